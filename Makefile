@@ -1,0 +1,50 @@
+# One word per need. `lint` edits, `check` only reads.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+export DO_NOT_TRACK = 1
+export PREFECT_SERVER_ANALYTICS_ENABLED = false
+export MLFLOW_DISABLE_TELEMETRY = true
+export DVC_NO_ANALYTICS = true
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow check lint benchmark repro clean
+
+help:  ## show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
+
+setup: $(READY)  ## make .venv and install, once
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 -c constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(READY)  ## the main job on the built-in demo data, end to end
+	$(BIN)/cloister demo
+
+test: $(READY)  ## the default suite, under 15 minutes on 2 cores
+	$(BIN)/python -m pytest
+
+test-slow: $(READY)  ## statistical, fault and full-size suites
+	$(BIN)/python -m pytest -m slow
+
+check: $(READY)  ## format, lint, types, import direction; reads only
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+lint: $(READY)  ## format and fix
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+benchmark: $(READY)  ## figures of docs/benchmarks.md
+	$(BIN)/python -m pytest -m benchmark -s
+
+repro: $(READY)  ## replay the demo release through dvc.yaml
+	$(BIN)/dvc repro
+
+clean:  ## remove what can be made again
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build *.egg-info

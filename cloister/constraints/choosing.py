@@ -1,0 +1,242 @@
+"""Choosing supports: of the sets of joint levels without conflict, one of great released mass.
+
+Three shapes are solved exactly or nearly so: a functional dependency (the heaviest right side of each left side), an
+order rule (the heaviest chain, by dynamic programming), a rule on single rows. Any other pair rule of modest joint
+domain takes levels greedily by mass, each against all taken before.
+
+Privacy: the inputs are public or already released; nothing here meets data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.constraints.denial import Cell, DenialConstraint, Op, Predicate
+from cloister.constraints.supports import Bool, Coupling, Int, Levels, Support, grid, with_missing
+
+Mass = NDArray[np.float64]
+
+POSSIBLE: Mapping[Op, Callable[[Mass, Mass, Mass, Mass], Bool]] = {
+    Op.EQ: lambda low, high, other_low, other_high: (low <= other_high) & (other_low <= high),
+    Op.NE: lambda low, high, other_low, other_high: ~((low == other_high) & (high == other_low)),
+    Op.LT: lambda low, high, other_low, other_high: low < other_high,
+    Op.LE: lambda low, high, other_low, other_high: low <= other_high,
+    Op.GT: lambda low, high, other_low, other_high: high > other_low,
+    Op.GE: lambda low, high, other_low, other_high: high >= other_low,
+}
+
+
+def function_support(left: Sequence[Levels], right: Levels, chosen: Int) -> Support:
+    """The support of a functional dependency: each left side takes one right side, narrowed to a single value.
+
+    ``chosen`` has shape (product of left sizes,): the right side's level for each joint left level.
+    """
+    joint = grid([level.size for level in left])
+    known = np.all([joint[:, at] != level.null for at, level in enumerate(left)], axis=0)
+    levels = np.column_stack([joint, chosen])[known]
+    names = (*(level.name for level in left), right.name)
+    support = Support(names, levels, {right.name: _points(right)[levels[:, -1]]} if right.wide.any() else {})
+    return with_missing([*left, right], support)
+
+
+def heaviest_right(right: Levels, mass: Mass) -> Int:
+    """The right side of greatest mass for each left side; ``mass`` is (lefts, right size), the result (lefts,)."""
+    return right.present[np.argmax(mass[:, right.present], axis=1)]
+
+
+def balanced_right(right: Levels, left_mass: Mass, right_mass: Mass, rng: np.random.Generator) -> Int:
+    """Right sides for left sides of which no joint statistic exists, so that the right side's shares are kept.
+
+    Left sides, in random order, fill the right sides (size,) in proportion to their mass; result (lefts,).
+    """
+    order = rng.permutation(len(left_mass))
+    ordered = left_mass[order] + 1e-12
+    middle = (np.cumsum(ordered) - ordered / 2) / ordered.sum()
+    shares = right_mass[right.present] + 1e-12
+    place = np.searchsorted(np.cumsum(shares) / shares.sum(), middle)
+    chosen = np.empty(len(order), dtype=np.int64)
+    chosen[order] = right.present[np.minimum(place, len(right.present) - 1)]
+    return chosen
+
+
+def chain_support(equal: Sequence[Levels], first: Levels, second: Levels, sign: int, mass: Mass) -> Support:
+    """The support of a strict order rule: for equal values of ``equal``, a chain of (first, second).
+
+    Args:
+        sign: +1 if a greater first never goes with a lesser second, -1 if never with a greater one.
+        mass: shape (product of equal sizes, first size, second size), released mass.
+    """
+    joint = grid([level.size for level in equal]) if equal else np.zeros((1, 0), dtype=np.int64)
+    there = np.all([joint[:, at] != level.null for at, level in enumerate(equal)] + [np.ones(len(joint), bool)], axis=0)
+    rising = first.present[np.argsort(first.low[first.present], kind="stable")]
+    along = second.present[np.argsort(second.low[second.present], kind="stable")][::sign]
+    ordered = mass[there][:, rising][:, :, along]
+    blocks = [_chain(joint[there][at], ordered[at], first, second, rising, along, sign) for at in range(len(ordered))]
+    levels, first_box, second_box = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    names = (*(level.name for level in equal), first.name, second.name)
+    boxes = {first.name: first_box, second.name: second_box}
+    support = Support(names, levels, boxes, (Coupling(first.name, second.name, sign),))
+    return with_missing([*equal, first, second], support)
+
+
+def heaviest_path(mass: Mass) -> Int:
+    """The heaviest monotone lattice path from corner to corner of a matrix; shape (rows + columns - 1, 2)."""
+    best = np.empty_like(mass)
+    for row in range(mass.shape[0]):
+        for column in range(mass.shape[1]):
+            before = max(best[row - 1, column] if row else -np.inf, best[row, column - 1] if column else -np.inf)
+            best[row, column] = mass[row, column] + (before if row or column else 0.0)
+    row, column = mass.shape[0] - 1, mass.shape[1] - 1
+    path = [(row, column)]
+    while row or column:
+        up = row > 0 and (column == 0 or best[row - 1, column] >= best[row, column - 1])
+        row, column = (row - 1, column) if up else (row, column - 1)
+        path.append((row, column))
+    return np.array(path[::-1], dtype=np.int64)
+
+
+def _chain(
+    fixed: Int, mass: Mass, first: Levels, second: Levels, rising: Int, along: Int, sign: int
+) -> tuple[Int, Int, Int]:
+    shares = mass / max(mass.sum(), 1e-12)
+    shares = shares + 1e-3 * np.outer(shares.sum(1) + 1e-6, shares.sum(0) + 1e-6)
+    path = heaviest_path(shares)
+    weight = np.maximum(shares[path[:, 0], path[:, 1]], 1e-12)
+    on_first, on_second = rising[path[:, 0]], along[path[:, 1]]
+    first_box = _split(first, on_first, weight)
+    second_box = _split(second, on_second, weight) if sign > 0 else _split(second, on_second[::-1], weight[::-1])[::-1]
+    fixed_levels = np.broadcast_to(fixed, (len(path), len(fixed)))
+    return np.column_stack([fixed_levels, on_first, on_second]), first_box, second_box
+
+
+def _split(levels: Levels, run: Int, weight: Mass) -> Int:
+    """Share each level's fine codes among the neighbouring path cells that stand on it; cuts belong to both sides."""
+    boxes = np.stack([levels.start[run], levels.stop[run]], axis=1)
+    edges = np.flatnonzero(np.diff(run, prepend=-1, append=-1))
+    for begin, end in zip(edges[:-1], edges[1:], strict=True):
+        if end - begin > 1:
+            start, last = boxes[begin, 0], boxes[begin, 1] - 1
+            part = np.concatenate([[0.0], np.cumsum(weight[begin:end]) / weight[begin:end].sum()])
+            cuts = start + np.rint(part * (last - start)).astype(np.int64)
+            boxes[begin:end] = np.stack([cuts[:-1], cuts[1:] + 1], axis=1)
+    return boxes
+
+
+def row_support(
+    constraint: DenialConstraint, levels: Sequence[Levels], constants: Mapping[Predicate, float]
+) -> Support:
+    """The support of a rule on single rows: every joint level in which some value keeps the rule."""
+    joint = grid([level.size for level in levels])
+    places = {level.name: at for at, level in enumerate(levels)}
+    surely = np.ones(len(joint), dtype=bool)
+    for predicate in constraint.predicates:
+        low, high = _interval(levels, joint, places, predicate.left, constants, predicate)
+        other = predicate.right if isinstance(predicate.right, Cell) else None
+        other_low, other_high = _interval(levels, joint, places, other, constants, predicate)
+        surely &= _certain(predicate.op, low, high, other_low, other_high)
+    return Support(tuple(level.name for level in levels), joint[~surely])
+
+
+def greedy_support(
+    constraint: DenialConstraint, levels: Sequence[Levels], constants: Mapping[Predicate, float], mass: Mass
+) -> Support | None:
+    """The support of any rule on pairs: joint levels taken by mass, each free of conflict with itself and all before.
+
+    ``mass`` has shape (product of sizes,). A level that conflicts with itself is narrowed to one value an attribute.
+    None if even single values conflict with themselves, as under a key.
+    """
+    joint = grid([level.size for level in levels])
+    present = np.all([joint[:, at] != level.null for at, level in enumerate(levels)], axis=0)
+    order = np.argsort(-mass, kind="stable")
+    taken = _Taken(constraint, levels, constants, narrowed=False)
+    candidates = joint[order][present[order]]
+    if len(candidates) and taken.conflict_with_self(candidates).mean() > 0.5:
+        taken = _Taken(constraint, levels, constants, narrowed=True)
+    free = candidates[~taken.conflict_with_self(candidates)]
+    if not len(free):
+        return None
+    for candidate in free:
+        taken.consider(candidate)
+    boxes = {level.name: _points(level)[taken.rows[:, at]] for at, level in enumerate(levels) if level.wide.any()}
+    support = Support(tuple(level.name for level in levels), taken.rows, boxes if taken.narrowed else {})
+    return with_missing(levels, support)
+
+
+class _Taken:
+    """Joint levels taken so far by the greedy choice."""
+
+    def __init__(
+        self,
+        constraint: DenialConstraint,
+        levels: Sequence[Levels],
+        constants: Mapping[Predicate, float],
+        narrowed: bool,
+    ) -> None:
+        self.narrowed = narrowed
+        self._constraint, self._constants = constraint, constants
+        self._places = {level.name: at for at, level in enumerate(levels)}
+        self._low = [level.value if narrowed else level.low for level in levels]
+        self._high = [level.value if narrowed else level.high for level in levels]
+        self._chosen: list[Int] = []
+
+    @property
+    def rows(self) -> Int:
+        return np.array(self._chosen, dtype=np.int64)
+
+    def conflict_with_self(self, rows: Int) -> Bool:
+        return self._possible(rows, rows)
+
+    def consider(self, row: Int) -> None:
+        if self._chosen:
+            others = np.array(self._chosen)
+            if (self._possible(row[None], others) | self._possible(others, row[None])).any():
+                return
+        self._chosen.append(row)
+
+    def _possible(self, first: Int, second: Int) -> Bool:
+        holds = np.ones(max(len(first), len(second)), dtype=bool)
+        for predicate in self._constraint.predicates:
+            low, high = self._range(predicate.left, first, second)
+            if isinstance(predicate.right, Cell):
+                other_low, other_high = self._range(predicate.right, first, second)
+            else:
+                other_low = other_high = np.array(self._constants[predicate])
+            holds &= POSSIBLE[predicate.op](low, high, other_low, other_high)
+        return holds
+
+    def _range(self, cell: Cell, first: Int, second: Int) -> tuple[Mass, Mass]:
+        at = self._places[cell.attribute]
+        rows = (first if cell.row == 1 else second)[:, at]
+        return self._low[at][rows], self._high[at][rows]
+
+
+def _interval(
+    levels: Sequence[Levels],
+    joint: Int,
+    places: Mapping[str, int],
+    cell: Cell | None,
+    constants: Mapping[Predicate, float],
+    predicate: Predicate,
+) -> tuple[Mass, Mass]:
+    if cell is None:
+        value = np.full(len(joint), constants[predicate])
+        return value, value
+    at = places[cell.attribute]
+    return levels[at].low[joint[:, at]], levels[at].high[joint[:, at]]
+
+
+_OPPOSITE = {Op.EQ: Op.NE, Op.NE: Op.EQ, Op.LT: Op.GE, Op.GE: Op.LT, Op.GT: Op.LE, Op.LE: Op.GT}
+
+
+def _certain(op: Op, low: Mass, high: Mass, other_low: Mass, other_high: Mass) -> Bool:
+    """Whether a comparison holds for all values of two ranges; never on missing ones."""
+    known = ~(np.isnan(low) | np.isnan(other_low))
+    return known & ~POSSIBLE[_OPPOSITE[op]](low, high, other_low, other_high)
+
+
+def _points(levels: Levels) -> Int:
+    """Each level narrowed to the one value that stands for it; shape (size, 2)."""
+    return np.stack([levels.point, levels.point + 1], axis=1)

@@ -1,0 +1,79 @@
+"""Denial constraints: no row, or no pair of rows, may satisfy all predicates at once.
+
+Source: Kamino (Ge, Mohapatra, He, Ilyas; VLDB 2021), section 2.1. A constraint over two rows is violated by an
+unordered pair if either order of the pair satisfies all predicates. Missing values compare as in SQL: no predicate
+holds on them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from enum import StrEnum
+
+Constant = str | bool | int | float | dt.date | dt.datetime
+
+
+class Op(StrEnum):
+    """A comparison, written as in SQL."""
+
+    EQ = "="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+
+    @property
+    def mirrored(self) -> Op:
+        """The comparison that says the same with its two sides exchanged."""
+        return _MIRRORED[self]
+
+    @property
+    def is_order(self) -> bool:
+        """Whether the comparison needs an order of the values."""
+        return self not in (Op.EQ, Op.NE)
+
+
+_MIRRORED = {Op.EQ: Op.EQ, Op.NE: Op.NE, Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An attribute of the first (1) or second (2) row of a pair."""
+
+    row: int
+    attribute: str
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """``left op right``; the right side is a cell or a constant."""
+
+    left: Cell
+    op: Op
+    right: Cell | Constant
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The one or two cells that are compared."""
+        return (self.left, self.right) if isinstance(self.right, Cell) else (self.left,)
+
+
+@dataclass(frozen=True)
+class DenialConstraint:
+    """A named rule ``not (P1 and ... and Pm)`` over one or two rows; hard (no violation) or soft."""
+
+    name: str
+    predicates: tuple[Predicate, ...]
+    hard: bool = True
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes that take part, each once, in order of appearance."""
+        return tuple(dict.fromkeys(cell.attribute for p in self.predicates for cell in p.cells))
+
+    @property
+    def arity(self) -> int:
+        """1 for a rule on single rows, 2 for a rule on pairs."""
+        return len({cell.row for p in self.predicates for cell in p.cells})

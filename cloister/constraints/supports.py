@@ -1,0 +1,159 @@
+"""Supports: joint levels that rows may take so that no two rows, drawn independently, violate a hard constraint.
+
+A support is chosen once, from public inputs and already released noisy statistics; rows are then drawn inside it in
+parallel, in any number, with no violation by construction. Levels are groups of an attribute's fine codes; a level of
+a numeric attribute may be narrowed to a box, and two attributes may be coupled so that inside a box one is a monotone
+function of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The levels of one attribute that supports speak of.
+
+    Shapes: ``low`` and ``high`` (size,) float64, the least and greatest comparable number in each level, NaN for the
+    missing level; ``start`` and ``stop`` (size,) int64, its fine codes; ``point`` (size,) the fine code that stands
+    for the level where only a single value will do, and ``value`` (size,) its number; ``null``, the missing level.
+    """
+
+    name: str
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    start: Int
+    stop: Int
+    point: Int
+    value: NDArray[np.float64]
+    null: int | None
+
+    @property
+    def size(self) -> int:
+        """Number of levels, the missing one included."""
+        return len(self.low)
+
+    @property
+    def wide(self) -> Bool:
+        """Whether a level holds more than one value; shape (size,)."""
+        return self.high > self.low
+
+    @property
+    def pointed(self) -> Levels:
+        """The same levels, each narrowed to the one value that stands for it."""
+        return replace(self, low=self.value, high=self.value, start=self.point, stop=self.point + 1)
+
+    @property
+    def present(self) -> Int:
+        """The levels that are not missing."""
+        levels = np.arange(self.size, dtype=np.int64)
+        return levels if self.null is None else levels[levels != self.null]
+
+
+@dataclass(frozen=True)
+class Coupling:
+    """Inside a box, ``second`` is a monotone function of ``first``; falling if ``sign`` is -1."""
+
+    first: str
+    second: str
+    sign: int
+
+
+@dataclass(frozen=True)
+class Support:
+    """Allowed joint levels of some attributes.
+
+    Shapes: ``levels`` (m, k) int64, distinct rows; ``boxes[name]`` (m, 2) int64, the fine codes [start, stop) that an
+    allowed row may take on a numeric attribute.
+    """
+
+    attributes: tuple[str, ...]
+    levels: Int
+    boxes: Mapping[str, Int] = field(default_factory=dict)
+    couplings: tuple[Coupling, ...] = ()
+
+    def ordered(self, sequence: Sequence[str]) -> Support:
+        """The same support with its attributes in the order of a schema sequence and its rows sorted."""
+        place = {name: position for position, name in enumerate(sequence)}
+        columns = sorted(range(len(self.attributes)), key=lambda column: place[self.attributes[column]])
+        levels = self.levels[:, columns]
+        rows = np.lexsort(levels.T[::-1])
+        boxes = {name: box[rows] for name, box in self.boxes.items()}
+        return Support(tuple(self.attributes[column] for column in columns), levels[rows], boxes, self.couplings)
+
+
+class Trie:
+    """The prefixes of a support, for drawing one attribute after the other.
+
+    A node at depth d stands for levels of the first d attributes that can be completed. Depth 0 has the one node 0;
+    nodes of the last depth are the rows of the support.
+    """
+
+    def __init__(self, support: Support, sizes: Sequence[int]) -> None:
+        self.support = support
+        self.sizes = tuple(sizes)
+        self._keys: list[Int] = []
+        parent = np.zeros(len(support.levels), dtype=np.int64)
+        for depth, size in enumerate(sizes):
+            keys, parent = np.unique(parent * size + support.levels[:, depth], return_inverse=True)
+            self._keys.append(keys)
+
+    def mask(self, depth: int, nodes: Int) -> Bool:
+        """Levels of attribute ``depth`` that can follow nodes (n,); shape (n, size)."""
+        size, keys = self.sizes[depth], self._keys[depth]
+        first, last = np.searchsorted(keys, [nodes * size, (nodes + 1) * size])
+        mask = np.zeros((len(nodes), size), dtype=bool)
+        counts = last - first
+        children = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        mask[np.repeat(np.arange(len(nodes)), counts), keys[children] % size] = True
+        return mask
+
+    def forced(self, depth: int, nodes: Int) -> Int:
+        """The one level of attribute ``depth`` that can follow each node (n,); -1 where there are more."""
+        size, keys = self.sizes[depth], self._keys[depth]
+        first, last = np.searchsorted(keys, [nodes * size, (nodes + 1) * size])
+        return np.where(last - first == 1, keys[np.minimum(first, len(keys) - 1)] % size, -1)
+
+    def allows(self, depth: int, nodes: Int, levels: Int) -> Bool:
+        """Whether levels (n,) of attribute ``depth`` can follow nodes (n,)."""
+        keys, wanted = self._keys[depth], nodes * self.sizes[depth] + levels
+        return keys[np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)] == wanted
+
+    def step(self, depth: int, nodes: Int, levels: Int) -> Int:
+        """The nodes (n,) that follow nodes (n,) when attribute ``depth`` takes allowed levels (n,)."""
+        found = np.searchsorted(self._keys[depth], nodes * self.sizes[depth] + levels)
+        return np.minimum(found, len(self._keys[depth]) - 1)
+
+
+def grid(sizes: Sequence[int]) -> Int:
+    """All joint levels of some sizes, in lexicographic order; shape (product, k)."""
+    return np.indices(tuple(sizes), dtype=np.int64).reshape(len(sizes), -1).T
+
+
+def with_missing(levels: Sequence[Levels], support: Support) -> Support:
+    """A support enlarged by every joint level with a missing value: no predicate holds on those."""
+    parts = [_fixed(levels, at, level.null) for at, level in enumerate(levels) if level.null is not None]
+    if not parts:
+        return support
+    missing = np.unique(np.concatenate(parts), axis=0)
+    boxes = {name: np.vstack([box, _whole(levels, name, support, missing)]) for name, box in support.boxes.items()}
+    return Support(support.attributes, np.vstack([support.levels, missing]), boxes, support.couplings)
+
+
+def _fixed(levels: Sequence[Levels], at: int, level: int) -> Int:
+    joint = grid([1 if place == at else other.size for place, other in enumerate(levels)])
+    joint[:, at] = level
+    return joint
+
+
+def _whole(levels: Sequence[Levels], name: str, support: Support, rows: Int) -> Int:
+    at = support.attributes.index(name)
+    return np.stack([levels[at].start[rows[:, at]], levels[at].stop[rows[:, at]]], axis=1)

@@ -1,0 +1,1 @@
+"""Mechanisms, randomness, events, accounting, the door, the journal and the ledger."""

@@ -1,0 +1,228 @@
+"""The door: the one place where sensitive data is read for release.
+
+A model holds a :class:`PrivateTable` and never raw rows. Every method takes a mechanism, checks that the plan holds the
+event, draws noise, writes the noisy answer to the journal, and only then returns it. What was planned was reserved in
+the ledger before the data was opened; what was not planned is refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cloister.constraints import DenialConstraint, bind
+from cloister.errors import UnplannedQuery
+from cloister.privacy.events import Composed, Event, Relation, SampledGaussian, Sensitivity
+from cloister.privacy.gradients import FactoredGradient, clipped_sum
+from cloister.privacy.journal import Journal
+from cloister.privacy.mechanisms import CountMechanism, GaussianGradient
+from cloister.privacy.randomness import NoiseSource
+from cloister.schema.columns import Codes
+from cloister.schema.domain import Table
+
+Counts = NDArray[np.int64]
+
+
+class Partition(Protocol):
+    """A public partition of one attribute's values into numbered parts."""
+
+    @property
+    def name(self) -> str:
+        """The attribute."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Number of parts."""
+        ...
+
+    def of(self, codes: Codes) -> NDArray[np.integer[Any]]:
+        """Parts (n,) of fine codes (n,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Which tables count as neighbours: the relation, and how many rows one privacy unit owns at most."""
+
+    relation: Relation
+    max_rows: int = 1
+
+    @property
+    def partition(self) -> Sensitivity:
+        """How far one unit moves the counts of a partition."""
+        return Sensitivity.partition(self.relation, self.max_rows)
+
+    def pairs(self, constraints: int) -> Sensitivity:
+        """How far one unit moves counts of violating pairs among disjoint random pairs.
+
+        A row lies in at most one pair, so each of a unit's rows changes each count by at most one.
+        """
+        return Sensitivity.box(constraints, self.max_rows)
+
+
+class Meter:
+    """What is left of a plan: every answer takes its event out."""
+
+    def __init__(self, planned: Event) -> None:
+        self._left: Counter[Event] = Counter()
+        self._add(planned, 1)
+
+    @property
+    def left(self) -> Mapping[Event, int]:
+        """Events planned and not yet used, with their number; DP-SGD steps one by one."""
+        return {event: times for event, times in self._left.items() if times}
+
+    def take(self, event: Event) -> None:
+        """Use one planned event; UnplannedQuery if there is none left."""
+        if self._left[event] < 1:
+            raise UnplannedQuery(f"the plan holds no further {type(event).__name__}; plan every query before fitting")
+        self._left[event] -= 1
+
+    def _add(self, event: Event, times: int) -> None:
+        if isinstance(event, Composed):
+            for part, repeats in event.parts:
+                self._add(part, repeats * times)
+        elif isinstance(event, SampledGaussian):
+            self._left[_one_step(event)] += event.steps * times
+        else:
+            self._left[event] += times
+
+
+def _one_step(event: SampledGaussian) -> SampledGaussian:
+    return SampledGaussian(event.rate, event.noise_multiplier, 1, event.rows)
+
+
+class PrivateTable:
+    """A sensitive table behind mechanisms.
+
+    Args:
+        table: the sensitive rows, already bounded to ``neighbours.max_rows`` rows a unit.
+        planned: everything that may be asked, as reserved in the ledger.
+        journal: where each answer is written before it is returned.
+        noise: the secure source.
+    """
+
+    def __init__(
+        self, table: Table, neighbours: Neighbours, planned: Event, journal: Journal, noise: NoiseSource
+    ) -> None:
+        self.__table = table
+        self.__noise = noise
+        self.__journal = journal
+        self.meter = Meter(planned)
+        self.neighbours = neighbours
+
+    def counts(self, partitions: Sequence[Partition], mechanism: CountMechanism, label: str) -> Counts:
+        """Noisy numbers of rows in each joint part of some attributes; int64, one axis an attribute.
+
+        Privacy: a partition of the rows; one unit moves it as ``neighbours.partition`` says.
+        """
+        sensitivity = self.neighbours.partition
+        event = mechanism.event(sensitivity)
+        shape = tuple(part.size for part in partitions)
+        request = {"ask": "counts", "label": label, "of": [part.name for part in partitions], "shape": list(shape)}
+        return self.__answer(
+            event, request, lambda: mechanism.release(self.__exact_counts(partitions), sensitivity, self.__noise)
+        ).reshape(shape)
+
+    def violating_pairs(
+        self, constraints: Sequence[DenialConstraint], mechanism: CountMechanism, label: str
+    ) -> Counts:
+        """Noisy number of violating pairs for each constraint, among disjoint pairs of rows drawn at random.
+
+        There are half as many pairs as rows. For a constraint on single rows: violating rows among the first of each.
+
+        Privacy: adding or replacing a row changes one pair of a coupled random matching; see docs/privacy.md.
+        """
+        sensitivity = self.neighbours.pairs(len(constraints))
+        request = {"ask": "violating pairs", "label": label, "of": [constraint.name for constraint in constraints]}
+        return self.__answer(
+            mechanism.event(sensitivity),
+            request,
+            lambda: mechanism.release(self.__exact_pairs(constraints), sensitivity, self.__noise),
+        )
+
+    def training(
+        self, partitions: Sequence[Partition], mechanism: GaussianGradient, rows: Fraction, label: str
+    ) -> Training:
+        """DP-SGD on whole rows of parts.
+
+        Args:
+            rows: the declared number of rows; the expected batch is rate times this.
+        """
+        columns = [part.of(self.__table.codes[part.name]) for part in partitions]
+        codes = torch.as_tensor(np.stack(columns, axis=1).astype(np.int32))
+        event = _one_step(mechanism.event(1, self.neighbours.max_rows))
+
+        def answer(request: Mapping[str, Any], draw: Callable[[], NDArray[np.float64]]) -> NDArray[np.float64]:
+            return self.__answer(event, {"ask": "gradient", "label": label, **request}, draw)
+
+        return Training(codes, mechanism, float(mechanism.rate * rows), self.__noise, answer)
+
+    def __answer(
+        self, event: Event, request: Mapping[str, Any], draw: Callable[[], NDArray[Any]]
+    ) -> NDArray[Any]:
+        self.meter.take(event)
+        return self.__journal.answer({**request, "event": event.to_json()}, draw)
+
+    def __exact_counts(self, partitions: Sequence[Partition]) -> Counts:
+        joint = np.zeros(self.__table.rows, dtype=np.int64)
+        for part in partitions:
+            joint = joint * part.size + part.of(self.__table.codes[part.name])
+        return np.bincount(joint, minlength=int(np.prod([part.size for part in partitions]))).astype(np.int64)
+
+    def __exact_pairs(self, constraints: Sequence[DenialConstraint]) -> Counts:
+        order = self.__noise.permutation(self.__table.rows)
+        half = len(order) // 2
+        first, second = self.__table.take(order[:half]), self.__table.take(order[half : 2 * half])
+        bound = [bind(constraint, self.__table.domain) for constraint in constraints]
+        masks = [rule.violated(first, second) | rule.violated(second, first) for rule in bound]
+        return np.array([mask.sum() for mask in masks], dtype=np.int64)
+
+
+class Training:
+    """Noisy clipped gradients of Poisson samples of private rows.
+
+    ``noise_variance`` is that of each coordinate of the gradient returned, a public number.
+    """
+
+    def __init__(
+        self,
+        codes: Tensor,
+        mechanism: GaussianGradient,
+        batch: float,
+        noise: NoiseSource,
+        answer: Callable[[Mapping[str, Any], Callable[[], NDArray[np.float64]]], NDArray[np.float64]],
+    ) -> None:
+        self.__codes = codes
+        self.__noise = noise
+        self.__answer = answer
+        self._mechanism, self._batch = mechanism, batch
+        self.noise_variance = (float(mechanism.noise_multiplier) * mechanism.clip / batch) ** 2
+
+    def step(self, gradient: Callable[[Tensor], FactoredGradient], shapes: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The noisy mean gradient over one Poisson sample, float32, by parameter name.
+
+        ``gradient`` maps levels (b, k) to per-example gradients; row i of each factor may depend on example i only.
+        ``shapes`` holds a tensor of each parameter's shape.
+        """
+        flat = self.__answer({"parameters": sorted(shapes)}, lambda: self.__noisy(gradient, shapes))
+        pieces = torch.split(torch.as_tensor(flat / self._batch).float(), [t.numel() for t in shapes.values()])
+        return {name: piece.reshape(shapes[name].shape) for name, piece in zip(shapes, pieces, strict=True)}
+
+    def __noisy(
+        self, gradient: Callable[[Tensor], FactoredGradient], shapes: Mapping[str, Tensor]
+    ) -> NDArray[np.float64]:
+        chosen = self.__noise.bernoulli(self._mechanism.rate, len(self.__codes))
+        batch = self.__codes[torch.as_tensor(np.flatnonzero(chosen))].long()
+        sums = clipped_sum(gradient(batch), self._mechanism.clip)
+        flat = np.concatenate([sums[name].numpy().ravel() for name in shapes])
+        return self._mechanism.release(flat, int(chosen.sum()), self.__noise)

@@ -1,0 +1,79 @@
+"""A public partition of a column's fine codes into contiguous ranges: bins, single values, special values, missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.schema.columns import Codes, Column, Grid
+
+WHOLE = 256
+BINS = 128
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Contiguous ranges of fine codes: cell c holds the codes starts[c], ..., starts[c + 1] - 1.
+
+    Shapes: ``starts`` (size,) int64, increasing, starting at 0; ``stops`` (size,).
+    """
+
+    column: Column
+    starts: Codes
+
+    @property
+    def name(self) -> str:
+        """The attribute."""
+        return self.column.name
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return len(self.starts)
+
+    @property
+    def stops(self) -> Codes:
+        """One past the last fine code of each cell."""
+        return np.append(self.starts[1:], self.column.size)
+
+    @property
+    def widths(self) -> Codes:
+        """Number of fine codes in each cell."""
+        return self.stops - self.starts
+
+    def of(self, codes: Codes) -> NDArray[np.int32]:
+        """Cells (n,) of fine codes (n,)."""
+        if self.size == self.column.size:
+            return codes.astype(np.int32)
+        return (np.searchsorted(self.starts, codes, side="right") - 1).astype(np.int32)
+
+    def draw(self, cells: NDArray[np.integer], rng: np.random.Generator) -> Codes:
+        """Fine codes (n,) drawn evenly inside the cells (n,)."""
+        return self.starts[cells] + rng.integers(0, self.widths[cells])
+
+    def merge(self, keep: NDArray[np.bool_]) -> Cells:
+        """Coarser cells: those starts where ``keep`` (size,) holds, the first always."""
+        return Cells(self.column, self.starts[keep | (np.arange(self.size) == 0)])
+
+
+def declared_cells(column: Column) -> Cells:
+    """The cells a spec declares: every listed value; for numbers ``bins`` equal bins with special values apart.
+
+    Without ``bins``, each value of a grid of at most 256 is a cell, and a longer grid gets 128 bins.
+    """
+    if not isinstance(column, Grid):
+        return Cells(column, np.arange(column.size, dtype=np.int64))
+    starts = _bin_starts(column)
+    points = np.array([code for special in column.special_codes for code in (special, special + 1)], dtype=np.int64)
+    tail = np.arange(column.steps, column.size, dtype=np.int64)
+    starts = np.unique(np.concatenate([starts, points, tail]))
+    return Cells(column, starts[starts < column.size])
+
+
+def _bin_starts(column: Grid) -> Codes:
+    declared: int | None = getattr(column.attribute, "bins", None)
+    bins = declared or (column.steps if column.steps <= WHOLE else BINS)
+    bins = min(bins, column.steps)
+    return (np.arange(bins, dtype=np.int64) * column.steps) // bins

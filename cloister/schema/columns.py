@@ -1,0 +1,334 @@
+"""The public domain of one attribute: every admissible value has a *fine code* 0, 1, ..., size - 1.
+
+Values of a numeric column lie on a declared grid; special values outside the range follow the grid; the missing code,
+if any, is the last. Nothing here is read from data.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cloister.errors import ConstraintError
+from cloister.schema.attributes import AnyAttribute, Scalar
+from cloister.schema.parsing import parse
+
+Codes = NDArray[np.int64]
+Numbers = NDArray[np.float64]
+Kind = Literal["nominal", "ordered", "numeric", "key"]
+
+OUTSIDE = -1
+EPOCH = dt.date(1970, 1, 1)
+
+
+@dataclass(frozen=True)
+class Column(ABC):
+    """The public domain of one attribute.
+
+    ``size`` counts fine codes, the missing code included. ``comparable`` gives float64 numbers that order as the
+    values do, NaN for missing: positions for listed values, days or seconds since 1970 for dates and moments.
+    """
+
+    name: str
+    attribute: AnyAttribute
+
+    @property
+    @abstractmethod
+    def kind(self) -> Kind:
+        """Whether values are unordered, ordered by their list, numbers, or keys without meaning."""
+
+    @property
+    @abstractmethod
+    def values(self) -> int:
+        """Number of values, the missing one not counted."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> str:
+        """The pandas dtype of the column."""
+
+    @property
+    def size(self) -> int:
+        """Number of fine codes."""
+        return self.values + self.attribute.nullable
+
+    @property
+    def null_code(self) -> int | None:
+        """The fine code of a missing value; None if the attribute is not nullable."""
+        return self.values if self.attribute.nullable else None
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The listed values as text, in order; None for numbers and keys."""
+        return None
+
+    def encode(self, values: pd.Series) -> Codes:
+        """Fine codes (n,) of raw or typed values; -1 where a value is outside the domain."""
+        typed, invalid = parse(values, self.attribute)
+        missing = typed.isna().to_numpy()
+        codes = np.full(len(typed), OUTSIDE if self.null_code is None else self.null_code, dtype=np.int64)
+        codes[~missing] = self._codes(typed[~missing])
+        codes[invalid] = OUTSIDE
+        return codes
+
+    def decode(self, codes: Codes) -> pd.Series:
+        """The values of fine codes (n,), in the dtype of the column."""
+        missing = codes == self.null_code if self.null_code is not None else np.zeros(len(codes), dtype=bool)
+        values = self._series(np.where(missing, 0, codes))
+        if missing.any():
+            values = values.mask(missing)
+        return values.astype(self.dtype).rename(self.name)  # type: ignore[call-overload, no-any-return]
+
+    def comparable(self, codes: Codes) -> Numbers:
+        """Numbers (n,) that order as the values do; NaN for missing."""
+        numbers = self._numbers(codes)
+        if self.null_code is not None:
+            numbers[codes == self.null_code] = np.nan
+        return numbers
+
+    @abstractmethod
+    def constant(self, value: object) -> float:
+        """The comparable number of a constant in a constraint; ConstraintError if it has another type."""
+
+    @abstractmethod
+    def _codes(self, typed: pd.Series) -> Codes: ...
+
+    @abstractmethod
+    def _series(self, codes: Codes) -> pd.Series: ...
+
+    @abstractmethod
+    def _numbers(self, codes: Codes) -> Numbers: ...
+
+
+@dataclass(frozen=True)
+class Listed(Column):
+    """A categorical, ordinal or boolean column: codes are positions in the declared list."""
+
+    listed: tuple[Scalar, ...]
+
+    @property
+    def kind(self) -> Kind:
+        return "ordered" if self.attribute.type == "ordinal" else "nominal"
+
+    @property
+    def values(self) -> int:
+        return len(self.listed)
+
+    @property
+    def dtype(self) -> str:
+        return self.attribute.dtype or _listed_dtype(self.listed, self.attribute.nullable)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:  # type: ignore[override]
+        whole = not any(type(value) is float for value in self.listed)
+        return tuple(str(value) if whole or isinstance(value, str) else str(float(value)) for value in self.listed)
+
+    @cached_property
+    def _index(self) -> pd.Index:
+        return pd.Index(np.array(self.labels, dtype=object))
+
+    def constant(self, value: object) -> float:
+        position = self._index.get_indexer([str(value)])[0]
+        if position < 0:
+            raise ConstraintError(f"column '{self.name}': the constant is not in its list of values; use a listed value")
+        return float(position)
+
+    def _codes(self, typed: pd.Series) -> Codes:
+        return self._index.get_indexer(typed.astype(str).astype(object)).astype(np.int64)
+
+    def _series(self, codes: Codes) -> pd.Series:
+        listed = pd.Series(list(self.listed), dtype=_listed_dtype(self.listed, self.attribute.nullable))
+        return listed.take(codes).reset_index(drop=True)
+
+    def _numbers(self, codes: Codes) -> Numbers:
+        return codes.astype(np.float64)
+
+
+def _listed_dtype(values: Sequence[Scalar], nullable: bool) -> str:
+    kinds = {type(value) for value in values}
+    if kinds == {bool}:
+        return "boolean" if nullable else "bool"
+    if kinds == {int}:
+        return "Int64" if nullable else "int64"
+    if kinds <= {int, float}:
+        return "float64"
+    return "str"
+
+
+@dataclass(frozen=True)
+class Grid(Column):
+    """A numeric column: an even grid of ``steps`` ticks from ``origin``, then special values outside the range.
+
+    A tick is a whole number of units: one for integers, 10^-decimals for floats, a day, ``step`` seconds.
+    """
+
+    origin: int
+    stride: int
+    steps: int
+    beyond: tuple[int, ...]
+
+    @property
+    def kind(self) -> Kind:
+        return "numeric"
+
+    @property
+    def values(self) -> int:
+        return self.steps + len(self.beyond)
+
+    @property
+    def dtype(self) -> str:
+        usual = {"integer": "Int64" if self.attribute.nullable else "int64", "float": "float64"}
+        return self.attribute.dtype or usual.get(self.attribute.type, "datetime64[s]")
+
+    @cached_property
+    def special_codes(self) -> tuple[int, ...]:
+        """Fine codes of the declared special values."""
+        ticks = [tick_of(self.attribute, value) for value in getattr(self.attribute, "special", [])]
+        return tuple(int(code) for code in self.codes_of_ticks(np.array(ticks, dtype=np.int64)))
+
+    def codes_of_ticks(self, ticks: Codes) -> Codes:
+        """Fine codes (n,) of ticks; -1 outside the domain."""
+        codes, off = np.divmod(ticks - self.origin, self.stride)
+        codes[(off != 0) | (codes < 0) | (codes >= self.steps)] = OUTSIDE
+        for place, tick in enumerate(self.beyond):
+            codes[ticks == tick] = self.steps + place
+        return codes
+
+    def ticks(self, codes: Codes) -> Codes:
+        """Ticks (n,) of fine codes."""
+        ticks = self.origin + np.minimum(codes, self.steps - 1) * self.stride
+        for place, tick in enumerate(self.beyond):
+            ticks[codes == self.steps + place] = tick
+        return ticks
+
+    def constant(self, value: object) -> float:
+        try:
+            return _number_of(self.attribute, value)
+        except (TypeError, ValueError):
+            raise ConstraintError(
+                f"column '{self.name}': a constant compared with it must be of type {self.attribute.type}"
+            ) from None
+
+    def _codes(self, typed: pd.Series) -> Codes:
+        return self.codes_of_ticks(_ticks_of_series(self.attribute, typed))
+
+    def _series(self, codes: Codes) -> pd.Series:
+        return _series_of_ticks(self.attribute, self.ticks(codes))
+
+    def _numbers(self, codes: Codes) -> Numbers:
+        return self.ticks(codes) / _ticks_per_unit(self.attribute)
+
+
+@dataclass(frozen=True)
+class Serial(Column):
+    """A surrogate key: codes are the numbers of a pattern such as ``R{000001..999999}``."""
+
+    prefix: str
+    suffix: str
+    first: int
+    last: int
+    width: int
+
+    @property
+    def kind(self) -> Kind:
+        return "key"
+
+    @property
+    def values(self) -> int:
+        return self.last - self.first + 1
+
+    @property
+    def dtype(self) -> str:
+        return self.attribute.dtype or "str"
+
+    def constant(self, value: object) -> float:
+        raise ConstraintError(f"column '{self.name}': a text key has no meaning of its own; compare another column")
+
+    def _codes(self, typed: pd.Series) -> Codes:
+        text = typed.astype(str)
+        middle = text.str.slice(len(self.prefix), -len(self.suffix) or None)
+        numbers = pd.to_numeric(middle.where(middle.str.fullmatch(r"\d+")), errors="coerce").fillna(-1).astype(np.int64)
+        codes = numbers.to_numpy() - self.first
+        same = self._series(np.clip(codes, 0, self.values - 1)).to_numpy() == text.to_numpy()
+        return np.where(same & (codes >= 0) & (codes < self.values), codes, OUTSIDE)
+
+    def _series(self, codes: Codes) -> pd.Series:
+        numbers = pd.Series(codes + self.first).astype(str).str.zfill(self.width)
+        return self.prefix + numbers + self.suffix
+
+    def _numbers(self, codes: Codes) -> Numbers:
+        return codes.astype(np.float64)
+
+
+def tick_of(attribute: AnyAttribute, value: object) -> int:
+    """The whole number of grid units of one declared value."""
+    return round(_number_of(attribute, value) * _ticks_per_unit(attribute))
+
+
+def float_decimals(attribute: AnyAttribute) -> int:
+    """Decimal places of a float attribute's grid: as declared, else those that give at least a million steps."""
+    declared: int | None = getattr(attribute, "decimals", None)
+    if declared is not None:
+        return declared
+    span = attribute.max - attribute.min  # type: ignore[union-attr, operator]
+    return int(np.clip(np.ceil(6 - np.log10(span)), 0, 12)) if span > 0 else 6  # type: ignore[operator]
+
+
+def _ticks_per_unit(attribute: AnyAttribute) -> float:
+    return float(10 ** float_decimals(attribute)) if attribute.type == "float" else 1.0
+
+
+def _number_of(attribute: AnyAttribute, value: object) -> float:
+    if attribute.type == "date":
+        return float((_as_date(value) - EPOCH).days)
+    if attribute.type == "datetime":
+        return _as_moment(value).timestamp()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError("not a number")
+    return float(value)
+
+
+def _as_date(value: object) -> dt.date:
+    if isinstance(value, str):
+        value = dt.datetime.fromisoformat(value)
+    if isinstance(value, dt.datetime):
+        return value.date()
+    if isinstance(value, dt.date):
+        return value
+    raise TypeError("not a date")
+
+
+def _as_moment(value: object) -> dt.datetime:
+    if isinstance(value, str):
+        value = dt.datetime.fromisoformat(value)
+    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        value = dt.datetime(value.year, value.month, value.day)
+    if not isinstance(value, dt.datetime):
+        raise TypeError("not a moment")
+    return value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+
+
+def _ticks_of_series(attribute: AnyAttribute, typed: pd.Series) -> Codes:
+    if attribute.type in ("date", "datetime"):
+        seconds = typed.to_numpy().astype("datetime64[s]").astype(np.int64)
+        return seconds // 86_400 if attribute.type == "date" else seconds
+    if attribute.type == "integer":
+        return typed.to_numpy(dtype=np.int64)
+    return np.rint(typed.to_numpy(dtype=np.float64) * _ticks_per_unit(attribute)).astype(np.int64)
+
+
+def _series_of_ticks(attribute: AnyAttribute, ticks: Codes) -> pd.Series:
+    if attribute.type == "float":
+        return pd.Series(np.round(ticks / _ticks_per_unit(attribute), float_decimals(attribute)))
+    if attribute.type == "integer":
+        return pd.Series(ticks, dtype="Int64" if attribute.nullable else "int64")
+    seconds = ticks * 86_400 if attribute.type == "date" else ticks
+    return pd.Series(seconds.astype("datetime64[s]"))

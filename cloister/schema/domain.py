@@ -1,0 +1,136 @@
+"""The public domain of a table, and a table as fine codes inside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cloister.errors import DataError
+from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Ordinal, TextKey
+from cloister.schema.columns import OUTSIDE, Codes, Column, Grid, Listed, Numbers, Serial, tick_of
+from cloister.schema.codelists import resolve_values
+
+KEY_PATTERN = re.compile(r"(?P<prefix>[^{}]*)\{(?P<first>\d+)\.\.(?P<last>\d+)\}(?P<suffix>[^{}]*)")
+
+
+def column_of(name: str, attribute: AnyAttribute, folder: Path) -> Column:
+    """The column of a declared attribute; value files are looked up in ``folder``."""
+    if isinstance(attribute, Categorical | Ordinal):
+        return Listed(name, attribute, resolve_values(attribute.values, folder))
+    if isinstance(attribute, Boolean):
+        plain = (attribute.false, attribute.true) == ("False", "True")
+        return Listed(name, attribute, (False, True) if plain else (attribute.false, attribute.true))
+    if isinstance(attribute, TextKey):
+        return _serial(name, attribute)
+    return _grid(name, attribute)
+
+
+def _grid(name: str, attribute: AnyAttribute) -> Grid:
+    first, last = (tick_of(attribute, getattr(attribute, end)) for end in ("min", "max"))
+    stride = getattr(attribute, "step", 1)
+    steps = (last - first) // stride + 1
+    declared = dict.fromkeys(tick_of(attribute, value) for value in getattr(attribute, "special", []))
+    inside = range(first, first + steps * stride, stride)
+    return Grid(name, attribute, first, stride, steps, tuple(tick for tick in declared if tick not in inside))
+
+
+def _serial(name: str, attribute: TextKey) -> Serial:
+    match = KEY_PATTERN.fullmatch(attribute.pattern)
+    if match is None:
+        raise DataError(f"column '{name}': a text key needs a pattern with one numbered range, such as R{{0001..9999}}")
+    width = len(match["first"]) if match["first"].startswith("0") else 0
+    return Serial(name, attribute, match["prefix"], match["suffix"], int(match["first"]), int(match["last"]), width)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The ordered columns of a table; public."""
+
+    columns: tuple[Column, ...]
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, AnyAttribute], folder: Path) -> Domain:
+        """The domain of declared attributes; value files are looked up in ``folder``."""
+        return cls(tuple(column_of(name, attribute, folder) for name, attribute in attributes.items()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names, in order."""
+        return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {column.name: column for column in self.columns}
+
+    @property
+    def modelled(self) -> tuple[str, ...]:
+        """Names of the columns that carry meaning: all but surrogate keys."""
+        return tuple(column.name for column in self.columns if column.kind != "key")
+
+    def __getitem__(self, name: str) -> Column:
+        return self._by_name[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.columns)
+
+    def encode(self, frame: pd.DataFrame) -> Table:
+        """Fine codes of a frame with these columns.
+
+        Raises:
+            DataError: a value is outside its domain; names column and row numbers, never values.
+        """
+        codes = {column.name: column.encode(frame[column.name]) for column in self.columns}
+        for name, column_codes in codes.items():
+            _require_inside(name, column_codes)
+        return Table(self, codes)
+
+
+def _require_inside(name: str, codes: Codes) -> None:
+    outside = np.flatnonzero(codes == OUTSIDE)
+    if len(outside):
+        rows = ", ".join(str(row + 1) for row in outside[:5])
+        raise DataError(
+            f"column '{name}': {len(outside)} value(s) outside the declared domain (rows {rows}); "
+            "widen the declared domain or set validation.on_invalid to drop or clip"
+        )
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as fine codes: ``codes[name]`` is int64 of shape (rows,)."""
+
+    domain: Domain
+    codes: Mapping[str, Codes]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(next(iter(self.codes.values())))
+
+    def comparable(self, name: str) -> Numbers:
+        """Numbers (rows,) that order as the values of a column do; NaN for missing."""
+        return self.domain[name].comparable(self.codes[name])
+
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Table:
+        """The table of some rows, by number or by mask."""
+        return Table(self.domain, {name: codes[rows] for name, codes in self.codes.items()})
+
+    def frame(self) -> pd.DataFrame:
+        """The table as a pandas frame, in the dtypes of its columns."""
+        return pd.DataFrame({name: self.domain[name].decode(codes) for name, codes in self.codes.items()})
+
+    @classmethod
+    def concatenate(cls, tables: list[Table]) -> Table:
+        """The rows of several tables over one domain."""
+        domain = tables[0].domain
+        return cls(domain, {name: np.concatenate([table.codes[name] for table in tables]) for name in domain.names})

@@ -1,0 +1,1 @@
+"""Kamino: constraint-aware synthesis (Ge, Mohapatra, He, Ilyas; VLDB 2021)."""

@@ -1,0 +1,138 @@
+"""A fitted Kamino model: released statistics and parameters, from which rows are drawn freely."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cloister.constraints.supports import Coupling, Int, Support
+from cloister.privacy.randomness import SamplingSource
+from cloister.schema.cells import declared_cells
+from cloister.schema.domain import Table
+from models.groups import Groups
+from models.kamino.network import Network
+from models.protocol import Arrays, Task
+from models.sampling import Acceptance, ConstraintSampler, EveryRow, Probabilities
+from models.supporting import Rules
+from models.weights import Weighing
+
+
+@dataclass(frozen=True)
+class NetworkChain:
+    """The network as a chain of conditionals; attributes beyond it follow their released histograms."""
+
+    network: Network
+    parameters: Mapping[str, Tensor]
+    shares: tuple[NDArray[np.float64], ...]
+
+    def conditional(self, place: int, context: Int) -> Probabilities:
+        """Probabilities of the attribute at ``place``; see :class:`models.sampling.TupleModel`."""
+        if place >= len(self.network.sizes):
+            return self.shares[place][None]
+        with torch.no_grad():
+            logits = self.network.logits(self.parameters, torch.as_tensor(context), place)
+            return torch.softmax(logits.double(), 1).numpy()
+
+
+@dataclass(frozen=True)
+class KaminoModel:
+    """A tuple network, the groups it speaks of, and the rules that its rows keep."""
+
+    task: Task
+    sequence: tuple[str, ...]
+    groups: Mapping[str, Groups]
+    chain: NetworkChain
+    rules: Rules
+    weighing: Weighing | None = None
+
+    @property
+    def sampler(self) -> ConstraintSampler:
+        """The constraint sampler over this model."""
+        acceptance: Acceptance = self.weighing or EveryRow()
+        rules = self.rules
+        return ConstraintSampler(
+            self.task.domain,
+            self.sequence,
+            self.groups,
+            self.chain,
+            rules.supports,
+            rules.row_rules,
+            rules.pair_rules,
+            acceptance,
+        )
+
+    def sample(self, rows: int, rng: SamplingSource) -> Table:
+        """Exactly ``rows`` rows that keep every hard constraint; SampleError if they cannot be drawn."""
+        return self.sampler.sample(rows, rng)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
+        """The model as JSON and arrays."""
+        arrays: dict[str, NDArray[Any]] = {f"net.{k}": v.numpy() for k, v in self.chain.parameters.items()}
+        for at, name in enumerate(self.sequence):
+            arrays[f"groups.{at}"] = self.groups[name].of_cell
+            arrays[f"shares.{at}"] = self.groups[name].shares
+        for at, support in enumerate(self.rules.supports):
+            arrays[f"support.{at}"] = support.levels
+            arrays |= {f"box.{at}.{support.attributes.index(n)}": box for n, box in support.boxes.items()}
+        if self.weighing is not None:
+            arrays |= {f"reference.{at}": self.weighing.reference.codes[n] for at, n in enumerate(self.task.domain.names)}
+        return self._meta(), arrays
+
+    def _meta(self) -> dict[str, Any]:
+        return {
+            "sequence": list(self.sequence),
+            "networked": len(self.chain.network.sizes),
+            "width": self.chain.network.width,
+            "supports": [
+                {
+                    "attributes": list(s.attributes),
+                    "boxes": [s.attributes.index(name) for name in s.boxes],
+                    "couplings": [[c.first, c.second, c.sign] for c in s.couplings],
+                }
+                for s in self.rules.supports
+            ],
+            "row_rules": [rule.name for rule in self.rules.row_rules],
+            "pair_rules": [rule.name for rule in self.rules.pair_rules],
+            "weights": dict(self.weighing.weights) if self.weighing else None,
+        }
+
+
+def restore(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> KaminoModel:
+    """The model whose :meth:`KaminoModel.state` is given."""
+    sequence = tuple(meta["sequence"])
+    groups = {
+        name: Groups(declared_cells(task.domain[name]), arrays[f"groups.{at}"], arrays[f"shares.{at}"])
+        for at, name in enumerate(sequence)
+    }
+    sizes = tuple(groups[name].size for name in sequence[: meta["networked"]])
+    parameters = {key[4:]: torch.as_tensor(value) for key, value in arrays.items() if key.startswith("net.")}
+    shares = tuple(groups[name].mass for name in sequence)
+    chain = NetworkChain(Network(sizes, meta["width"]), parameters, shares)
+    return KaminoModel(task, sequence, groups, chain, _rules(task, meta, arrays), _weighing(task, meta, arrays))
+
+
+def _rules(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Rules:
+    named = {constraint.name: constraint for constraint in task.constraints}
+    supports = []
+    for at, about in enumerate(meta["supports"]):
+        attributes = tuple(about["attributes"])
+        boxes = {attributes[column]: arrays[f"box.{at}.{column}"] for column in about["boxes"]}
+        couplings = tuple(Coupling(first, second, sign) for first, second, sign in about["couplings"])
+        supports.append(Support(attributes, arrays[f"support.{at}"], boxes, couplings))
+    row_rules = tuple(named[name] for name in meta["row_rules"])
+    return Rules(tuple(supports), row_rules, tuple(named[name] for name in meta["pair_rules"]))
+
+
+def _weighing(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Weighing | None:
+    if meta["weights"] is None:
+        return None
+    codes = {name: arrays[f"reference.{at}"] for at, name in enumerate(task.domain.names)}
+    named = {constraint.name: constraint for constraint in task.soft}
+    rules = tuple((named[name], weight) for name, weight in meta["weights"].items())
+    return Weighing(rules, Table(task.domain, codes))

@@ -1,0 +1,97 @@
+"""The tuple network: one conditional per attribute, all from embeddings of the attributes before it.
+
+Source: Kamino section 2.3 and Algorithm 2 (tuple embedding, attention over the context, one discriminative sub-model an
+attribute). Here attention is a learned gate for each (target, context attribute, dimension), and the losses of all
+sub-models of a row are summed, so that one DP-SGD run trains them together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cloister.privacy.gradients import FactoredGradient, LayeredOuter, Lookup, Outer
+
+WIDTH = 24
+
+Parameters = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Network:
+    """The shape of a tuple network over attributes of ``sizes`` levels, in schema sequence.
+
+    Parameters: ``embed.a`` (sizes[a], width); ``gates`` (k, k, width), target by context; ``head.t`` (sizes[t],
+    width + 1), the last column the bias.
+    """
+
+    sizes: tuple[int, ...]
+    width: int = WIDTH
+
+    @property
+    def context(self) -> Tensor:
+        """Which attribute may see which: (k, k), 1 where the column comes before the row."""
+        return torch.tril(torch.ones(len(self.sizes), len(self.sizes)), diagonal=-1)
+
+    def initial(self, shares: list[NDArray[np.float64]], generator: torch.Generator) -> dict[str, Tensor]:
+        """Starting parameters: small random embeddings, gates of one, biases at the log of released shares."""
+        k = len(self.sizes)
+        parameters = {"gates": torch.ones(k, k, self.width)}
+        for at, size in enumerate(self.sizes):
+            parameters[f"embed.{at}"] = torch.randn(size, self.width, generator=generator)
+            bias = torch.as_tensor(np.log(shares[at] + 1e-5), dtype=torch.float32)[:, None]
+            parameters[f"head.{at}"] = torch.cat([torch.zeros(size, self.width), bias], 1)
+        return parameters
+
+    def hidden(self, parameters: Parameters, embedded: Tensor, target: int) -> Tensor:
+        """The context vector of one target, from embedded context (b, target, width); shape (b, width + 1)."""
+        gates = parameters["gates"][target, :target]
+        vector = torch.tanh(torch.einsum("bad,ad->bd", embedded, gates) / math.sqrt(len(self.sizes)))
+        return torch.cat([vector, torch.ones_like(vector[:, :1])], 1)
+
+    def embed(self, parameters: Parameters, codes: Tensor) -> Tensor:
+        """Embedded levels (b, j) of the first j attributes; shape (b, j, width)."""
+        return torch.stack([parameters[f"embed.{at}"][codes[:, at]] for at in range(codes.shape[1])], 1)
+
+    def logits(self, parameters: Parameters, codes: Tensor, target: int) -> Tensor:
+        """Unnormalised log-probabilities of a target, given levels (b, target) of all before it; (b, size)."""
+        if target == 0:
+            return parameters["head.0"][:, -1].expand(len(codes), -1)
+        return self.hidden(parameters, self.embed(parameters, codes[:, :target]), target) @ parameters[f"head.{target}"].T
+
+    def gradient(self, parameters: Parameters, codes: Tensor) -> FactoredGradient:
+        """Per-example gradients of the summed cross-entropy of whole rows of levels (b, k), in factored form."""
+        k, scale = len(self.sizes), math.sqrt(len(self.sizes))
+        gates = parameters["gates"] * self.context.to(codes.device)[:, :, None]
+        embedded = self.embed(parameters, codes)
+        vectors = torch.tanh(_layered(embedded, gates) / scale)
+        ones = torch.ones_like(vectors[:, 0, :1])
+        errors = [
+            _error(torch.cat([vectors[:, t], ones], 1) @ parameters[f"head.{t}"].T, codes[:, t]) for t in range(k)
+        ]
+        back = torch.stack([errors[t] @ parameters[f"head.{t}"][:, :-1] for t in range(k)], 1)
+        back = back * (1 - vectors.square()) / scale
+        to_embedded = _layered(back, gates.transpose(0, 1))
+        blocks: dict[str, Any] = {"gates": LayeredOuter(back, embedded, self.context.to(codes.device))}
+        for t in range(k):
+            blocks[f"embed.{t}"] = Lookup(codes[:, t], to_embedded[:, t], self.sizes[t])
+            blocks[f"head.{t}"] = Outer(errors[t], torch.cat([vectors[:, t], ones], 1))
+        return blocks
+
+
+def _layered(vectors: Tensor, gates: Tensor) -> Tensor:
+    """Sum over a of vectors[b, a, d] gates[t, a, d]; shape (b, t, d)."""
+    return torch.bmm(vectors.permute(2, 0, 1), gates.permute(2, 1, 0)).permute(1, 2, 0)
+
+
+def _error(logits: Tensor, truth: Tensor) -> Tensor:
+    error = torch.softmax(logits, 1)
+    error[torch.arange(len(truth)), truth] -= 1.0
+    return error

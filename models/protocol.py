@@ -1,0 +1,134 @@
+"""What every synthesizer is: plan from public inputs, fit through the door, sample as post-processing.
+
+The steps are those of Kamino's Algorithm 1, and each paper fills them in its own way: ``sequence`` and ``search`` make
+the plan and cost nothing; ``train`` and ``weigh`` meet the data, only through the door; ``Model.sample`` is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.constraints import DenialConstraint
+from cloister.privacy.events import Composed, Event
+from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.private import PrivateTable
+from cloister.privacy.randomness import SamplingSource
+from cloister.schema.domain import Domain, Table
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Task:
+    """The public inputs of a synthesis: declared world, constraints, rows to release, neighbouring relation."""
+
+    domain: Domain
+    constraints: tuple[DenialConstraint, ...]
+    rows: int
+    neighbours: Neighbours
+
+    @property
+    def hard(self) -> tuple[DenialConstraint, ...]:
+        """The constraints that no row may violate."""
+        return tuple(constraint for constraint in self.constraints if constraint.hard)
+
+    @property
+    def soft(self) -> tuple[DenialConstraint, ...]:
+        """The constraints whose violation rate is to be kept."""
+        return tuple(constraint for constraint in self.constraints if not constraint.hard)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A privacy budget, exact."""
+
+    epsilon: Fraction
+    delta: Fraction
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of a plan that meets the data, with what it spends."""
+
+    name: str
+    event: Event
+    explanation: str
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a plan will need: wall seconds on two cores and bytes of memory; orders of magnitude."""
+
+    seconds: float
+    memory: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a fit will do: made of public inputs only; costs nothing."""
+
+    method: str
+    sequence: tuple[str, ...]
+    stages: tuple[Stage, ...]
+    parameters: Mapping[str, Any]
+    forecast: Forecast
+
+    @property
+    def event(self) -> Event:
+        """Everything the fit will spend."""
+        return Composed(tuple((stage.event, 1) for stage in self.stages))
+
+
+class Model(Protocol):
+    """A fitted synthesizer: released statistics only, so that sampling is post-processing."""
+
+    def sample(self, rows: int, rng: SamplingSource) -> Table:
+        """Exactly ``rows`` rows that keep every hard constraint; SampleError if they cannot be drawn."""
+        ...
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
+        """The model as JSON and arrays, to be given to :meth:`Synthesizer.restore`."""
+        ...
+
+
+class Synthesizer(Protocol):
+    """A method of synthesis."""
+
+    name: str
+    summary: str
+
+    def sequence(self, task: Task) -> tuple[str, ...]:
+        """The order in which attributes are modelled; public."""
+        ...
+
+    def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
+        """The parameters that fit the budget; public. PlanError if none does."""
+        ...
+
+    def train(self, private: PrivateTable, task: Task, plan: Plan) -> Model:
+        """The model of rows."""
+        ...
+
+    def weigh(self, private: PrivateTable, task: Task, plan: Plan, model: Any) -> Model:
+        """The model with its soft constraints weighed."""
+        ...
+
+    def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Model:
+        """A model from its saved state."""
+        ...
+
+
+def plan(synthesizer: Synthesizer, task: Task, budget: Budget) -> Plan:
+    """The whole plan of a synthesizer."""
+    return synthesizer.search(task, synthesizer.sequence(task), budget)
+
+
+def fit(synthesizer: Synthesizer, private: PrivateTable, task: Task, chosen: Plan) -> Model:
+    """Train and weigh: the only steps that meet the data."""
+    return synthesizer.weigh(private, task, chosen, synthesizer.train(private, task, chosen))

@@ -1,0 +1,18 @@
+"""The methods, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cloister.errors import InputError
+from models.kamino.synthesizer import Kamino, Progress, silent
+from models.protocol import Synthesizer
+
+METHODS: dict[str, Callable[[Progress], Synthesizer]] = {"kamino": Kamino}
+
+
+def create(name: str, progress: Progress = silent) -> Synthesizer:
+    """The method of that name; InputError if there is none."""
+    if name not in METHODS:
+        raise InputError(f"no method '{name}'; use one of {', '.join(sorted(METHODS))}")
+    return METHODS[name](progress)
