@@ -16,6 +16,10 @@ import torch
 from torch import Tensor
 
 
+NORM_ERROR = 1e-5
+"""Relative error granted to a norm computed in float32; clipping is tighter by as much."""
+
+
 class Factored(Protocol):
     """The per-example gradients of one parameter block, b examples."""
 
@@ -25,6 +29,10 @@ class Factored(Protocol):
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """Sum over examples of weight times gradient, float64, in the shape of the parameter block."""
+        ...
+
+    def take(self, examples: Tensor) -> Factored:
+        """The gradients of some examples, by number."""
         ...
 
 
@@ -40,6 +48,9 @@ class Outer:
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         return (self.left.double() * weights[:, None]).T @ self.right.double()
+
+    def take(self, examples: Tensor) -> Outer:
+        return Outer(self.left[examples], self.right[examples])
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,9 @@ class LayeredOuter:
         product = torch.bmm(weighted, self.right.double().permute(2, 0, 1))
         return product.permute(1, 2, 0) * self.mask.double()[:, :, None]
 
+    def take(self, examples: Tensor) -> LayeredOuter:
+        return LayeredOuter(self.left[examples], self.right[examples], self.mask)
+
 
 @dataclass(frozen=True)
 class Lookup:
@@ -78,6 +92,9 @@ class Lookup:
         table = torch.zeros(self.rows, self.values.shape[1], dtype=torch.float64, device=self.values.device)
         return table.index_add_(0, self.index, self.values.double() * weights[:, None])
 
+    def take(self, examples: Tensor) -> Lookup:
+        return Lookup(self.index[examples], self.values[examples], self.rows)
+
 
 FactoredGradient = Mapping[str, Factored]
 
@@ -85,9 +102,12 @@ FactoredGradient = Mapping[str, Factored]
 def clipped_sum(gradient: FactoredGradient, clip: float) -> dict[str, Tensor]:
     """Sum over examples of gradients clipped to L2 norm ``clip`` over all blocks together; float64.
 
-    A norm that is not finite counts as infinite: that example contributes nothing.
+    An example whose norm is not finite contributes nothing.
     """
-    squared = sum(block.squared_norms().double() for block in gradient.values())
-    norms = torch.sqrt(torch.as_tensor(squared)) * (1.0 + 1e-6)
-    weights = torch.nan_to_num(clip / torch.clamp(norms, min=clip), nan=0.0, posinf=0.0, neginf=0.0)
+    squared = torch.stack([block.squared_norms().double() for block in gradient.values()]).sum(0)
+    finite = torch.isfinite(squared)
+    if not finite.all():
+        kept = torch.nonzero(finite)[:, 0]
+        return clipped_sum({name: block.take(kept) for name, block in gradient.items()}, clip)
+    weights = clip / torch.clamp(torch.sqrt(squared) * (1.0 + NORM_ERROR), min=clip)
     return {name: block.weighted_sum(weights) for name, block in gradient.items()}

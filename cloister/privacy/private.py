@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -20,10 +19,10 @@ from torch import Tensor
 
 from cloister.constraints import DenialConstraint, bind
 from cloister.errors import UnplannedQuery
-from cloister.privacy.events import Composed, Event, Relation, SampledGaussian, Sensitivity
+from cloister.privacy.events import Composed, Event, SampledGaussian, Sensitivity
 from cloister.privacy.gradients import FactoredGradient, clipped_sum
 from cloister.privacy.journal import Journal
-from cloister.privacy.mechanisms import CountMechanism, GaussianGradient
+from cloister.privacy.mechanisms import CountMechanism, GaussianGradient, Neighbours
 from cloister.privacy.randomness import NoiseSource
 from cloister.schema.columns import Codes
 from cloister.schema.domain import Table
@@ -49,24 +48,12 @@ class Partition(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Neighbours:
-    """Which tables count as neighbours: the relation, and how many rows one privacy unit owns at most."""
+def pair_sensitivity(neighbours: Neighbours, constraints: int) -> Sensitivity:
+    """How far one unit moves counts of violating pairs among disjoint random pairs of rows.
 
-    relation: Relation
-    max_rows: int = 1
-
-    @property
-    def partition(self) -> Sensitivity:
-        """How far one unit moves the counts of a partition."""
-        return Sensitivity.partition(self.relation, self.max_rows)
-
-    def pairs(self, constraints: int) -> Sensitivity:
-        """How far one unit moves counts of violating pairs among disjoint random pairs.
-
-        A row lies in at most one pair, so each of a unit's rows changes each count by at most one.
-        """
-        return Sensitivity.box(constraints, self.max_rows)
+    A row lies in at most one pair, so each of a unit's rows changes each count by at most one.
+    """
+    return Sensitivity.box(constraints, neighbours.max_rows)
 
 
 class Meter:
@@ -130,7 +117,7 @@ class PrivateTable:
         shape = tuple(part.size for part in partitions)
         request = {"ask": "counts", "label": label, "of": [part.name for part in partitions], "shape": list(shape)}
         return self.__answer(
-            event, request, lambda: mechanism.release(self.__exact_counts(partitions), sensitivity, self.__noise)
+            event, request, lambda: mechanism.noise(self.__exact_counts(partitions), sensitivity, self.__noise)
         ).reshape(shape)
 
     def violating_pairs(
@@ -142,12 +129,12 @@ class PrivateTable:
 
         Privacy: adding or replacing a row changes one pair of a coupled random matching; see docs/privacy.md.
         """
-        sensitivity = self.neighbours.pairs(len(constraints))
+        sensitivity = pair_sensitivity(self.neighbours, len(constraints))
         request = {"ask": "violating pairs", "label": label, "of": [constraint.name for constraint in constraints]}
         return self.__answer(
             mechanism.event(sensitivity),
             request,
-            lambda: mechanism.release(self.__exact_pairs(constraints), sensitivity, self.__noise),
+            lambda: mechanism.noise(self.__exact_pairs(constraints), sensitivity, self.__noise),
         )
 
     def training(
@@ -221,8 +208,8 @@ class Training:
     def __noisy(
         self, gradient: Callable[[Tensor], FactoredGradient], shapes: Mapping[str, Tensor]
     ) -> NDArray[np.float64]:
-        chosen = self.__noise.bernoulli(self._mechanism.rate, len(self.__codes))
-        batch = self.__codes[torch.as_tensor(np.flatnonzero(chosen))].long()
+        chosen = self._mechanism.batch(len(self.__codes), self.__noise)
+        batch = self.__codes[torch.as_tensor(chosen)].long()
         sums = clipped_sum(gradient(batch), self._mechanism.clip)
         flat = np.concatenate([sums[name].numpy().ravel() for name in shapes])
-        return self._mechanism.release(flat, int(chosen.sum()), self.__noise)
+        return self._mechanism.add_noise(flat, self.__noise)

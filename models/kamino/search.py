@@ -17,6 +17,7 @@ from cloister.errors import PlanError
 from cloister.privacy.calibration import calibrate
 from cloister.privacy.events import Composed, Event, SampledGaussian, repeat
 from cloister.privacy.mechanisms import DiscreteGaussian
+from cloister.privacy.private import pair_sensitivity
 from models.kamino.sequencing import networked, public_sizes
 from models.protocol import Budget, Forecast, Plan, Stage, Task
 
@@ -64,7 +65,7 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
         counts.append(_stage(task, "joint tables", noise, len(joint), "joint table of each hard constraint"))
     if task.soft:
         pairs = _multiplier(PAIRS * rho, 1)
-        event = DiscreteGaussian(pairs).event(task.neighbours.pairs(len(task.soft)))
+        event = DiscreteGaussian(pairs).event(pair_sensitivity(task.neighbours, len(task.soft)))
         counts.append(Stage("pairs", event, "violating pairs of each soft constraint"))
     deep = networked(sizes)
     train = _training(task, budget, [stage.event for stage in counts])

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from cloister.constraints import violation_share
-from cloister.privacy.mechanisms import DiscreteGaussian, GaussianGradient
-from cloister.privacy.private import Counts, Neighbours, PrivateTable
+from cloister.privacy.mechanisms import DiscreteGaussian, GaussianGradient, Neighbours
+from cloister.privacy.private import Counts, PrivateTable, pair_sensitivity
 from cloister.privacy.randomness import SamplingSource
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Table
@@ -140,7 +140,7 @@ def _with_rules(
 def _targets(counts: Counts, noise: float, task: Task, pool: Table) -> list[float]:
     """The share of pairs that should violate each soft constraint: the noisy share, drawn towards the model's own."""
     pairs = task.rows // 2
-    deviation = noise * float(task.neighbours.pairs(len(task.soft)).l2_squared) ** 0.5
+    deviation = noise * float(pair_sensitivity(task.neighbours, len(task.soft)).l2_squared) ** 0.5
     targets = []
     for constraint, count in zip(task.soft, counts, strict=True):
         own = max(float(violation_share(constraint, pool)), 1.0 / pairs)

@@ -1,0 +1,97 @@
+"""Law: whatever the constraints, rows drawn from any tuple model violate none that is hard."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cloister.constraints import count_violations, parse_denial
+from cloister.privacy.randomness import SamplingSource
+from cloister.schema.attributes import Categorical, Date, Float, Integer, Ordinal
+from cloister.schema.cells import declared_cells
+from cloister.schema.domain import Domain
+from models.groups import group, to_shares
+from models.sampling import ConstraintSampler
+from models.supporting import RuleBuilder
+
+DOMAIN = Domain.of(
+    {
+        "state": Categorical(type="categorical", values=list("ABCDE"), nullable=True),
+        "zip": Categorical(type="categorical", values=[f"z{i}" for i in range(40)]),
+        "grade": Ordinal(type="ordinal", values=["low", "mid", "high"], nullable=True),
+        "salary": Integer(type="integer", min=0, max=100_000, special=[0, -1], nullable=True),
+        "rate": Float(type="float", min=0, max=10, decimals=3),
+        "tax": Integer(type="integer", min=0, max=50),
+        "from date": Date(type="date", min="2000-01-01", max="2020-12-31"),
+        "to-date": Date(type="date", min="2000-01-01", max="2020-12-31", nullable=True),
+    },
+    Path(),
+)
+
+RULES = [
+    "t1.zip = t2.zip and t1.state != t2.state",
+    "t1.state = t2.state and t1.grade = t2.grade and t1.tax != t2.tax",
+    "t1.state = t2.state and t1.salary > t2.salary and t1.rate < t2.rate",
+    "t1.salary < t2.salary and t1.tax < t2.tax",
+    "t1.grade >= t2.grade and t1.tax < t2.tax",
+    "t1.`from date` > t1.`to-date`",
+    "t1.grade = 'low' and t1.salary > 50000",
+    "t1.grade != t2.grade and t1.tax <= t2.tax and t1.state = t2.state",
+    "t1.rate > t2.rate and t1.tax > t2.tax",
+    "t1.grade > t2.grade and t1.rate <= t2.rate and t1.state != t2.state",
+    "t1.salary = t2.salary and t1.rate != t2.rate",
+]
+
+
+class Anything:
+    """A tuple model with arbitrary conditionals."""
+
+    def __init__(self, groups, sequence, seed):
+        self._sizes = [groups[name].size for name in sequence]
+        self._seed = seed
+
+    def conditional(self, place, context):
+        rng = np.random.default_rng([self._seed, place])
+        table = rng.dirichlet(np.full(self._sizes[place], 0.5), size=7)
+        return table[context.sum(1) % 7] if place else table[:1]
+
+
+def sampler_for(rules, seed):
+    rng = np.random.default_rng(seed)
+    groups = {}
+    for column in DOMAIN:
+        cells = declared_cells(column)
+        groups[column.name] = group(cells, to_shares(rng.integers(-5, 200, cells.size)), 0.001, keep=True)
+    sequence = DOMAIN.names
+    constraints = tuple(parse_denial(text, f"rule {at}") for at, text in enumerate(rules))
+    model = Anything(groups, sequence, seed)
+    built = RuleBuilder(DOMAIN, sequence, groups, model, len(sequence), {}, rng).build(constraints)
+    sampler = ConstraintSampler(
+        DOMAIN, sequence, groups, model, built.supports, built.row_rules, built.pair_rules
+    )
+    return constraints, sampler, built
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_rule_alone_is_taken_by_a_support(rule):
+    constraints, sampler, built = sampler_for([rule], 1)
+    table = sampler.sample(3000, SamplingSource(1))
+    assert built.supports and not built.pair_rules
+    assert table.rows == 3000
+    assert count_violations(constraints[0], table) == 0
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(rules=st.lists(st.sampled_from(RULES), min_size=2, max_size=3, unique=True), seed=st.integers(0, 10**6))
+def test_rules_together_are_kept(rules, seed):
+    constraints, sampler, _ = sampler_for(rules, seed)
+    table = sampler.sample(400, SamplingSource(seed))
+    assert [count_violations(constraint, table) for constraint in constraints] == [0] * len(rules)
+
+
+def test_chunks_do_not_depend_on_how_many_rows_are_asked():
+    _, sampler, _ = sampler_for(RULES[:1], 3)
+    few, many = sampler.sample(40_000, SamplingSource(5)), sampler.sample(70_000, SamplingSource(5))
+    assert all((few.codes[name][:32_768] == many.codes[name][:32_768]).all() for name in DOMAIN.names)
