@@ -6,7 +6,6 @@ are public or already released.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from cloister.constraints.supports import Levels
 from cloister.schema.cells import Cells
 from cloister.schema.columns import Codes, Grid
+from models.denoising import apart
 
 Shares = NDArray[np.float64]
 
@@ -48,7 +48,7 @@ class Groups:
     @cached_property
     def mass(self) -> Shares:
         """Released share of rows in each group; shape (size,)."""
-        return np.bincount(self.of_cell, weights=self.shares, minlength=self.size)
+        return np.bincount(self.of_cell, weights=self.shares, minlength=self.size).astype(np.float64)
 
     def of(self, codes: Codes) -> Codes:
         """Groups (n,) of fine codes (n,)."""
@@ -143,52 +143,29 @@ def group(cells: Cells, shares: Shares, noise: float, keep: bool, groups: int = 
         noise: standard deviation of a share.
     """
     if isinstance(cells.column, Grid):
-        return Groups(cells, _equal_mass_runs(cells, shares, groups), shares)
+        return Groups(cells, _equal_mass_runs(cells, shares, noise, groups), shares)
     if keep or cells.size <= 3:
         return Groups(cells, np.arange(cells.size, dtype=np.int64), shares)
     return Groups(cells, _merge_rare(cells, shares, noise), shares)
 
 
-def _equal_mass_runs(cells: Cells, shares: Shares, groups: int) -> Codes:
-    apart = _apart(cells)
+def _equal_mass_runs(cells: Cells, shares: Shares, noise: float, groups: int) -> Codes:
     if cells.size <= groups:
         return np.arange(cells.size, dtype=np.int64)
-    middle = np.cumsum(shares) - shares / 2
-    run = np.floor(middle * groups).astype(np.int64)
-    heavy = apart | (shares > 1.0 / groups)
+    alone = apart(cells)
+    rest = np.where(alone, 0.0, shares)
+    target = max(float(rest.sum()) / groups, NOISE_DEVIATIONS * noise, 1e-12)
+    run = np.floor((np.cumsum(rest) - rest / 2) / target).astype(np.int64)
+    heavy = alone | (rest > target)
     begins = np.diff(run, prepend=-1) != 0
     begins |= heavy | np.append(False, heavy[:-1])
     return np.cumsum(begins) - 1
 
 
-def _apart(cells: Cells) -> NDArray[np.bool_]:
-    column = cells.column
-    apart = np.zeros(cells.size, dtype=bool)
-    if isinstance(column, Grid) and column.special_codes:
-        apart[cells.of(np.array(column.special_codes))] = True
-    if column.null_code is not None:
-        apart[-1] = True
-    return apart
-
-
 def _merge_rare(cells: Cells, shares: Shares, noise: float) -> Codes:
-    rare = (shares < NOISE_DEVIATIONS * noise) & ~_apart(cells)
+    rare = (shares < NOISE_DEVIATIONS * noise) & ~apart(cells)
     if rare.sum() < 2:
         return np.arange(cells.size, dtype=np.int64)
     groups = np.cumsum(~rare) - 1
     groups[rare] = (~rare).sum()
     return groups
-
-
-def to_shares(counts: NDArray[np.int64]) -> Shares:
-    """Noisy counts projected to the probability simplex, by Euclidean distance; shape as given."""
-    values = counts.astype(np.float64).ravel()
-    total = max(values.sum(), 1.0)
-    ordered = np.sort(values)[::-1]
-    excess = (np.cumsum(ordered) - total) / np.arange(1, len(ordered) + 1)
-    threshold = excess[np.flatnonzero(ordered > excess)[-1]]
-    shares = np.maximum(values - threshold, 0.0)
-    return (shares / shares.sum()).reshape(counts.shape)
-
-
-GroupsOf = Mapping[str, Groups]

@@ -54,7 +54,7 @@ class Acceptance(Protocol):
 class EveryRow:
     """Keeps every row."""
 
-    def keep(self, rows: Table, rng: np.random.Generator) -> Bool:
+    def keep(self, rows: Table, rng: np.random.Generator) -> Bool:  # noqa: ARG002
         return np.ones(rows.rows, dtype=bool)
 
 
@@ -143,9 +143,7 @@ class ConstraintSampler:
         return Table(self.domain, codes)
 
 
-def _without_conflict(
-    rule: DenialConstraint, rows: Table, before: Sequence[Table], rng: np.random.Generator
-) -> Table:
+def _without_conflict(rule: DenialConstraint, rows: Table, before: Sequence[Table], rng: np.random.Generator) -> Table:
     for kept in before:
         rows = rows.take(~conflicts(rule, rows, kept))
     while (bad := violations_per_row(rule, rows) > 0).any():
@@ -173,25 +171,33 @@ class LevelDraw:
         """Groups (rows, k), the leaf of each support for each row, and the rows that met no dead end."""
         for place, name in enumerate(self._sampler.sequence):
             probabilities = self._sampler.model.conditional(place, self._levels[:, :place])
-            here = [(at, t.support.attributes.index(name)) for at, t in enumerate(self._tries) if name in t.support.attributes]
-            levels = self._inside(probabilities, here) if here else pick(probabilities, None, None, self._rows, self._rng)
+            here = [
+                (at, t.support.attributes.index(name))
+                for at, t in enumerate(self._tries)
+                if name in t.support.attributes
+            ]
+            null = self._sampler.groups[name].levels.null
+            if here:
+                levels = self._inside(probabilities, here, null)
+            else:
+                levels = pick(probabilities, None, None, self._rows, self._rng)
             self._levels[:, place] = levels
             for at, depth in here:
                 self._nodes[at] = self._tries[at].step(depth, self._nodes[at], levels)
         return self._levels, self._nodes, self._alive
 
-    def _inside(self, probabilities: Probabilities, here: list[tuple[int, int]]) -> Int:
+    def _inside(self, probabilities: Probabilities, here: list[tuple[int, int]], null: int | None) -> Int:
         levels = np.full(self._rows, -1, dtype=np.int64)
         for at, depth in here:
             levels = np.where(levels < 0, self._tries[at].forced(depth, self._nodes[at]), levels)
         free = np.flatnonzero(levels < 0)
         if len(free):
-            levels[free] = self._masked(probabilities, here, free)
+            levels[free] = self._masked(probabilities, here, free, null)
         for at, depth in here:
             self._alive &= self._tries[at].allows(depth, self._nodes[at], levels)
         return levels
 
-    def _masked(self, probabilities: Probabilities, here: list[tuple[int, int]], free: Int) -> Int:
+    def _masked(self, probabilities: Probabilities, here: list[tuple[int, int]], free: Int, null: int | None) -> Int:
         own = probabilities if len(probabilities) == 1 else probabilities[free]
         joint, kind = _distinct([self._nodes[at][free] for at, _ in here])
         levels = np.zeros(len(free), dtype=np.int64)
@@ -203,7 +209,7 @@ class LevelDraw:
                 mask &= self._tries[at].mask(depth, part[:, column])
             rows = np.flatnonzero((kind >= begin) & (kind < begin + block))
             mine = own if len(own) == 1 else own[rows]
-            levels[rows] = pick(mine, mask, kind[rows] - begin, len(rows), self._rng)
+            levels[rows] = pick(mine, mask, kind[rows] - begin, len(rows), self._rng, null)
         return levels
 
 
@@ -216,7 +222,12 @@ def _distinct(columns: list[Int]) -> tuple[Int, Int]:
 
 
 def pick(
-    probabilities: Probabilities, mask: Bool | None, kind: Int | None, rows: int, rng: np.random.Generator
+    probabilities: Probabilities,
+    mask: Bool | None,
+    kind: Int | None,
+    rows: int,
+    rng: np.random.Generator,
+    null: int | None = None,
 ) -> Int:
     """One level a row, in proportion to its probabilities where its mask allows.
 
@@ -224,17 +235,30 @@ def pick(
         probabilities: (rows, size), or (1, size) when the same for all.
         mask: (kinds, size) allowed levels, or None for all; ``kind`` (rows,) says which mask a row has.
 
-    Where no allowed level has any probability, an allowed one is drawn evenly.
+    Where no allowed level has any probability, an allowed one is drawn evenly. The missing level ``null``, where it is
+    allowed, keeps its probability, however few others are.
     """
     if mask is None or kind is None:
         mask, kind = np.ones((1, probabilities.shape[1]), dtype=bool), np.zeros(rows, dtype=np.int64)
     if len(probabilities) == 1:
-        return _pick_by_kind(probabilities[0].astype(np.float64) * mask, mask, kind, rng)
+        weights = probabilities[0].astype(np.float64) * mask
+        return _pick_by_kind(_missing_held(weights, probabilities, null), mask, kind, rng)
     weights = probabilities.astype(np.float64) * mask[kind] + 1e-300 * mask[kind]
+    weights = _missing_held(weights, probabilities, null)
     heights = np.cumsum(weights, axis=1)
     target = rng.random(rows) * heights[:, -1]
     level = np.minimum((heights <= target[:, None]).sum(1), heights.shape[1] - 1)
     return level.astype(np.int64)
+
+
+def _missing_held(weights: Probabilities, probabilities: Probabilities, null: int | None) -> Probabilities:
+    if null is None:
+        return weights
+    missing = np.clip(probabilities[:, null], 0.0, 1.0 - 1e-9)
+    others = weights.sum(1) - weights[:, null]
+    held = (weights[:, null] > 0) & (others > 0)
+    weights[:, null] = np.where(held, others * missing / (1.0 - missing), weights[:, null])
+    return weights
 
 
 def _pick_by_kind(weights: Probabilities, mask: Bool, kind: Int, rng: np.random.Generator) -> Int:

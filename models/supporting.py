@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.constraints import DenialConstraint, OrderRule, functional_dependency, key_of, order_rule
+from cloister.constraints import DenialConstraint, OrderRule, bind, functional_dependency, key_of, order_rule
 from cloister.constraints.choosing import (
     balanced_right,
     chain_support,
     function_support,
     greedy_support,
-    heaviest_right,
+    likely_right,
     row_support,
 )
 from cloister.constraints.denial import Cell, Op, Predicate
@@ -29,13 +29,14 @@ from models.sampling import ConstraintSampler, LevelDraw, TupleModel
 ENUMERABLE = 2_000_000
 CONFLICT_CHECKED = 20_000
 EXPECTED_FROM = 100_000
+SHARPNESS = 20.0
 
 Mass = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A released joint table over groups: noisy ``counts`` in the shape of the attributes' sizes, noise ``deviation``."""
+    """A released joint table over groups: noisy ``counts`` in the attributes' sizes, noise ``deviation`` in rows."""
 
     attributes: tuple[str, ...]
     counts: Mass
@@ -101,9 +102,7 @@ class RuleBuilder:
             return self._chain(order)
         if size > CONFLICT_CHECKED or not self._comparable_alone(constraint):
             return None
-        return greedy_support(
-            constraint, self._levels(names), self._constants(constraint), self._mass(names).ravel()
-        )
+        return greedy_support(constraint, self._levels(names), self._constants(constraint), self._mass(names).ravel())
 
     def _chain(self, order: OrderRule) -> Support:
         first, second = self._level(order.first), self._level(order.second)
@@ -120,7 +119,7 @@ class RuleBuilder:
     def _chosen(self, left: tuple[str, ...], right: str, lefts: int) -> Int:
         level = self._level(right)
         if (*left, right) in self.measured or self._small((*left, right)):
-            return heaviest_right(level, self._mass((*left, right)).reshape(lefts, -1))
+            return likely_right(level, self._evidence(left, right, lefts), self.rng)
         if self._is_networked(right):
             drawn = self._tuples_for(left, lefts)[:, self.sequence.index(right)]
             return np.where(drawn == level.null, level.present[0], drawn)
@@ -128,6 +127,20 @@ class RuleBuilder:
         for name in left:
             left_mass = np.outer(left_mass, self.groups[name].mass).ravel()
         return balanced_right(level, left_mass, self.groups[right].mass, self.rng)
+
+    def _evidence(self, left: tuple[str, ...], right: str, lefts: int) -> Mass:
+        """Log-probability of each right side of each left side, up to a constant: (lefts, right size).
+
+        If y is the right side of x, the noisy count of (x, y) is normal about the rows of x, the others about zero.
+        """
+        expected = self._expected_shares((*left, right)).reshape(lefts, -1)
+        table = self.measured.get((*left, right))
+        evidence = np.log(expected + 1e-12) - np.log(expected.sum(1, keepdims=True) + 1e-12)
+        if table is None:
+            return SHARPNESS * evidence
+        counts = table.counts.reshape(lefts, -1)
+        rows = np.maximum(expected.sum(1, keepdims=True) * max(float(counts.sum()), 1.0), 1.0)
+        return evidence + counts * rows / table.deviation**2
 
     def _tuples_for(self, left: tuple[str, ...], lefts: int) -> Int:
         """One row of networked groups for each left side, the same for all right sides of one left side."""
@@ -138,9 +151,7 @@ class RuleBuilder:
     def _draw(self, rows: int) -> Int:
         known = set(self.sequence[: self.networked])
         supports = tuple(s for s in self._supports if known.issuperset(s.attributes))
-        sampler = ConstraintSampler(
-            self.domain, self.sequence[: self.networked], self.groups, self.model, supports
-        )
+        sampler = ConstraintSampler(self.domain, self.sequence[: self.networked], self.groups, self.model, supports)
         parts, missing = [], rows
         while missing > 0:
             levels, _, alive = LevelDraw(sampler, min(missing, EXPECTED_FROM), self.rng).run()
@@ -156,7 +167,7 @@ class RuleBuilder:
             return expected
         total = max(float(table.counts.sum()), 1.0)
         prior = expected * total
-        spread = prior + np.square(prior) / 4
+        spread = prior + np.square(prior) * (0.25 if all(self._is_networked(name) for name in names) else 4.0)
         pull = spread / (spread + table.deviation**2)
         return (prior + pull * (table.counts.ravel() - prior)) / total
 
@@ -199,11 +210,9 @@ class RuleBuilder:
         return self._size(modelled)
 
     def _constants(self, constraint: DenialConstraint) -> dict[Predicate, float]:
-        return {
-            predicate: self.domain[predicate.left.attribute].constant(predicate.right)
-            for predicate in constraint.predicates
-            if not isinstance(predicate.right, Cell)
-        }
+        bound = bind(constraint, self.domain).predicates
+        pairs = zip(constraint.predicates, bound, strict=True)
+        return {predicate: number.right for predicate, number in pairs if isinstance(number.right, float)}
 
     def _comparable_alone(self, constraint: DenialConstraint) -> bool:
         pairs = [(p.left, p.right) for p in constraint.predicates if isinstance(p.right, Cell)]

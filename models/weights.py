@@ -1,8 +1,9 @@
 """Weights of soft constraints: rows are kept with a probability that falls, or rises, with their violations.
 
-Source: Kamino equation (1), where a violation of a constraint of weight w contributes the factor exp(-w), with
-violations counted against a fixed reference sample instead of all rows before, so that rows stay independent. The weights
-are fitted by post-processing to noisy counts of violating pairs, in place of Algorithm 5, whose noise swamps the counts.
+Source: Kamino equation (1), where a row with v violations of a constraint of weight w has the factor exp(-w v). Here v
+is the logarithm of one plus the row's violations against a fixed reference sample, relative to the mean: rows stay
+independent, and a few rows with very many violations do not decide. The weights are fitted by post-processing to noisy
+counts of violating pairs, in place of Algorithm 5, whose noise swamps the counts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from cloister.schema.domain import Table
 
 SWEEPS = 3
 HALVINGS = 7
-STRONGEST = 12.0
+STRONGEST = 2.0
 
 Shares = NDArray[np.float64]
 
@@ -35,7 +36,7 @@ def shares_against(constraint: DenialConstraint, rows: Table, reference: Table) 
 
 @dataclass(frozen=True)
 class Weighing:
-    """Keeps a row with probability proportional to exp(-sum of weight times relative violation share).
+    """Keeps a row with probability proportional to exp(-sum of weight times log(1 + relative violation share)).
 
     ``rules`` pairs each soft constraint with its weight; shares are relative to their mean over ``reference``.
     """
@@ -63,7 +64,7 @@ class Weighing:
         scores = np.zeros(rows.rows)
         for (constraint, weight), mean in zip(self.rules, self._means, strict=True):
             if weight:
-                scores -= weight * shares_against(constraint, rows, self.reference) / mean
+                scores -= weight * np.log1p(shares_against(constraint, rows, self.reference) / mean)
         return scores
 
     def keep(self, rows: Table, rng: np.random.Generator) -> Bool:
@@ -92,7 +93,7 @@ def fit_weights(
 def _relative_scores(constraints: Sequence[DenialConstraint], rows: Table, reference: Table) -> Shares:
     shares = [shares_against(c, rows, reference) for c in constraints]
     means = [max(float(shares_against(c, reference, reference).mean()), 1e-9) for c in constraints]
-    return np.stack([share / mean for share, mean in zip(shares, means, strict=True)], axis=1)
+    return np.stack([np.log1p(share / mean) for share, mean in zip(shares, means, strict=True)], axis=1)
 
 
 def _bisect(

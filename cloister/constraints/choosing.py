@@ -10,6 +10,7 @@ Privacy: the inputs are public or already released; nothing here meets data.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +20,15 @@ from cloister.constraints.supports import Bool, Coupling, Int, Levels, Support, 
 
 Mass = NDArray[np.float64]
 
-POSSIBLE: Mapping[Op, Callable[[Mass, Mass, Mass, Mass], Bool]] = {
-    Op.EQ: lambda low, high, other_low, other_high: (low <= other_high) & (other_low <= high),
-    Op.NE: lambda low, high, other_low, other_high: ~((low == other_high) & (high == other_low)),
-    Op.LT: lambda low, high, other_low, other_high: low < other_high,
-    Op.LE: lambda low, high, other_low, other_high: low <= other_high,
-    Op.GT: lambda low, high, other_low, other_high: high > other_low,
-    Op.GE: lambda low, high, other_low, other_high: high >= other_low,
+Bounds = tuple[Mass, Mass]
+
+POSSIBLE: Mapping[Op, Callable[[Bounds, Bounds], Bool]] = {
+    Op.EQ: lambda left, right: (left[0] <= right[1]) & (right[0] <= left[1]),
+    Op.NE: lambda left, right: ~((left[0] == right[1]) & (left[1] == right[0])),
+    Op.LT: lambda left, right: left[0] < right[1],
+    Op.LE: lambda left, right: left[0] <= right[1],
+    Op.GT: lambda left, right: left[1] > right[0],
+    Op.GE: lambda left, right: left[1] >= right[0],
 }
 
 
@@ -42,9 +45,14 @@ def function_support(left: Sequence[Levels], right: Levels, chosen: Int) -> Supp
     return with_missing([*left, right], support)
 
 
-def heaviest_right(right: Levels, mass: Mass) -> Int:
-    """The right side of greatest mass for each left side; ``mass`` is (lefts, right size), the result (lefts,)."""
-    return right.present[np.argmax(mass[:, right.present], axis=1)]
+def likely_right(right: Levels, evidence: Mass, rng: np.random.Generator) -> Int:
+    """A right side for each left side, drawn from its posterior probability.
+
+    ``evidence`` (lefts, right size) holds log-probabilities up to a constant: where it is clear the heaviest right side
+    is taken, where it says nothing the right sides keep their shares.
+    """
+    gumbel = -np.log(-np.log(rng.random(evidence.shape)))
+    return right.present[np.argmax((evidence + gumbel)[:, right.present], axis=1)]
 
 
 def balanced_right(right: Levels, left_mass: Mass, right_mass: Mass, rng: np.random.Generator) -> Int:
@@ -116,7 +124,7 @@ def _split(levels: Levels, run: Int, weight: Mass) -> Int:
     """Share each level's fine codes among the neighbouring path cells that stand on it; cuts belong to both sides."""
     boxes = np.stack([levels.start[run], levels.stop[run]], axis=1)
     edges = np.flatnonzero(np.diff(run, prepend=-1, append=-1))
-    for begin, end in zip(edges[:-1], edges[1:], strict=True):
+    for begin, end in pairwise(edges):
         if end - begin > 1:
             start, last = boxes[begin, 0], boxes[begin, 1] - 1
             part = np.concatenate([[0.0], np.cumsum(weight[begin:end]) / weight[begin:end].sum()])
@@ -133,10 +141,9 @@ def row_support(
     places = {level.name: at for at, level in enumerate(levels)}
     surely = np.ones(len(joint), dtype=bool)
     for predicate in constraint.predicates:
-        low, high = _interval(levels, joint, places, predicate.left, constants, predicate)
-        other = predicate.right if isinstance(predicate.right, Cell) else None
-        other_low, other_high = _interval(levels, joint, places, other, constants, predicate)
-        surely &= _certain(predicate.op, low, high, other_low, other_high)
+        left = _bounds(predicate.left, levels, joint, places)
+        right = _bounds(predicate.right, levels, joint, places) if isinstance(predicate.right, Cell) else None
+        surely &= _certain(predicate.op, left, right or _both(constants[predicate]))
     return Support(tuple(level.name for level in levels), joint[~surely])
 
 
@@ -199,42 +206,33 @@ class _Taken:
     def _possible(self, first: Int, second: Int) -> Bool:
         holds = np.ones(max(len(first), len(second)), dtype=bool)
         for predicate in self._constraint.predicates:
-            low, high = self._range(predicate.left, first, second)
-            if isinstance(predicate.right, Cell):
-                other_low, other_high = self._range(predicate.right, first, second)
-            else:
-                other_low = other_high = np.array(self._constants[predicate])
-            holds &= POSSIBLE[predicate.op](low, high, other_low, other_high)
+            left = self._range(predicate.left, first, second)
+            right = self._range(predicate.right, first, second) if isinstance(predicate.right, Cell) else None
+            holds &= POSSIBLE[predicate.op](left, right or _both(self._constants[predicate]))
         return holds
 
-    def _range(self, cell: Cell, first: Int, second: Int) -> tuple[Mass, Mass]:
+    def _range(self, cell: Cell, first: Int, second: Int) -> Bounds:
         at = self._places[cell.attribute]
         rows = (first if cell.row == 1 else second)[:, at]
         return self._low[at][rows], self._high[at][rows]
 
 
-def _interval(
-    levels: Sequence[Levels],
-    joint: Int,
-    places: Mapping[str, int],
-    cell: Cell | None,
-    constants: Mapping[Predicate, float],
-    predicate: Predicate,
-) -> tuple[Mass, Mass]:
-    if cell is None:
-        value = np.full(len(joint), constants[predicate])
-        return value, value
+def _bounds(cell: Cell, levels: Sequence[Levels], joint: Int, places: Mapping[str, int]) -> Bounds:
     at = places[cell.attribute]
     return levels[at].low[joint[:, at]], levels[at].high[joint[:, at]]
+
+
+def _both(constant: float) -> Bounds:
+    return np.array(constant), np.array(constant)
 
 
 _OPPOSITE = {Op.EQ: Op.NE, Op.NE: Op.EQ, Op.LT: Op.GE, Op.GE: Op.LT, Op.GT: Op.LE, Op.LE: Op.GT}
 
 
-def _certain(op: Op, low: Mass, high: Mass, other_low: Mass, other_high: Mass) -> Bool:
+def _certain(op: Op, left: Bounds, right: Bounds) -> Bool:
     """Whether a comparison holds for all values of two ranges; never on missing ones."""
-    known = ~(np.isnan(low) | np.isnan(other_low))
-    return known & ~POSSIBLE[_OPPOSITE[op]](low, high, other_low, other_high)
+    known = ~(np.isnan(left[0]) | np.isnan(right[0]))
+    return known & ~POSSIBLE[_OPPOSITE[op]](left, right)
 
 
 def _points(levels: Levels) -> Int:

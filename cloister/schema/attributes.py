@@ -6,11 +6,12 @@ Everything here is declared by a person and public; nothing is read from data.
 from __future__ import annotations
 
 import datetime as dt
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Scalar = str | bool | int | float
+T = TypeVar("T")
 
 DATA_DERIVED = "data-derived"
 
@@ -73,7 +74,7 @@ class Boolean(Attribute):
 
 
 class Integer(Attribute):
-    """Whole numbers ``min``, ``min + step``, ... up to ``max``; ``special`` ones are point masses, in or out of range."""
+    """Whole numbers from ``min`` to ``max`` by ``step``; ``special`` ones are point masses, in or out of range."""
 
     type: Literal["integer"]
     min: int

@@ -85,7 +85,7 @@ class Column(ABC):
         values = self._series(np.where(missing, 0, codes))
         if missing.any():
             values = values.mask(missing)
-        return values.astype(self.dtype).rename(self.name)  # type: ignore[call-overload, no-any-return]
+        return values.astype(self.dtype).rename(self.name)  # type: ignore[call-overload]
 
     def comparable(self, codes: Codes) -> Numbers:
         """Numbers (n,) that order as the values do; NaN for missing."""
@@ -127,7 +127,7 @@ class Listed(Column):
         return self.attribute.dtype or _listed_dtype(self.listed, self.attribute.nullable)
 
     @cached_property
-    def labels(self) -> tuple[str, ...]:  # type: ignore[override]
+    def labels(self) -> tuple[str, ...]:
         whole = not any(type(value) is float for value in self.listed)
         return tuple(str(value) if whole or isinstance(value, str) else str(float(value)) for value in self.listed)
 
@@ -136,13 +136,15 @@ class Listed(Column):
         return pd.Index(np.array(self.labels, dtype=object))
 
     def constant(self, value: object) -> float:
-        position = self._index.get_indexer([str(value)])[0]
+        position = self._index.get_indexer(pd.Index([str(value)]))[0]
         if position < 0:
-            raise ConstraintError(f"column '{self.name}': the constant is not in its list of values; use a listed value")
+            raise ConstraintError(
+                f"column '{self.name}': the constant is not in its list of values; use a listed value"
+            )
         return float(position)
 
     def _codes(self, typed: pd.Series) -> Codes:
-        return self._index.get_indexer(typed.astype(str).astype(object)).astype(np.int64)
+        return self._index.get_indexer(pd.Index(typed.astype(str).astype(object))).astype(np.int64)
 
     def _series(self, codes: Codes) -> pd.Series:
         listed = pd.Series(list(self.listed), dtype=_listed_dtype(self.listed, self.attribute.nullable))
@@ -229,7 +231,10 @@ class Grid(Column):
 
 @dataclass(frozen=True)
 class Serial(Column):
-    """A surrogate key: codes are the numbers of a pattern such as ``R{000001..999999}``."""
+    """A surrogate key: codes are the numbers of a pattern such as ``R{000001..999999}``.
+
+    Other keys of the data are told apart by codes beyond ``size``, which are never decoded.
+    """
 
     prefix: str
     suffix: str
@@ -249,7 +254,7 @@ class Serial(Column):
     def dtype(self) -> str:
         return self.attribute.dtype or "str"
 
-    def constant(self, value: object) -> float:
+    def constant(self, value: object) -> float:  # noqa: ARG002
         raise ConstraintError(f"column '{self.name}': a text key has no meaning of its own; compare another column")
 
     def _codes(self, typed: pd.Series) -> Codes:
@@ -258,7 +263,8 @@ class Serial(Column):
         numbers = pd.to_numeric(middle.where(middle.str.fullmatch(r"\d+")), errors="coerce").fillna(-1).astype(np.int64)
         codes = numbers.to_numpy() - self.first
         same = self._series(np.clip(codes, 0, self.values - 1)).to_numpy() == text.to_numpy()
-        return np.where(same & (codes >= 0) & (codes < self.values), codes, OUTSIDE)
+        others = self.size + pd.factorize(text)[0].astype(np.int64)
+        return np.where(same & (codes >= 0) & (codes < self.values), codes, others)
 
     def _series(self, codes: Codes) -> pd.Series:
         numbers = pd.Series(codes + self.first).astype(str).str.zfill(self.width)
@@ -278,8 +284,8 @@ def float_decimals(attribute: AnyAttribute) -> int:
     declared: int | None = getattr(attribute, "decimals", None)
     if declared is not None:
         return declared
-    span = attribute.max - attribute.min  # type: ignore[union-attr, operator]
-    return int(np.clip(np.ceil(6 - np.log10(span)), 0, 12)) if span > 0 else 6  # type: ignore[operator]
+    span = float(attribute.max) - float(attribute.min)  # type: ignore[union-attr, arg-type]
+    return int(np.clip(np.ceil(6 - np.log10(span)), 0, 12)) if span > 0 else 6
 
 
 def _ticks_per_unit(attribute: AnyAttribute) -> float:
@@ -310,7 +316,7 @@ def _as_moment(value: object) -> dt.datetime:
     if isinstance(value, str):
         value = dt.datetime.fromisoformat(value)
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
-        value = dt.datetime(value.year, value.month, value.day)
+        value = dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC)
     if not isinstance(value, dt.datetime):
         raise TypeError("not a moment")
     return value if value.tzinfo else value.replace(tzinfo=dt.UTC)

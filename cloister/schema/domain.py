@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from cloister.errors import DataError
 from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Ordinal, TextKey
-from cloister.schema.columns import OUTSIDE, Codes, Column, Grid, Listed, Numbers, Serial, tick_of
 from cloister.schema.codelists import resolve_values
+from cloister.schema.columns import OUTSIDE, Codes, Column, Grid, Listed, Numbers, Serial, tick_of
 
 KEY_PATTERN = re.compile(r"(?P<prefix>[^{}]*)\{(?P<first>\d+)\.\.(?P<last>\d+)\}(?P<suffix>[^{}]*)")
 

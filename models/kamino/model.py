@@ -81,7 +81,9 @@ class KaminoModel:
             arrays[f"support.{at}"] = support.levels
             arrays |= {f"box.{at}.{support.attributes.index(n)}": box for n, box in support.boxes.items()}
         if self.weighing is not None:
-            arrays |= {f"reference.{at}": self.weighing.reference.codes[n] for at, n in enumerate(self.task.domain.names)}
+            arrays |= {
+                f"reference.{at}": self.weighing.reference.codes[n] for at, n in enumerate(self.task.domain.names)
+            }
         return self._meta(), arrays
 
     def _meta(self) -> dict[str, Any]:

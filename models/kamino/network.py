@@ -64,7 +64,9 @@ class Network:
         """Unnormalised log-probabilities of a target, given levels (b, target) of all before it; (b, size)."""
         if target == 0:
             return parameters["head.0"][:, -1].expand(len(codes), -1)
-        return self.hidden(parameters, self.embed(parameters, codes[:, :target]), target) @ parameters[f"head.{target}"].T
+        return (
+            self.hidden(parameters, self.embed(parameters, codes[:, :target]), target) @ parameters[f"head.{target}"].T
+        )
 
     def gradient(self, parameters: Parameters, codes: Tensor) -> FactoredGradient:
         """Per-example gradients of the summed cross-entropy of whole rows of levels (b, k), in factored form."""

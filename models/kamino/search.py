@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-
 from cloister.constraints import DenialConstraint, functional_dependency, order_rule
 from cloister.errors import PlanError
 from cloister.privacy.calibration import calibrate
@@ -21,7 +20,7 @@ from cloister.privacy.private import pair_sensitivity
 from models.kamino.sequencing import networked, public_sizes
 from models.protocol import Budget, Forecast, Plan, Stage, Task
 
-HISTOGRAMS, JOINT_TABLES, PAIRS = 0.10, 0.10, 0.08
+HISTOGRAMS, JOINT_TABLES, PAIRS = 0.25, 0.06, 0.10
 STEPS, LEARNING_RATE, CLIP = 200, 0.02, 1.0
 BATCH_SHARE, LEAST_BATCH, GREATEST_BATCH = 16, 512, 8192
 JOINT_CELLS, ROWS_PER_LEFT = 300_000, 5

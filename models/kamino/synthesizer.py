@@ -18,7 +18,8 @@ from cloister.privacy.private import Counts, PrivateTable, pair_sensitivity
 from cloister.privacy.randomness import SamplingSource
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Table
-from models.groups import Groups, group, to_shares
+from models.denoising import estimate_shares
+from models.groups import Groups, group
 from models.kamino.model import KaminoModel, NetworkChain, restore
 from models.kamino.network import Network
 from models.kamino.search import search
@@ -30,7 +31,7 @@ from models.weights import fit_weights
 
 PUBLIC_SEED = 20_210_623
 POOL = 40_000
-ROUNDS = 3
+TRUST = 0.15
 
 Progress = Callable[[int, int], None]
 
@@ -103,8 +104,9 @@ def _histograms(private: PrivateTable, task: Task, plan: Plan) -> dict[str, Grou
     for name in plan.sequence:
         cells = declared_cells(task.domain[name])
         counts = private.counts([cells], DiscreteGaussian(noise), f"histogram {name}")
-        deviation = float(noise) * _spread(private.neighbours) / task.rows
-        groups[name] = group(cells, to_shares(counts), deviation, keep=name in constrained)
+        deviation = float(noise) * _spread(private.neighbours)
+        shares = estimate_shares(counts, deviation, cells)
+        groups[name] = group(cells, shares, deviation / task.rows, keep=name in constrained)
     return groups
 
 
@@ -145,6 +147,6 @@ def _targets(counts: Counts, noise: float, task: Task, pool: Table) -> list[floa
     for constraint, count in zip(task.soft, counts, strict=True):
         own = max(float(violation_share(constraint, pool)), 1.0 / pairs)
         error = (deviation**2 + max(float(count), 1.0)) / pairs**2
-        pull = (0.25 * own) ** 2 / ((0.25 * own) ** 2 + error)
+        pull = (TRUST * own) ** 2 / ((TRUST * own) ** 2 + error)
         targets.append(max(own + pull * (max(float(count), 0.0) / pairs - own), 0.0))
     return targets

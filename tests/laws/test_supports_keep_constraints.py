@@ -12,7 +12,8 @@ from cloister.privacy.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Float, Integer, Ordinal
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.groups import group, to_shares
+from models.denoising import to_shares
+from models.groups import group
 from models.sampling import ConstraintSampler
 from models.supporting import RuleBuilder
 
@@ -68,9 +69,7 @@ def sampler_for(rules, seed):
     constraints = tuple(parse_denial(text, f"rule {at}") for at, text in enumerate(rules))
     model = Anything(groups, sequence, seed)
     built = RuleBuilder(DOMAIN, sequence, groups, model, len(sequence), {}, rng).build(constraints)
-    sampler = ConstraintSampler(
-        DOMAIN, sequence, groups, model, built.supports, built.row_rules, built.pair_rules
-    )
+    sampler = ConstraintSampler(DOMAIN, sequence, groups, model, built.supports, built.row_rules, built.pair_rules)
     return constraints, sampler, built
 
 

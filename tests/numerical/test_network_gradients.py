@@ -61,4 +61,8 @@ def test_empty_batch_gives_zeros():
         "b": Lookup(torch.zeros(0, dtype=torch.long), torch.zeros(0, 3), 4),
         "c": LayeredOuter(torch.zeros(0, 2, 5), torch.zeros(0, 3, 5), torch.ones(2, 3)),
     }
-    assert {name: tuple(v.shape) for name, v in clipped_sum(blocks, 1.0).items()} == {"a": (2, 3), "b": (4, 3), "c": (2, 3, 5)}
+    assert {name: tuple(v.shape) for name, v in clipped_sum(blocks, 1.0).items()} == {
+        "a": (2, 3),
+        "b": (4, 3),
+        "c": (2, 3, 5),
+    }

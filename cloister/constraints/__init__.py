@@ -1,0 +1,64 @@
+"""Denial constraints: what one is, text forms, binding to a domain, exact counting, contradictions."""
+
+from cloister.constraints.binding import BoundConstraint, BoundPredicate, Operand, bind, holds
+from cloister.constraints.consistency import key_capacity, require_consistent, smallest_conflict
+from cloister.constraints.counting import (
+    ViolationReport,
+    conflicts,
+    count_violations,
+    violation_reports,
+    violation_share,
+    violations_per_row,
+)
+from cloister.constraints.declared import constraints_of, declaration_of
+from cloister.constraints.denial import Cell, Constant, DenialConstraint, Op, Predicate
+from cloister.constraints.holoclean import format_holoclean, parse_holoclean, read_holoclean
+from cloister.constraints.shapes import OrderRule, functional_dependency, is_unary, key_of, order_rule
+from cloister.constraints.text import (
+    dependency,
+    format_denial,
+    format_dependency,
+    key,
+    parse_denial,
+    parse_dependency,
+)
+from cloister.schema.declarations import ConstraintDeclaration
+
+__all__ = [
+    "BoundConstraint",
+    "BoundPredicate",
+    "Cell",
+    "Constant",
+    "ConstraintDeclaration",
+    "DenialConstraint",
+    "Op",
+    "Operand",
+    "OrderRule",
+    "Predicate",
+    "ViolationReport",
+    "bind",
+    "conflicts",
+    "constraints_of",
+    "count_violations",
+    "declaration_of",
+    "dependency",
+    "format_denial",
+    "format_dependency",
+    "format_holoclean",
+    "functional_dependency",
+    "holds",
+    "is_unary",
+    "key",
+    "key_capacity",
+    "key_of",
+    "order_rule",
+    "parse_denial",
+    "parse_dependency",
+    "parse_holoclean",
+    "read_holoclean",
+    "require_consistent",
+    "smallest_conflict",
+    "violation_reports",
+    "violation_share",
+    "violations_per_row",
+]

@@ -1,0 +1,206 @@
+"""A denial constraint bound to a domain: each predicate compares float64 numbers; a missing value satisfies nothing.
+
+Two columns of listed values are compared by label: the labels of the right one are numbered as in the left one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.constraints.denial import Cell, Constant, DenialConstraint, Op, Predicate
+from cloister.errors import ConstraintError
+from cloister.schema.columns import Column, Numbers
+from cloister.schema.domain import Domain, Table
+
+Mask = NDArray[np.bool_]
+
+_COMPARE: dict[Op, Callable[[Any, Any], Any]] = {
+    Op.EQ: operator.eq,
+    Op.NE: operator.ne,
+    Op.LT: operator.lt,
+    Op.LE: operator.le,
+    Op.GT: operator.gt,
+    Op.GE: operator.ge,
+}
+
+
+def holds(op: Op, left: Numbers, right: Numbers | float) -> Mask:
+    """Where ``left op right`` holds, elementwise with broadcasting; nowhere that either is NaN."""
+    truth: Mask = _COMPARE[op](left, right)
+    return truth & ~np.isnan(left) & ~np.isnan(right) if op is Op.NE else truth
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A cell as a number; ``renumbered`` (labels,) gives the numbers of its labels in another column's list."""
+
+    row: int
+    attribute: str
+    renumbered: Numbers | None = field(default=None, compare=False, repr=False)
+
+    def read(self, comparable: Numbers) -> Numbers:
+        """The numbers to compare (n,), from the comparable numbers (n,) of the column."""
+        if self.renumbered is None:
+            return comparable
+        present = ~np.isnan(comparable)
+        numbers = np.full(len(comparable), np.nan)
+        numbers[present] = self.renumbered[comparable[present].astype(np.int64)]
+        return numbers
+
+    def of(self, table: Table) -> Numbers:
+        """The numbers to compare (n,), from a table of n rows."""
+        return self.read(table.comparable(self.attribute))
+
+    @property
+    def exchanged(self) -> Operand:
+        """The same cell of the other row of the pair."""
+        return replace(self, row=3 - self.row)
+
+
+@dataclass(frozen=True)
+class BoundPredicate:
+    """``left op right`` on numbers."""
+
+    left: Operand
+    op: Op
+    right: Operand | float
+
+    @property
+    def rows(self) -> frozenset[int]:
+        """The rows of the pair that take part: 1, 2 or both."""
+        return frozenset(side.row for side in (self.left, self.right) if isinstance(side, Operand))
+
+    @property
+    def exchanged(self) -> BoundPredicate:
+        """The same predicate with the two rows of the pair exchanged."""
+        right = self.right.exchanged if isinstance(self.right, Operand) else self.right
+        return BoundPredicate(self.left.exchanged, self.op, right)
+
+    @property
+    def mirrored(self) -> BoundPredicate:
+        """The same statement with its two cells exchanged; itself if the right side is a constant."""
+        if not isinstance(self.right, Operand):
+            return self
+        return BoundPredicate(self.right, self.op.mirrored, self.left)
+
+    def holds(self, first: Table, second: Table) -> Mask:
+        """Where it holds (n,) for row r of ``first`` as t1 with row r of ``second`` as t2."""
+        tables = {1: first, 2: second}
+        right = self.right.of(tables[self.right.row]) if isinstance(self.right, Operand) else self.right
+        return holds(self.op, self.left.of(tables[self.left.row]), right)
+
+
+@dataclass(frozen=True)
+class BoundConstraint:
+    """A denial constraint whose predicates compare numbers; ``arity`` 1 or 2 rows."""
+
+    name: str
+    predicates: tuple[BoundPredicate, ...]
+    hard: bool
+    arity: int
+
+    def violated(self, first: Table, second: Table) -> Mask:
+        """Where all predicates hold (n,) for row r of ``first`` as t1 with row r of ``second`` as t2."""
+        truth = np.ones(first.rows, dtype=bool)
+        for predicate in self.predicates:
+            truth &= predicate.holds(first, second)
+        return truth
+
+
+def bind(constraint: DenialConstraint, domain: Domain) -> BoundConstraint:
+    """The constraint on the numbers of a domain; one on the second row alone is said of the first.
+
+    Raises:
+        ConstraintError: an attribute is unknown, or values are compared that cannot be: an order of unordered
+            values, a number with text, a constant of another type or outside the list of values.
+    """
+    if not constraint.predicates:
+        raise ConstraintError(f"constraint '{constraint.name}': has no predicate; write at least one comparison")
+    predicates = tuple(_bind(predicate, domain, constraint.name) for predicate in constraint.predicates)
+    if all(predicate.rows == {2} for predicate in predicates):
+        predicates = tuple(predicate.exchanged for predicate in predicates)
+    return BoundConstraint(constraint.name, predicates, constraint.hard, constraint.arity)
+
+
+def _bind(predicate: Predicate, domain: Domain, name: str) -> BoundPredicate:
+    left = _column(predicate.left, domain, name)
+    operand = Operand(predicate.left.row, left.name)
+    if isinstance(predicate.right, Cell):
+        right = _column(predicate.right, domain, name)
+        _require_comparable(left, predicate.op, right, name)
+        return BoundPredicate(operand, predicate.op, Operand(predicate.right.row, right.name, _renumbered(left, right)))
+    _require_ordered(left, predicate.op, name)
+    return BoundPredicate(operand, predicate.op, _constant(left, predicate.right, name))
+
+
+def _column(cell: Cell, domain: Domain, name: str) -> Column:
+    if cell.attribute not in domain:
+        raise ConstraintError(f"constraint '{name}': no attribute '{cell.attribute}'; declare it or correct the name")
+    return domain[cell.attribute]
+
+
+def _constant(column: Column, value: Constant, name: str) -> float:
+    """The number of a constant; text that the column does not take is tried as a number, as HoloClean quotes both."""
+    refusals = []
+    for reading in _readings(value):
+        try:
+            return column.constant(reading)
+        except ConstraintError as refusal:
+            refusals.append(refusal)
+    raise ConstraintError(f"constraint '{name}': {refusals[0]}")
+
+
+def _readings(value: Constant) -> list[Constant]:
+    if not isinstance(value, str):
+        return [value]
+    readings: list[Constant] = [value]
+    for read in (int, float):
+        with contextlib.suppress(ValueError):
+            readings.append(read(value))
+    return readings
+
+
+def _require_comparable(left: Column, op: Op, right: Column, name: str) -> None:
+    _require_ordered(left, op, name)
+    _require_ordered(right, op, name)
+    if left.name == right.name:
+        return
+    if _family(left) != _family(right) or "key" in (left.kind, right.kind):
+        raise ConstraintError(
+            f"constraint '{name}': compares '{left.name}' ({left.attribute.type}) with '{right.name}' "
+            f"({right.attribute.type}); compare columns of one type"
+        )
+    if op.is_order and left.labels != right.labels:
+        raise ConstraintError(
+            f"constraint '{name}': orders '{left.name}' and '{right.name}', which list other values; "
+            "declare the same list for both"
+        )
+
+
+def _require_ordered(column: Column, op: Op, name: str) -> None:
+    if op.is_order and column.kind in ("nominal", "key"):
+        raise ConstraintError(
+            f"constraint '{name}': orders '{column.name}' with {op}, but its values have no order; "
+            "use = or !=, or declare it ordinal"
+        )
+
+
+def _family(column: Column) -> str:
+    """What may be compared with each other: listed values, numbers, dates, moments."""
+    if column.labels is not None:
+        return "listed"
+    return "number" if column.attribute.type in ("integer", "float") else column.attribute.type
+
+
+def _renumbered(left: Column, right: Column) -> Numbers | None:
+    if left.labels is None or right.labels is None or left.labels == right.labels:
+        return None
+    positions = {label: float(place) for place, label in enumerate(left.labels)}
+    return np.array([positions.get(label, float(-1 - place)) for place, label in enumerate(right.labels)])

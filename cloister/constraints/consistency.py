@@ -1,0 +1,224 @@
+"""Contradictions among hard constraints, found from public inputs before anything is spent.
+
+Constraints contradict each other if no row, or no two rows, of the domain satisfies all of them. That is looked up on
+a joint domain in which each attribute keeps, between any two constants, as many values as cells that are compared with
+it: further values of that range satisfy the same predicates. A joint domain of more than ``CELLS`` is not searched,
+and of a large group of constraints only the ``SUBSETS`` smallest sets: a contradiction that is reported is one, a
+contradiction may go unreported.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from cloister.constraints.binding import BoundConstraint, BoundPredicate, Mask, Operand, bind, holds
+from cloister.constraints.denial import DenialConstraint, Op
+from cloister.constraints.shapes import key_of
+from cloister.errors import ConstraintError
+from cloister.schema.columns import Column, Grid, Numbers
+from cloister.schema.domain import Domain
+
+CELLS = 1_000_000
+SUBSETS = 1_000
+AXES = 64
+
+Values = Mapping[str, Numbers]
+"""The numbers of each attribute that stand for its domain."""
+
+
+def require_consistent(constraints: Iterable[DenialConstraint], domain: Domain, rows: int) -> None:
+    """Check that a table of ``rows`` rows can satisfy the hard constraints, as far as public inputs tell.
+
+    Raises:
+        ConstraintError: names the smallest set of constraints that contradict each other, or a key with fewer values
+            than rows; or a constraint does not fit the domain.
+    """
+    hard = [constraint for constraint in constraints if constraint.hard]
+    conflict = smallest_conflict(hard, domain, rows)
+    if conflict:
+        raise ConstraintError(_describe(conflict, rows))
+    for constraint in hard:
+        _require_capacity(constraint, domain, rows)
+
+
+def smallest_conflict(constraints: Iterable[DenialConstraint], domain: Domain, rows: int = 2) -> tuple[str, ...]:
+    """Names of a smallest set of constraints that no row, or no ``rows`` rows, can satisfy; empty if none is found.
+
+    Raises:
+        ConstraintError: a constraint does not fit the domain.
+    """
+    bound = [bind(constraint, domain) for constraint in constraints]
+    if rows < 2 or not any(_can_deny_equal_rows(constraint) for constraint in bound):
+        bound = [constraint for constraint in bound if constraint.arity == 1]
+    for subset in itertools.chain.from_iterable(_suspects(group, domain) for group in _connected(bound)):
+        if _contradicts(subset, domain):
+            return tuple(constraint.name for constraint in subset)
+    return ()
+
+
+def key_capacity(attributes: Iterable[str], domain: Domain) -> int | None:
+    """Number of rows that can differ on a key; None if an attribute may be missing, since missing values never agree."""
+    columns = [domain[name] for name in attributes]
+    if any(column.null_code is not None for column in columns):
+        return None
+    return math.prod(column.values for column in columns)
+
+
+def _require_capacity(constraint: DenialConstraint, domain: Domain, rows: int) -> None:
+    attributes = key_of(constraint)
+    capacity = key_capacity(attributes, domain) if attributes else None
+    if capacity is not None and capacity < rows:
+        raise ConstraintError(
+            f"constraint '{constraint.name}': its key has {capacity} values in the declared domain but {rows} rows are "
+            "asked; widen the domain, ask for fewer rows or drop the key"
+        )
+
+
+def _describe(names: Sequence[str], rows: int) -> str:
+    listed = ", ".join(f"'{name}'" for name in names)
+    subject = f"constraint {listed}: no" if len(names) == 1 else f"constraints {listed}: together, no"
+    return (
+        f"{subject} table of {rows} row(s) over the declared domain can satisfy this; "
+        "drop or correct a constraint, make it soft, or widen the domain"
+    )
+
+
+def _can_deny_equal_rows(constraint: BoundConstraint) -> bool:
+    """Whether two rows may violate a two-row rule though they agree on everything."""
+    differing = (p.op in (Op.NE, Op.LT, Op.GT) and _same_attribute(p) for p in constraint.predicates)
+    return constraint.arity == 2 and not any(differing)
+
+
+def _same_attribute(predicate: BoundPredicate) -> bool:
+    return isinstance(predicate.right, Operand) and predicate.left.attribute == predicate.right.attribute
+
+
+def _attributes(constraint: BoundConstraint) -> set[str]:
+    return {operand.attribute for p in constraint.predicates for operand in _operands(p)}
+
+
+def _operands(predicate: BoundPredicate) -> tuple[Operand, ...]:
+    return (predicate.left, predicate.right) if isinstance(predicate.right, Operand) else (predicate.left,)
+
+
+def _connected(constraints: Sequence[BoundConstraint]) -> list[list[BoundConstraint]]:
+    """The constraints in groups that share no attribute."""
+    groups: list[tuple[set[str], list[BoundConstraint]]] = []
+    for constraint in constraints:
+        touched = [group for group in groups if group[0] & _attributes(constraint)]
+        merged = set.union(_attributes(constraint), *(names for names, _ in touched))
+        members = [member for _, group in touched for member in group]
+        groups = [group for group in groups if group not in touched] + [(merged, [*members, constraint])]
+    return [members for _, members in groups]
+
+
+def _suspects(group: list[BoundConstraint], domain: Domain) -> Iterator[tuple[BoundConstraint, ...]]:
+    """The subsets of a group by size; none if the whole group is known to be consistent."""
+    if _is_modest(group, domain) and not _contradicts(group, domain):
+        return iter(())
+    sizes = range(1, len(group) + 1)
+    return itertools.islice(itertools.chain.from_iterable(itertools.combinations(group, k) for k in sizes), SUBSETS)
+
+
+def _is_modest(constraints: Sequence[BoundConstraint], domain: Domain) -> bool:
+    values = _stand_ins(constraints, domain)
+    rows = max(constraint.arity for constraint in constraints)
+    cells = math.prod(len(numbers) for numbers in values.values()) ** rows
+    return cells <= CELLS and len(values) * rows <= AXES
+
+
+def _contradicts(constraints: Sequence[BoundConstraint], domain: Domain) -> bool:
+    """Whether every cell of the joint domain violates one of the constraints; False if it is too large to say."""
+    if not _is_modest(constraints, domain):
+        return False
+    values = _stand_ins(constraints, domain)
+    rows = range(1, 1 + max(constraint.arity for constraint in constraints))
+    axes = {cell: axis for axis, cell in enumerate(itertools.product(rows, values))}
+    directed = [c.predicates for c in constraints] + [tuple(p.exchanged for p in c.predicates) for c in constraints]
+    allowed = np.ones([len(values[name]) for _, name in axes], dtype=bool)
+    for predicates in directed:
+        if all(operand.row in rows for p in predicates for operand in _operands(p)):
+            allowed &= ~_violated(predicates, values, axes)
+    return not bool(allowed.any())
+
+
+def _violated(predicates: Sequence[BoundPredicate], values: Values, axes: Mapping[tuple[int, str], int]) -> Mask:
+    violated: Mask = np.ones([1] * len(axes), dtype=bool)
+    for p in predicates:
+        right = _along_axis(p.right, values, axes) if isinstance(p.right, Operand) else p.right
+        violated = violated & holds(p.op, _along_axis(p.left, values, axes), right)
+    return violated
+
+
+def _along_axis(operand: Operand, values: Values, axes: Mapping[tuple[int, str], int]) -> Numbers:
+    shape = [1] * len(axes)
+    shape[axes[operand.row, operand.attribute]] = -1
+    return operand.read(values[operand.attribute]).reshape(shape)
+
+
+def _stand_ins(constraints: Sequence[BoundConstraint], domain: Domain) -> Values:
+    """Numbers of each attribute that stand for its domain in these constraints; NaN where it may be missing."""
+    values = {}
+    rows = max(constraint.arity for constraint in constraints)
+    for linked in _linked(constraints):
+        columns = [domain[name] for name in sorted(linked)]
+        spare = rows * len(columns)
+        cuts = _cuts(constraints, columns, spare)
+        for column in columns:
+            listed = len(columns) > 1 and column.labels is not None
+            numbers = column.comparable(np.arange(column.values)) if listed else _near(column, cuts, spare)
+            values[column.name] = _with_missing(column, numbers)
+    return values
+
+
+def _cuts(constraints: Sequence[BoundConstraint], columns: Sequence[Column], spare: int) -> set[float]:
+    """Constants and ends of columns that are compared with each other; if several, the values near those too."""
+    cuts = _constants(constraints, {column.name for column in columns})
+    cuts |= {end for column in columns for end in _ends(column)}
+    return cuts if len(columns) == 1 else cuts.union(*(_near(column, cuts, spare).tolist() for column in columns))
+
+
+def _linked(constraints: Sequence[BoundConstraint]) -> list[set[str]]:
+    """The attributes in classes that are compared with each other."""
+    classes: list[set[str]] = []
+    for p in (p for constraint in constraints for p in constraint.predicates):
+        compared = {operand.attribute for operand in _operands(p)}
+        touched = [names for names in classes if names & compared]
+        classes = [names for names in classes if not names & compared] + [compared.union(*touched)]
+    return classes
+
+
+def _constants(constraints: Sequence[BoundConstraint], names: set[str]) -> set[float]:
+    predicates = (p for constraint in constraints for p in constraint.predicates if p.left.attribute in names)
+    return {p.right for p in predicates if not isinstance(p.right, Operand)}
+
+
+def _ends(column: Column) -> list[float]:
+    return [_number(column, 0), _number(column, _steps(column) - 1)]
+
+
+def _near(column: Column, cuts: Iterable[float], spare: int) -> Numbers:
+    """The first value at or above each cut, the ``spare`` next ones, and special values."""
+    steps = _steps(column)
+    places = (bisect.bisect_left(range(steps), cut, key=lambda code: _number(column, code)) for cut in cuts)
+    near = {place + step for place in places for step in range(spare + 1)}
+    codes = sorted(code for code in near if code < steps)
+    return column.comparable(np.array([*codes, *range(steps, column.values)], dtype=np.int64))
+
+
+def _number(column: Column, code: int) -> float:
+    return float(column.comparable(np.array([code]))[0])
+
+
+def _steps(column: Column) -> int:
+    """Number of fine codes in increasing order, before special values."""
+    return column.steps if isinstance(column, Grid) else column.values
+
+
+def _with_missing(column: Column, numbers: Numbers) -> Numbers:
+    return np.append(numbers, np.nan) if column.null_code is not None else numbers

@@ -1,0 +1,89 @@
+"""Constraints as a spec declares them, and the denial constraints that they mean.
+
+An entry without a name is called after its place, ``constraint_1``; those of a file after the file, ``adult_1``; those
+of a dependency with several attributes on the right ``name_1``, ``name_2``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from cloister.constraints.denial import DenialConstraint
+from cloister.constraints.holoclean import read_holoclean
+from cloister.constraints.shapes import functional_dependency, key_of
+from cloister.constraints.text import (
+    dependency,
+    format_denial,
+    format_dependency,
+    key,
+    parse_denial,
+    parse_dependency,
+)
+from cloister.errors import ConstraintError
+from cloister.schema.declarations import ConstraintDeclaration
+
+
+def constraints_of(
+    declarations: Sequence[ConstraintDeclaration], attribute_names: Collection[str], folder: Path
+) -> tuple[DenialConstraint, ...]:
+    """The constraints of a spec, in order; files are looked up in ``folder``.
+
+    Raises:
+        ConstraintError: one cannot be read, names an unknown attribute, or two have the same name.
+        StorageError: a constraint file cannot be read.
+    """
+    constraints = tuple(
+        constraint
+        for place, declaration in enumerate(declarations, 1)
+        for constraint in _constraints(declaration, place, folder)
+    )
+    _require_unique([constraint.name for constraint in constraints])
+    for constraint in constraints:
+        _require_known(constraint, attribute_names)
+    return constraints
+
+
+def declaration_of(constraint: DenialConstraint) -> ConstraintDeclaration:
+    """The declaration that ``constraints_of`` reads as this constraint, in its most telling form."""
+    name, soft = constraint.name, not constraint.hard
+    attributes, rule = key_of(constraint), functional_dependency(constraint)
+    if attributes is not None:
+        return ConstraintDeclaration(name=name, key=list(attributes), soft=soft)
+    if rule is not None and rule[0]:
+        return ConstraintDeclaration(name=name, fd=format_dependency(rule[0], [rule[1]]), soft=soft)
+    return ConstraintDeclaration(name=name, deny=format_denial(constraint), soft=soft)
+
+
+def _constraints(declaration: ConstraintDeclaration, place: int, folder: Path) -> tuple[DenialConstraint, ...]:
+    name, hard = declaration.name or f"constraint_{place}", not declaration.soft
+    if declaration.fd is not None:
+        return _dependencies(declaration.fd, name, hard)
+    if declaration.deny is not None:
+        return (parse_denial(declaration.deny, name, hard),)
+    if declaration.key is not None:
+        return (key(name, declaration.key, hard),)
+    path = folder / str(declaration.file)
+    return read_holoclean(path, declaration.name or path.stem, hard)
+
+
+def _dependencies(text: str, name: str, hard: bool) -> tuple[DenialConstraint, ...]:
+    left, right = parse_dependency(text, name)
+    if len(right) == 1:
+        return (dependency(name, left, right[0], hard),)
+    return tuple(dependency(f"{name}_{place}", left, attribute, hard) for place, attribute in enumerate(right, 1))
+
+
+def _require_unique(names: list[str]) -> None:
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise ConstraintError(f"constraint '{twice[0]}': two constraints have this name; rename one")
+
+
+def _require_known(constraint: DenialConstraint, attribute_names: Collection[str]) -> None:
+    for attribute in constraint.attributes:
+        if attribute not in attribute_names:
+            close = difflib.get_close_matches(attribute, attribute_names, n=1)
+            hint = f"did you mean '{close[0]}'?" if close else "declare it under attributes or correct the name"
+            raise ConstraintError(f"constraint '{constraint.name}': no attribute '{attribute}'; {hint}")

@@ -1,0 +1,115 @@
+"""Constraints in the form of HoloClean, both ways: one a line, blank lines and lines that start with # apart.
+
+    t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)      no two rows agree on zip and differ on city
+    t1&LT(t1.age,'18')&EQ(t1.income,'>50K')          no row with both
+
+Constants stand in single or double quotes (doubled inside), numbers too: the column that they are compared with tells
+their type. Names stand bare; those with a comma, an ampersand or a lone bracket in backquotes, which HoloClean lacks.
+Source: HoloClean (Rekatsinas, Chu, Ilyas, Re; VLDB 2017), its denial constraint files.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from pathlib import Path
+
+from cloister.constraints.denial import Cell, Constant, DenialConstraint, Op, Predicate
+from cloister.constraints.text import compare, format_text, on_first_row, read_number, unquote
+from cloister.errors import ConstraintError, StorageError
+
+_OPS = {"EQ": Op.EQ, "IQ": Op.NE, "LTE": Op.LE, "GTE": Op.GE, "LT": Op.LT, "GT": Op.GT}
+_NAMES = {op: name for name, op in _OPS.items()}
+_ANY_OP = "|".join(_OPS)
+_BARE = r"(?!\s)(?:[^`,&()\r\n]|\([^`,&()\r\n]*\))+(?<!\s)"
+_CELL = rf"t[12]\.(?:`(?:[^`]|``)+`|{_BARE})"
+_CONSTANT = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_OPERAND = rf"({_CELL}|{_CONSTANT})"
+_PREDICATE = re.compile(rf"&\s*({_ANY_OP})\(\s*{_OPERAND}\s*,\s*{_OPERAND}\s*\)\s*(?=$|&\s*(?:{_ANY_OP})\()")
+_ROWS = re.compile(r"\s*(t1\s*&\s*t2|t[12])\s*(?=&)")
+
+
+def read_holoclean(path: Path, name: str, hard: bool = True) -> tuple[DenialConstraint, ...]:
+    """The constraints of a file, called ``name_1``, ``name_2``, ... in order.
+
+    Raises:
+        ConstraintError: a line is not in the HoloClean form; names file and line number.
+        StorageError: the file cannot be read.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StorageError(f"constraint file '{path}': cannot be read as UTF-8 text; check the path") from error
+    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip() and line.strip()[0] != "#"]
+    return tuple(
+        DenialConstraint(f"{name}_{place}", parse_holoclean(line, f"{path}, line {number}"), hard)
+        for place, (number, line) in enumerate(numbered, 1)
+    )
+
+
+def parse_holoclean(line: str, place: str) -> tuple[Predicate, ...]:
+    """The predicates of one line; ``place`` says where it stands, for errors.
+
+    Raises:
+        ConstraintError: the line is not in the HoloClean form.
+    """
+    line = line.strip()
+    rows = _ROWS.match(line)
+    if rows is None:
+        raise _unreadable(place, line)
+    predicates, start = [], rows.end()
+    while start < len(line):
+        match = _PREDICATE.match(line, start)
+        if match is None:
+            raise _unreadable(place, line[start:])
+        predicates.append(_predicate(match, place))
+        start = match.end()
+    _require_declared(predicates, rows[1], place)
+    return on_first_row(tuple(predicates))
+
+
+def format_holoclean(constraint: DenialConstraint) -> str:
+    """The line that ``parse_holoclean`` reads as these predicates; constants come back as text.
+
+    Raises:
+        ConstraintError: a name or constant holds a line break, which a line cannot.
+    """
+    rows = "t1" if constraint.arity == 1 else "t1&t2"
+    predicates = (f"{_NAMES[p.op]}({_operand(p.left)},{_operand(p.right)})" for p in constraint.predicates)
+    line = "&".join([rows, *predicates])
+    if "\n" in line or "\r" in line:
+        raise ConstraintError(f"constraint '{constraint.name}': a line break does not fit the HoloClean form; use deny")
+    return line
+
+
+def _predicate(match: re.Match[str], place: str) -> Predicate:
+    op, left, right = match.groups()
+    predicate = compare(_read(left), _OPS[op], _read(right))
+    if predicate is None:
+        raise ConstraintError(f"{place}: {op} compares two constants; one side must be t1.name or t2.name")
+    return predicate
+
+
+def _read(operand: str) -> Cell | Constant:
+    if operand[0] == "t":
+        return Cell(int(operand[1]), unquote(operand[3:].strip()))
+    if operand[0] in "'\"":
+        return operand[1:-1].replace(operand[0] * 2, operand[0])
+    return read_number(operand)
+
+
+def _operand(operand: Cell | Constant) -> str:
+    if not isinstance(operand, Cell):
+        return format_text(operand if isinstance(operand, dt.date) else str(operand))
+    name = operand.attribute
+    return f"t{operand.row}." + (name if re.fullmatch(_BARE, name) else "`" + name.replace("`", "``") + "`")
+
+
+def _require_declared(predicates: list[Predicate], rows: str, place: str) -> None:
+    unknown = {f"t{cell.row}" for p in predicates for cell in p.cells} - {row.strip() for row in rows.split("&")}
+    if unknown:
+        raise ConstraintError(f"{place}: {min(unknown)} is compared but the line starts with {rows}; start with t1&t2")
+
+
+def _unreadable(place: str, text: str) -> ConstraintError:
+    return ConstraintError(f"{place}: cannot read '{text}'; write t1&t2&EQ(t1.a,t2.a)&IQ(t1.b,t2.b), constants quoted")

@@ -1,0 +1,1 @@
+"""A fictional civic registry to try Cloister on."""

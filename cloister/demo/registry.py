@@ -1,0 +1,167 @@
+"""A fictional civic registry: 14 attributes of all types, correlated, with rules that hold and one that almost holds.
+
+zip -> city -> state                                              by construction
+within a state a higher salary never has a lower rate             each state has its own rising tax scale
+who is not employed has no salary                                 by construction
+who works and has more education never earns less                 soft: about 1 % of all pairs of rows break it
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cloister.demo.places import CITIES, CITY_STATE, STATES, ZIP_CITY, ZIP_SHARE, ZIPS
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+ROWS = 20_000
+SEED = 20_250_101
+
+EDUCATION = ("none", "primary", "secondary", "vocational", "bachelor", "master", "doctorate")
+OCCUPATIONS = (
+    "agriculture",
+    "care",
+    "construction",
+    "education",
+    "engineering",
+    "finance",
+    "health",
+    "hospitality",
+    "law",
+    "logistics",
+    "manufacturing",
+    "public service",
+    "research",
+    "retail",
+)
+MARITAL = ("single", "married", "divorced", "widowed")
+REFERENCE_DAY = np.datetime64("2025-01-01", "D")
+OLDEST, YOUNGEST = 99, 16
+SALARY_STEP, HIGHEST_SALARY = 100, 250_000
+RETIREMENT = 67
+
+_EDUCATION_NEEDED = np.array([0.5, 2.0, 1.8, 4.2, 4.4, 4.3, 4.0, 1.5, 4.9, 1.7, 2.2, 3.3, 5.4, 1.9])
+_PAY = np.array([0.87, 0.93, 1.00, 1.01, 1.21, 1.25, 1.12, 0.83, 1.29, 0.91, 0.98, 1.02, 1.13, 0.86])
+
+
+@dataclass(frozen=True)
+class _Person:
+    """Columns, shape (rows,), that others are drawn from."""
+
+    age: Numbers
+    state: Whole
+    education: Whole
+    occupation: Whole
+    employed: Mask
+
+
+def civic_registry(rows: int = ROWS, seed: int = SEED) -> pd.DataFrame:
+    """Residents of a fictional country, shape (rows, 14); the same frame for the same rows and seed.
+
+    Occupation, savings and the time of registration have missing values; salary and rate have a point mass at zero.
+    """
+    rng = np.random.default_rng(seed)
+    zips = rng.choice(len(ZIPS), size=rows, p=ZIP_SHARE / ZIP_SHARE.sum())
+    birth = _births(rows, rng)
+    person = _person((REFERENCE_DAY - birth).astype(np.int64) / 365.25, CITY_STATE[ZIP_CITY[zips]], rng)
+    marital = _marital(person.age, rng)
+    salary = _salaries(person, rng)
+    return pd.DataFrame(
+        {
+            "resident_id": [f"R{number:06d}" for number in rng.permutation(rows) + 1],
+            "birth_date": birth.astype("datetime64[s]"),
+            "marital_status": np.array(MARITAL)[marital],
+            "children": _children(person, marital, rng),
+            "education": np.array(EDUCATION)[person.education],
+            "occupation": _named_occupation(person),
+            "employed": person.employed,
+            "salary": salary,
+            "rate": _rates(person.state, salary),
+            "savings": _savings(person, salary, rng),
+            "zip": np.array(ZIPS)[zips],
+            "city": np.array(CITIES)[ZIP_CITY[zips]],
+            "state": np.array(STATES)[person.state],
+            "registered_at": _registrations(birth, rng),
+        }
+    )
+
+
+def _births(rows: int, rng: np.random.Generator) -> NDArray[np.datetime64]:
+    days = (YOUNGEST + (OLDEST - YOUNGEST) * rng.beta(1.4, 2.1, rows)) * 365.25
+    return REFERENCE_DAY - days.astype("timedelta64[D]")
+
+
+def _person(age: Numbers, state: Whole, rng: np.random.Generator) -> _Person:
+    rows = len(age)
+    schooling = rng.normal(3.0 - 0.018 * np.maximum(age - 30, 0) + 0.12 * (state % 4), 1.35)
+    reached = np.where(age < 19, 2, np.where(age < 23, 4, 6))
+    education = np.clip(np.rint(schooling), 0, reached).astype(np.int64)
+    distance = np.abs(education[:, None] - _EDUCATION_NEEDED[None, :])
+    occupation = np.argmax(rng.gumbel(size=distance.shape) - 1.3 * distance, axis=1)
+    chance = np.select([age < 20, age < RETIREMENT], [0.25, 0.80 + 0.02 * education], 0.04)
+    return _Person(age, state, education, occupation.astype(np.int64), rng.random(rows) < chance)
+
+
+def _marital(age: Numbers, rng: np.random.Generator) -> Whole:
+    ever = 0.85 / (1 + np.exp(-(age - 31) / 4))
+    widowed = ever * 0.5 / (1 + np.exp(-(age - 80) / 6))
+    divorced = (ever - widowed) * 0.17
+    shares = np.stack([1 - ever, ever - widowed - divorced, divorced, widowed], axis=1)
+    states: Whole = (rng.random(len(age))[:, None] > np.cumsum(shares, axis=1)).sum(axis=1)
+    return np.minimum(states, len(MARITAL) - 1)
+
+
+def _children(person: _Person, marital: Whole, rng: np.random.Generator) -> Whole:
+    expected = np.clip((person.age - 20) / 15, 0, 1) * np.where(marital == 0, 0.35, 1.9 - 0.12 * person.education)
+    return np.minimum(rng.poisson(np.maximum(expected, 0)), 8).astype(np.int64)
+
+
+def _salaries(person: _Person, rng: np.random.Generator) -> Whole:
+    level = 11_500 * _PAY[person.occupation] * 1.40**person.education * (1 + 0.03 * (person.state % 5))
+    career = 1 + 0.010 * np.clip(person.age - 20, 0, 35)
+    pay = level * career * np.exp(rng.normal(0, 0.12, len(level)))
+    steps = np.clip(np.rint(pay / SALARY_STEP), 1, HIGHEST_SALARY // SALARY_STEP).astype(np.int64)
+    return np.where(person.employed, steps * SALARY_STEP, 0).astype(np.int64)
+
+
+def _rates(state: Whole, salary: Whole) -> Numbers:
+    """Percent of salary; rises with salary within each state, zero without salary."""
+    brackets = np.array([0, 12_000, 20_000, 32_000, 50_000, 80_000, 120_000])
+    bracket = np.searchsorted(brackets, salary, side="right") - 1
+    first = 4.0 + 0.75 * (state % 6)
+    step = 2.0 + 0.5 * (state % 5)
+    return np.where(salary > 0, np.round(first + step * bracket, 2), 0.0)
+
+
+def _named_occupation(person: _Person) -> NDArray[np.object_]:
+    names = np.array(OCCUPATIONS, dtype=np.object_)[person.occupation]
+    names[~person.employed & (person.age < 22) | (person.age > RETIREMENT + 10)] = None
+    return names
+
+
+def _savings(person: _Person, salary: Whole, rng: np.random.Generator) -> Numbers:
+    typical = (2_000 + 0.6 * salary) * np.exp(0.025 * (np.minimum(person.age, RETIREMENT) - 30))
+    amount = np.minimum(np.round(typical * np.exp(rng.normal(0, 0.7, len(typical))), 2), 999_999.99)
+    amount[rng.random(len(amount)) < 0.12] = 0.0
+    amount[rng.random(len(amount)) < 0.02 + 0.06 * (person.age > 70)] = np.nan
+    return amount
+
+
+def _registrations(birth: NDArray[np.datetime64], rng: np.random.Generator) -> NDArray[np.datetime64]:
+    """The minute of registration, in office hours, within weeks of the 16th birthday or of a later move."""
+    moved = np.where(rng.random(len(birth)) < 0.3, rng.random(len(birth)), 0.0)
+    since = (REFERENCE_DAY - birth).astype(np.int64) - YOUNGEST * 365.25
+    day = birth + (YOUNGEST * 365.25 + moved * since).astype("timedelta64[D]")
+    wait = np.minimum(rng.exponential(20, len(birth)), since).astype("timedelta64[D]")
+    minute = np.rint(480 + 540 * rng.beta(2, 2, len(birth))).astype("timedelta64[m]")
+    moment: NDArray[np.datetime64] = (
+        np.minimum(day + wait, REFERENCE_DAY - np.timedelta64(1, "D")).astype("datetime64[s]") + minute
+    )
+    moment[rng.random(len(birth)) < 0.03] = np.datetime64("NaT")
+    return moment

@@ -1,0 +1,200 @@
+"""Empirical attacks on a synthetic table: nearness to real records, and membership inference.
+
+An attack that fails proves nothing: it says that this attack, on this table, found nothing. Only the accounting of
+the mechanisms proves differential privacy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.evaluation.ranges import declared_range
+from cloister.schema.domain import Table
+
+CAVEAT = (
+    "An attack that fails does not prove differential privacy: it only says that this attack found nothing. "
+    "The guarantee comes from the accounting of the mechanisms alone."
+)
+QUERIES = 1_000
+RECORDS = 20_000
+RECORD_CELLS = 2_000_000
+MEMBERS = 2_000
+FEWEST_ROWS = 20
+CHUNK = 64
+SEED = 0
+MULTIPLIER = np.uint64(0x9E37_79B9_7F4A_7C15)
+NORMAL_95 = 1.959963984540054
+
+Distances = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class ClosestRecords:
+    """Distances to the closest real record, of synthetic rows and, for comparison, of other real rows.
+
+    ``copies`` is the share of all synthetic rows that equal some real row; ``twins`` the share of all real rows that
+    equal another one. ``median_ratio`` is the median distance of synthetic rows over that of real rows: about 1 is
+    what fresh rows of the same population would have, much below 1 says that real records are followed too closely.
+    None where the real rows' median distance is 0.
+    """
+
+    copies: float
+    twins: float
+    synthetic_median: float
+    real_median: float
+    synthetic_fifth_percentile: float
+    real_fifth_percentile: float
+
+    @property
+    def median_ratio(self) -> float | None:
+        """Median distance of synthetic rows over that of real rows."""
+        return self.synthetic_median / self.real_median if self.real_median > 0 else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures by name."""
+        return {**asdict(self), "median_ratio": self.median_ratio, "note": CAVEAT}
+
+
+@dataclass(frozen=True)
+class Membership:
+    """ROC-AUC of a membership-inference attack with its 95 % confidence interval; 0.5 is guessing."""
+
+    auc: float
+    low: float
+    high: float
+    members: int
+    others: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures by name."""
+        return {**asdict(self), "note": CAVEAT}
+
+
+def comparable_records(real: Table, synthetic: Table) -> bool:
+    """Whether there are enough rows of each table to speak of closest records."""
+    return min(real.rows, synthetic.rows) >= FEWEST_ROWS and len(real.domain.modelled) > 0
+
+
+def closest_records(real: Table, synthetic: Table) -> ClosestRecords:
+    """How near synthetic rows come to real records, against how near real rows come to each other.
+
+    1,000 real rows are set apart; they and 1,000 synthetic rows look for the closest of at most 20,000 other real
+    rows. All rows take part in the search for exact copies.
+    """
+    rng = np.random.default_rng(SEED)
+    order = rng.permutation(real.rows)
+    apart = min(QUERIES, real.rows // 4)
+    records = real.take(order[apart : apart + _most_records(real)])
+    from_synthetic = nearest(synthetic.take(rng.permutation(synthetic.rows)[:QUERIES]), records)
+    from_real = nearest(real.take(order[:apart]), records)
+    copies, twins = _equal_shares(real, synthetic)
+    return ClosestRecords(
+        copies,
+        twins,
+        *(float(np.median(distances)) for distances in (from_synthetic, from_real)),
+        *(float(np.quantile(distances, 0.05)) for distances in (from_synthetic, from_real)),
+    )
+
+
+def infer_membership(fitted: Table, held_out: Table, synthetic: Table) -> Membership:
+    """An attack that says which rows the model was fitted to, scored on rows of ``fitted`` and of ``held_out``.
+
+    The score of a row is the log ratio of its distances to the closest of the attacker's own reference rows (one half
+    of ``held_out``) and to the closest synthetic row, an estimate of the ratio of the two densities; at most 20,000
+    rows of each. ``held_out`` comes from the same population and took no part in the fit.
+
+    Source: van Breugel et al., Membership inference attacks against synthetic data through overfitting detection
+    (AISTATS 2023), equation 2. Interval: DeLong, DeLong and Clarke-Pearson (1988).
+    """
+    rng = np.random.default_rng(SEED)
+    order = rng.permutation(held_out.rows)
+    others, reference = held_out.take(order[::2][:MEMBERS]), held_out.take(order[1::2][: _most_records(held_out)])
+    members = fitted.take(rng.permutation(fitted.rows)[: min(MEMBERS, others.rows)])
+    shown = synthetic.take(rng.permutation(synthetic.rows)[: _most_records(synthetic)])
+    scores = [_density_ratio(rows, shown, reference) for rows in (members, others)]
+    return _auc_with_interval(*scores)
+
+
+def _most_records(table: Table) -> int:
+    """20,000, fewer above 100 attributes."""
+    return min(RECORDS, RECORD_CELLS // len(table.domain.modelled))
+
+
+def nearest(queries: Table, records: Table) -> Distances:
+    """Distance (q,) of each row to the closest record: the mean over attributes of their differences, 0 to 1.
+
+    Numbers and ordered values differ by their distance as a share of the declared range, unordered values by 0 or 1,
+    a missing value from any other by 1 (Gower 1971).
+    """
+    found = [
+        _nearest(queries.take(np.arange(start, min(start + CHUNK, queries.rows))), records)
+        for start in range(0, queries.rows, CHUNK)
+    ]
+    return np.concatenate(found)
+
+
+def _nearest(queries: Table, records: Table) -> Distances:
+    total = np.zeros((queries.rows, records.rows), dtype=np.float32)
+    names = records.domain.modelled
+    for name in names:
+        total += _differences(name, queries, records)
+    closest: Distances = total.min(axis=1)
+    np.divide(closest, len(names), out=closest)
+    return closest
+
+
+def _differences(name: str, queries: Table, records: Table) -> Distances:
+    if records.domain[name].kind == "nominal":
+        return np.not_equal.outer(queries.codes[name], records.codes[name]).astype(np.float32)
+    left, right = _scaled(name, queries), _scaled(name, records)
+    differences: Distances = np.minimum(np.abs(left[:, None] - right[None, :]), np.float32(1))
+    return differences
+
+
+def _scaled(name: str, table: Table) -> Distances:
+    """Numbers (rows,) as shares of the declared range, special values at most 1 outside it, missing ones farther."""
+    first, last = declared_range(table.domain[name])
+    shares = np.clip((table.comparable(name) - first) / ((last - first) or 1.0), -1.0, 2.0)
+    return np.where(np.isnan(shares), -3.0, shares).astype(np.float32)
+
+
+def _equal_shares(real: Table, synthetic: Table) -> tuple[float, float]:
+    rows, times = np.unique(_row_hashes(real), return_counts=True)
+    copies = np.isin(_row_hashes(synthetic), rows)
+    return float(copies.mean()), float(times[times > 1].sum() / real.rows)
+
+
+def _row_hashes(table: Table) -> NDArray[np.uint64]:
+    """64-bit hashes (rows,): each step is one to one in the hash and the code, so that collisions are by chance."""
+    hashes = np.zeros(table.rows, dtype=np.uint64)
+    for name in table.domain.modelled:
+        hashes = (hashes + table.codes[name].astype(np.uint64) + np.uint64(1)) * MULTIPLIER
+        hashes ^= hashes >> np.uint64(32)
+    return hashes
+
+
+def _density_ratio(rows: Table, shown: Table, reference: Table) -> NDArray[np.float64]:
+    smallest = 1.0 / (1_000 * len(rows.domain.modelled))
+    ratio = (nearest(rows, reference) + smallest) / (nearest(rows, shown) + smallest)
+    return np.log(ratio).astype(np.float64)
+
+
+def _auc_with_interval(positives: NDArray[np.float64], negatives: NDArray[np.float64]) -> Membership:
+    over_negatives = _placements(positives, negatives)
+    over_positives = 1 - _placements(negatives, positives)
+    auc = float(over_negatives.mean())
+    variance = over_negatives.var(ddof=1) / len(positives) + over_positives.var(ddof=1) / len(negatives)
+    margin = NORMAL_95 * float(np.sqrt(variance))
+    return Membership(auc, max(0.0, auc - margin), min(1.0, auc + margin), len(positives), len(negatives))
+
+
+def _placements(scores: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+    """For each score (n,), the share of the others below it, ties counted half."""
+    ordered = np.sort(others)
+    below = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")
+    shares: NDArray[np.float64] = below / (2 * len(others))
+    return shares

@@ -1,0 +1,106 @@
+"""How well a classifier tells synthetic rows from real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, cpu_count, delayed
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+from xgboost import XGBClassifier
+
+from cloister.evaluation.features import Matrix
+from cloister.evaluation.ranges import declared_range
+from cloister.schema.domain import Table
+
+MOST_ROWS = 20_000
+MOST_CELLS = 2_000_000
+FEWEST_ROWS = 20
+FOLDS = 5
+SEED = 0
+TELLING = 10
+
+
+@dataclass(frozen=True)
+class Detection:
+    """Out-of-fold ROC-AUC of the detector: 0.5 if it cannot tell the tables apart, 1 if it always can.
+
+    ``telling`` names up to ten attributes with their shares of the detector's gain in log loss, greatest first.
+    """
+
+    auc: float
+    real_rows: int
+    synthetic_rows: int
+    telling: tuple[tuple[str, float], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures by name."""
+        return {
+            "auc": self.auc,
+            "real_rows": self.real_rows,
+            "synthetic_rows": self.synthetic_rows,
+            "telling": {name: share for name, share in self.telling},
+        }
+
+
+def detectable(real: Table, synthetic: Table) -> bool:
+    """Whether there are enough rows of each table for the folds, and anything to compare."""
+    return min(real.rows, synthetic.rows) >= FEWEST_ROWS and len(real.domain.modelled) > 0
+
+
+def detect(real: Table, synthetic: Table) -> Detection:
+    """The detection of a synthetic table by XGBoost with its defaults, on codes and numbers, in five folds.
+
+    At most 20,000 rows of each table, fewer above 100 attributes, a fixed random choice. Missing values are seen.
+    """
+    rng = np.random.default_rng(SEED)
+    tables = _sample(real, rng), _sample(synthetic, rng)
+    features = np.vstack([_numbers(table) for table in tables])
+    labels = np.repeat([0, 1], [table.rows for table in tables])
+    folds = np.concatenate([rng.permutation(table.rows) % FOLDS for table in tables])
+    detectors = Parallel(n_jobs=min(FOLDS, cpu_count()), prefer="threads")(
+        delayed(_detect_fold)(features, labels, folds == fold) for fold in range(FOLDS)
+    )
+    aucs, gains = zip(*detectors, strict=True)
+    telling = tuple(_greatest(real.domain.modelled, np.sum(gains, axis=0)))
+    return Detection(float(np.mean(aucs)), tables[0].rows, tables[1].rows, telling)
+
+
+def _detect_fold(
+    features: Matrix, labels: NDArray[np.int64], tested: NDArray[np.bool_]
+) -> tuple[float, NDArray[np.float32]]:
+    """ROC-AUC on the tested rows of a detector of all others, and its gain by attribute (attributes,)."""
+    detector = XGBClassifier(random_state=0, n_jobs=1).fit(features[~tested], labels[~tested])
+    scores = detector.predict_proba(features[tested])[:, 1]
+    return roc_auc(scores, labels[tested] == 1), detector.feature_importances_
+
+
+def roc_auc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
+    """Probability that a positive scores above a negative (n,), ties counted half: Mann and Whitney (1947)."""
+    positives = int(positive.sum())
+    negatives = len(positive) - positives
+    above = rankdata(scores)[positive].sum() - positives * (positives + 1) / 2
+    return float(above / (positives * negatives))
+
+
+def _sample(table: Table, rng: np.random.Generator) -> Table:
+    return table.take(rng.permutation(table.rows)[: min(MOST_ROWS, MOST_CELLS // len(table.domain.modelled))])
+
+
+def _numbers(table: Table) -> Matrix:
+    """Comparable numbers (rows, attributes), each less the first of its domain so that float32 is fine enough."""
+    columns = []
+    for name in table.domain.modelled:
+        first, _ = declared_range(table.domain[name])
+        columns.append((table.comparable(name) - first).astype(np.float32))
+    return np.column_stack(columns)
+
+
+def _greatest(names: tuple[str, ...], gains: NDArray[np.floating]) -> Iterator[tuple[str, float]]:
+    total = float(gains.sum())
+    for place in np.argsort(-gains, kind="stable")[:TELLING]:
+        if gains[place] > 0:
+            yield names[place], float(gains[place]) / total

@@ -1,0 +1,184 @@
+"""An evaluation drawn as PNG figures, and written as CSV files for ``dvc plots`` and spreadsheets.
+
+Privacy: as internal as the evaluation itself.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from cloister.errors import StorageError
+from cloister.evaluation.learning import Learning
+from cloister.evaluation.marginals import Marginals, marginal_records
+from cloister.evaluation.report import Evaluation
+
+MOST_BARS = 40
+LONGEST_NAME = 32
+REAL, SYNTHETIC, LINE, FAINT = "#5b6770", "#0b7285", "#c9d1d6", "#e9edef"
+
+
+def plots(evaluation: Evaluation, folder: Path) -> list[Path]:
+    """Draw what was measured into PNG files in ``folder``; the paths of the files.
+
+    Raises:
+        StorageError: the folder cannot be written.
+    """
+    drawn = {
+        "marginals.png": _marginals_figure(evaluation.marginals) if evaluation.marginals else None,
+        "violations.png": _violations_figure(evaluation) if evaluation.violations else None,
+        "accuracy.png": _accuracy_figure(evaluation.learning, evaluation.truth) if evaluation.learning else None,
+    }
+    figures = {folder / name: figure for name, figure in drawn.items() if figure is not None}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, figure in figures.items():
+            _save(figure, path)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    return list(figures)
+
+
+def tables(evaluation: Evaluation, folder: Path) -> list[Path]:
+    """Write what was measured as CSV files into ``folder``; the paths of the files.
+
+    Raises:
+        StorageError: the folder cannot be written.
+    """
+    trained = (("synthetic", evaluation.learning), ("real", evaluation.truth))
+    records: dict[str, list[dict[str, object]]] = {
+        "marginals.csv": list(marginal_records(evaluation.marginals)),
+        "violations.csv": [violations.to_dict() for violations in evaluation.violations],
+        "accuracy.csv": [row for name, learning in trained if learning for row in _scores(name, learning)],
+    }
+    files = {folder / name: rows for name, rows in records.items() if rows}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, rows in files.items():
+            _write(rows, path)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    return list(files)
+
+
+def _unwritable(folder: Path, error: OSError) -> StorageError:
+    return StorageError(f"{folder} cannot be written ({error.strerror}); choose another folder or free some space")
+
+
+def _scores(trained_on: str, learning: Learning) -> Iterable[dict[str, object]]:
+    for s in learning.scores:
+        yield {
+            "target": s.target,
+            "classifier": s.classifier,
+            "trained_on": trained_on,
+            "accuracy": s.accuracy,
+            "f1": s.f1,
+        }
+
+
+def _write(rows: Sequence[dict[str, object]], path: Path) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure.savefig(path, dpi=150, bbox_inches="tight", facecolor="white")
+
+
+def _marginals_figure(marginals: Sequence[Marginals]) -> Figure:
+    single = sorted(marginals[0].sets, key=lambda m: -m.half_l1)[:MOST_BARS]
+    figure = Figure(figsize=(11, 1.6 + 0.26 * max(len(single), 8)), layout="constrained")
+    bars, boxes = figure.subplots(1, 2, width_ratios=(3, 2))
+    places = np.arange(len(single))
+    bars.barh(places, [m.half_l1 for m in single], color=SYNTHETIC, height=0.66, label="half L1")
+    bars.plot([m.largest_cell for m in single], places, "o", color="white", mec=REAL, ms=5, label="largest cell")
+    _name_rows(bars, [m.attributes[0] for m in single])
+    bars.set_xlim(0, max(0.01, 1.05 * max(m.half_l1 for m in single)))
+    bars.legend(frameon=False, loc="lower right", fontsize=8)
+    _title(bars, "Each attribute", "distance of its marginal (0 = equal, 1 = disjoint)")
+    _draw_boxes(boxes, marginals)
+    return figure
+
+
+def _draw_boxes(axes: Axes, marginals: Sequence[Marginals]) -> None:
+    distances = [[m.half_l1 for m in way.sets] for way in marginals]
+    names = [f"{way.ways}-way\n{len(way.sets)} sets\nmean {way.half_l1:.3f}" for way in marginals]
+    axes.boxplot(
+        distances,
+        tick_labels=names,
+        widths=0.5,
+        patch_artist=True,
+        boxprops={"facecolor": FAINT, "edgecolor": SYNTHETIC},
+        medianprops={"color": SYNTHETIC, "linewidth": 2},
+        flierprops={"marker": ".", "markersize": 4, "markeredgecolor": REAL},
+    )
+    axes.set_ylim(0, max(0.01, 1.05 * max(map(max, distances))))
+    axes.grid(axis="y", color=FAINT)
+    _title(axes, "Sets of attributes", "")
+    axes.set_ylabel("half L1 distance", color=REAL, fontsize=9)
+
+
+def _violations_figure(evaluation: Evaluation) -> Figure:
+    shown = sorted(evaluation.violations, key=lambda v: -v.synthetic_percent)[:MOST_BARS]
+    names = [f"{v.name} ({'hard' if v.hard else 'soft'})" for v in shown]
+    figure = Figure(figsize=(8.5, 1.5 + 0.34 * max(len(shown), 2)), layout="constrained")
+    axes = figure.subplots()
+    _dumbbells(axes, names, [v.real_percent for v in shown], [v.synthetic_percent for v in shown])
+    axes.set_xlim(0, max(0.1, 1.05 * max(max(v.real_percent, v.synthetic_percent) for v in shown)))
+    _title(axes, "Constraint violations", "percent of all rows or pairs of rows")
+    return figure
+
+
+def _accuracy_figure(learning: Learning, truth: Learning | None) -> Figure:
+    known = truth.by_target() if truth else {}
+    shown = sorted(learning.by_target().items(), key=lambda item: -item[1][0])[:MOST_BARS]
+    figure = Figure(figsize=(8.5, 1.5 + 0.3 * max(len(shown), 3)), layout="constrained")
+    axes = figure.subplots()
+    reals = [known.get(name, (np.nan, None))[0] for name, _ in shown]
+    _dumbbells(axes, [name for name, _ in shown], reals, [accuracy for _, (accuracy, _) in shown])
+    means = f"trained on synthetic rows {learning.accuracy:.3f}" + (
+        f", on real rows {truth.accuracy:.3f}" if truth else ""
+    )
+    _title(axes, "Accuracy on real rows, mean of nine classifiers", f"mean over all targets: {means}")
+    return figure
+
+
+def _dumbbells(axes: Axes, names: Sequence[str], reals: Sequence[float], synthetics: Sequence[float]) -> None:
+    places = np.arange(len(names))
+    axes.hlines(places, reals, synthetics, color=LINE, linewidth=3, zorder=1)
+    axes.plot(reals, places, "o", ms=7, mfc="white", mec=REAL, mew=1.6, label="real", zorder=3, clip_on=False)
+    axes.plot(synthetics, places, "o", ms=5, color=SYNTHETIC, label="synthetic", zorder=4, clip_on=False)
+    _name_rows(axes, names)
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def _name_rows(axes: Axes, names: Sequence[str]) -> None:
+    axes.set_yticks(np.arange(len(names)), [readable(name) for name in names])
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.grid(axis="x", color=FAINT)
+    axes.set_axisbelow(True)
+
+
+def _title(axes: Axes, title: str, below: str) -> None:
+    axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
+    axes.set_xlabel(below, color=REAL, fontsize=9)
+    axes.tick_params(labelsize=8, length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def readable(name: str) -> str:
+    """A name fit for a figure: on one line, at most 32 characters, dollar signs not read as mathematics."""
+    line = re.sub(r"\s+", " ", name).strip()
+    short = line if len(line) <= LONGEST_NAME else line[: LONGEST_NAME - 1] + "…"
+    return short.replace("$", r"\$")

@@ -1,0 +1,97 @@
+"""What a classifier is asked to predict: whether an attribute of a row is in its positive class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.errors import SpecError
+from cloister.evaluation.ranges import declared_range
+from cloister.schema.attributes import Scalar
+from cloister.schema.columns import Column
+from cloister.schema.domain import Domain, Table
+from cloister.schema.spec import Above
+
+MOST_TARGETS = 16
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The positive class is a set of labels."""
+
+    labels: frozenset[str]
+
+    def holds(self, column: Column, table: Table) -> NDArray[np.bool_]:
+        """Where a row (n,) is positive; nowhere that it is missing."""
+        assert column.labels is not None
+        positive = np.zeros(column.size, dtype=bool)
+        positive[: len(column.labels)] = [label in self.labels for label in column.labels]
+        return positive[table.codes[column.name]]
+
+
+@dataclass(frozen=True)
+class Greater:
+    """The positive class is all numbers above a threshold, on the scale of the column's comparable numbers."""
+
+    threshold: float
+
+    def holds(self, column: Column, table: Table) -> NDArray[np.bool_]:
+        """Where a row (n,) is positive; nowhere that it is missing."""
+        positive: NDArray[np.bool_] = table.comparable(column.name) > self.threshold
+        return positive
+
+
+@dataclass(frozen=True)
+class Target:
+    """An attribute and its positive class; missing values are negative."""
+
+    attribute: str
+    positive: Listed | Greater
+
+    def of(self, table: Table) -> NDArray[np.bool_]:
+        """Where a row (n,) is positive."""
+        return self.positive.holds(table.domain[self.attribute], table)
+
+
+def targets_of(declared: Mapping[str, Sequence[Scalar] | Above], domain: Domain) -> tuple[Target, ...]:
+    """The targets that a spec declares; those of :func:`default_targets` if it declares none.
+
+    Raises:
+        SpecError: a target names no attribute of the domain, or its positive class has the wrong form.
+        ConstraintError: the threshold is of another type than the attribute.
+    """
+    if not declared:
+        return default_targets(domain)
+    return tuple(_target(name, positive, domain) for name, positive in declared.items())
+
+
+def default_targets(domain: Domain) -> tuple[Target, ...]:
+    """A public choice for a spec without targets: every attribute, or 16 evenly spaced ones, by its domain alone.
+
+    The positive class is the second half of a list of values (True, if boolean), or the upper half of a range.
+    Attributes with a single value are left out.
+    """
+    columns = [column for column in domain if column.kind != "key" and column.values > 1]
+    if len(columns) > MOST_TARGETS:
+        columns = [columns[place] for place in np.linspace(0, len(columns) - 1, MOST_TARGETS).astype(int)]
+    return tuple(Target(column.name, _upper_half(column)) for column in columns)
+
+
+def _upper_half(column: Column) -> Listed | Greater:
+    if column.labels is not None:
+        return Listed(frozenset(column.labels[len(column.labels) // 2 :]))
+    return Greater(sum(declared_range(column)) / 2)
+
+
+def _target(name: str, positive: Sequence[Scalar] | Above, domain: Domain) -> Target:
+    if name not in domain:
+        raise SpecError(f"evaluation.targets: no attribute '{name}'; declare it or correct the name")
+    column = domain[name]
+    if column.kind == "key" or isinstance(positive, Above) != (column.labels is None):
+        raise SpecError(f"evaluation.targets.{name}: give a list of values, or {{above: NUMBER}} for a numeric one")
+    if isinstance(positive, Above):
+        return Target(name, Greater(column.constant(positive.above)))
+    return Target(name, Listed(frozenset(map(str, positive))))

@@ -1,0 +1,33 @@
+"""The ledger: budgets and releases, append-only, hash-chained, on SQLite or PostgreSQL."""
+
+from cloister.privacy.ledger.budgets import BudgetStatus, Charge, Compose, basic_composition
+from cloister.privacy.ledger.entries import Anchor, Entry, Finding, canonical
+from cloister.privacy.ledger.exact import Amount, exact, ratio
+from cloister.privacy.ledger.ledger import Ledger
+from cloister.privacy.ledger.records import Budget, Period, Release, Request, Reservation, State, Step, new_release_id
+from cloister.privacy.ledger.verification import verify_chain, verify_export
+
+__all__ = [
+    "Amount",
+    "Anchor",
+    "Budget",
+    "BudgetStatus",
+    "Charge",
+    "Compose",
+    "Entry",
+    "Finding",
+    "Ledger",
+    "Period",
+    "Release",
+    "Request",
+    "Reservation",
+    "State",
+    "Step",
+    "basic_composition",
+    "canonical",
+    "exact",
+    "new_release_id",
+    "ratio",
+    "verify_chain",
+    "verify_export",
+]

@@ -1,0 +1,269 @@
+"""The ledger: the only authority on what was spent on whom, by what, and who approved it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+from sqlalchemy import Connection
+
+from cloister.errors import InputError, JournalMismatch, StorageError, VerificationError
+from cloister.privacy.ledger.books import GRANTED, Books, grant_slot, move_slot
+from cloister.privacy.ledger.budgets import BudgetStatus, Compose, admit, basic_composition, status
+from cloister.privacy.ledger.entries import Anchor, Entry, Finding, read_chain
+from cloister.privacy.ledger.exact import Amount, ratio
+from cloister.privacy.ledger.records import Budget, Release, Request, Reservation, State, identifier, required
+from cloister.privacy.ledger.store import Row, Store
+from cloister.privacy.ledger.verification import verify_lines
+
+
+def utc_now() -> datetime:
+    """The clock of the machine."""
+    return datetime.now(UTC)
+
+
+@dataclass
+class _Page:
+    """One writing transaction: the books so far, and the time, which never runs back."""
+
+    store: Store
+    connection: Connection
+    last: Entry | None
+    books: Books
+    time: str
+
+    def write(self, kind: str, slot: str, body: Mapping[str, Any]) -> Entry:
+        entry = Entry.after(self.last, self.time, kind, slot, body)
+        self.books.post(entry)
+        self.store.append(self.connection, entry)
+        self.last = entry
+        return entry
+
+    @property
+    def next_seq(self) -> int:
+        return self.last.seq + 1 if self.last else 1
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Budgets and releases on an append-only, hash-chained store.
+
+    ``compose`` is the composition that budgets are kept with; a ledger must be verified with the same one. Each
+    operation is one transaction: it happens whole or not at all, and a broken chain refuses to be read or extended.
+    Times come from ``clock`` but never run back: an entry is as late as the one before it. A clock set ahead opens the
+    next budget window early, and that window then lasts until the real one ends.
+    """
+
+    store: Store
+    compose: Compose = basic_composition
+    clock: Callable[[], datetime] = utc_now
+
+    @classmethod
+    def open(cls, place: str | Path, compose: Compose = basic_composition, timeout: float = 60.0) -> Self:
+        """The ledger at a path, ``sqlite:///FILE`` or ``postgresql://...``; made if there is none.
+
+        ``timeout`` is how long an operation waits for another, in seconds.
+        Errors: ``StorageError`` if it cannot be reached, read or made.
+        """
+        return cls(Store.open(place, timeout), compose)
+
+    def grant(
+        self, dataset: str, unit: str, epsilon: Amount, delta: Amount, period: str, by: str, reason: str
+    ) -> BudgetStatus:
+        """Grant a budget; it replaces the one before from now on, and frees nothing that was spent.
+
+        Errors: ``InputError`` for amounts, periods or names that cannot be used.
+        """
+        budget = Budget.of(dataset, unit, epsilon, delta, period)
+        signature = {"by": required("by", by), "reason": required("reason", reason)}
+        with self._writing() as page:
+            page.write(GRANTED, grant_slot(page.next_seq), budget.body | signature)
+            return status(page.books, budget, page.time, self.compose)
+
+    def reserve(self, request: Request, by: str) -> Reservation:
+        """Reserve the price of a release, before any data is opened; or find the unfinished release of this run.
+
+        A reservation with the same ``spend_id`` that is reserved or spent is returned as it is and nothing is charged;
+        one that reached candidate, or was given back or withdrawn, is not: this is then a new release.
+        Errors: ``BudgetExceeded`` if it does not fit; ``InputError`` if the ``spend_id`` was used for another request.
+        """
+        required("by", by)
+        with self._writing() as page:
+            held = page.books.unfinished(request.spend_id)
+            if held:
+                _require_same_run(held, request)
+                return Reservation(held, resumed=True)
+            if request.release in page.books.releases:
+                raise InputError(f"Release {request.release} exists already: let the ledger choose a name.")
+            composed = admit(page.books, request, page.time, self.compose)
+            signature = {"by": by, "reason": "", "evidence": {}, "composed": ratio(composed)}
+            page.write(State.RESERVED.value, page.books.spend_slot(request.spend_id), request.body | signature)
+            return Reservation(page.books.releases[request.release], resumed=False)
+
+    def spend(self, release: str, by: str, journal: str, data: str) -> Release:
+        """Record that the data is about to be opened: from here on the charge is final.
+
+        ``journal`` is the id of the run's journal, ``data`` a keyed digest of the data. A release that is already spent
+        goes on with the same journal and data only, so that answers that were lost are never drawn again for free.
+        Errors: ``JournalMismatch`` for another journal or other data; ``InputError`` if its state does not allow it.
+        """
+        evidence = {"data": identifier("data", data), "journal": identifier("journal", journal)}
+        with self._writing() as page:
+            held = _find(page.books, release)
+            if held.state is State.SPENT:
+                _require_same_evidence(held, evidence)
+                return held
+            return _move(page, held, State.SPENT, {"by": required("by", by), "reason": "", "evidence": evidence})
+
+    def advance(
+        self, release: str, to: State, by: str, reason: str, evidence: Mapping[str, str] | None = None
+    ) -> Release:
+        """Move a release to another state; ``evidence`` are digests of what it rests on (certificate, manifest).
+
+        Errors: ``InputError`` if there is no such release, or its state does not allow the move.
+        """
+        signature = {"by": required("by", by), "reason": required("reason", reason), "evidence": dict(evidence or {})}
+        if to is State.SPENT:
+            raise InputError("A release is spent by its run, with a journal: start the run again.")
+        with self._writing() as page:
+            return _move(page, _find(page.books, release), to, signature)
+
+    def budget(self, dataset: str, unit: str) -> BudgetStatus:
+        """The budget of a dataset and privacy unit, now.
+
+        Errors: ``InputError`` if none was granted.
+        """
+        entries = self.entries()
+        books = Books.of(entries)
+        if (dataset, unit) not in books.budgets:
+            raise InputError(
+                f"No budget is granted to dataset '{dataset}' with privacy unit '{unit}': grant one with cloister budget "
+                "grant."
+            )
+        return status(books, books.budgets[dataset, unit], self._time(entries[-1]), self.compose)
+
+    def budgets(self) -> list[BudgetStatus]:
+        """All budgets, now."""
+        return [self.budget(*owner) for owner in Books.of(self.entries()).budgets]
+
+    def release(self, release: str) -> Release:
+        """One release.
+
+        Errors: ``InputError`` if there is none of this name.
+        """
+        return _find(Books.of(self.entries()), release)
+
+    def releases(self, dataset: str | None = None) -> list[Release]:
+        """All releases, or those of one dataset, oldest first."""
+        books = Books.of(self.entries())
+        return [held for held in books.releases.values() if dataset in (None, held.request.dataset)]
+
+    def entries(self) -> list[Entry]:
+        """All entries, oldest first.
+
+        Errors: ``VerificationError`` if the chain is broken.
+        """
+        with self.store.reading() as connection:
+            return _sound(self.store.rows(connection))
+
+    def anchor(self) -> Anchor | None:
+        """The last entry, for a certificate to vouch for; None while the ledger is empty."""
+        entries = self.entries()
+        return entries[-1].anchor if entries else None
+
+    def export(self, path: Path | str) -> Anchor | None:
+        """Write all entries to a file, one a line, for ``verify_export``; the anchor is that of the last.
+
+        Errors: ``StorageError`` if the file cannot be written.
+        """
+        entries = self.entries()
+        _replace_file(Path(path), "".join(entry.line + "\n" for entry in entries).encode("ascii"))
+        return entries[-1].anchor if entries else None
+
+    def verify(self, anchors: Iterable[Anchor] = ()) -> list[Finding]:
+        """Everything that is wrong with the ledger: guards, rows, chain, moves, budgets; nothing, if it is sound."""
+        with self.store.reading() as connection:
+            rows = self.store.rows(connection)
+        missing = [Finding(0, f"the guard {name} is missing from the database") for name in self.store.missing_guards()]
+        entries, broken = read_chain(_lines(rows))
+        copies = [] if broken else _check_copies(rows, entries)
+        return missing + copies + verify_lines(_lines(rows), anchors, self.compose)
+
+    @contextmanager
+    def _writing(self) -> Iterator[_Page]:
+        with self.store.writing() as connection:
+            entries = _sound(self.store.rows(connection))
+            last = entries[-1] if entries else None
+            yield _Page(self.store, connection, last, Books.of(entries), self._time(last))
+
+    def _time(self, last: Entry | None) -> str:
+        now = self.clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return max(now, last.time) if last else now
+
+
+def _sound(rows: list[Row]) -> list[Entry]:
+    entries, found = read_chain(_lines(rows))
+    found = found or _check_copies(rows, entries)
+    if found:
+        raise VerificationError(f"The ledger is not as it was written ({found[0]}): run cloister verify.")
+    return entries
+
+
+def _lines(rows: list[Row]) -> list[bytes]:
+    return [row.line.encode("utf-8", "surrogatepass") for row in rows]
+
+
+def _check_copies(rows: list[Row], entries: list[Entry]) -> list[Finding]:
+    """Rows whose columns differ from the entry in their text."""
+    return [
+        Finding(entry.seq, "was altered: its columns and its text do not agree")
+        for row, entry in zip(rows, entries, strict=True)
+        if (row.seq, row.slot, row.previous, row.hash) != (entry.seq, entry.slot, entry.previous, entry.hash)
+    ]
+
+
+def _find(books: Books, release: str) -> Release:
+    if release not in books.releases:
+        raise InputError(f"There is no release '{release}': see cloister ledger list.")
+    return books.releases[release]
+
+
+def _move(page: _Page, held: Release, to: State, signature: Mapping[str, Any]) -> Release:
+    if to not in held.state.next:
+        allowed = ", ".join(held.state.next) or "nothing"
+        raise InputError(f"Release {held.id} is {held.state} and cannot become {to}: {allowed} may follow.")
+    page.write(to.value, move_slot(held.id, to), {"release": held.id} | dict(signature))
+    return page.books.releases[held.id]
+
+
+def _require_same_run(held: Release, request: Request) -> None:
+    if not held.request.same_run(request):
+        raise InputError(
+            f"Release {held.id} is unfinished and has the same spend id, but asked for something else: compute the spend "
+            "id from everything that makes the run."
+        )
+
+
+def _require_same_evidence(held: Release, evidence: Mapping[str, str]) -> None:
+    differing = sorted(key for key in evidence if held.evidence.get(key) != evidence[key])
+    if differing:
+        raise JournalMismatch(
+            f"Release {held.id} was begun with another {' and '.join(differing)}: its answers cannot be drawn again without "
+            "a new charge; withdraw it and start a new release."
+        )
+
+
+def _replace_file(path: Path, content: bytes) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        part.write_bytes(content)
+        os.replace(part, path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        reason = os.strerror(error.errno or 0)
+        raise StorageError(f"{path} cannot be written ({reason}): make room or correct the path.") from error

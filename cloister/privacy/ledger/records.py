@@ -1,0 +1,222 @@
+"""What the ledger records: requests, releases and their states, budgets."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, Self
+
+from cloister.errors import InputError
+from cloister.privacy.ledger.entries import canonical
+from cloister.privacy.ledger.exact import Amount, positive_epsilon, proper_delta, ratio
+
+_NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_SYMBOLS = "0123456789abcdefghjkmnpqrstvwxyz"
+_LONGEST_TEXT = 2000
+
+
+class State(StrEnum):
+    """Where a release stands. Only ``reserved`` can be given back; from ``spent`` on, the charge is final."""
+
+    RESERVED = "reserved"
+    SPENT = "spent"
+    CANDIDATE = "candidate"
+    APPROVED = "approved"
+    PUBLISHED = "published"
+    REJECTED = "rejected"
+    WITHDRAWN = "withdrawn"
+    RELEASED_BACK = "released_back"
+
+    @property
+    def next(self) -> tuple[State, ...]:
+        """The states that may follow."""
+        return _NEXT[self]
+
+    @property
+    def resumable(self) -> bool:
+        """Whether a run may go on under this release instead of being charged anew."""
+        return self in (State.RESERVED, State.SPENT)
+
+    @property
+    def charged(self) -> bool:
+        """Whether the release counts against its budget."""
+        return self is not State.RELEASED_BACK
+
+
+_NEXT = {
+    State.RESERVED: (State.SPENT, State.RELEASED_BACK),
+    State.SPENT: (State.CANDIDATE, State.WITHDRAWN),
+    State.CANDIDATE: (State.APPROVED, State.REJECTED, State.WITHDRAWN),
+    State.APPROVED: (State.PUBLISHED, State.WITHDRAWN),
+    State.PUBLISHED: (State.WITHDRAWN,),
+    State.REJECTED: (),
+    State.WITHDRAWN: (),
+    State.RELEASED_BACK: (),
+}
+
+
+class Period(StrEnum):
+    """How long a budget lasts: calendar years or months in UTC, or for ever."""
+
+    YEAR = "year"
+    MONTH = "month"
+    EVER = "ever"
+
+    def window(self, time: str) -> str:
+        """The window that an ISO ``time`` falls in: ``2026``, ``2026-11`` or ``ever``."""
+        return {Period.YEAR: time[:4], Period.MONTH: time[:7], Period.EVER: "ever"}[self]
+
+
+def new_release_id() -> str:
+    """``r-`` and ten symbols of Crockford's base 32, 50 random bits."""
+    return "r-" + "".join(secrets.choice(_SYMBOLS) for _ in range(10))
+
+
+def required(name: str, text: str) -> str:
+    """``text``, if it says something.
+
+    Errors: ``InputError`` if it is empty or longer than 2000 characters.
+    """
+    if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST_TEXT:
+        raise InputError(f"'{name}' is empty or longer than {_LONGEST_TEXT} characters: say it in a few words.")
+    return text
+
+
+def identifier(name: str, text: str) -> str:
+    """``text``, if it is 1 to 128 letters, digits, dots, dashes, colons or underscores.
+
+    Errors: ``InputError`` otherwise.
+    """
+    if not isinstance(text, str) or not _NAME.fullmatch(text):
+        raise InputError(f"'{name}' must be 1 to 128 of A-Z a-z 0-9 . _ : - : give it another name.")
+    return text
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a release asks of the ledger, before any data is opened.
+
+    ``epsilon`` and ``delta`` are its price, ``events`` what it will do, as JSON without floats, for the accountant.
+    ``unit`` and ``relation`` say whom it protects, and against which change. ``spend_id`` is a digest of all that makes
+    the run what it is: the same one goes on with an unfinished release. ``stain`` is text for a release that is not
+    private (a test with fixed noise).
+    Errors: ``InputError`` for an amount that is not finite, not positive or not representable, or a name that is empty.
+    """
+
+    dataset: str
+    unit: str
+    relation: str
+    epsilon: Fraction
+    delta: Fraction
+    events: Mapping[str, Any]
+    method: str
+    spec_digest: str
+    code_version: str
+    spend_id: str
+    stain: str = ""
+    release: str = field(default_factory=new_release_id)
+
+    def __post_init__(self) -> None:
+        for name in ("dataset", "unit", "relation", "method", "spec_digest", "code_version"):
+            required(name, getattr(self, name))
+        identifier("spend_id", self.spend_id)
+        identifier("release", self.release)
+        object.__setattr__(self, "epsilon", positive_epsilon(self.epsilon))
+        object.__setattr__(self, "delta", proper_delta(self.delta))
+        object.__setattr__(self, "events", json.loads(canonical(self.events)))
+
+    def same_run(self, other: Request) -> bool:
+        """Whether both ask for the same, release id apart."""
+        return replace(self, release=other.release) == other
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The request as JSON."""
+        values = {part.name: getattr(self, part.name) for part in fields(self)}
+        return values | {"epsilon": ratio(self.epsilon), "delta": ratio(self.delta)}
+
+    @classmethod
+    def read(cls, body: Mapping[str, Any]) -> Self:
+        """The request in ``body``, which may hold more."""
+        return cls(**{part.name: body[part.name] for part in fields(cls)})
+
+
+@dataclass(frozen=True)
+class Step:
+    """One move of a release: to which state, by whom, when, why, and digests of what it rests on."""
+
+    state: State
+    seq: int
+    time: str
+    by: str
+    reason: str
+    evidence: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release as the ledger knows it."""
+
+    request: Request
+    steps: tuple[Step, ...]
+
+    @property
+    def id(self) -> str:
+        """Its name, ``r-`` and ten symbols."""
+        return self.request.release
+
+    @property
+    def state(self) -> State:
+        """Where it stands."""
+        return self.steps[-1].state
+
+    @property
+    def reserved_at(self) -> str:
+        """When its charge was reserved, which decides the budget window it falls in."""
+        return self.steps[0].time
+
+    @property
+    def evidence(self) -> dict[str, str]:
+        """What all its steps rest on: journal id, keyed data digest, digests of artefacts."""
+        return {key: value for step in self.steps for key, value in step.evidence.items()}
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """What ``reserve`` gives: the release, and whether it is an unfinished one to go on with."""
+
+    release: Release
+    resumed: bool
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What was granted to a dataset and privacy unit: caps on the composed epsilon at delta, per period."""
+
+    dataset: str
+    unit: str
+    epsilon: Fraction
+    delta: Fraction
+    period: Period
+
+    @classmethod
+    def of(cls, dataset: str, unit: str, epsilon: Amount, delta: Amount, period: str) -> Self:
+        """A budget of checked values.
+
+        Errors: ``InputError`` for an amount or period that cannot be one.
+        """
+        if period not in set(Period):
+            raise InputError(f"A budget lasts per {', '.join(Period)}: choose one of them.")
+        amounts = positive_epsilon(epsilon), proper_delta(delta)
+        return cls(required("dataset", dataset), required("unit", unit), *amounts, Period(period))
+
+    @property
+    def body(self) -> dict[str, str]:
+        """The budget as JSON."""
+        caps = {"epsilon": ratio(self.epsilon), "delta": ratio(self.delta)}
+        return {"dataset": self.dataset, "unit": self.unit, "period": self.period.value} | caps

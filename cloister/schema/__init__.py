@@ -1,0 +1,1 @@
+"""The declared world: attributes and public domains, spec files, reading, validation, encoding."""

@@ -1,0 +1,243 @@
+"""A first spec for a file, guessed from its values: every bound is marked ``data-derived``.
+
+Privacy: a draft holds values of the data. It is as private as they are, until a person has replaced each guess by
+what is publicly known.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+from pandas.api import types as pt
+
+from cloister.errors import DataError
+from cloister.schema.attributes import DATA_DERIVED, AnyAttribute, Boolean, Date, Datetime, Float, Integer
+from cloister.schema.parsing import parse
+from cloister.schema.reading import (
+    DELIMITERS,
+    csv_header,
+    opened,
+    parquet_names,
+    read_native,
+    read_text,
+    require_columns,
+    table_format,
+)
+from cloister.schema.spec import Source
+
+Guess = dict[str, Any]
+
+MISSING_TOKENS = ("NA", "N/A", "NULL", "NaN", "?")
+BOOLEAN_WORDS = (("True", "False"), ("true", "false"), ("TRUE", "FALSE"), ("yes", "no"), ("Yes", "No"), ("Y", "N"))
+FEWEST_KEYS = 20
+POINT_MASS = 0.1
+MOST_DECIMALS = 6
+BINS = 50
+
+_ANY_DATE = Date(type="date", min=dt.date.min, max=dt.date.max)
+_ANY_MOMENT = Datetime(type="datetime", min=dt.datetime.min, max=dt.datetime.max)
+_NUMBERED = re.compile(r"([^{}]*?)(\d+)")
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]+")
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+_HEAD = """\
+# Drafted from {source}; it holds values of the data, so keep it as private as the data.
+# A release refuses every attribute marked data-derived. Declare each one public: replace its bounds or values by
+# what is known without looking at the data (a code book, a law, a form) and say where from in provenance.
+name: {name}
+source: {{{source_keys}}}
+privacy:
+  unit: row # or {{key: COLUMN, max_rows: NUMBER}} when one person may own several rows
+  relation: add_remove
+  rows: {{measured: true}} # or {{public: NUMBER}} when the number of rows is no secret
+  budget: {{epsilon: 10, delta: 1e-6, per: year}}
+attributes:
+"""
+
+_FOOT = """\
+constraints: [] # such as {fd: zip -> city} or {deny: "t1.start > t1.end"}
+release: {method: kamino, epsilon: 1, delta: 1e-7}
+"""
+
+
+def draft(path: Path) -> str:
+    """The YAML text of a drafted spec for a CSV or Parquet file; ``load_spec`` reads it.
+
+    Raises:
+        StorageError: the file cannot be read.
+        DataError: no header, no rows, doubled columns, not UTF-8.
+    """
+    source, frame = _table(path)
+    if frame.empty:
+        raise DataError(f"{path} has no rows; give a table with rows")
+    lines = [_line(name, guess(frame[name])) for name in frame.columns]
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", path.name.partition(".")[0]).lstrip("._-") or "dataset"
+    head = _HEAD.format(source=json.dumps(path.name), name=name, source_keys=_keys(source))
+    return head + "".join(lines) + _FOOT
+
+
+def guess(values: pd.Series) -> Guess:
+    """The keys of an attribute that all of the values fit: type, bounds rounded outwards, nullable, provenance."""
+    known = values.dropna()
+    kind = next((found for candidate in _CANDIDATES if (found := candidate(known))), None) or _listed(known)
+    nullable = {"nullable": True} if len(known) < len(values) else {}
+    return {**kind, **nullable, **_dtype(values), "provenance": DATA_DERIVED}
+
+
+def _table(path: Path) -> tuple[Guess, pd.DataFrame]:
+    read = _text_table if table_format(path) == "csv" else _native_table
+    source: Guess = {"path": str(path)}
+    return source, opened(path, lambda: read(path, source))
+
+
+def _native_table(path: Path, source: Guess) -> pd.DataFrame:
+    del source
+    names = parquet_names(path)
+    require_columns(names, names, str(path))
+    return read_native(path, names)
+
+
+def _text_table(path: Path, source: Guess) -> pd.DataFrame:
+    delimiter = max(DELIMITERS, key=lambda mark: len(csv_header(path, mark)))
+    names = csv_header(path, delimiter)
+    require_columns(names, list(dict.fromkeys(names)), str(path))
+    frame = read_text(path, Source(path=str(path), delimiter=delimiter, missing=()), names)
+    tokens = [token for token in MISSING_TOKENS if any((frame[name] == token).any() for name in names)]
+    source.update({"delimiter": delimiter} if delimiter != "," else {})
+    source.update({"missing": ["", *tokens]} if tokens else {})
+    return frame.mask(frame.isin(["", *tokens]))
+
+
+def _fits(known: pd.Series, attribute: AnyAttribute) -> pd.Series | None:
+    """The typed values if all are of the attribute's type and there are any."""
+    typed, invalid = parse(known, attribute)
+    return None if invalid.any() or known.empty else typed
+
+
+def _boolean(known: pd.Series) -> Guess | None:
+    if pt.is_bool_dtype(known.dtype):
+        return {"type": "boolean"}
+    for true, false in BOOLEAN_WORDS if pt.is_string_dtype(known.dtype) else ():
+        if _fits(known, Boolean(type="boolean", true=true, false=false)) is not None and known.nunique() == 2:
+            return {"type": "boolean"} if true == "True" else {"type": "boolean", "true": true, "false": false}
+    return None
+
+
+def _integer(known: pd.Series) -> Guess | None:
+    typed = _fits(known, Integer(type="integer", min=0, max=0))
+    if typed is None or pt.is_float_dtype(known.dtype) or _is_code(known):
+        return None
+    low, high = _outwards(int(typed.min()), int(typed.max()))
+    wide = {"bins": BINS} if high - low > 2 * BINS else {}
+    return {"type": "integer", "min": int(low), "max": int(high), **wide, **_point_mass(typed, 0)}
+
+
+def _float(known: pd.Series) -> Guess | None:
+    typed = _fits(known, Float(type="float", min=0, max=0))
+    if typed is None or _is_code(known):
+        return None
+    low, high = _outwards(float(typed.min()), float(typed.max()))
+    grid = {"decimals": _decimals(typed), "bins": BINS}
+    return {"type": "float", "min": float(low), "max": float(high), **grid, **_point_mass(typed, 0.0)}
+
+
+def _date(known: pd.Series) -> Guess | None:
+    typed = _fits(known, _ANY_DATE)
+    if typed is None:
+        return None
+    return {"type": "date", "min": f"{typed.min().year:04d}-01-01", "max": f"{typed.max().year:04d}-12-31"}
+
+
+def _datetime(known: pd.Series) -> Guess | None:
+    typed = _fits(known, _ANY_MOMENT)
+    if typed is None:
+        return None
+    step = {"step": 60} if (typed.dt.second == 0).all() and (typed.dt.microsecond == 0).all() else {}
+    first, last = f"{typed.min().year:04d}-01-01T00:00:00", f"{typed.max().year:04d}-12-31T23:59:59"
+    return {"type": "datetime", "min": first, "max": last, **step}
+
+
+def _key(known: pd.Series) -> Guess | None:
+    """A text key: many texts that are one prefix and a number, each different."""
+    if not pt.is_string_dtype(known.dtype) or len(known) < FEWEST_KEYS or known.duplicated().any():
+        return None
+    parts = known.str.extract(f"^{_NUMBERED.pattern}$")
+    if parts[0].nunique() == 1 and parts[1].notna().all():
+        width = int(parts[1].str.len().max())
+        start = "0" * width if parts[1].str.len().nunique() == 1 else "0"
+        return {"type": "text", "pattern": f"{parts[0].iloc[0]}{{{start}..{'9' * width}}}"}
+    return {"type": "text", "pattern": f"KEY{{{'0' * 8}1..{'9' * 9}}}"}
+
+
+def _listed(known: pd.Series) -> Guess:
+    texts = sorted(known.astype("str").unique()) or ["none"]
+    return {"type": "categorical", "values": texts}
+
+
+_CANDIDATES = (_boolean, _integer, _float, _date, _datetime, _key)
+
+
+def _is_code(known: pd.Series) -> bool:
+    """Whether text looks like a code, not a number: leading zeros would be lost."""
+    return bool(pt.is_string_dtype(known.dtype) and known.str.match(r"^\s*[+-]?0[0-9]").any())
+
+
+def _outwards(low: float, high: float) -> tuple[float, float]:
+    """Bounds moved outwards to multiples of a power of ten, the one of their distance."""
+    step = 10.0 ** np.floor(np.log10(max(high - low, abs(high), 1e-12) if high == low else high - low))
+    return float(np.floor(low / step) * step), float(np.ceil(high / step) * step)
+
+
+def _decimals(typed: pd.Series) -> int:
+    numbers = typed.to_numpy(dtype=np.float64)
+    return next(
+        (places for places in range(MOST_DECIMALS) if np.array_equal(np.round(numbers, places), numbers)),
+        MOST_DECIMALS,
+    )
+
+
+def _point_mass(typed: pd.Series, value: float) -> Guess:
+    return {"special": [value]} if float(typed.eq(value).mean()) > POINT_MASS else {}
+
+
+def _dtype(values: pd.Series) -> Guess:
+    """The pandas dtype where it is not the usual one of its type, so that a release has it again."""
+    name = str(values.dtype)
+    unusual = re.fullmatch(r"U?Int(8|16|32)|UInt64|float32|datetime64\[(ms|us|ns)\]|category", name)
+    if unusual is None:
+        return {}
+    return {"dtype": name if values.isna().any() or not name.startswith(("I", "U")) else name.lower()}
+
+
+def _line(name: str, keys: Guess) -> str:
+    return f"  {_text(name)}: {{{_keys(keys)}}}\n"
+
+
+def _keys(keys: Mapping[str, Any]) -> str:
+    return ", ".join(f"{_text(key)}: {_flow(value)}" for key, value in keys.items())
+
+
+def _text(text: str) -> str:
+    plain = _PLAIN.fullmatch(text) is not None and isinstance(yaml.safe_load(text), str)
+    return text if plain else _quoted(text)
+
+
+def _flow(value: object) -> str:
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(_flow(item) for item in value) + "]"
+    return json.dumps(value)
+
+
+def _quoted(text: str) -> str:
+    """A YAML double-quoted scalar: JSON's, with the characters escaped that YAML does not print."""
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False))

@@ -1,0 +1,151 @@
+"""What pydantic found wrong with a spec, as sentences with a line, a rule and a remedy."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from cloister.schema import attributes as kinds
+from cloister.schema import spec
+from cloister.schema.declarations import ConstraintDeclaration
+from cloister.schema.marked import Key, Marked, Problem
+
+ATTRIBUTE_TYPES: dict[str, type[kinds.Attribute]] = {
+    "categorical": kinds.Categorical,
+    "ordinal": kinds.Ordinal,
+    "boolean": kinds.Boolean,
+    "integer": kinds.Integer,
+    "float": kinds.Float,
+    "date": kinds.Date,
+    "datetime": kinds.Datetime,
+    "text": kinds.TextKey,
+}
+
+_SECTIONS: dict[tuple[Key, ...], type[BaseModel]] = {
+    (): spec.Spec,
+    ("source",): spec.Source,
+    ("privacy",): spec.Privacy,
+    ("privacy", "rows"): spec.Rows,
+    ("privacy", "budget"): spec.Budget,
+    ("release",): spec.Release,
+    ("evaluation",): spec.Evaluation,
+    ("validation",): spec.Validation,
+}
+
+_EXAMPLES = {
+    "name": "name: adult",
+    "source": "source: {path: data/raw/adult.csv}",
+    "missing": 'missing: ["", "NA"]',
+    "delimiter": 'delimiter: ";"',
+    "privacy": "privacy: {unit: row, relation: add_remove, rows: {public: 1000}, budget: {...}}",
+    "unit": "unit: row",
+    "relation": "relation: add_remove",
+    "rows": "rows: {public: 1000}",
+    "public": "public: 1000",
+    "budget": "budget: {epsilon: 10, delta: 1e-6, per: year}",
+    "per": "per: year",
+    "epsilon": "epsilon: 1",
+    "delta": "delta: 1e-6",
+    "attributes": "attributes: {age: {type: integer, min: 0, max: 120}}",
+    "type": "type: integer",
+    "values": "values: [red, green]",
+    "min": "min: 0",
+    "max": "max: 100",
+    "pattern": "pattern: R{0001..9999}",
+    "file": "file: codes/zip.txt",
+    "max_rows": "max_rows: 5",
+    "release": "release: {epsilon: 1, delta: 1e-6}",
+    "true": 'true: "yes"',
+    "false": 'false: "no"',
+}
+
+_SHAPES = {
+    "values": "is a list of texts or numbers, or {file: codes/zip.txt}, or {pattern: 'zip{501..99950}'}; write one",
+    "unit": "is row, or {key: ATTRIBUTE, max_rows: NUMBER}; write one of them",
+    "targets": "is a list of positive values, or {above: NUMBER}; write one of them",
+    "above": "is a number, or a date as text; write one of them",
+}
+
+
+def problems_of(error: ValidationError, document: Marked) -> list[Problem]:
+    """The problems behind a validation error of a document, each said once."""
+    return list(dict.fromkeys(_problem(details, document) for details in error.errors(include_url=False)))
+
+
+def closest(word: str, known: Iterable[str]) -> str:
+    """The remedy for an unknown word: the nearest of the known ones, or all of them (the first 12)."""
+    names = list(known)
+    near = difflib.get_close_matches(word, names, n=1)
+    if near:
+        return f"did you mean '{near[0]}'?"
+    more = ", ..." if len(names) > 12 else ""
+    return f"use one of {', '.join(names[:12])}{more}"
+
+
+def _problem(details: ErrorDetails, document: Marked) -> Problem:
+    keys, inside_union = _place(details, document.content)
+    if inside_union:
+        shape = "targets" if keys[:2] == ("evaluation", "targets") and keys[-1] != "above" else str(keys[-1])
+        return document.problem(keys, _SHAPES.get(shape, "has none of the forms that are known; correct it"))
+    return document.problem(keys, _sentence(details, keys, document.content))
+
+
+def _place(details: ErrorDetails, content: Any) -> tuple[tuple[Key, ...], bool]:
+    """The keys of the document that lead to an error, and whether a choice between forms failed there."""
+    keys: list[Key] = []
+    for part in details["loc"]:
+        absent = details["type"] in ("missing", "extra_forbidden") and part == details["loc"][-1]
+        if _holds(content, part):
+            content = content[part]
+            keys.append(part)
+        elif absent and isinstance(content, dict):
+            keys.append(part)
+        elif part not in ATTRIBUTE_TYPES:
+            return tuple(keys), True
+    return tuple(keys), _is_choice(keys)
+
+
+def _holds(content: Any, part: Key) -> bool:
+    if isinstance(content, dict):
+        return part in content
+    return isinstance(content, list) and isinstance(part, int) and part < len(content)
+
+
+def _is_choice(keys: Sequence[Key]) -> bool:
+    """Whether the keys lead into a list of values, where any error is one of form."""
+    return len(keys) > 2 and keys[-2] == "values" and isinstance(keys[-1], int)
+
+
+def _sentence(details: ErrorDetails, keys: Sequence[Key], content: Any) -> str:
+    kind, name = details["type"], str(keys[-1]) if keys else ""
+    if kind == "extra_forbidden":
+        return f"unknown key; {closest(name, _known_keys(keys[:-1], content))}"
+    if kind == "union_tag_not_found":
+        return f"the key 'type' is missing; {closest('', ATTRIBUTE_TYPES)}"
+    if kind == "union_tag_invalid":
+        return f"unknown type; {closest(str(details['ctx']['tag']), ATTRIBUTE_TYPES)}"
+    if kind == "value_error":
+        return str(details["ctx"]["error"]) + _remedy(name)
+    if kind in ("dict_type", "model_type", "model_attributes_type"):
+        return "should be a mapping of keys" + _remedy(name)
+    if kind == "string_pattern_mismatch":
+        return "has characters other than letters, digits, '.', '_' and '-'; rename it"
+    rule = "is missing" if kind == "missing" else details["msg"].removeprefix("Input ")
+    return rule + _remedy(name)
+
+
+def _remedy(name: str) -> str:
+    return f"; write for example {_EXAMPLES[name]}" if name in _EXAMPLES else ""
+
+
+def _known_keys(keys: Sequence[Key], content: Any) -> list[str]:
+    model = _SECTIONS.get(tuple(keys))
+    if keys[:1] == ("constraints",):
+        model = ConstraintDeclaration
+    if len(keys) == 2 and keys[0] == "attributes":
+        model = ATTRIBUTE_TYPES[content["attributes"][keys[1]]["type"]]
+    return list(model.model_fields) if model else []

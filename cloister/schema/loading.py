@@ -1,0 +1,73 @@
+"""Spec files: read, checked as a whole, digested."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from cloister.errors import SpecError, StorageError
+from cloister.schema.attributes import Categorical, Ordinal, ValuesFile
+from cloister.schema.codelists import resolve_values
+from cloister.schema.explaining import problems_of
+from cloister.schema.marked import Marked, read_marked, unusable
+from cloister.schema.rules import broken_rules
+from cloister.schema.spec import Spec
+
+__all__ = ["data_derived", "load_spec", "resolve_values", "spec_digest"]
+
+
+def load_spec(path: Path) -> Spec:
+    """The spec in a YAML file.
+
+    Raises:
+        StorageError: the file cannot be read.
+        SpecError: one message that lists every problem with file, line, keys, rule and remedy.
+    """
+    document = read_marked(path)
+    spec = _parsed(path, document)
+    broken = [document.problem(keys, text) for keys, text in broken_rules(spec)]
+    if broken:
+        raise unusable(path, broken)
+    return spec
+
+
+def spec_digest(spec: Spec) -> str:
+    """SHA-256, as hex, of the spec's canonical JSON and of the value and constraint files that it names."""
+    files = {name: _file_digest(spec.folder / name) for name in sorted(set(_files_of(spec)))}
+    canonical = {"spec": spec.model_dump(mode="json"), "files": files}
+    text = json.dumps(canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def data_derived(spec: Spec) -> list[str]:
+    """Names of the attributes whose bounds came from the data and were not declared public by a person."""
+    return [name for name, attribute in spec.attributes.items() if attribute.data_derived]
+
+
+def _parsed(path: Path, document: Marked) -> Spec:
+    try:
+        return Spec.declared_in(path.parent, document.content)
+    except ValidationError as error:
+        raise unusable(path, problems_of(error, document)) from None
+    except TypeError:
+        raise SpecError(f"{path}: bounds with and without a time zone are mixed; write both the same way") from None
+
+
+def _files_of(spec: Spec) -> Iterator[str]:
+    for attribute in spec.attributes.values():
+        if isinstance(attribute, Categorical | Ordinal) and isinstance(attribute.values, ValuesFile):
+            yield attribute.values.file
+    for declaration in spec.constraints:
+        if declaration.file is not None:
+            yield declaration.file
+
+
+def _file_digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read ({error.strerror}); correct its path in the spec") from None

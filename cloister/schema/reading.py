@@ -1,0 +1,252 @@
+"""The declared columns of a table, as text from CSV or in native types from Parquet and SQL.
+
+Messages name files, columns and row numbers, never a cell. Names of undeclared columns are given only when the file
+plainly has a header, since the first line of a file without one is data.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import sqlalchemy as sa
+
+from cloister.errors import DataError, SpecError, StorageError
+from cloister.schema.spec import Source, Spec
+
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".gz": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
+BLOCK_BYTES = 16 << 20
+ROWS_NAMED = 10
+
+_NULLABLE = {
+    pa.int8(): pd.Int8Dtype(),
+    pa.int16(): pd.Int16Dtype(),
+    pa.int32(): pd.Int32Dtype(),
+    pa.int64(): pd.Int64Dtype(),
+    pa.uint8(): pd.UInt8Dtype(),
+    pa.uint16(): pd.UInt16Dtype(),
+    pa.uint32(): pd.UInt32Dtype(),
+    pa.uint64(): pd.UInt64Dtype(),
+    pa.bool_(): pd.BooleanDtype(),
+}
+
+
+def read_frame(spec: Spec, data: Path | None = None) -> pd.DataFrame:
+    """The declared columns, in declared order, shape (n, columns), n > 0.
+
+    ``data`` takes the place of the spec's source. CSV cells stay text (dtype ``str``), the declared missing tokens
+    become missing; Parquet and SQL columns keep their native types, whole numbers and booleans as nullable dtypes.
+
+    Raises:
+        StorageError: the file or database cannot be read.
+        DataError: no rows, no header, columns that are missing, undeclared or doubled, ragged rows, not UTF-8.
+    """
+    frame = _read_path(data or Path(spec.source.path or ""), spec) if data or spec.source.path else _read_sql(spec)
+    if frame.empty:
+        raise DataError(f"{data or spec.source.path or spec.source.table} has no rows; give a table with rows")
+    return frame
+
+
+def table_format(path: Path, declared: str | None = None) -> str:
+    """``csv`` or ``parquet``, from the ending of a path, else as declared.
+
+    Raises:
+        SpecError: neither says it.
+    """
+    known = FORMATS.get(path.suffix.lower(), declared)
+    if known is None:
+        raise SpecError(f"{path}: its format is not known from its ending; set source.format to csv or parquet")
+    return known
+
+
+def _read_path(path: Path, spec: Spec) -> pd.DataFrame:
+    read = {"csv": _read_csv, "parquet": _read_parquet}[table_format(path, spec.source.format)]
+    return opened(path, lambda: read(path, spec))
+
+
+def opened(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    """What ``read`` gives; StorageError, with path and reason, if the file cannot be opened or held."""
+    try:
+        return read()
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "not readable"
+        raise StorageError(f"{path} cannot be read ({reason}); check its path and permissions") from None
+    except MemoryError:
+        raise StorageError(f"{path} does not fit in memory; free memory or give fewer columns") from None
+
+
+def _read_csv(path: Path, spec: Spec) -> pd.DataFrame:
+    require_columns(csv_header(path, spec.source.delimiter), list(spec.attributes), str(path), spec.source.delimiter)
+    return read_text(path, spec.source, list(spec.attributes))
+
+
+def read_text(path: Path, source: Source, names: Sequence[str]) -> pd.DataFrame:
+    """The named columns of a CSV file as text, dtype ``str``, shape (n, columns).
+
+    Raises:
+        DataError: ragged rows, or not UTF-8.
+    """
+    ragged: list[int] = []
+    try:
+        table = _csv_table(path, source, names, ragged)
+    except pa.ArrowInvalid:
+        raise DataError(f"{path} is not UTF-8 text with one line a row; save it as CSV in UTF-8") from None
+    if ragged:
+        raise DataError(_ragged_message(path, source))
+    return pd.DataFrame(table.to_pandas(split_blocks=True, self_destruct=True))
+
+
+def csv_header(path: Path, delimiter: str) -> list[str]:
+    """The names in the first line of a CSV file.
+
+    Raises:
+        DataError: the file is empty or not UTF-8.
+    """
+    with pa.input_stream(str(path), compression="detect") as raw, TextIOWrapper(raw, "utf-8-sig", newline="") as text:
+        try:
+            header = next(csv.reader(text, delimiter=delimiter), None)
+        except UnicodeDecodeError:
+            raise DataError(f"{path} is not UTF-8 text; save it as CSV in UTF-8") from None
+        except csv.Error:
+            raise DataError(f"{path}: its first line is no CSV header; close its quotes") from None
+    if not header:
+        raise DataError(f"{path} is empty; its first line must name the columns")
+    return header
+
+
+def _csv_table(path: Path, source: Source, names: Sequence[str], ragged: list[int], threads: bool = True) -> pa.Table:
+    def skip(row: pacsv.InvalidRow) -> str:
+        ragged.append(row.number or 0)
+        return "skip"
+
+    return pacsv.read_csv(
+        path,
+        pacsv.ReadOptions(use_threads=threads, block_size=BLOCK_BYTES),
+        pacsv.ParseOptions(delimiter=source.delimiter, newlines_in_values=True, invalid_row_handler=skip),
+        pacsv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.large_string()),
+            include_columns=list(names),
+            null_values=list(source.missing),
+            strings_can_be_null=True,
+        ),
+    )
+
+
+def _ragged_message(path: Path, source: Source) -> str:
+    """The rows with another number of cells than the header; only one thread can number them."""
+    numbers: list[int] = []
+    _csv_table(path, source, (), numbers, threads=False)
+    rows = ", ".join(str(number - 1) for number in numbers[:ROWS_NAMED])
+    return (
+        f"{path}: {len(numbers)} row(s) have more or fewer cells than the header (rows {rows}); "
+        "put quotes around cells that hold the delimiter, or correct source.delimiter"
+    )
+
+
+def _read_parquet(path: Path, spec: Spec) -> pd.DataFrame:
+    names = list(spec.attributes)
+    require_columns(parquet_names(path), names, str(path))
+    return read_native(path, names)
+
+
+def parquet_names(path: Path) -> list[str]:
+    """The column names of a Parquet file; DataError if it is not one."""
+    return list(_parquet(path, pq.read_schema).names)
+
+
+def read_native(path: Path, names: Sequence[str]) -> pd.DataFrame:
+    """The named columns of a Parquet file in native dtypes, shape (n, columns); DataError if it is not one."""
+    table = _parquet(path, lambda file: pq.read_table(file, columns=list(names)))
+    return pd.DataFrame(table.to_pandas(types_mapper=_NULLABLE.get, ignore_metadata=True, split_blocks=True))
+
+
+def _parquet(path: Path, read: Callable[[Path], Any]) -> Any:
+    try:
+        return read(path)
+    except pa.ArrowException:
+        raise DataError(f"{path} is not a whole Parquet file; write it again, or set source.format") from None
+
+
+def _read_sql(spec: Spec) -> pd.DataFrame:
+    schema, _, table = str(spec.source.table).rpartition(".")
+    try:
+        engine = sa.create_engine(os.path.expandvars(str(spec.source.url)))
+        return _selected(engine, schema or None, table, spec)
+    except (sa.exc.SQLAlchemyError, ImportError) as error:
+        kind = type(error).__name__
+        raise StorageError(
+            f"table '{spec.source.table}' of source.url cannot be read ({kind}); check url, table, driver and rights"
+        ) from None
+
+
+def _selected(engine: sa.Engine, schema: str | None, table: str, spec: Spec) -> pd.DataFrame:
+    names = list(spec.attributes)
+    reflected = sa.Table(table, sa.MetaData(), schema=schema, autoload_with=engine)
+    require_columns([column.name for column in reflected.columns], names, f"table '{spec.source.table}'")
+    with engine.connect() as connection:
+        query = sa.select(*(reflected.columns[name] for name in names))
+        return pd.read_sql(query, connection, dtype_backend="numpy_nullable")
+
+
+def require_columns(found: Sequence[str], declared: Sequence[str], where: str, delimiter: str | None = None) -> None:
+    """Passes if ``found`` has exactly the declared columns, in any order.
+
+    Raises:
+        DataError: names the first fault: delimiter, header, doubled, missing or undeclared columns.
+    """
+    known = set(declared)
+    if not known.intersection(found):
+        raise DataError(f"{where}: {_no_header(found, known, delimiter)}")
+    doubled = [name for name, count in Counter(found).items() if count > 1]
+    missing = [name for name in declared if name not in found]
+    undeclared = [name for name in found if name not in known]
+    if doubled:
+        raise DataError(f"{where}: the column(s) {_named(doubled)} occur more than once; rename or drop all but one")
+    if missing:
+        raise DataError(
+            f"{where}: the declared column(s) {_named(missing)} are missing; add them, or take them out of "
+            f"the spec's attributes{_also(undeclared)}"
+        )
+    if undeclared:
+        raise DataError(
+            f"{where}: the column(s) {_named(undeclared)} are not declared; add them to the spec's "
+            "attributes, or drop them from the data"
+        )
+
+
+def _no_header(found: Sequence[str], known: set[str], delimiter: str | None) -> str:
+    for other, name in DELIMITERS.items():
+        if delimiter is not None and other != delimiter and known.intersection(_cells_by(found, delimiter, other)):
+            return f"its cells are separated by {name}; set source.delimiter to {other!r}"
+    return f"none of the declared columns is among its {len(found)}; its first line must name the columns"
+
+
+def _cells_by(found: Sequence[str], delimiter: str, other: str) -> list[str]:
+    """The cells of a header line if it is split by another delimiter."""
+    return [cell.strip('"') for cell in delimiter.join(found).split(other)]
+
+
+def _also(undeclared: Sequence[str]) -> str:
+    return f" (not declared: {_named(undeclared)})" if undeclared else ""
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - ROWS_NAMED} more" if len(names) > ROWS_NAMED else ""
+    return ", ".join(f"'{name}'" for name in names[:ROWS_NAMED]) + more

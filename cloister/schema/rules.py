@@ -1,0 +1,111 @@
+"""Rules of a spec that tie its parts together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from cloister.errors import SpecError
+from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Integer, Ordinal, Scalar, TextKey
+from cloister.schema.codelists import NUMBERED, resolve_values
+from cloister.schema.explaining import closest
+from cloister.schema.marked import Key
+from cloister.schema.parsing import LARGEST_WHOLE
+from cloister.schema.spec import Above, PersonUnit, Spec
+
+Broken = Iterator[tuple[tuple[Key, ...], str]]
+
+NUMERIC = ("integer", "float", "date", "datetime")
+
+
+def broken_rules(spec: Spec) -> Broken:
+    """The keys and the sentence of each rule that a spec breaks."""
+    for name, attribute in spec.attributes.items():
+        yield from ((("attributes", name, *keys), text) for keys, text in _attribute_rules(name, attribute, spec))
+    yield from _unit_rules(spec)
+    yield from _delta_rules(spec)
+    for name, positive in spec.evaluation.targets.items():
+        yield from ((("evaluation", "targets", name), text) for text in _target_rules(name, positive, spec))
+
+
+def _attribute_rules(name: str, attribute: AnyAttribute, spec: Spec) -> Broken:
+    if not name.strip():
+        yield (), "an attribute has no name; name the column as the data does"
+    if isinstance(attribute, Categorical | Ordinal):
+        yield from ((("values",), text) for text in _list_rules(attribute, spec))
+    if isinstance(attribute, Boolean):
+        yield from _boolean_rules(attribute, spec)
+    if isinstance(attribute, Integer) and max(abs(attribute.min), abs(attribute.max)) > LARGEST_WHOLE:
+        yield (), "a bound has more than 18 digits; use type float, or a text key"
+    if isinstance(attribute, TextKey) and NUMBERED.fullmatch(attribute.pattern) is None:
+        yield ("pattern",), "needs one numbered range; write it like R{000001..999999}"
+
+
+def _list_rules(attribute: Categorical | Ordinal, spec: Spec) -> Iterator[str]:
+    if isinstance(attribute.values, list):
+        yield from _kind_rules(attribute.values)
+    try:
+        values = resolve_values(attribute.values, spec.folder)
+    except SpecError as error:
+        yield str(error)
+        return
+    if set(spec.source.missing).intersection(values):
+        yield "a listed value is a missing token too; leave it out, or set source.missing to other texts"
+
+
+def _kind_rules(values: list[Scalar]) -> Iterator[str]:
+    if any(isinstance(value, bool) for value in values):
+        yield "true and false are no listed values; put quotes around them, or use type boolean"
+    elif len({isinstance(value, str) for value in values}) > 1:
+        yield "the list mixes texts and numbers; put quotes around the numbers"
+
+
+def _boolean_rules(attribute: Boolean, spec: Spec) -> Broken:
+    if attribute.true == attribute.false:
+        yield ("true",), "true and false are the same word; give two words"
+    if {attribute.true, attribute.false} & set(spec.source.missing):
+        yield (), "one of the two words is a missing token too; set source.missing to other texts"
+
+
+def _unit_rules(spec: Spec) -> Broken:
+    unit = spec.privacy.unit
+    if isinstance(unit, PersonUnit) and unit.key not in spec.attributes:
+        yield ("privacy", "unit", "key"), f"is no attribute; {closest(unit.key, spec.attributes)}"
+
+
+def _delta_rules(spec: Spec) -> Broken:
+    rows = spec.privacy.rows.public
+    if rows is None:
+        return
+    for keys, delta in ((("release",), spec.release.delta), (("privacy", "budget"), spec.privacy.budget.delta)):
+        if delta >= Fraction(1, rows):
+            yield (*keys, "delta"), f"should be less than 1 / rows = 1 / {rows}; write a smaller delta"
+
+
+def _target_rules(name: str, positive: list[Scalar] | Above, spec: Spec) -> Iterator[str]:
+    attribute = spec.attributes.get(name)
+    if attribute is None:
+        yield f"is no attribute; {closest(name, spec.attributes)}"
+    elif isinstance(attribute, TextKey):
+        yield "is a text key, which has no meaning to predict; leave it out"
+    elif isinstance(positive, Above) != (attribute.type in NUMERIC):
+        yield "needs {above: NUMBER} if the attribute is numeric, and a list of values if not; exchange the form"
+    elif isinstance(positive, list):
+        yield from _positive_rules(positive, attribute, spec)
+
+
+def _positive_rules(positive: list[Scalar], attribute: AnyAttribute, spec: Spec) -> Iterator[str]:
+    try:
+        unlisted = set(map(str, positive)) - _listed(attribute, spec)
+    except SpecError:
+        return
+    if unlisted:
+        yield f"names {len(unlisted)} value(s) that the attribute does not list; use listed values"
+    elif not positive:
+        yield "is empty; name at least one value"
+
+
+def _listed(attribute: AnyAttribute, spec: Spec) -> set[str]:
+    if isinstance(attribute, Categorical | Ordinal):
+        return set(map(str, resolve_values(attribute.values, spec.folder)))
+    return {attribute.true, attribute.false} if isinstance(attribute, Boolean) else set()

@@ -1,0 +1,152 @@
+"""The spec of a dataset: one declared, public source of its schema, its privacy terms and its release.
+
+Nothing here is read from data. Shares of a budget are exact: ``epsilon: 0.1`` is the fraction 1/10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, model_validator
+
+from cloister.schema.attributes import AnyAttribute, Declared, Scalar
+from cloister.schema.declarations import ConstraintDeclaration
+
+OnInvalid = Literal["fail", "drop", "clip"]
+
+
+def exact(value: object) -> Fraction:
+    """The fraction that a number was written as: 0.1 is 1/10; ``1/3`` may be written as text.
+
+    Raises:
+        ValueError: not a finite number.
+    """
+    try:
+        return Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        raise ValueError("should be a finite number") from None
+
+
+_Exact = Annotated[Fraction, BeforeValidator(exact), PlainSerializer(str, return_type=str)]
+Epsilon = Annotated[_Exact, Field(gt=0)]
+Delta = Annotated[_Exact, Field(ge=0, lt=1)]
+
+
+class Source(Declared):
+    """Where the table is: a CSV or Parquet ``path``, or a SQLAlchemy ``url`` and ``table``.
+
+    ``path`` is relative to the working directory. ``missing`` lists the only texts of a CSV file that stand for a
+    missing value; by default the empty cell. ``${NAME}`` in ``url`` is read from the environment.
+    """
+
+    path: str | None = Field(default=None, min_length=1)
+    format: Literal["csv", "parquet"] | None = None
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+    missing: tuple[str, ...] = ("",)
+    url: str | None = None
+    table: str | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.path is None) == (self.url is None):
+            raise ValueError("a source has either path or url; keep one of them")
+        if (self.url is None) != (self.table is None):
+            raise ValueError("url and table go together; give both or neither")
+        return self
+
+
+class PersonUnit(Declared):
+    """One person is all rows with the same value of ``key``, at most ``max_rows`` of them."""
+
+    key: str
+    max_rows: int = Field(ge=1)
+
+
+class Rows(Declared):
+    """The number of rows: a ``public`` figure, or ``measured`` with noise at a charge."""
+
+    public: int | None = Field(default=None, ge=1)
+    measured: Literal[True] | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.public is None) == (self.measured is None):
+            raise ValueError("rows are either {public: NUMBER} or {measured: true}; keep one of them")
+        return self
+
+
+class Budget(Declared):
+    """What may be spent on one privacy unit, over all releases of a period."""
+
+    epsilon: Epsilon
+    delta: Delta
+    per: Literal["year", "month", "ever"]
+
+
+class Privacy(Declared):
+    """Whom the guarantee protects, against which change of the data, and the budget of all releases."""
+
+    unit: Literal["row"] | PersonUnit
+    relation: Literal["add_remove", "replace_one"]
+    rows: Rows
+    budget: Budget
+
+
+class Release(Declared):
+    """What one release spends, by which method; ``rows`` of the output, by default as many as the table has."""
+
+    method: str = "kamino"
+    epsilon: Epsilon
+    delta: Delta
+    rows: int | None = Field(default=None, ge=1)
+
+
+class Above(Declared):
+    """The positive class of a numeric target: values above a number (or a date, written as text)."""
+
+    above: int | float | str
+
+
+class Evaluation(Declared):
+    """For each attribute to be predicted, its positive class: listed values, or those above a number."""
+
+    targets: dict[str, list[Scalar] | Above] = Field(default_factory=dict)
+
+
+class Validation(Declared):
+    """What happens to rows that break their declared domain: ``fail``, ``drop`` the rows, or ``clip`` the numbers."""
+
+    on_invalid: OnInvalid = "fail"
+
+
+class Spec(Declared):
+    """One dataset, as a person declared it.
+
+    ``attributes`` keeps the order of the columns. ``folder`` is where value and constraint files are looked up.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    source: Source
+    privacy: Privacy
+    attributes: dict[str, AnyAttribute] = Field(min_length=1)
+    constraints: tuple[ConstraintDeclaration, ...] = ()
+    release: Release
+    evaluation: Evaluation = Evaluation()
+    validation: Validation = Validation()
+
+    _folder: Path = PrivateAttr(default=Path())
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the spec file."""
+        return self._folder
+
+    @classmethod
+    def declared_in(cls, folder: Path, content: Mapping[str, Any]) -> Self:
+        """The spec of a parsed document that lies in ``folder``; pydantic's ValidationError if it is not one."""
+        spec = cls.model_validate(content)
+        spec._folder = folder
+        return spec

@@ -1,0 +1,219 @@
+"""Rows against their declared domain: counts and row numbers of what breaks it, never values.
+
+pandera decides whether a table is valid, by a schema that is generated from the spec; its errors hold data, so they
+are dropped here and the findings are counted anew.
+
+Privacy: dropping or clipping looks at one row at a time, so it does not change who is protected. A report holds exact
+counts of the data: it is internal.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import pandera.pandas as pa
+from numpy.typing import NDArray
+from pandera.errors import SchemaErrors
+
+from cloister.errors import DataError
+from cloister.schema.attributes import Date, Datetime, Float, Integer
+from cloister.schema.columns import OUTSIDE, Column
+from cloister.schema.domain import Domain
+from cloister.schema.parsing import parse
+from cloister.schema.reading import require_columns
+from cloister.schema.spec import OnInvalid, Spec
+
+Mask = NDArray[np.bool_]
+Rule = Literal["type", "missing", "domain"]
+
+ROWS_NAMED = 10
+
+_RULES: dict[Rule, str] = {
+    "type": "cannot be read as the declared type",
+    "missing": "missing in an attribute that is not nullable",
+    "domain": "outside the declared values or bounds",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How often one column breaks one rule: ``count`` cells, the first ten in ``rows``, numbered from 1."""
+
+    column: str
+    rule: Rule
+    count: int
+    rows: tuple[int, ...]
+
+    def __str__(self) -> str:
+        more = ", ..." if self.count > len(self.rows) else ""
+        rows = ", ".join(map(str, self.rows))
+        return f"column '{self.column}': {self.count:,} value(s) {_RULES[self.rule]} (rows {rows}{more})"
+
+
+@dataclass(frozen=True)
+class ValidationReport:
+    """What validation found and did, in rows and cells; internal, since its counts are exact.
+
+    ``clipped`` cells were moved to the nearest admissible number, ``emptied`` cells were set to missing.
+    """
+
+    on_invalid: OnInvalid
+    rows: int
+    dropped: int
+    clipped: int
+    emptied: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def valid(self) -> bool:
+        """Whether every value was inside its declared domain."""
+        return not self.findings
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain values."""
+        return asdict(self)
+
+
+def pandera_schema(spec: Spec) -> pa.DataFrameSchema:
+    """The pandera schema of a spec, for raw or typed columns in any order.
+
+    Its errors carry values of the data; ``validate`` is the way to use it on sensitive rows.
+    """
+    domain = Domain.of(spec.attributes, spec.folder)
+    columns = {column.name: pa.Column(checks=_inside(column), nullable=column.attribute.nullable) for column in domain}
+    return pa.DataFrameSchema(columns, strict=True, name=spec.name)
+
+
+def validate(frame: pd.DataFrame, spec: Spec) -> tuple[pd.DataFrame, ValidationReport]:
+    """The rows of a frame that lie in the declared domain, and what was found; ``on_invalid`` as the spec says.
+
+    ``fail`` raises. ``drop`` leaves out every row with a finding. ``clip`` moves numbers, dates and moments to the
+    nearest admissible one, sets other invalid cells to missing where the attribute is nullable, and drops the rows
+    that are left. Rows are renumbered from 0.
+
+    Raises:
+        DataError: columns that are not those declared, findings under ``fail``, or no row left.
+    """
+    require_columns(list(frame.columns), list(spec.attributes), "the table")
+    frame = frame[list(spec.attributes)].reset_index(drop=True)
+    if _passes(frame, spec):
+        return frame, ValidationReport(spec.validation.on_invalid, len(frame), 0, 0, 0, ())
+    return _repaired(frame, spec)
+
+
+def _inside(column: Column) -> pa.Check:
+    def inside(values: pd.Series) -> pd.Series:
+        return pd.Series(column.encode(values) != OUTSIDE, index=values.index)
+
+    return pa.Check(inside, name="domain", n_failure_cases=1)
+
+
+def _passes(frame: pd.DataFrame, spec: Spec) -> bool:
+    try:
+        pandera_schema(spec).validate(frame, lazy=True)
+    except SchemaErrors:
+        return False
+    return True
+
+
+def _repaired(frame: pd.DataFrame, spec: Spec) -> tuple[pd.DataFrame, ValidationReport]:
+    broken = {column.name: _broken(frame[column.name], column) for column in Domain.of(spec.attributes, spec.folder)}
+    findings = tuple(finding for name, rules in broken.items() for finding in _findings(name, rules))
+    if spec.validation.on_invalid == "fail":
+        raise DataError(_failure(findings))
+    if spec.validation.on_invalid == "drop":
+        return _without(frame, _any_of(broken, len(frame)), spec, findings, 0, 0)
+    return _clipped(frame, broken, spec, findings)
+
+
+def _broken(values: pd.Series, column: Column) -> dict[Rule, Mask]:
+    """Masks (n,) of the cells that break each rule; a cell breaks at most one."""
+    outside = column.encode(values) == OUTSIDE
+    missing = outside & values.isna().to_numpy(dtype=bool)
+    wrong_type = np.zeros(len(values), dtype=bool)
+    rows = np.flatnonzero(outside & ~missing)
+    wrong_type[rows] = parse(values.iloc[rows], column.attribute)[1]
+    return {"type": wrong_type, "missing": missing, "domain": outside & ~missing & ~wrong_type}
+
+
+def _findings(name: str, rules: dict[Rule, Mask]) -> Iterator[Finding]:
+    for rule, mask in rules.items():
+        rows = np.flatnonzero(mask)
+        if len(rows):
+            yield Finding(name, rule, len(rows), tuple(int(row) + 1 for row in rows[:ROWS_NAMED]))
+
+
+def _failure(findings: tuple[Finding, ...]) -> str:
+    remedy = "correct the data or the declared domain, or set validation.on_invalid to drop or clip"
+    if len(findings) == 1:
+        return f"{findings[0]}; {remedy}"
+    listed = "\n".join(f"  {finding}" for finding in findings)
+    return f"the data breaks its declared domain in {len(findings)} ways; {remedy}:\n{listed}"
+
+
+def _any_of(broken: dict[str, dict[Rule, Mask]], rows: int) -> Mask:
+    bad = np.zeros(rows, dtype=bool)
+    for rules in broken.values():
+        for mask in rules.values():
+            bad |= mask
+    return bad
+
+
+def _without(
+    frame: pd.DataFrame, bad: Mask, spec: Spec, findings: tuple[Finding, ...], clipped: int, emptied: int
+) -> tuple[pd.DataFrame, ValidationReport]:
+    kept = frame[~bad].reset_index(drop=True)
+    if kept.empty:
+        raise DataError("no row lies inside the declared domain; compare the spec's attributes with the data")
+    report = ValidationReport(
+        spec.validation.on_invalid, len(frame), len(frame) - len(kept), clipped, emptied, findings
+    )
+    return kept, report
+
+
+def _clipped(
+    frame: pd.DataFrame, broken: dict[str, dict[Rule, Mask]], spec: Spec, findings: tuple[Finding, ...]
+) -> tuple[pd.DataFrame, ValidationReport]:
+    frame, bad = frame.copy(), np.zeros(len(frame), dtype=bool)
+    clipped = emptied = 0
+    for name, rules in broken.items():
+        attribute, faulty = spec.attributes[name], rules["type"] | rules["domain"]
+        bad |= rules["missing"]
+        if isinstance(attribute, Integer | Float | Date | Datetime) and rules["domain"].any():
+            frame[name] = _moved(frame[name], rules["domain"], attribute)
+            clipped += int(rules["domain"].sum())
+            faulty = rules["type"]
+        if attribute.nullable:
+            frame[name] = frame[name].mask(faulty)
+            emptied += int(faulty.sum())
+        else:
+            bad |= faulty
+    return _without(frame, bad, spec, findings, clipped, emptied)
+
+
+def _moved(values: pd.Series, outside: Mask, attribute: Integer | Float | Date | Datetime) -> pd.Series:
+    """The typed column with the cells outside moved to the nearest bound, or down to the grid."""
+    typed = parse(values, attribute)[0]
+    if isinstance(attribute, Date | Datetime):
+        typed = typed.astype("datetime64[us]")
+    low, high, step = _bounds(attribute)
+    moved = typed.clip(low, high)
+    moved = moved if step is None else moved - (moved - low) % step
+    return typed.mask(outside, moved.astype(typed.dtype))
+
+
+def _bounds(attribute: Integer | Float | Date | Datetime) -> tuple[Any, Any, Any]:
+    if isinstance(attribute, Date | Datetime):
+        step = pd.Timedelta(seconds=attribute.step).as_unit("us") if isinstance(attribute, Datetime) else None
+        return _moment(attribute.min), _moment(attribute.max), step
+    return attribute.min, attribute.max, attribute.step if isinstance(attribute, Integer) else None
+
+
+def _moment(bound: dt.date) -> pd.Timestamp:
+    moment = pd.Timestamp(bound).as_unit("us")
+    return moment if moment.tz is None else moment.tz_convert("UTC").tz_localize(None)

@@ -1,0 +1,97 @@
+"""Estimating a histogram from its noisy counts: of several estimates, the one of least estimated risk.
+
+Each estimate comes with Stein's unbiased estimate of its squared error, which needs the noisy counts and the noise
+alone, so the choice is post-processing. Source: Stein, "Estimation of the mean of a multivariate normal distribution"
+(1981).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.schema.cells import Cells
+from cloister.schema.columns import Grid
+
+Numbers = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+REACH = 3
+SPIKE = 2.5
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate of counts (cells,), and the estimated sum of its squared errors."""
+
+    counts: Numbers
+    risk: float
+
+
+def estimate_shares(counts: NDArray[np.int64], deviation: float, cells: Cells) -> Numbers:
+    """The share of rows in each cell, (cells,), from noisy counts whose noise has this standard deviation, in rows."""
+    noisy = counts.astype(np.float64)
+    alone = apart(cells)
+    candidates = [projected(noisy, deviation), shrunk(noisy, deviation, alone)]
+    if isinstance(cells.column, Grid) and len(noisy) > 4 * REACH:
+        candidates.append(smoothed(noisy, deviation, alone))
+    best = min(candidates, key=lambda estimate: estimate.risk)
+    return to_shares(best.counts)
+
+
+def projected(noisy: Numbers, deviation: float) -> Estimate:
+    """The nearest non-negative counts of the same sum: small counts become zero."""
+    counts = to_shares(noisy) * max(noisy.sum(), 1.0)
+    return Estimate(counts, _risk(noisy, counts, deviation, float((counts > 0).sum() - 1)))
+
+
+def shrunk(noisy: Numbers, deviation: float, alone: Bool) -> Estimate:
+    """Counts drawn towards their mean, more the less they stand out of the noise (James and Stein, 1961)."""
+    crowd = noisy[~alone]
+    mean, spread = crowd.mean(), float(np.square(crowd - crowd.mean()).sum())
+    kept = max(0.0, 1.0 - max(len(crowd) - 3, 0) * deviation**2 / max(spread, 1e-12))
+    counts = np.where(alone, noisy, mean + kept * (noisy - mean))
+    return Estimate(counts, _risk(noisy, counts, deviation, kept * len(crowd) + 1.0 - kept + float(alone.sum())))
+
+
+def smoothed(noisy: Numbers, deviation: float, alone: Bool) -> Estimate:
+    """Each count as the mean of its neighbourhood, but for spikes and cells that stand ``alone``."""
+    windows = _windows(noisy)
+    spikes = alone | (np.abs(noisy - np.median(windows, axis=1)) > SPIKE * deviation)
+    calm = 1.0 - _windows(spikes.astype(np.float64))
+    members = np.maximum(calm.sum(1), 1.0)
+    counts = np.where(spikes, noisy, (windows * calm).sum(1) / members)
+    return Estimate(counts, _risk(noisy, counts, deviation, float(np.where(spikes, 1.0, 1.0 / members).sum())))
+
+
+def apart(cells: Cells) -> Bool:
+    """Cells that are no neighbours of any other: special values and missing ones; shape (cells,)."""
+    column = cells.column
+    mask = np.zeros(cells.size, dtype=bool)
+    if isinstance(column, Grid) and column.special_codes:
+        mask[cells.of(np.array(column.special_codes))] = True
+    if column.null_code is not None:
+        mask[-1] = True
+    return mask
+
+
+def to_shares(counts: NDArray[np.generic]) -> Numbers:
+    """Counts projected to the probability simplex, by Euclidean distance; shape as given."""
+    values = counts.astype(np.float64).ravel()
+    total = max(values.sum(), 1.0)
+    ordered = np.sort(values)[::-1]
+    excess = (np.cumsum(ordered) - total) / np.arange(1, len(ordered) + 1)
+    threshold = excess[np.flatnonzero(ordered > excess)[-1]]
+    shares = np.maximum(values - threshold, 0.0)
+    return (shares / shares.sum()).reshape(counts.shape)
+
+
+def _risk(noisy: Numbers, estimate: Numbers, deviation: float, freedom: float) -> float:
+    return float(np.square(noisy - estimate).sum()) + deviation**2 * (2 * freedom - len(noisy))
+
+
+def _windows(values: Numbers) -> Numbers:
+    padded = np.pad(values, REACH, mode="reflect")
+    return np.lib.stride_tricks.sliding_window_view(padded, 2 * REACH + 1)

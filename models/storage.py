@@ -1,0 +1,222 @@
+"""Fitted models on disk, without pickle: JSON and arrays, and all that is needed to sample from them alone.
+
+A model's folder holds::
+
+    model.json     format, method, dataset, rows, relation, the model's own JSON, digests of the other files and itself
+    arrays.npz     the model's arrays
+    spec.json      the declared world that the rows live in: the spec, with its value lists and constraints written out
+
+``model.json`` is written last: a folder without it holds no model. Reading needs no other file and runs no code.
+
+Privacy: a model holds released statistics only. What is in the folder is as public as the model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from cloister.constraints.declared import constraints_of, declaration_of
+from cloister.errors import InputError, StorageError, VerificationError
+from cloister.privacy.events import Relation
+from cloister.privacy.mechanisms import Neighbours
+from cloister.schema.attributes import AnyAttribute, Categorical, Ordinal, ValuesFile
+from cloister.schema.codelists import resolve_values
+from cloister.schema.domain import Domain
+from cloister.schema.loading import spec_digest
+from cloister.schema.spec import Spec
+from models.protocol import Model, Task
+from models.registry import create
+
+FORMAT = 1
+
+MODEL, ARRAYS, SPEC = "model.json", "arrays.npz", "spec.json"
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A model read back, with the public inputs that it was fitted under; ``digest`` names it."""
+
+    dataset: str
+    method: str
+    spec_digest: str
+    task: Task
+    model: Model
+    digest: str
+
+
+def save_model(folder: Path, method: str, model: Model, task: Task, spec: Spec) -> Path:
+    """Write a model into a folder, which is made and given back.
+
+    ``method`` is its name in the registry, ``spec`` the one that ``task`` was made from.
+
+    Raises:
+        StorageError: the folder cannot be written.
+    """
+    meta, arrays = model.state()
+    parts = {ARRAYS: _packed(arrays), SPEC: _canonical(self_contained(spec).model_dump(mode="json"))}
+    record = {
+        "format": FORMAT,
+        "method": method,
+        "dataset": spec.name,
+        "spec_digest": spec_digest(spec),
+        "rows": task.rows,
+        "relation": task.neighbours.relation.value,
+        "max_rows": task.neighbours.max_rows,
+        "model": meta,
+        "files": {name: hashlib.sha256(content).hexdigest() for name, content in parts.items()},
+    }
+    record["digest"] = _digest(record)
+    _write(folder, parts | {MODEL: _canonical(record)})
+    return folder
+
+
+def load_model(folder: Path) -> Model:
+    """The model in a folder, ready to sample from.
+
+    Raises:
+        StorageError, VerificationError, InputError: as `load_saved`.
+    """
+    return load_saved(folder).model
+
+
+def load_saved(folder: Path) -> SavedModel:
+    """The model in a folder, and what it was fitted under.
+
+    Raises:
+        StorageError: there is none, or it cannot be read.
+        VerificationError: a file is not what was saved; names it.
+        InputError: it was saved in a newer format, or by a method that is not installed.
+    """
+    record = _record(folder)
+    spec, arrays = _spec(folder, record), _arrays(folder, record)
+    task = Task(
+        Domain.of(spec.attributes, folder),
+        constraints_of(spec.constraints, spec.attributes, folder),
+        record["rows"],
+        Neighbours(Relation(record["relation"]), record["max_rows"]),
+    )
+    model = create(record["method"]).restore(task, record["model"], arrays)
+    return SavedModel(record["dataset"], record["method"], record["spec_digest"], task, model, record["digest"])
+
+
+def self_contained(spec: Spec) -> Spec:
+    """The same declared world with no file beside it: value lists and constraints are written out.
+
+    Raises:
+        SpecError, ConstraintError, StorageError: a file that the spec names cannot be used.
+    """
+    attributes = {name: _written_out(attribute, spec.folder) for name, attribute in spec.attributes.items()}
+    constraints = constraints_of(spec.constraints, spec.attributes, spec.folder)
+    return spec.model_copy(
+        update={
+            "attributes": attributes,
+            "constraints": tuple(declaration_of(constraint) for constraint in constraints),
+        }
+    )
+
+
+def _written_out(attribute: AnyAttribute, folder: Path) -> AnyAttribute:
+    if isinstance(attribute, Categorical | Ordinal) and isinstance(attribute.values, ValuesFile):
+        return attribute.model_copy(update={"values": list(resolve_values(attribute.values, folder))})
+    return attribute
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    path = folder / MODEL
+    try:
+        content = _read(path)
+        record: dict[str, Any] = json.loads(content)
+        newer = record["format"] > FORMAT
+        digest = _digest({key: value for key, value in record.items() if key != "digest"})
+        sound = record["digest"] == digest and content == _canonical(record)
+    except (ValueError, KeyError, TypeError):
+        raise _altered(path) from None
+    if newer:
+        raise InputError(f"{path} was saved by a newer version of Cloister: install that version to read it")
+    if not sound:
+        raise _altered(path)
+    return record
+
+
+def _spec(folder: Path, record: Mapping[str, Any]) -> Spec:
+    content = _part(folder, SPEC, record)
+    try:
+        return Spec.declared_in(folder, json.loads(content))
+    except (ValueError, ValidationError):
+        raise InputError(
+            f"{folder / SPEC} cannot be read by this version of Cloister: install the one that saved it"
+        ) from None
+
+
+def _arrays(folder: Path, record: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    content = _part(folder, ARRAYS, record)
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, zipfile.BadZipFile):
+        raise _altered(folder / ARRAYS) from None
+
+
+def _part(folder: Path, name: str, record: Mapping[str, Any]) -> bytes:
+    content = _read(folder / name)
+    if hashlib.sha256(content).hexdigest() != record["files"].get(name):
+        raise _altered(folder / name)
+    return content
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StorageError(
+            f"{path} cannot be read ({os.strerror(error.errno or 0)}): check the model's folder"
+        ) from None
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Each file whole or not at all, in the given order."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            part = folder / f".{name}.part"
+            with part.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(folder / name)
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise StorageError(f"{folder} cannot be written ({reason}): make room or correct the path") from None
+
+
+def _packed(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    for name, array in arrays.items():
+        if array.dtype.hasobject:
+            raise TypeError(f"array '{name}' holds objects, which cannot be saved without pickle")
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+def _canonical(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def _digest(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_canonical(record)).hexdigest()
+
+
+def _altered(path: Path) -> VerificationError:
+    return VerificationError(f"{path} is not what was saved: fetch the model again, or sample from another release")

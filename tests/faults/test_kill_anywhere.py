@@ -1,0 +1,206 @@
+"""``kill -9`` at every step of a release: the same command again ends it, with the same answers and one charge."""
+
+import hashlib
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import Engine, event
+from sqlalchemy.engine.default import DefaultDialect
+
+from cloister.privacy.journal import FILE_NAME, Journal
+from cloister.privacy.ledger import Ledger, Request, State
+
+Start = Callable[[Callable[[], int]], int]
+ANSWERS = 4
+
+
+@dataclass(frozen=True)
+class Run:
+    """One release: where its ledger, its journal and the list of answers that were seen are."""
+
+    place: str
+    folder: Path
+    request: Request
+
+    @property
+    def seen(self) -> Path:
+        return self.folder / "seen"
+
+    def __call__(self) -> int:
+        """Reserve, open the journal, spend, ask, finish; or nothing, if it is finished."""
+        ledger = Ledger.open(self.place, timeout=20)
+        mine = [r for r in ledger.releases() if r.request.spend_id == self.request.spend_id]
+        if mine and mine[-1].state is State.CANDIDATE:
+            return 0
+        release = ledger.reserve(self.request, "flow").release.id
+        with Journal.open(self.folder / release, {"release": release}) as journal:
+            ledger.spend(release, "flow", journal.id, "data-1")
+            for position in range(ANSWERS):
+                self._see(position, journal.answer({"position": position}, draw))
+            journal.seal()
+        ledger.advance(release, State.CANDIDATE, "flow", "done", {"journal": journal.digest})
+        return 0
+
+    def _see(self, position: int, answer: np.ndarray) -> None:
+        descriptor = os.open(self.seen, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.write(descriptor, f"{position} {hashlib.sha256(answer.tobytes()).hexdigest()}\n".encode())
+        os.close(descriptor)
+
+
+def draw() -> np.ndarray:
+    return np.frombuffer(os.urandom(800), dtype=np.int64)
+
+
+class Steps:
+    """Counts the steps of this process, and kills it at one of them."""
+
+    def __init__(self, last: int) -> None:
+        self.last = last
+        self.count = 0
+
+    def __call__(self, *_: Any, **__: Any) -> None:
+        self.count += 1
+        if self.count == self.last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def stepped(*arguments: Any, **options: Any) -> Any:
+            self()
+            result = function(*arguments, **options)
+            self()
+            return result
+
+        return stepped
+
+    def halfway(self, write: Callable[..., int]) -> Callable[..., int]:
+        """``write`` with a step between the two halves of what is written."""
+
+        def torn(descriptor: int, content: Any, start: int) -> int:
+            half = len(content) // 2
+            done = write(descriptor, content[:half], start) if half else 0
+            self()
+            return done + write(descriptor, content[done:], start + done)
+
+        return self.around(torn)
+
+
+def stepping(run: Run, last: int, counted: Path | None = None) -> Callable[[], int]:
+    """``run`` in a process that is killed at its step number ``last``: system calls and statements, before and after."""
+
+    def killed() -> int:
+        steps = Steps(last)
+        os.pwrite = steps.halfway(os.pwrite)
+        for name in ("fsync", "ftruncate", "open", "fchmod"):
+            setattr(os, name, steps.around(getattr(os, name)))
+        for name in ("before_cursor_execute", "after_cursor_execute"):
+            event.listen(Engine, name, steps)
+        DefaultDialect.do_commit = steps.around(DefaultDialect.do_commit)  # type: ignore[method-assign]
+        code = run()
+        if counted:
+            counted.write_text(str(steps.count))
+        return code
+
+    return killed
+
+
+@pytest.fixture
+def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], str]]:
+    """Makes places for new ledgers, on the database that the test names."""
+    number = count()
+    with ExitStack() as schemas:
+        if request.param == "sqlite":
+            yield lambda: f"sqlite:///{tmp_path}/{next(number)}/ledger.db"
+        else:
+            schema = request.getfixturevalue("postgres_schemas")
+            yield lambda: schemas.enter_context(schema())
+
+
+@pytest.fixture
+def new_run(new_place: Callable[[], str], ask: Callable[..., Request], tmp_path: Path) -> Callable[[], Run]:
+    """Makes releases, each with a ledger of its own."""
+    number = count()
+
+    def make() -> Run:
+        place, folder = new_place(), tmp_path / f"run-{next(number)}"
+        folder.mkdir()
+        Ledger.open(place).grant("adult", "row", 1, 0, "ever", "officer", "why")
+        return Run(place, folder, ask())
+
+    return make
+
+
+def finished_once(run: Run) -> None:
+    """The release is finished, was charged once, and no question was answered in two ways."""
+    ledger = Ledger.open(run.place)
+    (release,) = ledger.releases()
+    assert release.state is State.CANDIDATE
+    assert ledger.budget("adult", "row").spent == 1
+    assert ledger.verify() == []
+    assert len(set(run.seen.read_text().splitlines())) == ANSWERS
+    journal = (run.folder / release.id / FILE_NAME).read_bytes()
+    with Journal.open(run.folder / release.id, {"release": release.id}) as kept:
+        assert kept.sealed and kept.recorded == ANSWERS
+        assert release.evidence["journal"] == kept.digest
+    assert (run.folder / release.id / FILE_NAME).read_bytes() == journal
+
+
+both = pytest.mark.parametrize("new_place", ["sqlite", "postgresql"], indirect=True)
+
+
+@pytest.mark.parametrize(
+    ("new_place", "stride"),
+    [("sqlite", 1), ("postgresql", 4), pytest.param("postgresql", 1, marks=pytest.mark.slow)],
+    indirect=["new_place"],
+)
+def test_a_kill_at_any_step_loses_nothing_and_charges_once(
+    new_run: Callable[[], Run], child: Start, ending: Callable[[int], int], tmp_path: Path, stride: int
+) -> None:
+    whole = new_run()
+    assert ending(child(stepping(whole, -1, tmp_path / "steps"))) == 0
+    finished_once(whole)
+    steps = int((tmp_path / "steps").read_text())
+    assert steps > 50
+    for step in range(1, steps + 1, stride):
+        run = new_run()
+        assert ending(child(stepping(run, step))) == -signal.SIGKILL, step
+        assert ending(child(run)) == 0, step
+        finished_once(run)
+
+
+@both
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_a_run_killed_again_and_again_ends_all_the_same(
+    new_run: Callable[[], Run], child: Start, ending: Callable[[int], int], seed: int
+) -> None:
+    rng, run = random.Random(seed), new_run()
+    while ending(child(stepping(run, rng.randrange(20, 150)))) != 0:
+        assert Ledger.open(run.place).verify() == []
+    finished_once(run)
+
+
+@both
+def test_a_kill_while_the_ledger_is_made_leaves_none_or_a_whole_one(
+    new_place: Callable[[], str],
+    child: Start,
+    ending: Callable[[int], int],
+    ask: Callable[..., Request],
+    tmp_path: Path,
+) -> None:
+    for step in count(1):
+        run = Run(new_place(), tmp_path / f"made-{step}", ask())
+        made = ending(child(stepping(run, step)))  # ends with a refusal once the ledger is there: no budget
+        ledger = Ledger.open(run.place)
+        assert ledger.verify() == [] and ledger.entries() == []
+        if made != -signal.SIGKILL:
+            break
+    assert step > 10

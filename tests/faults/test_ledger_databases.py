@@ -1,0 +1,137 @@
+"""Both databases keep the ledger append-only, by themselves."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from cloister.errors import BudgetExceeded, StorageError, VerificationError
+from cloister.privacy.ledger import Ledger, Request, State
+
+TABLE = "cloister_entries"
+
+
+@pytest.fixture
+def ledger(place: str, ask: Callable[..., Request]) -> Ledger:
+    """A ledger of four entries: a grant, two reservations, one spent."""
+    opened = Ledger.open(place)
+    opened.grant("adult", "row", 2, "1e-6", "ever", "officer", "why")
+    first = opened.reserve(ask(release="r-1"), "flow").release.id
+    opened.reserve(ask(release="r-2"), "flow")
+    opened.spend(first, "flow", "journal-1", "data-1")
+    return opened
+
+
+@contextmanager
+def unguarded(ledger: Ledger) -> Iterator[Connection]:
+    """A connection on which the guards were taken away: someone with all rights on the database."""
+    with ledger.store.engine.begin() as connection:
+        for event in ("insert", "update", "delete", "truncate")[: 3 if ledger.store.dialect == "sqlite" else 4]:
+            on = "" if ledger.store.dialect == "sqlite" else f" ON {TABLE}"
+            connection.exec_driver_sql(f"DROP TRIGGER {TABLE}_{event}{on}")
+        yield connection
+
+
+def refused(ledger: Ledger, statement: str) -> None:
+    before = ledger.entries()
+    with pytest.raises(DBAPIError, match="append-only"), ledger.store.engine.begin() as connection:
+        connection.exec_driver_sql(statement)
+    assert ledger.entries() == before
+
+
+def test_a_release_lives_its_life(ledger: Ledger, place: str, ask: Callable[..., Request]) -> None:
+    ledger.advance("r-1", State.CANDIDATE, "flow", "evaluated", {"certificate": "cd" * 32})
+    ledger.advance("r-2", State.RELEASED_BACK, "flow", "not needed")
+    again = Ledger.open(place)
+    assert [release.state for release in again.releases()] == [State.CANDIDATE, State.RELEASED_BACK]
+    assert again.budget("adult", "row").left == 1
+    with pytest.raises(BudgetExceeded):
+        again.reserve(ask(epsilon="1.5"), "flow")
+    assert again.verify([entry.anchor for entry in again.entries()]) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"UPDATE {TABLE} SET line = 'x' WHERE seq = 2",
+        f"UPDATE {TABLE} SET seq = 9 WHERE seq = 4",
+        f"DELETE FROM {TABLE} WHERE seq = 4",
+        f"DELETE FROM {TABLE}",
+        f"INSERT INTO {TABLE} VALUES (6, 'a', 'b', 'c', 'd')",
+        f"INSERT INTO {TABLE} VALUES (5, 'a', 'b', 'c', 'd')",
+        f"INSERT INTO {TABLE} SELECT 5, slot, 'b', 'c', 'd' FROM {TABLE} WHERE seq = 2",
+        f"INSERT INTO {TABLE} SELECT * FROM {TABLE} WHERE seq = 4",
+    ],
+)
+def test_the_database_refuses_to_change_or_remove(ledger: Ledger, statement: str) -> None:
+    refused(ledger, statement)
+
+
+def test_the_database_refuses_its_own_shortcuts(ledger: Ledger) -> None:
+    if ledger.store.dialect == "sqlite":
+        refused(ledger, f"INSERT OR REPLACE INTO {TABLE} VALUES (4, 'a', 'b', 'c', 'd')")
+        refused(ledger, f"REPLACE INTO {TABLE} VALUES (2, 'a', 'b', 'c', 'd')")
+        last = f"(SELECT hash FROM {TABLE} WHERE seq = 4)"
+        for copied in ("slot, {last}, 'c'", "'a', {last}, hash"):
+            columns = copied.format(last=last)
+            refused(ledger, f"INSERT OR REPLACE INTO {TABLE} SELECT 5, {columns}, 'd' FROM {TABLE} WHERE seq = 2")
+        refused(ledger, f"UPDATE OR REPLACE {TABLE} SET seq = 1 WHERE seq = 2")
+    else:
+        refused(ledger, f"TRUNCATE {TABLE}")
+        refused(ledger, f"TRUNCATE {TABLE} CASCADE")
+        refused(ledger, f"SET LOCAL session_replication_role = replica; DELETE FROM {TABLE}")
+        upsert = f"INSERT INTO {TABLE} VALUES (4, 'a', 'b', 'c', 'd') ON CONFLICT (seq) DO UPDATE SET line = 'x'"
+        refused(ledger, upsert)
+
+
+@pytest.mark.parametrize("column", ["slot", "previous", "hash", "line"])
+@pytest.mark.parametrize("seq", [1, 3, 4])
+def test_an_altered_row_is_named_and_stops_the_ledger(
+    ledger: Ledger, column: str, seq: int, ask: Callable[..., Request]
+) -> None:
+    with unguarded(ledger) as connection:
+        connection.exec_driver_sql(
+            f"UPDATE {TABLE} SET {column} = replace({column}, '0', '1') || ' ' WHERE seq = {seq}"
+        )
+    found = ledger.verify()
+    assert seq in {finding.entry for finding in found}
+    assert "the guard" in str(found[0])
+    with pytest.raises(VerificationError, match=f"entry {seq}"):
+        ledger.reserve(ask(), "flow")
+    with pytest.raises(VerificationError):
+        ledger.budget("adult", "row")
+
+
+def test_a_removed_row_is_named_and_stops_the_ledger(ledger: Ledger, ask: Callable[..., Request]) -> None:
+    anchor = ledger.anchor()
+    assert anchor is not None
+    with unguarded(ledger) as connection:
+        connection.exec_driver_sql(f"DELETE FROM {TABLE} WHERE seq = 2")
+    assert 2 in {finding.entry for finding in ledger.verify([anchor])}
+    with pytest.raises(VerificationError, match="entry 2"):
+        ledger.reserve(ask(), "flow")
+
+
+def test_a_cut_tail_is_found_by_an_anchor(ledger: Ledger) -> None:
+    anchor = ledger.anchor()
+    assert anchor is not None
+    with unguarded(ledger) as connection:
+        connection.exec_driver_sql(f"DELETE FROM {TABLE} WHERE seq = 4")
+    assert [finding.entry for finding in ledger.verify()] == [0] * (3 if ledger.store.dialect == "sqlite" else 4)
+    assert 4 in {finding.entry for finding in ledger.verify([anchor])}
+
+
+def test_names_that_sql_would_trip_over_are_kept(ledger: Ledger, ask: Callable[..., Request]) -> None:
+    name = 'Robert\'); DROP TABLE "x"; -- %s :seq é 🙂 \x00'
+    ledger.grant(name, "it's", 1, 0, "ever", "officer", name)
+    ledger.reserve(ask(dataset=name, unit="it's", release="r-9"), "flow")
+    assert ledger.release("r-9").request.dataset == name
+    assert ledger.verify() == []
+
+
+def test_a_server_that_is_not_there_is_a_storage_error() -> None:
+    with pytest.raises(StorageError, match="cannot be reached") as caught:
+        Ledger.open("postgresql://user:secret@127.0.0.1:1/none", timeout=2)
+    assert "secret" not in str(caught.value)

@@ -1,0 +1,261 @@
+"""Every mechanism keeps its claim on neighbouring inputs, and the same test catches mechanisms that are broken.
+
+For each mechanism many answers are drawn on two neighbouring inputs. From exact binomial bounds on events that were
+chosen beforehand follows an epsilon that the mechanism at least has, but for a chance below 1e-7.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.stats import beta
+
+from cloister.privacy.accounting import epsilon
+from cloister.privacy.events import Event, Sensitivity
+from cloister.privacy.mechanisms import (
+    CountMechanism,
+    Counts,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    GaussianGradient,
+    SparseHistogram,
+)
+from cloister.privacy.randomness import NoiseSource
+from cloister.privacy.selection import Exponential, PermuteAndFlip, SelectionMechanism
+
+CHANCE = 1e-10
+FEW, MANY = 15_000, pytest.param(100_000, marks=pytest.mark.slow)
+
+Numbers = NDArray[np.float64]
+Draw = Callable[[int, int], Numbers]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Statistics (trials, k) drawn on input 0 or its neighbour 1, and what the mechanism claims at ``delta``."""
+
+    draw: Draw
+    event: Event
+    delta: float
+    relation: str = "add_remove"
+
+    @property
+    def claim(self) -> float:
+        """The epsilon claimed."""
+        return epsilon(self.event, self.delta, self.relation)
+
+    def measured(self, trials: int) -> float:
+        """An epsilon that the mechanism at least has."""
+        first, second = self.draw(0, trials), self.draw(1, trials)
+        return max(
+            at_least(a, b, self.delta)
+            for column in range(first.shape[1])
+            for a, b in tails(first[:, column], second[:, column])
+        )
+
+
+def tails(first: Numbers, second: Numbers) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Successes and trials of each half-line between a few fixed points, in both orders of the inputs."""
+    points = np.concatenate([np.arange(-12.0, 13.0), [-40.0, 40.0]])
+    pairs = []
+    for point in points:
+        for side in (1.0, -1.0):
+            a, b = (side * first >= side * point).sum(), (side * second >= side * point).sum()
+            pairs += [((a, len(first)), (b, len(second))), ((b, len(second)), (a, len(first)))]
+    return pairs
+
+
+def at_least(first: tuple[int, int], second: tuple[int, int], delta: float) -> float:
+    """A lower bound of epsilon from two counts, by Clopper and Pearson."""
+    (hits, trials), (others, other_trials) = first, second
+    low = float(beta.ppf(CHANCE, hits, trials - hits + 1)) if hits else 0.0
+    high = float(beta.isf(CHANCE, others + 1, other_trials - others)) if others < other_trials else 1.0
+    return math.log((low - delta) / high) if low > delta else 0.0
+
+
+def counts_trial(
+    mechanism: CountMechanism, inputs: tuple[list[int], list[int]], sensitivity: Sensitivity, relation: str
+) -> Trial:
+    """Statistics: every cell less its first value, and the difference of the first and last cell."""
+
+    def draw(which: int, trials: int) -> Numbers:
+        tables = np.tile(np.array(inputs[which]), (trials, 1))
+        noisy = mechanism.noise(tables, sensitivity, NoiseSource()) - np.array(inputs[0])
+        return np.column_stack([noisy, noisy[:, 0] - noisy[:, -1]]).astype(np.float64)
+
+    delta = 0.0 if isinstance(mechanism, DiscreteLaplace) else 1e-4
+    return Trial(draw, mechanism.event(sensitivity), delta, relation)
+
+
+def selection_trial(mechanism: SelectionMechanism) -> Trial:
+    """Scores that one unit moves by 1, in opposite directions."""
+    scores = (np.array([0.0, 1.0, 0.0]), np.array([1.0, 0.0, 0.0]))
+
+    def draw(which: int, repeats: int) -> Numbers:
+        source = NoiseSource()
+        return np.array([[mechanism.select(scores[which], Fraction(1), source)] for _ in range(repeats)], dtype=float)
+
+    return Trial(draw, mechanism.event(), 0.0)
+
+
+def descent_trial(mechanism: GaussianGradient, inputs: tuple[float, float], relation: str) -> Trial:
+    """One step on one row with the first gradient, against no row or the second gradient; every trial a parameter."""
+
+    def draw(which: int, trials: int) -> Numbers:
+        source = NoiseSource()
+        gradient = inputs[which] * source.bernoulli(mechanism.rate, trials)
+        clipped = np.array([mechanism.clipped_sum(torch.tensor([[value]]))[0] for value in np.unique(gradient)])
+        total = clipped[np.searchsorted(np.unique(gradient), gradient)]
+        return 2 * mechanism.add_noise(total, source)[:, None] / mechanism.clip
+
+    return Trial(draw, mechanism.event(1), 1e-4, relation)
+
+
+def sparse_trial(mechanism: SparseHistogram, delta: float) -> Trial:
+    """A cell that only the unit occupies: the number released is 0 without it."""
+
+    def draw(which: int, trials: int) -> Numbers:
+        cells = np.arange(trials)
+        released, _ = mechanism.release(cells, np.full(trials, which), ROW, NoiseSource())
+        return np.isin(cells, released).astype(float)[:, None]
+
+    return Trial(draw, mechanism.event(ROW), delta)
+
+
+ROW = Sensitivity.partition("add_remove")
+SWAP = Sensitivity.partition("replace_one")
+PERSON = Sensitivity.partition("add_remove", 3)
+ADDED = ([5, 0, 7], [6, 0, 7])
+REPLACED = ([5, 0, 7], [6, 0, 6])
+THREE_ADDED = ([5, 0, 7], [8, 0, 7])
+SPREAD = ([5, 0, 7], [6, 1, 8])
+GRADIENT = GaussianGradient(Fraction(1, 2), Fraction(1), 3.0)
+
+MECHANISMS: Mapping[str, Trial] = {
+    "discrete Laplace, row added": counts_trial(DiscreteLaplace(Fraction(1)), ADDED, ROW, "add_remove"),
+    "discrete Laplace, row replaced": counts_trial(DiscreteLaplace(Fraction(1)), REPLACED, SWAP, "replace_one"),
+    "discrete Laplace, person added": counts_trial(DiscreteLaplace(Fraction(1)), THREE_ADDED, PERSON, "add_remove"),
+    "discrete Laplace, person spread": counts_trial(DiscreteLaplace(Fraction(1)), SPREAD, PERSON, "add_remove"),
+    "discrete Gaussian, row added": counts_trial(DiscreteGaussian(Fraction(1)), ADDED, ROW, "add_remove"),
+    "discrete Gaussian, little noise": counts_trial(DiscreteGaussian(Fraction(2, 5)), ADDED, ROW, "add_remove"),
+    "discrete Gaussian, row replaced": counts_trial(DiscreteGaussian(Fraction(1)), REPLACED, SWAP, "replace_one"),
+    "discrete Gaussian, person added": counts_trial(DiscreteGaussian(Fraction(1)), THREE_ADDED, PERSON, "add_remove"),
+    "permute and flip": selection_trial(PermuteAndFlip(Fraction(1))),
+    "exponential": selection_trial(Exponential(Fraction(1))),
+    "descent, row added": descent_trial(GRADIENT, (0.0, 9.0), "add_remove"),
+    "descent, row replaced": descent_trial(GRADIENT, (-9.0, 9.0), "replace_one"),
+    "sparse histogram": sparse_trial(SparseHistogram(DiscreteLaplace(Fraction(1)), Fraction(1, 100)), 0.01),
+    "sparse Gaussian": sparse_trial(SparseHistogram(DiscreteGaussian(Fraction(2)), Fraction(1, 100)), 0.02),
+}
+
+
+BLUNT = ("sparse", "spread")
+
+
+@pytest.mark.parametrize("trials", [FEW, MANY])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_what_is_measured_stays_under_the_claim_and_comes_near(name: str, trials: int) -> None:
+    trial = MECHANISMS[name]
+    measured = trial.measured(trials)
+    assert measured <= trial.claim
+    assert measured >= 0.2 * trial.claim or any(word in name for word in BLUNT)
+
+
+@dataclass(frozen=True)
+class Halved:
+    """Half the noise that is claimed."""
+
+    kept: DiscreteLaplace | DiscreteGaussian
+
+    def noise(self, counts: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
+        kept = self.kept
+        if isinstance(kept, DiscreteLaplace):
+            return DiscreteLaplace(2 * kept.epsilon).noise(counts, sensitivity, source)
+        return DiscreteGaussian(kept.noise_multiplier / 2).noise(counts, sensitivity, source)
+
+    def event(self, sensitivity: Sensitivity) -> Event:
+        return self.kept.event(sensitivity)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """One draw of noise for all cells of a table."""
+
+    kept: CountMechanism
+
+    def noise(self, counts: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
+        return counts + self.kept.noise(np.zeros((len(counts), 1), dtype=np.int64), sensitivity, source)
+
+    def event(self, sensitivity: Sensitivity) -> Event:
+        return self.kept.event(sensitivity)
+
+
+@dataclass(frozen=True)
+class Forgetful:
+    """Noise for a sensitivity of 1, whatever the unit owns."""
+
+    kept: CountMechanism
+
+    def noise(self, counts: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
+        return self.kept.noise(counts, ROW, source)
+
+    def event(self, sensitivity: Sensitivity) -> Event:
+        return self.kept.event(sensitivity)
+
+
+@dataclass(frozen=True)
+class Unclipped(GaussianGradient):
+    """Forgets to clip."""
+
+    def clipped_sum(self, gradients: torch.Tensor) -> Numbers:
+        return np.asarray(gradients.double().sum(0).numpy())
+
+
+@dataclass(frozen=True)
+class Eager(SparseHistogram):
+    """Releases every cell that noise left positive."""
+
+    def threshold(self, sensitivity: Sensitivity) -> int:
+        return 1
+
+
+@dataclass(frozen=True)
+class Sharpened:
+    """A selection with twice the epsilon that it claims."""
+
+    kept: PermuteAndFlip
+
+    def select(self, scores: Numbers, sensitivity: Fraction, source: NoiseSource) -> int:
+        return PermuteAndFlip(3 * self.kept.epsilon).select(scores, sensitivity, source)
+
+    def event(self) -> Event:
+        return self.kept.event()
+
+
+LAPLACE, GAUSSIAN = DiscreteLaplace(Fraction(1)), DiscreteGaussian(Fraction(1))
+BROKEN: Mapping[str, Trial] = {
+    "half Laplace": counts_trial(Halved(LAPLACE), ADDED, ROW, "add_remove"),
+    "half Gaussian": counts_trial(Halved(GAUSSIAN), ADDED, ROW, "add_remove"),
+    "shared Laplace": counts_trial(Shared(LAPLACE), ADDED, ROW, "add_remove"),
+    "shared Gaussian": counts_trial(Shared(GAUSSIAN), ADDED, ROW, "add_remove"),
+    "forgetful Laplace": counts_trial(Forgetful(LAPLACE), THREE_ADDED, PERSON, "add_remove"),
+    "forgetful Gaussian": counts_trial(Forgetful(GAUSSIAN), THREE_ADDED, PERSON, "add_remove"),
+    "forgetful of replacement": counts_trial(Forgetful(LAPLACE), REPLACED, SWAP, "replace_one"),
+    "unclipped descent": descent_trial(Unclipped(Fraction(1, 2), Fraction(1), 3.0), (0.0, 30.0), "add_remove"),
+    "eager sparse histogram": sparse_trial(Eager(LAPLACE, Fraction(1, 100)), 0.01),
+    "sharpened selection": selection_trial(Sharpened(PermuteAndFlip(Fraction(1)))),
+}
+
+
+@pytest.mark.parametrize("trials", [FEW, MANY])
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_mechanism_is_caught(name: str, trials: int) -> None:
+    trial = BROKEN[name]
+    assert trial.measured(trials) > trial.claim

@@ -1,0 +1,216 @@
+"""Epsilons against closed forms, dp_accounting's own composition, Opacus' PRV accountant and direct integration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+from opacus.accountants import PRVAccountant
+from scipy import integrate, optimize
+from scipy.stats import binom, norm
+
+from cloister.privacy.accounting import ACCOUNTANTS, epsilon, spend
+from cloister.privacy.events import (
+    Bounded,
+    Event,
+    GaussianCounts,
+    LaplaceCounts,
+    Relation,
+    SampledGaussian,
+    Selection,
+    Sensitivity,
+    Thresholded,
+    compose,
+    repeat,
+)
+
+ADD = Sensitivity.partition("add_remove")
+REPLACE = Sensitivity.partition("replace_one")
+
+
+def gaussian_epsilon(noise: float, delta: float) -> float:
+    """Balle and Wang (2018), theorem 8, solved for epsilon."""
+
+    def excess(epsilon: float) -> float:
+        first, second = 0.5 / noise - epsilon * noise, -0.5 / noise - epsilon * noise
+        return float(norm.cdf(first) - math.exp(epsilon) * norm.cdf(second) - delta)
+
+    return float(optimize.brentq(excess, 0, 100))
+
+
+@pytest.mark.parametrize("noise", [1, 4, 20])
+@pytest.mark.parametrize("delta", [1e-5, 1e-8])
+def test_every_row_sampled_is_the_analytic_gaussian(noise: int, delta: float) -> None:
+    event = SampledGaussian(Fraction(1), Fraction(noise), 1)
+    assert epsilon(event, delta, "add_remove") == pytest.approx(gaussian_epsilon(noise, delta), rel=1e-3)
+    assert epsilon(event, delta, "add_remove") >= gaussian_epsilon(noise, delta)
+    assert epsilon(event, delta, "replace_one") == pytest.approx(gaussian_epsilon(noise / 2, delta), rel=1e-3)
+
+
+def test_many_discrete_gaussians_are_one_continuous_one() -> None:
+    for steps in (4, 100):
+        event = repeat(GaussianCounts(Fraction(5) * math.isqrt(steps), ADD), steps)
+        assert epsilon(event, 1e-6, "add_remove") == pytest.approx(gaussian_epsilon(5, 1e-6), rel=3e-3)
+
+
+@pytest.mark.parametrize(
+    ("noise", "step"), [(Fraction(1, 2), 1), (Fraction(4), 1), (Fraction(4), 3), (Fraction(30), 1), (Fraction(1), 7)]
+)
+def test_one_discrete_gaussian_is_summed_term_by_term(noise: Fraction, step: int) -> None:
+    scale = float(noise) * step
+    support = np.arange(-math.ceil(40 * scale) - step, math.ceil(40 * scale) + step + 1)
+    logs = -(support**2) / (2 * scale**2)
+    mass = np.exp(logs) / np.exp(logs).sum()
+    moved = np.exp(-((support - step) ** 2) / (2 * scale**2)) / np.exp(logs).sum()
+    found = epsilon(GaussianCounts(noise, Sensitivity.box(1, step)), 1e-6, "add_remove")
+    assert np.maximum(mass - math.exp(found) * moved, 0).sum() <= 1e-6
+    assert np.maximum(mass - math.exp(found * 0.999) * moved, 0).sum() > 1e-6
+
+
+THEIRS = [
+    (
+        GaussianCounts(Fraction(4), ADD),
+        "add_remove",
+        lambda: pld.from_discrete_gaussian_mechanism(4.0, use_connect_dots=True),
+    ),
+    (
+        GaussianCounts(Fraction(4), REPLACE),
+        "replace_one",
+        lambda: pld.from_discrete_gaussian_mechanism(
+            4 * math.sqrt(2), use_connect_dots=True, value_discretization_interval=1e-4
+        ).self_compose(2),
+    ),
+    (
+        repeat(LaplaceCounts(Fraction(1, 10), ADD), 20),
+        "add_remove",
+        lambda: pld.from_discrete_laplace_mechanism(0.1, use_connect_dots=True).self_compose(20),
+    ),
+    (
+        SampledGaussian(Fraction(1, 100), Fraction(11, 10), 1000),
+        "add_remove",
+        lambda: pld.from_gaussian_mechanism(1.1, sampling_prob=0.01).self_compose(1000),
+    ),
+    (
+        SampledGaussian(Fraction(1, 50), Fraction(2), 300),
+        "replace_one",
+        lambda: pld.from_gaussian_mechanism(
+            2.0, sampling_prob=0.02, neighboring_relation=pld.NeighborRel.REPLACE_ONE
+        ).self_compose(300),
+    ),
+    (
+        SampledGaussian(Fraction(1, 5), Fraction(3), 100),
+        "replace_one",
+        lambda: pld.from_gaussian_mechanism(
+            3.0, sampling_prob=0.2, neighboring_relation=pld.NeighborRel.REPLACE_ONE
+        ).self_compose(100),
+    ),
+    (
+        SampledGaussian(Fraction(1, 50), Fraction(3), 300, rows=3),
+        "add_remove",
+        lambda: pld.from_mixture_gaussian_mechanism(
+            3.0, [0.0, 1.0, 2.0, 3.0], list(binom.pmf([0, 1, 2, 3], 3, 0.02)), use_connect_dots=True
+        ).self_compose(300),
+    ),
+    (
+        compose(GaussianCounts(Fraction(4), ADD), SampledGaussian(Fraction(1, 100), Fraction(11, 10), 1000)),
+        "add_remove",
+        lambda: (
+            pld.from_gaussian_mechanism(1.1, sampling_prob=0.01)
+            .self_compose(1000)
+            .compose(pld.from_discrete_gaussian_mechanism(4.0, use_connect_dots=True))
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "relation", "theirs"), THEIRS)
+@pytest.mark.parametrize("delta", [1e-5, 1e-6])
+def test_loss_distributions_agree_with_dp_accounting(
+    event: Event, relation: str, theirs: Callable[[], pld.PrivacyLossDistribution], delta: float
+) -> None:
+    assert spend(event, delta, relation).accountant == "privacy loss distribution"
+    expected = theirs().get_epsilon_for_delta(delta)
+    assert epsilon(event, delta, relation) == pytest.approx(expected, rel=5e-4)
+
+
+@pytest.mark.parametrize(
+    ("rate", "noise", "steps"),
+    [
+        (Fraction(1, 100), Fraction(11, 10), 1000),
+        (Fraction(1, 50), Fraction(2), 500),
+        (Fraction(1, 4), Fraction(3), 50),
+        (Fraction(256, 60000), Fraction(13, 10), 3516),
+    ],
+)
+def test_training_agrees_with_the_prv_accountant_of_opacus(rate: Fraction, noise: Fraction, steps: int) -> None:
+    reader = PRVAccountant()
+    reader.history = [(float(noise), float(rate), steps)]
+    expected = reader.get_epsilon(delta=1e-5, eps_error=0.005)
+    found = epsilon(SampledGaussian(rate, noise, steps), 1e-5, "add_remove")
+    assert abs(found - expected) <= 0.006
+
+
+def mixture_delta(rate: float, noise: float, counts_noise: float, found: float) -> float:
+    """Delta of one sampled step and one discrete Gaussian count, by integration over one and a sum over the other."""
+    support = np.arange(-80, 82)
+    weights = np.exp(-(support**2) / (2 * counts_noise**2))
+    weights /= weights.sum()
+    worst = 0.0
+    for side in (1, -1):
+        losses = (1 + 2 * support) / (2 * counts_noise**2)
+        total = 0.0
+        for weight, loss in zip(weights, losses, strict=True):
+            total += weight * one_step(rate, noise, found - loss, side)
+        worst = max(worst, total)
+    return worst
+
+
+def one_step(rate: float, noise: float, threshold: float, side: int) -> float:
+    points = np.linspace(-12 * noise, 12 * noise + 1, 40_001)
+    plain = norm.pdf(points, 0, noise)
+    mixed = (1 - rate) * plain + rate * norm.pdf(points, 1, noise)
+    first, second = (mixed, plain) if side == 1 else (plain, mixed)
+    return float(integrate.trapezoid(np.maximum(first - math.exp(threshold) * second, 0), points))
+
+
+def test_histogram_and_training_agree_with_direct_integration() -> None:
+    rate, noise, counts_noise = 0.1, 1.5, 3.0
+    event = compose(GaussianCounts(Fraction(3), ADD), SampledGaussian(Fraction(1, 10), Fraction(3, 2), 1))
+    found = epsilon(event, 1e-4, "add_remove")
+    assert mixture_delta(rate, noise, counts_noise, found) <= 1e-4
+    assert mixture_delta(rate, noise, counts_noise, found * 0.995) > 1e-4
+
+
+def test_exponential_mechanisms_stay_above_the_worst_pair_with_two_losses() -> None:
+    """A composition of the worst two-point pairs, exactly by binomials, never exceeds the claim."""
+    each, times, delta = 0.3, 20, 1e-6
+    claim = epsilon(repeat(Selection(Fraction(3, 10)), times), delta, "add_remove")
+    for top in np.linspace(0.01, each - 0.01, 15):
+        chance = (math.exp(each) - math.exp(top)) / math.expm1(each)
+        wins = np.arange(times + 1)
+        losses = wins * top + (times - wins) * (top - each)
+        reached = binom.pmf(wins, times, chance) * np.maximum(-np.expm1(claim - losses), 0)
+        assert reached.sum() <= delta
+    assert claim < epsilon(repeat(Bounded(Fraction(3, 10)), times), delta, "add_remove") < each * times
+
+
+@pytest.mark.parametrize("rows", [2, 5])
+def test_divergences_of_several_rows_agree_with_their_loss_distribution(rows: int) -> None:
+    event = SampledGaussian(Fraction(1, 50), Fraction(3 * rows), 1, rows)
+    leaves = ((event, 400),)
+    renyi = ACCOUNTANTS["Rényi divergences"].epsilon(leaves, 1e-6, Relation.ADD_REMOVE)
+    distribution = ACCOUNTANTS["privacy loss distribution"].epsilon(leaves, 1e-6, Relation.ADD_REMOVE)
+    assert distribution < renyi < 1.25 * distribution
+
+
+def test_leaks_are_taken_from_delta() -> None:
+    counts = LaplaceCounts(Fraction(1), ADD)
+    event = Thresholded(counts, Fraction(1, 10**6))
+    assert epsilon(event, 1e-6, "add_remove") == 1.0
+    assert epsilon(compose(event, GaussianCounts(Fraction(4), ADD)), 3e-6, "add_remove") == pytest.approx(
+        epsilon(compose(counts, GaussianCounts(Fraction(4), ADD)), 2e-6, "add_remove"), rel=1e-6
+    )

@@ -1,0 +1,198 @@
+"""Counting against loops over all pairs, on small random tables and random constraints."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from cloister.constraints.counting import (
+    conflicts,
+    count_violations,
+    violation_reports,
+    violation_share,
+    violations_per_row,
+)
+from cloister.constraints.denial import Cell, DenialConstraint, Op, Predicate
+from cloister.schema.attributes import Categorical, Float, Integer, Ordinal
+from cloister.schema.domain import Domain, Table
+
+NUMBERS, LISTED, RANKED = ("age-at start", "b", "c"), ("tag", "other tag"), ("grade",)
+LISTS = {"tag": ["x", "y", "z"], "other tag": ["w", "z", "y"], "grade": ["low", "mid", "high"]}
+DOMAIN = Domain.of(
+    {
+        "age-at start": Integer(type="integer", min=-2, max=2, nullable=True),
+        "b": Integer(type="integer", min=-2, max=2),
+        "c": Float(type="float", min=-2, max=2, decimals=1, nullable=True),
+        "tag": Categorical(type="categorical", values=["x", "y", "z"], nullable=True),
+        "other tag": Categorical(type="categorical", values=["w", "z", "y"]),
+        "grade": Ordinal(type="ordinal", values=["low", "mid", "high"], nullable=True),
+    },
+    Path(),
+)
+COMPARE = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+EQUALITIES = [Op.EQ, Op.NE]
+
+
+@st.composite
+def predicates(draw: st.DrawFn) -> Predicate:
+    family = draw(st.sampled_from([NUMBERS, NUMBERS, LISTED, RANKED]))
+    op = draw(st.sampled_from(EQUALITIES if family is LISTED else list(Op)))
+    left = Cell(draw(st.sampled_from([1, 2])), draw(st.sampled_from(family)))
+    if draw(st.integers(0, 3)) == 0:
+        values = st.integers(-2, 2) if family is NUMBERS else st.sampled_from(LISTS.get(left.attribute, [""]))
+        return Predicate(left, op, draw(values))
+    other = draw(st.sampled_from([left.attribute, left.attribute, *family]))
+    return Predicate(left, op, Cell(draw(st.sampled_from([1, 2, 3 - left.row])), other))
+
+
+constraints = st.builds(
+    DenialConstraint, st.just("rule"), st.lists(predicates(), min_size=1, max_size=4).map(tuple), st.booleans()
+)
+
+
+@st.composite
+def tables(draw: st.DrawFn, most: int = 12) -> Table:
+    rows = draw(st.integers(0, most))
+    seed = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    spread = draw(st.sampled_from([2, 100]))
+    codes = {c.name: np.minimum(seed.integers(0, spread, rows), seed.integers(0, c.size, rows)) for c in DOMAIN}
+    return Table(DOMAIN, codes)
+
+
+def records(table: Table) -> list[dict[str, object]]:
+    return table.frame().astype(object).to_dict("records")
+
+
+def satisfies(predicate: Predicate, pair: dict[int, dict[str, object]]) -> bool:
+    left = pair[predicate.left.row][predicate.left.attribute]
+    right = predicate.right
+    if isinstance(right, Cell):
+        right = pair[right.row][right.attribute]
+    if pd.isna(left) or pd.isna(right):
+        return False
+    if predicate.left.attribute == "grade":
+        left, right = (LISTS["grade"].index(value) for value in (left, right))
+    return COMPARE[predicate.op](left, right)
+
+
+def violates(constraint: DenialConstraint, first: dict, second: dict) -> bool:
+    return any(
+        all(satisfies(p, pair) for p in constraint.predicates)
+        for pair in ({1: first, 2: second}, {1: second, 2: first})
+    )
+
+
+def brute_per_row(constraint: DenialConstraint, table: Table) -> list[int]:
+    rows = records(table)
+    if constraint.arity == 1:
+        return [int(violates(constraint, row, row)) for row in rows]
+    counts = [0] * len(rows)
+    for i, j in itertools.combinations(range(len(rows)), 2):
+        if violates(constraint, rows[i], rows[j]):
+            counts[i] += 1
+            counts[j] += 1
+    return counts
+
+
+def same(row: int, attribute: str, op: str, other: str | None = None) -> Predicate:
+    return Predicate(Cell(row, attribute), Op(op), Cell(3 - row, other or attribute))
+
+
+FOUR_ORDERS = DenialConstraint(
+    "r", (same(1, "b", "<"), same(1, "c", "<="), same(2, "b", ">", "c"), same(1, "grade", ">="))
+)
+CONTRADICTION = DenialConstraint("r", (same(1, "b", "<"), same(2, "b", "<")))
+MASKS = DenialConstraint("r", (Predicate(Cell(1, "b"), Op.GT, 0), Predicate(Cell(2, "tag"), Op.EQ, "y")))
+SIDES = DenialConstraint(
+    "r",
+    (
+        same(1, "tag", "="),
+        same(1, "b", "<"),
+        same(1, "c", ">"),
+        Predicate(Cell(1, "tag"), Op.EQ, "y"),
+        Predicate(Cell(2, "grade"), Op.NE, "low"),
+    ),
+)
+SECOND = DenialConstraint("r", (Predicate(Cell(2, "b"), Op.GT, 0),))
+DIFFERS = DenialConstraint("r", tuple(same(1, name, "!=") for name in ("b", "c", "tag", "grade")))
+
+
+@settings(max_examples=400, deadline=None)
+@given(constraints, tables())
+@example(FOUR_ORDERS, Table(DOMAIN, {c.name: np.arange(20) * 7 % c.size for c in DOMAIN}))
+@example(CONTRADICTION, Table(DOMAIN, {c.name: np.arange(9) % c.size for c in DOMAIN}))
+@example(MASKS, Table(DOMAIN, {c.name: np.arange(9) % c.size for c in DOMAIN}))
+@example(SIDES, Table(DOMAIN, {c.name: np.arange(40) * 13 % c.size for c in DOMAIN}))
+@example(SECOND, Table(DOMAIN, {c.name: np.arange(9) % c.size for c in DOMAIN}))
+@example(DIFFERS, Table(DOMAIN, {c.name: np.arange(30) * 11 % c.size for c in DOMAIN}))
+def test_counts_are_those_of_loops_over_all_pairs(constraint: DenialConstraint, table: Table) -> None:
+    expected = brute_per_row(constraint, table)
+    total = sum(expected) // constraint.arity
+    assert violations_per_row(constraint, table).tolist() == expected
+    assert count_violations(constraint, table) == total
+    whole = table.rows if constraint.arity == 1 else table.rows * (table.rows - 1) // 2
+    assert violation_share(constraint, table) == (Fraction(total, whole) if whole else 0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(constraints, tables(), tables(6))
+def test_conflicts_are_those_of_loops(constraint: DenialConstraint, new: Table, kept: Table) -> None:
+    others = records(kept)
+    expected = [
+        violates(constraint, row, row) if constraint.arity == 1 else any(violates(constraint, row, o) for o in others)
+        for row in records(new)
+    ]
+    assert conflicts(constraint, new, kept).tolist() == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(constraints, tables(), st.integers(0, 2**32 - 1))
+def test_counts_do_not_depend_on_the_order_of_the_rows(constraint: DenialConstraint, table: Table, seed: int) -> None:
+    order = np.random.default_rng(seed).permutation(table.rows)
+    counts = violations_per_row(constraint, table)
+    assert (violations_per_row(constraint, table.take(order)) == counts[order]).all()
+
+
+@pytest.mark.parametrize("orders", [1, 2, 3, 4])
+def test_counts_of_many_orders_match_an_array_of_all_pairs(orders: int) -> None:
+    rng = np.random.default_rng(orders)
+    domain = Domain.of({f"x{i}": Integer(type="integer", min=0, max=999) for i in range(orders)}, Path())
+    table = Table(domain, {name: rng.integers(0, 1000, 400) for name in domain.names})
+    ops = [Op.LT, Op.GE, Op.LE, Op.GT][:orders]
+    rule = DenialConstraint("r", tuple(same(1, f"x{i}", op) for i, op in enumerate(ops)))
+    holds = np.ones((400, 400), dtype=bool)
+    for i, op in enumerate(ops):
+        holds &= COMPARE[op](table.codes[f"x{i}"][:, None], table.codes[f"x{i}"][None, :])
+    np.fill_diagonal(holds, False)
+    assert (violations_per_row(rule, table) == (holds | holds.T).sum(axis=1)).all()
+
+
+def test_zero_and_negative_zero_are_one_value() -> None:
+    domain = Domain.of({"c": Float(type="float", min=-1, max=1, decimals=0)}, Path())
+    table = domain.encode(pd.DataFrame({"c": [0.0, -0.0, 1.0]}))
+    assert count_violations(DenialConstraint("key", (same(1, "c", "="),)), table) == 1
+
+
+def test_counts_larger_than_32_bits_are_exact() -> None:
+    rows = 200_000
+    domain = Domain.of({"b": Integer(type="integer", min=0, max=1)}, Path())
+    table = Table(domain, {"b": np.zeros(rows, dtype=np.int64)})
+    rule = DenialConstraint("key", (same(1, "b", "="),), hard=False)
+    assert count_violations(rule, table) == rows * (rows - 1) // 2
+    (report,) = violation_reports([rule], table)
+    assert (report.name, report.hard, report.percent) == ("key", False, 100.0)

@@ -1,0 +1,104 @@
+"""Constraints on the numbers of a domain, and what cannot be compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cloister.constraints import Op, bind, holds, parse_denial, read_holoclean
+from cloister.errors import ConstraintError
+from cloister.schema.attributes import Boolean, Categorical, Date, Datetime, Float, Integer, Ordinal, TextKey
+from cloister.schema.domain import Domain, Table
+
+LEVELS = ["low", "mid", "high"]
+DOMAIN = Domain.of(
+    {
+        "id": TextKey(type="text", pattern="R{0..99}"),
+        "age": Integer(type="integer", min=0, max=100, nullable=True),
+        "score": Float(type="float", min=0, max=1, decimals=2),
+        "home": Categorical(type="categorical", values=["x", "y", "18"], nullable=True),
+        "work": Categorical(type="categorical", values=["y", "z", "x"]),
+        "grade": Ordinal(type="ordinal", values=LEVELS),
+        "goal": Ordinal(type="ordinal", values=LEVELS),
+        "rank": Ordinal(type="ordinal", values=["mid", "low"]),
+        "ok": Boolean(type="boolean"),
+        "born": Date(type="date", min="1900-01-01", max="2020-12-31"),  # type: ignore[arg-type]
+        "seen": Datetime(type="datetime", min="2000-01-01", max="2020-12-31"),  # type: ignore[arg-type]
+    },
+    Path(),
+)
+
+
+def table(**columns: list[object]) -> Table:
+    return Table(DOMAIN, {name: DOMAIN[name].encode(pd.Series(values)) for name, values in columns.items()})
+
+
+def violated(text: str, **columns: list[object]) -> list[bool]:
+    rows = table(**columns)
+    return bind(parse_denial(text, "r"), DOMAIN).violated(rows, rows).tolist()
+
+
+def test_missing_values_satisfy_no_predicate() -> None:
+    missing = np.array([np.nan])
+    assert not any(holds(op, missing, 1.0) or holds(op, np.array([1.0]), missing) for op in Op)
+    assert violated("t.age != 5", age=[5, 6, None]) == [False, True, False]
+
+
+def test_constants_of_each_type() -> None:
+    assert violated("t.age >= 18 and t.ok = true", age=[18, 20], ok=[True, False]) == [True, False]
+    assert violated("t.home = '18'", home=["18", "x"]) == [True, False]
+    assert violated("t.grade < 'high'", grade=LEVELS) == [True, True, False]
+    assert violated("t.score = 0.07", score=[0.07, 0.08]) == [True, False]
+    assert violated("t.born > '1999-12-31'", born=["1999-12-31", "2000-01-01"]) == [False, True]
+    assert violated("t.seen < '2000-01-01 00:00:01'", seen=["2000-01-01", "2000-01-02"]) == [True, False]
+
+
+def test_listed_values_of_two_columns_are_compared_by_label() -> None:
+    home, work = ["x", "x", "y", "18", None], ["x", "y", "y", "z", "x"]
+    assert violated("t.home = t.work", home=home, work=work) == [True, False, True, False, False]
+    assert violated("t.work != t.home", home=home, work=work) == [False, True, False, True, False]
+    assert violated("t.grade < t.goal", grade=LEVELS, goal=LEVELS[::-1]) == [True, False, False]
+    assert violated("t.grade = t.rank", grade=["low", "mid", "mid"], rank=["low", "low", "mid"]) == [True, False, True]
+
+
+def test_a_rule_on_the_second_row_alone_is_said_of_the_first() -> None:
+    bound = bind(parse_denial("t2.age > 3", "r"), DOMAIN)
+    assert [predicate.rows for predicate in bound.predicates] == [{1}]
+
+
+def test_holoclean_numbers_are_quoted(tmp_path: Path) -> None:
+    (tmp_path / "a.ic").write_text("t1&LT(t1.age,'18')\nt1&EQ(t1.home,'18')\nt1&GT(t1.score,'0.5')")
+    rows = table(age=[17, 18], home=["18", "x"], score=[0.5, 0.51])
+    constraints = read_holoclean(tmp_path / "a.ic", "a")
+    found = [bind(c, DOMAIN).violated(rows, rows).tolist() for c in constraints]
+    assert found == [[True, False], [True, False], [False, True]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "t1.home < t2.home",
+        "t.home > 'x'",
+        "t1.ok < t2.ok",
+        "t.home = 'nowhere'",
+        "t.grade < 'none'",
+        "t.age = 'old'",
+        "t.age = true",
+        "t.born > 5",
+        "t.born > 'soon'",
+        "t1.age = t2.home",
+        "t1.age < t2.born",
+        "t1.born < t2.seen",
+        "t1.grade < t2.rank",
+        "t1.id < t2.id",
+        "t1.id = t2.home",
+        "t.id = 'R1'",
+        "t.none = 1",
+    ],
+)
+def test_values_that_cannot_be_compared_are_refused(text: str) -> None:
+    with pytest.raises(ConstraintError, match="constraint 'rule 7': "):
+        bind(parse_denial(text, "rule 7"), DOMAIN)

@@ -1,0 +1,123 @@
+"""Drafted specs: guessed types, bounds outside the data, everything marked data-derived, read back whole."""
+
+import datetime as dt
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cloister.errors import DataError, StorageError
+from cloister.schema.drafting import draft
+from cloister.schema.loading import data_derived, load_spec
+from cloister.schema.reading import read_frame
+from cloister.schema.validation import validate
+
+ROWS = 40
+FRAME = pd.DataFrame(
+    {
+        "id": [f"P-{n:04d}" for n in range(ROWS)],
+        "uuid": [f"{n * 7919 % 1009:x}-{n:x}" for n in range(ROWS)],
+        "age": [17 + n for n in range(ROWS)],
+        "gain": [0] * 30 + [12345 * n for n in range(10)],
+        "price": [1.25 * n - 3 for n in range(ROWS)],
+        "zip": [f"{n % 7:05d}" for n in range(ROWS)],
+        "born": [dt.date(1950, 3, 4) + dt.timedelta(days=400 * n) for n in range(ROWS)],
+        "seen": [dt.datetime(2020, 1, 1, 8, n) for n in range(ROWS)],
+        "yes": [n % 3 == 0 for n in range(ROWS)],
+        "answer": ["no", "yes"] * 20,
+        'odd "name", größe': ["a", None, "null", "1e5"] * 10,
+        "true": ["x", "y"] * 20,
+        "nothing": [None] * ROWS,
+    }
+)
+
+
+def _drafted(folder, path):
+    (folder / "draft.yaml").write_text(draft(path), encoding="utf-8")
+    return load_spec(folder / "draft.yaml")
+
+
+@pytest.fixture(params=["csv", "parquet"])
+def table(request, tmp_path):
+    path = tmp_path / f"people.{request.param}"
+    FRAME.to_csv(path, index=False) if request.param == "csv" else FRAME.to_parquet(path)
+    return path
+
+
+def test_types_are_guessed_and_marked(tmp_path, table):
+    spec = _drafted(tmp_path, table)
+    types = {name: attribute.type for name, attribute in spec.attributes.items()}
+    assert types == {
+        "id": "text",
+        "uuid": "text",
+        "age": "integer",
+        "gain": "integer",
+        "price": "float",
+        "zip": "categorical",
+        "born": "date",
+        "seen": "datetime",
+        "yes": "boolean",
+        "answer": "boolean",
+        'odd "name", größe': "categorical",
+        "true": "categorical",
+        "nothing": "categorical",
+    }
+    assert data_derived(spec) == list(FRAME.columns)
+    assert [name for name, attribute in spec.attributes.items() if attribute.nullable] == [
+        'odd "name", größe',
+        "nothing",
+    ]
+    assert spec.attributes["gain"].special == [0]
+    assert spec.attributes["seen"].step == 60
+
+
+def test_bounds_lie_outside_the_data(tmp_path, table):
+    attributes = _drafted(tmp_path, table).attributes
+    assert (attributes["age"].min, attributes["age"].max) == (10, 60)
+    assert (attributes["price"].min, attributes["price"].max) == (-10.0, 50.0)
+    assert (attributes["born"].min, attributes["born"].max) == (dt.date(1950, 1, 1), dt.date(1992, 12, 31))
+
+
+def test_the_table_fits_its_draft(tmp_path, table):
+    spec = _drafted(tmp_path, table)
+    frame = read_frame(spec).drop(columns="uuid")
+    attributes = {name: attribute for name, attribute in spec.attributes.items() if name != "uuid"}
+    assert validate(frame, spec.model_copy(update={"attributes": attributes}))[1].valid
+
+
+def test_delimiter_and_missing_tokens_are_found(tmp_path):
+    (tmp_path / "odd.csv").write_text("a;b\n1;NA\n2;3\n?;4\n", encoding="utf-8")
+    spec = _drafted(tmp_path, tmp_path / "odd.csv")
+    assert spec.source.delimiter == ";"
+    assert set(spec.source.missing) == {"", "NA", "?"}
+    assert [attribute.type for attribute in spec.attributes.values()] == ["integer", "integer"]
+
+
+def test_unusual_dtypes_are_kept(tmp_path):
+    frame = pd.DataFrame({"small": np.array([1, 2], dtype="int8"), "half": np.array([0.5, 1], dtype="float32")})
+    frame.to_parquet(tmp_path / "native.parquet")
+    attributes = _drafted(tmp_path, tmp_path / "native.parquet").attributes
+    assert (attributes["small"].dtype, attributes["half"].dtype) == ("int8", "float32")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    names=st.lists(st.text(min_size=1, max_size=8).filter(str.strip), min_size=1, max_size=4, unique=True),
+    cells=st.lists(st.text(max_size=6).filter(str.strip), min_size=2, max_size=5, unique=True),
+)
+def test_any_names_and_texts_survive_the_draft(tmp_path, names, cells):
+    pd.DataFrame({name: cells for name in names}).to_parquet(tmp_path / "any.parquet")
+    spec = _drafted(tmp_path, tmp_path / "any.parquet")
+    assert list(spec.attributes) == names
+    assert validate(read_frame(spec), spec)[1].valid
+
+
+def test_files_without_a_table_are_refused(tmp_path):
+    for content, words in (("", "is empty"), ("a,b\n", "no rows"), ("a,a\n1,2\n", "more than once")):
+        (tmp_path / "bad.csv").write_text(content)
+        with pytest.raises(DataError, match=words):
+            draft(tmp_path / "bad.csv")
+    with pytest.raises(StorageError, match="cannot be read"):
+        draft(tmp_path / "none.csv")

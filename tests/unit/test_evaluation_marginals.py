@@ -1,0 +1,118 @@
+"""Distances between marginals: known answers, cells, and which sets are measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cloister.evaluation.marginals import attribute_sets, compare_marginals, marginal_records, reading_cells
+from cloister.schema.attributes import AnyAttribute, Categorical, Integer, TextKey
+from cloister.schema.domain import Domain, Table
+
+
+def categorical(values: int, nullable: bool = False) -> Categorical:
+    return Categorical(type="categorical", values=[f"v{number}" for number in range(values)], nullable=nullable)
+
+
+def domain(**attributes: AnyAttribute) -> Domain:
+    return Domain.of(attributes, Path())
+
+
+def table(of: Domain, **codes: list[int]) -> Table:
+    return Table(of, {name: np.array(codes[name], dtype=np.int64) for name in of.names})
+
+
+def test_distances_of_a_hand_made_pair() -> None:
+    of = domain(a=categorical(3), b=categorical(2))
+    real = table(of, a=[0, 0, 1, 2], b=[0, 1, 0, 1])
+    synthetic = table(of, a=[0, 0, 0, 1], b=[0, 1, 1, 0])
+    one, two = compare_marginals(real, synthetic)
+    assert [(m.attributes, m.half_l1, m.largest_cell) for m in one.sets] == [(("a",), 0.25, 0.25), (("b",), 0.0, 0.0)]
+    assert (two.half_l1, two.largest_cell) == (0.25, 0.25)
+    assert one.half_l1 == 0.125
+    assert (two.possible, two.sampled) == (1, False)
+
+
+def test_equal_and_disjoint_tables_are_at_0_and_1_whatever_their_sizes() -> None:
+    of = domain(a=categorical(4), b=categorical(4), c=categorical(4))
+    low = table(of, a=[0, 1], b=[0, 1], c=[0, 1])
+    doubled = table(of, a=[0, 1, 0, 1], b=[0, 1, 0, 1], c=[0, 1, 0, 1])
+    high = table(of, a=[2] * 5, b=[3] * 5, c=[2] * 5)
+    assert [way.half_l1 for way in compare_marginals(low, doubled)] == [0, 0, 0]
+    assert [way.half_l1 for way in compare_marginals(low, high)] == [1, 1, 1]
+
+
+def test_numbers_are_read_in_16_equal_bins_with_special_and_missing_apart() -> None:
+    column = domain(x=Integer(type="integer", min=0, max=1600, special=[99_999], nullable=True))["x"]
+    cells = reading_cells(column)
+    assert cells.size == 18
+    values = [0, 99, 100, 1599, 1600, 99_999, None]
+    assert cells.of(column.encode(pd.Series(values, dtype=object))).tolist() == [0, 0, 1, 15, 15, 16, 17]
+
+
+def test_short_ranges_are_read_value_by_value() -> None:
+    for greatest in (0, 1, 7, 15):
+        cells = reading_cells(domain(x=Integer(type="integer", min=0, max=greatest))["x"])
+        assert cells.starts.tolist() == list(range(greatest + 1))
+
+
+def test_the_widest_range_keeps_its_bins() -> None:
+    column = domain(x=Integer(type="integer", min=-(10**18), max=10**18))["x"]
+    assert np.ptp(np.diff(reading_cells(column).starts)) <= 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_sparse_counting_agrees_with_full_tables(data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.integers(1, 5), min_size=3, max_size=3))
+    of = Domain.of({f"c{k}": categorical(size) for k, size in enumerate(sizes)}, Path())
+    rows = [data.draw(st.lists(st.tuples(*(st.integers(0, s - 1) for s in sizes)), min_size=1)) for _ in range(2)]
+    real, synthetic = (table(of, **{f"c{k}": [row[k] for row in side] for k in range(3)}) for side in rows)
+    full = []
+    for side in rows:
+        counts = np.zeros(sizes)
+        np.add.at(counts, tuple(np.array(side).T), 1)
+        full.append(counts / len(side))
+    three = compare_marginals(real, synthetic)[2].sets[0]
+    assert three.half_l1 == pytest.approx(np.abs(full[0] - full[1]).sum() / 2)
+    assert three.largest_cell == pytest.approx(np.abs(full[0] - full[1]).max())
+
+
+def test_columns_of_a_million_values_are_counted_by_the_cells_that_occur() -> None:
+    pattern = Categorical.model_validate({"type": "categorical", "values": {"pattern": "v{1..1000000}"}})
+    of = domain(a=pattern, b=pattern, c=pattern)
+    rng = np.random.default_rng(0)
+    codes = {name: rng.integers(0, 1_000_000, 2_000) for name in of.names}
+    real = Table(of, codes)
+    rolled = Table(of, {name: np.roll(column, place) for place, (name, column) in enumerate(codes.items())})
+    one, two, three = compare_marginals(real, rolled)
+    assert one.half_l1 == 0
+    assert min(two.half_l1, three.half_l1) > 0.99
+    assert three.largest_cell == pytest.approx(1 / 2_000, rel=0.01)
+
+
+def test_wide_tables_are_measured_on_a_fixed_choice_of_sets() -> None:
+    names = [f"column {number}" for number in range(500)]
+    pairs, triples = attribute_sets(names, 2), attribute_sets(names, 3)
+    assert (len(set(pairs)), len(set(triples))) == (500, 100)
+    assert all(len(set(chosen)) == 3 for chosen in triples)
+    assert pairs == attribute_sets(names, 2)
+    assert len(attribute_sets(names[:15], 2)) == 105
+
+
+def test_keys_are_left_out_and_names_may_be_anything() -> None:
+    key = TextKey(type="text", pattern="R{0001..9999}")
+    of = Domain.of({"id": key, "a b-c'd": categorical(2), 'naïve "x"': categorical(2)}, Path())
+    real = Table(of, {name: np.array([0, 1], dtype=np.int64) for name in of.names})
+    ways = compare_marginals(real, real)
+    assert [way.ways for way in ways] == [1, 2]
+    assert [record["attributes"] for record in marginal_records(ways)] == [
+        "a b-c'd",
+        'naïve "x"',
+        'a b-c\'d + naïve "x"',
+    ]

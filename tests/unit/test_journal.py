@@ -1,0 +1,221 @@
+"""The journal replays what it holds, draws what it does not, and refuses what is not its own."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cloister.errors import JournalMismatch, StorageError
+from cloister.privacy.journal import FILE_NAME, Journal
+
+OWNER = {"data": "d1", "code": "c1", "spec": "s1"}
+
+
+def request(n: int) -> dict[str, object]:
+    return {"query": "counts", "attributes": ["age", "odd-näme '\""], "position": n, "scale": 0.1}
+
+
+def refuse() -> np.ndarray:
+    raise AssertionError("an answer that is on disk was drawn again")
+
+
+def write_three(folder: Path) -> list[np.ndarray]:
+    draws = [np.arange(6).reshape(2, 3), np.array(2.5), np.array([], dtype=np.float32)]
+    with Journal.open(folder, OWNER) as journal:
+        return [journal.answer(request(n), lambda n=n: draws[n]) for n in range(3)]
+
+
+def replay(folder: Path, count: int) -> list[np.ndarray]:
+    with Journal.open(folder, OWNER) as journal:
+        assert journal.recorded == count
+        return [journal.answer(request(n), refuse) for n in range(count)]
+
+
+def test_a_second_run_gets_the_same_answers_and_draws_nothing(tmp_path: Path) -> None:
+    first, second = write_three(tmp_path), replay(tmp_path, 3)
+    for one, other in zip(first, second, strict=True):
+        assert one.dtype == other.dtype and one.shape == other.shape
+        np.testing.assert_array_equal(one, other)
+        assert one.flags.writeable and other.flags.writeable
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", ">i4", "float16", "float64"])
+def test_every_dtype_comes_back_bit_by_bit(tmp_path: Path, dtype: str) -> None:
+    values = np.arange(24).reshape(2, 3, 4).astype(dtype).transpose(2, 0, 1)
+    with Journal.open(tmp_path, OWNER) as journal:
+        journal.answer(request(0), lambda: values)
+    with Journal.open(tmp_path, OWNER) as journal:
+        back = journal.answer(request(0), refuse)
+    assert back.dtype == values.dtype and back.shape == values.shape
+    assert back.tobytes() == values.tobytes()
+
+
+def test_what_is_returned_is_apart_from_what_was_drawn(tmp_path: Path) -> None:
+    drawn = np.zeros(3)
+    with Journal.open(tmp_path, OWNER) as journal:
+        journal.answer(request(0), lambda: drawn)[:] = 7
+    assert not drawn.any()
+    assert not replay(tmp_path, 1)[0].any()
+
+
+def test_a_run_that_resumes_goes_on_drawing_after_the_last_answer(tmp_path: Path) -> None:
+    write_three(tmp_path)
+    with Journal.open(tmp_path, OWNER) as journal:
+        for n in range(3):
+            journal.answer(request(n), refuse)
+        assert journal.answer(request(3), lambda: np.array([9])) == 9
+    assert replay(tmp_path, 4)[3] == 9
+
+
+def test_another_request_at_a_recorded_position_is_refused(tmp_path: Path) -> None:
+    write_three(tmp_path)
+    with Journal.open(tmp_path, OWNER) as journal:
+        journal.answer(request(0), refuse)
+        with pytest.raises(JournalMismatch, match="position 1"):
+            journal.answer(request(2), refuse)
+
+
+@pytest.mark.parametrize("change", [{"data": "d2"}, {"code": "c2"}, {"spec": "s2"}, {"extra": "x"}])
+def test_a_journal_of_other_data_code_or_spec_is_refused(tmp_path: Path, change: dict[str, str]) -> None:
+    write_three(tmp_path)
+    with pytest.raises(JournalMismatch, match=next(iter(change))):
+        Journal.open(tmp_path, OWNER | change)
+    assert len(replay(tmp_path, 3)) == 3
+
+
+def test_a_finished_journal_replays_but_takes_no_more(tmp_path: Path) -> None:
+    write_three(tmp_path)
+    with Journal.open(tmp_path, OWNER) as journal:
+        with pytest.raises(JournalMismatch, match="more answers"):
+            journal.seal()
+        for n in range(3):
+            journal.answer(request(n), refuse)
+        journal.seal()
+        journal.seal()
+    with Journal.open(tmp_path, OWNER) as journal:
+        assert journal.sealed and journal.recorded == 3
+        for n in range(3):
+            journal.answer(request(n), refuse)
+        with pytest.raises(JournalMismatch, match="finished"):
+            journal.answer(request(3), refuse)
+
+
+def test_identity_stays_and_differs_between_journals(tmp_path: Path) -> None:
+    with Journal.open(tmp_path / "a", OWNER) as a, Journal.open(tmp_path / "b", OWNER) as b:
+        identity, digest = a.id, a.digest
+        assert a.id != b.id
+    with Journal.open(tmp_path / "a", OWNER) as again:
+        assert (again.id, again.digest) == (identity, digest)
+
+
+def test_two_processes_cannot_use_one_journal(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom cloister.errors import StorageError\nfrom cloister.privacy.journal import Journal\n"
+        "try:\n    Journal.open(sys.argv[1], {})\nexcept StorageError as error:\n    print(error)\n"
+    )
+    with Journal.open(tmp_path, {}):
+        run = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
+        assert "in use by another process" in run.stdout
+        with pytest.raises(StorageError, match="in use"):
+            Journal.open(tmp_path, {})
+    Journal.open(tmp_path, {}).close()
+
+
+def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
+    Journal.open(tmp_path / "new" / "folder", {}).close()
+    assert stat.S_IMODE(os.stat(tmp_path / "new" / "folder" / FILE_NAME).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(tmp_path / "new" / "folder").st_mode) == 0o700
+
+
+def test_a_failed_draw_writes_nothing(tmp_path: Path) -> None:
+    with Journal.open(tmp_path, OWNER) as journal:
+        with pytest.raises(ZeroDivisionError):
+            journal.answer(request(0), lambda: np.array([1 // 0]))
+        with pytest.raises(TypeError):
+            journal.answer(request(0), lambda: np.array(["text"]))
+        assert journal.recorded == 0
+        journal.answer(request(0), lambda: np.ones(1))
+    assert len(replay(tmp_path, 1)) == 1
+
+
+@pytest.mark.parametrize("name", ["file", "link"])
+def test_a_path_that_is_no_journal_is_refused(tmp_path: Path, name: str) -> None:
+    target = tmp_path / "target"
+    target.write_text("something else")
+    (tmp_path / FILE_NAME).symlink_to(target) if name == "link" else target.rename(tmp_path / FILE_NAME)
+    with pytest.raises((JournalMismatch, StorageError)):
+        Journal.open(tmp_path, {})
+    assert (tmp_path / FILE_NAME).read_text() == "something else"
+
+
+def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="file"):
+        Journal.open(tmp_path / "file" / "below", {})
+
+
+def test_a_tail_cut_anywhere_loses_only_the_answer_that_was_never_seen(tmp_path: Path) -> None:
+    write_three(tmp_path)
+    path = tmp_path / FILE_NAME
+    whole = path.read_bytes()
+    for cut in range(len(whole)):
+        path.write_bytes(whole[:cut])
+        with Journal.open(tmp_path, OWNER) as journal:
+            assert journal.recorded <= 2
+            for n in range(journal.recorded):
+                journal.answer(request(n), refuse)
+            journal.answer(request(journal.recorded), lambda: np.ones(2))
+    assert len(replay(tmp_path, 3)) == 3
+
+
+@pytest.mark.parametrize("zeros", [1, 17, 500])
+def test_a_tail_of_blocks_never_written_is_cut_off(tmp_path: Path, zeros: int) -> None:
+    write_three(tmp_path)
+    path = tmp_path / FILE_NAME
+    path.write_bytes(path.read_bytes() + bytes(zeros))
+    assert len(replay(tmp_path, 3)) == 3
+
+
+def test_an_answer_whose_last_blocks_were_never_written_is_cut_off(tmp_path: Path) -> None:
+    with Journal.open(tmp_path, OWNER) as journal:
+        journal.answer(request(0), lambda: np.ones(3))
+        before = (tmp_path / FILE_NAME).stat().st_size
+        journal.answer(request(1), lambda: np.ones(100))
+    whole = (tmp_path / FILE_NAME).read_bytes()
+    for kept in (before, *range(before + 17, len(whole) - 32, 13)):
+        (tmp_path / FILE_NAME).write_bytes(whole[:kept].ljust(len(whole), b"\0"))
+        assert len(replay(tmp_path, 1)) == 1
+
+
+def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
+    write_three(tmp_path)
+    path = tmp_path / FILE_NAME
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << at % 8)]) + whole[at + 1 :])
+        with pytest.raises(JournalMismatch):
+            Journal.open(tmp_path, OWNER)
+    path.write_bytes(whole)
+    assert len(replay(tmp_path, 3)) == 3
+
+
+def test_it_holds_digests_of_requests_and_no_request(tmp_path: Path) -> None:
+    with Journal.open(tmp_path, OWNER) as journal:
+        journal.answer({"query": "canary-request"}, lambda: np.ones(1))
+    content = (tmp_path / FILE_NAME).read_bytes()
+    assert b"canary-request" not in content
+    assert json.dumps(OWNER["data"]).encode() in content
+
+
+def test_large_journals_are_read_back_quickly(tmp_path: Path) -> None:
+    arrays = [np.random.default_rng(n).normal(size=7500) for n in range(150)]
+    with Journal.open(tmp_path, OWNER) as journal:
+        for n, array in enumerate(arrays):
+            journal.answer(request(n), lambda array=array: array)
+    for one, other in zip(arrays, replay(tmp_path, 150), strict=True):
+        np.testing.assert_array_equal(one, other)

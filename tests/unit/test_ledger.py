@@ -1,0 +1,339 @@
+"""The ledger keeps budgets, states and runs apart, and refuses what does not fit."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from cloister.errors import BudgetExceeded, InputError, JournalMismatch, PrivacyError, StorageError
+from cloister.privacy.ledger import Charge, Ledger, Request, State, basic_composition
+
+ids = count()
+
+
+def ask(dataset: str = "adult", epsilon: object = 1, delta: object = 0, **other: object) -> Request:
+    values = {
+        "dataset": dataset,
+        "unit": "row",
+        "relation": "add_remove",
+        "epsilon": epsilon,
+        "delta": delta,
+        "events": {"type": "gaussian", "noise": "3/2"},
+        "method": "kamino",
+        "spec_digest": "ab" * 32,
+        "code_version": "0.1.0",
+        "spend_id": f"run-{next(ids)}",
+    }
+    return Request(**(values | other))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    opened = Ledger.open(tmp_path / "state" / "ledger.db")
+    opened.grant("adult", "row", 3, "1e-6", "year", "officer", "yearly budget")
+    return opened
+
+
+def bring(ledger: Ledger, state: State) -> str:
+    """A release in ``state``, by the shortest way."""
+    release = ledger.reserve(ask(epsilon="1/100"), "flow").release.id
+    ways = {
+        State.RESERVED: [],
+        State.SPENT: [State.SPENT],
+        State.CANDIDATE: [State.SPENT, State.CANDIDATE],
+        State.APPROVED: [State.SPENT, State.CANDIDATE, State.APPROVED],
+        State.PUBLISHED: [State.SPENT, State.CANDIDATE, State.APPROVED, State.PUBLISHED],
+        State.REJECTED: [State.SPENT, State.CANDIDATE, State.REJECTED],
+        State.WITHDRAWN: [State.SPENT, State.WITHDRAWN],
+        State.RELEASED_BACK: [State.RELEASED_BACK],
+    }
+    for step in ways[state]:
+        move(ledger, release, step)
+    return release
+
+
+def move(ledger: Ledger, release: str, to: State) -> None:
+    if to is State.SPENT:
+        ledger.spend(release, "flow", "journal-1", "data-1")
+    else:
+        ledger.advance(release, to, "reviewer", "as agreed", {"certificate": "cd" * 32})
+
+
+def test_reservations_add_up_to_the_cap_and_no_further(ledger: Ledger) -> None:
+    for _ in range(3):
+        ledger.reserve(ask(), "flow")
+    now = ledger.budget("adult", "row")
+    assert (now.spent, now.reserved, now.left, now.releases) == (0, 3, 0, 3)
+    with pytest.raises(BudgetExceeded, match=r"0 is left, but epsilon 1e-09 at delta 0 was asked"):
+        ledger.reserve(ask(epsilon="1e-9"), "flow")
+    assert ledger.budget("adult", "row") == now
+
+
+def test_thirds_are_exact(ledger: Ledger) -> None:
+    for _ in range(9):
+        ledger.reserve(ask(epsilon="1/3"), "flow")
+    assert ledger.budget("adult", "row").left == 0
+
+
+def test_deltas_add_up_too(ledger: Ledger) -> None:
+    ledger.reserve(ask(epsilon="1/10", delta="6e-7"), "flow")
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve(ask(epsilon="1/10", delta="6e-7"), "flow")
+    ledger.reserve(ask(epsilon="1/10", delta="4e-7"), "flow")
+
+
+def test_a_dataset_or_unit_without_a_budget_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(BudgetExceeded, match="No budget is granted to dataset 'other'"):
+        ledger.reserve(ask("other"), "flow")
+    with pytest.raises(BudgetExceeded, match="privacy unit 'person'"):
+        ledger.reserve(ask(unit="person"), "flow")
+    with pytest.raises(InputError, match="No budget"):
+        ledger.budget("other", "row")
+
+
+def test_datasets_and_units_do_not_share_a_budget(ledger: Ledger) -> None:
+    ledger.grant("ädult 'x'", "row", 1, 0, "ever", "officer", "second")
+    ledger.grant("adult", "person", 1, 0, "ever", "officer", "third")
+    ledger.reserve(ask(epsilon=3), "flow")
+    ledger.reserve(ask("ädult 'x'"), "flow")
+    ledger.reserve(ask(unit="person"), "flow")
+    assert [status.left for status in ledger.budgets()] == [0, 0, 0]
+
+
+def test_a_budget_takes_one_relation(ledger: Ledger) -> None:
+    ledger.reserve(ask(), "flow")
+    with pytest.raises(InputError, match="one relation"):
+        ledger.reserve(ask(relation="replace_one"), "flow")
+
+
+def test_a_new_grant_replaces_the_cap_and_frees_nothing(ledger: Ledger) -> None:
+    ledger.reserve(ask(epsilon=3), "flow")
+    ledger.grant("adult", "row", 4, "1e-6", "year", "officer", "more")
+    assert ledger.budget("adult", "row").left == 1
+    ledger.grant("adult", "row", 2, "1e-6", "year", "officer", "less")
+    now = ledger.budget("adult", "row")
+    assert (now.left, now.reserved) == (0, 3)
+    assert ledger.verify() == []
+
+
+@pytest.mark.parametrize("grant", [(0, 0, "year"), (1, 1, "year"), (float("nan"), 0, "year"), (1, 0, "week")])
+def test_a_budget_that_cannot_be_one_is_refused(ledger: Ledger, grant: tuple[float, float, str]) -> None:
+    before = len(ledger.entries())
+    with pytest.raises(InputError):
+        ledger.grant("adult", "row", *grant, "officer", "why")
+    with pytest.raises(InputError, match="'by'"):
+        ledger.grant("adult", "row", 1, 0, "year", " ", "why")
+    assert len(ledger.entries()) == before
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        *({"epsilon": amount} for amount in (0, -1, float("nan"), float("inf"), 5e-324)),
+        *({"delta": amount} for amount in (-1, 1, float("nan"), 5e-324)),
+        *({"events": events} for events in ({"noise": 1.5}, {"noise": float("nan")}, {1: "a"}, {"x": b"y"})),
+        *({"spend_id": ""}, {"spend_id": "a b"}, {"dataset": ""}, {"method": "x" * 2001}, {"release": "a/b"}),
+    ],
+)
+def test_a_request_that_cannot_be_one_is_refused(field: dict[str, object]) -> None:
+    with pytest.raises(InputError):
+        ask(**field)
+
+
+def test_the_same_run_goes_on_while_unfinished_and_is_charged_anew_after(ledger: Ledger) -> None:
+    request = ask()
+    first = ledger.reserve(request, "flow")
+    assert not first.resumed
+    assert ledger.reserve(replace(request, release="r-other"), "flow").release == first.release
+    spent = ledger.spend(first.release.id, "flow", "journal-1", "data-1")
+    again = ledger.reserve(request, "flow")
+    assert again.resumed and again.release == spent
+    assert ledger.budget("adult", "row").releases == 1
+    move(ledger, spent.id, State.CANDIDATE)
+    new = ledger.reserve(replace(request, release="r-new"), "flow")
+    assert not new.resumed and new.release.id == "r-new"
+    assert ledger.budget("adult", "row").releases == 2
+
+
+def test_a_spend_id_belongs_to_one_request(ledger: Ledger) -> None:
+    request = ask()
+    ledger.reserve(request, "flow")
+    with pytest.raises(InputError, match="spend id"):
+        ledger.reserve(replace(request, epsilon=Fraction(1, 2)), "flow")
+
+
+def test_a_release_name_is_used_once(ledger: Ledger) -> None:
+    release = ledger.reserve(ask(epsilon="1/2"), "flow").release.id
+    with pytest.raises(InputError, match="exists already"):
+        ledger.reserve(ask(epsilon="1/2", release=release), "flow")
+
+
+def test_a_spent_release_goes_on_with_its_own_journal_and_data_only(ledger: Ledger) -> None:
+    release = bring(ledger, State.SPENT)
+    assert ledger.spend(release, "flow", "journal-1", "data-1").state is State.SPENT
+    with pytest.raises(JournalMismatch, match="another journal"):
+        ledger.spend(release, "flow", "journal-2", "data-1")
+    with pytest.raises(JournalMismatch, match="another data"):
+        ledger.spend(release, "flow", "journal-1", "data-2")
+
+
+ALLOWED = {
+    State.RESERVED: {State.SPENT, State.RELEASED_BACK},
+    State.SPENT: {State.CANDIDATE, State.WITHDRAWN},
+    State.CANDIDATE: {State.APPROVED, State.REJECTED, State.WITHDRAWN},
+    State.APPROVED: {State.PUBLISHED, State.WITHDRAWN},
+    State.PUBLISHED: {State.WITHDRAWN},
+}
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_every_state_allows_its_moves_and_no_other(ledger: Ledger, state: State) -> None:
+    for to in State:
+        release = bring(ledger, state)
+        if to in ALLOWED.get(state, set()):
+            move(ledger, release, to)
+            assert ledger.release(release).state is to
+        elif not (state is to is State.SPENT):
+            with pytest.raises(InputError, match=f"is {state} and cannot become {to}"):
+                move(ledger, release, to)
+            assert ledger.release(release).state is state
+    assert ledger.verify() == []
+
+
+def test_only_what_was_never_spent_is_given_back(ledger: Ledger) -> None:
+    cap = ledger.budget("adult", "row").left
+    bring(ledger, State.RELEASED_BACK)
+    assert ledger.budget("adult", "row").left == cap
+    for state in (State.REJECTED, State.WITHDRAWN):
+        bring(ledger, state)
+    assert ledger.budget("adult", "row").left == cap - Fraction(2, 100)
+
+
+def test_every_move_says_who_when_why_and_on_what(ledger: Ledger) -> None:
+    release = ledger.release(bring(ledger, State.PUBLISHED))
+    assert [step.state.value for step in release.steps] == ["reserved", "spent", "candidate", "approved", "published"]
+    assert all(step.by and step.time.endswith("Z") for step in release.steps)
+    assert [step.reason for step in release.steps] == ["", "", "as agreed", "as agreed", "as agreed"]
+    assert release.evidence == {"journal": "journal-1", "data": "data-1", "certificate": "cd" * 32}
+    with pytest.raises(InputError, match="'reason'"):
+        ledger.advance(release.id, State.WITHDRAWN, "reviewer", "")
+    with pytest.raises(InputError, match="no release"):
+        ledger.advance("r-none", State.WITHDRAWN, "reviewer", "why")
+
+
+def test_releases_are_listed_by_dataset_in_order(ledger: Ledger) -> None:
+    ledger.grant("other", "row", 1, 0, "ever", "officer", "second")
+    made = [ledger.reserve(ask(d, epsilon="1/4"), "flow").release.id for d in ("adult", "other", "adult")]
+    assert [release.id for release in ledger.releases()] == made
+    assert [release.id for release in ledger.releases("adult")] == [made[0], made[2]]
+
+
+def at(*moments: str) -> Callable[[], datetime]:
+    clock = iter(moments)
+    return lambda: datetime.fromisoformat(next(clock)).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(("period", "fits"), [("year", [1, 1, 0, 1]), ("month", [1, 1, 1, 1]), ("ever", [1, 1, 0, 0])])
+def test_a_budget_lasts_its_period(tmp_path: Path, period: str, fits: list[int]) -> None:
+    clock = at("2026-01-31", "2026-01-31", "2026-02-01", "2026-12-31", "2027-01-01", "2027-01-01")
+    ledger = replace(Ledger.open(tmp_path / "l.db"), clock=clock)
+    ledger.grant("adult", "row", 2, 0, period, "officer", "why")
+    for fit in fits:
+        if fit:
+            ledger.reserve(ask(), "flow")
+        else:
+            with pytest.raises(BudgetExceeded):
+                ledger.reserve(ask(), "flow")
+    now = ledger.budget("adult", "row")
+    assert now.lifetime == sum(fits)
+    assert ledger.verify() == []
+
+
+def test_a_clock_that_runs_back_reopens_no_window(tmp_path: Path) -> None:
+    clock = at("2027-01-01", "2027-01-02", "2026-12-31", "2020-01-01", "2026-12-31")
+    ledger = replace(Ledger.open(tmp_path / "l.db"), clock=clock)
+    ledger.grant("adult", "row", 1, 0, "year", "officer", "why")
+    ledger.reserve(ask(), "flow")
+    for _ in range(2):
+        with pytest.raises(BudgetExceeded, match="window 2027"):
+            ledger.reserve(ask(), "flow")
+    assert ledger.budget("adult", "row").window == "2027"
+    times = [entry.time for entry in ledger.entries()]
+    assert times == sorted(times) and ledger.verify() == []
+
+
+def test_times_are_written_in_utc(tmp_path: Path) -> None:
+    east = datetime.fromisoformat("2027-01-01T01:00:00+05:00")
+    ledger = replace(Ledger.open(tmp_path / "l.db"), clock=lambda: east)
+    ledger.grant("adult", "row", 1, 0, "year", "officer", "why")
+    assert ledger.entries()[0].time == "2026-12-31T20:00:00.000000Z"
+    assert ledger.budget("adult", "row").window == "2026"
+    assert timedelta(0) == east.utcoffset() - timedelta(hours=5)  # type: ignore[operator]
+
+
+def test_the_composition_decides_not_the_sum(tmp_path: Path) -> None:
+    def root_sum(charges: Sequence[Charge], delta: Fraction) -> Fraction | None:
+        assert delta == Fraction(1, 10**6) and all(charge.events["type"] == "gaussian" for charge in charges)
+        return Fraction(len(charges), 4)
+
+    ledger = Ledger.open(tmp_path / "l.db", compose=root_sum)
+    ledger.grant("adult", "row", 1, "1e-6", "ever", "officer", "why")
+    for _ in range(4):
+        ledger.reserve(ask(delta="1e-6"), "flow")
+    with pytest.raises(BudgetExceeded, match="4 releases hold 1 and 0 is left"):
+        ledger.reserve(ask(delta="1e-6"), "flow")
+    assert ledger.verify() == []
+    assert any("is left" in finding.problem for finding in replace(ledger, compose=basic_composition).verify())
+
+
+@pytest.mark.parametrize("total", [float("nan"), 0.5, Fraction(-1)])
+def test_an_accountant_that_gives_no_rational_is_not_believed(tmp_path: Path, total: object) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", compose=lambda charges, delta: total)  # type: ignore[arg-type,return-value]
+    ledger.grant("adult", "row", 1, "1e-6", "ever", "officer", "why")
+    with pytest.raises(PrivacyError):
+        ledger.reserve(ask(), "flow")
+    assert len(ledger.entries()) == 1
+
+
+def test_a_delta_above_the_budgets_is_refused_whatever_the_composition(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", compose=lambda charges, delta: Fraction(0))
+    ledger.grant("adult", "row", 1, "1e-6", "ever", "officer", "why")
+    ledger.reserve(ask(delta="1e-6"), "flow")
+    with pytest.raises(BudgetExceeded, match="delta 1e-05 was asked"):
+        ledger.reserve(ask(delta="1e-5"), "flow")
+
+
+def test_no_finite_epsilon_is_a_refusal(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", compose=lambda charges, delta: None)
+    ledger.grant("adult", "row", 1, "1e-6", "ever", "officer", "why")
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve(ask(), "flow")
+
+
+def test_a_stain_stays_with_the_release(ledger: Ledger) -> None:
+    release = ledger.reserve(ask(stain="NOT PRIVATE: fixed noise"), "flow").release.id
+    assert ledger.release(release).request.stain == "NOT PRIVATE: fixed noise"
+
+
+@pytest.mark.parametrize("place", ["mysql://x/y", "sqlite://", "sqlite:///:memory:", "://", "postgresqlx://h/d"])
+def test_an_address_that_is_no_ledger_is_refused(place: str) -> None:
+    with pytest.raises(StorageError, match="address"):
+        Ledger.open(place)
+
+
+def test_a_path_that_cannot_hold_a_ledger_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("text that is no database, and long enough to be read as one" * 50)
+    for path in (tmp_path, tmp_path / "file" / "ledger.db", tmp_path / "file"):
+        with pytest.raises(StorageError):
+            Ledger.open(path)
+    assert (tmp_path / "file").read_text().startswith("text that")
+
+
+def test_the_ledger_file_is_its_owners(tmp_path: Path) -> None:
+    ledger = Ledger.open(f"sqlite:///{tmp_path}/l.db")
+    ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
+    assert (tmp_path / "l.db").stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,60 @@
+"""Amounts are exact rationals, or refused."""
+
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloister.errors import InputError
+from cloister.privacy.ledger.exact import exact, positive_epsilon, proper_delta, ratio
+
+
+@pytest.mark.parametrize(
+    ("amount", "value"),
+    [
+        (0.1, Fraction(1, 10)),
+        ("1e-6", Fraction(1, 10**6)),
+        (" 1/3 ", Fraction(1, 3)),
+        (Decimal("2.50"), Fraction(5, 2)),
+        (7, Fraction(7)),
+        (Fraction(22, 7), Fraction(22, 7)),
+    ],
+)
+def test_an_amount_is_what_it_reads_as(amount: object, value: Fraction) -> None:
+    assert exact(amount) == value  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "amount",
+    [
+        *(float("nan"), float("inf"), -float("inf"), "nan", "inf", "sNaN", "", "one", "1/0", "1/2/3", "0x10"),
+        *(5e-324, "1e-310", Fraction(1, 2**1023), "1e400", "1e-99999999999", "9" * 5000, Fraction(1, 3**5000)),
+        *(True, None, [1]),
+    ],
+)
+def test_what_cannot_be_accounted_for_is_refused(amount: object) -> None:
+    with pytest.raises(InputError):
+        exact(amount)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, "-0.0", -5e-324])
+def test_epsilon_is_above_zero(epsilon: object) -> None:
+    with pytest.raises(InputError):
+        positive_epsilon(epsilon)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("delta", [-1, 1, 1.5, "-1e-9"])
+def test_delta_is_a_probability_below_one(delta: object) -> None:
+    with pytest.raises(InputError):
+        proper_delta(delta)  # type: ignore[arg-type]
+
+
+def test_delta_may_be_zero() -> None:
+    assert proper_delta(0) == 0
+
+
+@given(st.fractions(min_value=-(10**9), max_value=10**9, max_denominator=10**9))
+def test_text_and_back_changes_nothing(amount: Fraction) -> None:
+    assert exact(ratio(amount)) == amount

@@ -1,0 +1,224 @@
+"""Verification names what was altered, from the entries alone."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cloister.errors import InputError, StorageError
+from cloister.privacy.ledger import Anchor, Entry, Ledger, Request, State, canonical, verify_chain, verify_export
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def ask(number: int, epsilon: object = "1/3") -> Request:
+    fields = {"spec_digest": "ab" * 32, "code_version": "0.1.0", "spend_id": f"run-{number}", "release": f"r-{number}"}
+    events = {"type": "gaussian", "noise": "3/2", "label": 'Ünïcode "quoted" \n'}
+    return Request("adult é", "row", "add_remove", epsilon, Fraction(0), events, "kamino", **fields)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    """Three releases in different states: eight entries."""
+    opened = Ledger.open(tmp_path_factory.mktemp("ledger") / "l.db")
+    opened.grant("adult é", "row", 1, "1e-6", "ever", "officer", "why")
+    for number in range(3):
+        opened.reserve(ask(number), "flow")
+    opened.spend("r-0", "flow", "journal-1", "data-1")
+    opened.advance("r-0", State.CANDIDATE, "flow", "evaluated", {"certificate": "cd" * 32})
+    opened.advance("r-0", State.APPROVED, "reviewer", "fine")
+    opened.advance("r-2", State.RELEASED_BACK, "flow", "not needed")
+    return opened
+
+
+@pytest.fixture(scope="module")
+def exported(ledger: Ledger, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("export") / "ledger.ndjson"
+    assert ledger.export(path) == ledger.anchor()
+    return path
+
+
+def chain(*links: tuple[str, str, dict[str, object]], time: str = "2026-01-01T00:00:00.000000Z") -> list[Entry]:
+    """A chain whose hashes are right, whatever its entries say."""
+    entries: list[Entry] = []
+    for kind, slot, body in links:
+        entries.append(Entry.after(entries[-1] if entries else None, time, kind, slot, body))
+    return entries
+
+
+def forged(entries: list[Entry], at: int, **changes: object) -> list[Entry]:
+    """``entries`` with one changed, and every hash from there on computed again."""
+    parts = [replace(entry, **changes) if n == at else entry for n, entry in enumerate(entries)]  # type: ignore[arg-type]
+    last: Entry | None = None
+    result = []
+    for part in parts:
+        last = Entry.after(last, part.time, part.kind, part.slot, part.body)
+        result.append(last)
+    return result
+
+
+def test_a_ledger_as_written_has_no_findings(ledger: Ledger, exported: Path) -> None:
+    anchors = [entry.anchor for entry in ledger.entries()]
+    assert len(anchors) == 8
+    assert ledger.verify(anchors) == verify_export(exported, anchors) == verify_chain(ledger.entries(), anchors) == []
+
+
+def test_an_empty_ledger_is_sound(tmp_path: Path) -> None:
+    empty = Ledger.open(tmp_path / "l.db")
+    assert empty.export(tmp_path / "e") is None and empty.anchor() is None
+    assert empty.verify() == verify_export(tmp_path / "e") == []
+
+
+def flip_every_byte(exported: Path, copy: Path, bits: Sequence[int]) -> int:
+    """Flip bits of each byte in turn; the number of flips, each of which named the entry that holds it."""
+    whole = exported.read_bytes()
+    for at in range(len(whole)):
+        for bit in bits:
+            copy.write_bytes(whole[:at] + bytes([whole[at] ^ bit]) + whole[at + 1 :])
+            assert 1 + whole[:at].count(b"\n") in {finding.entry for finding in verify_export(copy)}, (at, bit)
+    return len(whole) * len(bits)
+
+
+def test_every_flipped_byte_of_an_export_names_its_entry(exported: Path, tmp_path: Path) -> None:
+    assert flip_every_byte(exported, tmp_path / "copy", [0x20]) > 3000
+
+
+@pytest.mark.slow
+def test_every_flipped_bit_of_an_export_names_its_entry(exported: Path, tmp_path: Path) -> None:
+    assert flip_every_byte(exported, tmp_path / "copy", [1 << bit for bit in range(8)]) > 24000
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_a_removed_entry_is_named(ledger: Ledger, at: int) -> None:
+    entries = ledger.entries()
+    found = verify_chain(entries[:at] + entries[at + 1 :], [entries[-1].anchor])
+    assert at + 1 in {finding.entry for finding in found}
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_a_cut_tail_is_found_by_an_anchor(ledger: Ledger, at: int) -> None:
+    entries = ledger.entries()
+    found = verify_chain(entries[:at], [entries[-1].anchor])
+    assert [(finding.entry, finding.problem) for finding in found] == [(8, "is missing: a certificate vouches for it")]
+
+
+def test_reordered_and_repeated_entries_are_named(ledger: Ledger) -> None:
+    entries = ledger.entries()
+    for at in range(7):
+        swapped = [*entries[:at], entries[at + 1], entries[at], *entries[at + 2 :]]
+        assert {at + 1} & {finding.entry for finding in verify_chain(swapped)}
+        repeated = [*entries[: at + 1], entries[at], *entries[at + 1 :]]
+        assert at + 1 in {finding.entry for finding in verify_chain(repeated)}
+
+
+def test_an_inserted_entry_is_named(ledger: Ledger) -> None:
+    entries = ledger.entries()
+    for at in range(1, 8):
+        extra = Entry.after(entries[at - 1], entries[at - 1].time, "rejected", "move/x/rejected", {"release": "x"})
+        found = verify_chain([*entries[:at], extra, *entries[at:]])
+        assert at + 1 in {finding.entry for finding in found}
+
+
+def test_an_altered_entry_with_a_new_hash_breaks_the_next(ledger: Ledger) -> None:
+    entries = ledger.entries()
+    for at in range(7):
+        changed = forged(entries, at, body={**entries[at].body, "by": "someone"})
+        found = verify_chain([*entries[:at], changed[at], *entries[at + 1 :]])
+        assert [finding.entry for finding in found] == [at + 2]
+
+
+def test_a_chain_rewritten_to_its_end_is_found_by_an_anchor(ledger: Ledger) -> None:
+    entries = ledger.entries()
+    changed = forged(entries, 0, body={**entries[0].body, "by": "someone"})
+    assert verify_chain(changed) == []
+    assert [finding.entry for finding in verify_chain(changed, [entries[5].anchor])] == [6]
+
+
+def test_a_charge_above_its_budget_is_found_in_a_sound_chain(ledger: Ledger) -> None:
+    entries = ledger.entries()
+    found = verify_chain(forged(entries, 0, body={**entries[0].body, "epsilon": "2/3"}))
+    assert found[0].entry == 4 and "was asked" in found[0].problem
+    found = verify_chain(forged(entries, 3, body={**entries[3].body, "epsilon": "34/100"}))
+    assert [finding.entry for finding in found] == [4]
+
+
+@pytest.mark.parametrize(
+    ("at", "changes"),
+    [
+        (0, {"kind": "budget_lent"}),
+        (0, {"slot": "grant/2"}),
+        (0, {"time": "2999-01-01T00:00:00.000000Z"}),
+        (1, {"time": "yesterday"}),
+        (1, {"slot": "spend/run-0/1"}),
+        (2, {"body": {"release": "r-9"}}),
+        (4, {"kind": "published"}),
+        (5, {"body": {"release": "r-0", "by": "", "reason": "", "evidence": {}}}),
+        (5, {"body": {"release": "r-0", "by": "x", "reason": "", "evidence": 3}}),
+        (6, {"kind": "spent"}),
+    ],
+)
+def test_what_no_ledger_writes_is_found_in_a_sound_chain(ledger: Ledger, at: int, changes: dict[str, object]) -> None:
+    found = verify_chain(forged(ledger.entries(), at, **changes))
+    assert found and min(finding.entry for finding in found) in (at + 1, at + 2)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    at=st.integers(0, 7), key=st.sampled_from(["release", "epsilon", "delta", "dataset", "by", "evidence"]), value=JSON
+)
+def test_verification_never_fails_on_a_forged_body(ledger: Ledger, at: int, key: str, value: object) -> None:
+    entries = ledger.entries()
+    verify_chain(forged(entries, at, body={**entries[at].body, key: value}))
+
+
+@settings(max_examples=200, deadline=None)
+@given(lines=st.lists(st.binary(max_size=40) | JSON.map(lambda v: json.dumps(v).encode()), min_size=1, max_size=4))
+def test_verification_never_fails_on_rubbish(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
+    path = tmp_path_factory.mktemp("rubbish") / "e"
+    path.write_bytes(b"\n".join([*lines, b"x"]))
+    assert verify_export(path)
+
+
+@given(JSON)
+def test_canonical_text_is_ascii_and_reads_back(value: object) -> None:
+    assert canonical(value).isascii()
+    assert canonical(json.loads(canonical(value))) == canonical(value)
+
+
+@pytest.mark.parametrize("value", [1.0, float("nan"), {1: 2}, {"a": {2.5}}, b"x", object(), [{"deep": [0.5]}]])
+def test_floats_and_strangers_have_no_canonical_text(value: object) -> None:
+    with pytest.raises(InputError):
+        canonical(value)
+
+
+def test_the_hash_of_an_entry_is_the_one_of_its_documented_text() -> None:
+    entry = chain(("budget_granted", "grant/1", {"a": "1/2"}))[0]
+    text = (
+        '{"body":{"a":"1/2"},"kind":"budget_granted","previous":"' + "0" * 64 + '",'
+        '"seq":1,"slot":"grant/1","time":"2026-01-01T00:00:00.000000Z"}'
+    )
+    assert entry.hash == hashlib.sha256(text.encode()).hexdigest()
+    assert entry.hash == "7e65b71cb4880d3eece1458d83b1e59763eeb9d9cf2fcdfeed2745883767623a"
+    assert json.loads(entry.line) == json.loads(text) | {"hash": entry.hash}
+
+
+def test_a_missing_export_is_a_storage_error(tmp_path: Path, ledger: Ledger) -> None:
+    with pytest.raises(StorageError):
+        verify_export(tmp_path / "none")
+    with pytest.raises(StorageError):
+        ledger.export(tmp_path / "none" / "below")
+
+
+def test_an_emptied_export_is_found_by_an_anchor(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_bytes(b"")
+    assert [finding.entry for finding in verify_export(tmp_path / "empty", [Anchor(1, "x")])] == [1]

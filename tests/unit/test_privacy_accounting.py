@@ -1,0 +1,152 @@
+"""How accountants are asked: the least answer, refusals, disjoint parts, and how totals move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cloister.errors import UnsupportedEvent
+from cloister.privacy.accounting import epsilon, leak, spend
+from cloister.privacy.events import (
+    Bounded,
+    Composed,
+    Event,
+    GaussianCounts,
+    LaplaceCounts,
+    Parallel,
+    SampledGaussian,
+    Selection,
+    Sensitivity,
+    Thresholded,
+    compose,
+    repeat,
+)
+
+ADD = Sensitivity.partition("add_remove")
+COUNTS = GaussianCounts(Fraction(4), ADD)
+TRAINING = SampledGaussian(Fraction(1, 100), Fraction(1), 200)
+LAPLACE = LaplaceCounts(Fraction(1, 10), ADD)
+
+
+@dataclass(frozen=True)
+class Surprise(Event):
+    """An event no accountant knows."""
+
+
+def test_an_unknown_event_is_refused_wherever_it_hides() -> None:
+    for event in (Surprise(), compose(COUNTS, Surprise()), Parallel((COUNTS, repeat(Surprise(), 3)))):
+        with pytest.raises(UnsupportedEvent, match="Surprise"):
+            epsilon(event, 1e-6, "add_remove")
+
+
+def test_an_unknown_relation_is_refused() -> None:
+    with pytest.raises(ValueError, match="swap"):
+        epsilon(COUNTS, 1e-6, "swap")
+
+
+@pytest.mark.parametrize("delta", [-1e-9, 1, 2.0])
+def test_a_delta_out_of_range_is_refused(delta: float) -> None:
+    with pytest.raises(UnsupportedEvent, match="Delta lies between"):
+        epsilon(COUNTS, delta, "add_remove")
+
+
+def test_nothing_costs_nothing() -> None:
+    assert epsilon(Composed(()), 0, "add_remove") == 0.0
+
+
+def test_pure_sums_are_exact() -> None:
+    assert spend(repeat(LAPLACE, 10), 0, "add_remove").epsilon == 1.0
+    assert spend(LAPLACE, 0, "add_remove").accountant == "sum of epsilons"
+    assert epsilon(compose(LAPLACE, Selection(Fraction(1, 5)), Bounded(Fraction(1, 2))), 0, "replace_one") == 0.8
+
+
+def test_gaussian_noise_has_no_epsilon_at_delta_zero() -> None:
+    with pytest.raises(UnsupportedEvent, match="No accountant"):
+        epsilon(compose(COUNTS, LAPLACE), 0, "add_remove")
+
+
+def test_the_least_answer_is_taken() -> None:
+    assert spend(repeat(LAPLACE, 20), 1e-6, "add_remove").accountant == "privacy loss distribution"
+    assert spend(repeat(Selection(Fraction(1, 10)), 200), 1e-6, "add_remove").accountant == "Rényi divergences"
+    assert spend(LAPLACE, 1e-12, "add_remove").accountant == "sum of epsilons"
+    assert spend(COUNTS, 1e-12, "add_remove").accountant == "Rényi divergences"
+
+
+def test_rows_per_person_are_accounted_for() -> None:
+    several = Sensitivity.partition("add_remove", 5)
+    assert epsilon(GaussianCounts(Fraction(4), several), 1e-6, "add_remove") >= epsilon(COUNTS, 1e-6, "add_remove")
+    many = SampledGaussian(Fraction(1, 100), Fraction(3), 200, rows=3)
+    one = SampledGaussian(Fraction(1, 100), Fraction(3), 200)
+    assert epsilon(many, 1e-6, "add_remove") > 2 * epsilon(one, 1e-6, "add_remove")
+    assert epsilon(compose(many, GaussianCounts(Fraction(4), several)), 1e-6, "add_remove") > 1
+    with pytest.raises(UnsupportedEvent, match="several rows"):
+        epsilon(many, 1e-6, "replace_one")
+
+
+def test_disjoint_parts_cost_the_worst_of_them() -> None:
+    cheap, dear = LAPLACE, LaplaceCounts(Fraction(1), ADD)
+    assert epsilon(Parallel((cheap, dear, cheap)), 0, "add_remove") == 1.0
+    assert epsilon(compose(Parallel((cheap, dear)), cheap), 0, "add_remove") == 1.1
+    assert epsilon(repeat(Parallel((cheap, dear)), 2), 0, "add_remove") == 2.0
+
+
+def test_disjoint_parts_cost_their_sum_where_a_row_is_replaced() -> None:
+    assert epsilon(Parallel((LAPLACE, LAPLACE)), 0, "replace_one") == 0.2
+
+
+def test_the_worst_path_may_mix_parts() -> None:
+    leaky, noisy = Bounded(Fraction(0), Fraction(1, 10**6)), LAPLACE
+    event = repeat(Parallel((leaky, noisy)), 2)
+    assert leak(event, "add_remove") == Fraction(2, 10**6)
+    assert leak(repeat(Parallel((leaky, noisy)), 2), "replace_one") == Fraction(2, 10**6)
+    assert epsilon(event, 1e-5, "add_remove") == pytest.approx(0.2, rel=1e-3)
+
+
+def test_too_many_paths_are_refused() -> None:
+    parts = [
+        Parallel((LaplaceCounts(Fraction(1, n), ADD), LaplaceCounts(Fraction(2, n), ADD))) for n in range(9, 29, 2)
+    ]
+    with pytest.raises(UnsupportedEvent, match="paths"):
+        epsilon(compose(*parts), 0, "add_remove")
+
+
+def test_more_than_delta_allows_is_refused() -> None:
+    event = Thresholded(LAPLACE, Fraction(1, 10**6))
+    assert epsilon(event, 1e-6, "add_remove") == 0.1
+    with pytest.raises(UnsupportedEvent, match="larger delta"):
+        epsilon(repeat(event, 2), 1e-6, "add_remove")
+
+
+def test_splitting_steps_changes_nothing() -> None:
+    halves = repeat(SampledGaussian(Fraction(1, 100), Fraction(1), 100), 2)
+    assert epsilon(halves, 1e-6, "add_remove") == epsilon(TRAINING, 1e-6, "add_remove")
+
+
+simple = (
+    st.builds(GaussianCounts, st.fractions(2, 50, max_denominator=10), st.just(ADD))
+    | st.builds(LaplaceCounts, st.fractions(Fraction(1, 100), Fraction(1, 2), max_denominator=100), st.just(ADD))
+    | st.builds(Selection, st.fractions(Fraction(1, 100), Fraction(1, 2), max_denominator=100))
+    | st.builds(SampledGaussian, st.just(Fraction(1, 100)), st.fractions(1, 4, max_denominator=4), st.integers(1, 300))
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(simple, min_size=1, max_size=4), simple, st.sampled_from(["add_remove", "replace_one"]))
+def test_more_events_never_cost_less(events: list[Event], another: Event, relation: str) -> None:
+    before = epsilon(compose(*events), 1e-6, relation)
+    after = epsilon(compose(*events, another), 1e-6, relation)
+    assert after >= before * (1 - 1e-3)
+    together = epsilon(compose(*events, another), 2e-6, relation)
+    assert together <= (before + epsilon(another, 1e-6, relation)) * (1 + 1e-3)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 200), st.integers(2, 9))
+def test_quadrupling_tables_and_doubling_noise_changes_little(times: int, noise: int) -> None:
+    before = epsilon(repeat(GaussianCounts(Fraction(10 * noise), ADD), times), 1e-6, "add_remove")
+    after = epsilon(repeat(GaussianCounts(Fraction(20 * noise), ADD), 4 * times), 1e-6, "add_remove")
+    assert after == pytest.approx(before, rel=0.01)

@@ -1,0 +1,99 @@
+"""Calibration keeps its claim, wastes little, and shares are exact."""
+
+from __future__ import annotations
+
+import time
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloister.errors import PlanError, UnsupportedEvent
+from cloister.privacy.accounting import epsilon
+from cloister.privacy.calibration import calibrate, concentrated, noise_multiplier, shares
+from cloister.privacy.events import (
+    Event,
+    GaussianCounts,
+    LaplaceCounts,
+    SampledGaussian,
+    Sensitivity,
+    compose,
+    repeat,
+)
+
+ADD = Sensitivity.partition("add_remove")
+
+
+def kamino(noise: Fraction) -> Event:
+    return compose(
+        GaussianCounts(4 * noise, ADD),
+        repeat(GaussianCounts(9 * noise, ADD), 8),
+        SampledGaussian(Fraction(1, 80), noise, 800),
+    )
+
+
+@pytest.mark.parametrize(
+    ("event_of", "delta"),
+    [
+        (lambda noise: GaussianCounts(noise, ADD), 1e-6),
+        (lambda noise: repeat(GaussianCounts(noise, ADD), 30), 1e-9),
+        (lambda noise: repeat(LaplaceCounts(1 / noise, ADD), 30), 1e-6),
+        (kamino, 1e-6),
+    ],
+)
+@pytest.mark.parametrize("target", [Fraction(1, 10), 1, 8.0])
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_the_claim_holds_and_little_is_wasted(event_of: object, delta: float, target: Fraction, relation: str) -> None:
+    noise = calibrate(event_of, target, delta, relation)  # type: ignore[arg-type]
+    reached = epsilon(event_of(noise), delta, relation)  # type: ignore[operator]
+    assert 0.999 * float(target) < reached <= target
+
+
+def test_pure_epsilons_are_met_exactly() -> None:
+    assert calibrate(lambda noise: LaplaceCounts(1 / noise, ADD), 1, 0, "add_remove") == 1
+
+
+def test_a_training_plan_is_calibrated_in_seconds() -> None:
+    start = time.perf_counter()
+    calibrate(
+        lambda noise: compose(GaussianCounts(5 * noise, ADD), kamino(noise)), Fraction(97, 100), 1e-6, "add_remove"
+    )
+    assert time.perf_counter() - start < 20
+
+
+def test_what_no_noise_can_keep_is_refused() -> None:
+    fixed = GaussianCounts(Fraction(1), ADD)
+    with pytest.raises(PlanError, match="No amount of noise"):
+        calibrate(lambda noise: compose(fixed, GaussianCounts(noise, ADD)), 1, 1e-6, "add_remove")
+    with pytest.raises(PlanError, match="No amount of noise"):
+        calibrate(lambda noise: compose(fixed, SampledGaussian(Fraction(1, 9), noise, 9)), 1, 1e-6, "add_remove")
+    with pytest.raises(PlanError, match="larger epsilon"):
+        calibrate(lambda noise: GaussianCounts(noise, ADD), 0, 1e-6, "add_remove")
+    with pytest.raises(UnsupportedEvent):
+        calibrate(lambda noise: GaussianCounts(noise, ADD), 1, 0, "add_remove")
+
+
+@given(st.fractions(Fraction(1, 10**6), 10**3))
+def test_the_noise_of_a_rho_is_enough(rho: Fraction) -> None:
+    noise = noise_multiplier(rho)
+    assert rho * Fraction(99_997, 100_000) <= 1 / (2 * noise**2) <= rho
+
+
+@pytest.mark.parametrize("target", [0.1, 1, 10])
+def test_a_rho_gives_the_epsilon_it_is_for(target: float) -> None:
+    noise = noise_multiplier(concentrated(target, 1e-6))
+    assert 0.75 * target < epsilon(GaussianCounts(noise, ADD), 1e-6, "add_remove") <= target
+
+
+@given(st.fractions(Fraction(1, 1000), 100), st.lists(st.integers(1, 10**6), min_size=1, max_size=20))
+def test_shares_add_up(total: Fraction, weights: list[int]) -> None:
+    parts = shares(total, weights)
+    assert sum(parts) == total
+    assert all(part * weights[0] == parts[0] * weight for part, weight in zip(parts, weights, strict=True))
+
+
+def test_empty_or_zero_shares_are_refused() -> None:
+    for weights in ([], [1, 0]):
+        with pytest.raises(PlanError, match="positive"):
+            shares(Fraction(1), weights)

@@ -1,0 +1,197 @@
+"""Mechanisms: shapes, refusals, scales rounded up, exact sums of gradients, and no way to a repeatable sampler."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from cloister.errors import PlanError, PrivacyError
+from cloister.privacy import insecure, mechanisms
+from cloister.privacy.events import GaussianCounts, LaplaceCounts, Relation, SampledGaussian, Sensitivity, Thresholded
+from cloister.privacy.mechanisms import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    GaussianGradient,
+    Neighbours,
+    SparseHistogram,
+)
+from cloister.privacy.randomness import NoiseSource
+
+ROW = Neighbours().partition
+COUNTS = [DiscreteGaussian(Fraction(2)), DiscreteLaplace(Fraction(1, 2))]
+SOURCES = [NoiseSource(), NoiseSource.insecure(3)]
+
+
+@pytest.mark.parametrize("mechanism", COUNTS)
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("shape", [(0,), (1,), (3, 4), (2, 0)])
+def test_noisy_counts_keep_shape_and_type(
+    mechanism: DiscreteGaussian | DiscreteLaplace, source: NoiseSource, shape: tuple[int, ...]
+) -> None:
+    noisy = mechanism.noise(np.full(shape, 1000), ROW, source)
+    assert noisy.shape == shape
+    assert noisy.dtype == np.int64
+
+
+@pytest.mark.parametrize("mechanism", COUNTS)
+def test_every_cell_gets_its_own_noise(mechanism: DiscreteGaussian | DiscreteLaplace) -> None:
+    noisy = mechanism.noise(np.zeros(400, dtype=np.int64), ROW, NoiseSource())
+    assert len(np.unique(noisy)) > 3
+
+
+@pytest.mark.parametrize("mechanism", COUNTS)
+def test_floats_and_overflow_are_refused(mechanism: DiscreteGaussian | DiscreteLaplace) -> None:
+    with pytest.raises(PrivacyError, match="integer counts"):
+        mechanism.noise(np.array([1.0]), ROW, NoiseSource())  # type: ignore[arg-type]
+    for count in (2**62, -(2**62)):
+        with pytest.raises(PrivacyError, match="too large"):
+            mechanism.noise(np.array([0, count]), ROW, NoiseSource())
+    with pytest.raises(PlanError, match="out of range"):
+        type(mechanism)(Fraction(10**20) if isinstance(mechanism, DiscreteGaussian) else Fraction(1, 10**20)).noise(
+            np.array([1]), ROW, NoiseSource()
+        )
+
+
+@given(st.fractions(min_value=Fraction(1, 10**9), max_value=10**9), st.integers(1, 10**6))
+def test_scales_are_the_least_floats_not_below_the_exact_ones(level: Fraction, rows: int) -> None:
+    sensitivity = Sensitivity.partition("replace_one", rows)
+    gaussian = Fraction(DiscreteGaussian(level).scale(sensitivity))
+    below = Fraction(math.nextafter(float(gaussian), 0))
+    assert below**2 < level**2 * sensitivity.l2_squared <= gaussian**2
+    laplace = Fraction(DiscreteLaplace(level).scale(sensitivity))
+    assert Fraction(math.nextafter(float(laplace), 0)) < sensitivity.l1 / level <= laplace
+
+
+def test_event_and_noise_come_from_the_same_field() -> None:
+    for neighbours in (Neighbours(), Neighbours(Relation.REPLACE_ONE, 3)):
+        sensitivity = neighbours.partition
+        assert DiscreteGaussian(Fraction(2)).event(sensitivity) == GaussianCounts(Fraction(2), sensitivity)
+        assert DiscreteLaplace(Fraction(2)).event(sensitivity) == LaplaceCounts(Fraction(2), sensitivity)
+        sparse = SparseHistogram(DiscreteLaplace(Fraction(2)), Fraction(1, 10**6))
+        assert sparse.event(sensitivity) == Thresholded(LaplaceCounts(Fraction(2), sensitivity), Fraction(1, 10**6))
+    assert GaussianGradient(Fraction(1, 2), Fraction(3), 1.0).event(7, 2) == SampledGaussian(
+        Fraction(1, 2), Fraction(3), 7, 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("sampler", "arguments"),
+    [
+        (insecure.insecure_gaussian, (1.0, 3)),
+        (insecure.insecure_laplace, (1.0, 3)),
+        (insecure.insecure_exponentials, (3,)),
+    ],
+)
+def test_repeatable_samplers_refuse_a_secure_source(sampler: object, arguments: tuple[float, ...]) -> None:
+    with pytest.raises(PrivacyError, match="repeatable"):
+        sampler(*arguments, NoiseSource())  # type: ignore[operator]
+
+
+def test_a_secure_source_never_reaches_the_repeatable_samplers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*arguments: object) -> NDArray[np.int64]:
+        raise AssertionError("reached")
+
+    monkeypatch.setattr(mechanisms, "insecure_gaussian", forbidden)
+    monkeypatch.setattr(mechanisms, "insecure_laplace", forbidden)
+    for mechanism in COUNTS:
+        mechanism.noise(np.arange(10), ROW, NoiseSource())
+        with pytest.raises(AssertionError, match="reached"):
+            mechanism.noise(np.arange(10), ROW, NoiseSource.insecure(1))
+
+
+@pytest.mark.parametrize("mechanism", COUNTS)
+def test_an_insecure_source_repeats(mechanism: DiscreteGaussian | DiscreteLaplace) -> None:
+    counts = np.arange(100)
+    first = mechanism.noise(counts, ROW, NoiseSource.insecure(4))
+    assert (first == mechanism.noise(counts, ROW, NoiseSource.insecure(4))).all()
+
+
+@pytest.mark.parametrize("counts", COUNTS)
+def test_a_sparse_histogram_releases_large_cells_in_order(counts: DiscreteGaussian | DiscreteLaplace) -> None:
+    sparse = SparseHistogram(counts, Fraction(1, 10**9))
+    cells, noisy = sparse.release(np.array([9, 2, 5, 7]), np.array([10**6, 0, 10**6, 1]), ROW, NoiseSource())
+    assert cells.tolist() == [5, 9]
+    assert (noisy >= sparse.threshold(ROW)).all()
+    with pytest.raises(PrivacyError, match="twice"):
+        sparse.release(np.array([1, 1]), np.array([5, 5]), ROW, NoiseSource())
+
+
+def test_thresholds_follow_from_delta() -> None:
+    laplace, gaussian = DiscreteLaplace(Fraction(1)), DiscreteGaussian(Fraction(4))
+    assert SparseHistogram(laplace, Fraction(1, 10**6)).threshold(ROW) == 1 + 14
+    assert SparseHistogram(gaussian, Fraction(1, 10**6)).threshold(ROW) == 1 + 21
+    assert laplace.reach(ROW, Fraction(1, 10)) < laplace.reach(ROW, Fraction(1, 100))
+
+
+def gradient_of(clip: float = 1.0) -> GaussianGradient:
+    return GaussianGradient(Fraction(1, 10), Fraction(1), clip)
+
+
+finite = st.floats(-(2.0**100), 2.0**100, width=32)
+
+
+@given(st.lists(finite, min_size=1, max_size=20), st.floats(1e-6, 1e6))
+def test_one_example_never_moves_the_sum_by_more_than_the_clip(values: list[float], clip: float) -> None:
+    moved = gradient_of(clip).clipped_sum(torch.tensor([values]))
+    exact = sum(Fraction(value) ** 2 for value in moved.tolist())
+    assert exact <= Fraction(clip) ** 2
+
+
+def test_short_gradients_pass_and_long_ones_keep_their_direction() -> None:
+    short, long = torch.tensor([[0.3, -0.4]]), torch.tensor([[3.0, -4.0]])
+    assert gradient_of().clipped_sum(short) == pytest.approx([0.3, -0.4], abs=1e-7)
+    assert gradient_of().clipped_sum(long) == pytest.approx([0.6, -0.8], abs=1e-7)
+
+
+def test_the_sum_does_not_depend_on_order_or_on_parts() -> None:
+    gradients = torch.randn(500, 40, generator=torch.Generator().manual_seed(0)) * 3
+    whole = gradient_of().clipped_sum(gradients)
+    assert (whole == gradient_of().clipped_sum(gradients.flip(0))).all()
+    parts = gradient_of().clipped_sum(gradients[:123]) + gradient_of().clipped_sum(gradients[123:])
+    assert (whole == parts).all()
+
+
+@pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf])
+def test_a_gradient_that_is_not_finite_counts_as_zero(poison: float) -> None:
+    gradients = torch.tensor([[0.5, 0.0], [poison, 1.0], [0.0, 0.25]])
+    assert gradient_of().clipped_sum(gradients) == pytest.approx([0.5, 0.25], abs=1e-7)
+
+
+def test_a_sum_that_is_not_finite_is_refused() -> None:
+    with pytest.raises(PrivacyError, match="not finite"):
+        gradient_of().add_noise(np.array([math.nan]), NoiseSource())
+
+
+def test_noisy_sums_lie_on_a_grid_that_does_not_depend_on_the_data() -> None:
+    source = NoiseSource()
+    for total in (0.0, 0.123456789, math.pi):
+        noisy = gradient_of().add_noise(np.full(1000, total), source)
+        assert (noisy * 2.0**36 == np.rint(noisy * 2.0**36)).all()
+
+
+def test_the_mean_divides_by_the_expected_batch() -> None:
+    gradients = torch.zeros(3, 2)
+    noisy_sum = gradient_of().noisy_sum(gradients, NoiseSource.insecure(1))
+    noisy_mean = gradient_of().noisy_mean(gradients, 200, NoiseSource.insecure(1))
+    assert noisy_mean == pytest.approx(noisy_sum / 20)
+
+
+@pytest.mark.parametrize(
+    ("rate", "noise", "clip"),
+    [
+        (Fraction(0), Fraction(1), 1.0),
+        (Fraction(2), Fraction(1), 1.0),
+        (Fraction(1), Fraction(0), 1.0),
+        (Fraction(1), Fraction(1), math.inf),
+    ],
+)
+def test_senseless_training_noise_is_refused(rate: Fraction, noise: Fraction, clip: float) -> None:
+    with pytest.raises(PlanError):
+        GaussianGradient(rate, noise, clip)

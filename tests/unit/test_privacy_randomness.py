@@ -1,0 +1,117 @@
+"""The two kinds of randomness: what they draw, and that neither can stand in for the other."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import time
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from cloister.errors import PrivacyError
+from cloister.privacy.randomness import NoiseSource, SamplingSource
+
+
+def test_a_new_source_is_secure_and_never_repeats() -> None:
+    first, second = NoiseSource(), NoiseSource()
+    assert first.secure
+    assert first.stream(32) != second.stream(32)
+    assert first.stream(32) != first.stream(32)
+
+
+def test_a_seeded_source_repeats_and_says_that_it_is_not_secure() -> None:
+    first, second, other = NoiseSource.insecure(7), NoiseSource.insecure(7), NoiseSource.insecure(8)
+    assert not first.secure
+    drawn = first.normals((3, 5))
+    assert (drawn == second.normals((3, 5))).all()
+    assert not (drawn == other.normals((3, 5))).any()
+
+
+def test_only_the_named_constructor_takes_a_seed() -> None:
+    with pytest.raises(TypeError):
+        NoiseSource(7)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_source_cannot_be_duplicated(duplicate: object) -> None:
+    with pytest.raises(PrivacyError, match="copied or pickled"):
+        duplicate(NoiseSource())  # type: ignore[operator]
+
+
+def test_a_forked_process_draws_other_noise() -> None:
+    source = NoiseSource()
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write, source.stream(32))
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 32) != source.stream(32)
+
+
+def test_the_kinds_share_no_method() -> None:
+    noise = {name for name in dir(NoiseSource) if not name.startswith("_")}
+    sampling = {name for name in dir(SamplingSource(1)) if not name.startswith("_")}
+    assert not noise & sampling
+    assert not issubclass(SamplingSource, NoiseSource)
+    assert not issubclass(NoiseSource, SamplingSource)
+
+
+@pytest.mark.parametrize("shape", [0, 1, 7, (2, 3), (0, 4), 300_001])
+def test_normals_have_the_shape_asked_for(shape: int | tuple[int, ...]) -> None:
+    drawn = NoiseSource().normals(shape)
+    assert drawn.shape == ((shape,) if isinstance(shape, int) else shape)
+    assert drawn.dtype == np.float64
+    assert np.isfinite(drawn).all()
+
+
+def test_a_mask_has_its_extremes_exactly() -> None:
+    source = NoiseSource()
+    assert source.bernoulli(Fraction(1), 10_000).all()
+    assert not source.bernoulli(Fraction(0), 10_000).any()
+    assert not source.bernoulli(Fraction(1, 2**65), 10_000).any()
+
+
+@pytest.mark.parametrize("rate", [Fraction(-1, 10), Fraction(11, 10)])
+def test_a_rate_outside_zero_and_one_is_refused(rate: Fraction) -> None:
+    with pytest.raises(PrivacyError, match="between 0 and 1"):
+        NoiseSource().bernoulli(rate, 3)
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3, 1000, 2**62 + 1, 2**63])
+def test_integers_lie_below_their_bound(bound: int) -> None:
+    drawn = NoiseSource().integers(bound, 1000)
+    assert drawn.min() >= 0
+    assert int(drawn.max()) < bound
+
+
+@pytest.mark.parametrize("bound", [0, -1, 2**63 + 1])
+def test_a_bound_out_of_range_is_refused(bound: int) -> None:
+    with pytest.raises(PrivacyError, match="bound"):
+        NoiseSource().integers(bound, 1)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 1000])
+def test_a_permutation_holds_every_number_once(count: int) -> None:
+    assert (np.sort(NoiseSource().permutation(count)) == np.arange(count)).all()
+
+
+def test_sampling_repeats_from_its_seed_and_spawns_apart() -> None:
+    source = SamplingSource(5)
+    again = SamplingSource(source.seed)
+    assert source.generator.random() == again.generator.random()
+    draws = [child.generator.random() for child in source.spawn(3)]
+    assert draws == [child.generator.random() for child in again.spawn(3)]
+    assert len(set(draws)) == 3
+    assert SamplingSource().seed != SamplingSource().seed
+
+
+def test_noise_is_fast_enough_for_training() -> None:
+    source = NoiseSource()
+    start = time.perf_counter()
+    for _ in range(30):
+        source.normals(15_000)
+    assert time.perf_counter() - start < 2.0
