@@ -1,7 +1,8 @@
 """Per-example gradients in factored form, so that clipping is exact without writing each gradient out.
 
-The gradient of example i is *defined* by row i of the factors. Its norm and its share of the clipped sum follow from the
-factors alone, so clipping holds whatever a model put in them, as long as row i of each factor depends on example i only.
+The gradient of example i is *defined* by row i of the factors. Its norm and its share of the clipped sum follow from
+the factors alone, so clipping holds whatever a model put in them, as long as row i of each factor depends on example i
+only.
 
 Source: norms from factors as in Goodfellow, "Efficient per-example gradient computations" (arXiv 1510.01799).
 """
@@ -14,7 +15,6 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-
 
 NORM_ERROR = 1e-5
 """Relative error granted to a norm computed in float32; clipping is tighter by as much."""

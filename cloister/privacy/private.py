@@ -120,9 +120,7 @@ class PrivateTable:
             event, request, lambda: mechanism.noise(self.__exact_counts(partitions), sensitivity, self.__noise)
         ).reshape(shape)
 
-    def violating_pairs(
-        self, constraints: Sequence[DenialConstraint], mechanism: CountMechanism, label: str
-    ) -> Counts:
+    def violating_pairs(self, constraints: Sequence[DenialConstraint], mechanism: CountMechanism, label: str) -> Counts:
         """Noisy number of violating pairs for each constraint, among disjoint pairs of rows drawn at random.
 
         There are half as many pairs as rows. For a constraint on single rows: violating rows among the first of each.
@@ -154,9 +152,7 @@ class PrivateTable:
 
         return Training(codes, mechanism, float(mechanism.rate * rows), self.__noise, answer)
 
-    def __answer(
-        self, event: Event, request: Mapping[str, Any], draw: Callable[[], NDArray[Any]]
-    ) -> NDArray[Any]:
+    def __answer(self, event: Event, request: Mapping[str, Any], draw: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         self.meter.take(event)
         return self.__journal.answer({**request, "event": event.to_json()}, draw)
 

@@ -1,0 +1,159 @@
+"""The parts of a certificate: values that are the same after a round trip through YAML."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Part(BaseModel):
+    """A frozen part of a certificate; unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Subject(Part):
+    """What the certificate is about; ``state`` is that of the day it was ``written``.
+
+    ``rows`` of the synthetic table. ``input`` is a keyed digest of the data, which only its curator can check.
+    """
+
+    id: str
+    product: str
+    dataset: str
+    method: str
+    method_summary: str
+    rows: int
+    state: str
+    written: str
+    spec: str
+    input: str | None
+
+
+class Reading(Part):
+    """An epsilon, and the accountant that shows it."""
+
+    epsilon: float
+    accountant: str
+
+
+class Odds(Part):
+    """The most that someone who held a guess with certainty ``prior`` can reach, as shares; ``None`` is unbounded.
+
+    ``release`` from this release alone, ``period`` from all releases of the budget period together.
+    """
+
+    prior: float
+    release: float
+    period: float
+
+
+class Detection(Part):
+    """The most true alarms, as a share, of any attack with this share of false alarms."""
+
+    false_alarms: float
+    release: float
+    period: float
+
+
+class Guarantee(Part):
+    """What is promised, to whom, and in words; ``epsilon`` and ``delta`` are exact, as text.
+
+    ``accounted`` is what the events cost by the accountant with the least answer, ``second`` by another one.
+    """
+
+    private: bool
+    definition: str
+    unit: str
+    unit_statement: str
+    relation: str
+    relation_words: str
+    rows: str
+    epsilon: str
+    delta: str
+    accounted: Reading
+    second: Reading | None
+    meaning: tuple[str, ...]
+    odds: tuple[Odds, ...]
+    detection: tuple[Detection, ...]
+
+
+class StageSpend(Part):
+    """One stage: what it is for, what was done, and the epsilon that it would cost alone, at the release's delta.
+
+    ``event`` is what the accountants read; a stage that asks nothing of the data has none and costs 0.
+    """
+
+    name: str
+    purpose: str
+    done: str
+    epsilon: float
+    accountant: str
+    event: dict[str, Any] | None
+
+
+class Cumulative(Part):
+    """What all releases of the dataset cost together, this one included; amounts are epsilons as text.
+
+    ``spent`` and ``left`` are of the window, ``lifetime`` of all windows: the loss of whoever is in the data all along.
+    """
+
+    period: str
+    window: str
+    releases: int
+    spent: str
+    reserved: str
+    left: str
+    cap: str
+    cap_delta: str
+    lifetime: str
+    composition: str
+
+
+class AttributeOrigin(Part):
+    """The declared domain of an attribute and where it comes from."""
+
+    name: str
+    type: str
+    domain: str
+    missing: bool
+    provenance: str
+
+
+class ConstraintOrigin(Part):
+    """A constraint and where it comes from, with its violations in the synthetic table: rows, or pairs of rows."""
+
+    name: str
+    rule: str
+    hard: bool
+    provenance: str
+    violations: int
+    percent: float
+
+
+class Mechanism(Part):
+    """A mechanism that met the data: its noise, the sampler of the noise, and where it is published."""
+
+    name: str
+    sampler: str
+    source: str
+
+
+class Software(Part):
+    """The code that made the release; ``lock`` and ``sources`` are SHA-256 digests."""
+
+    cloister: str
+    sources: str
+    commit: str | None
+    lock: str | None
+    python: str
+    platform: str
+    libraries: dict[str, str]
+
+
+class LedgerEntry(Part):
+    """The entry of the ledger that charged the release: number and hash."""
+
+    seq: int
+    hash: str

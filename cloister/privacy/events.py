@@ -1,0 +1,261 @@
+"""What was done to the data, as values: exact, hashable, and the same after a round trip through JSON.
+
+An event says what happened and never what it costs; `accounting` reads it. Rules of this room: an event's meaning is
+never changed, only new events are added; whatever is not listed here is refused (`UnsupportedEvent`), never guessed.
+
+    Event
+    ├── GaussianCounts    discrete Gaussian noise on integer counts
+    ├── LaplaceCounts     discrete Laplace noise on integer counts
+    ├── Thresholded       either of them on the non-empty cells alone, small answers withheld
+    ├── Selection         the exponential mechanism
+    ├── SampledGaussian   steps of DP-SGD with Poisson sampling
+    ├── Bounded           any mechanism argued to be (epsilon, delta)-private, permute-and-flip among them
+    ├── Composed          all of several, adaptively, each a number of times
+    └── Parallel          several on disjoint parts of the rows
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from cloister.errors import UnsupportedEvent
+
+
+class Relation(StrEnum):
+    """Which two tables must be hard to tell apart: one unit more or less, or one unit exchanged for another."""
+
+    ADD_REMOVE = "add_remove"
+    REPLACE_ONE = "replace_one"
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How far one privacy unit can move a vector of integer counts: four bounds that hold together.
+
+    At most ``cells`` counts change, each by at most ``step``; the changes' absolute sum is at most ``l1`` and the sum
+    of their squares at most ``l2_squared``.
+    """
+
+    cells: int
+    step: int
+    l1: int
+    l2_squared: int
+
+    def __post_init__(self) -> None:
+        _positive(cells=self.cells, step=self.step, l1=self.l1, l2_squared=self.l2_squared)
+
+    @classmethod
+    def partition(cls, relation: Relation | str, max_rows: int = 1) -> Sensitivity:
+        """Of the counts of a partition of the rows, where a unit owns at most ``max_rows`` rows.
+
+        Adding a unit adds up to ``max_rows`` in all, at worst to one cell; replacing it also takes as many away.
+        """
+        sides = 1 if Relation(relation) is Relation.ADD_REMOVE else 2
+        return cls(sides * max_rows, max_rows, sides * max_rows, sides * max_rows**2)
+
+    @classmethod
+    def box(cls, cells: int, step: int = 1) -> Sensitivity:
+        """Of ``cells`` counts each of which changes by at most ``step``, with no other bound."""
+        return cls(cells, step, cells * step, cells * step**2)
+
+    def stacked(self, queries: int) -> Sensitivity:
+        """Of the counts of ``queries`` such vectors laid end to end."""
+        return Sensitivity(self.cells * queries, self.step, self.l1 * queries, self.l2_squared * queries)
+
+
+class Event:
+    """Base of all events; subclasses are frozen dataclasses whose numbers are integers and fractions."""
+
+    kinds: ClassVar[dict[str, type[Event]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        Event.kinds[cls.__name__] = cls
+
+    def to_json(self) -> dict[str, Any]:
+        """The event as JSON values; fractions are written ``"p/q"``. Read back by `event_from_json`."""
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        return {"event": type(self).__name__} | {f.name: _encode(getattr(self, f.name)) for f in fields}
+
+
+@dataclass(frozen=True)
+class GaussianCounts(Event):
+    """Independent discrete Gaussian noise of scale at least noise_multiplier * sqrt(l2_squared) on each count.
+
+    Source: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy" (2020), definition 1.
+    """
+
+    noise_multiplier: Fraction
+    sensitivity: Sensitivity
+
+    def __post_init__(self) -> None:
+        _exact(noise_multiplier=self.noise_multiplier)
+        _positive(noise_multiplier=self.noise_multiplier)
+
+
+@dataclass(frozen=True)
+class LaplaceCounts(Event):
+    """Independent discrete Laplace noise of scale at least l1 / epsilon on each count.
+
+    Source: Ghosh, Roughgarden, Sundararajan, "Universally utility-maximizing privacy mechanisms" (2009).
+    """
+
+    epsilon: Fraction
+    sensitivity: Sensitivity
+
+    def __post_init__(self) -> None:
+        _exact(epsilon=self.epsilon)
+        _positive(epsilon=self.epsilon)
+
+
+@dataclass(frozen=True)
+class Thresholded(Event):
+    """Noisy counts of the non-empty cells alone, released where they reach a public threshold.
+
+    ``delta`` bounds the probability that any cell that is empty without the unit is released with it.
+    """
+
+    counts: GaussianCounts | LaplaceCounts
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        _exact(delta=self.delta)
+        _positive(delta=self.delta)
+
+
+@dataclass(frozen=True)
+class Selection(Event):
+    """The exponential mechanism: epsilon-private, and of bounded range epsilon.
+
+    Source: McSherry, Talwar (2007); range: Durfee, Rogers (2019), definition 4.1.
+    """
+
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        _exact(epsilon=self.epsilon)
+        _positive(epsilon=self.epsilon)
+
+
+@dataclass(frozen=True)
+class SampledGaussian(Event):
+    """``steps`` sums of clipped gradients of Poisson-sampled rows, each with normal noise of noise_multiplier * clip.
+
+    Each row is taken on its own with probability ``rate`` at each step; a privacy unit owns at most ``rows`` rows.
+    The multiplier is of the clipping norm under either relation; the accountant knows what replacing a row moves.
+    """
+
+    rate: Fraction
+    noise_multiplier: Fraction
+    steps: int
+    rows: int = 1
+
+    def __post_init__(self) -> None:
+        _exact(rate=self.rate, noise_multiplier=self.noise_multiplier)
+        _positive(rate=self.rate, noise_multiplier=self.noise_multiplier, steps=self.steps, rows=self.rows)
+        if self.rate > 1:
+            raise UnsupportedEvent(f"A sampling rate is at most 1, not {self.rate}.")
+
+
+@dataclass(frozen=True)
+class Bounded(Event):
+    """A mechanism that an argument in docs/privacy.md shows to be (epsilon, delta)-private, and no more is known."""
+
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        _exact(epsilon=self.epsilon, delta=self.delta)
+        if self.epsilon < 0 or not 0 <= self.delta <= 1:
+            raise UnsupportedEvent("A bounded event needs epsilon at least 0 and delta between 0 and 1.")
+
+
+@dataclass(frozen=True)
+class Composed(Event):
+    """All parts, each the given number of times, adaptively: ``parts`` holds (event, times)."""
+
+    parts: tuple[tuple[Event, int], ...]
+
+    def __post_init__(self) -> None:
+        for _, times in self.parts:
+            _positive(times=times)
+
+
+@dataclass(frozen=True)
+class Parallel(Event):
+    """Events on disjoint parts of the rows, where the part of a row depends on no other row."""
+
+    parts: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        _positive(parts=len(self.parts))
+
+
+def compose(*events: Event) -> Composed:
+    """All of the events; equal ones are counted, not repeated. No event at all costs nothing."""
+    times: dict[Event, int] = {}
+    for event in events:
+        times[event] = times.get(event, 0) + 1
+    return Composed(tuple(times.items()))
+
+
+def repeat(event: Event, times: int) -> Composed:
+    """The event ``times`` times; none at all costs nothing."""
+    return Composed(((event, times),) if times else ())
+
+
+def event_from_json(value: str | Mapping[str, Any]) -> Event:
+    """The event that `Event.to_json` wrote, from its values or their text; unknown events are refused.
+
+    Errors: UnsupportedEvent.
+    """
+    try:
+        event = _decode(json.loads(value) if isinstance(value, str) else value)
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        raise UnsupportedEvent("The record of a privacy event is damaged; restore it from a copy.") from error
+    if not isinstance(event, Event):
+        raise UnsupportedEvent("The record does not hold a privacy event; it was not written by this project.")
+    return event
+
+
+def _encode(value: object) -> Any:
+    if isinstance(value, Event):
+        return value.to_json()
+    if isinstance(value, Sensitivity):
+        return dataclasses.asdict(value)
+    if isinstance(value, tuple):
+        return [_encode(part) for part in value]
+    return f"{value.numerator}/{value.denominator}" if isinstance(value, Fraction) else value
+
+
+def _decode(value: object) -> object:
+    if isinstance(value, str):
+        return Fraction(value)
+    if isinstance(value, Mapping):
+        return _decode_record(value)
+    return tuple(_decode(part) for part in value) if isinstance(value, Sequence) else value
+
+
+def _decode_record(record: Mapping[str, object]) -> Event | Sensitivity:
+    name = record.get("event")
+    kind: Callable[..., Event | Sensitivity] | None = Sensitivity if name is None else Event.kinds.get(str(name))
+    if kind is None:
+        raise UnsupportedEvent(f"No accountant reads an event called {name!r}; it needs a newer version of Cloister.")
+    return kind(**{key: _decode(part) for key, part in record.items() if key != "event"})
+
+
+def _exact(**numbers: object) -> None:
+    for name, number in numbers.items():
+        if not isinstance(number, Fraction):
+            raise UnsupportedEvent(f"The {name} of an event must be an exact fraction, not a {type(number).__name__}.")
+
+
+def _positive(**numbers: Fraction | int) -> None:
+    for name, number in numbers.items():
+        if number <= 0:
+            raise UnsupportedEvent(f"The {name} of an event must be positive, not {number}.")

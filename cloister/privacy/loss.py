@@ -1,0 +1,137 @@
+"""Privacy loss distributions on a grid, and their composition by one Fourier transform per distinct event.
+
+A *profile* gives delta as a function of epsilon for the worst pair of neighbouring tables. It is turned into a
+distribution on a grid that is never more private ("Connect the Dots", Doroshenko et al., arXiv 2207.04380, algorithm
+1). Distributions are composed by multiplying transforms on a window outside which, by Chernoff's bound, little lies;
+what may lie outside, or be wrapped around, is added to delta, and so is the rounding error of the transforms.
+Source: Koskela, Jälkö, Honkela (arXiv 1906.03049); Gopi, Lee, Wutschitz (arXiv 2106.02848).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import irfft, next_fast_len, rfft
+
+Floats = NDArray[np.float64]
+Profile = Callable[[Floats], Floats]
+
+ROUNDING = 1e-15
+LARGEST_LOSS = 600.0
+TILTS = tuple(2.0**power for power in range(-8, 2))
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A privacy loss distribution: mass ``mass[i]`` at (lowest + i) * step nats, ``infinite`` at infinity.
+
+    Shapes: mass (losses,) float64.
+    """
+
+    step: float
+    lowest: int
+    mass: Floats
+    infinite: float
+
+    @property
+    def losses(self) -> Floats:
+        """The losses (losses,), in nats."""
+        return np.asarray((self.lowest + np.arange(self.mass.size)) * self.step, dtype=np.float64)
+
+    def log_moment(self, tilt: float) -> float:
+        """Logarithm of E[exp(tilt * loss)] over the finite losses."""
+        held = self.mass > 0
+        exponents = tilt * self.losses[held] + np.log(self.mass[held])
+        top = float(exponents.max())
+        return top + math.log(float(np.exp(exponents - top).sum()))
+
+    def variance(self) -> float:
+        """Variance of the finite losses, in squared nats."""
+        mean = float(self.mass @ self.losses)
+        return float(self.mass @ np.square(self.losses - mean))
+
+
+def connect_the_dots(profile: Profile, low: float, high: float, step: float) -> Loss:
+    """The tightest pessimistic distribution on the multiples of ``step`` nats between low and high.
+
+    ``profile`` maps epsilons (n,) to deltas (n,) and must be convex in exp(epsilon); what it leaves at ``high``
+    becomes infinite loss.
+    """
+    lowest = math.floor(low / step)
+    epsilons = np.arange(lowest, max(math.ceil(high / step), lowest + 1) + 1, dtype=np.float64) * step
+    deltas = np.minimum.accumulate(np.clip(profile(epsilons), 0.0, 1.0))
+    falls = np.diff(deltas)
+    mass = np.zeros_like(deltas)
+    mass[0] = 1.0 - deltas[0] + falls[0] / math.expm1(step)
+    mass[1:-1] = (falls[1:] - falls[:-1] * math.exp(step)) / math.expm1(step)
+    mass[-1] = falls[-1] / math.expm1(-step)
+    return Loss(step, lowest, np.maximum(mass, 0.0), float(deltas[-1]))
+
+
+def convolve(parts: Sequence[tuple[Loss, int]], slack: float) -> Loss:
+    """The loss of all parts, each the given number of times; all on the same step.
+
+    At most ``slack`` of mass is moved to infinite loss for what falls outside the window.
+    """
+    low, high = _window(parts, slack)
+    size = next_fast_len(high - low + 1, real=True)
+    spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
+    for loss, times in parts:
+        spectrum *= rfft(_folded(loss, size)) ** times
+    wrapped = irfft(spectrum, n=size)
+    mass = np.roll(wrapped, -(low % size))
+    kept = -math.expm1(sum(times * math.log1p(-min(loss.infinite, 1 - 1e-16)) for loss, times in parts))
+    rounding = ROUNDING * (100 + sum(times for _, times in parts))
+    return Loss(parts[0][0].step, low, np.maximum(mass, 0.0), min(1.0, kept + slack + rounding))
+
+
+def epsilon_at(loss: Loss, delta: float) -> float:
+    """The least epsilon at least 0 with divergence at most delta; infinity if there is none.
+
+    Source: Balle, Wang (arXiv 1805.06530), theorem 5, read as delta = E[1 - exp(epsilon - loss)]+ plus infinite mass.
+    """
+    if loss.infinite >= delta:
+        return math.inf
+    start = max(0, -loss.lowest)
+    losses, mass = loss.losses[start:], loss.mass[start:]
+    if losses.size and losses[-1] > LARGEST_LOSS:
+        return math.inf
+    above = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
+    discounted = np.append(np.cumsum((mass * np.exp(-losses))[::-1])[::-1], 0.0)
+    deltas = loss.infinite + above[1:] - np.exp(losses) * discounted[1:]
+    first = int(np.argmax(deltas <= delta)) if losses.size else 0
+    if losses.size == 0 or discounted[first] == 0.0:
+        return 0.0
+    return max(0.0, math.log(max(loss.infinite + above[first] - delta, 1e-300) / discounted[first]))
+
+
+def _window(parts: Sequence[tuple[Loss, int]], slack: float) -> tuple[int, int]:
+    low, high = (sum(times * edge for edge, times in edges) for edges in _edges(parts))
+    spread = math.sqrt(sum(times * loss.variance() for loss, times in parts))
+    if spread == 0.0:
+        return low, high
+    budget = math.log(2.0 / slack)
+    tilts = [factor * math.sqrt(2.0 * budget) / spread for factor in TILTS]
+    step = parts[0][0].step
+    above = min((_log_moment(parts, tilt) + budget) / tilt for tilt in tilts)
+    below = max(-(_log_moment(parts, -tilt) + budget) / tilt for tilt in tilts)
+    return max(low, math.floor(below / step)), min(high, math.ceil(above / step))
+
+
+def _edges(parts: Sequence[tuple[Loss, int]]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    lowest = [(loss.lowest, times) for loss, times in parts]
+    highest = [(loss.lowest + loss.mass.size - 1, times) for loss, times in parts]
+    return lowest, highest
+
+
+def _log_moment(parts: Sequence[tuple[Loss, int]], tilt: float) -> float:
+    return sum(times * loss.log_moment(tilt) for loss, times in parts)
+
+
+def _folded(loss: Loss, size: int) -> Floats:
+    places = (loss.lowest + np.arange(loss.mass.size)) % size
+    return np.bincount(places, weights=loss.mass, minlength=size).astype(np.float64)

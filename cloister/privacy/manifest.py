@@ -1,0 +1,204 @@
+"""The manifest of a release folder: every file with its SHA-256 and size, and where else the release is on record.
+
+``manifest.json`` is canonical: the text of a manifest is decided by what it says, and its ``digest`` is the SHA-256 of
+all the rest. So any altered byte, of a file or of the manifest, is found; the ledger's entry of the release holds the
+digest again, and tells a replaced manifest from the true one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cloister.errors import StorageError, VerificationError
+from cloister.privacy.ledger import Anchor
+
+FILE_NAME = "manifest.json"
+FORMAT = 1
+
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """A file of the folder: path inside it with forward slashes, size in bytes, SHA-256 in hexadecimal."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Where else a release is on record: ledger entry, code, spec, tracking run, flow run; empty text for none."""
+
+    ledger: Anchor
+    code: str
+    spec_digest: str
+    mlflow_run: str = ""
+    prefect_run: str = ""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a release folder holds, files in the order of their paths."""
+
+    release: str
+    lineage: Lineage
+    files: tuple[FileRecord, ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that the manifest says."""
+        return hashlib.sha256(_canonical(self._content())).hexdigest()
+
+    def to_json(self) -> str:
+        """The text of ``manifest.json``."""
+        return json.dumps(self._content() | {"digest": self.digest}, indent=2, ensure_ascii=True) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Manifest:
+        """The manifest of a text that `to_json` wrote, to the byte.
+
+        Raises:
+            VerificationError: the text is not what was written.
+        """
+        try:
+            manifest = _parsed(json.loads(text))
+        except (ValueError, KeyError, TypeError):
+            raise VerificationError(f"{FILE_NAME} was altered: it cannot be read") from None
+        if manifest.to_json() != text:
+            raise VerificationError(f"{FILE_NAME} was altered: its text and its digest do not agree")
+        return manifest
+
+    def _content(self) -> dict[str, Any]:
+        return {"manifest": FORMAT} | asdict(self)
+
+
+@dataclass(frozen=True)
+class FileFinding:
+    """One thing that is wrong with a release folder: the file, and what."""
+
+    file: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.problem}"
+
+
+def write_manifest(folder: Path, release: str, lineage: Lineage) -> Manifest:
+    """List all files of a folder in its ``manifest.json``, which is written last.
+
+    Raises:
+        StorageError: the folder cannot be read or written, or holds a link or an empty folder.
+    """
+    manifest = Manifest(release, lineage, tuple(_plain(_record(folder, path)) for path in _paths(folder)))
+    part = folder / f".{FILE_NAME}.part"
+    try:
+        with part.open("w", encoding="ascii") as file:
+            file.write(manifest.to_json())
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(folder / FILE_NAME)
+    except OSError as error:
+        raise _storage_error(folder / FILE_NAME, "written", error) from None
+    return manifest
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a folder.
+
+    Raises:
+        StorageError: there is none, or it cannot be read.
+        VerificationError: it was altered.
+    """
+    path = folder / FILE_NAME
+    try:
+        return Manifest.from_json(path.read_bytes().decode("ascii"))
+    except OSError as error:
+        raise _storage_error(path, "read", error) from None
+    except UnicodeDecodeError:
+        raise VerificationError(f"{FILE_NAME} was altered: it cannot be read") from None
+
+
+def verify_folder(folder: Path, digest: str | None = None) -> list[FileFinding]:
+    """Everything that is wrong with a release folder: files altered, missing or extra; nothing, if it is sound.
+
+    ``digest`` is the manifest's as the ledger recorded it. Files that can no longer be told apart from sound ones are
+    never passed over: without a sound manifest the folder is not sound.
+
+    Raises:
+        StorageError: a file cannot be read.
+    """
+    if not (folder / FILE_NAME).is_file():
+        return [FileFinding(FILE_NAME, "is missing")]
+    try:
+        manifest = read_manifest(folder)
+    except VerificationError as error:
+        return [FileFinding(FILE_NAME, str(error).removeprefix(f"{FILE_NAME} "))]
+    replaced = [FileFinding(FILE_NAME, "was replaced: the ledger recorded another one")]
+    return (replaced if digest not in (None, manifest.digest) else []) + _differences(folder, manifest)
+
+
+def _differences(folder: Path, manifest: Manifest) -> list[FileFinding]:
+    recorded = {record.path: record for record in manifest.files}
+    present = _paths(folder)
+    missing = [FileFinding(path, "is missing") for path in recorded if path not in present]
+    extra = [FileFinding(path, "is not part of the release") for path in present if path not in recorded]
+    held = [path for path in present if path in recorded]
+    altered = [FileFinding(path, "was altered") for path in held if _record(folder, path) != recorded[path]]
+    return sorted(missing + extra + altered, key=lambda finding: finding.file)
+
+
+def _paths(folder: Path) -> list[str]:
+    """All files, links and folders that hold nothing, the manifest apart; sorted."""
+    try:
+        found = [
+            path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir() or not any(path.iterdir())
+        ]
+    except OSError as error:
+        raise _storage_error(folder, "read", error) from None
+    names = (path.relative_to(folder).as_posix() for path in found)
+    return sorted(name for name in names if name not in (FILE_NAME, f".{FILE_NAME}.part"))
+
+
+def _plain(record: FileRecord) -> FileRecord:
+    if not record.sha256:
+        raise StorageError(f"{record.path} is no plain file, and cannot be part of a release; take it away")
+    return record
+
+
+def _record(folder: Path, name: str) -> FileRecord:
+    """The record of a file; one without a digest for whatever is no plain file."""
+    path = folder / name
+    if path.is_symlink() or not path.is_file():
+        return FileRecord(name, 0, "")
+    digest, size = hashlib.sha256(), 0
+    try:
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK):
+                digest.update(block)
+                size += len(block)
+    except OSError as error:
+        raise _storage_error(path, "read", error) from None
+    return FileRecord(name, size, digest.hexdigest())
+
+
+def _parsed(content: Mapping[str, Any]) -> Manifest:
+    lineage = dict(content["lineage"])
+    ledger = Anchor(**lineage.pop("ledger"))
+    files = tuple(FileRecord(**record) for record in content["files"])
+    return Manifest(content["release"], Lineage(ledger, **lineage), files)
+
+
+def _canonical(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+def _storage_error(path: Path, verb: str, error: OSError) -> StorageError:
+    return StorageError(f"{path} cannot be {verb} ({os.strerror(error.errno or 0)}); make room or correct the path")

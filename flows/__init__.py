@@ -1,0 +1,1 @@
+"""Flows over the tasks, and the command line on top of them."""

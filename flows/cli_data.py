@@ -1,0 +1,101 @@
+"""Commands on tables and specs: evaluate, constraints check, spec draft, spec check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.options import Evaluate, Json, SpecFile, example
+
+DataFile = Annotated[Path, typer.Option("--data", help="The real table, CSV or Parquet.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.command(
+        epilog=example(
+            "cloister evaluate data/specs/demo.yaml --data data/raw/demo.csv --synthetic out/synthetic.parquet"
+        )
+    )(evaluate)
+    constraints = typer.Typer(help="Exact violations of constraints.", no_args_is_help=True, rich_markup_mode=None)
+    constraints.command(
+        "check", epilog=example("cloister constraints check data/specs/demo.yaml --data data/raw/demo.csv")
+    )(check_constraints)
+    app.add_typer(constraints, name="constraints")
+    spec = typer.Typer(help="Specs: draft one from a file, check one.", no_args_is_help=True, rich_markup_mode=None)
+    spec.command("draft", epilog=example("cloister spec draft data/raw/demo.csv --out data/specs/mine.yaml"))(
+        draft_spec
+    )
+    spec.command("check", epilog=example("cloister spec check data/specs/demo.yaml"))(check_spec)
+    app.add_typer(spec, name="spec")
+
+
+def evaluate(
+    spec: SpecFile,
+    data: DataFile,
+    synthetic: Annotated[Path, typer.Option(help="The synthetic table, CSV or Parquet.")],
+    level: Annotated[Evaluate, typer.Option(help="full trains models too.")] = Evaluate.quick,
+    out: Annotated[Path | None, typer.Option(help="A folder for evaluation.json, tables and plots.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure a synthetic table against the real one. Internal: the figures are not private."""
+    from flows.console import facts, show_json
+    from flows.reports import INTERNAL, show_metrics
+    from tasks.measures import compared_files, written
+
+    evaluation = compared_files(spec, data, synthetic, level.value)
+    if out:
+        written(evaluation, out)
+    if as_json:
+        show_json(evaluation.to_dict())
+        return
+    show_metrics(evaluation)
+    facts("Evaluation", {"level": level.value, "files": out or "none written; see --out", "note": INTERNAL})
+
+
+def check_constraints(spec: SpecFile, data: DataFile, as_json: Json = False) -> None:
+    """Count exact violations of each constraint: rows, or unordered pairs of rows. Internal.
+
+    Leaves with exit code 1 if a hard constraint is violated.
+    """
+    from flows.console import show_json, table
+    from tasks.measures import violations_of
+
+    reports = violations_of(spec, data)
+    if as_json:
+        show_json([vars(report) for report in reports])
+    else:
+        rows = [(r.name, "hard" if r.hard else "soft", r.violations, f"{r.percent:.6g} %") for r in reports]
+        table("Violations", ("constraint", "kind", "violations", "of all"), rows, "exact counts, internal")
+    if any(report.hard and report.violations for report in reports):
+        raise typer.Exit(1)
+
+
+def draft_spec(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The table, CSV or Parquet.")],
+    out: Annotated[Path | None, typer.Option(help="The spec to write, a new file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Draft a spec for a table. Each bound is marked data-derived; a release refuses it until a person declares it."""
+    from flows.console import say, show_json
+    from tasks.drafts import drafted
+
+    text = drafted(file, out)
+    if as_json:
+        show_json({"spec": text, "file": str(out) if out else None})
+    else:
+        say(f"{out} is written; declare each data-derived bound public" if out else text)
+
+
+def check_spec(spec: SpecFile, as_json: Json = False) -> None:
+    """Check a spec: form, bounds, constraints, and whether a release would take it. Touches no data."""
+    from flows.console import facts, show_json
+    from tasks.checks import checked_spec
+
+    found = checked_spec(spec)
+    if as_json:
+        show_json(found)
+    else:
+        facts(f"{spec} can be released", found)

@@ -1,0 +1,143 @@
+"""Commands on the ledger: budget show and grant, ledger list and show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.options import By, Dataset, Json, Reason, ReleaseId, example
+
+if TYPE_CHECKING:
+    from cloister.privacy.ledger import BudgetStatus, Release
+
+AnyDataset = Annotated[str | None, typer.Argument(metavar="[DATASET]", help="One dataset; by default all.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    budget = typer.Typer(help="Budgets: what is granted, spent and left.", no_args_is_help=True, rich_markup_mode=None)
+    budget.command("show", epilog=example("cloister budget show demo"))(show_budgets)
+    budget.command(
+        "grant", epilog=example('cloister budget grant demo --epsilon 10 --delta 1e-5 --per year --reason "policy 7"')
+    )(grant)
+    app.add_typer(budget, name="budget")
+    ledger = typer.Typer(help="The ledger: releases and entries.", no_args_is_help=True, rich_markup_mode=None)
+    ledger.command("list", epilog=example("cloister ledger list demo"))(list_releases)
+    ledger.command("show", epilog=example("cloister ledger show r-0123456789"))(show_release)
+    app.add_typer(ledger, name="ledger")
+
+
+def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
+    """Show what was granted to a dataset, what its releases hold together, and what is left."""
+    from flows.console import show_json, table
+    from tasks.books import budgets
+    from tasks.home import Home
+
+    found = [_budget_json(status) for status in budgets(Home.current(), dataset)]
+    if as_json:
+        show_json(found)
+    else:
+        headings = (
+            "dataset",
+            "unit",
+            "window",
+            "granted",
+            "delta",
+            "spent",
+            "reserved",
+            "left",
+            "lifetime",
+            "releases",
+        )
+        table("Budgets (epsilon)", headings, [tuple(budget.values()) for budget in found])
+
+
+def grant(
+    dataset: Dataset,
+    epsilon: Annotated[str, typer.Option(help="Cap on the composed epsilon, exact.")],
+    delta: Annotated[str, typer.Option(help="Delta at which releases are composed, exact.")],
+    per: Annotated[str, typer.Option(help="year, month or ever.")],
+    reason: Reason,
+    by: By,
+    unit: Annotated[str, typer.Option(help="Privacy unit: row, or key:COLUMN.")] = "row",
+    as_json: Json = False,
+) -> None:
+    """Grant a budget; it replaces the one before from now on, and frees nothing that was spent."""
+    from flows.console import facts, show_json
+    from tasks.home import Home
+    from tasks.ledgers import open_ledger
+
+    status = _budget_json(open_ledger(Home.current()).grant(dataset, unit, epsilon, delta, per, by, reason))
+    if as_json:
+        show_json(status)
+    else:
+        facts("Granted", status)
+
+
+def list_releases(dataset: AnyDataset = None, as_json: Json = False) -> None:
+    """List releases, oldest first: what each costs and where it stands."""
+    from flows.console import show_json, table
+    from tasks.books import releases
+    from tasks.home import Home
+
+    found = [_release_json(release) for release in releases(Home.current(), dataset)]
+    if as_json:
+        show_json(found)
+    else:
+        headings = ("release", "dataset", "unit", "method", "epsilon", "delta", "state", "reserved at", "last by")
+        table("Releases", headings, [tuple(release.values()) for release in found])
+
+
+def show_release(release: ReleaseId, as_json: Json = False) -> None:
+    """Show one release: its charge, its events, and who moved it, when and why."""
+    from flows.console import facts, show_json, table
+    from tasks.books import release_of
+    from tasks.home import Home
+
+    held = release_of(Home.current(), release)
+    steps = [
+        {"entry": s.seq, "time": s.time, "state": s.state.value, "by": s.by, "reason": s.reason, "evidence": s.evidence}
+        for s in held.steps
+    ]
+    about = {key: value for key, value in held.request.body.items() if key != "events"}
+    if as_json:
+        show_json(about | {"events": held.request.events, "steps": steps})
+        return
+    facts(f"Release {release}", about)
+    table("Steps", ("entry", "time", "state", "by", "reason"), [tuple(step.values())[:5] for step in steps])
+
+
+def _budget_json(status: BudgetStatus) -> dict[str, Any]:
+    from cloister.privacy.ledger.exact import decimal
+
+    budget = status.budget
+    return {
+        "dataset": budget.dataset,
+        "unit": budget.unit,
+        "window": status.window,
+        "granted": decimal(budget.epsilon),
+        "delta": decimal(budget.delta),
+        "spent": decimal(status.spent),
+        "reserved": decimal(status.reserved),
+        "left": decimal(status.left),
+        "lifetime": decimal(status.lifetime),
+        "releases": status.releases,
+    }
+
+
+def _release_json(release: Release) -> dict[str, Any]:
+    from cloister.privacy.ledger.exact import decimal
+
+    asked = release.request
+    return {
+        "release": release.id,
+        "dataset": asked.dataset,
+        "unit": asked.unit,
+        "method": asked.method,
+        "epsilon": decimal(asked.epsilon),
+        "delta": decimal(asked.delta),
+        "state": release.state.value,
+        "reserved_at": release.reserved_at,
+        "by": release.steps[-1].by,
+    }

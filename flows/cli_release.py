@@ -1,0 +1,139 @@
+"""Commands that make synthetic tables: demo, release, plan, sample, methods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.options import Delta, Epsilon, Evaluate, Json, Method, ReleaseId, SpecFile, example, user
+
+if TYPE_CHECKING:
+    from flows.outcome import Outcome
+    from tasks.home import Home
+    from tasks.orders import Options
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.command(epilog=example("cloister demo"))(demo)
+    app.command(
+        epilog=example("cloister release data/specs/demo.yaml --data data/raw/demo.csv --epsilon 1 --out out/")
+    )(release)
+    app.command(epilog=example("cloister plan data/specs/demo.yaml --epsilon 0.5"))(plan)
+    app.command(epilog=example("cloister sample r-0123456789 --rows 1000 --out more.parquet"))(sample)
+    app.command(epilog=example("cloister methods"))(methods)
+
+
+def demo(as_json: Json = False) -> None:
+    """Release the built-in demo data, a fictional civic registry, end to end."""
+    from tasks.demo import demo_data, demo_spec
+    from tasks.home import Home
+    from tasks.orders import Options
+
+    home = Home.current()
+    _release(demo_spec(), Options(data=demo_data(home)), home, as_json)
+
+
+def release(
+    spec: SpecFile,
+    method: Method = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    rows: Annotated[int | None, typer.Option(help="Rows to draw; by default as many as the spec declares.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The data, in place of the spec's source.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A new folder for the files that may be handed on.")] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv too.")] = False,
+    seed_sampling: Annotated[int | None, typer.Option(help="Seed for drawing rows; the noise has none.")] = None,
+    evaluate: Annotated[
+        Evaluate, typer.Option(help="Measures against the real data, kept inside; full trains models.")
+    ] = Evaluate.quick,
+    as_json: Json = False,
+) -> None:
+    """Release a synthetic table: plan, charge, train, draw, measure, certify, register.
+
+    Run again after a crash, the same command goes on where it stopped and charges nothing twice.
+    """
+    from tasks.home import Home
+    from tasks.orders import Options
+
+    options = Options(method, epsilon, delta, rows, data, out, csv, seed_sampling, evaluate.value)
+    _release(spec, options, Home.current(), as_json)
+
+
+def plan(
+    spec: SpecFile,
+    method: Method = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    rows: Annotated[int | None, typer.Option(help="Rows to draw.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Forecast a release: steps, what each would spend, time and memory. Touches no data and costs nothing."""
+    from flows.reports import show_plan
+    from tasks.orders import Options, Order
+
+    show_plan(Order.of(spec, Options(method, epsilon, delta, rows), user()), as_json)
+
+
+def sample(
+    release: ReleaseId,
+    rows: Annotated[int, typer.Option(help="Rows to draw.", min=1)],
+    out: Annotated[Path, typer.Option(help="The file to write: .parquet or .csv.")],
+    seed: Annotated[int | None, typer.Option(help="Seed, to draw the same rows again.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw more rows from the model of an approved release; it costs nothing."""
+    from flows.sampling import sample_release
+    from tasks.home import Home
+
+    sample_release(Home.current(), release, rows, out, seed, as_json)
+
+
+def methods(as_json: Json = False) -> None:
+    """List the methods of synthesis."""
+    from flows.console import show_json, table
+    from models.registry import METHODS, create
+
+    found = [{"name": name, "summary": create(name).summary} for name in sorted(METHODS)]
+    if as_json:
+        show_json(found)
+    else:
+        table("Methods", ("method", "what it does"), [tuple(method.values()) for method in found])
+
+
+def _release(spec: Path, options: Options, home: Home, as_json: bool) -> None:
+    """Check what can be checked before an orchestrator is started, then run the flow."""
+    from flows.reports import show_outcome
+    from tasks.checks import require_usable
+    from tasks.orders import Order, world_of
+    from tasks.plans import planned
+
+    order = Order.of(spec, options, user())
+    require_usable(order, world_of(order), home)
+    planned(order)
+    home.prepare()
+    show_outcome(_run(spec, options), as_json)
+
+
+def _run(spec: Path, options: Options) -> Outcome:
+    from flows.console import progress
+    from tasks.progress import watched_by
+
+    with progress() as watcher, watched_by(watcher):
+        from flows.release import release as flow
+
+        return flow(
+            str(spec),
+            options.method,
+            options.epsilon,
+            options.delta,
+            options.rows,
+            str(options.data) if options.data else None,
+            str(options.out) if options.out else None,
+            options.csv,
+            options.seed,
+            options.evaluate,
+            user(),
+        )

@@ -1,0 +1,135 @@
+"""What a person sees: progress and structured lines on standard error, tables or JSON on standard output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+TENTHS = 10
+
+
+@dataclass
+class Bars:
+    """Progress on a terminal: a line a step, and a bar for a step that tells how far it is."""
+
+    progress: Progress
+    shown: dict[str, TaskID] = field(default_factory=dict)
+
+    def started(self, step: str) -> None:
+        """A line with a spinner."""
+        self.shown[step] = self.progress.add_task(step, total=None)
+
+    def advanced(self, step: str, done: int, total: int) -> None:
+        """The bar moves."""
+        if step in self.shown:
+            self.progress.update(self.shown[step], completed=done, total=total)
+
+    def finished(self, step: str) -> None:
+        """A full bar."""
+        if step in self.shown:
+            self.progress.update(self.shown.pop(step), completed=1, total=1)
+
+    def failed(self, step: str) -> None:
+        """The bar stays where it is."""
+        if step in self.shown:
+            self.progress.stop_task(self.shown.pop(step))
+
+
+@dataclass
+class Lines:
+    """Progress elsewhere: one JSON line an event, at most ten for the parts of a step."""
+
+    tenth: dict[str, int] = field(default_factory=dict)
+
+    def started(self, step: str) -> None:
+        """A line."""
+        self._write(step, "started")
+
+    def advanced(self, step: str, done: int, total: int) -> None:
+        """A line each tenth."""
+        tenth = TENTHS * done // total
+        if tenth > self.tenth.get(step, 0):
+            self.tenth[step] = tenth
+            self._write(step, "running", done=done, total=total)
+
+    def finished(self, step: str) -> None:
+        """A line."""
+        self._write(step, "finished")
+
+    def failed(self, step: str) -> None:
+        """A line."""
+        self._write(step, "failed")
+
+    def _write(self, step: str, state: str, **more: int) -> None:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        print(json.dumps({"time": now, "step": step, "state": state, **more}), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def progress() -> Iterator[Bars | Lines]:
+    """A watcher that suits standard error."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Lines()
+        return
+    columns = (
+        SpinnerColumn(finished_text="[green]*[/]"),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as shown:
+        yield Bars(shown)
+
+
+def show_json(content: object) -> None:
+    """JSON on standard output."""
+    print(json.dumps(content, indent=2, ensure_ascii=False, default=str))
+
+
+def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[object]], note: str = "") -> None:
+    """A table on standard output; numbers stand on the right."""
+    shown = Table(title=title, title_justify="left", title_style="bold", caption=note or None, caption_justify="left")
+    for place, heading in enumerate(headings):
+        right = bool(rows) and all(isinstance(row[place], int | float) for row in rows)
+        shown.add_column(heading, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        shown.add_row(*(Text(_text(cell)) for cell in row))
+    _console().print(shown)
+
+
+def facts(title: str, content: Mapping[str, Any]) -> None:
+    """Names and values, a line each, on standard output."""
+    shown = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2))
+    for name, value in content.items():
+        shown.add_row(name, Text(_text(value), overflow="fold"))
+    _console().print(shown)
+
+
+def say(text: str) -> None:
+    """A line on standard output."""
+    print(text)
+
+
+def _console() -> Console:
+    """Standard output; as wide as the text needs where there is no terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
+
+
+def _text(cell: object) -> str:
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)

@@ -1,0 +1,53 @@
+"""What a release flow hands back: small public values, an internal evaluation, and where the files are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cloister.constraints import ViolationReport
+from cloister.evaluation.report import Evaluation
+from cloister.privacy.ledger import BudgetStatus
+from cloister.privacy.ledger.exact import decimal
+from tasks.orders import Order
+from tasks.plans import StageCost
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A release that is ready for review.
+
+    ``spent`` is the epsilon of all stages together as accounted, at most what was asked. ``evaluation`` is internal.
+    """
+
+    release: str
+    dataset: str
+    order: Order
+    stages: tuple[StageCost, ...]
+    spent: float
+    violations: tuple[ViolationReport, ...]
+    evaluation: Evaluation
+    budget: BudgetStatus
+    public: Path
+    internal: Path
+
+    def to_json(self) -> dict[str, Any]:
+        """The outcome as JSON values; what is under ``internal`` must stay inside."""
+        return {
+            "release": self.release,
+            "dataset": self.dataset,
+            "method": self.order.method,
+            "rows": self.order.rows,
+            "epsilon": str(self.order.budget.epsilon),
+            "delta": str(self.order.budget.delta),
+            "accounted_epsilon": self.spent,
+            "stages": [{"name": s.name, "epsilon": s.epsilon, "explanation": s.explanation} for s in self.stages],
+            "budget_left": decimal(self.budget.left),
+            "violations": [
+                {"name": v.name, "hard": v.hard, "violations": v.violations, "percent": v.percent}
+                for v in self.violations
+            ],
+            "internal": self.evaluation.to_dict(),
+            "files": {"public": str(self.public), "internal": str(self.internal)},
+        }

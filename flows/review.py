@@ -1,0 +1,51 @@
+"""Review: a person moves a release from candidate to approved, published, rejected or withdrawn."""
+
+from __future__ import annotations
+
+from cloister.errors import CloisterError, VerificationError
+from cloister.privacy.ledger import State
+from tasks.books import release_of
+from tasks.home import Home
+from tasks.ledgers import open_ledger
+from tasks.tracking import Tracker
+from tasks.verifying import folder_findings
+
+CHECKED = (State.APPROVED, State.PUBLISHED)
+
+
+def moved(home: Home, release: str, state: str, by: str, reason: str) -> str:
+    """Move a release in the ledger, then its model's alias; the state it has now.
+
+    A folder that is to be approved or published is verified first. A reservation that is withdrawn before its data was
+    opened is given back.
+
+    Raises:
+        InputError: there is no such release, or its state does not allow the move.
+        VerificationError: the folder is not what was recorded.
+    """
+    held = release_of(home, release)
+    to = State.RELEASED_BACK if state == "withdrawn" and held.state is State.RESERVED else State(state)
+    if to in CHECKED:
+        _require_sound(home, release)
+    now = open_ledger(home).advance(release, to, by, reason)
+    if to is not State.RELEASED_BACK and held.state is not State.SPENT:
+        _mirror(home, release, to)
+    return now.state.value
+
+
+def _require_sound(home: Home, release: str) -> None:
+    findings = folder_findings(home, release)
+    if findings:
+        raise VerificationError(f"{findings[0]}; release {release} must not be approved: see cloister verify {release}")
+
+
+def _mirror(home: Home, release: str, to: State) -> None:
+    """Move the alias in the registry.
+
+    Raises:
+        CloisterError: the ledger has the move, the registry could not be told.
+    """
+    try:
+        Tracker.open(home.tracking, home.artifacts).point(release, to.value)
+    except CloisterError as error:
+        raise CloisterError(f"{release} is {to} in the ledger, but the registry was not told: {error}") from None

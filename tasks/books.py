@@ -1,0 +1,47 @@
+"""Reading the ledger; none is made where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cloister.errors import InputError
+from cloister.privacy.ledger import BudgetStatus, Ledger, Release
+from tasks.home import Home
+from tasks.ledgers import open_ledger
+
+
+def existing_ledger(home: Home) -> Ledger | None:
+    """The ledger of a home, if there is one."""
+    kept_in_file = "://" not in home.ledger
+    return None if kept_in_file and not Path(home.ledger).exists() else open_ledger(home)
+
+
+def budgets(home: Home, dataset: str | None) -> list[BudgetStatus]:
+    """The budgets of a dataset, or all.
+
+    Raises:
+        InputError: none was granted to the dataset.
+    """
+    ledger = existing_ledger(home)
+    found = [status for status in ledger.budgets() if dataset in (None, status.budget.dataset)] if ledger else []
+    if dataset and not found:
+        raise InputError(f"no budget is granted to dataset '{dataset}'; grant one with cloister budget grant")
+    return found
+
+
+def releases(home: Home, dataset: str | None) -> list[Release]:
+    """The releases of a dataset, or all, oldest first."""
+    ledger = existing_ledger(home)
+    return ledger.releases(dataset) if ledger else []
+
+
+def release_of(home: Home, release: str) -> Release:
+    """One release.
+
+    Raises:
+        InputError: there is none of this name.
+    """
+    ledger = existing_ledger(home)
+    if ledger is None:
+        raise InputError(f"there is no release '{release}': there is no ledger at {home.ledger} yet")
+    return ledger.release(release)

@@ -1,0 +1,76 @@
+"""Evaluations against real rows: internal, written to private folders only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from cloister.constraints import ViolationReport, violation_reports
+from cloister.evaluation.plots import plots, tables
+from cloister.evaluation.report import Evaluation, evaluate
+from cloister.evaluation.targets import targets_of
+from cloister.schema.domain import Table
+from cloister.schema.loading import load_spec
+from cloister.schema.reading import read_frame
+from cloister.schema.validation import validate
+from tasks.orders import Level, World, declared_world
+from tasks.plans import write_json
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured, and the folder that holds it as JSON, tables and plots; internal."""
+
+    evaluation: Evaluation
+    folder: Path
+
+
+def compared(real: Table, synthetic: Table, world: World, level: Level) -> Evaluation:
+    """The evaluation of one table against another of the same world; internal."""
+    targets = targets_of(world.spec.evaluation.targets, world.task.domain)
+    return evaluate(real, synthetic, world.task.constraints, targets, level)
+
+
+def written(evaluation: Evaluation, folder: Path) -> Measured:
+    """Write an evaluation as JSON, tables and plots."""
+    write_json(folder / "evaluation.json", evaluation.to_dict())
+    if evaluation.level != "none":
+        plots(evaluation, folder / "plots")
+        tables(evaluation, folder / "plots")
+    return Measured(evaluation, folder)
+
+
+def compared_files(spec: Path, data: Path, synthetic: Path, level: Level) -> Evaluation:
+    """The evaluation of one file against another; internal.
+
+    Raises:
+        InputError: the spec or a file cannot be used.
+    """
+    world = _world(spec)
+    real = table_of(world, data)
+    return compared(real, table_of(world, synthetic), world, level)
+
+
+def violations_of(spec: Path, data: Path) -> tuple[ViolationReport, ...]:
+    """Exact violations of each constraint of a spec in a file; internal.
+
+    Raises:
+        InputError: the spec or the file cannot be used.
+    """
+    world = _world(spec)
+    return violation_reports(world.task.constraints, table_of(world, data))
+
+
+def table_of(world: World, file: Path) -> Table:
+    """The rows of a file, validated as the spec says.
+
+    Raises:
+        DataError: they are not as declared.
+    """
+    return world.task.domain.encode(validate(read_frame(world.spec, file), world.spec)[0])
+
+
+def _world(path: Path) -> World:
+    """The world of a spec where its number of rows does not matter."""
+    spec = load_spec(path)
+    return declared_world(spec, spec.privacy.rows.public or 1)

@@ -1,0 +1,25 @@
+"""The step that evaluates a release against its real rows: internal, kept in the private folder."""
+
+from __future__ import annotations
+
+from tasks.charging import Charge
+from tasks.home import Home
+from tasks.measures import Measured, compared, written
+from tasks.opening import real_table
+from tasks.orders import Order, world_of
+from tasks.outputs import read_synthetic
+from tasks.references import Reference
+from tasks.steps import step
+
+
+@step("evaluate", "evaluate {charge.release} ({order.evaluate})")
+def measure(order: Order, charge: Charge, synthetic: Reference, home: Home) -> Measured:
+    """Measure the synthetic table against the rows of this release.
+
+    Privacy: the result is not private; it stays in the home and never enters a certificate.
+    """
+    world = world_of(order)
+    table = read_synthetic(synthetic.open(), world.task)
+    return written(
+        compared(real_table(charge.release), table, world, order.evaluate), home.release(charge.release) / "internal"
+    )

@@ -1,0 +1,109 @@
+"""The data of a release while it runs: opened once, held in memory by this process alone, never written.
+
+Tasks refer to it by the id of the release. It is forgotten when the release ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from cloister.errors import CloisterError
+from cloister.privacy.journal import Journal
+from cloister.privacy.private import PrivateTable
+from cloister.privacy.randomness import NoiseSource
+from cloister.schema.domain import Table
+from cloister.schema.reading import read_frame
+from cloister.schema.spec import PersonUnit
+from cloister.schema.validation import ValidationReport, validate
+from models.protocol import Plan
+from tasks.home import Home
+from tasks.orders import Order, World
+from tasks.units import bounded
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The rows of a release, and a keyed digest of all that were read."""
+
+    table: Table
+    digest: str
+
+
+@dataclass(frozen=True)
+class Door:
+    """The one way to the rows for a model, and the journal of its answers."""
+
+    private: PrivateTable
+    journal: Journal
+
+
+_opened: dict[str, Opened] = {}
+_doors: dict[str, Door] = {}
+
+
+def open_data(release: str, order: Order, world: World, home: Home) -> tuple[Opened, ValidationReport]:
+    """Read, validate, encode and bound the rows of a release.
+
+    Raises:
+        StorageError: the data cannot be read.
+        DataError: it is not as declared; names columns, rules and row numbers.
+    """
+    frame, report = validate(read_frame(world.spec, order.data), world.spec)
+    table = world.task.domain.encode(frame)
+    digest = keyed_digest(table, home.key())
+    unit = world.spec.privacy.unit
+    _opened[release] = Opened(bounded(table, unit, home.key()) if isinstance(unit, PersonUnit) else table, digest)
+    return _opened[release], report
+
+
+def real_table(release: str) -> Table:
+    """The rows of a release that is running.
+
+    Privacy: raw rows; for a measure that is kept inside.
+    """
+    if release not in _opened:
+        raise CloisterError(f"the data of release {release} is not open in this process; run its command again")
+    return _opened[release].table
+
+
+def open_door(release: str, plan: Plan, world: World, fingerprint: dict[str, str], home: Home) -> Journal:
+    """Put the rows of a release behind the door, with the journal of an earlier run if there is one.
+
+    Raises:
+        JournalMismatch: the journal belongs to other data, code, spec or parameters.
+        StorageError: the journal cannot be written, or another process runs this release.
+    """
+    journal = Journal.open(home.journal(release), fingerprint)
+    private = PrivateTable(real_table(release), world.task.neighbours, plan.event, journal, NoiseSource())
+    _doors[release] = Door(private, journal)
+    return journal
+
+
+def door(release: str) -> Door:
+    """The door of a release that is running."""
+    if release not in _doors:
+        raise CloisterError(f"the door of release {release} is not open in this process; run its command again")
+    return _doors[release]
+
+
+@contextmanager
+def forgetting(release: str) -> Iterator[None]:
+    """Close the journal and forget the rows of a release at the end, whatever happens."""
+    try:
+        yield
+    finally:
+        if release in _doors:
+            _doors.pop(release).journal.close()
+        _opened.pop(release, None)
+
+
+def keyed_digest(table: Table, key: bytes) -> str:
+    """HMAC-SHA256 of all columns and rows of a table, in hexadecimal."""
+    digest = hmac.new(key, b"data", hashlib.sha256)
+    for name in table.domain.names:
+        digest.update(name.encode() + b"\0" + table.codes[name].tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,190 @@
+"""What a release is asked to do, and the declared world that it happens in: public inputs only, no data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from cloister.constraints import constraints_of
+from cloister.errors import PlanError, SpecError
+from cloister.privacy.events import Relation
+from cloister.privacy.ledger import exact
+from cloister.privacy.mechanisms import Neighbours
+from cloister.schema.domain import Domain
+from cloister.schema.loading import load_spec, spec_digest
+from cloister.schema.spec import PersonUnit, Spec
+from models.protocol import Budget, Task
+
+Level = Literal["none", "quick", "full"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a command line may say about a release; what is None is as the spec says.
+
+    ``epsilon`` and ``delta`` are text, so that they are exact. ``seed`` fixes the drawing of rows, never the noise.
+    """
+
+    method: str | None = None
+    epsilon: str | None = None
+    delta: str | None = None
+    rows: int | None = None
+    data: Path | None = None
+    out: Path | None = None
+    csv: bool = False
+    seed: int | None = None
+    evaluate: Level = "quick"
+
+
+@dataclass(frozen=True)
+class Order:
+    """A release as it was asked, with nothing left open but the seed.
+
+    ``rows`` is the size of the output. ``digest`` is that of the spec and its files, ``by`` who asked.
+    """
+
+    spec: Path
+    digest: str
+    method: str
+    budget: Budget
+    rows: int
+    data: Path | None
+    out: Path | None
+    csv: bool
+    seed: int | None
+    evaluate: Level
+    by: str
+
+    @classmethod
+    def of(cls, spec: Path, options: Options, by: str) -> Self:
+        """The order that a spec file and options make.
+
+        Raises:
+            SpecError: the spec cannot be used.
+            PlanError: epsilon, delta or the number of rows cannot be.
+        """
+        path = spec.absolute()
+        declared = load_spec(path)
+        order = cls(
+            path,
+            spec_digest(declared),
+            options.method or declared.release.method,
+            _budget(declared, options),
+            _rows(declared, options),
+            options.data.absolute() if options.data else None,
+            options.out.absolute() if options.out else None,
+            options.csv,
+            options.seed,
+            options.evaluate,
+            by,
+        )
+        require_small_delta(order.budget, declared)
+        return order
+
+    def with_seed(self, seed: int | None) -> Order:
+        """The same order with another seed for drawing rows."""
+        return replace(self, seed=seed)
+
+    def to_json(self) -> dict[str, Any]:
+        """The order as JSON values."""
+        fields = asdict(self) | {"spec": str(self.spec)}
+        fields["budget"] = {"epsilon": str(self.budget.epsilon), "delta": str(self.budget.delta)}
+        return fields | {name: str(fields[name]) if fields[name] else None for name in ("data", "out")}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """The order that :meth:`to_json` wrote."""
+        budget = Budget(Fraction(fields["budget"]["epsilon"]), Fraction(fields["budget"]["delta"]))
+        places = {name: Path(fields[name]) if fields[name] else None for name in ("data", "out")}
+        return cls(**(fields | places | {"spec": Path(fields["spec"]), "budget": budget}))
+
+
+@dataclass(frozen=True)
+class World:
+    """The declared world of an order: public."""
+
+    spec: Spec
+    task: Task
+
+    @property
+    def unit(self) -> str:
+        """The name that the ledger knows the privacy unit by; the same persons share a budget."""
+        unit = self.spec.privacy.unit
+        return f"key:{unit.key}" if isinstance(unit, PersonUnit) else unit
+
+
+def world_of(order: Order) -> World:
+    """The declared world of an order.
+
+    Raises:
+        SpecError: the spec cannot be used, or was changed since the order was made.
+        PlanError: the spec does not declare the number of rows.
+        ConstraintError: a constraint cannot be used.
+    """
+    return _world(order.spec, order.digest)
+
+
+@lru_cache(maxsize=4)
+def _world(path: Path, digest: str) -> World:
+    spec = load_spec(path)
+    if spec_digest(spec) != digest:
+        raise SpecError(f"{path} was changed since the release began; run the command again")
+    return declared_world(spec, public_rows(spec))
+
+
+def declared_world(spec: Spec, rows: int) -> World:
+    """The declared world of a spec, for a table of ``rows`` rows.
+
+    Raises:
+        ConstraintError: a constraint cannot be used.
+    """
+    domain = Domain.of(spec.attributes, spec.folder)
+    constraints = constraints_of(spec.constraints, domain.names, spec.folder)
+    unit = spec.privacy.unit
+    owned = unit.max_rows if isinstance(unit, PersonUnit) else 1
+    neighbours = Neighbours(Relation(spec.privacy.relation), owned)
+    return World(spec, Task(domain, constraints, rows, neighbours))
+
+
+def public_rows(spec: Spec) -> int:
+    """The declared number of rows of the data.
+
+    Raises:
+        PlanError: the spec wants it measured, which no method does yet.
+    """
+    rows = spec.privacy.rows.public
+    if rows is None:
+        raise PlanError(
+            f"spec '{spec.name}': the number of rows is to be measured, which no method here does; declare a public "
+            "figure, privacy.rows: {public: NUMBER}"
+        )
+    return rows
+
+
+def require_small_delta(budget: Budget, spec: Spec) -> None:
+    """Check that delta is above zero and below one in the declared number of rows.
+
+    Raises:
+        PlanError: it is not.
+    """
+    rows = public_rows(spec)
+    if not 0 < budget.delta < Fraction(1, rows):
+        raise PlanError(f"delta should be above 0 and less than 1 / rows = 1 / {rows}; give a smaller one with --delta")
+
+
+def _budget(spec: Spec, options: Options) -> Budget:
+    epsilon = spec.release.epsilon if options.epsilon is None else exact(options.epsilon)
+    delta = spec.release.delta if options.delta is None else exact(options.delta)
+    if epsilon <= 0:
+        raise PlanError("epsilon should be above 0; give a positive one with --epsilon")
+    return Budget(epsilon, delta)
+
+
+def _rows(spec: Spec, options: Options) -> int:
+    rows = options.rows or spec.release.rows or public_rows(spec)
+    if rows < 1 or options.rows == 0:
+        raise PlanError("the number of rows should be at least 1; give another one with --rows")
+    return rows

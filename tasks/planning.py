@@ -1,0 +1,24 @@
+"""The public steps: they make the plan of a release and cost nothing."""
+
+from __future__ import annotations
+
+from models.protocol import Plan
+from tasks.orders import Order
+from tasks.plans import planned, planned_sequence
+from tasks.steps import step
+
+
+@step("sequence", "sequence attributes of {order.spec.stem}")
+def sequence(order: Order) -> tuple[str, ...]:
+    """The order in which attributes are modelled."""
+    return planned_sequence(order)
+
+
+@step("search", "search parameters for epsilon {order.budget.epsilon}")
+def search(order: Order) -> Plan:
+    """The parameters that fit the budget.
+
+    Raises:
+        PlanError: none do.
+    """
+    return planned(order)

@@ -1,0 +1,79 @@
+"""The last step: the manifest, the copy that was asked for, and the candidate in the ledger."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from prefect.runtime import flow_run
+
+from cloister.errors import StorageError
+from cloister.privacy.certificate import YAML_NAME
+from cloister.privacy.manifest import Lineage, Manifest, write_manifest
+from tasks.certifying import Certified
+from tasks.checks import require_new
+from tasks.code import code_version
+from tasks.home import Home
+from tasks.ledgers import record_candidate
+from tasks.orders import Order
+from tasks.references import Reference, digest_of
+from tasks.steps import step
+
+
+@step("publish", "publish {done.charge.release}")
+def publish(order: Order, done: Certified, folder: Reference, tracking_run: str, home: Home) -> Path:
+    """Where the files that may be handed on lie: the asked folder, else the one in the home.
+
+    The copy appears whole or not at all. The release is a candidate once it is there.
+
+    Raises:
+        StorageError: the asked folder holds something else, or cannot be written.
+    """
+    release, public = done.charge.release, folder.open()
+    lineage = Lineage(done.anchor, code_version(), order.digest, tracking_run, str(flow_run.id or ""))
+    manifest = write_manifest(public, release, lineage)
+    if order.out:
+        copy_whole(public, order.out, release)
+    record_candidate(release, order.by, _evidence(manifest, public, tracking_run), home)
+    return order.out or public
+
+
+def copy_whole(folder: Path, out: Path, release: str) -> None:
+    """Copy a folder so that ``out`` is never half there.
+
+    Raises:
+        StorageError: something else lies at ``out``, or it cannot be written.
+    """
+    require_new(out, release)
+    part = out.with_name(f".{out.name}.{release}.part")
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        part.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(folder, part, copy_function=_copied)
+        part.chmod(0o755)
+        shutil.rmtree(out, ignore_errors=True)
+        part.rename(out)
+        _sync(out.parent)
+    except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        reason = os.strerror(error.errno or 0)
+        raise StorageError(f"{out} cannot be written ({reason}); make room and run the same command again") from None
+
+
+def _copied(source: str, target: str) -> None:
+    shutil.copyfile(source, target)
+    _sync(Path(target))
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _evidence(manifest: Manifest, public: Path, tracking_run: str) -> dict[str, str]:
+    digests = {"manifest": manifest.digest, "certificate": digest_of(public / YAML_NAME)}
+    return digests | ({"tracking_run": tracking_run} if tracking_run else {})

@@ -1,0 +1,303 @@
+"""What happened, in MLflow: one run per release with a child per stage, and the model in the registry.
+
+The only module besides `tasks.pyfunc` that imports MLflow. Runs are named by id in every call: there is no active run,
+so that threads and processes cannot log into each other's. The store is private: it holds figures that compare with
+the real table. It holds no row of any table, no digest of the data but keyed ones, and no number of real rows.
+
+The ledger is the authority; the store mirrors it, and may be lost without loss of a charge.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+
+import mlflow.pyfunc
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.entities.model_registry import ModelVersion
+from mlflow.exceptions import MlflowException
+from mlflow.models import ModelSignature
+from mlflow.types.schema import ColSpec, Schema
+from sqlalchemy.exc import SQLAlchemyError
+
+from cloister import __version__
+from cloister.errors import InputError, StorageError
+from cloister.evaluation.report import Evaluation
+from cloister.privacy.certificate import Certificate
+from cloister.privacy.certificate_parts import StageSpend
+from tasks.locks import exclusive
+
+LONGEST_PARAM = 6_000
+MOST_ENTRIES = 90
+CODE = Path(__file__).with_name("pyfunc.py")
+PARENT, RELEASE, STAGE = "mlflow.parentRunId", "release.id", "stage"
+STATES = ("candidate", "approved", "published", "rejected", "withdrawn")
+
+
+@dataclass(frozen=True)
+class Tracker:
+    """A tracking store; ``artifacts`` is where new experiments keep files, None to leave that to a server."""
+
+    client: MlflowClient
+    artifacts: str | None
+
+    @classmethod
+    def open(cls, uri: str, artifacts: Path) -> Self:
+        """The store at a URI; a SQLite one is made if there is none.
+
+        Raises:
+            StorageError: it cannot be reached or made.
+        """
+        logging.getLogger("mlflow").setLevel(logging.WARNING)
+        local = not uri.startswith(("http", "databricks"))
+        try:
+            client = _open_sqlite(uri) if uri.startswith("sqlite:///") else _open(uri)
+        except (MlflowException, SQLAlchemyError, OSError) as error:
+            raise _unreachable(error) from None
+        return cls(client, artifacts.absolute().as_uri() if local else None)
+
+    def begin(self, release: str, dataset: str, method: str, tags: Mapping[str, str] | None = None) -> str:
+        """The run of a release: a new one, or the one that an earlier process began and did not end."""
+        experiment = self._experiment(dataset)
+        described = {RELEASE: release, "method": method, "cloister.version": __version__, **(tags or {})}
+        for run in self._runs(experiment, release):
+            if PARENT not in run.data.tags:
+                self._end_orphans(experiment, release)
+                self.client.update_run(run.info.run_id, status="RUNNING")
+                self._tag(run.info.run_id, described)
+                return str(run.info.run_id)
+        return self._create(experiment, f"{dataset} {release}", described)
+
+    @contextmanager
+    def stage(self, parent: str, name: str) -> Iterator[str]:
+        """The child run of a stage, which ends as finished, or as failed with an error.
+
+        Neither the error nor its text is recorded: it may speak of the data.
+        """
+        run = self.client.get_run(parent)
+        tags = {PARENT: parent, STAGE: name, RELEASE: run.data.tags[RELEASE]}
+        child = self._create(run.info.experiment_id, name, tags)
+        try:
+            yield child
+        except BaseException:
+            self.client.set_terminated(child, "FAILED")
+            raise
+        self.client.set_terminated(child, "FINISHED")
+
+    def finish(self, run: str, succeeded: bool) -> None:
+        """End the run of a release, and whatever of it a killed process left running."""
+        found = self.client.get_run(run)
+        self._end_orphans(found.info.experiment_id, found.data.tags[RELEASE])
+        self.client.set_terminated(run, "FINISHED" if succeeded else "FAILED")
+
+    def log_plan(self, run: str, plan: Mapping[str, Any]) -> None:
+        """A plan as JSON values: whole as an artifact, its parameters also as run parameters."""
+        self.client.log_dict(run, dict(plan), "plan.json")
+        held = self.client.get_run(run).data.params
+        params = [Param(_key(name), str(value)[:LONGEST_PARAM]) for name, value in plan["parameters"].items()]
+        for start in range(0, len(params), MOST_ENTRIES):
+            new = [param for param in params[start : start + MOST_ENTRIES] if param.key not in held]
+            self.client.log_batch(run, params=new)
+
+    def log_spend(self, run: str, stages: Sequence[StageSpend], epsilon: float, delta: str) -> None:
+        """The epsilon of each stage alone and of all together; as metrics, and as a table."""
+        spent = {f"epsilon.{stage.name}": stage.epsilon for stage in stages if stage.event} | {"epsilon": epsilon}
+        self._metrics(run, spent)
+        rows = [{"stage": stage.name, "purpose": stage.purpose, "epsilon": stage.epsilon} for stage in stages]
+        self.client.log_table(run, {key: [row[key] for row in rows] for key in rows[0]}, "spend.json")
+        self._tag(run, {"dp.delta": delta})
+
+    def log_evaluation(self, run: str, evaluation: Evaluation, folder: Path) -> None:
+        """Measures against the real table, with the plots and tables in a folder; internal.
+
+        Numbers of real rows and of their violating rows or pairs stay behind; shares are recorded.
+        """
+        self._metrics(run, evaluation.metrics())
+        if evaluation.violations:
+            rows = [violations.to_dict() for violations in evaluation.violations]
+            kept = [name for name in rows[0] if name != "real"]
+            table = {name: [row[name] for row in rows] for name in kept}
+            self.client.log_table(run, table, "evaluation/violations.json")
+        for path in sorted(folder.rglob("*.png")):
+            self.client.log_artifact(run, str(path), "evaluation")
+        self._tag(run, {"internal": "true"})
+
+    def log_certificate(self, run: str, folder: Path) -> None:
+        """The certificate and the manifest of a release folder, as far as they are there."""
+        for name in ("certificate.yaml", "certificate.html", "manifest.json"):
+            if (folder / name).is_file():
+                self.client.log_artifact(run, str(folder / name), "certificate")
+
+    def register(self, run: str, model: Path, certificate: Certificate, certificate_digest: str) -> ModelVersion:
+        """Put a saved model into the registry as a pyfunc, with alias ``candidate``; once per release.
+
+        Raises:
+            StorageError: the store cannot be written.
+        """
+        name, release = model_name(certificate), certificate.subject.id
+        tags = _version_tags(certificate, certificate_digest)
+        found = self._version(name, release)
+        if found is None:
+            source = self._log_model(run, model)
+            self._ensure_model(name)
+            found = self.client.create_model_version(name, source, run, tags, description=_description(certificate))
+        for key, value in tags.items():
+            self.client.set_model_version_tag(name, found.version, key, value)
+        self.client.set_registered_model_alias(name, "candidate", found.version)
+        return found
+
+    def point(self, release: str, state: str) -> ModelVersion:
+        """Move the alias of a state to the model of a release; the alias it had before is taken off.
+
+        Raises:
+            InputError: there is no such model, or no alias for the state.
+        """
+        if state not in STATES:
+            raise InputError(f"a model has no alias '{state}'; use one of {', '.join(STATES)}")
+        version = self.find(release)
+        for alias in self._aliases(version):
+            self.client.delete_registered_model_alias(version.name, alias)
+        self.client.set_registered_model_alias(version.name, state, version.version)
+        self.client.set_model_version_tag(version.name, version.version, "release.state", state)
+        return version
+
+    def find(self, release: str) -> ModelVersion:
+        """The registered model of a release.
+
+        Raises:
+            InputError: there is none.
+        """
+        found = [v for v in self.client.search_model_versions() if v.tags.get(RELEASE) == release]
+        if not found:
+            raise InputError(f"the registry has no model of release {release}; see cloister ledger list")
+        return found[0]
+
+    def _aliases(self, version: ModelVersion) -> list[str]:
+        aliases: Mapping[str, str] = self.client.get_registered_model(version.name).aliases
+        return [alias for alias, held in aliases.items() if str(held) == str(version.version) and alias in STATES]
+
+    def _version(self, name: str, release: str) -> ModelVersion | None:
+        found = self.client.search_model_versions(f"name = '{name}'")
+        return next((version for version in found if version.tags.get(RELEASE) == release), None)
+
+    def _ensure_model(self, name: str) -> None:
+        try:
+            self.client.create_registered_model(name)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise _unreachable(error) from None
+
+    def _log_model(self, run: str, model: Path) -> str:
+        """Write the pyfunc into the run's artifacts; its URI."""
+        signature = ModelSignature(inputs=Schema([ColSpec("long", "rows"), ColSpec("long", "seed")]))
+        with tempfile.TemporaryDirectory(prefix="cloister-") as work:
+            path = Path(work) / "model"
+            mlflow.pyfunc.save_model(
+                path=str(path),
+                python_model=str(CODE),
+                artifacts={"model": str(model)},
+                signature=signature,
+                pip_requirements=[f"cloister=={__version__}"],
+            )
+            self.client.log_artifacts(run, str(path), "model")
+            shutil.rmtree(path)
+        return f"{self.client.get_run(run).info.artifact_uri}/model"
+
+    def _experiment(self, dataset: str) -> str:
+        found = self.client.get_experiment_by_name(dataset)
+        if found is not None:
+            return str(found.experiment_id)
+        try:
+            return str(self.client.create_experiment(dataset, self._place(dataset)))
+        except MlflowException as error:
+            raced = self.client.get_experiment_by_name(dataset)
+            if raced is None:
+                raise _unreachable(error) from None
+            return str(raced.experiment_id)
+
+    def _place(self, dataset: str) -> str | None:
+        return f"{self.artifacts}/{dataset}" if self.artifacts else None
+
+    def _runs(self, experiment: str, release: str) -> list[Run]:
+        return list(self.client.search_runs([experiment], f"tags.`{RELEASE}` = '{release}'"))
+
+    def _end_orphans(self, experiment: str, release: str) -> None:
+        for run in self._runs(experiment, release):
+            if PARENT in run.data.tags and run.info.status == "RUNNING":
+                self.client.set_terminated(run.info.run_id, "KILLED")
+
+    def _create(self, experiment: str, name: str, tags: Mapping[str, str]) -> str:
+        return str(self.client.create_run(experiment, tags=dict(tags), run_name=name).info.run_id)
+
+    def _metrics(self, run: str, figures: Mapping[str, float]) -> None:
+        now = int(time.time() * 1000)
+        entries = [Metric(_key(name), float(figure), now, 0) for name, figure in figures.items()]
+        for start in range(0, len(entries), MOST_ENTRIES):
+            self.client.log_batch(run, metrics=entries[start : start + MOST_ENTRIES])
+
+    def _tag(self, run: str, tags: Mapping[str, str]) -> None:
+        self.client.log_batch(run, tags=[RunTag(key, value) for key, value in tags.items()])
+
+
+def _open_sqlite(uri: str) -> MlflowClient:
+    """A store in a file; of two processes that find none, one makes it."""
+    path = Path(uri.removeprefix("sqlite:///"))
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with exclusive(path.with_name(f"{path.name}.lock")):
+        return _open(uri)
+
+
+def _open(uri: str) -> MlflowClient:
+    client = MlflowClient(uri, uri)
+    client.search_experiments(max_results=1)
+    return client
+
+
+def model_name(certificate: Certificate) -> str:
+    """The name that a release's model has in the registry."""
+    return f"{certificate.subject.dataset}-{certificate.subject.method}"
+
+
+def _version_tags(certificate: Certificate, certificate_digest: str) -> dict[str, str]:
+    guarantee = certificate.guarantee
+    tags = {
+        RELEASE: certificate.subject.id,
+        "dp.epsilon": guarantee.epsilon,
+        "dp.delta": guarantee.delta,
+        "dp.unit": guarantee.unit_statement,
+        "dp.relation": guarantee.relation,
+        "ledger.entry": f"{certificate.ledger.seq}:{certificate.ledger.hash}",
+        "certificate.sha256": certificate_digest,
+    }
+    return tags if guarantee.private else tags | {"dp.stain": "NOT PRIVATE"}
+
+
+def _description(certificate: Certificate) -> str:
+    guarantee = certificate.guarantee
+    stain = "" if guarantee.private else "NOT PRIVATE (seeded noise). "
+    return (
+        f"{stain}Release {certificate.subject.id} of {certificate.subject.dataset} by {certificate.subject.method}: "
+        f"epsilon {guarantee.epsilon}, delta {guarantee.delta}, for {guarantee.unit} ({guarantee.relation})."
+    )
+
+
+def _key(name: str) -> str:
+    """A name as MLflow takes it: letters, digits and ``_-. /``."""
+    return "".join(letter if letter.isalnum() or letter in "_-. /" else "_" for letter in name)[:200]
+
+
+def _unreachable(error: Exception) -> StorageError:
+    return StorageError(
+        f"the tracking store cannot be used ({type(error).__name__}); check MLFLOW_TRACKING_URI, and the room on disk"
+    )

@@ -1,0 +1,63 @@
+"""At most so many rows a person: the excess is left out before anything else is done.
+
+Which rows of a person stay is decided by that person's rows alone and a secret key: adding or removing a person
+changes no other's rows, so a table that differs by one person differs by at most ``max_rows`` rows afterwards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.errors import DataError
+from cloister.schema.domain import Table
+from cloister.schema.spec import PersonUnit
+
+Words = NDArray[np.uint64]
+
+
+def bounded(table: Table, unit: PersonUnit, key: bytes) -> Table:
+    """The table with at most ``unit.max_rows`` rows of each person, in the order they had.
+
+    Raises:
+        DataError: the key may be missing: rows without one cannot be told to belong to one person or to several.
+    """
+    people = table.codes[unit.key]
+    null = table.domain[unit.key].null_code
+    if null is not None:
+        raise DataError(f"column '{unit.key}' identifies persons but is nullable; declare it not nullable")
+    return table.take(np.sort(_kept(people, unit.max_rows, key)))
+
+
+def _kept(people: NDArray[np.int64], most: int, key: bytes) -> NDArray[np.int64]:
+    """Row numbers: of each person those of the ``most`` smallest lots."""
+    grouped = np.argsort(people, kind="stable")
+    lots = _lots(people[grouped], _position(people[grouped]), key)
+    drawn = grouped[np.lexsort((lots, people[grouped]))]
+    return drawn[_position(people[drawn]) < most]
+
+
+def _position(grouped: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The place of each row among those of its person, from 0; persons stand together."""
+    if not len(grouped):
+        return np.zeros(0, dtype=np.int64)
+    starts = np.flatnonzero(np.r_[True, grouped[1:] != grouped[:-1]])
+    sizes = np.diff(np.r_[starts, len(grouped)])
+    return np.arange(len(grouped)) - np.repeat(starts, sizes)
+
+
+def _lots(people: NDArray[np.int64], position: NDArray[np.int64], key: bytes) -> Words:
+    """A keyed 64-bit mix of person and position.
+
+    Source: the finaliser of SplitMix64 (Steele, Lea, Flood 2014), applied twice.
+    """
+    first, second = np.frombuffer(hashlib.sha256(key + b"units").digest()[:16], dtype=np.uint64)
+    return _mixed(_mixed(people.astype(np.uint64) ^ first) ^ position.astype(np.uint64) ^ second)
+
+
+def _mixed(words: Words) -> Words:
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))

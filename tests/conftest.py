@@ -1,0 +1,146 @@
+"""A small declared world, a model fitted in it, and the certificate of its release: made once per session."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cloister.constraints import constraints_of, violation_reports
+from cloister.privacy.certificate import Facts
+from cloister.privacy.journal import Journal
+from cloister.privacy.ledger import Ledger, Request
+from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.private import PrivateTable
+from cloister.privacy.randomness import NoiseSource, SamplingSource
+from cloister.privacy.software import software
+from cloister.schema.domain import Domain
+from cloister.schema.loading import load_spec, spec_digest
+from cloister.schema.spec import Spec
+from models.protocol import Budget, Model, Plan, Task, fit, plan
+from models.registry import create
+
+ROWS = 2_000
+
+SPEC = """
+name: small
+source: {path: data.csv}
+privacy:
+  unit: row
+  relation: add_remove
+  rows: {public: 2000}
+  budget: {epsilon: 10, delta: 1e-4, per: year}
+attributes:
+  id: {type: text, pattern: "P{00001..99999}", provenance: numbering}
+  "home town": {type: categorical, values: {file: towns.txt}, provenance: gazetteer}
+  state-code: {type: ordinal, values: [A, B, C], provenance: gazetteer}
+  "wage <€>": {type: integer, min: 0, max: 1000, step: 10, bins: 20, special: [0], provenance: tax form}
+  since: {type: date, min: 2000-01-01, max: 2009-12-31, bins: 10, nullable: true, provenance: act of 1999}
+constraints:
+  - {name: town-state, fd: "`home town` -> state-code"}
+  - {name: soft-pay, deny: "t1.state-code < t2.state-code and t1.`wage <€>` > t2.`wage <€>`", soft: true}
+release: {method: kamino, epsilon: 2, delta: 1e-5}
+"""
+
+TOWNS = ["Aa", "Bé", 'C "quoted"', "D, with comma", "E-dash", "F"]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A spec, what it means, what was planned and what was fitted."""
+
+    spec: Spec
+    task: Task
+    plan: Plan
+    model: Model
+
+
+def real_rows() -> pd.DataFrame:
+    """The sensitive table of the small world."""
+    rng = np.random.default_rng(7)
+    town = rng.integers(0, len(TOWNS), ROWS)
+    wage = np.where(rng.random(ROWS) < 0.2, 0, rng.integers(1, 60, ROWS) * 10 + 100 * (town // 2))
+    since = pd.Series(pd.to_datetime("2000-01-01") + pd.to_timedelta(rng.integers(0, 3600, ROWS), unit="D"))
+    return pd.DataFrame(
+        {
+            "id": [f"P{number:05d}" for number in range(1, ROWS + 1)],
+            "home town": [TOWNS[at] for at in town],
+            "state-code": [("A", "B", "C")[at // 2] for at in town],
+            "wage <€>": wage,
+            "since": since.where(rng.random(ROWS) < 0.9),
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def small_spec(tmp_path_factory: pytest.TempPathFactory) -> Spec:
+    """The spec of the small world, with a value file beside it."""
+    folder = tmp_path_factory.mktemp("specs")
+    (folder / "towns.txt").write_text("\n".join(TOWNS) + "\n", encoding="utf-8")
+    (folder / "small.yaml").write_text(SPEC, encoding="utf-8")
+    return load_spec(folder / "small.yaml")
+
+
+@pytest.fixture(scope="session")
+def fitted(small_spec: Spec, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    """A model of the small world."""
+    domain = Domain.of(small_spec.attributes, small_spec.folder)
+    constraints = constraints_of(small_spec.constraints, domain.names, small_spec.folder)
+    task = Task(domain, constraints, ROWS, Neighbours())
+    synthesizer = create("kamino")
+    chosen = plan(synthesizer, task, Budget(small_spec.release.epsilon, small_spec.release.delta))
+    with Journal.open(tmp_path_factory.mktemp("journal"), {"test": "small"}) as journal:
+        private = PrivateTable(domain.encode(real_rows()), task.neighbours, chosen.event, journal, NoiseSource())
+        return Fitted(small_spec, task, chosen, fit(synthesizer, private, task, _shortened(chosen)))
+
+
+def _shortened(chosen: Plan) -> Plan:
+    """The plan with a training of few steps, which spends less than was planned."""
+    return replace(chosen, parameters={**chosen.parameters, "steps": 4})
+
+
+@pytest.fixture(scope="session")
+def facts(fitted: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Facts:
+    """What the certificate of a release of the small world is made from."""
+    spec, ledger = fitted.spec, Ledger.open(tmp_path_factory.mktemp("ledger") / "ledger.db")
+    ledger.grant(spec.name, "row", 10, "1e-4", "year", "officer", "yearly budget")
+    request = Request(
+        spec.name,
+        "row",
+        "add_remove",
+        Fraction(2),
+        Fraction(1, 10**5),
+        fitted.plan.event.to_json(),
+        "kamino",
+        spec_digest(spec),
+        "0.1.0+test",
+        "run-1",
+        release="r-0123456789",
+    )
+    ledger.reserve(request, "tester")
+    ledger.spend("r-0123456789", "tester", "journal-1", "data-1")
+    anchor = ledger.anchor()
+    assert anchor is not None
+    return Facts(
+        spec=spec,
+        constraints=fitted.task.constraints,
+        release="r-0123456789",
+        method="kamino",
+        method_summary=create("kamino").summary,
+        rows=500,
+        epsilon=Fraction(2),
+        delta=Fraction(1, 10**5),
+        stages=fitted.plan.stages,
+        violations=violation_reports(fitted.task.constraints, fitted.model.sample(500, SamplingSource(1))),
+        budget=ledger.budget(spec.name, "row"),
+        composition="the sum of epsilons and deltas",
+        anchor=anchor,
+        software=software("0123456789abcdef"),
+        artefacts={"synthetic.parquet": "ab" * 32},
+        written=dt.date(2026, 11, 21),
+        input_digest="cd" * 32,
+    )

@@ -1,0 +1,240 @@
+"""A certificate says what was spent and declared, is the same after a round trip, and holds nothing private."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+import yaml
+
+from cloister.constraints.counting import ViolationReport
+from cloister.errors import PrivacyError, VerificationError
+from cloister.privacy.accounting import epsilon
+from cloister.privacy.certificate import Certificate, Facts, certify
+from cloister.privacy.certificate_origins import domain_words, exact_text
+from cloister.privacy.certificate_page import page
+from cloister.privacy.certificate_spend import describe, second_reading
+from cloister.privacy.certificate_words import best_guess, posterior, true_alarms, unit_statement, unit_words
+from cloister.privacy.events import (
+    Bounded,
+    Composed,
+    GaussianCounts,
+    LaplaceCounts,
+    Parallel,
+    SampledGaussian,
+    Selection,
+    Sensitivity,
+    Thresholded,
+)
+from cloister.schema.spec import PersonUnit
+
+ONE = Sensitivity(1, 1, 1, 1)
+GAUSSIAN = GaussianCounts(Fraction(10), ONE)
+
+
+class Stage:
+    def __init__(self, event, name="counts", explanation="some counts"):
+        self.event, self.name, self.explanation = event, name, explanation
+
+
+@pytest.fixture(scope="module")
+def certificate(facts: Facts) -> Certificate:
+    return certify(facts)
+
+
+def test_the_round_trip_gives_the_same_certificate_and_text(certificate: Certificate):
+    text = certificate.to_yaml()
+    assert Certificate.from_yaml(text) == certificate
+    assert Certificate.from_yaml(text).to_yaml() == text
+
+
+def test_the_same_facts_give_the_same_text(facts: Facts, certificate: Certificate):
+    assert certify(facts).to_yaml() == certificate.to_yaml()
+    assert page(certify(facts)) == page(certificate)
+
+
+def test_a_certificate_is_plain_yaml(certificate: Certificate):
+    content = yaml.safe_load(certificate.to_yaml())
+    assert content["guarantee"]["epsilon"] == "2"
+    assert content["guarantee"]["delta"] == "1e-5"
+    assert content["guarantee"]["relation"] == "add_remove"
+    assert content["ledger"]["seq"] == 3
+    assert content["subject"]["input"] == "cd" * 32
+    assert content["verification"] == "cloister verify r-0123456789"
+
+
+@pytest.mark.parametrize(
+    "damage", ["epsilon: '2'|epsilon: '1'", "private: true|private: yes", "subject:|subjekt:", "- |-  "]
+)
+def test_an_altered_text_is_refused_or_says_something_else(certificate: Certificate, damage: str):
+    before, after = damage.split("|")
+    altered = certificate.to_yaml().replace(before, after, 1)
+    try:
+        assert Certificate.from_yaml(altered) != certificate
+    except VerificationError as error:
+        assert "certificate.yaml was altered" in str(error)
+
+
+def test_each_stage_is_charged_what_the_accountant_reads(facts: Facts, certificate: Certificate):
+    spent = {stage.name: stage.epsilon for stage in certificate.stages}
+    for stage in facts.stages:
+        assert spent[stage.name] == epsilon(stage.event, facts.delta, "add_remove")
+    assert spent["sampling"] == spent["sequence and search"] == 0
+    assert certificate.guarantee.accounted.epsilon <= 2
+
+
+def test_a_second_accountant_agrees_to_a_bound(certificate: Certificate):
+    first, second = certificate.guarantee.accounted, certificate.guarantee.second
+    assert second is not None
+    assert second.accountant != first.accountant
+    assert first.epsilon <= second.epsilon <= 1.5 * first.epsilon
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [GAUSSIAN, SampledGaussian(Fraction(1, 16), Fraction(2), 50)],
+        [LaplaceCounts(Fraction(1, 10), ONE), Selection(Fraction(1, 10))],
+        [Thresholded(GAUSSIAN, Fraction(1, 10**7)), Bounded(Fraction(1, 10), Fraction(1, 10**7))],
+    ],
+)
+def test_the_second_reading_is_never_below_the_first(events):
+    stages = [Stage(event) for event in events]
+    first = epsilon(Composed(tuple((event, 1) for event in events)), 1e-6, "add_remove")
+    second = second_reading(stages, Fraction(1, 10**6), "add_remove")
+    assert second is not None
+    assert second.epsilon >= first
+
+
+def test_there_is_no_second_reading_of_disjoint_parts():
+    assert second_reading([Stage(Parallel((GAUSSIAN, GAUSSIAN)))], Fraction(1, 10**6), "add_remove") is None
+
+
+def test_what_costs_more_than_was_charged_is_not_certified(facts: Facts):
+    with pytest.raises(PrivacyError, match="cost more than the epsilon charged"):
+        certify(replace(facts, epsilon=Fraction(1)))
+
+
+def test_a_violated_hard_constraint_is_not_certified(facts: Facts):
+    broken = [ViolationReport(report.name, report.hard, 1, 0.01) for report in facts.violations]
+    with pytest.raises(PrivacyError, match="violates the hard constraint.s. town-state"):
+        certify(replace(facts, violations=broken))
+
+
+def test_hard_constraints_have_no_violations_and_soft_ones_their_share(certificate: Certificate):
+    rules = {rule.name: rule for rule in certificate.constraints}
+    assert (rules["town-state"].hard, rules["town-state"].violations) == (True, 0)
+    assert rules["town-state"].rule == "fd: `home town` -> state-code"
+    assert not rules["soft-pay"].hard
+    assert rules["soft-pay"].rule.startswith("deny: ")
+
+
+def test_every_attribute_has_a_domain_and_a_provenance(certificate: Certificate):
+    origins = {attribute.name: attribute for attribute in certificate.attributes}
+    assert list(origins) == ["id", "home town", "state-code", "wage <€>", "since"]
+    assert origins["home town"].domain == "the values in the file towns.txt"
+    assert origins["wage <€>"].domain == "0 to 1000; steps of 10; 20 bins; special: 0"
+    assert origins["since"].missing
+    assert all(attribute.provenance.startswith("public: ") for attribute in certificate.attributes)
+
+
+def test_a_data_derived_bound_is_called_so(facts: Facts):
+    derived = facts.spec.attributes["since"].model_copy(update={"provenance": "data-derived: least and greatest"})
+    spec = facts.spec.model_copy(update={"attributes": {**facts.spec.attributes, "since": derived}})
+    assert certify(replace(facts, spec=spec)).attributes[-1].provenance.startswith("data-derived: ")
+
+
+def test_the_budget_of_the_dataset_is_that_of_the_ledger(certificate: Certificate):
+    total = certificate.cumulative
+    assert (total.spent, total.left, total.cap, total.cap_delta, total.releases) == ("2", "8", "10", "0.0001", 1)
+
+
+def test_seeded_noise_stains_everything(facts: Facts):
+    stained = certify(replace(facts, secure=False))
+    assert not stained.guarantee.private
+    assert "NOT PRIVATE" in stained.guarantee.meaning[0]
+    assert "NOT PRIVATE" in stained.limitations[0]
+    assert all("not private" in mechanism.sampler for mechanism in stained.mechanisms)
+    assert {odds.release for odds in stained.guarantee.odds} == {1.0}
+    assert page(stained).count("NOT PRIVATE") >= 3
+    assert "NOT PRIVATE" not in page(certify(facts))
+
+
+def test_only_kept_promises_are_listed(certificate: Certificate):
+    assert [mechanism.name.split()[0] for mechanism in certificate.mechanisms] == ["discrete", "DP-SGD:"]
+    assert any("AES-256" in safeguard for safeguard in certificate.safeguards)
+    assert any("numbered afresh" in step for step in certificate.post_processing)
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (GAUSSIAN, "discrete Gaussian noise of scale 10 rows"),
+        (LaplaceCounts(Fraction(1, 2), ONE), "discrete Laplace noise of scale 2 rows"),
+        (Thresholded(GAUSSIAN, Fraction(1, 10**6)), "non-empty cells"),
+        (Selection(Fraction(1, 2)), "exponential mechanism at epsilon 0.5"),
+        (SampledGaussian(Fraction(1, 16), Fraction(2), 50), "50 steps of DP-SGD on 6.25% of the rows"),
+        (Bounded(Fraction(1, 2), Fraction(1, 10**6)), r"\(0.5, 1e-06\)-private"),
+        (Composed(((GAUSSIAN, 3),)), "3 times: discrete Gaussian"),
+        (Parallel((GAUSSIAN, GAUSSIAN)), "on disjoint parts of the rows: discrete"),
+    ],
+)
+def test_every_event_has_words(event, words):
+    import re
+
+    assert re.search(words, describe(event))
+
+
+def test_odds_are_those_of_the_theory():
+    assert posterior(0.5, math.log(3)) == pytest.approx(0.75)
+    assert posterior(0.01, 0) == pytest.approx(0.01)
+    assert posterior(0.1, math.inf) == 1
+    assert best_guess(math.log(3), 0) == pytest.approx(0.75)
+    assert best_guess(0, 0.2) == pytest.approx(0.6)
+    assert true_alarms(0.05, math.log(2), 0.01) == pytest.approx(0.11)
+    assert true_alarms(0.9, math.log(2), 0) == pytest.approx(0.95)
+    assert true_alarms(0.01, math.inf, 0) == 1
+
+
+def test_no_test_beats_the_bound_on_laplace_noise():
+    """The best test of one count with Laplace noise of scale 1: its power is exactly e^epsilon times its size."""
+    for size in (0.01, 0.05, 0.1):
+        threshold = -math.log(2 * size)
+        power = 0.5 * math.exp(1 - threshold) if threshold > 1 else 1 - 0.5 * math.exp(threshold - 1)
+        assert power <= true_alarms(size, 1.0, 0) * (1 + 1e-12)
+
+
+def test_a_person_is_named_by_key_and_rows():
+    person = PersonUnit(key="person_id", max_rows=5)
+    assert unit_words(person) == "one person: all rows with the same person_id, at most 5 of them"
+    assert unit_statement("visits", person) == "unit = rows of visits grouped by person_id; rows per unit <= 5"
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [("1", "1"), ("0.1", "0.1"), ("1e-6", "1e-6"), ("1/3", "1/3"), ("12.5", "12.5"), ("1e20", "1e+20")],
+)
+def test_amounts_are_exact(amount: str, text: str):
+    assert exact_text(Fraction(amount)) == text
+    assert Fraction(exact_text(Fraction(amount))) == Fraction(amount)
+
+
+def test_long_lists_are_cut(facts: Facts):
+    attribute = facts.spec.attributes["state-code"].model_copy(update={"values": list(range(100))})
+    assert domain_words(attribute) == "100 values: 0, 1, 2, 3, 4, 5, 6, 7, ..."
+
+
+def test_the_page_escapes_every_text(facts: Facts):
+    text = page(certify(replace(facts, method_summary="<script>alert(1)</script>", notes=["<img src=x>"])))
+    assert "<script" not in text
+    assert "<img" not in text
+    assert "&lt;script&gt;" in text
+    assert "wage &lt;€&gt;" in text
+
+
+def test_the_page_loads_nothing(certificate: Certificate):
+    text = page(certificate)
+    assert all(word not in text for word in ("http:", "https:", "src=", "url(", "@import", "<link", "<script"))
+    assert "default-src 'none'" in text

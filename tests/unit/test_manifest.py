@@ -1,0 +1,109 @@
+"""A manifest names every file that was altered, is missing or does not belong."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cloister.errors import StorageError, VerificationError
+from cloister.privacy.ledger import Anchor
+from cloister.privacy.manifest import Lineage, read_manifest, verify_folder, write_manifest
+
+LINEAGE = Lineage(Anchor(3, "ab" * 32), "0.1.0+0123", "cd" * 32, "run-1", "flow-1")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    release = tmp_path / "release"
+    (release / "tables").mkdir(parents=True)
+    (release / "synthetic.parquet").write_bytes(bytes(range(256)) * 4)
+    (release / "certificate.yaml").write_text("certificate: 1\n")
+    (release / "tables" / "ünïcode name.csv").write_text("a,b\n1,2\n")
+    write_manifest(release, "r-1", LINEAGE)
+    return release
+
+
+def test_a_folder_as_written_is_sound(folder: Path):
+    manifest = read_manifest(folder)
+    assert [record.path for record in manifest.files] == [
+        "certificate.yaml",
+        "synthetic.parquet",
+        "tables/ünïcode name.csv",
+    ]
+    assert [record.size for record in manifest.files] == [15, 1024, 8]
+    assert manifest.lineage == LINEAGE
+    assert verify_folder(folder, manifest.digest) == []
+
+
+def test_every_altered_byte_is_found_and_its_file_named(folder: Path):
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        content = path.read_bytes()
+        for place in range(0, len(content), 1 if path.name == "manifest.json" else 7):
+            path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+            assert [finding.file for finding in verify_folder(folder)] == [path.relative_to(folder).as_posix()]
+        path.write_bytes(content)
+    assert verify_folder(folder) == []
+
+
+def test_missing_and_extra_files_are_named(folder: Path):
+    (folder / "synthetic.parquet").unlink()
+    (folder / "note.txt").write_text("extra")
+    (folder / "empty").mkdir()
+    assert [str(finding) for finding in verify_folder(folder)] == [
+        "empty: is not part of the release",
+        "note.txt: is not part of the release",
+        "synthetic.parquet: is missing",
+    ]
+
+
+def test_a_longer_or_shorter_file_is_altered(folder: Path):
+    with (folder / "certificate.yaml").open("a") as file:
+        file.write("\n")
+    (folder / "synthetic.parquet").write_bytes(b"")
+    assert [str(finding) for finding in verify_folder(folder)] == [
+        "certificate.yaml: was altered",
+        "synthetic.parquet: was altered",
+    ]
+
+
+def test_a_file_replaced_by_a_link_is_altered(folder: Path, tmp_path: Path):
+    elsewhere = tmp_path / "same"
+    os.rename(folder / "synthetic.parquet", elsewhere)
+    (folder / "synthetic.parquet").symlink_to(elsewhere)
+    assert [str(finding) for finding in verify_folder(folder)] == ["synthetic.parquet: was altered"]
+
+
+def test_a_manifest_that_was_made_anew_is_told_from_the_recorded_one(folder: Path):
+    recorded = read_manifest(folder).digest
+    (folder / "certificate.yaml").write_text("certificate: 2\n")
+    write_manifest(folder, "r-1", LINEAGE)
+    assert [str(finding) for finding in verify_folder(folder, recorded)] == [
+        "manifest.json: was replaced: the ledger recorded another one"
+    ]
+
+
+def test_a_folder_without_a_manifest_is_not_sound(folder: Path):
+    (folder / "manifest.json").unlink()
+    assert [str(finding) for finding in verify_folder(folder)] == ["manifest.json: is missing"]
+    with pytest.raises(StorageError, match=r"manifest\.json cannot be read"):
+        read_manifest(folder)
+
+
+def test_a_damaged_manifest_is_refused(folder: Path):
+    (folder / "manifest.json").write_text("{}")
+    with pytest.raises(VerificationError, match="altered"):
+        read_manifest(folder)
+
+
+def test_links_are_no_part_of_a_release(folder: Path, tmp_path: Path):
+    (folder / "link").symlink_to(tmp_path)
+    with pytest.raises(StorageError, match="plain file"):
+        write_manifest(folder, "r-1", LINEAGE)
+
+
+def test_writing_again_gives_the_same_bytes(folder: Path):
+    before = (folder / "manifest.json").read_bytes()
+    write_manifest(folder, "r-1", LINEAGE)
+    assert (folder / "manifest.json").read_bytes() == before

@@ -1,0 +1,79 @@
+"""A model that was saved is the same model, can be read alone, and no altered byte of it is taken for good."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cloister.errors import CloisterError, InputError, StorageError, VerificationError
+from cloister.privacy.randomness import SamplingSource
+from models.storage import load_model, load_saved, save_model, self_contained
+
+
+@pytest.fixture
+def saved(fitted, tmp_path: Path) -> Path:
+    return save_model(tmp_path / "model", "kamino", fitted.model, fitted.task, fitted.spec)
+
+
+def test_a_saved_model_draws_the_same_rows(fitted, saved: Path, tmp_path: Path):
+    alone = tmp_path / "elsewhere"
+    shutil.move(saved, alone)
+    drawn = load_model(alone).sample(300, SamplingSource(5)).frame()
+    pd.testing.assert_frame_equal(drawn, fitted.model.sample(300, SamplingSource(5)).frame())
+
+
+def test_a_saved_model_brings_its_declared_world(fitted, saved: Path):
+    loaded = load_saved(saved)
+    assert loaded.task.constraints == fitted.task.constraints
+    assert loaded.task.domain.names == fitted.task.domain.names
+    assert (loaded.task.rows, loaded.task.neighbours) == (fitted.task.rows, fitted.task.neighbours)
+    assert (loaded.dataset, loaded.method) == ("small", "kamino")
+
+
+def test_a_self_contained_spec_needs_no_file(fitted, tmp_path: Path):
+    alone = self_contained(fitted.spec)
+    assert alone.attributes["home town"].values == ["Aa", "Bé", 'C "quoted"', "D, with comma", "E-dash", "F"]
+    assert [constraint.name for constraint in alone.constraints] == ["town-state", "soft-pay"]
+
+
+def test_saving_twice_gives_the_same_bytes(fitted, saved: Path, tmp_path: Path):
+    again = save_model(tmp_path / "again", "kamino", fitted.model, fitted.task, fitted.spec)
+    for path in saved.iterdir():
+        assert path.read_bytes() == (again / path.name).read_bytes()
+
+
+def test_nothing_is_pickled(saved: Path):
+    with np.load(saved / "arrays.npz", allow_pickle=False) as arrays:
+        assert all(not arrays[name].dtype.hasobject for name in arrays.files)
+
+
+@pytest.mark.parametrize("name", ["model.json", "arrays.npz", "spec.json"])
+def test_an_altered_byte_is_found_and_its_file_named(saved: Path, name: str):
+    content = (saved / name).read_bytes()
+    for place in np.linspace(0, len(content) - 1, 25).astype(int):
+        (saved / name).write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with pytest.raises(VerificationError, match=name):
+            load_model(saved)
+
+
+def test_a_missing_model_is_one_clear_error(tmp_path: Path):
+    with pytest.raises(StorageError, match=r"model\.json cannot be read"):
+        load_model(tmp_path)
+
+
+def test_a_newer_format_asks_for_a_newer_version(saved: Path):
+    record = json.loads((saved / "model.json").read_text())
+    (saved / "model.json").write_text(json.dumps(record | {"format": 99}))
+    with pytest.raises(InputError, match="newer version"):
+        load_model(saved)
+
+
+def test_an_unwritable_folder_is_one_clear_error(fitted, tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CloisterError, match="cannot be written"):
+        save_model(tmp_path / "file" / "model", "kamino", fitted.model, fitted.task, fitted.spec)
