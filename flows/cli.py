@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -32,13 +33,17 @@ for commands in (cli_release, cli_data, cli_ledger, cli_review):
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command and leave with its exit code; errors are one message, without traceback or data."""
     Home.current().configure()
+    warnings.simplefilter("ignore")  # a warning of a library may quote the data
     logging.getLogger("absl").setLevel(logging.ERROR)
-    sys.exit(_run(sys.argv[1:] if arguments is None else list(arguments)))
+    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 
 
-def _run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
+    """Run a command; its exit code."""
     try:
         typer.main.get_command(app).main(list(arguments), prog_name="cloister")
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else 0
     except CloisterError as error:
         return _failed(str(error), error.exit_code)
     except Exception as error:  # noqa: BLE001 - any message may quote the data

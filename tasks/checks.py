@@ -9,47 +9,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cloister.constraints import require_consistent
-from cloister.errors import SpecError, StorageError
-from cloister.schema.loading import data_derived, load_spec
+from cloister.errors import StorageError
+from cloister.schema.loading import load_spec
 from cloister.schema.spec import Spec
 from models.protocol import Budget
 from tasks.home import Home
-from tasks.orders import Order, World, declared_world, public_rows, require_small_delta
+from tasks.orders import Order, World, declared_world, public_rows, require_public, require_small_delta
 
 CELL_BYTES = 24
 SPARE_BYTES = 32 << 20
-NAMED = 10
 
 
 def require_usable(order: Order, world: World, home: Home) -> None:
     """Check everything about an order that needs no data.
 
     Raises:
-        SpecError: a bound is still marked data-derived, or a privacy unit may be missing.
         ConstraintError: the hard constraints contradict each other, or cannot hold for so many rows.
         StorageError: the data cannot be read, an output cannot be written, or the disk has no room.
     """
-    require_public(order.spec, world.spec)
     require_consistent(world.task.constraints, world.task.domain, max(order.rows, world.task.rows))
     _require_readable(order, world.spec)
     for folder in _written(order, home):
         _require_room(folder, order.rows * len(world.task.domain.names) * CELL_BYTES + SPARE_BYTES)
-
-
-def require_public(path: Path, spec: Spec) -> None:
-    """Check that every bound was declared public by a person.
-
-    Raises:
-        SpecError: names the attributes that are still marked data-derived.
-    """
-    marked = data_derived(spec)
-    if marked:
-        more = f" and {len(marked) - NAMED} more" if len(marked) > NAMED else ""
-        names = ", ".join(f"'{name}'" for name in marked[:NAMED]) + more
-        raise SpecError(
-            f"{path}: bounds of {names} are marked data-derived; declare them public: replace each by what is known "
-            "without looking at the data, and say where from in provenance"
-        )
 
 
 def require_new(out: Path, release: str | None = None) -> None:

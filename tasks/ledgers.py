@@ -8,6 +8,7 @@ import json
 from cloister.errors import BudgetExceeded, InputError
 from cloister.privacy.events import Relation
 from cloister.privacy.ledger import Anchor, Ledger, Request, State
+from cloister.privacy.ledger.exact import decimal
 from models.protocol import Plan
 from tasks.code import code_version
 from tasks.home import Home
@@ -91,7 +92,7 @@ def _require_declared(order: Order, world: World) -> None:
     declared = world.spec.privacy.budget
     if order.budget.epsilon > declared.epsilon or order.budget.delta > declared.delta:
         raise BudgetExceeded(
-            f"the spec gives '{world.spec.name}' a budget of epsilon {float(declared.epsilon):g} and delta "
-            f"{float(declared.delta):g}, but epsilon {float(order.budget.epsilon):g} and delta {float(order.budget.delta):g} "
-            "was asked; ask for less, or have more granted with cloister budget grant"
+            f"the spec gives '{world.spec.name}' a budget of epsilon {decimal(declared.epsilon)} and delta "
+            f"{decimal(declared.delta)}, but epsilon {decimal(order.budget.epsilon)} and delta "
+            f"{decimal(order.budget.delta)} was asked; ask for less, or have more granted with cloister budget grant"
         )

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from cloister.constraints import constraints_of
-from cloister.errors import PlanError, SpecError
+from cloister.errors import InputError, PlanError, SpecError
 from cloister.privacy.events import Relation
 from cloister.privacy.ledger import exact
 from cloister.privacy.mechanisms import Neighbours
 from cloister.schema.domain import Domain
-from cloister.schema.loading import load_spec, spec_digest
+from cloister.schema.loading import data_derived, load_spec, spec_digest
 from cloister.schema.spec import PersonUnit, Spec
 from models.protocol import Budget, Task
 
 Level = Literal["none", "quick", "full"]
+NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,12 @@ class Order:
         """The order that a spec file and options make.
 
         Raises:
-            SpecError: the spec cannot be used.
+            SpecError: the spec cannot be used, or holds a bound that is still marked data-derived.
             PlanError: epsilon, delta or the number of rows cannot be.
         """
         path = spec.absolute()
         declared = load_spec(path)
+        require_public(path, declared)
         order = cls(
             path,
             spec_digest(declared),
@@ -164,6 +166,22 @@ def public_rows(spec: Spec) -> int:
     return rows
 
 
+def require_public(path: Path, spec: Spec) -> None:
+    """Check that every bound was declared public by a person.
+
+    Raises:
+        SpecError: names the attributes that are still marked data-derived.
+    """
+    marked = data_derived(spec)
+    if marked:
+        more = f" and {len(marked) - NAMED} more" if len(marked) > NAMED else ""
+        names = ", ".join(f"'{name}'" for name in marked[:NAMED]) + more
+        raise SpecError(
+            f"{path}: bounds of {names} are marked data-derived; declare them public: replace each by what is known "
+            "without looking at the data, and say where from in provenance"
+        )
+
+
 def require_small_delta(budget: Budget, spec: Spec) -> None:
     """Check that delta is above zero and below one in the declared number of rows.
 
@@ -176,11 +194,18 @@ def require_small_delta(budget: Budget, spec: Spec) -> None:
 
 
 def _budget(spec: Spec, options: Options) -> Budget:
-    epsilon = spec.release.epsilon if options.epsilon is None else exact(options.epsilon)
-    delta = spec.release.delta if options.delta is None else exact(options.delta)
+    epsilon = spec.release.epsilon if options.epsilon is None else _amount("epsilon", options.epsilon)
+    delta = spec.release.delta if options.delta is None else _amount("delta", options.delta)
     if epsilon <= 0:
         raise PlanError("epsilon should be above 0; give a positive one with --epsilon")
     return Budget(epsilon, delta)
+
+
+def _amount(name: str, text: str) -> Fraction:
+    try:
+        return exact(text)
+    except InputError:
+        raise PlanError(f"{name} should be a finite number; give one such as 0.5, 1e-6 or 1/3 with --{name}") from None
 
 
 def _rows(spec: Spec, options: Options) -> int:

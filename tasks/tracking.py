@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -203,15 +203,16 @@ class Tracker:
         signature = ModelSignature(inputs=Schema([ColSpec("long", "rows"), ColSpec("long", "seed")]))
         with tempfile.TemporaryDirectory(prefix="cloister-") as work:
             path = Path(work) / "model"
-            mlflow.pyfunc.save_model(
-                path=str(path),
-                python_model=str(CODE),
-                artifacts={"model": str(model)},
-                signature=signature,
-                pip_requirements=[f"cloister=={__version__}"],
-            )
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message=".*An input example was not provided")
+                mlflow.pyfunc.save_model(
+                    path=str(path),
+                    python_model=str(CODE),
+                    artifacts={"model": str(model)},
+                    signature=signature,
+                    pip_requirements=[f"cloister=={__version__}"],
+                )
             self.client.log_artifacts(run, str(path), "model")
-            shutil.rmtree(path)
         return f"{self.client.get_run(run).info.artifact_uri}/model"
 
     def _experiment(self, dataset: str) -> str:

@@ -77,13 +77,13 @@ class Versions:
 
     def _point_at(self, source: Path, pointers: Path) -> None:
         out = pointers / f"input{source.suffix}"
-        self._dvc("import-url", "--no-download", str(source.absolute()), str(out.relative_to(self.folder)))
+        self._dvc("import-url", "--no-download", "--force", str(source.absolute()), str(out.relative_to(self.folder)))
         _rename(out, "input")
 
     def _send(self, path: Path, pointers: Path, name: str) -> None:
         out = pointers / f"{name}{path.suffix}"
         target = str(out.relative_to(self.folder))
-        self._dvc("add", "--to-remote", "--remote", REMOTE, "--out", target, "--", str(path.absolute()))
+        self._dvc("add", "--force", "--to-remote", "--remote", REMOTE, "--out", target, "--", str(path.absolute()))
         _rename(out, name)
 
     def _dvc(self, *words: str) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,6 +27,11 @@ from cloister.schema.loading import load_spec, spec_digest
 from cloister.schema.spec import Spec
 from models.protocol import Budget, Model, Plan, Task, fit, plan
 from models.registry import create
+from tasks.home import Home
+
+os.environ["CLOISTER_HOME"] = tempfile.mkdtemp(prefix="cloister-tests-")
+Home.current().prepare()
+Home.current().configure()
 
 ROWS = 2_000
 
@@ -74,6 +83,120 @@ def real_rows() -> pd.DataFrame:
             "since": since.where(rng.random(ROWS) < 0.9),
         }
     )
+
+
+@pytest.fixture(scope="session")
+def prefect_server() -> Iterator[None]:
+    """A temporary Prefect server for all flows of the session."""
+    from prefect.testing.utilities import prefect_test_harness
+
+    with prefect_test_harness(server_startup_timeout=180):
+        yield
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder with a small dataset, its spec, and a home of its own."""
+
+    folder: Path
+
+    @property
+    def spec(self) -> Path:
+        return self.folder / "clubs.yaml"
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "clubs.csv"
+
+    @property
+    def home(self) -> Home:
+        return Home.current({"CLOISTER_HOME": str(self.folder / "home")})
+
+    def edit(self, old: str, new: str) -> None:
+        """Change the text of the spec."""
+        text = self.spec.read_text(encoding="utf-8")
+        assert old in text
+        self.spec.write_text(text.replace(old, new), encoding="utf-8")
+
+
+CLUBS = """
+name: clubs
+source: {path: DATA}
+privacy: {unit: row, relation: add_remove, rows: {public: 2000}, budget: {epsilon: 4, delta: 1e-5, per: year}}
+attributes:
+  home region: {type: categorical, values: [north, south, east], provenance: map}
+  capital: {type: categorical, values: [N, S, E], provenance: map}
+  age: {type: integer, min: 18, max: 80, bins: 16, provenance: form}
+  income: {type: integer, min: 0, max: 200, bins: 20, special: [0], nullable: true, provenance: form}
+  member: {type: boolean, provenance: form}
+constraints:
+  - {name: region-capital, fd: "`home region` -> capital"}
+  - {name: young, deny: "t.age < 20 and t.income > 0"}
+release: {method: kamino, epsilon: 1, delta: 1e-6}
+"""
+
+
+def members() -> pd.DataFrame:
+    """The sensitive table of the clubs."""
+    rng = np.random.default_rng(3)
+    region = rng.integers(0, 3, ROWS)
+    age = rng.integers(18, 80, ROWS)
+    income = pd.Series(np.where(age < 20, 0, rng.integers(1, 120, ROWS))).astype("Int64")
+    return pd.DataFrame(
+        {
+            "home region": np.array(["north", "south", "east"])[region],
+            "capital": np.array(["N", "S", "E"])[region],
+            "age": age,
+            "income": income.mask(rng.random(ROWS) < 0.1),
+            "member": rng.random(ROWS) < 0.2 + 0.006 * (age - 18),
+        }
+    )
+
+
+def clubs(folder: Path) -> Place:
+    """The clubs in a folder."""
+    place = Place(folder)
+    members().to_csv(place.data, index=False)
+    place.spec.write_text(CLUBS.replace("DATA", str(place.data)), encoding="utf-8")
+    return place
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """The clubs, in the home of one test."""
+    made = clubs(tmp_path)
+    monkeypatch.setenv("CLOISTER_HOME", str(made.home.folder))
+    return made
+
+
+@pytest.fixture(scope="session")
+def released(prefect_server: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Released]:
+    """One release of the clubs, made by its command."""
+    from flows.cli import run
+
+    made = clubs(tmp_path_factory.mktemp("released"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLOISTER_HOME", str(made.home.folder))
+        code = run(["release", str(made.spec), "--out", str(made.folder / "out"), "--csv", "--seed-sampling", "7"])
+    assert code == 0
+    folders = list((made.home.folder / "releases").iterdir())
+    yield Released(made, folders[0].name)
+
+
+@dataclass(frozen=True)
+class Released:
+    """A release of the clubs."""
+
+    place: Place
+    id: str
+
+    @property
+    def out(self) -> Path:
+        return self.place.folder / "out"
+
+    @property
+    def folder(self) -> Path:
+        return self.place.home.release(self.id)
 
 
 @pytest.fixture(scope="session")

@@ -59,7 +59,7 @@ def count_violations(constraint: DenialConstraint, table: Table) -> int:
     bound = bind(constraint, table.domain)
     if bound.arity == 1:
         return int(bound.violated(table, table).sum())
-    forward = _Conjunction.of(bound.predicates)
+    forward = Conjunction.of(bound.predicates)
     directed = int(_partners(forward, table).sum())
     both = forward.joined(forward.exchanged)
     return directed - (directed if both == forward else int(_partners(both, table).sum())) // 2
@@ -74,7 +74,7 @@ def violations_per_row(constraint: DenialConstraint, table: Table) -> Counts:
     bound = bind(constraint, table.domain)
     if bound.arity == 1:
         return bound.violated(table, table).astype(np.int64)
-    forward = _Conjunction.of(bound.predicates)
+    forward = Conjunction.of(bound.predicates)
     both = forward.joined(forward.exchanged)
     if both == forward:
         return _partners(forward, table)
@@ -104,7 +104,7 @@ def conflicts(constraint: DenialConstraint, new: Table, kept: Table) -> Mask:
     bound = bind(constraint, new.domain)
     if bound.arity == 1:
         return bound.violated(new, new)
-    forward = _Conjunction.of(bound.predicates)
+    forward = Conjunction.of(bound.predicates)
     found = _matches(forward, new, kept) > 0
     return found if forward.exchanged == forward else found | (_matches(forward.exchanged, new, kept) > 0)
 
@@ -115,7 +115,7 @@ def _share(constraint: DenialConstraint, violations: int, rows: int) -> Fraction
 
 
 @dataclass(frozen=True)
-class _Conjunction:
+class Conjunction:
     """Predicates on t1 alone, on t2 alone (written on t1), and across (t1 on the left, one for each two columns)."""
 
     first: frozenset[BoundPredicate]
@@ -124,23 +124,23 @@ class _Conjunction:
     possible: bool = True
 
     @classmethod
-    def of(cls, predicates: Sequence[BoundPredicate]) -> _Conjunction:
+    def of(cls, predicates: Sequence[BoundPredicate]) -> Conjunction:
         first = frozenset(p for p in predicates if p.rows == {1})
         second = frozenset(p.exchanged for p in predicates if p.rows == {2})
         return cls(first, second, frozenset()).with_across(p for p in predicates if len(p.rows) == 2)
 
     @property
-    def exchanged(self) -> _Conjunction:
+    def exchanged(self) -> Conjunction:
         """The same said of (t2, t1)."""
         across = frozenset(p.exchanged.mirrored for p in self.across)
-        return _Conjunction(self.second, self.first, across, self.possible)
+        return Conjunction(self.second, self.first, across, self.possible)
 
-    def joined(self, other: _Conjunction) -> _Conjunction:
+    def joined(self, other: Conjunction) -> Conjunction:
         """Both at once."""
-        joined = _Conjunction(self.first | other.first, self.second | other.second, self.across, self.possible)
+        joined = Conjunction(self.first | other.first, self.second | other.second, self.across, self.possible)
         return joined.with_across(other.across)
 
-    def with_across(self, predicates: Iterable[BoundPredicate]) -> _Conjunction:
+    def with_across(self, predicates: Iterable[BoundPredicate]) -> Conjunction:
         """With further comparisons across; those of the same two columns become one, or none is possible."""
         merged: dict[tuple[str, str], BoundPredicate] = {}
         possible = self.possible
@@ -158,13 +158,13 @@ class _Conjunction:
         return np.logical_and.reduce(held)  # type: ignore[no-any-return]
 
 
-def _partners(conjunction: _Conjunction, table: Table) -> Counts:
+def _partners(conjunction: Conjunction, table: Table) -> Counts:
     """Number of other rows (n,) that match each row as t1."""
     matches = _matches(conjunction, table, table)
     return matches - conjunction.itself(table) if conjunction.possible else matches
 
 
-def _matches(conjunction: _Conjunction, first: Table, second: Table) -> Counts:
+def _matches(conjunction: Conjunction, first: Table, second: Table) -> Counts:
     """Number of rows of ``second`` as t2 (n,) with which all predicates hold, for each row of ``first`` as t1."""
     counts = np.zeros(first.rows, dtype=np.int64)
     if not conjunction.possible:

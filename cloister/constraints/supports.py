@@ -106,21 +106,21 @@ class Trie:
             keys, parent = np.unique(parent * size + support.levels[:, depth], return_inverse=True)
             self._keys.append(keys)
 
-    def mask(self, depth: int, nodes: Int) -> Bool:
-        """Levels of attribute ``depth`` that can follow nodes (n,); shape (n, size)."""
-        size, keys = self.sizes[depth], self._keys[depth]
-        first, last = np.searchsorted(keys, [nodes * size, (nodes + 1) * size])
-        mask = np.zeros((len(nodes), size), dtype=bool)
-        counts = last - first
-        children = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        mask[np.repeat(np.arange(len(nodes)), counts), keys[children] % size] = True
-        return mask
+    def fertility(self, depth: int, nodes: Int) -> Int:
+        """How many levels of attribute ``depth`` can follow each node (n,)."""
+        first, last = self._edges(depth, nodes)
+        return last - first
 
-    def forced(self, depth: int, nodes: Int) -> Int:
-        """The one level of attribute ``depth`` that can follow each node (n,); -1 where there are more."""
+    def children(self, depth: int, nodes: Int) -> tuple[Int, Int]:
+        """Every level of attribute ``depth`` that can follow: the place of its node in nodes (n,), the level; (c,)."""
+        first, last = self._edges(depth, nodes)
+        counts = last - first
+        found = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        return np.repeat(np.arange(len(nodes)), counts), self._keys[depth][found] % self.sizes[depth]
+
+    def _edges(self, depth: int, nodes: Int) -> tuple[Int, Int]:
         size, keys = self.sizes[depth], self._keys[depth]
-        first, last = np.searchsorted(keys, [nodes * size, (nodes + 1) * size])
-        return np.where(last - first == 1, keys[np.minimum(first, len(keys) - 1)] % size, -1)
+        return np.searchsorted(keys, nodes * size), np.searchsorted(keys, (nodes + 1) * size)
 
     def allows(self, depth: int, nodes: Int, levels: Int) -> Bool:
         """Whether levels (n,) of attribute ``depth`` can follow nodes (n,)."""

@@ -71,13 +71,13 @@ def _(event: SampledGaussian, relation: Relation) -> Floats:
         return divergences
     if relation is not Relation.ADD_REMOVE:
         raise UnsupportedEvent("Rényi divergences of Poisson-sampled sums are known for adding or removing a unit.")
-    whole = event.rows == 1 and ORDERS == ORDERS.round()
+    whole = event.rows == 1 and ORDERS.round() == ORDERS
     return np.where(whole, _whole_orders(float(event.rate), float(event.noise_multiplier)), _integrated(event))
 
 
 @lru_cache(maxsize=64)
 def _whole_orders(rate: float, noise_multiplier: float) -> Floats:
-    whole = (ORDERS == ORDERS.round()) & (ORDERS <= LARGEST_SAMPLED_ORDER)
+    whole = (ORDERS.round() == ORDERS) & (ORDERS <= LARGEST_SAMPLED_ORDER)
     reader = RdpAccountant(ORDERS[whole])
     reader.compose(PoissonSampledDpEvent(rate, GaussianDpEvent(noise_multiplier)))
     divergences = np.full_like(ORDERS, np.inf)

@@ -16,15 +16,18 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-NORM_ERROR = 1e-5
-"""Relative error granted to a norm computed in float32; clipping is tighter by as much."""
+NORM_ERROR = 1e-9
+"""Relative error granted to a norm summed in float64; clipping is tighter by as much."""
+
+LARGEST_BATCH = 65_536
+"""Examples whose clipped gradients may be summed in float64 within the rounding that the mechanism allows for."""
 
 
 class Factored(Protocol):
     """The per-example gradients of one parameter block, b examples."""
 
     def squared_norms(self) -> Tensor:
-        """Squared L2 norm of each example's gradient; shape (b,)."""
+        """Squared L2 norm of each example's gradient, float64; shape (b,)."""
         ...
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
@@ -44,7 +47,7 @@ class Outer:
     right: Tensor
 
     def squared_norms(self) -> Tensor:
-        return self.left.square().sum(1) * self.right.square().sum(1)
+        return self.left.double().square().sum(1) * self.right.double().square().sum(1)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         return (self.left.double() * weights[:, None]).T @ self.right.double()
@@ -65,8 +68,8 @@ class LayeredOuter:
     mask: Tensor
 
     def squared_norms(self) -> Tensor:
-        reach = torch.einsum("bqd,pq->bpd", self.right.square(), self.mask)
-        return (self.left.square() * reach).sum((1, 2))
+        reach = torch.einsum("bqd,pq->bpd", self.right.double().square(), self.mask.double())
+        return (self.left.double().square() * reach).sum((1, 2))
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         weighted = (self.left.double() * weights[:, None, None]).permute(2, 1, 0)
@@ -86,7 +89,7 @@ class Lookup:
     rows: int
 
     def squared_norms(self) -> Tensor:
-        return self.values.square().sum(1)
+        return self.values.double().square().sum(1)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         table = torch.zeros(self.rows, self.values.shape[1], dtype=torch.float64, device=self.values.device)
@@ -102,12 +105,12 @@ FactoredGradient = Mapping[str, Factored]
 def clipped_sum(gradient: FactoredGradient, clip: float) -> dict[str, Tensor]:
     """Sum over examples of gradients clipped to L2 norm ``clip`` over all blocks together; float64.
 
-    An example whose norm is not finite contributes nothing.
+    An example whose norm is not finite contributes nothing, nor do examples beyond ``LARGEST_BATCH``.
     """
-    squared = torch.stack([block.squared_norms().double() for block in gradient.values()]).sum(0)
+    squared = torch.stack([block.squared_norms() for block in gradient.values()]).sum(0)
     finite = torch.isfinite(squared)
-    if not finite.all():
-        kept = torch.nonzero(finite)[:, 0]
+    if len(squared) > LARGEST_BATCH or not finite.all():
+        kept = torch.nonzero(finite)[:LARGEST_BATCH, 0]
         return clipped_sum({name: block.take(kept) for name, block in gradient.items()}, clip)
     weights = clip / torch.clamp(torch.sqrt(squared) * (1.0 + NORM_ERROR), min=clip)
     return {name: block.weighted_sum(weights) for name, block in gradient.items()}

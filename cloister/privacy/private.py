@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -24,10 +25,13 @@ from cloister.privacy.gradients import FactoredGradient, clipped_sum
 from cloister.privacy.journal import Journal
 from cloister.privacy.mechanisms import CountMechanism, GaussianGradient, Neighbours
 from cloister.privacy.randomness import NoiseSource
+from cloister.privacy.selection import SelectionMechanism
 from cloister.schema.columns import Codes
 from cloister.schema.domain import Table
 
 Counts = NDArray[np.int64]
+
+FINENESS = 1024
 
 
 class Partition(Protocol):
@@ -46,6 +50,19 @@ class Partition(Protocol):
     def of(self, codes: Codes) -> NDArray[np.integer[Any]]:
         """Parts (n,) of fine codes (n,)."""
         ...
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A joint table that could be measured: its partitions, and what is known of it without the data.
+
+    Shapes: ``expected`` has one axis a partition: the rows a model expects in each joint part. ``handicap``, in rows,
+    is taken off the candidate's score. Both are released or public.
+    """
+
+    partitions: tuple[Partition, ...]
+    expected: NDArray[np.floating]
+    handicap: float
 
 
 def pair_sensitivity(neighbours: Neighbours, constraints: int) -> Sensitivity:
@@ -104,6 +121,8 @@ class PrivateTable:
         self.__table = table
         self.__noise = noise
         self.__journal = journal
+        self.__parts: dict[int, tuple[Partition, NDArray[np.int32]]] = {}
+        self.__exact: dict[tuple[int, ...], Counts] = {}
         self.meter = Meter(planned)
         self.neighbours = neighbours
 
@@ -135,6 +154,25 @@ class PrivateTable:
             lambda: mechanism.noise(self.__exact_pairs(constraints), sensitivity, self.__noise),
         )
 
+    def select(self, candidates: Sequence[Candidate], mechanism: SelectionMechanism, label: str) -> int:
+        """The number of one candidate, likelier the farther its exact counts lie from those expected of it.
+
+        The score is the L1 distance between the two, less the handicap, in rows.
+
+        Privacy: one unit moves the exact counts of a partition by at most ``neighbours.partition.l1`` in L1 norm, and
+        nothing else in a score, so by the triangle inequality it moves each score by at most as much. Expected counts
+        and handicaps are rounded to 1/1024 row first, so that scores are whole numbers and the bound holds exactly.
+        """
+        sensitivity = Fraction(FINENESS * self.neighbours.partition.l1)
+        of = [[part.name for part in candidate.partitions] for candidate in candidates]
+        return int(
+            self.__answer(
+                mechanism.event(),
+                {"ask": "select", "label": label, "of": of},
+                lambda: np.array([mechanism.select(self.__scores(candidates), sensitivity, self.__noise)]),
+            )[0]
+        )
+
     def training(
         self, partitions: Sequence[Partition], mechanism: GaussianGradient, rows: Fraction, label: str
     ) -> Training:
@@ -156,11 +194,29 @@ class PrivateTable:
         self.meter.take(event)
         return self.__journal.answer({**request, "event": event.to_json()}, draw)
 
+    def __scores(self, candidates: Sequence[Candidate]) -> Counts:
+        return np.array([self.__score(candidate) for candidate in candidates], dtype=np.int64)
+
+    def __score(self, candidate: Candidate) -> int:
+        key = tuple(map(id, candidate.partitions))
+        if key not in self.__exact:
+            self.__exact[key] = self.__exact_counts(candidate.partitions)
+        expected = np.rint(FINENESS * candidate.expected.astype(np.float64).ravel()).astype(np.int64)
+        distance = np.abs(FINENESS * self.__exact[key] - expected).sum()
+        return int(distance) - round(FINENESS * candidate.handicap)
+
     def __exact_counts(self, partitions: Sequence[Partition]) -> Counts:
         joint = np.zeros(self.__table.rows, dtype=np.int64)
         for part in partitions:
-            joint = joint * part.size + part.of(self.__table.codes[part.name])
+            joint *= part.size
+            joint += self.__parts_of(part)
         return np.bincount(joint, minlength=int(np.prod([part.size for part in partitions]))).astype(np.int64)
+
+    def __parts_of(self, part: Partition) -> NDArray[np.int32]:
+        """The part of each row (n,), worked out once for each partition, which is kept alive beside it."""
+        if id(part) not in self.__parts:
+            self.__parts[id(part)] = (part, part.of(self.__table.codes[part.name]).astype(np.int32))
+        return self.__parts[id(part)][1]
 
     def __exact_pairs(self, constraints: Sequence[DenialConstraint]) -> Counts:
         order = self.__noise.permutation(self.__table.rows)

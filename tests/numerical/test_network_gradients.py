@@ -35,7 +35,8 @@ def test_sum_and_norms_are_those_of_automatic_differentiation(setting):
     factored = network.gradient(parameters, codes)
     for name, block in factored.items():
         assert torch.allclose(block.weighted_sum(torch.ones(17)), dense[name].sum(0).double(), atol=1e-5)
-        assert torch.allclose(block.squared_norms(), dense[name].flatten(1).square().sum(1), rtol=1e-4, atol=1e-6)
+        norms = dense[name].flatten(1).double().square().sum(1)
+        assert torch.allclose(block.squared_norms(), norms, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("clip", [0.1, 1.0, 50.0])

@@ -1,0 +1,161 @@
+"""One release by the flow: what it charged, wrote, recorded and left behind."""
+
+import asyncio
+import json
+import os
+import stat
+
+import pandas as pd
+import pytest
+import yaml
+from prefect.client.orchestration import get_client
+
+from cloister.constraints import violation_reports
+from cloister.privacy.ledger import Ledger, State
+from cloister.privacy.manifest import verify_folder
+from flows import release as flow_module
+from tasks.books import existing_ledger
+from tasks.orders import Order, world_of
+from tasks.outputs import read_synthetic
+from tasks.tracking import Tracker
+from tasks.verifying import verified
+
+STEPS = [
+    "sequence",
+    "search",
+    "reserve",
+    "validate",
+    "spend",
+    "train",
+    "weights",
+    "sample",
+    "evaluate",
+    "certify",
+    "register",
+    "version",
+    "publish",
+]
+
+
+def order_of(released) -> Order:
+    return Order.from_json(json.loads((released.folder / "order.json").read_text()))
+
+
+def ledger_of(released) -> Ledger:
+    found = existing_ledger(released.place.home)
+    assert found is not None
+    return found
+
+
+def test_release_is_a_candidate_that_was_charged_once(released):
+    held = ledger_of(released).release(released.id)
+    assert [moved.state for moved in held.steps] == [State.RESERVED, State.SPENT, State.CANDIDATE]
+    assert float(ledger_of(released).budget("clubs", "row").spent) == 1
+
+
+def test_the_spec_granted_the_first_budget(released):
+    first = ledger_of(released).entries()[0]
+    assert first.kind == "budget_granted"
+    assert first.body["by"].startswith("spec")
+
+
+def test_synthetic_table_has_the_schema_rows_and_missing_values_of_the_data(released):
+    synthetic = pd.read_parquet(released.out / "synthetic.parquet")
+    real = pd.read_csv(released.place.data)
+    assert list(synthetic) == list(real)
+    assert len(synthetic) == 2000
+    assert str(synthetic["income"].dtype) == "Int64"
+    assert synthetic["member"].dtype == bool
+    assert 0.02 < synthetic["income"].isna().mean() < 0.3
+
+
+def test_hard_constraints_hold_in_the_file_that_was_handed_on(released):
+    world = world_of(order_of(released))
+    table = read_synthetic(released.out / "synthetic.parquet", world.task)
+    assert [report.violations for report in violation_reports(world.task.hard, table)] == [0, 0]
+
+
+def test_csv_holds_the_same_rows(released):
+    text = pd.read_csv(released.out / "synthetic.csv").astype({"income": "Int64"})
+    pd.testing.assert_frame_equal(
+        text, pd.read_parquet(released.out / "synthetic.parquet"), check_dtype=False, check_exact=True
+    )
+
+
+def test_the_folder_handed_on_is_whole_and_is_the_one_kept(released):
+    assert verify_folder(released.out) == []
+    names = {path.name for path in released.out.iterdir()}
+    assert names == {"synthetic.parquet", "synthetic.csv", "certificate.yaml", "certificate.html", "manifest.json"}
+    for name in names:
+        assert (released.out / name).read_bytes() == (released.folder / "public" / name).read_bytes()
+
+
+def test_certificate_states_the_charge_and_no_internal_figure(released):
+    certificate = yaml.safe_load((released.out / "certificate.yaml").read_text())
+    assert certificate["guarantee"]["epsilon"] == "1"
+    assert certificate["guarantee"]["accounted"]["epsilon"] <= 1
+    assert "marginals" not in (released.out / "certificate.yaml").read_text()
+
+
+def test_evaluation_is_kept_inside(released):
+    evaluation = json.loads((released.folder / "internal" / "evaluation.json").read_text())
+    assert evaluation["internal"] is True
+    assert not (released.out / "internal").exists()
+
+
+def test_state_is_readable_by_its_owner_alone(released):
+    home = released.place.home
+    assert stat.S_IMODE(home.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE((home.folder / "key").stat().st_mode) == 0o600
+
+
+def test_journal_is_sealed_and_holds_every_answer_of_the_plan(released):
+    plan = json.loads((released.folder / "plan.json").read_text())
+    assert plan["stages"]
+    journal = released.place.home.journal(released.id) / "journal.bin"
+    assert stat.S_IMODE(journal.stat().st_mode) == 0o600
+    assert b"north" not in journal.read_bytes()
+
+
+def test_each_step_ran_once_under_a_readable_name(released):
+    async def runs():
+        async with get_client() as client:
+            return await client.read_task_runs()
+
+    found = [run for run in asyncio.run(runs()) if released.id in run.name or run.name.split(" ")[0] in STEPS]
+    ours = [run.name for run in found if released.id in run.name]
+    assert f"train kamino for {released.id}" in ours
+    assert len(ours) == len(set(ours))
+    assert all(run.run_count == 1 and run.state.is_completed() for run in found if released.id in run.name)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_are_versioned_and_never_retried_cached_or_persisted(name):
+    tasks = {value.name: value for value in vars(flow_module).values() if hasattr(value, "task_run_name")}
+    made = tasks[{"validate": "validate"}.get(name, name)]
+    assert (made.retries, made.persist_result) == (0, False)
+    assert made.version == flow_module.release.version
+    assert type(made.cache_policy).__name__ == "_None"
+
+
+def test_nothing_of_the_run_was_persisted_by_prefect(released):
+    storage = os.path.join(os.environ["PREFECT_HOME"], "storage")
+    written = [os.path.join(top, name) for top, _, names in os.walk(storage) for name in names]
+    assert all(b"north" not in open(path, "rb").read() for path in written)
+
+
+def test_registry_holds_the_model_with_its_guarantee(released):
+    home = released.place.home
+    version = Tracker.open(home.tracking, home.artifacts).find(released.id)
+    assert version.name == "clubs-kamino"
+    assert (version.tags["dp.epsilon"], version.tags["release.id"]) == ("1", released.id)
+
+
+def test_pointers_name_input_synthetic_table_and_certificate(released):
+    pointers = released.place.home.versions / "releases" / released.id
+    assert {path.name for path in pointers.glob("*.dvc")} == {"input.dvc", "synthetic.dvc", "certificate.dvc"}
+
+
+def test_everything_verifies(released):
+    assert verified(released.place.home, None) == (["the ledger", f"release {released.id}"], [])
+    assert verified(released.place.home, str(released.out))[1] == []

@@ -1,0 +1,94 @@
+"""A release that is killed goes on: the same answers from its journal, no second charge."""
+
+import subprocess
+import sys
+import textwrap
+
+import pandas as pd
+import pytest
+
+from cloister.privacy.ledger import State
+from tasks.books import existing_ledger
+from tasks.verifying import verified
+
+RUN = """
+import os, signal, sys
+import tasks.steps
+tasks.steps.task = lambda **about: (lambda function: function)  # the flow with no server
+import tasks.registering
+tasks.registering.register = lambda *given: ""
+tasks.registering.version = lambda *given: None
+from flows.release import release
+from tasks.progress import watched_by
+
+SPEC, OUT, DEADLY = sys.argv[1], sys.argv[2], sys.argv[3]
+
+class Killer:
+    def started(self, step): self.at(step, "started")
+    def advanced(self, step, done, total): self.at(step, str(done))
+    def finished(self, step): self.at(step, "finished")
+    def failed(self, step): pass
+    def at(self, step, moment):
+        if f"{step} {moment}" == DEADLY:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+with watched_by(Killer()):
+    print(release.fn(SPEC, out=OUT, evaluate="none", by="tester").release)
+"""
+
+
+def run(place, deadly: str = "never") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(RUN), str(place.spec), str(place.folder / "out")]
+    return subprocess.run([*command, deadly], cwd=place.folder, capture_output=True, text=True, check=False, timeout=300)
+
+
+def journal(place) -> bytes:
+    return next((place.home.folder / "journals").rglob("journal.bin")).read_bytes()
+
+
+def survive(place, moments: list[str]) -> None:
+    """Kill the same command at each moment, then let it end; check what was charged and answered."""
+    held = b""
+    for moment in moments:
+        assert run(place, moment).returncode == -9, moment
+        if (place.home.folder / "journals").exists():
+            assert journal(place).startswith(held)
+            held = journal(place)
+    done = run(place)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert journal(place).startswith(held)
+    (release,) = existing_ledger(place.home).releases()
+    assert release.id == done.stdout.strip()
+    assert [moved.state for moved in release.steps] == [State.RESERVED, State.SPENT, State.CANDIDATE]
+    assert existing_ledger(place.home).budget("clubs", "row").spent == 1
+    assert verified(place.home, None)[1] == []
+    assert verified(place.home, str(place.folder / "out"))[1] == []
+
+
+def test_killed_while_training_and_after_drawing(place):
+    survive(place, ["train 100", "sample finished"])
+
+
+@pytest.mark.slow
+def test_killed_at_every_step(place):
+    steps = ["reserve", "validate", "spend", "train", "weights", "sample", "certify", "publish"]
+    survive(place, [f"{step} {moment}" for step in steps for moment in ("started", "finished") if step != "publish"])
+
+
+@pytest.mark.slow
+def test_rows_drawn_after_a_crash_are_those_drawn_before(place):
+    assert run(place, "sample finished").returncode == -9
+    before = pd.read_parquet(next((place.home.folder / "releases").rglob("synthetic.parquet")))
+    assert run(place).returncode == 0
+    pd.testing.assert_frame_equal(pd.read_parquet(place.folder / "out" / "synthetic.parquet"), before)
+
+
+@pytest.mark.slow
+def test_other_data_never_meets_the_journal_of_a_release(place):
+    assert run(place, "train 20").returncode == -9
+    rows = place.data.read_text().splitlines()
+    place.data.write_text("\n".join(rows[:-1]) + "\n")
+    refused = run(place)
+    assert refused.returncode == 1
+    assert "JournalMismatch" in refused.stderr
+    assert existing_ledger(place.home).releases()[0].state is State.SPENT

@@ -1,0 +1,232 @@
+"""The tracking store mirrors a release: runs, spend, measures, a model without pickle, aliases; no row of the data."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import mlflow
+import mlflow.pyfunc
+import pandas as pd
+import pytest
+
+from cloister.errors import InputError, StorageError
+from cloister.evaluation.marginals import compare_marginals
+from cloister.evaluation.report import Evaluation
+from cloister.evaluation.violations import Violations
+from cloister.privacy.certificate import Certificate, Facts, certify
+from cloister.privacy.randomness import SamplingSource
+from models.storage import save_model
+from tasks.tracking import Tracker, model_name
+
+RELEASE = "r-0123456789"
+
+
+@pytest.fixture(scope="module")
+def certificate(facts: Facts) -> Certificate:
+    return certify(facts)
+
+
+@pytest.fixture(scope="module")
+def saved(fitted, tmp_path_factory) -> Path:
+    return save_model(tmp_path_factory.mktemp("saved") / "model", "kamino", fitted.model, fitted.task, fitted.spec)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def tracker(home: Path) -> Tracker:
+    return opened(home)
+
+
+def opened(home: Path) -> Tracker:
+    return Tracker.open(f"sqlite:///{home / 'mlflow' / 'mlflow.db'}", home / "mlflow" / "artifacts")
+
+
+@pytest.fixture(scope="module")
+def run(tracker: Tracker) -> str:
+    return tracker.begin(RELEASE, "small", "kamino", {"prefect.flow_run": "flow-1"})
+
+
+@pytest.fixture(scope="module")
+def registered(tracker: Tracker, run: str, saved: Path, certificate: Certificate):
+    return tracker.register(run, saved, certificate, "ef" * 32)
+
+
+def artifacts(tracker: Tracker, run: str, path: str | None = None) -> set[str]:
+    return {file.path for file in tracker.client.list_artifacts(run, path)}
+
+
+def test_a_release_has_one_run_that_is_found_again(tracker: Tracker, run: str):
+    assert tracker.begin(RELEASE, "small", "kamino") == run
+    assert tracker.begin("r-other00000", "small", "kamino") != run
+    tags = tracker.client.get_run(run).data.tags
+    assert (tags["release.id"], tags["method"], tags["prefect.flow_run"]) == (RELEASE, "kamino", "flow-1")
+
+
+def test_stages_are_children_that_end_as_their_stage_ended(tracker: Tracker, run: str):
+    with tracker.stage(run, "search") as finished:
+        pass
+    with pytest.raises(ValueError, match="canary"), tracker.stage(run, "train") as failed:
+        raise ValueError("canary")
+    ended = [tracker.client.get_run(child) for child in (finished, failed)]
+    assert [child.info.status for child in ended] == ["FINISHED", "FAILED"]
+    assert {child.data.tags["mlflow.parentRunId"] for child in ended} == {run}
+    assert [child.info.run_name for child in ended] == ["search", "train"]
+    assert all("canary" not in str(child.to_dictionary()) for child in ended)
+
+
+def test_a_stage_that_was_killed_is_ended_on_resume(tracker: Tracker):
+    run = tracker.begin("r-killed0000", "small", "kamino")
+    stage = tracker.stage(run, "train")
+    killed = stage.__enter__()
+    assert tracker.begin("r-killed0000", "small", "kamino") == run
+    assert tracker.client.get_run(killed).info.status == "KILLED"
+    assert tracker.client.get_run(run).info.status == "RUNNING"
+    tracker.finish(run, succeeded=True)
+    assert tracker.client.get_run(run).info.status == "FINISHED"
+
+
+def test_there_is_never_an_active_run(tracker: Tracker, run: str):
+    with tracker.stage(run, "weights"):
+        assert mlflow.active_run() is None
+
+
+def test_a_plan_is_an_artifact_and_its_parameters_are_short(tracker: Tracker, run: str):
+    plan = {"method": "kamino", "parameters": {"steps": 200, "long": "x" * 9000, "joint <tables>": [["a", "b"]]}}
+    tracker.log_plan(run, plan)
+    tracker.log_plan(run, plan)
+    params = tracker.client.get_run(run).data.params
+    assert params["steps"] == "200"
+    assert len(params["long"]) == 6000
+    assert params["joint _tables_"] == "[['a', 'b']]"
+    assert "plan.json" in artifacts(tracker, run)
+
+
+def test_spend_is_logged_per_stage(tracker: Tracker, run: str, certificate: Certificate):
+    tracker.log_spend(run, certificate.stages, certificate.guarantee.accounted.epsilon, certificate.guarantee.delta)
+    metrics = tracker.client.get_run(run).data.metrics
+    spent = {f"epsilon.{stage.name}": stage.epsilon for stage in certificate.stages if stage.event}
+    assert {name: metrics[name] for name in spent} == spent
+    assert metrics["epsilon"] == certificate.guarantee.accounted.epsilon
+    assert "spend.json" in artifacts(tracker, run)
+
+
+def test_measures_are_logged_without_numbers_of_real_rows(tracker: Tracker, run: str, fitted, tmp_path: Path):
+    table = fitted.model.sample(100, SamplingSource(3))
+    violations = (Violations("a <b>", True, 987654, 0, 3.5, 0.0),)
+    marginals = compare_marginals(table, table)
+    evaluation = Evaluation("quick", 31337, 100, marginals=marginals, violations=violations)
+    (tmp_path / "plots").mkdir()
+    (tmp_path / "plots" / "marginals.png").write_bytes(b"png")
+    (tmp_path / "plots" / "violations.csv").write_text("987654")
+    with tracker.stage(run, "evaluate") as child:
+        tracker.log_evaluation(child, evaluation, tmp_path)
+    logged = tracker.client.get_run(child).data
+    assert logged.metrics["marginals.1_way.half_l1"] == 0
+    assert logged.tags["internal"] == "true"
+    assert artifacts(tracker, child, "evaluation") == {"evaluation/marginals.png", "evaluation/violations.json"}
+    folder = Path(tracker.client.get_run(child).info.artifact_uri.removeprefix("file://"))
+    text = (folder / "evaluation" / "violations.json").read_text()
+    assert "synthetic_percent" in text
+    assert "987654" not in text
+    assert "31337" not in str(logged)
+
+
+def test_certificate_and_manifest_are_artifacts(tracker: Tracker, run: str, certificate: Certificate, tmp_path: Path):
+    (tmp_path / "certificate.yaml").write_text(certificate.to_yaml())
+    tracker.log_certificate(run, tmp_path)
+    assert artifacts(tracker, run, "certificate") == {"certificate/certificate.yaml"}
+
+
+@pytest.mark.filterwarnings("error:An input example")
+def test_the_registered_model_draws_what_the_model_draws(tracker: Tracker, registered, fitted, home: Path):
+    mlflow.set_tracking_uri(f"sqlite:///{home / 'mlflow' / 'mlflow.db'}")
+    try:
+        served = mlflow.pyfunc.load_model("models:/small-kamino@candidate")
+        drawn = served.predict(pd.DataFrame({"rows": [40, 10], "seed": [5, 6]}))
+        with pytest.raises(InputError, match="at least 1"):
+            served.predict(pd.DataFrame({"rows": [0], "seed": [1]}))
+    finally:
+        mlflow.set_tracking_uri(None)
+    expected = pd.concat([fitted.model.sample(n, SamplingSource(s)).frame() for n, s in ((40, 5), (10, 6))])
+    pd.testing.assert_frame_equal(drawn.drop(columns="id"), expected.drop(columns="id").reset_index(drop=True))
+    assert len(drawn) == 50
+
+
+def test_the_registered_model_holds_no_pickle_and_no_example(tracker: Tracker, run: str, registered):
+    folder = Path(tracker.client.get_run(run).info.artifact_uri.removeprefix("file://")) / "model"
+    names = {path.name for path in folder.rglob("*") if path.is_file()}
+    assert {"model.json", "arrays.npz", "spec.json", "pyfunc.py", "MLmodel"} <= names
+    assert not [name for name in names if name.endswith((".pkl", ".pickle", ".joblib", ".pt"))]
+    assert not [name for name in names if "example" in name]
+
+
+def test_a_version_says_what_was_spent_on_whom(tracker: Tracker, registered, certificate: Certificate):
+    version = tracker.client.get_model_version_by_alias(model_name(certificate), "candidate")
+    assert {name: version.tags[name] for name in ("dp.epsilon", "dp.delta", "dp.relation", "release.id")} == {
+        "dp.epsilon": "2",
+        "dp.delta": "1e-5",
+        "dp.relation": "add_remove",
+        "release.id": RELEASE,
+    }
+    assert version.tags["dp.unit"] == "unit = one row of small; rows per unit = 1"
+    assert version.tags["ledger.entry"] == f"{certificate.ledger.seq}:{certificate.ledger.hash}"
+    assert version.tags["certificate.sha256"] == "ef" * 32
+
+
+def test_registering_again_makes_no_second_version(tracker: Tracker, run: str, registered, saved: Path, certificate):
+    assert tracker.register(run, saved, certificate, "ef" * 32).version == registered.version
+
+
+def test_a_stained_model_is_tagged(tracker: Tracker, run: str, saved: Path, facts: Facts):
+    stained = certify(replace(facts, secure=False, release="r-stained000", method="stained"))
+    version = tracker.register(run, saved, stained, "00" * 32)
+    assert version.tags["dp.stain"] == "NOT PRIVATE"
+
+
+def test_aliases_follow_the_state(tracker: Tracker, registered):
+    for state in ("approved", "published", "withdrawn"):
+        tracker.point(RELEASE, state)
+        assert tracker.client.get_registered_model(registered.name).aliases == {state: registered.version}
+        assert tracker.find(RELEASE).tags["release.state"] == state
+    tracker.point(RELEASE, "candidate")
+
+
+def test_unknown_releases_and_states_are_refused(tracker: Tracker, registered):
+    with pytest.raises(InputError, match="no model of release r-unknown"):
+        tracker.point("r-unknown", "approved")
+    with pytest.raises(InputError, match="no alias 'spent'"):
+        tracker.point(RELEASE, "spent")
+
+
+def test_an_unusable_store_is_one_clear_error(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="tracking store cannot be used"):
+        Tracker.open(f"sqlite:///{tmp_path / 'file' / 'mlflow.db'}", tmp_path)
+
+
+@pytest.mark.slow
+def test_processes_at_once_share_a_new_store(tmp_path: Path):
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_release, args=(tmp_path, f"r-{n}")) for n in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(120)
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    with sqlite3.connect(tmp_path / "mlflow" / "mlflow.db") as store:
+        assert store.execute("select count(*) from runs where status = 'FINISHED'").fetchone() == (4,)
+
+
+def _release(home: Path, release: str) -> None:
+    tracker = opened(home)
+    run = tracker.begin(release, "small", "kamino")
+    with tracker.stage(run, "train"):
+        pass
+    tracker.finish(run, succeeded=True)

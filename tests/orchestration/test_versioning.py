@@ -1,0 +1,124 @@
+"""Pointers of each release, in a DVC repository that never copies the input and never touches the project's Git."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cloister.errors import StorageError
+from tasks.versioning import Versions
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("place")
+
+
+@pytest.fixture(scope="module")
+def versions(place: Path) -> Versions:
+    return Versions(place / "home" / "dvc", str(place / "home" / "dvc-remote"))
+
+
+@pytest.fixture(scope="module")
+def files(place: Path) -> dict[str, Path]:
+    paths = {"input": "in put #1.csv", "synthetic": "synthetic.parquet", "certificate": "certificate.yaml"}
+    for name, path in paths.items():
+        (place / path).write_text(f"content of {name}\n" * 100)
+    return {name: place / path for name, path in paths.items()}
+
+
+@pytest.fixture(scope="module")
+def pointers(versions: Versions, files: dict[str, Path]) -> Path:
+    return tracked(versions, "r-1", files)
+
+
+def tracked(versions: Versions, release: str, files: dict[str, Path]) -> Path:
+    return versions.track(release, files["input"], {name: files[name] for name in ("synthetic", "certificate")})
+
+
+def md5(path: Path) -> str:
+    return hashlib.md5(path.read_bytes()).hexdigest()
+
+
+def remote_files(versions: Versions) -> set[str]:
+    found = (path for path in Path(versions.remote).rglob("*") if path.is_file() and path.suffix != ".tmp")
+    return {path.parent.name + path.name for path in found}
+
+
+def dvc(versions: Versions, *words: str) -> str:
+    command = [sys.executable, "-m", "dvc", *words]
+    environment = os.environ | {"DVC_NO_ANALYTICS": "1", "DVC_SITE_CACHE_DIR": str(versions.folder / "site")}
+    done = subprocess.run(command, cwd=versions.folder, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_a_release_has_three_pointers(pointers: Path, files: dict[str, Path]):
+    assert sorted(path.name for path in pointers.iterdir()) == ["certificate.dvc", "input.dvc", "synthetic.dvc"]
+    source = yaml.safe_load((pointers / "input.dvc").read_text())["deps"][0]
+    assert (source["md5"], source["size"]) == (md5(files["input"]), files["input"].stat().st_size)
+    assert source["path"] == str(files["input"])
+    for name in ("synthetic", "certificate"):
+        out = yaml.safe_load((pointers / f"{name}.dvc").read_text())["outs"][0]
+        assert out["md5"] == md5(files[name])
+
+
+def test_the_remote_holds_what_is_published_and_not_the_input(versions: Versions, pointers, files):
+    assert remote_files(versions) == {md5(files["synthetic"]), md5(files["certificate"])}
+
+
+def test_the_input_is_copied_nowhere(versions: Versions, pointers: Path, files: dict[str, Path], place: Path):
+    content = files["input"].read_bytes()
+    copies = [path for path in place.rglob("*") if path.is_file() and content in path.read_bytes()]
+    assert copies == [files["input"]]
+
+
+def test_what_was_sent_can_be_fetched(versions: Versions, pointers: Path, files: dict[str, Path]):
+    dvc(versions, "pull", "releases/r-1/synthetic.dvc", "releases/r-1/certificate.dvc")
+    assert (pointers / "synthetic.parquet").read_bytes() == files["synthetic"].read_bytes()
+    assert (pointers / "certificate.yaml").read_bytes() == files["certificate"].read_bytes()
+
+
+def test_a_resumed_release_writes_its_pointers_anew(versions: Versions, pointers: Path, files: dict[str, Path], place):
+    altered = place / "altered" / "synthetic.parquet"
+    altered.parent.mkdir()
+    altered.write_text("another table")
+    tracked(versions, "r-1", files | {"synthetic": altered})
+    assert yaml.safe_load((pointers / "synthetic.dvc").read_text())["outs"][0]["md5"] == md5(altered)
+    assert len(list(pointers.glob("*.dvc"))) == 3
+
+
+def test_a_database_has_no_input_pointer(versions: Versions, files: dict[str, Path]):
+    folder = versions.track("r-2", None, {"certificate": files["certificate"]})
+    assert [path.name for path in folder.iterdir()] == ["certificate.dvc"]
+
+
+def test_releases_at_once_wait_for_each_other(versions: Versions, files: dict[str, Path]):
+    published = {"certificate": files["certificate"]}
+    with ThreadPoolExecutor(2) as pool:
+        folders = list(pool.map(lambda release: versions.track(release, None, published), ("r-3", "r-4")))
+    assert all((folder / "certificate.dvc").is_file() for folder in folders)
+
+
+def test_analytics_are_off_and_git_is_not_used(versions: Versions, pointers: Path):
+    config = (versions.folder / ".dvc" / "config").read_text()
+    assert "analytics = false" in config
+    assert "no_scm = True" in config
+    assert not list(versions.folder.rglob(".gitignore"))
+
+
+def test_a_failure_is_one_clear_error(versions: Versions, pointers: Path, place: Path):
+    with pytest.raises(StorageError, match="DVC cannot import-url"):
+        versions.track("r-9", place / "missing.csv", {})
+
+
+def test_a_folder_that_cannot_be_made_is_one_clear_error(place: Path):
+    (place / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot be made"):
+        Versions(place / "file" / "dvc", str(place / "remote")).track("r-1", None, {})
