@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from cloister.constraints.supports import Bool, Int, Support, Trie
 from models.groups import Groups
 
+ENUMERATED = 256
+CANDIDATES = 32
+
 Probabilities = NDArray[np.floating]
 Numbers = NDArray[np.float64]
 
@@ -68,6 +71,12 @@ class Chain:
         """The missing level of the attribute at a place."""
         return self.groups[self.sequence[place]].levels.null
 
+    def refined(self, batch: Batch, name: str) -> Int:
+        """The fine codes (n,) of an attribute whose level and box are known, at the batch's quantiles."""
+        if self.boxed(name):
+            return self.groups[name].refine_box(self.box(name, batch.nodes), batch.quantiles[name])
+        return self.groups[name].refine(batch.levels[:, self.sequence.index(name)], batch.quantiles[name])
+
     def box(self, name: str, leaves: Sequence[Int]) -> Int:
         """The fine codes (n, 2) to which supports narrow an attribute, from their leaves (n,)."""
         found = [
@@ -90,8 +99,8 @@ class Clamp(Protocol):
         """The share left (c,) of levels (c,) that follow nodes (c, supports met at the place); None if all is."""
         ...
 
-    def narrowed(self, name: str, quantiles: Numbers, box: Int | None) -> Numbers:
-        """Quantiles (n,) of an attribute moved to where the condition holds, in boxes (n, 2) of fine codes if any."""
+    def narrow(self, batch: Batch, names: Sequence[str]) -> None:
+        """Move the quantiles of attributes that are about to be settled to where the condition holds."""
         ...
 
 
@@ -193,23 +202,14 @@ class LevelDraw:
         for at, depth in self.chain.meeting[place]:
             batch.end(place, ~self.chain.tries[at].allows(depth, batch.nodes[at], levels))
             batch.nodes[at] = self.chain.tries[at].step(depth, batch.nodes[at], levels)
-        for other, name in enumerate(self.chain.sequence[: place + 1]):
-            if self.chain.settled[other] == place and name not in batch.codes:
-                self._settle(batch, other, name)
-
-    def _settle(self, batch: Batch, place: int, name: str) -> None:
-        box = self.chain.box(name, batch.nodes) if self.chain.boxed(name) else None
+        settled = [
+            name
+            for other, name in enumerate(self.chain.sequence[: place + 1])
+            if self.chain.settled[other] == place and name not in batch.codes
+        ]
         if self.clamp is not None:
-            batch.quantiles[name] = self.clamp.narrowed(name, batch.quantiles[name], box)
-        quantiles, groups = batch.quantiles[name], self.chain.groups[name]
-        if box is None:
-            batch.codes[name] = groups.refine(batch.levels[:, place], quantiles)
-        else:
-            batch.codes[name] = groups.refine_box(box, quantiles)
-
-
-ENUMERATED = 256
-CANDIDATES = 32
+            self.clamp.narrow(batch, settled)
+        batch.codes |= {name: self.chain.refined(batch, name) for name in settled}
 
 
 @dataclass(frozen=True)

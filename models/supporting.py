@@ -24,7 +24,7 @@ from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.constraints.supports import Int, Levels, Support
 from cloister.schema.domain import Domain
 from models.groups import Groups
-from models.sampling import ConstraintSampler, LevelDraw, TupleModel
+from models.levels import Chain, LevelDraw, TupleModel
 
 ENUMERABLE = 2_000_000
 CONFLICT_CHECKED = 20_000
@@ -151,11 +151,11 @@ class RuleBuilder:
     def _draw(self, rows: int) -> Int:
         known = set(self.sequence[: self.networked])
         supports = tuple(s for s in self._supports if known.issuperset(s.attributes))
-        sampler = ConstraintSampler(self.domain, self.sequence[: self.networked], self.groups, self.model, supports)
+        draw = LevelDraw(Chain(self.sequence[: self.networked], self.groups, self.model, supports))
         parts, missing = [], rows
         while missing > 0:
-            levels, _, alive = LevelDraw(sampler, min(missing, EXPECTED_FROM), self.rng).run()
-            parts.append(levels[alive] if alive.any() else levels)
+            batch = draw.run(min(missing, EXPECTED_FROM), self.rng)
+            parts.append(batch.levels[batch.alive] if batch.alive.any() else batch.levels)
             missing -= len(parts[-1])
         return np.concatenate(parts)[:rows]
 

@@ -62,7 +62,7 @@ def smallest_conflict(constraints: Iterable[DenialConstraint], domain: Domain, r
 
 
 def key_capacity(attributes: Iterable[str], domain: Domain) -> int | None:
-    """Number of rows that can differ on a key; None if an attribute may be missing, since missing values never agree."""
+    """Number of rows that can differ on a key; None if one may be missing, since missing values never agree."""
     columns = [domain[name] for name in attributes]
     if any(column.null_code is not None for column in columns):
         return None

@@ -155,7 +155,7 @@ class Conjunction:
     def itself(self, table: Table) -> Mask:
         """Where a row (n,) satisfies everything as both t1 and t2."""
         held = [p.holds(table, table) for p in (*self.first, *self.second, *self.across)]
-        return np.logical_and.reduce(held)  # type: ignore[no-any-return]
+        return np.logical_and.reduce(held)
 
 
 def _partners(conjunction: Conjunction, table: Table) -> Counts:

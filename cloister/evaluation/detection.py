@@ -42,7 +42,7 @@ class Detection:
             "auc": self.auc,
             "real_rows": self.real_rows,
             "synthetic_rows": self.synthetic_rows,
-            "telling": {name: share for name, share in self.telling},
+            "telling": dict(self.telling),
         }
 
 

@@ -54,7 +54,7 @@ CLASSIFIERS: Mapping[str, Callable[[], Classifier]] = {
     "GradientBoosting": lambda: GradientBoostingClassifier(random_state=0),
     "XGBoost": lambda: XGBClassifier(random_state=0, n_jobs=1),
     "RandomForest": lambda: RandomForestClassifier(random_state=0),
-    "BernoulliNB": lambda: BernoulliNB(),
+    "BernoulliNB": BernoulliNB,
     "DecisionTree": lambda: DecisionTreeClassifier(random_state=0),
     "Bagging": lambda: BaggingClassifier(random_state=0),
     "MLP": lambda: MLPClassifier(random_state=0),

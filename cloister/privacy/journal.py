@@ -149,8 +149,8 @@ class Journal:
         frame = self._frames[1 + self.position]
         if frame.meta["request"] != digest:
             raise JournalMismatch(
-                f"{self._path} holds the answer to another request at position {self.position}: the data, code, spec or "
-                "parameters changed; start a new release."
+                f"{self._path} holds the answer to another request at position {self.position}: the data, code, spec "
+                "or parameters changed; start a new release."
             )
         return _array(frame, self._read(frame.payload.start, frame.payload.stop))
 
@@ -181,8 +181,8 @@ class Journal:
         frame = _parse(self._read, start, self._last_seal)
         if frame is None or (frame.kind == _FIRST) != (not self._frames):
             raise JournalMismatch(
-                f"{self._path} is damaged at byte {start}: its answers cannot be used; withdraw the release and start a "
-                "new one."
+                f"{self._path} is damaged at byte {start}: its answers cannot be used; withdraw the release and start "
+                "a new one."
             )
         return frame
 

@@ -121,8 +121,8 @@ class PrivateTable:
         self.__table = table
         self.__noise = noise
         self.__journal = journal
-        self.__parts: dict[int, tuple[Partition, NDArray[np.int32]]] = {}
-        self.__exact: dict[tuple[int, ...], Counts] = {}
+        self.__columns: dict[int, tuple[Partition, NDArray[np.integer[Any]]]] = {}
+        self.__remembered: dict[tuple[int, ...], Counts] = {}
         self.meter = Meter(planned)
         self.neighbours = neighbours
 
@@ -198,25 +198,26 @@ class PrivateTable:
         return np.array([self.__score(candidate) for candidate in candidates], dtype=np.int64)
 
     def __score(self, candidate: Candidate) -> int:
-        key = tuple(map(id, candidate.partitions))
-        if key not in self.__exact:
-            self.__exact[key] = self.__exact_counts(candidate.partitions)
+        exact = self.__remembered_counts(candidate.partitions)
         expected = np.rint(FINENESS * candidate.expected.astype(np.float64).ravel()).astype(np.int64)
-        distance = np.abs(FINENESS * self.__exact[key] - expected).sum()
-        return int(distance) - round(FINENESS * candidate.handicap)
+        return int(np.abs(FINENESS * exact - expected).sum()) - round(FINENESS * candidate.handicap)
+
+    def __remembered_counts(self, partitions: Sequence[Partition]) -> Counts:
+        key = tuple(map(id, partitions))
+        if key not in self.__remembered:
+            columns = [self.__remembered_column(part) for part in partitions]
+            self.__remembered[key] = _joint_counts(columns, [part.size for part in partitions])
+        return self.__remembered[key]
+
+    def __remembered_column(self, part: Partition) -> NDArray[np.integer[Any]]:
+        if id(part) not in self.__columns:
+            column = part.of(self.__table.codes[part.name])
+            self.__columns[id(part)] = (part, column.astype(np.min_scalar_type(part.size)))
+        return self.__columns[id(part)][1]
 
     def __exact_counts(self, partitions: Sequence[Partition]) -> Counts:
-        joint = np.zeros(self.__table.rows, dtype=np.int64)
-        for part in partitions:
-            joint *= part.size
-            joint += self.__parts_of(part)
-        return np.bincount(joint, minlength=int(np.prod([part.size for part in partitions]))).astype(np.int64)
-
-    def __parts_of(self, part: Partition) -> NDArray[np.int32]:
-        """The part of each row (n,), worked out once for each partition, which is kept alive beside it."""
-        if id(part) not in self.__parts:
-            self.__parts[id(part)] = (part, part.of(self.__table.codes[part.name]).astype(np.int32))
-        return self.__parts[id(part)][1]
+        columns = [part.of(self.__table.codes[part.name]) for part in partitions]
+        return _joint_counts(columns, [part.size for part in partitions])
 
     def __exact_pairs(self, constraints: Sequence[DenialConstraint]) -> Counts:
         order = self.__noise.permutation(self.__table.rows)
@@ -225,6 +226,14 @@ class PrivateTable:
         bound = [bind(constraint, self.__table.domain) for constraint in constraints]
         masks = [rule.violated(first, second) | rule.violated(second, first) for rule in bound]
         return np.array([mask.sum() for mask in masks], dtype=np.int64)
+
+
+def _joint_counts(columns: Sequence[NDArray[np.integer[Any]]], sizes: Sequence[int]) -> Counts:
+    joint = np.zeros(len(columns[0]), dtype=np.int64)
+    for column, size in zip(columns, sizes, strict=True):
+        joint *= size
+        joint += column
+    return np.bincount(joint, minlength=int(np.prod(sizes))).astype(np.int64)
 
 
 class Training:

@@ -42,7 +42,7 @@ class NoiseSource:
     def insecure(cls, seed: int) -> NoiseSource:
         """A repeatable source for tests; everything drawn from it is public, and stains what it touches."""
         source = cls.__new__(cls)
-        source._start(hashlib.sha256(f"insecure {seed}".encode()).digest(), secure=False)  # noqa: SLF001 - a constructor
+        source._start(hashlib.sha256(f"insecure {seed}".encode()).digest(), secure=False)
         return source
 
     @property

@@ -43,7 +43,7 @@ MOST_DECIMALS = 6
 BINS = 50
 
 _ANY_DATE = Date(type="date", min=dt.date.min, max=dt.date.max)
-_ANY_MOMENT = Datetime(type="datetime", min=dt.datetime.min, max=dt.datetime.max)
+_ANY_MOMENT = Datetime(type="datetime", min=dt.datetime.min, max=dt.datetime.max)  # noqa: DTZ901
 _NUMBERED = re.compile(r"([^{}]*?)(\d+)")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]+")
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")

@@ -58,7 +58,7 @@ class Marked:
 class _Loader(yaml.SafeLoader):
     """SafeLoader with YAML 1.2's core scalars."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
+    yaml_implicit_resolvers: dict[str, Any] = {}
 
 
 _SCALARS = {

@@ -20,6 +20,7 @@ from torch import Tensor
 from cloister.privacy.gradients import FactoredGradient, LayeredOuter, Lookup, Outer
 
 WIDTH = 24
+EMBEDDED, GATED, HEADED, BIASED = 3.0, 3.0, 0.6, 0.3
 
 Parameters = Mapping[str, Tensor]
 
@@ -49,6 +50,18 @@ class Network:
             bias = torch.as_tensor(np.log(shares[at] + 1e-5), dtype=torch.float32)[:, None]
             parameters[f"head.{at}"] = torch.cat([torch.zeros(size, self.width), bias], 1)
         return parameters
+
+    def gains(self) -> dict[str, Tensor]:
+        """The units in which each parameter is learnt, to be multiplied with it; see :func:`models.kamino.training`.
+
+        Heads and biases fill a gradient and bury the rest of it in noise, so they are learnt in smaller units.
+        """
+        gains = {"gates": torch.tensor(GATED)}
+        column = torch.full((self.width + 1,), HEADED)
+        column[-1] = BIASED
+        for at in range(len(self.sizes)):
+            gains |= {f"embed.{at}": torch.tensor(EMBEDDED), f"head.{at}": column}
+        return gains
 
     def hidden(self, parameters: Parameters, embedded: Tensor, target: int) -> Tensor:
         """The context vector of one target, from embedded context (b, target, width); shape (b, width + 1)."""

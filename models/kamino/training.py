@@ -1,7 +1,8 @@
-"""Private training of the tuple network, and its calibration to the released histograms.
+"""Private training of anything with per-example gradients, and its calibration to released histograms.
 
-Source: Kamino Algorithm 2. The optimiser is Adam with the known variance of the noise taken out of the second moment
-(Tang, Shpilevskiy, Lecuyer, "DP-AdamBC", 2023), a cosine schedule, and weights averaged over the second half.
+Source: Kamino Algorithm 2, lines 11 to 17. The optimiser is Adam with the known variance of the noise taken out of the
+second moment (Tang, Shpilevskiy, Lecuyer, "DP-AdamBC", 2023), a cosine schedule, and weights averaged over the second
+half. Parameters are learnt in units of their own (:mod:`models.kamino.blocks`).
 """
 
 from __future__ import annotations
@@ -9,20 +10,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from typing import Protocol
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from cloister.privacy.gradients import FactoredGradient
 from cloister.privacy.private import Training
-from models.kamino.network import Network
+from models.kamino.blocks import device, gradient_in_units
+from models.kamino.network import Parameters
 
 FIRST, SECOND = 0.9, 0.999
 FLOOR = 0.3
 PASSES = 25
 SAMPLE = 20_000
+
+Progress = Callable[[int, int], None]
+
+
+class Learner(Protocol):
+    """What can be trained."""
+
+    def gradient(self, parameters: Parameters, codes: Tensor) -> FactoredGradient:
+        """Per-example gradients of the loss of rows of levels (b, k); row i of each factor by example i only."""
+        ...
+
+    def gains(self) -> Mapping[str, Tensor]:
+        """The units in which each parameter is learnt."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -36,18 +51,16 @@ class Schedule:
 class Adam:
     """Adam on gradients whose noise variance is known."""
 
-    def __init__(self, parameters: Mapping[str, Tensor], noise_variance: float) -> None:
+    def __init__(self, parameters: Parameters, noise_variance: float) -> None:
         self._noise = noise_variance
         self._mean = {name: torch.zeros_like(value) for name, value in parameters.items()}
         self._square = {name: torch.zeros_like(value) for name, value in parameters.items()}
         self._step = 0
 
-    def update(
-        self, parameters: Mapping[str, Tensor], gradients: Mapping[str, Tensor], rate: float
-    ) -> dict[str, Tensor]:
-        """The parameters after one step."""
+    def directions(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Where to go from here, by parameter name."""
         self._step += 1
-        return {name: value - rate * self._direction(name, gradients[name]) for name, value in parameters.items()}
+        return {name: self._direction(name, gradient) for name, gradient in gradients.items()}
 
     def _direction(self, name: str, gradient: Tensor) -> Tensor:
         self._mean[name] = FIRST * self._mean[name] + (1 - FIRST) * gradient
@@ -57,49 +70,69 @@ class Adam:
         return mean / (torch.sqrt(torch.clamp(square, min=FLOOR * self._noise)) + 1e-8)
 
 
+class Average:
+    """The running mean of parameters."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self.mean: dict[str, Tensor] = {}
+
+    def add(self, parameters: Parameters) -> None:
+        """Take in one more set of parameters."""
+        self._count += 1
+        before = self.mean or parameters
+        self.mean = {name: before[name] + (value - before[name]) / self._count for name, value in parameters.items()}
+
+
 def train(
-    network: Network,
-    start: Mapping[str, Tensor],
+    learner: Learner,
+    start: Parameters,
     training: Training,
     schedule: Schedule,
-    progress: Callable[[int, int], None],
+    progress: Progress,
 ) -> dict[str, Tensor]:
-    """Parameters after ``schedule.steps`` noisy steps, averaged over the second half."""
-    parameters, average, averaged = dict(start), dict(start), 0
+    """Parameters after ``schedule.steps`` noisy steps, averaged over the second half; on the host."""
+    where = device()
+    gains = _moved(learner.gains(), where)
+    parameters, average = _moved(start, where), Average()
     adam = Adam(parameters, training.noise_variance)
     for step in range(schedule.steps):
-        noisy = training.step(partial(network.gradient, parameters), parameters)
+        now = parameters
+
+        def gradient(codes: Tensor, now: Parameters = now) -> FactoredGradient:
+            return gradient_in_units(learner.gradient(now, codes.to(where)), gains)
+
+        directions = adam.directions(_moved(training.step(gradient, parameters), where))
         rate = schedule.rate * 0.5 * (1 + math.cos(math.pi * step / schedule.steps))
-        parameters = adam.update(parameters, noisy, rate)
+        parameters = {name: value - rate * gains[name] * directions[name] for name, value in parameters.items()}
         if step >= schedule.steps // 2:
-            averaged += 1
-            average = {name: average[name] + (value - average[name]) / averaged for name, value in parameters.items()}
+            average.add(parameters)
         progress(step + 1, schedule.steps)
-    return average
+    return _moved(average.mean, torch.device("cpu"))
 
 
-def calibrate(
-    network: Network, parameters: Mapping[str, Tensor], shares: list[NDArray[np.float64]], generator: torch.Generator
-) -> dict[str, Tensor]:
-    """The parameters with biases moved so that each attribute's share of levels is the released one.
-
-    Attribute by attribute, on ``SAMPLE`` rows drawn from those before it; post-processing.
-    """
-    calibrated = {name: value.clone() for name, value in parameters.items()}
-    codes = torch.zeros(SAMPLE, len(shares), dtype=torch.long)
-    for place, share in enumerate(shares):
-        probabilities = torch.softmax(network.logits(calibrated, codes, place), 1).double()
-        ratio = _ratio(probabilities, torch.as_tensor(share))
-        calibrated[f"head.{place}"][:, -1] += torch.log(ratio).float()
-        tilted = probabilities * ratio
-        codes[:, place] = torch.multinomial(tilted, 1, generator=generator)[:, 0]
-    return calibrated
+def _moved(tensors: Mapping[str, Tensor], where: torch.device) -> dict[str, Tensor]:
+    return {name: value.to(where) for name, value in tensors.items()}
 
 
-def _ratio(probabilities: Tensor, share: Tensor) -> Tensor:
+@dataclass(frozen=True)
+class Calibrated:
+    """What brings a conditional to a released histogram: ``bias`` (size,) to add, and the probabilities then (n, size)."""
+
+    bias: Tensor
+    probabilities: Tensor
+
+    def draw(self, generator: torch.Generator) -> Tensor:
+        """One level a row, (n,)."""
+        return torch.multinomial(self.probabilities, 1, generator=generator)[:, 0]
+
+
+def calibrated(logits: Tensor, share: Tensor) -> Calibrated:
+    """The bias under which rows of ``logits`` (n, size) have the ``share`` (size,) of levels on average."""
+    probabilities = torch.softmax(logits, 1).double()
     ratio = torch.ones_like(share)
     for _ in range(PASSES):
         tilted = probabilities * ratio
         mean = (tilted / tilted.sum(1, keepdim=True)).mean(0)
         ratio = ratio * torch.clamp((share + 1e-7) / (mean + 1e-7), 0.2, 5.0)
-    return ratio
+    return Calibrated(torch.log(ratio).float(), probabilities * ratio)

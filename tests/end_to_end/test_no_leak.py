@@ -101,7 +101,8 @@ def assert_silent(folder: Path, data: Path, said: subprocess.CompletedProcess[st
 
 def test_a_release_says_nothing_of_its_rows(tmp_path):
     spec, data = planted(tmp_path)
-    said = cloister(tmp_path, "release", spec, "--data", data, "--out", tmp_path / "out", "--csv", "--evaluate", "quick")
+    out = tmp_path / "out"
+    said = cloister(tmp_path, "release", spec, "--data", data, "--out", out, "--csv")
     assert said.returncode == 0, said.stderr
     assert (tmp_path / "out" / "synthetic.csv").exists()
     assert_silent(tmp_path, data, said)
@@ -109,7 +110,7 @@ def test_a_release_says_nothing_of_its_rows(tmp_path):
 
 @pytest.mark.parametrize(
     ("column", "value"),
-    [("group", WORD), ("amount", WORD), ("born", WORD), ("level", KEY), ("amount", NUMBER.replace(".", "")), ("level", DATE)],
+    [("group", WORD), ("born", WORD), ("amount", NUMBER.replace(".", "")), ("level", DATE)],
 )
 def test_a_refusal_says_nothing_of_its_rows(tmp_path, column, value):
     spec, data = planted(tmp_path, **{column: value})

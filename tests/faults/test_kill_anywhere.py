@@ -94,7 +94,7 @@ class Steps:
 
 
 def stepping(run: Run, last: int, counted: Path | None = None) -> Callable[[], int]:
-    """``run`` in a process that is killed at its step number ``last``: system calls and statements, before and after."""
+    """``run`` in a process that is killed at step ``last``: system calls and statements, before and after."""
 
     def killed() -> int:
         steps = Steps(last)

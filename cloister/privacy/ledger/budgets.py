@@ -46,9 +46,9 @@ def basic_composition(charges: Sequence[Charge], delta: Fraction) -> Fraction | 
 class BudgetStatus:
     """A budget and what became of it in one window; amounts are epsilons at the budget's delta, None is infinite.
 
-    ``spent`` composes the releases whose data may have been opened, ``reserved`` is what open reservations add, ``left``
-    what the cap leaves. ``releases`` counts both. ``lifetime`` composes all windows: the loss of a person who is in
-    the data throughout.
+    ``spent`` composes the releases whose data may have been opened, ``reserved`` is what open reservations add,
+    ``left`` what the cap leaves. ``releases`` counts both. ``lifetime`` composes all windows: the loss of a person who
+    is in the data throughout.
     """
 
     budget: Budget
@@ -129,8 +129,8 @@ def _require_one_relation(held: Sequence[Release], request: Request) -> None:
     others = {release.request.relation for release in held} - {request.relation}
     if others:
         raise InputError(
-            f"The budget of dataset '{request.dataset}' holds releases under the relation '{min(others)}', which do not "
-            f"add up with '{request.relation}': keep one relation per dataset."
+            f"The budget of dataset '{request.dataset}' holds releases under the relation '{min(others)}', which do "
+            f"not add up with '{request.relation}': keep one relation per dataset."
         )
 
 

@@ -142,8 +142,8 @@ class Ledger:
         books = Books.of(entries)
         if (dataset, unit) not in books.budgets:
             raise InputError(
-                f"No budget is granted to dataset '{dataset}' with privacy unit '{unit}': grant one with cloister budget "
-                "grant."
+                f"No budget is granted to dataset '{dataset}' with privacy unit '{unit}': grant one with cloister "
+                "budget grant."
             )
         return status(books, books.budgets[dataset, unit], self._time(entries[-1]), self.compose)
 
@@ -244,8 +244,8 @@ def _move(page: _Page, held: Release, to: State, signature: Mapping[str, Any]) -
 def _require_same_run(held: Release, request: Request) -> None:
     if not held.request.same_run(request):
         raise InputError(
-            f"Release {held.id} is unfinished and has the same spend id, but asked for something else: compute the spend "
-            "id from everything that makes the run."
+            f"Release {held.id} is unfinished and has the same spend id, but asked for something else: compute the "
+            "spend id from everything that makes the run."
         )
 
 
@@ -253,8 +253,8 @@ def _require_same_evidence(held: Release, evidence: Mapping[str, str]) -> None:
     differing = sorted(key for key in evidence if held.evidence.get(key) != evidence[key])
     if differing:
         raise JournalMismatch(
-            f"Release {held.id} was begun with another {' and '.join(differing)}: its answers cannot be drawn again without "
-            "a new charge; withdraw it and start a new release."
+            f"Release {held.id} was begun with another {' and '.join(differing)}: its answers cannot be drawn again "
+            "without a new charge; withdraw it and start a new release."
         )
 
 
@@ -262,7 +262,7 @@ def _replace_file(path: Path, content: bytes) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         part.write_bytes(content)
-        os.replace(part, path)
+        part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True)
         reason = os.strerror(error.errno or 0)

@@ -70,7 +70,7 @@ def _lines(content: bytes) -> list[bytes]:
 
 def _require_time(entry: Entry, before: str) -> None:
     try:
-        datetime.strptime(entry.time, "%Y-%m-%dT%H:%M:%S.%fZ")
+        datetime.strptime(entry.time, "%Y-%m-%dT%H:%M:%S.%fZ")  # noqa: DTZ007
     except (TypeError, ValueError):
         raise VerificationError("holds no time as the ledger writes them") from None
     if entry.time < before:

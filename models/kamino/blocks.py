@@ -1,0 +1,86 @@
+"""Per-example gradients in the units of a learner, summed where the accelerator is and brought home.
+
+A parameter that is learnt in units of ``gain`` moves as if it were written gain * x and x were learnt: its gradient is
+multiplied with the gain before clipping, and so is its step. Units decide how much of a clipped gradient, and so of the
+budget, each parameter gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache, singledispatch
+
+import torch
+from torch import Tensor
+
+from cloister.privacy.gradients import Factored, FactoredGradient, LayeredOuter, Lookup, Outer
+
+
+@lru_cache(maxsize=1)
+def device() -> torch.device:
+    """Where networks are trained: on the first CUDA device, if there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Gradient i is ``values[i]``, written out: (b, ...) -> (...)."""
+
+    values: Tensor
+
+    def squared_norms(self) -> Tensor:
+        return self.values.flatten(1).square().sum(1)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        return torch.tensordot(weights, self.values.double(), dims=1)
+
+    def take(self, examples: Tensor) -> Dense:
+        return Dense(self.values[examples])
+
+
+@dataclass(frozen=True)
+class BroughtHome:
+    """The gradients of a block, whose sum lies in the memory of the host."""
+
+    block: Factored
+
+    def squared_norms(self) -> Tensor:
+        return self.block.squared_norms()
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        return self.block.weighted_sum(weights).cpu()
+
+    def take(self, examples: Tensor) -> BroughtHome:
+        return BroughtHome(self.block.take(examples))
+
+
+@singledispatch
+def in_units(block: Factored, gain: Tensor) -> Factored:
+    """The gradients of a block multiplied with a gain, a number or one for each column."""
+    raise TypeError(f"no units are known for {type(block).__name__}")
+
+
+@in_units.register
+def _(block: Outer, gain: Tensor) -> Factored:
+    return Outer(block.left, block.right * gain)
+
+
+@in_units.register
+def _(block: LayeredOuter, gain: Tensor) -> Factored:
+    return LayeredOuter(block.left * gain, block.right, block.mask)
+
+
+@in_units.register
+def _(block: Lookup, gain: Tensor) -> Factored:
+    return Lookup(block.index, block.values * gain, block.rows)
+
+
+@in_units.register
+def _(block: Dense, gain: Tensor) -> Factored:
+    return Dense(block.values * gain)
+
+
+def gradient_in_units(gradient: FactoredGradient, gains: Mapping[str, Tensor]) -> FactoredGradient:
+    """A whole gradient in the units of its parameters, its sums on the host."""
+    return {name: BroughtHome(in_units(block, gains[name])) for name, block in gradient.items()}

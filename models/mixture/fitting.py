@@ -1,0 +1,138 @@
+"""Fitting a mixture of products to noisy tables, by Adam on half the chi-square.
+
+The gradient is written out: with one product of matrices for each table it costs about as much as the tables
+themselves. Everything here is post-processing of released values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.mixture.products import Layout, Mixture, View
+
+FIRST, SECOND = 0.9, 0.99
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A released joint table: noisy ``counts``, one axis an attribute, with the standard deviation of each, in rows.
+
+    ``deviation`` is one number or has the shape of the counts.
+    """
+
+    attributes: tuple[str, ...]
+    counts: NDArray[np.float64]
+    deviation: NDArray[np.float64] | float
+
+
+@dataclass(frozen=True)
+class Target:
+    """A measurement as the fit sees it: shares of rows and their inverse deviations in the order of its views.
+
+    Shapes: ``shares`` and ``precision`` (product of all views but the last, size of the last).
+    """
+
+    views: tuple[View, ...]
+    shares: Tensor
+    precision: Tensor
+
+    @classmethod
+    def of(cls, measured: Measurement, layout: Layout, rows: int) -> Target:
+        """The target of a measurement on a table of so many rows."""
+        views, axes = layout.views(measured.attributes)
+        shape = (-1, views[-1].size)
+        deviation = np.broadcast_to(measured.deviation, measured.counts.shape).transpose(axes).reshape(shape)
+        shares = measured.counts.transpose(axes).reshape(shape) / rows
+        return cls(views, torch.as_tensor(shares).float(), torch.as_tensor(rows / deviation).float())
+
+
+class Fit:
+    """A mixture under training: logits of the component weights and of all levels of all factors.
+
+    Args:
+        shares: starting shares (levels, components), as in :class:`Mixture`.
+    """
+
+    def __init__(self, layout: Layout, weights: Tensor, shares: Tensor) -> None:
+        self.layout = layout
+        self._parameters = [torch.log(weights + 1e-12), torch.log(shares + 1e-12)]
+        self._mean = [torch.zeros_like(p) for p in self._parameters]
+        self._square = [torch.zeros_like(p) for p in self._parameters]
+        self._steps = 0
+
+    @property
+    def mixture(self) -> Mixture:
+        """The mixture as it stands."""
+        weights, logits = self._parameters
+        edges = self.layout.edges
+        shares = torch.cat([torch.softmax(logits[a:b], 0) for a, b in zip(edges, edges[1:], strict=False)])
+        return Mixture(self.layout, torch.softmax(weights, 0), shares)
+
+    def run(self, targets: Sequence[Target], steps: int, first_rate: float, last_rate: float) -> float:
+        """Half the chi-square before the last of some steps of Adam, whose rate goes from first to last."""
+        loss = math.nan
+        for step in range(steps):
+            mixture = self.mixture
+            loss, to_weights, to_shares = gradient(mixture, targets)
+            rate = first_rate + (last_rate - first_rate) * step / steps
+            self._update([_weights_back(mixture, to_weights), _shares_back(mixture, to_shares)], rate)
+        return loss
+
+    def _update(self, gradients: Sequence[Tensor], rate: float) -> None:
+        self._steps += 1
+        for at, slope in enumerate(gradients):
+            self._mean[at].mul_(FIRST).add_(slope, alpha=1 - FIRST)
+            self._square[at].mul_(SECOND).addcmul_(slope, slope, value=1 - SECOND)
+            size = torch.sqrt(self._square[at] / (1 - SECOND**self._steps)).add_(1e-10)
+            self._parameters[at].addcdiv_(self._mean[at], size, value=-rate / (1 - FIRST**self._steps))
+
+
+def gradient(mixture: Mixture, targets: Sequence[Target]) -> tuple[float, Tensor, Tensor]:
+    """Half the chi-square of all targets, and its slopes by component weights and by shares, in their shapes."""
+    to_weights, to_shares = torch.zeros_like(mixture.weights), torch.zeros_like(mixture.shares)
+    loss = 0.0
+    for target in targets:
+        loss += _add_gradient(mixture, target, to_weights, to_shares)
+    return loss, to_weights, to_shares
+
+
+def _add_gradient(mixture: Mixture, target: Target, to_weights: Tensor, to_shares: Tensor) -> float:
+    seen = [mixture.seen(view) for view in target.views]
+    folded = [mixture.weights[None]]
+    for shares in seen[:-1]:
+        folded.append((folded[-1][:, None] * shares[None]).flatten(0, 1))
+    error = (folded[-1] @ seen[-1].T - target.shares) * target.precision
+    slope = error * target.precision
+    _scatter(mixture.layout, target.views[-1], slope.T @ folded[-1], to_shares)
+    back = slope @ seen[-1]
+    for at in range(len(seen) - 2, -1, -1):
+        back = back.view(-1, *seen[at].shape)
+        _scatter(mixture.layout, target.views[at], (back * folded[at][:, None]).sum(0), to_shares)
+        back = (back * seen[at][None]).sum(1)
+    to_weights += back[0]
+    return float(error.square().sum()) / 2
+
+
+def _scatter(layout: Layout, view: View, slope: Tensor, to_shares: Tensor) -> None:
+    own = to_shares[layout.edges[view.at] : layout.edges[view.at + 1]]
+    own += slope if view.index is None else slope[view.index]
+
+
+def _weights_back(mixture: Mixture, slope: Tensor) -> Tensor:
+    return mixture.weights * (slope - (mixture.weights * slope).sum())
+
+
+def _shares_back(mixture: Mixture, slope: Tensor) -> Tensor:
+    product = mixture.shares * slope
+    edges = mixture.layout.edges
+    for begin, end in zip(edges, edges[1:], strict=False):
+        own = slice(begin, end)
+        product[own] -= mixture.shares[own] * product[own].sum(0)
+    return product
