@@ -23,12 +23,11 @@ from cloister.errors import SampleError
 from cloister.schema.columns import OUTSIDE
 from cloister.schema.domain import Domain
 from models.levels import Batch, Chain, LevelDraw, Numbers
+from models.protocol import Where
 
 PARTICLES = 8
 HALVINGS = 60
 DEGENERATE = 0.5
-
-Where = Mapping[str, object]
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from cloister.privacy.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 
 Arrays = Mapping[str, NDArray[Any]]
+Where = Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,11 @@ class Plan:
 class Model(Protocol):
     """A fitted synthesizer: released statistics only, so that sampling is post-processing."""
 
-    def sample(self, rows: int, rng: SamplingSource) -> Table:
-        """Exactly ``rows`` rows that keep every hard constraint; SampleError if they cannot be drawn."""
+    def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
+        """Exactly ``rows`` rows that keep every hard constraint; SampleError if they cannot be drawn.
+
+        ``where`` gives some columns a value that all rows shall have.
+        """
         ...
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from cloister.errors import InputError
+from models.kamino.recipes import RECIPES
 from models.kamino.synthesizer import Kamino, Progress, silent
+from models.mixture.synthesizer import Cloister
 from models.protocol import Synthesizer
 
-METHODS: dict[str, Callable[[Progress], Synthesizer]] = {"kamino": Kamino}
+METHODS: dict[str, Callable[[Progress], Synthesizer]] = {
+    "cloister": Cloister,
+    **{recipe.name: partial(Kamino, recipe=recipe) for recipe in RECIPES},
+}
 
 
 def create(name: str, progress: Progress = silent) -> Synthesizer:

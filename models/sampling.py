@@ -10,7 +10,7 @@ Source: Kamino Algorithm 3, with supports in place of counting violations wherev
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -22,9 +22,10 @@ from cloister.errors import SampleError
 from cloister.privacy.randomness import SamplingSource
 from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain, Table
-from models.conditioning import Condition, Where
+from models.conditioning import Condition
 from models.groups import Groups
 from models.levels import Batch, Chain, LevelDraw, Probabilities, TupleModel
+from models.protocol import Where
 from models.sequential import Algorithm3, Penalty, RowsBefore
 
 __all__ = ["CHUNK", "Acceptance", "ConstraintSampler", "EveryRow", "LevelDraw", "Probabilities", "TupleModel"]
@@ -65,7 +66,7 @@ class ConstraintSampler:
     row_rules: tuple[DenialConstraint, ...] = ()
     pair_rules: tuple[DenialConstraint, ...] = ()
     acceptance: Acceptance = EveryRow()
-    algorithm: Algorithm3 = Algorithm3()
+    algorithm: Algorithm3 = field(default_factory=Algorithm3)
 
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows without a violation of a hard constraint.
@@ -79,19 +80,26 @@ class ConstraintSampler:
         return Table.concatenate(list(self.chunks(rows, rng, where)))
 
     def chunks(
-        self, rows: int, rng: SamplingSource, where: Where | None = None, done: Iterable[Table] = ()
+        self,
+        rows: int,
+        rng: SamplingSource,
+        where: Where | None = None,
+        first: int = 0,
+        before: Iterable[Table] = (),
     ) -> Iterator[Table]:
-        """The same rows in chunks; those that are ``done`` are not drawn again.
+        """The same rows in chunks, from number ``first`` on.
 
-        A chunk depends on the seed and its number; under rules on pairs also on the chunks before it.
+        A chunk depends on the seed and its number; if this sampler ``remembers``, also on those ``before`` it.
         """
         draw = _Draw(self, where)
-        first = 0
-        for chunk in done:
-            draw.before.record([chunk])
-            first += 1
+        draw.before.record(before)
         for number, stream in list(enumerate(rng.spawn(max(1, -(-rows // CHUNK)))))[first:]:
             yield draw.chunk(number * CHUNK, min(CHUNK, rows - number * CHUNK), stream.generator)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether rows depend on the rows before them, so that chunks do."""
+        return bool(self.pair_rules or self.algorithm.penalties)
 
     @cached_property
     def chain(self) -> Chain:

@@ -1,16 +1,16 @@
 """Weights of soft constraints: rows are kept with a probability that falls, or rises, with their violations.
 
 Source: Kamino equation (1), where a row with v violations of a constraint of weight w has the factor exp(-w v). Here v
-is the logarithm of one plus the row's violations against a fixed reference sample, relative to the mean: rows stay
-independent, and a few rows with very many violations do not decide. The weights are fitted by post-processing to noisy
-counts of violating pairs, in place of Algorithm 5, whose noise swamps the counts.
+is a score of the row's violations against a fixed reference sample, so that rows stay independent. The weights are
+fitted by post-processing to noisy counts of violating pairs, or learnt by Algorithm 5, whose noise swamps the counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,22 @@ from cloister.schema.domain import Table
 SWEEPS = 3
 HALVINGS = 7
 STRONGEST = 2.0
+ASCENT, ASCENT_RATE = 1000, 0.01
 
 Shares = NDArray[np.float64]
+
+
+class Measure(Protocol):
+    """How much a row's violations count; the ``surest`` quantile of reference rows is always kept."""
+
+    @property
+    def surest(self) -> float:
+        """A quantile."""
+        ...
+
+    def scores(self, shares: Shares, mean: float, reference: int) -> Shares:
+        """Scores (n,) of rows, from shares (n,), their mean over the reference, and its number of rows."""
+        ...
 
 
 def shares_against(constraint: DenialConstraint, rows: Table, reference: Table) -> Shares:
@@ -35,14 +49,39 @@ def shares_against(constraint: DenialConstraint, rows: Table, reference: Table) 
 
 
 @dataclass(frozen=True)
-class Weighing:
-    """Keeps a row with probability proportional to exp(-sum of weight times log(1 + relative violation share)).
+class Relative:
+    """The logarithm of one plus the share relative to its mean: a few rows with very many violations do not decide."""
 
-    ``rules`` pairs each soft constraint with its weight; shares are relative to their mean over ``reference``.
+    surest: float = 0.98
+
+    def scores(self, shares: Shares, mean: float, reference: int) -> Shares:  # noqa: ARG002
+        return np.log1p(shares / mean)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The number of violations with as many rows as the reference has: Kamino's equation (1), on a sample."""
+
+    surest: float = 0.9
+
+    def scores(self, shares: Shares, mean: float, reference: int) -> Shares:  # noqa: ARG002
+        return shares * reference
+
+
+MEASURES: Mapping[str, Measure] = {"relative": Relative(), "counted": Counted()}
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """Keeps a row with probability proportional to exp(-sum of weight times violation score).
+
+    ``rules`` pairs each soft constraint with its weight; scores are those of ``measure``, of :data:`MEASURES`, from
+    the share of ``reference`` rows that a row violates with.
     """
 
     rules: tuple[tuple[DenialConstraint, float], ...]
     reference: Table
+    measure: str = "relative"
 
     @property
     def weights(self) -> dict[str, float]:
@@ -51,25 +90,45 @@ class Weighing:
 
     @cached_property
     def _means(self) -> tuple[float, ...]:
-        return tuple(self._mean(constraint) for constraint, _ in self.rules)
-
-    def _mean(self, constraint: DenialConstraint) -> float:
-        return max(float(shares_against(constraint, self.reference, self.reference).mean()), 1e-9)
+        return tuple(mean_share(constraint, self.reference) for constraint, _ in self.rules)
 
     @cached_property
     def _best(self) -> float:
-        return float(np.quantile(self._scores(self.reference), 0.98)) if self.rules else 0.0
+        return float(np.quantile(self._scores(self.reference), MEASURES[self.measure].surest)) if self.rules else 0.0
 
     def _scores(self, rows: Table) -> Shares:
+        measure, reference = MEASURES[self.measure], self.reference
         scores = np.zeros(rows.rows)
         for (constraint, weight), mean in zip(self.rules, self._means, strict=True):
             if weight:
-                scores -= weight * np.log1p(shares_against(constraint, rows, self.reference) / mean)
+                scores -= weight * measure.scores(shares_against(constraint, rows, reference), mean, reference.rows)
         return scores
 
     def keep(self, rows: Table, rng: np.random.Generator) -> Bool:
         """Mask (rows,) of the rows kept."""
         return rng.random(rows.rows) < np.exp(np.minimum(self._scores(rows) - self._best, 0.0))
+
+
+def mean_share(constraint: DenialConstraint, reference: Table) -> float:
+    """The mean share of reference rows that a reference row violates a constraint with; never quite 0."""
+    return max(float(shares_against(constraint, reference, reference).mean()), 1e-9)
+
+
+def ascend(matrix: NDArray[np.int64], rng: np.random.Generator) -> Shares:
+    """Weights (constraints,) after gradient ascent on exp(-weights . violations) of lines of a matrix.
+
+    The objective has no maximum but at weights of 0, so that the answer is set by where it starts and how long it
+    goes on. Source: Kamino Algorithm 5, lines 8 to 15, with batches of one line; weights start at 1 and stay positive.
+    """
+    weights = np.ones(matrix.shape[1])
+    for line in rng.integers(0, len(matrix), ASCENT):
+        weights = np.maximum(weights - ASCENT_RATE * matrix[line] * np.exp(-float(weights @ matrix[line])), 0.0)
+    return weights
+
+
+def weighing_by_counts(constraints: Sequence[DenialConstraint], weights: Shares, reference: Table) -> Weighing:
+    """A weighing by the number of violations with the rows of a reference."""
+    return Weighing(tuple(zip(constraints, weights.tolist(), strict=True)), reference, "counted")
 
 
 def fit_weights(
@@ -92,7 +151,7 @@ def fit_weights(
 
 def _relative_scores(constraints: Sequence[DenialConstraint], rows: Table, reference: Table) -> Shares:
     shares = [shares_against(c, rows, reference) for c in constraints]
-    means = [max(float(shares_against(c, reference, reference).mean()), 1e-9) for c in constraints]
+    means = [mean_share(c, reference) for c in constraints]
     return np.stack([np.log1p(share / mean) for share, mean in zip(shares, means, strict=True)], axis=1)
 
 

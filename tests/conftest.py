@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from absl import logging as absl_logging
 
 from cloister.constraints import constraints_of, violation_reports
 from cloister.privacy.certificate import Facts
@@ -32,6 +34,7 @@ from tasks.home import Home
 os.environ["CLOISTER_HOME"] = tempfile.mkdtemp(prefix="cloister-tests-")
 Home.current().prepare()
 Home.current().configure()
+absl_logging.get_absl_handler().python_handler.stream = sys.__stderr__  # or Prefect's logging setup closes pytest's
 
 ROWS = 2_000
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Literal
 
 from cloister.constraints import DenialConstraint
+from cloister.privacy.certificate_origins import exact_text
 from cloister.privacy.certificate_parts import Detection, Odds
 from cloister.privacy.certificate_spend import PlannedStage, kinds
 from cloister.privacy.events import Relation, SampledGaussian
@@ -106,7 +107,7 @@ def meaning(privacy: Privacy, epsilon: Fraction, delta: Fraction, secure: bool) 
         "noun": noun,
         "case": "is in the table or not" if told_apart else "is as it is or any other",
         "factor": _factor(float(epsilon)),
-        "delta": f"{float(delta):.2g}",
+        "delta": exact_text(delta),
         "certainty": f"{100 * _up(best_guess(float(epsilon), float(delta))):.1f} %",
     }
     return tuple(sentence.format(**terms) for sentence in (CHANGE, CERTAINTY, ANYONE, GROUPS))

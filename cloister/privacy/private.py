@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cloister.constraints import DenialConstraint, bind
+from cloister.constraints import DenialConstraint, bind, violations_per_row
 from cloister.errors import UnplannedQuery
 from cloister.privacy.events import Composed, Event, SampledGaussian, Sensitivity
 from cloister.privacy.gradients import FactoredGradient, clipped_sum
@@ -65,12 +65,29 @@ class Candidate:
     handicap: float
 
 
-def pair_sensitivity(neighbours: Neighbours, constraints: int) -> Sensitivity:
-    """How far one unit moves counts of violating pairs among disjoint random pairs of rows.
+def pair_sensitivity(neighbours: Neighbours, constraints: int, matchings: int = 1) -> Sensitivity:
+    """How far one unit moves counts of violating pairs, added up over some random matchings of the rows.
 
-    A row lies in at most one pair, so each of a unit's rows changes each count by at most one.
+    A row lies in at most one pair of each matching, so each of a unit's rows changes each count by at most one a
+    matching.
     """
-    return Sensitivity.box(constraints, neighbours.max_rows)
+    return Sensitivity.box(constraints, neighbours.max_rows * matchings)
+
+
+def matrix_sensitivity(neighbours: Neighbours, constraints: Sequence[DenialConstraint], sample: int) -> Sensitivity:
+    """How far one unit moves the violation matrix of at most ``sample`` rows.
+
+    One row holds a line of the matrix: at most sample - 1 for a constraint on pairs, 1 for one on rows. It changes
+    each other line by at most one for each constraint on pairs. Source: Kamino section 5; docs/privacy.md.
+    """
+    pairs = sum(constraint.arity == 2 for constraint in constraints)
+    alone, m = len(constraints) - pairs, neighbours.max_rows
+    return Sensitivity(
+        cells=sample * len(constraints),
+        step=max(sample - 1, 1) * m,
+        l1=(2 * pairs * (sample - 1) + alone) * m,
+        l2_squared=(pairs * sample * (sample - 1) + alone) * m * m,
+    )
 
 
 class Meter:
@@ -139,20 +156,48 @@ class PrivateTable:
             event, request, lambda: mechanism.noise(self.__exact_counts(partitions), sensitivity, self.__noise)
         ).reshape(shape)
 
-    def violating_pairs(self, constraints: Sequence[DenialConstraint], mechanism: CountMechanism, label: str) -> Counts:
-        """Noisy number of violating pairs for each constraint, among disjoint pairs of rows drawn at random.
+    def violating_pairs(
+        self, constraints: Sequence[DenialConstraint], mechanism: CountMechanism, label: str, matchings: int = 1
+    ) -> Counts:
+        """Noisy number of violating pairs for each constraint, added up over ``matchings`` random matchings of rows.
 
-        There are half as many pairs as rows. For a constraint on single rows: violating rows among the first of each.
+        A matching has half as many pairs as rows. For a constraint on single rows: violating rows among the first of
+        each pair.
 
-        Privacy: adding or replacing a row changes one pair of a coupled random matching; see docs/privacy.md.
+        Privacy: adding or replacing a row changes one pair of each coupled random matching; see docs/privacy.md.
         """
-        sensitivity = pair_sensitivity(self.neighbours, len(constraints))
+        sensitivity = pair_sensitivity(self.neighbours, len(constraints), matchings)
         request = {"ask": "violating pairs", "label": label, "of": [constraint.name for constraint in constraints]}
-        return self.__answer(
-            mechanism.event(sensitivity),
-            request,
-            lambda: mechanism.noise(self.__exact_pairs(constraints), sensitivity, self.__noise),
-        )
+
+        def draw() -> Counts:
+            exact = sum((self.__exact_pairs(constraints) for _ in range(matchings)), np.zeros(len(constraints), int))
+            return mechanism.noise(exact, sensitivity, self.__noise)
+
+        return self.__answer(mechanism.event(sensitivity), request, draw)
+
+    def violation_matrix(
+        self,
+        constraints: Sequence[DenialConstraint],
+        mechanism: CountMechanism,
+        label: str,
+        sample: int,
+        rate: Fraction,
+    ) -> Counts:
+        """Noisy violations of each constraint by each row of a Poisson sample, (sample, constraints).
+
+        Rows are taken with probability ``rate`` each; beyond ``sample`` of them, random ones are dropped, and lines
+        without a row count as zero.
+
+        Privacy: one row more or less fills a line or takes the place of another, so that `matrix_sensitivity` bounds
+        what it moves; the sampling is not counted in favour. Source: Kamino Algorithm 5, lines 3 to 6.
+        """
+        sensitivity = matrix_sensitivity(self.neighbours, constraints, sample)
+        request = {"ask": "violation matrix", "label": label, "of": [constraint.name for constraint in constraints]}
+
+        def draw() -> Counts:
+            return mechanism.noise(self.__exact_matrix(constraints, sample, rate).ravel(), sensitivity, self.__noise)
+
+        return self.__answer(mechanism.event(sensitivity), request, draw).reshape(sample, len(constraints))
 
     def select(self, candidates: Sequence[Candidate], mechanism: SelectionMechanism, label: str) -> int:
         """The number of one candidate, likelier the farther its exact counts lie from those expected of it.
@@ -226,6 +271,13 @@ class PrivateTable:
         bound = [bind(constraint, self.__table.domain) for constraint in constraints]
         masks = [rule.violated(first, second) | rule.violated(second, first) for rule in bound]
         return np.array([mask.sum() for mask in masks], dtype=np.int64)
+
+    def __exact_matrix(self, constraints: Sequence[DenialConstraint], sample: int, rate: Fraction) -> Counts:
+        chosen = np.flatnonzero(self.__noise.bernoulli(rate, self.__table.rows))
+        rows = self.__table.take(chosen[self.__noise.permutation(len(chosen))][:sample])
+        matrix = np.zeros((sample, len(constraints)), dtype=np.int64)
+        matrix[: rows.rows] = np.stack([violations_per_row(c, rows) for c in constraints], axis=1)
+        return matrix
 
 
 def _joint_counts(columns: Sequence[NDArray[np.integer[Any]]], sizes: Sequence[int]) -> Counts:

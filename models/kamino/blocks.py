@@ -56,7 +56,7 @@ class BroughtHome:
 
 
 @singledispatch
-def in_units(block: Factored, gain: Tensor) -> Factored:
+def in_units(block: Factored, gain: Tensor) -> Factored:  # noqa: ARG001
     """The gradients of a block multiplied with a gain, a number or one for each column."""
     raise TypeError(f"no units are known for {type(block).__name__}")
 

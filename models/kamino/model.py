@@ -3,51 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from cloister.constraints.supports import Coupling, Int, Support
+from cloister.constraints.supports import Coupling, Support
 from cloister.privacy.randomness import SamplingSource
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Table
 from models.groups import Groups
-from models.kamino.network import Network
-from models.protocol import Arrays, Task
-from models.sampling import Acceptance, ConstraintSampler, EveryRow, Probabilities
+from models.kamino.chains import Chain, restore_chain
+from models.protocol import Arrays, Task, Where
+from models.sampling import Acceptance, ConstraintSampler, EveryRow
 from models.supporting import Rules
 from models.weights import Weighing
 
 
 @dataclass(frozen=True)
-class NetworkChain:
-    """The network as a chain of conditionals; attributes beyond it follow their released histograms."""
-
-    network: Network
-    parameters: Mapping[str, Tensor]
-    shares: tuple[NDArray[np.float64], ...]
-
-    def conditional(self, place: int, context: Int) -> Probabilities:
-        """Probabilities of the attribute at ``place``; see :class:`models.sampling.TupleModel`."""
-        if place >= len(self.network.sizes):
-            return self.shares[place][None]
-        with torch.no_grad():
-            logits = self.network.logits(self.parameters, torch.as_tensor(context), place)
-            return torch.softmax(logits.double(), 1).numpy()
-
-
-@dataclass(frozen=True)
 class KaminoModel:
-    """A tuple network, the groups it speaks of, and the rules that its rows keep."""
+    """A chain of conditionals, the groups it speaks of, and the rules that its rows keep."""
 
     task: Task
     sequence: tuple[str, ...]
     groups: Mapping[str, Groups]
-    chain: NetworkChain
+    chain: Chain
     rules: Rules
     weighing: Weighing | None = None
 
@@ -67,13 +48,18 @@ class KaminoModel:
             acceptance,
         )
 
-    def sample(self, rows: int, rng: SamplingSource) -> Table:
+    def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows that keep every hard constraint; SampleError if they cannot be drawn."""
-        return self.sampler.sample(rows, rng)
+        return self.sampler.sample(rows, rng, where)
+
+    def weighed(self, weighing: Weighing) -> KaminoModel:
+        """The same model, its soft constraints weighed."""
+        return replace(self, weighing=weighing)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
         """The model as JSON and arrays."""
-        arrays: dict[str, NDArray[Any]] = {f"net.{k}": v.numpy() for k, v in self.chain.parameters.items()}
+        chain, parameters = self.chain.state()
+        arrays: dict[str, NDArray[Any]] = dict(parameters)
         for at, name in enumerate(self.sequence):
             arrays[f"groups.{at}"] = self.groups[name].of_cell
             arrays[f"shares.{at}"] = self.groups[name].shares
@@ -84,13 +70,11 @@ class KaminoModel:
             arrays |= {
                 f"reference.{at}": self.weighing.reference.codes[n] for at, n in enumerate(self.task.domain.names)
             }
-        return self._meta(), arrays
+        return self._meta() | chain, arrays
 
     def _meta(self) -> dict[str, Any]:
         return {
             "sequence": list(self.sequence),
-            "networked": len(self.chain.network.sizes),
-            "width": self.chain.network.width,
             "supports": [
                 {
                     "attributes": list(s.attributes),
@@ -102,6 +86,7 @@ class KaminoModel:
             "row_rules": [rule.name for rule in self.rules.row_rules],
             "pair_rules": [rule.name for rule in self.rules.pair_rules],
             "weights": dict(self.weighing.weights) if self.weighing else None,
+            "measure": self.weighing.measure if self.weighing else None,
         }
 
 
@@ -112,10 +97,7 @@ def restore(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> KaminoModel:
         name: Groups(declared_cells(task.domain[name]), arrays[f"groups.{at}"], arrays[f"shares.{at}"])
         for at, name in enumerate(sequence)
     }
-    sizes = tuple(groups[name].size for name in sequence[: meta["networked"]])
-    parameters = {key[4:]: torch.as_tensor(value) for key, value in arrays.items() if key.startswith("net.")}
-    shares = tuple(groups[name].mass for name in sequence)
-    chain = NetworkChain(Network(sizes, meta["width"]), parameters, shares)
+    chain = restore_chain(meta, arrays, [groups[name] for name in sequence])
     return KaminoModel(task, sequence, groups, chain, _rules(task, meta, arrays), _weighing(task, meta, arrays))
 
 
@@ -137,4 +119,4 @@ def _weighing(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Weighing |
     codes = {name: arrays[f"reference.{at}"] for at, name in enumerate(task.domain.names)}
     named = {constraint.name: constraint for constraint in task.soft}
     rules = tuple((named[name], weight) for name, weight in meta["weights"].items())
-    return Weighing(rules, Table(task.domain, codes))
+    return Weighing(rules, Table(task.domain, codes), meta["measure"])

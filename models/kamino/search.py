@@ -7,21 +7,23 @@ and the noise of training is solved for, so that a greater budget never gives a 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from cloister.constraints import DenialConstraint, functional_dependency, order_rule
 from cloister.errors import PlanError
-from cloister.privacy.calibration import calibrate
+from cloister.privacy.calibration import calibrate, concentrated
 from cloister.privacy.events import Composed, Event, SampledGaussian, repeat
 from cloister.privacy.mechanisms import DiscreteGaussian
-from cloister.privacy.private import pair_sensitivity
+from models.kamino.recipes import Recipe
 from models.kamino.sequencing import networked, public_sizes
+from models.kamino.units import Runs
 from models.protocol import Budget, Forecast, Plan, Stage, Task
 
-HISTOGRAMS, JOINT_TABLES, PAIRS = 0.25, 0.06, 0.10
-STEPS, LEARNING_RATE, CLIP = 200, 0.02, 1.0
+HISTOGRAMS, JOINT_TABLES, WEIGHTS = 0.25, 0.06, 0.15
+LEARNING_RATE, SLOWEST, CLEAR, CLIP = 0.02, 0.25, 1000.0, 1.0
 BATCH_SHARE, LEAST_BATCH, GREATEST_BATCH = 16, 512, 8192
 JOINT_CELLS, ROWS_PER_LEFT = 300_000, 5
 NOISIEST = 4
@@ -47,65 +49,124 @@ def _affordable(names: Sequence[str], sizes: Mapping[str, int], rows: int) -> bo
     return lefts * sizes[names[-1]] <= JOINT_CELLS and lefts * ROWS_PER_LEFT <= rows
 
 
-def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
+@dataclass(frozen=True)
+class Outline:
+    """What a plan asks, before any noise is set: all from public inputs."""
+
+    task: Task
+    sequence: tuple[str, ...]
+    recipe: Recipe
+    sizes: Mapping[str, int]
+    tables: tuple[tuple[str, ...], ...]
+    runs: Runs
+
+    @classmethod
+    def of(cls, task: Task, sequence: tuple[str, ...], recipe: Recipe) -> Outline:
+        """The outline of a task under a recipe."""
+        sizes = public_sizes(task.domain)
+        runs = recipe.trainer.runs([sizes[name] for name in sequence[: networked(sizes)]])
+        tables = dict.fromkeys([*_first_table(sequence, runs), *wanted_tables(task, sizes)])
+        return cls(task, sequence, recipe, sizes, tuple(tables), runs)
+
+    @property
+    def steps(self) -> int:
+        """Steps of DP-SGD in all."""
+        return self.recipe.trainer.steps * self.recipe.trainer.repeats(len(self.runs))
+
+    @property
+    def deep(self) -> int:
+        """How many attributes are modelled jointly."""
+        return networked(self.sizes)
+
+    @property
+    def rate(self) -> Fraction:
+        """The share of rows in a batch: a sixteenth, between 512 and 8,192 rows; at most a half."""
+        batch = min(max(self.task.rows // BATCH_SHARE, LEAST_BATCH), GREATEST_BATCH)
+        return min(Fraction(batch, self.task.rows), Fraction(1, 2))
+
+    def training(self, noise: Fraction) -> Iterator[SampledGaussian]:
+        """The event of training with a noise multiplier; none where there is nothing to train."""
+        if self.steps:
+            yield SampledGaussian(self.rate, noise, self.steps, self.task.neighbours.max_rows)
+
+
+def _first_table(sequence: tuple[str, ...], runs: Runs) -> list[tuple[str, ...]]:
+    return [tuple(sequence[place] for place in runs[0])] if runs and len(runs[0]) > 1 else []
+
+
+@dataclass(frozen=True)
+class Noises:
+    """Noise multipliers of the counts; None where nothing is asked."""
+
+    histograms: Fraction
+    tables: Fraction | None
+    weights: Fraction | None
+
+    @classmethod
+    def of(cls, outline: Outline, rho: float) -> Noises:
+        """Fixed shares of the budget; what is not needed is left to training, or shared out where there is none."""
+        asked = HISTOGRAMS + JOINT_TABLES * bool(outline.tables) + WEIGHTS * bool(outline.task.soft)
+        rho = rho if outline.steps else rho / asked
+        tables = _multiplier(JOINT_TABLES * rho, len(outline.tables)) if outline.tables else None
+        weights = _multiplier(WEIGHTS * rho, 1) if outline.task.soft else None
+        return cls(_multiplier(HISTOGRAMS * rho, len(outline.sequence)), tables, weights)
+
+
+def search(task: Task, sequence: tuple[str, ...], budget: Budget, recipe: Recipe) -> Plan:
     """The plan that spends just the budget.
 
     Raises:
-        PlanError: the budget is so small that the noise would drown the rows.
+        PlanError: there is no delta to spend, or the noise would drown the rows.
     """
-    sizes = public_sizes(task.domain)
-    joint = wanted_tables(task, sizes)
-    rho = zero_concentrated(float(budget.epsilon), float(budget.delta))
-    histogram = _multiplier(HISTOGRAMS * rho, len(sequence))
-    _require_signal(histogram, task.rows, budget)
-    counts = [_stage(task, "histograms", histogram, len(sequence), "one-way histogram of each attribute")]
-    if joint:
-        noise = _multiplier(JOINT_TABLES * rho, len(joint))
-        counts.append(_stage(task, "joint tables", noise, len(joint), "joint table of each hard constraint"))
-    if task.soft:
-        pairs = _multiplier(PAIRS * rho, 1)
-        event = DiscreteGaussian(pairs).event(pair_sensitivity(task.neighbours, len(task.soft)))
-        counts.append(Stage("pairs", event, "violating pairs of each soft constraint"))
-    deep = networked(sizes)
-    train = _training(task, budget, [stage.event for stage in counts])
-    stages = (*counts, Stage("training", train, f"{STEPS} steps of DP-SGD on {deep} attributes together"))
-    parameters = _parameters(task, joint, histogram, stages, train, sizes)
-    return Plan("kamino", sequence, stages, parameters, _forecast(task, sizes, deep))
-
-
-def zero_concentrated(epsilon: float, delta: float) -> float:
-    """The rho of zero-concentrated privacy that gives (epsilon, delta) by Bun and Steinke (2016), proposition 1.3."""
-    log = math.log(1 / delta)
-    return (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2
+    if budget.delta <= 0:
+        raise PlanError(f"method {recipe.name} adds Gaussian noise and needs a delta above 0; allow one, such as 1e-6")
+    outline = Outline.of(task, sequence, recipe)
+    noises = Noises.of(outline, float(concentrated(budget.epsilon, budget.delta)))
+    _require_signal(noises.histograms, task.rows, budget)
+    counts = list(_counts(outline, noises))
+    noise = _training_noise(outline, budget, [stage.event for stage in counts])
+    stages = (*counts, *_training_stage(outline, noise))
+    return Plan(recipe.name, sequence, stages, _parameters(outline, noises, noise), _forecast(outline))
 
 
 def _multiplier(rho: float, queries: int) -> Fraction:
     return Fraction(math.ceil(math.sqrt(queries / (2 * rho)) * 1000), 1000)
 
 
+def _counts(outline: Outline, noises: Noises) -> Iterator[Stage]:
+    k = len(outline.sequence)
+    if k:
+        yield _stage(outline.task, "histograms", noises.histograms, k, f"noisy one-way histogram of {k} attributes")
+    if noises.tables is not None:
+        words = "noisy joint tables: " + ", ".join(" x ".join(names) for names in outline.tables)
+        yield _stage(outline.task, "joint tables", noises.tables, len(outline.tables), words)
+    if noises.weights is not None:
+        yield outline.recipe.weigher.stage(outline.task, noises.weights)
+
+
 def _stage(task: Task, name: str, multiplier: Fraction, times: int, explanation: str) -> Stage:
-    return Stage(name, repeat(DiscreteGaussian(multiplier).event(task.neighbours.partition), times), explanation)
+    rows = float(multiplier) * float(task.neighbours.partition.l2_squared) ** 0.5
+    words = f"{explanation}; noise of {rows:.3g} rows a count"
+    return Stage(name, repeat(DiscreteGaussian(multiplier).event(task.neighbours.partition), times), words)
 
 
-def sampling_rate(rows: int) -> Fraction:
-    """The share of rows in a batch: a sixteenth, between 512 and 8,192 rows."""
-    batch = min(max(rows // BATCH_SHARE, LEAST_BATCH), GREATEST_BATCH)
-    return min(Fraction(batch, rows), Fraction(1, 2))
-
-
-def _training(task: Task, budget: Budget, counts: Sequence[Event]) -> SampledGaussian:
-    rate = sampling_rate(task.rows)
-
-    def event(noise: Fraction) -> SampledGaussian:
-        return SampledGaussian(rate, noise, STEPS, task.neighbours.max_rows)
-
-    noise = calibrate(
-        lambda value: Composed((*((part, 1) for part in counts), (event(value), 1))),
+def _training_noise(outline: Outline, budget: Budget, counts: Sequence[Event]) -> Fraction:
+    if not outline.steps:
+        return Fraction(0)
+    spent = tuple((event, 1) for event in counts)
+    return calibrate(
+        lambda noise: Composed((*spent, *((event, 1) for event in outline.training(noise)))),
         budget.epsilon,
         budget.delta,
-        task.neighbours.relation,
+        outline.task.neighbours.relation,
     )
-    return event(noise)
+
+
+def _training_stage(outline: Outline, noise: Fraction) -> Iterator[Stage]:
+    batch = round(outline.rate * outline.task.rows)
+    words = outline.recipe.trainer.explain(len(outline.runs), outline.deep)
+    for event in outline.training(noise):
+        yield Stage("training", event, f"{words}, in batches of about {batch} rows; noise {float(noise):.3g} x clip")
 
 
 def _require_signal(multiplier: Fraction, rows: int, budget: Budget) -> None:
@@ -117,40 +178,39 @@ def _require_signal(multiplier: Fraction, rows: int, budget: Budget) -> None:
         )
 
 
-def _parameters(
-    task: Task,
-    joint: tuple[tuple[str, ...], ...],
-    histogram: Fraction,
-    stages: Sequence[Stage],
-    train: SampledGaussian,
-    sizes: Mapping[str, int],
-) -> dict[str, Any]:
-    noises = {stage.name: _noise_of(stage.event) for stage in stages}
+def learning_rate(rows: float, steps: int, noise: float) -> float:
+    """The learning rate, lower where noise is so strong that steps wander: public, from the signal of all batches.
+
+    ``rows`` is the expected batch; the signal is batch * sqrt(steps) / noise, in rows.
+    """
+    signal = rows * math.sqrt(steps) / noise
+    return LEARNING_RATE * min(1.0, max(math.sqrt(signal / CLEAR), SLOWEST))
+
+
+def _parameters(outline: Outline, noises: Noises, noise: Fraction) -> dict[str, Any]:
+    steps = outline.recipe.trainer.steps
+    batch = float(outline.rate * outline.task.rows)
     return {
-        "histogram_noise": str(histogram),
-        "joint_tables": [list(names) for names in joint],
-        "joint_noise": str(noises["joint tables"]) if joint else None,
-        "pair_noise": str(noises["pairs"]) if task.soft else None,
-        "training_noise": str(train.noise_multiplier),
-        "sampling_rate": str(train.rate),
-        "steps": STEPS,
-        "learning_rate": LEARNING_RATE,
+        "histogram_noise": str(noises.histograms),
+        "joint_tables": [list(names) for names in outline.tables],
+        "joint_noise": None if noises.tables is None else str(noises.tables),
+        "weight_noise": None if noises.weights is None else str(noises.weights),
+        "training_noise": str(noise),
+        "sampling_rate": str(outline.rate),
+        "steps": steps,
+        "learning_rate": learning_rate(batch, steps, float(noise)) if outline.steps else LEARNING_RATE,
         "clip": CLIP,
-        "networked": networked(sizes),
-        "rows": task.rows,
+        "networked": outline.deep,
+        "runs": [list(run) for run in outline.runs],
+        "rows": outline.task.rows,
     }
 
 
-def _noise_of(event: Event) -> Fraction:
-    first = event.parts[0][0] if isinstance(event, Composed) else event
-    noise: Fraction = first.noise_multiplier  # type: ignore[attr-defined]
-    return noise
-
-
-def _forecast(task: Task, sizes: Mapping[str, int], deep: int) -> Forecast:
-    batch = float(sampling_rate(task.rows) * task.rows)
-    levels = sum(size for size in sizes.values() if size <= 256)
-    train = STEPS * batch * (levels * 24 + deep**2 * 24) * 1.2e-9
-    draw = task.rows * (levels * 40 + deep**2 * 12) * 1.5e-9
-    memory = task.rows * len(sizes) * 40 + int(batch) * (levels + deep * 96) * 16 + 600_000_000
+def _forecast(outline: Outline) -> Forecast:
+    rows, deep = outline.task.rows, outline.deep
+    batch = float(outline.rate * rows)
+    levels = sum(size for size in outline.sizes.values() if size <= 256)
+    train = outline.steps * batch * (levels * 24 + deep**2 * 24) * 1.2e-9
+    draw = rows * (levels * 40 + deep**2 * 12) * 1.5e-9
+    memory = rows * len(outline.sizes) * 40 + int(batch) * (levels + deep * 96) * 16 + 600_000_000
     return Forecast(seconds=round(10 + train + draw, 1), memory=memory)

@@ -5,35 +5,34 @@ Source: Kamino Algorithm 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from cloister.constraints import violation_share
 from cloister.privacy.mechanisms import DiscreteGaussian, GaussianGradient, Neighbours
-from cloister.privacy.private import Counts, PrivateTable, pair_sensitivity
+from cloister.privacy.private import PrivateTable
 from cloister.privacy.randomness import SamplingSource
 from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Table
-from models.denoising import estimate_shares
+from models.denoising import estimate_shares, to_shares
 from models.groups import Groups, group
-from models.kamino.model import KaminoModel, NetworkChain, restore
-from models.kamino.network import Network
+from models.kamino.chains import Chain
+from models.kamino.model import KaminoModel, restore
+from models.kamino.recipes import JOINT, Recipe
 from models.kamino.search import search
 from models.kamino.sequencing import public_sizes, schema_sequence
-from models.kamino.training import Schedule, calibrate, train
+from models.kamino.trainers import Material
+from models.kamino.training import Progress, Schedule
 from models.protocol import Arrays, Budget, Plan, Task
 from models.supporting import Measured, RuleBuilder
-from models.weights import fit_weights
+
+__all__ = ["Kamino", "Progress", "silent"]
 
 PUBLIC_SEED = 20_210_623
 POOL = 40_000
-TRUST = 0.15
-
-Progress = Callable[[int, int], None]
 
 
 def silent(done: int, total: int) -> None:
@@ -41,13 +40,12 @@ def silent(done: int, total: int) -> None:
 
 
 class Kamino:
-    """Constraint-aware synthesis by a tuple network and supports."""
+    """Constraint-aware synthesis by a chain of conditionals and supports; its parts are those of a recipe."""
 
-    name = "kamino"
-    summary = "tuple network trained by DP-SGD, rows drawn inside the supports of the hard constraints"
-
-    def __init__(self, progress: Progress = silent) -> None:
+    def __init__(self, progress: Progress = silent, recipe: Recipe = JOINT) -> None:
         self._progress = progress
+        self._recipe = recipe
+        self.name, self.summary = recipe.name, recipe.summary
 
     def sequence(self, task: Task) -> tuple[str, ...]:
         """The schema sequence (Algorithm 4); public."""
@@ -55,39 +53,59 @@ class Kamino:
 
     def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
         """All parameters from the budget and public sizes (Algorithm 6)."""
-        return search(task, sequence, budget)
+        return search(task, sequence, budget, self._recipe)
 
     def train(self, private: PrivateTable, task: Task, plan: Plan) -> KaminoModel:
-        """Histograms, joint tables and the tuple network (Algorithm 2), then the supports."""
+        """Histograms, joint tables and the chain of conditionals (Algorithm 2), then the supports."""
         groups = _histograms(private, task, plan)
         measured = _joint_tables(private, plan, groups)
-        deep = plan.parameters["networked"]
-        names = plan.sequence[:deep]
-        network = Network(tuple(groups[name].size for name in names))
-        shares = [groups[name].mass for name in names]
-        generator = torch.Generator().manual_seed(PUBLIC_SEED)
-        start = network.initial(shares, generator)
-        gradients = private.training([groups[n] for n in names], _gradient(plan), Fraction(task.rows), "network")
-        schedule = Schedule(plan.parameters["steps"], plan.parameters["learning_rate"])
-        trained = train(network, start, gradients, schedule, self._progress)
-        calibrated = calibrate(network, trained, shares, generator)
-        return _with_rules(task, plan.sequence, groups, network, calibrated, measured)
+        chain = self._recipe.trainer.train(self._material(private, task, plan, groups, measured))
+        return _with_rules(task, plan.sequence, groups, chain, measured)
 
     def weigh(self, private: PrivateTable, task: Task, plan: Plan, model: Any) -> KaminoModel:
-        """Weights of the soft constraints, from noisy counts of violating pairs (in place of Algorithm 5)."""
+        """Weights of the soft constraints (Algorithm 5, or from noisy counts of violating pairs)."""
         trained: KaminoModel = model
         if not task.soft:
             return trained
-        noise = Fraction(plan.parameters["pair_noise"])
-        counts = private.violating_pairs(task.soft, DiscreteGaussian(noise), "soft constraints")
+        noise = Fraction(plan.parameters["weight_noise"])
         pool = trained.sample(POOL, SamplingSource(PUBLIC_SEED))
-        targets = _targets(counts, float(noise), task, pool)
-        weighing = fit_weights(task.soft, targets, pool, np.random.default_rng(PUBLIC_SEED))
-        return KaminoModel(task, trained.sequence, trained.groups, trained.chain, trained.rules, weighing)
+        rng = np.random.default_rng(PUBLIC_SEED)
+        return trained.weighed(self._recipe.weigher.weigh(private, task, noise, pool, rng))
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> KaminoModel:
         """A model from its saved state."""
         return restore(task, meta, arrays)
+
+    def _material(
+        self,
+        private: PrivateTable,
+        task: Task,
+        plan: Plan,
+        groups: Mapping[str, Groups],
+        measured: Mapping[tuple[str, ...], Measured],
+    ) -> Material:
+        parameters = plan.parameters
+        listed = [groups[name] for name in plan.sequence]
+        deep = parameters["networked"]
+        return Material(
+            listed,
+            deep,
+            tuple(map(tuple, parameters["runs"])),
+            _first(plan, groups, measured),
+            lambda: private.training(listed[:deep], _gradient(plan), Fraction(task.rows), "network"),
+            Schedule(parameters["steps"], parameters["learning_rate"]),
+            torch.Generator().manual_seed(PUBLIC_SEED),
+            self._progress,
+        )
+
+
+def _first(
+    plan: Plan, groups: Mapping[str, Groups], measured: Mapping[tuple[str, ...], Measured]
+) -> NDArray[np.float64]:
+    names = tuple(plan.sequence[place] for run in plan.parameters["runs"][:1] for place in run)
+    if len(names) > 1:
+        return to_shares(measured[names].counts).ravel()
+    return groups[names[0]].mass if names else np.ones(1)
 
 
 def _gradient(plan: Plan) -> GaussianGradient:
@@ -129,24 +147,9 @@ def _with_rules(
     task: Task,
     sequence: tuple[str, ...],
     groups: Mapping[str, Groups],
-    network: Network,
-    parameters: Mapping[str, torch.Tensor],
+    chain: Chain,
     measured: Mapping[tuple[str, ...], Measured],
 ) -> KaminoModel:
-    chain = NetworkChain(network, parameters, tuple(groups[name].mass for name in sequence))
     rng = np.random.default_rng(PUBLIC_SEED)
-    builder = RuleBuilder(task.domain, sequence, groups, chain, len(network.sizes), measured, rng)
+    builder = RuleBuilder(task.domain, sequence, groups, chain, chain.networked, measured, rng)
     return KaminoModel(task, sequence, groups, chain, builder.build(task.hard))
-
-
-def _targets(counts: Counts, noise: float, task: Task, pool: Table) -> list[float]:
-    """The share of pairs that should violate each soft constraint: the noisy share, drawn towards the model's own."""
-    pairs = task.rows // 2
-    deviation = noise * float(pair_sensitivity(task.neighbours, len(task.soft)).l2_squared) ** 0.5
-    targets = []
-    for constraint, count in zip(task.soft, counts, strict=True):
-        own = max(float(violation_share(constraint, pool)), 1.0 / pairs)
-        error = (deviation**2 + max(float(count), 1.0)) / pairs**2
-        pull = (TRUST * own) ** 2 / ((TRUST * own) ** 2 + error)
-        targets.append(max(own + pull * (max(float(count), 0.0) / pairs - own), 0.0))
-    return targets

@@ -8,17 +8,19 @@ half. Parameters are learnt in units of their own (:mod:`models.kamino.blocks`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cloister.privacy.gradients import FactoredGradient
 from cloister.privacy.private import Training
 from models.kamino.blocks import device, gradient_in_units
-from models.kamino.network import Parameters
+from models.kamino.network import Network, Parameters
 
 FIRST, SECOND = 0.9, 0.999
 FLOOR = 0.3
@@ -117,7 +119,7 @@ def _moved(tensors: Mapping[str, Tensor], where: torch.device) -> dict[str, Tens
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What brings a conditional to a released histogram: ``bias`` (size,) to add, and the probabilities then (n, size)."""
+    """What brings a conditional to a released histogram: a ``bias`` (size,), and the probabilities then (n, size)."""
 
     bias: Tensor
     probabilities: Tensor
@@ -127,12 +129,37 @@ class Calibrated:
         return torch.multinomial(self.probabilities, 1, generator=generator)[:, 0]
 
 
-def calibrated(logits: Tensor, share: Tensor) -> Calibrated:
-    """The bias under which rows of ``logits`` (n, size) have the ``share`` (size,) of levels on average."""
+def calibrated(logits: Tensor, shares: Sequence[Tensor]) -> Calibrated:
+    """The bias under which rows of ``logits`` (n, levels) have the given shares on average.
+
+    The levels are those of one attribute, or of several together, the last fastest: ``shares`` holds one (size,) for
+    each. Iterative proportional fitting.
+    """
+    shape = [len(share) for share in shares]
     probabilities = torch.softmax(logits, 1).double()
-    ratio = torch.ones_like(share)
+    ratio = torch.ones(shape, dtype=torch.float64)
     for _ in range(PASSES):
-        tilted = probabilities * ratio
-        mean = (tilted / tilted.sum(1, keepdim=True)).mean(0)
-        ratio = ratio * torch.clamp((share + 1e-7) / (mean + 1e-7), 0.2, 5.0)
-    return Calibrated(torch.log(ratio).float(), probabilities * ratio)
+        for axis, share in enumerate(shares):
+            tilted = probabilities * ratio.flatten()
+            mean = (tilted / tilted.sum(1, keepdim=True)).mean(0).reshape(shape)
+            others = [other for other in range(len(shape)) if other != axis]
+            marginal = mean.sum(others, keepdim=True) if others else mean
+            wanted = share.reshape(marginal.shape)
+            ratio = ratio * torch.clamp((wanted + 1e-7) / (marginal + 1e-7), 0.2, 5.0)
+    return Calibrated(torch.log(ratio.flatten()).float(), probabilities * ratio.flatten())
+
+
+def calibrate(
+    network: Network, parameters: Parameters, shares: list[NDArray[np.float64]], generator: torch.Generator
+) -> dict[str, Tensor]:
+    """The parameters with biases moved so that each attribute's share of levels is the released one.
+
+    Attribute by attribute, on ``SAMPLE`` rows drawn from those before it; post-processing.
+    """
+    moved = {name: value.clone() for name, value in parameters.items()}
+    codes = torch.zeros(SAMPLE, len(shares), dtype=torch.long)
+    for place, share in enumerate(shares):
+        fitted = calibrated(network.logits(moved, codes, place), [torch.as_tensor(share)])
+        moved[f"head.{place}"][:, -1] += fitted.bias
+        codes[:, place] = fitted.draw(generator)
+    return moved

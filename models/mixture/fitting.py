@@ -18,6 +18,7 @@ from torch import Tensor
 from models.mixture.products import Layout, Mixture, View
 
 FIRST, SECOND = 0.9, 0.99
+PENALTY = 0.0
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class Fit:
         for step in range(steps):
             mixture = self.mixture
             loss, to_weights, to_shares = gradient(mixture, targets)
+            add_penalty(mixture, PENALTY, to_weights, to_shares)
             rate = first_rate + (last_rate - first_rate) * step / steps
             self._update([_weights_back(mixture, to_weights), _shares_back(mixture, to_shares)], rate)
         return loss
@@ -101,6 +103,17 @@ def gradient(mixture: Mixture, targets: Sequence[Target]) -> tuple[float, Tensor
     for target in targets:
         loss += _add_gradient(mixture, target, to_weights, to_shares)
     return loss, to_weights, to_shares
+
+
+def add_penalty(mixture: Mixture, price: float, to_weights: Tensor, to_shares: Tensor) -> None:
+    """Add the slopes of ``price`` times the information, in nats, that a component has on its row, factor by factor.
+
+    That sum is at least the total correlation of the factors, so of the mixtures that fit alike one of great entropy
+    is preferred, which claims no dependence that was not measured.
+    """
+    logs = torch.log(mixture.shares / (mixture.shares @ mixture.weights)[:, None] + 1e-12)
+    to_shares.addcmul_(logs, mixture.weights[None], value=price)
+    to_weights.add_((mixture.shares * logs).sum(0), alpha=price)
 
 
 def _add_gradient(mixture: Mixture, target: Target, to_weights: Tensor, to_shares: Tensor) -> float:

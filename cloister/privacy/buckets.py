@@ -1,0 +1,162 @@
+"""Public partitions of everything that a raw column may hold, chosen without looking at it.
+
+The parts of readable values come first, then one part for missing and one for unreadable cells, so that every row lies
+in exactly one part and the counts of a partition are those of `Sensitivity.partition`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cloister.schema.attributes import AnyAttribute, Date, Datetime, Float, Integer
+from cloister.schema.columns import EPOCH
+from cloister.schema.parsing import LARGEST_WHOLE, parse
+
+Parts = NDArray[np.int64]
+Numbers = NDArray[Any]
+
+WHOLE_POWERS = range(60)
+FLOAT_POWERS = range(-40, 50)
+QUARTERS = 4
+YEARS = (*range(1, 2), *range(100, 1900, 100), *range(1900, 2100), *range(2100, 10_001, 100))
+DECIMALS = 6
+STEPS = (86_400, 3_600, 60, 1)
+DAY = 86_400
+LARGEST_PARTITION = 4 * QUARTERS * len(FLOAT_POWERS)
+
+
+@dataclass(frozen=True)
+class Buckets(ABC):
+    """A public partition of one attribute's raw cells: readable values, then missing cells, then unreadable ones.
+
+    Shapes: ``of`` gives parts (n,) of raw values (n,), from 0 to size - 1.
+    """
+
+    name: str
+    attribute: AnyAttribute
+
+    @property
+    @abstractmethod
+    def missing(self) -> int:
+        """The part of missing cells, and the number of parts before it, which hold readable values."""
+
+    @abstractmethod
+    def _parts(self, typed: pd.Series) -> Parts: ...
+
+    @property
+    def size(self) -> int:
+        """Number of parts."""
+        return self.missing + 2
+
+    def of(self, values: pd.Series) -> Parts:
+        """The part of each raw value."""
+        typed, invalid = parse(values, self.attribute)
+        known = typed.notna().to_numpy(dtype=bool)
+        parts = np.full(len(values), self.missing, dtype=np.int64)
+        parts[known] = self._parts(typed[known])
+        parts[invalid] = self.missing + 1
+        return parts
+
+
+class Presence(Buckets):
+    """Whether there is a readable value at all: what a boolean or a key needs."""
+
+    @property
+    def missing(self) -> int:
+        return 1
+
+    def _parts(self, typed: pd.Series) -> Parts:
+        return np.zeros(len(typed), dtype=np.int64)
+
+
+class Line(Buckets):
+    """The whole line: quarters of powers of two on both sides of zero, or years (centuries before 1900 and from 2100).
+
+    What lies beyond the first or last part counts there.
+    """
+
+    @property
+    def missing(self) -> int:
+        return len(self.edges) - 1
+
+    @property
+    def edges(self) -> Numbers:
+        """Part p holds the numbers from edges[p] to below edges[p + 1]: days and seconds since 1970 for dates."""
+        return _edges(self.attribute.type)
+
+    @property
+    def zero(self) -> int | None:
+        """The part of zero, if numbers are counted and not dates."""
+        return None if isinstance(self.attribute, Date | Datetime) else int(np.flatnonzero(self.edges == 0)[0])
+
+    def span(self, first: int, last: int) -> tuple[Any, Any]:
+        """The least and greatest number of the parts from first to last; whole numbers, but for floats."""
+        low, high = self.edges[first].item(), self.edges[last + 1].item()
+        if isinstance(self.attribute, Float):
+            return low, high
+        if isinstance(self.attribute, Integer):
+            return max(low, -LARGEST_WHOLE), min(high - 1, LARGEST_WHOLE)
+        return low, high - 1
+
+    def _parts(self, typed: pd.Series) -> Parts:
+        places = np.searchsorted(self.edges, _numbers(typed, self.attribute), side="right") - 1
+        return np.clip(places, 0, self.missing - 1).astype(np.int64)
+
+
+class Fineness(Buckets):
+    """How fine values are: the decimals of a float, one part more for finer ones; the unit of a moment."""
+
+    @property
+    def missing(self) -> int:
+        return len(STEPS) if isinstance(self.attribute, Datetime) else DECIMALS + 2
+
+    def _parts(self, typed: pd.Series) -> Parts:
+        numbers = _numbers(typed, self.attribute)
+        if isinstance(self.attribute, Datetime):
+            return np.argmax(numbers[:, None] % np.array(STEPS) == 0, axis=1).astype(np.int64)
+        places = np.full(len(numbers), DECIMALS + 1, dtype=np.int64)
+        for decimals in reversed(range(DECIMALS + 1)):
+            places[np.round(numbers, decimals) == numbers] = decimals
+        return places
+
+
+def value_of(attribute: AnyAttribute, number: float) -> int | float | str:
+    """A number of the line as a spec writes it."""
+    if isinstance(attribute, Date):
+        return (EPOCH + dt.timedelta(days=int(number))).isoformat()
+    if isinstance(attribute, Datetime):
+        return (dt.datetime(1970, 1, 1) + dt.timedelta(seconds=int(number))).isoformat()  # noqa: DTZ001
+    return float(number) if isinstance(attribute, Float) else int(number)
+
+
+@lru_cache
+def _edges(kind: str) -> Numbers:
+    if kind in ("date", "datetime"):
+        days = (np.array(YEARS) - 1970).astype("datetime64[Y]").astype("datetime64[D]").astype(np.int64)
+        return days if kind == "date" else days * DAY
+    if kind == "float":
+        return _both_sides([2.0**power * (1 + part / QUARTERS) for power in FLOAT_POWERS for part in range(QUARTERS)])
+    return _both_sides([2**power * (QUARTERS + part) // QUARTERS for power in WHOLE_POWERS for part in range(QUARTERS)])
+
+
+def _both_sides(positive: list[Any]) -> Numbers:
+    end = 2 * positive[-QUARTERS]
+    magnitudes = np.unique(np.array([*positive, end]))
+    return np.concatenate([-magnitudes[::-1], np.zeros(1, dtype=magnitudes.dtype), magnitudes])
+
+
+def _numbers(typed: pd.Series, attribute: AnyAttribute) -> Numbers:
+    if isinstance(attribute, Float):
+        return typed.to_numpy(dtype=np.float64)
+    if isinstance(attribute, Integer):
+        return typed.to_numpy(dtype=np.int64)
+    seconds = typed.to_numpy().astype("datetime64[s]").astype(np.int64)
+    return seconds // DAY if isinstance(attribute, Date) else seconds

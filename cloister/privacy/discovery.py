@@ -1,0 +1,249 @@
+"""Measured domains: bounds, values, missing cells and the number of rows, found with noise at a charge of their own.
+
+Of each attribute one public partition is counted with noise. A bound is the outer end of the outermost part whose
+noisy count reaches a threshold, which an empty part does with probability at most 1/1000 in a whole partition. Values
+of a category come from a thresholded histogram; all others are to become missing. Everything is planned beforehand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from cloister.errors import PlanError
+from cloister.privacy.buckets import (
+    DAY,
+    DECIMALS,
+    LARGEST_PARTITION,
+    STEPS,
+    Buckets,
+    Fineness,
+    Line,
+    Presence,
+    value_of,
+)
+from cloister.privacy.calibration import calibrate
+from cloister.privacy.events import Composed, Event, compose, repeat
+from cloister.privacy.mechanisms import Counts, DiscreteGaussian, DiscreteLaplace, Neighbours, SparseHistogram
+from cloister.privacy.private_columns import PrivateColumns
+from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Date, Datetime, Float, Integer, TextKey
+from cloister.schema.parsing import holds_numbers
+
+METHOD = "measure"
+MISTAKES = Fraction(1, 1000)
+POINT_MASS = 0.1
+LARGEST_TICK = 2**62
+NANOSECOND_DAYS = 106_751
+NEUTRAL_KEYS = "KEY{000000001..999999999}"
+
+Keys = dict[str, Any]
+Noise = DiscreteLaplace | DiscreteGaussian
+
+
+@dataclass(frozen=True)
+class DomainPlan:
+    """What will be asked, and with which noise: made of the declared types alone.
+
+    ``leak`` is the probability, an attribute, that values are released which only one unit holds; 0 without categories.
+    """
+
+    attributes: Mapping[str, AnyAttribute]
+    neighbours: Neighbours
+    noise: Noise
+    leak: Fraction
+
+    @property
+    def threshold(self) -> int:
+        """The least noisy count, in rows, of a part that is taken to hold values."""
+        return self.noise.reach(self.neighbours.partition, MISTAKES / LARGEST_PARTITION)
+
+    @property
+    def histogram(self) -> SparseHistogram:
+        """The mechanism for categories; its threshold hides values that only one unit holds."""
+        return SparseHistogram(self.noise, self.leak)
+
+    @property
+    def parts(self) -> dict[str, Event]:
+        """What is spent on the number of rows, on bounds and on categories; what is empty is left out."""
+        return _parts(self.attributes, self.neighbours, self.noise, self.leak)
+
+    @property
+    def event(self) -> Composed:
+        """Everything that is spent."""
+        return compose(*self.parts.values())
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What was found, all of it released: noisy rows, and by attribute the keys of a spec, provenance apart.
+
+    ``empty`` names attributes of which nothing reached a threshold; their keys are stand-ins.
+    """
+
+    rows: int
+    attributes: Mapping[str, Keys]
+    empty: tuple[str, ...]
+
+
+def plan_domains(
+    attributes: Mapping[str, AnyAttribute], neighbours: Neighbours, epsilon: Fraction, delta: Fraction
+) -> DomainPlan:
+    """The plan that keeps (epsilon, delta), by Laplace or Gaussian noise, whichever needs the lower threshold.
+
+    Half of delta is for values that only one unit holds, if there are categories.
+
+    Errors: PlanError if no noise keeps it.
+    """
+    categories = sum(isinstance(attribute, Categorical) for attribute in attributes.values())
+    leak = delta / (2 * categories) if categories else Fraction(0)
+    plans = []
+    for kind in (_laplace, DiscreteGaussian):
+        level = calibrate(
+            lambda noise, kind=kind: compose(*_parts(attributes, neighbours, kind(noise), leak).values()),  # type: ignore[misc]
+            epsilon,
+            delta,
+            neighbours.relation,
+        )
+        plans.append(DomainPlan(attributes, neighbours, kind(level), leak))
+    return min(plans, key=lambda plan: plan.threshold)
+
+
+def require_enough(plan: DomainPlan, rows: int) -> None:
+    """Check that thresholds lie below a public number of rows.
+
+    Errors: PlanError if nothing could be found.
+    """
+    highest = max(plan.threshold, plan.histogram.threshold(plan.neighbours.partition) if plan.leak else 0)
+    if highest >= rows:
+        raise PlanError(
+            f"a bound or value would need {highest} rows to be found and the spec declares {rows}; allow a larger "
+            "epsilon, or declare more attributes public"
+        )
+
+
+def discover(private: PrivateColumns, plan: DomainPlan, advanced: Callable[[int, int], None]) -> Findings:
+    """Ask everything that was planned; ``advanced`` is told how many attributes are done, of how many."""
+    rows = max(1, private.rows(plan.noise))
+    found: dict[str, Keys] = {}
+    empty = []
+    for place, (name, attribute) in enumerate(plan.attributes.items()):
+        keys = _found(private, plan, name, attribute, rows)
+        if keys is None:
+            empty.append(name)
+        found[name] = keys or _stand_in(attribute)
+        advanced(place + 1, len(plan.attributes))
+    return Findings(rows, found, tuple(empty))
+
+
+def buckets_of(name: str, attribute: AnyAttribute) -> tuple[Buckets, ...]:
+    """The public partitions by which an attribute is measured; none for categories."""
+    if isinstance(attribute, Boolean | TextKey):
+        return (Presence(name, attribute),)
+    if isinstance(attribute, Integer | Date):
+        return (Line(name, attribute),)
+    if isinstance(attribute, Float | Datetime):
+        return Line(name, attribute), Fineness(name, attribute)
+    return ()
+
+
+def _laplace(noise: Fraction) -> DiscreteLaplace:
+    return DiscreteLaplace(1 / noise)
+
+
+def _parts(
+    attributes: Mapping[str, AnyAttribute], neighbours: Neighbours, noise: Noise, leak: Fraction
+) -> dict[str, Event]:
+    partitions = sum(len(buckets_of(name, attribute)) for name, attribute in attributes.items())
+    categories = sum(isinstance(attribute, Categorical) for attribute in attributes.values())
+    counts = noise.event(neighbours.partition)
+    parts = {"rows": counts, "bounds": repeat(counts, partitions)}
+    if categories:
+        parts["categories"] = repeat(SparseHistogram(noise, leak).event(neighbours.partition), categories)
+    return {name: event for name, event in parts.items() if event != Composed(())}
+
+
+def _found(private: PrivateColumns, plan: DomainPlan, name: str, attribute: AnyAttribute, rows: int) -> Keys | None:
+    """The keys of one attribute; None if nothing reached its threshold."""
+    if isinstance(attribute, Categorical):
+        values = private.categories(name, attribute, plan.histogram)
+        return _listed(attribute, values, nullable=rows - sum(values.values()) >= plan.threshold) if values else None
+    noisy = [private.counts(buckets, plan.noise) for buckets in buckets_of(name, attribute)]
+    nullable = bool(noisy[0][buckets_of(name, attribute)[0].missing] >= plan.threshold)
+    if isinstance(attribute, Boolean | TextKey):
+        return _worded(attribute, nullable)
+    return _bounded(Line(name, attribute), noisy, plan.threshold, rows, nullable)
+
+
+def _listed(attribute: Categorical, values: Mapping[str, int], nullable: bool) -> Keys:
+    if holds_numbers(attribute):
+        whole = all(isinstance(value, int) for value in attribute.values)  # type: ignore[union-attr]
+        return _keys(attribute, {"values": sorted(int(text) if whole else float(text) for text in values)}, nullable)
+    return _keys(attribute, {"values": sorted(values)}, nullable)
+
+
+def _worded(attribute: Boolean | TextKey, nullable: bool) -> Keys:
+    if isinstance(attribute, TextKey):
+        return _keys(attribute, {"pattern": NEUTRAL_KEYS}, nullable)
+    return _keys(attribute, {"true": attribute.true, "false": attribute.false}, nullable)
+
+
+def _bounded(line: Line, noisy: list[Counts], threshold: int, rows: int, nullable: bool) -> Keys | None:
+    held = np.flatnonzero(noisy[0][: line.missing] >= threshold)
+    if not held.size:
+        return None
+    low, high = line.span(int(held[0]), int(held[-1]))
+    grid = _grid(line.attribute, noisy[1], threshold) if len(noisy) > 1 else {}
+    low, high, grid = _representable(line.attribute, low, high, grid)
+    bounds = {"min": value_of(line.attribute, low), "max": value_of(line.attribute, high)}
+    massive = line.zero in held and noisy[0][line.zero] > POINT_MASS * rows
+    return _keys(line.attribute, bounds | grid | ({"special": [0]} if massive else {}), nullable)
+
+
+def _grid(attribute: AnyAttribute, noisy: Counts, threshold: int) -> Keys:
+    """The finest grid that enough values need; without any, the finest there is."""
+    if isinstance(attribute, Datetime):
+        held = np.flatnonzero(noisy[: len(STEPS)] >= threshold)
+        return {"step": STEPS[held[-1]]} if held.size else {}
+    held = np.flatnonzero(noisy[: DECIMALS + 2] >= threshold)
+    return {"decimals": int(held[-1])} if held.size and held[-1] <= DECIMALS else {}
+
+
+def _representable(attribute: AnyAttribute, low: Any, high: Any, grid: Keys) -> tuple[Any, Any, Keys]:
+    """Bounds that the dtype can hold, and that lie on a grid of decimals whose numbers can be counted."""
+    if isinstance(attribute, Integer) and attribute.dtype:
+        held = np.iinfo(attribute.dtype.lower())
+        return max(low, held.min), min(high, held.max), grid
+    if attribute.dtype == "datetime64[ns]":
+        reach = NANOSECOND_DAYS * (DAY if isinstance(attribute, Datetime) else 1)
+        return max(low, -reach), min(high, reach), grid
+    if isinstance(attribute, Float) and "decimals" in grid:
+        decimals: int = grid["decimals"]
+        while decimals and max(abs(low), abs(high)) * 10**decimals > LARGEST_TICK:
+            decimals -= 1
+        ticks = math.floor(Fraction(low) * 10**decimals), math.ceil(Fraction(high) * 10**decimals)
+        return float(Fraction(ticks[0], 10**decimals)), float(Fraction(ticks[1], 10**decimals)), {"decimals": decimals}
+    return low, high, grid
+
+
+def _keys(attribute: AnyAttribute, domain: Keys, nullable: bool) -> Keys:
+    keys = {"type": attribute.type, **domain, **({"nullable": True} if nullable else {})}
+    return keys | ({"dtype": _dtype(attribute.dtype, nullable)} if attribute.dtype else {})
+
+
+def _dtype(declared: str, nullable: bool) -> str:
+    """The pandas dtype of the same width that can, or need not, hold missing values."""
+    if not declared.lower().startswith(("int", "uint")):
+        return declared
+    return declared.lower().replace("u", "U").replace("int", "Int") if nullable else declared.lower()
+
+
+def _stand_in(attribute: AnyAttribute) -> Keys:
+    if isinstance(attribute, Categorical):
+        return {"type": "categorical", "values": ["none"]}
+    nothing = value_of(attribute, 0)
+    return {"type": attribute.type, "min": nothing, "max": nothing}

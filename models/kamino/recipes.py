@@ -1,0 +1,48 @@
+"""The variants of Kamino: each a trainer and a weigher, under a name of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from models.kamino.trainers import Joint, OneByOne, Trainer
+from models.kamino.weighers import PairCounts, ViolationMatrix, Weigher
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a method called ``name`` is made of."""
+
+    name: str
+    summary: str
+    trainer: Trainer
+    weigher: Weigher
+
+
+JOINT = Recipe(
+    "kamino",
+    "tuple network trained by DP-SGD, rows drawn inside the supports of the hard constraints",
+    Joint(),
+    PairCounts(),
+)
+
+RECIPES = (
+    JOINT,
+    Recipe(
+        "kamino-sequential",
+        "kamino with one sub-model after another that hand embeddings on, softmax attention, and hyper-attributes",
+        OneByOne(units="hyper-attributes"),
+        PairCounts(),
+    ),
+    Recipe(
+        "kamino-parallel",
+        "kamino with one sub-model an attribute, each from its own start",
+        OneByOne(inheritance="nothing"),
+        PairCounts(),
+    ),
+    Recipe(
+        "kamino-paper",
+        "kamino as published: sub-models in sequence, normal heads for numbers, weights from a violation matrix",
+        OneByOne(units="hyper-attributes", heads="normal"),
+        ViolationMatrix(),
+    ),
+)

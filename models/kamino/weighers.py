@@ -1,0 +1,96 @@
+"""Ways to learn the weights of soft constraints, each with the stage of the plan that it needs.
+
+`PairCounts` releases the number of violating pairs among random pairs of rows, and fits weights by post-processing.
+`ViolationMatrix` is Kamino's Algorithm 5, whose noise swamps the violations at everyday budgets; docs/papers.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+
+from cloister.constraints import violation_share
+from cloister.privacy.mechanisms import DiscreteGaussian
+from cloister.privacy.private import Counts, PrivateTable, matrix_sensitivity, pair_sensitivity
+from cloister.schema.domain import Table
+from models.protocol import Stage, Task
+from models.weights import Weighing, ascend, fit_weights, weighing_by_counts
+
+MATCHINGS = 8
+TRUST = 0.2
+LINES = 100
+
+
+class Weigher(Protocol):
+    """A way to weigh soft constraints."""
+
+    def stage(self, task: Task, noise: Fraction) -> Stage:
+        """What it asks of the data, with this noise multiplier."""
+        ...
+
+    def weigh(
+        self, private: PrivateTable, task: Task, noise: Fraction, pool: Table, rng: np.random.Generator
+    ) -> Weighing:
+        """The weights, for rows like those of ``pool``."""
+        ...
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """Noisy counts of violating pairs in ``matchings`` random matchings of the rows."""
+
+    matchings: int = MATCHINGS
+
+    def stage(self, task: Task, noise: Fraction) -> Stage:
+        event = DiscreteGaussian(noise).event(pair_sensitivity(task.neighbours, len(task.soft), self.matchings))
+        words = f"violating pairs of {len(task.soft)} soft constraints, among random pairs of rows"
+        return Stage("soft constraints", event, words)
+
+    def weigh(
+        self, private: PrivateTable, task: Task, noise: Fraction, pool: Table, rng: np.random.Generator
+    ) -> Weighing:
+        counts = private.violating_pairs(task.soft, DiscreteGaussian(noise), "soft constraints", self.matchings)
+        return fit_weights(task.soft, self.targets(counts, float(noise), task, pool), pool, rng)
+
+    def targets(self, counts: Counts, noise: float, task: Task, pool: Table) -> list[float]:
+        """The share of pairs that should violate each constraint: the noisy share, drawn towards the model's own.
+
+        The model's own share is trusted to a relative deviation of ``TRUST``, the noisy one by its noise and sampling.
+        """
+        pairs = max(task.rows // 2, 1) * self.matchings
+        deviation = noise * float(pair_sensitivity(task.neighbours, len(task.soft), self.matchings).l2_squared) ** 0.5
+        targets = []
+        for constraint, count in zip(task.soft, counts, strict=True):
+            own = max(float(violation_share(constraint, pool)), 1.0 / pairs)
+            error = (deviation**2 + max(float(count), 1.0)) / pairs**2
+            pull = (TRUST * own) ** 2 / ((TRUST * own) ** 2 + error)
+            targets.append(max(own + pull * (max(float(count), 0.0) / pairs - own), 0.0))
+        return targets
+
+
+@dataclass(frozen=True)
+class ViolationMatrix:
+    """Algorithm 5: the noisy violation matrix of a Poisson sample of about ``lines`` rows, and gradient ascent."""
+
+    lines: int = LINES
+
+    def sample(self, task: Task) -> int:
+        """L_w: the greatest number of rows sampled."""
+        return max(min(self.lines, task.rows // 2), 2)
+
+    def stage(self, task: Task, noise: Fraction) -> Stage:
+        sample = self.sample(task)
+        event = DiscreteGaussian(noise).event(matrix_sensitivity(task.neighbours, task.soft, sample))
+        words = f"violation matrix of {sample} sampled rows by {len(task.soft)} soft constraints"
+        return Stage("soft constraints", event, words)
+
+    def weigh(
+        self, private: PrivateTable, task: Task, noise: Fraction, pool: Table, rng: np.random.Generator
+    ) -> Weighing:
+        sample = self.sample(task)
+        rate = min(Fraction(sample, task.rows), Fraction(1))
+        matrix = private.violation_matrix(task.soft, DiscreteGaussian(noise), "soft constraints", sample, rate)
+        return weighing_by_counts(task.soft, ascend(np.maximum(matrix, 0), rng), pool.take(np.arange(sample)))

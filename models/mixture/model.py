@@ -1,0 +1,179 @@
+"""A fitted mixture with the rules its rows keep: released statistics only, from which rows are drawn freely."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from cloister.constraints.supports import Coupling, Int, Support
+from cloister.privacy.randomness import SamplingSource
+from cloister.schema.cells import declared_cells
+from cloister.schema.domain import Table
+from models.groups import Groups
+from models.mixture.drawing import EvenSampler
+from models.mixture.products import Factor, Layout, Mixture
+from models.mixture.tying import can_tie
+from models.protocol import Arrays, Task
+from models.sampling import ConstraintSampler, EveryRow, Probabilities
+from models.supporting import Rules
+from models.weights import Weighing
+
+
+@dataclass(frozen=True)
+class MixtureChain:
+    """A mixture as a chain of conditionals; attributes beyond it follow their released histograms."""
+
+    mixture: Mixture
+    names: tuple[str, ...]
+    outside: tuple[NDArray[np.float64], ...]
+
+    @cached_property
+    def _logs(self) -> torch.Tensor:
+        return torch.cat([self.mixture.logs(name) for name in self.names])
+
+    @cached_property
+    def _begins(self) -> torch.Tensor:
+        sizes = [self.mixture.layout.sizes[name] for name in self.names]
+        return torch.as_tensor(np.cumsum([0, *sizes[:-1]]))
+
+    def conditional(self, place: int, context: Int) -> Probabilities:
+        """Probabilities of the attribute at ``place``; see :class:`models.sampling.TupleModel`.
+
+        The mean of the components' shares, weighed by their responsibilities for the context.
+        """
+        if place >= len(self.names):
+            return self.outside[place - len(self.names)][None]
+        shares = torch.exp(self.mixture.logs(self.names[place])).T
+        if not place:
+            return (self.mixture.weights @ shares)[None].numpy()
+        index = torch.as_tensor(context[:, :place]) + self._begins[:place]
+        logs = torch.nn.functional.embedding_bag(index, self._logs, mode="sum")
+        responsible = torch.softmax(logs + torch.log(self.mixture.weights + 1e-12), 1)
+        return (responsible @ shares).numpy()
+
+
+@dataclass(frozen=True)
+class CloisterModel:
+    """A mixture, the groups it speaks of, and the rules that its rows keep.
+
+    ``sequence`` lists the attributes of the mixture first; the others follow their histograms.
+    """
+
+    task: Task
+    sequence: tuple[str, ...]
+    groups: Mapping[str, Groups]
+    mixture: Mixture
+    rules: Rules
+    weighing: Weighing | None = None
+
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """The attributes that the mixture leaves out."""
+        return self.sequence[len(self.mixture.layout.sizes) :]
+
+    @property
+    def sampler(self) -> EvenSampler | ConstraintSampler:
+        """Even draws where the factors keep all rules on pairs, the constraint sampler otherwise."""
+        acceptance = self.weighing or EveryRow()
+        if can_tie(self.rules, self.sequence[: len(self.mixture.layout.sizes)]):
+            return EvenSampler(self.task.domain, self.groups, self.mixture, self.outside, self.rules, acceptance)
+        rules = self.rules
+        return ConstraintSampler(
+            self.task.domain,
+            self.sequence,
+            self.groups,
+            chain(self.mixture, self.sequence, self.groups),
+            rules.supports,
+            rules.row_rules,
+            rules.pair_rules,
+            acceptance,
+        )
+
+    def sample(self, rows: int, rng: SamplingSource) -> Table:
+        """Exactly ``rows`` rows that keep every hard constraint; SampleError if they cannot be drawn."""
+        return self.sampler.sample(rows, rng)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
+        """The model as JSON and arrays."""
+        arrays: dict[str, NDArray[Any]] = {
+            "weights": self.mixture.weights.numpy(),
+            "shares": self.mixture.shares.numpy(),
+        }
+        for at, name in enumerate(self.sequence):
+            arrays[f"groups.{at}"] = self.groups[name].of_cell
+            arrays[f"histogram.{at}"] = self.groups[name].shares
+        for at, factor in enumerate(self.mixture.layout.factors):
+            arrays[f"factor.{at}"] = factor.levels
+        for at, support in enumerate(self.rules.supports):
+            arrays[f"support.{at}"] = support.levels
+            arrays |= {f"box.{at}.{support.attributes.index(n)}": box for n, box in support.boxes.items()}
+        if self.weighing is not None:
+            codes = self.weighing.reference.codes
+            arrays |= {f"reference.{at}": codes[name] for at, name in enumerate(self.task.domain.names)}
+        return self._meta(), arrays
+
+    def _meta(self) -> dict[str, Any]:
+        return {
+            "sequence": list(self.sequence),
+            "factors": [list(factor.attributes) for factor in self.mixture.layout.factors],
+            "supports": [
+                {
+                    "attributes": list(s.attributes),
+                    "boxes": [s.attributes.index(name) for name in s.boxes],
+                    "couplings": [[c.first, c.second, c.sign] for c in s.couplings],
+                }
+                for s in self.rules.supports
+            ],
+            "row_rules": [rule.name for rule in self.rules.row_rules],
+            "pair_rules": [rule.name for rule in self.rules.pair_rules],
+            "weights": dict(self.weighing.weights) if self.weighing else None,
+        }
+
+
+def chain(mixture: Mixture, sequence: tuple[str, ...], groups: Mapping[str, Groups]) -> MixtureChain:
+    """The mixture as a chain over a sequence that lists its attributes first."""
+    inside = len(mixture.layout.sizes)
+    return MixtureChain(mixture, sequence[:inside], tuple(groups[name].mass for name in sequence[inside:]))
+
+
+def restore(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> CloisterModel:
+    """The model whose :meth:`CloisterModel.state` is given."""
+    sequence = tuple(meta["sequence"])
+    groups = {
+        name: Groups(declared_cells(task.domain[name]), arrays[f"groups.{at}"], arrays[f"histogram.{at}"])
+        for at, name in enumerate(sequence)
+    }
+    factors = tuple(Factor(tuple(names), arrays[f"factor.{at}"]) for at, names in enumerate(meta["factors"]))
+    inside = {name for factor in factors for name in factor.attributes}
+    layout = Layout(factors, {name: groups[name].size for name in sequence if name in inside})
+    mixture = Mixture(layout, torch.as_tensor(arrays["weights"]), torch.as_tensor(arrays["shares"]))
+    return CloisterModel(
+        task, sequence, groups, mixture, _rules(task, meta, arrays), _weighing(task, meta, arrays)
+    )
+
+
+def _rules(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Rules:
+    named = {constraint.name: constraint for constraint in task.constraints}
+    supports = []
+    for at, about in enumerate(meta["supports"]):
+        attributes = tuple(about["attributes"])
+        boxes = {attributes[column]: arrays[f"box.{at}.{column}"] for column in about["boxes"]}
+        couplings = tuple(Coupling(first, second, sign) for first, second, sign in about["couplings"])
+        supports.append(Support(attributes, arrays[f"support.{at}"], boxes, couplings))
+    row_rules = tuple(named[name] for name in meta["row_rules"])
+    return Rules(tuple(supports), row_rules, tuple(named[name] for name in meta["pair_rules"]))
+
+
+def _weighing(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Weighing | None:
+    if meta["weights"] is None:
+        return None
+    codes = {name: arrays[f"reference.{at}"] for at, name in enumerate(task.domain.names)}
+    named = {constraint.name: constraint for constraint in task.soft}
+    rules = tuple((named[name], weight) for name, weight in meta["weights"].items())
+    return Weighing(rules, Table(task.domain, codes))

@@ -1,0 +1,145 @@
+"""Drawing any number of rows to one Parquet file, in parts: an interrupted draw goes on where it stopped.
+
+A part is one chunk of a sampler, written whole or not at all. Beside the file stands a folder of parts with a note of
+what is drawn; parts that a draw of the same model, rows, seed and condition left behind are not drawn again. When all
+are there they are joined, and the folder goes. Memory is that of one chunk, but for rules kept against all rows before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cloister.errors import StorageError
+from cloister.privacy.randomness import SamplingSource
+from cloister.schema.domain import Domain, Table
+from models.protocol import Where
+from models.sampling import CHUNK
+
+
+class Chunked(Protocol):
+    """A sampler that draws in chunks; see :class:`models.sampling.ConstraintSampler`."""
+
+    @property
+    def domain(self) -> Domain:
+        """The columns of the rows."""
+        ...
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a chunk depends on those before it."""
+        ...
+
+    def chunks(
+        self,
+        rows: int,
+        rng: SamplingSource,
+        where: Where | None = None,
+        first: int = 0,
+        before: Iterable[Table] = (),
+    ) -> Iterator[Table]:
+        """The chunks from number ``first`` on, given those ``before``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is drawn: ``model`` identifies the fitted model, ``seed`` the draw."""
+
+    model: str
+    rows: int
+    seed: int
+    where: Where | None = None
+
+    @property
+    def note(self) -> str:
+        """The request as text, equal for equal requests."""
+        where = {name: str(value) for name, value in (self.where or {}).items()}
+        return json.dumps(
+            {"model": self.model, "rows": self.rows, "seed": self.seed, "where": where, "chunk": CHUNK}, sort_keys=True
+        )
+
+
+def sample_to(sampler: Chunked, request: Request, path: Path) -> Path:
+    """Draw the rows that are requested to a Parquet file; the same request again goes on where it stopped.
+
+    Raises:
+        SampleError: so many rows cannot be drawn.
+        StorageError: a file cannot be written.
+    """
+    parts = _Parts(path, sampler.domain)
+    try:
+        first = parts.open(request)
+        before = parts.tables(first) if sampler.remembers else ()
+        chunks = sampler.chunks(request.rows, SamplingSource(request.seed), request.where, first, before)
+        for number, chunk in enumerate(chunks, start=first):
+            parts.write(number, chunk)
+        parts.join()
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written ({os.strerror(error.errno or 0)}); make room") from None
+    return path
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of one file, in a folder beside it."""
+
+    path: Path
+    domain: Domain
+
+    @property
+    def folder(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.parts")
+
+    def open(self, request: Request) -> int:
+        """How many parts the same request has left, from the first on; parts of another are removed."""
+        note = self.folder / "request.json"
+        if self.folder.exists() and not (note.exists() and note.read_text(encoding="utf-8") == request.note):
+            shutil.rmtree(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        _replaced(note, lambda part: part.write_text(request.note, encoding="utf-8"))
+        return len(list(self._finished()))
+
+    def write(self, number: int, chunk: Table) -> None:
+        rows = pa.Table.from_pandas(chunk.frame(), preserve_index=False)
+        _replaced(self._part(number), lambda part: pq.write_table(rows, part))
+
+    def tables(self, count: int) -> Iterator[Table]:
+        for number in range(count):
+            yield self.domain.encode(pd.read_parquet(self._part(number)))
+
+    def join(self) -> None:
+        _replaced(self.path, self._joined)
+        shutil.rmtree(self.folder)
+
+    def _joined(self, path: Path) -> None:
+        with pq.ParquetWriter(path, pq.read_schema(self._part(0))) as writer:
+            for part in self._finished():
+                writer.write_table(pq.read_table(part))
+
+    def _finished(self) -> Iterator[Path]:
+        number = 0
+        while self._part(number).exists():
+            yield self._part(number)
+            number += 1
+
+    def _part(self, number: int) -> Path:
+        return self.folder / f"part-{number:06}.parquet"
+
+
+def _replaced(path: Path, write: Callable[[Path], object]) -> None:
+    """Have a file written beside its place, then moved there whole."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    write(unfinished)
+    with unfinished.open("rb") as file:
+        os.fsync(file.fileno())
+    unfinished.replace(path)

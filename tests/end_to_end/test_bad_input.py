@@ -1,0 +1,242 @@
+"""Bad input: one clear error, exit code 2, nothing written, nothing spent, nothing of the data said."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from flows.cli import run
+from tasks.books import existing_ledger
+
+CANARY = "quokka-417"
+
+
+@pytest.fixture
+def out(place) -> Path:
+    return place.folder / "out"
+
+
+@pytest.fixture
+def refused(place, out, capsys):
+    """Run a release that must be refused; what it said."""
+
+    def release(*options: str) -> str:
+        code = run(["release", str(place.spec), "--out", str(out), *options])
+        said = capsys.readouterr()
+        assert code == 2, said.err
+        errors = [line for line in said.err.splitlines() if not line.startswith("{")]
+        assert errors[0].startswith("error: ")
+        assert "Traceback" not in said.err
+        assert CANARY not in said.err + said.out
+        assert not out.exists()
+        return "\n".join(errors)
+
+    return release
+
+
+@pytest.fixture
+def untouched(place) -> Iterator[None]:
+    """Refused from public inputs alone: there is no home, so nothing was opened, written or spent."""
+    yield
+    assert not place.home.folder.exists()
+
+
+@pytest.fixture
+def unspent(place, prefect_server) -> Iterator[None]:
+    """Refused on sight of the data: the reservation was given back, and nothing of the data is in the home."""
+    yield
+    ledger = existing_ledger(place.home)
+    assert ledger is not None
+    assert [release.state for release in ledger.releases()] == ["released_back"]
+    status = ledger.budget("clubs", "row")
+    assert (status.spent, status.reserved, status.left) == (0, 0, 4)
+    assert all(CANARY.encode() not in path.read_bytes() for path in place.home.folder.rglob("*") if path.is_file())
+
+
+def damaged(place, change) -> None:
+    frame = pd.read_csv(place.data)
+    change(frame).to_csv(place.data, index=False)
+
+
+def test_unknown_column(place, refused, unspent):
+    damaged(place, lambda frame: frame.assign(shoe=CANARY))
+    assert "'shoe'" in refused()
+
+
+def test_missing_column(place, refused, unspent):
+    damaged(place, lambda frame: frame.drop(columns="age"))
+    assert "'age'" in refused()
+
+
+def test_value_outside_its_domain(place, refused, unspent):
+    def change(frame):
+        frame.loc[41, "home region"] = CANARY
+        return frame
+
+    damaged(place, change)
+    said = refused()
+    assert "'home region'" in said
+    assert "rows 42" in said
+
+
+def test_empty_file(place, refused, unspent):
+    place.data.write_text("")
+    assert "empty" in refused()
+
+
+def test_no_rows(place, refused, unspent):
+    damaged(place, lambda frame: frame.head(0))
+    assert "no rows" in refused()
+
+
+def test_wrong_delimiter(place, refused, unspent):
+    pd.read_csv(place.data).to_csv(place.data, index=False, sep=";")
+    said = refused()
+    assert "semicolon" in said
+    assert "source.delimiter" in said
+
+
+def test_duplicate_column(place, refused, unspent):
+    lines = place.data.read_text().splitlines()
+    place.data.write_text("\n".join(["age," + lines[0], *("30," + line for line in lines[1:])]) + "\n")
+    said = refused()
+    assert "'age'" in said
+    assert "more than once" in said
+
+
+def test_impossible_constraint(place, refused, untouched):
+    place.edit('deny: "t.age < 20 and t.income > 0"', 'deny: "t.age >= 18"')
+    assert "'young'" in refused()
+
+
+def test_contradicting_constraints(place, refused, untouched):
+    place.edit("release:", '  - {name: old, deny: "t.age >= 20"}\n  - {name: baby, deny: "t.age < 20"}\nrelease:')
+    said = refused()
+    assert "'old'" in said
+    assert "'baby'" in said
+
+
+def test_constraint_on_an_unknown_attribute(place, refused, untouched):
+    place.edit("t.income > 0", "t.incme > 0")
+    assert "did you mean 'income'" in refused()
+
+
+def test_bound_that_is_still_data_derived(place, refused, untouched):
+    place.edit("max: 80, bins: 16, provenance: form", "max: 80, bins: 16, provenance: data-derived")
+    said = refused()
+    assert "'age'" in said
+    assert "data-derived" in said
+
+
+def test_spec_with_an_unknown_key(place, refused, untouched):
+    place.edit("min: 18", "minimum: 18")
+    said = refused()
+    assert "line 8" in said
+    assert "minimum" in said
+
+
+@pytest.mark.parametrize("epsilon", ["0", "-1", "nan", "inf", "1e400", "one", "0x10", "1/0", ""])
+def test_epsilon_that_cannot_be(refused, untouched, epsilon):
+    assert "epsilon" in refused(f"--epsilon={epsilon}")
+
+
+@pytest.mark.parametrize("delta", ["0", "-1e-6", "nan", "inf", "0.0005", "1", "small"])
+def test_delta_that_cannot_be(refused, untouched, delta):
+    assert "delta" in refused(f"--delta={delta}")
+
+
+@pytest.mark.parametrize("delta", ["0", "5e-4", ".nan"])
+def test_delta_of_the_spec_that_cannot_be(place, refused, untouched, delta):
+    place.edit("epsilon: 1, delta: 1e-6", f"epsilon: 1, delta: {delta}")
+    assert "delta" in refused()
+
+
+def test_budget_too_small_for_any_plan(refused, untouched):
+    assert "too small" in refused("--epsilon", "0.0001")
+
+
+def test_more_than_the_declared_budget(refused, prefect_server):
+    said = refused("--epsilon", "5")
+    assert "5" in said
+    assert "4" in said
+
+
+def test_no_rows_asked(refused, untouched):
+    assert "rows" in refused("--rows", "0")
+
+
+def test_unknown_method(refused, untouched):
+    assert "kamino" in refused("--method", "magic")
+
+
+def test_missing_data(place, refused, untouched):
+    place.data.unlink()
+    assert str(place.data) in refused()
+
+
+def test_data_that_is_a_folder(place, refused, untouched):
+    assert "is a file" in refused("--data", str(place.folder))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_unreadable_data(place, refused, untouched):
+    place.data.chmod(0)
+    assert "permissions" in refused()
+
+
+def test_missing_spec(place, refused, untouched):
+    place.spec.unlink()
+    assert str(place.spec) in refused()
+
+
+def test_output_folder_that_is_taken(place, out, untouched, capsys):
+    out.mkdir()
+    (out / "thesis.txt").write_text("mine")
+    assert run(["release", str(place.spec), "--out", str(out)]) == 2
+    assert "is not empty" in capsys.readouterr().err
+    assert [path.name for path in out.iterdir()] == ["thesis.txt"]
+
+
+@pytest.fixture
+def tiny_disk(tmp_path) -> Iterator[Path]:
+    """A disk of one megabyte; needs root, as in CI."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]).returncode:
+        pytest.skip("a small disk can only be mounted by root")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_full_disk_for_the_output(place, untouched, tiny_disk, capsys):
+    assert run(["release", str(place.spec), "--out", str(tiny_disk / "out")]) == 2
+    assert "make room" in capsys.readouterr().err
+    assert list(tiny_disk.iterdir()) == []
+
+
+def test_full_disk_for_the_home(place, tiny_disk, monkeypatch, capsys):
+    monkeypatch.setenv("CLOISTER_HOME", str(tiny_disk / "home"))
+    assert run(["release", str(place.spec)]) == 2
+    assert "make room" in capsys.readouterr().err
+    assert list(tiny_disk.iterdir()) == []
+
+
+def test_disk_that_fills_up_while_the_release_runs(place, prefect_server, tiny_disk, monkeypatch, capsys):
+    """Nothing half is handed on; the same command, once there is room, is charged nothing more."""
+    from tasks import checks
+
+    monkeypatch.setattr(checks, "SPARE_BYTES", 0)
+    monkeypatch.setattr(checks, "CELL_BYTES", 0)
+    (tiny_disk / "filler").write_bytes(b"0" * (1 << 20))
+    out = tiny_disk / "out"
+    assert run(["release", str(place.spec), "--out", str(out), "--evaluate", "none"]) == 2
+    assert "make room" in capsys.readouterr().err
+    assert [path.name for path in tiny_disk.iterdir()] == ["filler"]
+    (tiny_disk / "filler").unlink()
+    assert run(["release", str(place.spec), "--out", str(out), "--evaluate", "none"]) == 0
+    ledger = existing_ledger(place.home)
+    assert len(ledger.releases()) == 1
+    assert ledger.budget("clubs", "row").spent == 1

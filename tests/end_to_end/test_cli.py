@@ -1,0 +1,238 @@
+"""The command line on a small dataset: each command, its exit codes, its JSON."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from flows.cli import run
+from tasks.books import existing_ledger
+
+COMMANDS = [
+    ["demo"],
+    ["release"],
+    ["plan"],
+    ["sample"],
+    ["evaluate"],
+    ["constraints", "check"],
+    ["budget", "show"],
+    ["budget", "grant"],
+    ["ledger", "list"],
+    ["ledger", "show"],
+    ["review", "list"],
+    ["review", "approve"],
+    ["review", "reject"],
+    ["review", "publish"],
+    ["review", "withdraw"],
+    ["verify"],
+    ["report"],
+    ["spec", "draft"],
+    ["spec", "check"],
+    ["methods"],
+]
+
+
+@pytest.fixture
+def cloister(capsys):
+    """Run a command; its JSON."""
+
+    def command(*words: object):
+        capsys.readouterr()
+        code = run([*map(str, words), "--json"])
+        said = capsys.readouterr()
+        assert code == 0, said.err
+        return json.loads(said.out)
+
+    return command
+
+
+@pytest.fixture
+def own(released, tmp_path, monkeypatch):
+    """A copy of the release that a test may change."""
+    home = shutil.copytree(released.place.home.folder, tmp_path / "home")
+    uri = f"sqlite:///{released.place.home.folder / 'mlflow' / 'mlflow.db'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    monkeypatch.setenv("CLOISTER_HOME", str(home))
+    shutil.copytree(released.out, tmp_path / "out")
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_has_an_example_and_offers_json(command, capsys):
+    assert run([*command, "--help"]) == 0
+    said = capsys.readouterr().out
+    assert f"cloister {' '.join(command)}" in said.split("Example:")[1]
+    assert "--json" in said
+
+
+def test_every_command_is_listed_above(capsys):
+    run(["--help"])
+    listed = capsys.readouterr().out.split("Commands:")[1]
+    assert {line.split()[0] for line in listed.splitlines() if line.strip()} == {command[0] for command in COMMANDS}
+
+
+def test_help_is_there_at_once():
+    command = [str(Path(sys.executable).with_name("cloister")), "--help"]
+    fastest = min(timed(command) for _ in range(3))
+    assert fastest < 1.0
+
+
+def timed(command: list[str]) -> float:
+    start = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True)
+    return time.perf_counter() - start
+
+
+def test_unknown_command_leaves_with_two(capsys):
+    assert run(["relase"]) == 2
+    assert "relase" in capsys.readouterr().err
+
+
+def test_plan_touches_no_data_and_makes_no_home(place, cloister):
+    place.data.unlink()
+    made = cloister("plan", place.spec, "--epsilon", "1/2")
+    assert made["accounted_epsilon"] <= 0.5
+    assert {stage["name"] for stage in made["stages"]} >= {"histograms", "training"}
+    assert not place.home.folder.exists()
+
+
+def test_plan_is_a_table_for_people(place, capsys):
+    assert run(["plan", str(place.spec)]) == 0
+    said = capsys.readouterr().out
+    assert "all together" in said
+    assert "on two cores" in said
+
+
+def test_release_reports_spend_violations_and_files(released, own, cloister):
+    shown = cloister("ledger", "show", released.id)
+    assert [step["state"] for step in shown["steps"]] == ["reserved", "spent", "candidate"]
+    assert shown["epsilon"] == "1/1"
+
+
+def test_ledger_list_and_budget(released, own, cloister):
+    assert [release["release"] for release in cloister("ledger", "list", "clubs")] == [released.id]
+    (budget,) = cloister("budget", "show", "clubs")
+    assert (budget["granted"], budget["spent"], budget["left"]) == ("4", "1", "3")
+
+
+def test_grant_replaces_the_budget(own, cloister):
+    granted = cloister(
+        "budget", "grant", "clubs", "--epsilon", "9/2", "--delta", "1e-5", "--per", "year", "--reason", "policy"
+    )
+    assert (granted["granted"], granted["left"]) == ("4.5", "3.5")
+
+
+def test_review_moves_a_release_and_rows_are_drawn_from_approved_ones_only(released, own, cloister, capsys):
+    more = own / "more.parquet"
+    draw = ["sample", released.id, "--rows", "321", "--out", str(more), "--seed", "5"]
+    assert run(draw) == 2
+    assert "approved" in capsys.readouterr().err
+    assert [waiting["release"] for waiting in cloister("review", "list")] == [released.id]
+    approved = cloister("review", "approve", released.id, "--by", "A. Officer", "--reason", "read it")
+    assert approved["state"] == "approved"
+    assert cloister(*draw)["rows"] == 321
+    assert len(pd.read_parquet(more)) == 321
+    assert run(draw) == 2  # never overwritten
+    text = own / "more.csv"
+    cloister("sample", released.id, "--rows", "321", "--out", text, "--seed", "5")
+    assert len(pd.read_csv(text)) == 321
+    assert float(cloister("budget", "show", "clubs")[0]["spent"]) == 1
+    cloister("review", "publish", released.id, "--by", "A. Officer", "--reason", "handed on")
+    cloister("review", "withdraw", released.id, "--by", "A. Officer", "--reason", "superseded")
+    assert run(["review", "approve", released.id, "--reason", "again"]) == 2
+
+
+def test_an_altered_folder_is_not_approved(released, own, capsys):
+    page = own / "home" / "releases" / released.id / "public" / "certificate.html"
+    page.write_text(page.read_text() + " ")
+    assert run(["review", "approve", released.id, "--reason", "blind"]) == 1
+    assert "certificate.html" in capsys.readouterr().err
+
+
+def test_verify_finds_nothing_wrong(released, own, cloister):
+    assert cloister("verify")["findings"] == []
+    assert cloister("verify", released.id)["findings"] == []
+    assert cloister("verify", own / "out")["findings"] == []
+
+
+@pytest.mark.parametrize("name", ["synthetic.parquet", "synthetic.csv", "certificate.yaml", "certificate.html"])
+def test_verify_names_an_altered_file(own, capsys, name):
+    path = own / "out" / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    assert run(["verify", str(own / "out")]) == 1
+    assert name in capsys.readouterr().out
+
+
+def test_verify_names_an_altered_manifest(own, capsys):
+    path = own / "out" / "manifest.json"
+    path.write_text(path.read_text().replace("kamino", "kamina").replace("synthetic.csv", "synthetic.cvs"))
+    assert run(["verify", str(own / "out")]) == 1
+    assert "manifest.json" in capsys.readouterr().out
+
+
+def test_verify_names_a_missing_file(released, own, capsys):
+    (own / "home" / "releases" / released.id / "public" / "synthetic.csv").unlink()
+    assert run(["verify"]) == 1
+    assert "synthetic.csv" in capsys.readouterr().out
+
+
+def test_report_shows_what_is_promised(released, own, cloister, capsys):
+    assert cloister("report", released.id)["guarantee"]["epsilon"] == "1"
+    assert run(["report", released.id]) == 0
+    assert "certificate.html" in capsys.readouterr().out
+
+
+def test_evaluate_compares_files(released, own, cloister):
+    figures = cloister(
+        "evaluate",
+        released.place.spec,
+        "--data",
+        released.place.data,
+        "--synthetic",
+        released.out / "synthetic.parquet",
+        "--out",
+        own / "figures",
+    )
+    assert figures["internal"] is True
+    assert figures["metrics"]["violations.hard.largest_percent"] == 0
+    assert (own / "figures" / "evaluation.json").exists()
+
+
+def test_constraints_check_counts_pairs_and_leaves_with_one(place, cloister, capsys):
+    assert [found["violations"] for found in cloister("constraints", "check", place.spec, "--data", place.data)] == [0, 0]
+    lines = place.data.read_text().splitlines()
+    place.data.write_text("\n".join([*lines, "north,S,19,5,True"]) + "\n")
+    capsys.readouterr()
+    assert run(["constraints", "check", str(place.spec), "--data", str(place.data), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    north = sum(line.startswith("north") for line in lines)
+    assert [report["violations"] for report in found] == [north, 1]
+
+
+def test_a_draft_is_refused_until_its_bounds_are_declared(place, cloister, capsys):
+    draft = place.folder / "draft.yaml"
+    cloister("spec", "draft", place.data, "--out", draft)
+    assert run(["spec", "check", str(draft)]) == 2
+    assert "data-derived" in capsys.readouterr().err
+    declared = draft.read_text().replace("data-derived", "form").replace("{measured: true}", "{public: 2000}")
+    draft.write_text(declared)
+    assert cloister("spec", "check", draft)["attributes"] == 5
+    assert yaml.safe_load(declared)["attributes"]
+
+
+def test_methods_are_listed(cloister):
+    assert "kamino" in [method["name"] for method in cloister("methods")]
+
+
+def test_no_ledger_is_made_by_looking(place, cloister):
+    assert cloister("ledger", "list") == []
+    assert cloister("budget", "show") == []
+    assert existing_ledger(place.home) is None

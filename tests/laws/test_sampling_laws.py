@@ -1,0 +1,247 @@
+"""Laws of sampling: for random schemas and random constraints, exactly the rows asked and no violation, or SampleError."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cloister.constraints import Cell, DenialConstraint, Op, Predicate, count_violations
+from cloister.errors import SampleError
+from cloister.privacy.randomness import SamplingSource
+from cloister.schema.attributes import Boolean, Categorical, Date, Datetime, Float, Integer, Ordinal, TextKey
+from cloister.schema.cells import declared_cells
+from cloister.schema.domain import Domain
+from models.denoising import to_shares
+from models.groups import group
+from models.sampling import ConstraintSampler
+from models.sequential import ACCEPT_REJECT, DIRECT, Algorithm3, Penalty
+from models.supporting import RuleBuilder
+
+LABELS = ["low", "mid", "high"]
+NULLABLE = st.booleans()
+
+
+def categorical(nullable, size):
+    return Categorical(type="categorical", values=[f"v{i}" for i in range(size)], nullable=nullable)
+
+
+ATTRIBUTES = {
+    "listed": st.builds(categorical, NULLABLE, st.sampled_from([1, 2, 5, 30])),
+    "ranked": st.builds(lambda n, k: Ordinal(type="ordinal", values=LABELS[:k], nullable=n), NULLABLE, st.integers(1, 3)),
+    "truth": st.builds(lambda n: Boolean(type="boolean", nullable=n), NULLABLE),
+    "whole": st.builds(
+        lambda n, top: Integer(type="integer", min=0, max=top, special=[0], nullable=n),
+        NULLABLE,
+        st.sampled_from([0, 3, 60, 100_000]),
+    ),
+    "real": st.builds(lambda n: Float(type="float", min=-1, max=2, decimals=2, nullable=n), NULLABLE),
+    "day": st.builds(lambda n: Date(type="date", min="2000-01-01", max="2003-12-31", nullable=n), NULLABLE),
+    "moment": st.builds(
+        lambda n: Datetime(type="datetime", min="2000-01-01T00:00:00", max="2000-01-02T00:00:00", nullable=n), NULLABLE
+    ),
+}
+ORDERED = ("ranked", "whole", "real", "day", "moment")
+CONSTANTS = {"whole": 1, "real": 0.5, "day": "2001-06-01", "moment": "2000-01-01T12:00:00", "ranked": "low"}
+
+
+@st.composite
+def domains(draw):
+    kinds = draw(st.lists(st.sampled_from(list(ATTRIBUTES)), min_size=2, max_size=5))
+    attributes = {f"{kind} {at}": draw(ATTRIBUTES[kind]) for at, kind in enumerate(kinds)}
+    twins = [name for name in attributes if name.split()[0] in ORDERED]
+    if twins and draw(st.booleans()):
+        attributes["twin of " + twins[0]] = attributes[twins[0]]
+    return Domain.of(attributes, Path())
+
+
+def kind_of(name):
+    return name.removeprefix("twin of ").split()[0]
+
+
+@st.composite
+def predicates(draw, domain, across):
+    name = draw(st.sampled_from(domain.names))
+    ordered = kind_of(name) in ORDERED
+    op = draw(st.sampled_from(list(Op) if ordered else [Op.EQ, Op.NE]))
+    if draw(st.integers(0, 4)) == 0 and kind_of(name) in CONSTANTS:
+        return Predicate(Cell(1, name), op, CONSTANTS[kind_of(name)])
+    twins = [other for other in domain.names if domain[other].attribute == domain[name].attribute]
+    other = draw(st.sampled_from([name, name, *twins]))
+    if not across:
+        return Predicate(Cell(1, name), op, Cell(1, other))
+    return Predicate(Cell(1, name), op, Cell(2, other))
+
+
+@st.composite
+def constraints(draw, domain, number):
+    across = draw(st.integers(0, 4)) > 0
+    some = draw(st.lists(predicates(domain, across), min_size=1, max_size=3))
+    return DenialConstraint(f"rule {number}", tuple(some))
+
+
+@st.composite
+def cases(draw):
+    domain = draw(domains())
+    rules = tuple(draw(constraints(domain, number)) for number in range(draw(st.integers(1, 3))))
+    return domain, rules, draw(st.integers(0, 10**6))
+
+
+class Anything:
+    """A tuple model with arbitrary conditionals."""
+
+    def __init__(self, groups, sequence, seed):
+        self._sizes = [groups[name].size for name in sequence]
+        self._seed = seed
+
+    def conditional(self, place, context):
+        rng = np.random.default_rng([self._seed, place])
+        table = rng.dirichlet(np.full(self._sizes[place], 0.5), size=5)
+        return table[context.sum(1) % 5] if place else table[:1]
+
+
+def parts_of(domain, seed):
+    rng = np.random.default_rng(seed)
+    groups = {}
+    for column in domain:
+        if column.kind != "key":
+            cells = declared_cells(column)
+            groups[column.name] = group(cells, to_shares(rng.integers(-5, 200, cells.size)), 0.001, keep=True)
+    sequence = tuple(rng.permutation(np.array(domain.modelled, dtype=object)))
+    return sequence, groups, Anything(groups, sequence, seed)
+
+
+def with_supports(domain, rules, seed):
+    sequence, groups, model = parts_of(domain, seed)
+    built = RuleBuilder(domain, sequence, groups, model, len(sequence), {}, np.random.default_rng(seed)).build(rules)
+    return ConstraintSampler(domain, sequence, groups, model, built.supports, built.row_rules, built.pair_rules)
+
+
+def row_by_row(domain, rules, seed, chooser):
+    """Algorithm 3 alone: no supports, every rule on pairs an infinite penalty."""
+    sequence, groups, model = parts_of(domain, seed)
+    single, pairs = ([rule for rule in rules if rule.arity == arity] for arity in (1, 2))
+    algorithm = Algorithm3(resampled=0.2, chooser=chooser)
+    return ConstraintSampler(
+        domain, sequence, groups, model, row_rules=tuple(single), pair_rules=tuple(pairs), algorithm=algorithm
+    )
+
+
+def require_law(sampler, rules, rows, seed):
+    try:
+        table = sampler.sample(rows, SamplingSource(seed))
+    except SampleError as refusal:
+        assert "rule" in str(refusal) or "hard constraints" in str(refusal)
+        return
+    assert table.rows == rows
+    assert [count_violations(rule, table) for rule in rules] == [0] * len(rules)
+
+
+EASY = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@EASY
+@given(cases())
+def test_rows_drawn_in_supports_keep_every_hard_constraint(case):
+    domain, rules, seed = case
+    require_law(with_supports(domain, rules, seed), rules, 150, seed)
+
+
+@EASY
+@given(cases(), st.sampled_from([DIRECT, ACCEPT_REJECT]))
+def test_rows_drawn_one_after_the_other_keep_every_hard_constraint(case, chooser):
+    domain, rules, seed = case
+    require_law(row_by_row(domain, rules, seed, chooser), rules, 60, seed)
+
+
+@EASY
+@given(cases())
+def test_rows_under_a_condition_satisfy_it_and_keep_every_hard_constraint(case):
+    domain, rules, seed = case
+    sampler = with_supports(domain, rules, seed)
+    rng = np.random.default_rng(seed)
+    name = domain.names[int(rng.integers(len(domain.names)))]
+    code = int(rng.integers(domain[name].size))
+    value = domain[name].decode(np.array([code])).astype(object).iloc[0]
+    where = {name: None if code == domain[name].null_code else value}
+    try:
+        table = sampler.sample(40, SamplingSource(seed), where)
+    except SampleError as refusal:
+        assert f"the condition on '{name}'" in str(refusal)
+        return
+    assert table.rows == 40 and (table.codes[name] == code).all()
+    assert [count_violations(rule, table) for rule in rules] == [0] * len(rules)
+
+
+DOMAIN = Domain.of(
+    {
+        "id": TextKey(type="text", pattern="R{001..500}"),
+        "zip": categorical(False, 40),
+        "city": categorical(True, 12),
+        "only": categorical(False, 1),
+        "age": Integer(type="integer", min=0, max=99),
+        "from": Date(type="date", min="2000-01-01", max="2020-12-31"),
+        "to": Date(type="date", min="2000-01-01", max="2020-12-31", nullable=True),
+    },
+    Path(),
+)
+
+
+def same(name, op=Op.EQ):
+    return Predicate(Cell(1, name), op, Cell(2, name))
+
+
+KEY = DenialConstraint("key", (same("zip"), same("age")))
+RULES = {
+    "key": (KEY,),
+    "function by its left side": (DenialConstraint("fd", (same("city"), same("age", Op.NE))),),
+    "order of dates": (DenialConstraint("dates", (same("from", Op.GT), same("to", Op.LT))),),
+    "across rows and columns": (DenialConstraint("cross", (Predicate(Cell(1, "from"), Op.EQ, Cell(2, "to")), same("city"))),),
+    "three orders": (DenialConstraint("three", (same("from", Op.GT), same("to", Op.LT), same("age", Op.GE))),),
+    "one value": (DenialConstraint("constant", (same("only"), same("city", Op.NE))),),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("chooser", [DIRECT, ACCEPT_REJECT], ids=["direct", "accept-reject"])
+def test_algorithm_3_keeps_a_hard_constraint_in_all_rows(name, chooser):
+    sampler = row_by_row(DOMAIN, RULES[name], 7, chooser)
+    table = sampler.sample(400, SamplingSource(2))
+    assert table.rows == 400 and count_violations(RULES[name][0], table) == 0
+    assert len(set(table.codes["id"])) == 400
+
+
+def test_more_rows_than_a_key_allows_is_an_error_that_names_it():
+    sampler = row_by_row(DOMAIN, (DenialConstraint("short key", (same("zip"),)),), 1, DIRECT)
+    assert sampler.sample(40, SamplingSource(1)).rows == 40
+    with pytest.raises(SampleError, match="only 40 rows could be drawn under constraint 'short key'"):
+        sampler.sample(41, SamplingSource(1))
+
+
+def test_more_rows_than_the_keys_pattern_is_an_error():
+    with pytest.raises(SampleError, match="'id': its pattern has only 500 keys"):
+        row_by_row(DOMAIN, (), 1, DIRECT).sample(501, SamplingSource(1))
+
+
+def test_contradictory_rules_are_an_error_and_not_a_short_table():
+    impossible = DenialConstraint("nothing", (Predicate(Cell(1, "age"), Op.GE, 0),))
+    with pytest.raises(SampleError, match="'nothing'"):
+        with_supports(DOMAIN, (impossible,), 1).sample(10, SamplingSource(1))
+
+
+def test_no_rows_are_no_rows():
+    assert with_supports(DOMAIN, (KEY,), 1).sample(0, SamplingSource(1)).rows == 0
+
+
+def test_penalties_of_the_paper_lower_the_violations_of_a_soft_constraint():
+    soft = DenialConstraint("fd", (same("city"), same("age", Op.NE)), hard=False)
+    sequence, groups, model = parts_of(DOMAIN, 3)
+    counts = [
+        count_violations(
+            soft,
+            ConstraintSampler(DOMAIN, sequence, groups, model, algorithm=algorithm).sample(300, SamplingSource(5)),
+        )
+        for algorithm in (Algorithm3(), Algorithm3((Penalty(soft, 0.05),)), Algorithm3((Penalty(soft, 1.0),)))
+    ]
+    assert counts[0] > 1.3 * counts[1] > 1.3 * 1.3 * counts[2]

@@ -1,0 +1,162 @@
+"""Laws of every registered method: it spends what it planned, keeps hard constraints, and samples the rows asked for."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cloister.constraints import count_violations, dependency, parse_denial
+from cloister.errors import PlanError
+from cloister.privacy.accounting import epsilon
+from cloister.privacy.events import Relation
+from cloister.privacy.journal import Journal
+from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.private import PrivateTable
+from cloister.privacy.randomness import NoiseSource, SamplingSource
+from cloister.schema.attributes import Categorical, Date, Integer, Ordinal
+from cloister.schema.domain import Domain
+from models.protocol import Budget, Task, fit, plan
+from models.registry import METHODS, create
+
+ROWS = 600
+DELTA = Fraction(1, 10**5)
+
+ATTRIBUTES = {
+    "home-town": Categorical(type="categorical", values=list("ABCDE"), nullable=True),
+    "state": Categorical(type="categorical", values=["x", "y"]),
+    "grade": Ordinal(type="ordinal", values=["low", "mid", "high"]),
+    "wage €": Integer(type="integer", min=0, max=500, bins=25, special=[0]),
+    "tax": Integer(type="integer", min=0, max=60),
+    "since": Date(type="date", min="2000-01-01", max="2009-12-31", bins=10, nullable=True),
+}
+HARD = (
+    dependency("town", ["home-town"], "state"),
+    parse_denial("t1.`wage €` > t2.`wage €` and t1.tax < t2.tax", "tax rises"),
+    parse_denial("t.grade = 'low' and t.`wage €` > 400", "low wage"),
+)
+SOFT = (parse_denial("t1.grade < t2.grade and t1.`wage €` > t2.`wage €`", "grades", hard=False),)
+
+
+def frame(rows=ROWS):
+    rng = np.random.default_rng(3)
+    town = rng.integers(0, 5, rows)
+    wage = np.where(rng.random(rows) < 0.3, 0, rng.integers(0, 400, rows))
+    since = pd.Series(pd.to_datetime("2000-01-01") + pd.to_timedelta(rng.integers(0, 3600, rows), unit="D"))
+    return pd.DataFrame(
+        {
+            "home-town": pd.Series([*"ABCDE"]).take(town).reset_index(drop=True).where(rng.random(rows) < 0.9),
+            "state": np.where(town < 2, "x", "y"),
+            "grade": np.array(["low", "mid", "high"])[np.minimum(wage // 130, 2)],
+            "wage €": wage,
+            "tax": wage // 10,
+            "since": since.where(rng.random(rows) < 0.9),
+        }
+    )
+
+
+def world(attributes=ATTRIBUTES, constraints=(*HARD, *SOFT), neighbours=None, rows=frame):
+    domain = Domain.of(attributes, Path())
+    table = domain.encode(rows())
+    return Task(domain, constraints, table.rows, neighbours or Neighbours()), table
+
+
+def fitted(method, task, table, folder, budget=Fraction(2), **options):
+    synthesizer = create(method)
+    chosen = plan(synthesizer, task, Budget(budget, DELTA))
+    private = PrivateTable(
+        table, task.neighbours, chosen.event, Journal.open(folder, {"run": "laws"}), NoiseSource.insecure(5)
+    )
+    return synthesizer, chosen, private, fit(synthesizer, private, task, chosen)
+
+
+@pytest.fixture(scope="module", params=sorted(METHODS))
+def run(request, tmp_path_factory):
+    task, table = world()
+    return (task, *fitted(request.param, task, table, tmp_path_factory.mktemp("laws")))
+
+
+def test_what_was_planned_is_spent_and_is_the_budget(run):
+    task, synthesizer, chosen, private, _ = run
+    assert dict(private.meter.left) == {}
+    cost = epsilon(chosen.event, DELTA, task.neighbours.relation)
+    assert 0.9 * 2 < cost <= 2
+    assert chosen.method == synthesizer.name
+    assert all(stage.explanation for stage in chosen.stages)
+
+
+@pytest.mark.parametrize("rows", [1, 257, 1000])
+def test_rows_are_exactly_as_asked_and_keep_every_hard_constraint(run, rows):
+    task, _, _, _, model = run
+    table = model.sample(rows, SamplingSource(rows))
+    assert table.rows == rows
+    assert [count_violations(constraint, table) for constraint in task.hard] == [0] * len(task.hard)
+    assert all((codes >= 0).all() and (codes < task.domain[name].size).all() for name, codes in table.codes.items())
+
+
+def test_a_restored_model_draws_the_same_rows(run):
+    task, synthesizer, _, _, model = run
+    meta, arrays = model.state()
+    again = synthesizer.restore(task, meta, arrays).sample(500, SamplingSource(9))
+    first = model.sample(500, SamplingSource(9))
+    assert all((first.codes[name] == again.codes[name]).all() for name in task.domain.names)
+
+
+def test_sampling_twice_with_one_seed_gives_the_same_rows(run):
+    _, _, _, _, model = run
+    first, second = model.sample(300, SamplingSource(4)), model.sample(300, SamplingSource(4))
+    assert first.frame().equals(second.frame())
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize(
+    "neighbours",
+    [Neighbours(Relation.REPLACE_ONE), Neighbours(Relation.ADD_REMOVE, 3), Neighbours(Relation.REPLACE_ONE, 2)],
+    ids=["replace", "three rows", "replace two rows"],
+)
+def test_every_relation_and_unit_is_planned_and_spent(method, neighbours, tmp_path):
+    task, table = world(neighbours=neighbours)
+    _, chosen, private, model = fitted(method, task, table, tmp_path, Fraction(4))
+    assert dict(private.meter.left) == {}
+    assert epsilon(chosen.event, DELTA, neighbours.relation) <= 4
+    assert model.sample(50, SamplingSource(1)).rows == 50
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("name", ["state", "wage €", "since"])
+def test_a_table_of_one_column(method, name, tmp_path):
+    task, table = world({name: ATTRIBUTES[name]}, (), rows=lambda: frame()[[name]])
+    _, chosen, private, model = fitted(method, task, table, tmp_path)
+    assert dict(private.meter.left) == {}
+    assert 1.6 < epsilon(chosen.event, DELTA, "add_remove") <= 2
+    sample = model.sample(5_000, SamplingSource(1))
+    truth, drawn = (np.bincount(t.codes[name], minlength=task.domain[name].size) / t.rows for t in (table, sample))
+    assert abs(truth[0] - drawn[0]) < 0.2
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_every_column_may_be_missing(method, tmp_path):
+    nullable = {name: attribute.model_copy(update={"nullable": True}) for name, attribute in ATTRIBUTES.items()}
+    rng = np.random.default_rng(8)
+    task, table = world(
+        nullable, rows=lambda: frame().apply(lambda column: column.convert_dtypes().where(rng.random(ROWS) < 0.8))
+    )
+    _, _, private, model = fitted(method, task, table, tmp_path, Fraction(6))
+    sample = model.sample(400, SamplingSource(2))
+    assert dict(private.meter.left) == {}
+    assert [count_violations(constraint, sample) for constraint in task.hard] == [0] * len(task.hard)
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_a_hopeless_budget_is_refused_with_what_would_do(method):
+    task, _ = world()
+    with pytest.raises(PlanError, match="epsilon|more"):
+        plan(create(method), task, Budget(Fraction(1, 10**4), DELTA))
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_a_budget_without_delta_is_refused(method):
+    task, _ = world()
+    with pytest.raises(PlanError, match="delta"):
+        plan(create(method), task, Budget(Fraction(1), Fraction(0)))
