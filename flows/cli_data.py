@@ -1,4 +1,4 @@
-"""Commands on tables and specs: evaluate, constraints check, spec draft, spec check."""
+"""Commands on tables and specs: evaluate, constraints check, spec draft, spec check, spec measure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from flows import cli_measure
 from flows.options import Evaluate, Json, SpecFile, example
 
 DataFile = Annotated[Path, typer.Option("--data", help="The real table, CSV or Parquet.")]
@@ -29,6 +30,7 @@ def add_to(app: typer.Typer) -> None:
         draft_spec
     )
     spec.command("check", epilog=example("cloister spec check data/specs/demo.yaml"))(check_spec)
+    cli_measure.add_to(spec)
     app.add_typer(spec, name="spec")
 
 
@@ -86,7 +88,11 @@ def draft_spec(
     if as_json:
         show_json({"spec": text, "file": str(out) if out else None})
     else:
-        say(f"{out} is written; declare each data-derived bound public" if out else text)
+        say(
+            f"{out} is written; declare each data-derived bound public, or have it measured: cloister spec measure"
+            if out
+            else text
+        )
 
 
 def check_spec(spec: SpecFile, as_json: Json = False) -> None:

@@ -54,10 +54,9 @@ def verify(
 
     Leaves with exit code 1 if anything is wrong.
     """
-    from tasks.verifying import verified
-
     from flows.console import say, show_json
     from tasks.home import Home
+    from tasks.verifying import verified
 
     checked, findings = verified(Home.current(), what)
     if as_json:

@@ -14,7 +14,7 @@ CHECKED = (State.APPROVED, State.PUBLISHED)
 
 
 def moved(home: Home, release: str, state: str, by: str, reason: str) -> str:
-    """Move a release in the ledger, then its model's alias; the state it has now.
+    """Move a release in the ledger, then its model's alias if it has a model; the state it has now.
 
     A folder that is to be approved or published is verified first. A reservation that is withdrawn before its data was
     opened is given back.
@@ -28,7 +28,7 @@ def moved(home: Home, release: str, state: str, by: str, reason: str) -> str:
     if to in CHECKED:
         _require_sound(home, release)
     now = open_ledger(home).advance(release, to, by, reason)
-    if to is not State.RELEASED_BACK and held.state is not State.SPENT:
+    if to is not State.RELEASED_BACK and held.state is not State.SPENT and not held.of_domain:
         _mirror(home, release, to)
     return now.state.value
 

@@ -161,18 +161,20 @@ def _mixed(marks: Words) -> Words:
     return np.maximum(marks ^ (marks >> np.uint64(30)), np.uint64(1))
 
 
-def terms_of(constraint: DenialConstraint, domain: Domain, cells: Mapping[str, Cells], first: int) -> list[Term]:
+def terms_of(penalty: Penalty, domain: Domain, cells: Mapping[str, Cells], first: int) -> list[Term]:
     """The signed terms of a constraint on pairs, numbered from ``first``.
 
-    With ``cells`` of an attribute its order is that of the cells; without, that of its values.
+    A soft constraint sees the order of the ``cells`` of an attribute, a hard one that of its values; and for a hard one
+    it is enough to count a pair that violates in both orders twice.
     """
-    forward = Conjunction.of(bind(constraint, domain).predicates)
+    hard = np.isinf(penalty.weight)
+    forward = Conjunction.of(bind(penalty.constraint, domain).predicates)
     both = forward.joined(forward.exchanged)
     signed = [(1, forward)] if both == forward else [(1, forward), (1, forward.exchanged), (-1, both)]
     terms: list[Term] = []
     for sign, conjunction in signed:
-        if conjunction.possible:
-            terms += _terms(sign, conjunction, domain, cells, first + len(terms))
+        if conjunction.possible and not (hard and sign < 0):
+            terms += _terms(sign, conjunction, domain, {} if hard else cells, first + len(terms))
     return terms
 
 
@@ -220,8 +222,7 @@ class PairIndex:
         terms: list[tuple[Term, Penalty]] = []
         for penalty in self.penalties:
             if penalty.constraint.arity == 2:
-                cells = {} if np.isinf(penalty.weight) else self.cells
-                terms += [(term, penalty) for term in terms_of(penalty.constraint, self.domain, cells, len(terms))]
+                terms += [(term, penalty) for term in terms_of(penalty, self.domain, self.cells, len(terms))]
         return terms
 
     @cached_property

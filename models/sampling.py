@@ -9,7 +9,7 @@ Source: Kamino Algorithm 3, with supports in place of counting violations wherev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -112,6 +112,7 @@ class _Draw:
 
     def __init__(self, sampler: ConstraintSampler, where: Where | None) -> None:
         self._sampler = sampler
+        _require_rows(sampler.supports)
         self._condition = Condition.of(where, sampler.domain, sampler.chain) if where else None
         hard = [Penalty(rule) for rule in sampler.pair_rules]
         self.before = RowsBefore(sampler.domain, sampler.chain, sampler.algorithm, hard, self._condition is not None)
@@ -184,3 +185,12 @@ class _Draw:
                     )
                 codes[column.name] = np.arange(first, first + table.rows, dtype=np.int64)
         return Table(self._sampler.domain, codes)
+
+
+def _require_rows(supports: Sequence[Support]) -> None:
+    for support in supports:
+        if not len(support.levels):
+            names = ", ".join(f"'{name}'" for name in support.attributes)
+            raise SampleError(
+                f"no row can be drawn: the hard constraints on {names} leave none; make one soft or widen a domain"
+            )

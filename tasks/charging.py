@@ -11,7 +11,7 @@ from tasks.code import code_version
 from tasks.home import Home
 from tasks.ledgers import grant_declared, open_ledger, release_request, spent_anchor
 from tasks.opening import open_data, open_door
-from tasks.orders import Order, world_of
+from tasks.orders import Order, World, world_of
 from tasks.plans import plan_digest, plan_json, write_json
 from tasks.steps import step
 
@@ -39,7 +39,11 @@ def reserve(order: Order, plan: Plan, home: Home) -> Charge:
     Raises:
         BudgetExceeded: the budget does not hold it.
     """
-    world = world_of(order)
+    return reserved(order, world_of(order), plan, home)
+
+
+def reserved(order: Order, world: World, plan: Plan, home: Home) -> Charge:
+    """The release that the ledger reserves for an order, with its order and plan in its folder."""
     ledger = open_ledger(home)
     grant_declared(ledger, order, world)
     reservation = ledger.reserve(release_request(order, world, plan), order.by)

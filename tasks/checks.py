@@ -28,9 +28,9 @@ def require_usable(order: Order, world: World, home: Home) -> None:
         StorageError: the data cannot be read, an output cannot be written, or the disk has no room.
     """
     require_consistent(world.task.constraints, world.task.domain, max(order.rows, world.task.rows))
-    _require_readable(order, world.spec)
+    require_readable(order, world.spec)
     for folder in _written(order, home):
-        _require_room(folder, order.rows * len(world.task.domain.names) * CELL_BYTES + SPARE_BYTES)
+        require_room(folder, order.rows * len(world.task.domain.names) * CELL_BYTES + SPARE_BYTES)
 
 
 def require_new(out: Path, release: str | None = None) -> None:
@@ -47,7 +47,12 @@ def require_new(out: Path, release: str | None = None) -> None:
     raise StorageError(f"{out} exists and is not empty; give another folder with --out, or move it away")
 
 
-def _require_readable(order: Order, spec: Spec) -> None:
+def require_readable(order: Order, spec: Spec) -> None:
+    """Check that the data is a file that can be read.
+
+    Raises:
+        StorageError: it is not.
+    """
     named = order.data or (Path(spec.source.path) if spec.source.path else None)
     if named is None:
         return
@@ -63,8 +68,12 @@ def _written(order: Order, home: Home) -> Iterator[Path]:
         yield order.out
 
 
-def _require_room(folder: Path, needed: int) -> None:
-    """Check that files of so many bytes can be made in or below the nearest folder that exists."""
+def require_room(folder: Path, needed: int) -> None:
+    """Check that files of so many bytes can be made in or below the nearest folder that exists.
+
+    Raises:
+        StorageError: they cannot.
+    """
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     try:
         free = shutil.disk_usage(existing).free

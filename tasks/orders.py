@@ -74,7 +74,7 @@ class Order:
             path,
             spec_digest(declared),
             options.method or declared.release.method,
-            _budget(declared, options),
+            budget_of(declared, options),
             _rows(declared, options),
             options.data.absolute() if options.data else None,
             options.out.absolute() if options.out else None,
@@ -145,22 +145,25 @@ def declared_world(spec: Spec, rows: int) -> World:
     """
     domain = Domain.of(spec.attributes, spec.folder)
     constraints = constraints_of(spec.constraints, domain.names, spec.folder)
+    return World(spec, Task(domain, constraints, rows, neighbours_of(spec)))
+
+
+def neighbours_of(spec: Spec) -> Neighbours:
+    """Which tables must be hard to tell apart, as a spec declares it."""
     unit = spec.privacy.unit
-    owned = unit.max_rows if isinstance(unit, PersonUnit) else 1
-    neighbours = Neighbours(Relation(spec.privacy.relation), owned)
-    return World(spec, Task(domain, constraints, rows, neighbours))
+    return Neighbours(Relation(spec.privacy.relation), unit.max_rows if isinstance(unit, PersonUnit) else 1)
 
 
 def public_rows(spec: Spec) -> int:
     """The declared number of rows of the data.
 
     Raises:
-        PlanError: the spec wants it measured, which no method does yet.
+        PlanError: the spec wants it measured, which is a step of its own.
     """
     rows = spec.privacy.rows.public
     if rows is None:
         raise PlanError(
-            f"spec '{spec.name}': the number of rows is to be measured, which no method here does; declare a public "
+            f"spec '{spec.name}': the number of rows is to be measured; run cloister spec measure, or declare a public "
             "figure, privacy.rows: {public: NUMBER}"
         )
     return rows
@@ -178,7 +181,8 @@ def require_public(path: Path, spec: Spec) -> None:
         names = ", ".join(f"'{name}'" for name in marked[:NAMED]) + more
         raise SpecError(
             f"{path}: bounds of {names} are marked data-derived; declare them public: replace each by what is known "
-            "without looking at the data, and say where from in provenance"
+            "without looking at the data, and say where from in provenance; or have them measured with noise by "
+            "cloister spec measure"
         )
 
 
@@ -193,7 +197,12 @@ def require_small_delta(budget: Budget, spec: Spec) -> None:
         raise PlanError(f"delta should be above 0 and less than 1 / rows = 1 / {rows}; give a smaller one with --delta")
 
 
-def _budget(spec: Spec, options: Options) -> Budget:
+def budget_of(spec: Spec, options: Options) -> Budget:
+    """The budget that options ask, else the one that a spec declares.
+
+    Raises:
+        PlanError: epsilon or delta cannot be.
+    """
     epsilon = spec.release.epsilon if options.epsilon is None else _amount("epsilon", options.epsilon)
     delta = spec.release.delta if options.delta is None else _amount("delta", options.delta)
     if epsilon <= 0:

@@ -28,11 +28,11 @@ def bounded(table: Table, unit: PersonUnit, key: bytes) -> Table:
     null = table.domain[unit.key].null_code
     if null is not None:
         raise DataError(f"column '{unit.key}' identifies persons but is nullable; declare it not nullable")
-    return table.take(np.sort(_kept(people, unit.max_rows, key)))
+    return table.take(np.sort(kept(people, unit.max_rows, key)))
 
 
-def _kept(people: NDArray[np.int64], most: int, key: bytes) -> NDArray[np.int64]:
-    """Row numbers: of each person those of the ``most`` smallest lots."""
+def kept(people: NDArray[np.int64], most: int, key: bytes) -> NDArray[np.int64]:
+    """Row numbers, person by person: of each those of the ``most`` smallest lots."""
     grouped = np.argsort(people, kind="stable")
     lots = _lots(people[grouped], _position(people[grouped]), key)
     drawn = grouped[np.lexsort((lots, people[grouped]))]

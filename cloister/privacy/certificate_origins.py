@@ -70,11 +70,17 @@ def unprotected(spec: Spec) -> tuple[str, ...]:
     return (
         *declared,
         "the schema: names, types and order of the attributes, and which may be missing",
-        "bounds, lists of values, bins and special values of every attribute, with the provenance given here",
+        "bounds, lists of values, bins and special values of every attribute, with the provenance given here"
+        + _noisy(spec),
         "the constraints, as declared",
         "the method, its parameters, the noise levels and the order in which attributes are modelled",
         "this certificate",
     )
+
+
+def _noisy(spec: Spec) -> str:
+    measured = any(attribute.measured for attribute in spec.attributes.values())
+    return "; what is marked dp was measured with noise and charged" if measured else ""
 
 
 def rule_text(constraint: DenialConstraint) -> str:
@@ -122,4 +128,6 @@ def _range_words(attribute: AnyAttribute) -> str:
 
 
 def _provenance(attribute: AnyAttribute) -> str:
+    if attribute.measured:
+        return attribute.provenance
     return f"data-derived: {attribute.provenance}" if attribute.data_derived else f"public: {attribute.provenance}"

@@ -12,7 +12,7 @@ from cloister.privacy.certificate_origins import exact_text
 from cloister.privacy.certificate_parts import Detection, Odds
 from cloister.privacy.certificate_spend import PlannedStage, kinds
 from cloister.privacy.events import Relation, SampledGaussian
-from cloister.schema.attributes import TextKey
+from cloister.schema.attributes import MEASURED, TextKey
 from cloister.schema.spec import PersonUnit, Privacy, Rows, Spec
 
 DEFINITION = "approximate differential privacy, (epsilon, delta); central model: one curator holds the data"
@@ -94,6 +94,8 @@ def rows_words(rows: Rows) -> str:
     """Whether the number of rows is public."""
     if rows.public is None:
         return "measured with noise, and charged"
+    if rows.provenance.startswith(MEASURED):
+        return f"{rows.public} rows, a figure measured with noise: {rows.provenance.removeprefix(MEASURED).strip()}"
     return f"public: {rows.public} rows, as declared in the spec; the exact number in the data is not published"
 
 

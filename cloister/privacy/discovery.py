@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,6 @@ from cloister.privacy.private_columns import PrivateColumns
 from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Date, Datetime, Float, Integer, TextKey
 from cloister.schema.parsing import holds_numbers
 
-METHOD = "measure"
 MISTAKES = Fraction(1, 1000)
 POINT_MASS = 0.1
 LARGEST_TICK = 2**62
@@ -66,6 +66,11 @@ class DomainPlan:
     def histogram(self) -> SparseHistogram:
         """The mechanism for categories; its threshold hides values that only one unit holds."""
         return SparseHistogram(self.noise, self.leak)
+
+    @property
+    def values_threshold(self) -> int | None:
+        """The least noisy count, in rows, of a value that is released; None without categories."""
+        return self.histogram.threshold(self.neighbours.partition) if self.leak else None
 
     @property
     def parts(self) -> dict[str, Event]:
@@ -103,12 +108,8 @@ def plan_domains(
     leak = delta / (2 * categories) if categories else Fraction(0)
     plans = []
     for kind in (_laplace, DiscreteGaussian):
-        level = calibrate(
-            lambda noise, kind=kind: compose(*_parts(attributes, neighbours, kind(noise), leak).values()),  # type: ignore[misc]
-            epsilon,
-            delta,
-            neighbours.relation,
-        )
+        event_at = partial(_event_at, attributes, neighbours, kind, leak)
+        level = calibrate(event_at, epsilon, delta, neighbours.relation)
         plans.append(DomainPlan(attributes, neighbours, kind(level), leak))
     return min(plans, key=lambda plan: plan.threshold)
 
@@ -118,7 +119,7 @@ def require_enough(plan: DomainPlan, rows: int) -> None:
 
     Errors: PlanError if nothing could be found.
     """
-    highest = max(plan.threshold, plan.histogram.threshold(plan.neighbours.partition) if plan.leak else 0)
+    highest = max(plan.threshold, plan.values_threshold or 0)
     if highest >= rows:
         raise PlanError(
             f"a bound or value would need {highest} rows to be found and the spec declares {rows}; allow a larger "
@@ -155,6 +156,16 @@ def _laplace(noise: Fraction) -> DiscreteLaplace:
     return DiscreteLaplace(1 / noise)
 
 
+def _event_at(
+    attributes: Mapping[str, AnyAttribute],
+    neighbours: Neighbours,
+    kind: Callable[[Fraction], Noise],
+    leak: Fraction,
+    level: Fraction,
+) -> Event:
+    return compose(*_parts(attributes, neighbours, kind(level), leak).values())
+
+
 def _parts(
     attributes: Mapping[str, AnyAttribute], neighbours: Neighbours, noise: Noise, leak: Fraction
 ) -> dict[str, Event]:
@@ -181,7 +192,7 @@ def _found(private: PrivateColumns, plan: DomainPlan, name: str, attribute: AnyA
 
 def _listed(attribute: Categorical, values: Mapping[str, int], nullable: bool) -> Keys:
     if holds_numbers(attribute):
-        whole = all(isinstance(value, int) for value in attribute.values)  # type: ignore[union-attr]
+        whole = all(isinstance(value, int) for value in attribute.values)
         return _keys(attribute, {"values": sorted(int(text) if whole else float(text) for text in values)}, nullable)
     return _keys(attribute, {"values": sorted(values)}, nullable)
 

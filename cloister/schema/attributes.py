@@ -14,6 +14,7 @@ Scalar = str | bool | int | float
 T = TypeVar("T")
 
 DATA_DERIVED = "data-derived"
+MEASURED = "dp:"
 
 
 class Declared(BaseModel):
@@ -25,8 +26,9 @@ class Declared(BaseModel):
 class Attribute(Declared):
     """What every attribute declares.
 
-    ``provenance`` says where bounds or values come from (a public source, or ``data-derived``, which a release
-    refuses). ``dtype`` is the pandas dtype of the column, when it is not the usual one of the type.
+    ``provenance`` says where bounds or values come from: a public source, ``dp:`` and the release that measured them
+    with noise at a charge, or ``data-derived``, which a release refuses. ``dtype`` is the pandas dtype of the column,
+    when it is not the usual one of the type.
     """
 
     nullable: bool = False
@@ -37,6 +39,11 @@ class Attribute(Declared):
     def data_derived(self) -> bool:
         """Whether a bound was taken from the data and not yet declared public by a person."""
         return self.provenance.strip().lower().startswith(DATA_DERIVED)
+
+    @property
+    def measured(self) -> bool:
+        """Whether bounds or values were measured with noise, at a charge of their own."""
+        return self.provenance.startswith(MEASURED)
 
 
 class ValuesFile(Declared):

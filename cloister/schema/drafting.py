@@ -9,13 +9,11 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 from pandas.api import types as pt
 
 from cloister.errors import DataError
@@ -32,6 +30,7 @@ from cloister.schema.reading import (
     table_format,
 )
 from cloister.schema.spec import Source
+from cloister.schema.writing import entries, scalar
 
 Guess = dict[str, Any]
 
@@ -45,8 +44,6 @@ BINS = 50
 _ANY_DATE = Date(type="date", min=dt.date.min, max=dt.date.max)
 _ANY_MOMENT = Datetime(type="datetime", min=dt.datetime.min, max=dt.datetime.max)  # noqa: DTZ901
 _NUMBERED = re.compile(r"([^{}]*?)(\d+)")
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]+")
-_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 _HEAD = """\
 # Drafted from {source}; it holds values of the data, so keep it as private as the data.
@@ -80,7 +77,7 @@ def draft(path: Path) -> str:
         raise DataError(f"{path} has no rows; give a table with rows")
     lines = [_line(name, guess(frame[name])) for name in frame.columns]
     name = re.sub(r"[^A-Za-z0-9._-]", "-", path.name.partition(".")[0]).lstrip("._-") or "dataset"
-    head = _HEAD.format(source=json.dumps(path.name), name=name, source_keys=_keys(source))
+    head = _HEAD.format(source=json.dumps(path.name), name=name, source_keys=entries(source))
     return head + "".join(lines) + _FOOT
 
 
@@ -218,26 +215,4 @@ def _dtype(values: pd.Series) -> Guess:
 
 
 def _line(name: str, keys: Guess) -> str:
-    return f"  {_text(name)}: {{{_keys(keys)}}}\n"
-
-
-def _keys(keys: Mapping[str, Any]) -> str:
-    return ", ".join(f"{_text(key)}: {_flow(value)}" for key, value in keys.items())
-
-
-def _text(text: str) -> str:
-    plain = _PLAIN.fullmatch(text) is not None and isinstance(yaml.safe_load(text), str)
-    return text if plain else _quoted(text)
-
-
-def _flow(value: object) -> str:
-    if isinstance(value, str):
-        return _text(value)
-    if isinstance(value, Sequence):
-        return "[" + ", ".join(_flow(item) for item in value) + "]"
-    return json.dumps(value)
-
-
-def _quoted(text: str) -> str:
-    """A YAML double-quoted scalar: JSON's, with the characters escaped that YAML does not print."""
-    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False))
+    return f"  {scalar(name)}: {{{entries(keys)}}}\n"

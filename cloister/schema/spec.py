@@ -66,10 +66,11 @@ class PersonUnit(Declared):
 
 
 class Rows(Declared):
-    """The number of rows: a ``public`` figure, or ``measured`` with noise at a charge."""
+    """The number of rows: a ``public`` figure and where it comes from, or to be ``measured`` with noise at a charge."""
 
     public: int | None = Field(default=None, ge=1)
     measured: Literal[True] | None = None
+    provenance: str = "declared"
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

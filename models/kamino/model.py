@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cloister.constraints.supports import Coupling, Support
 from cloister.privacy.randomness import SamplingSource
-from cloister.schema.cells import declared_cells
+from cloister.schema.cells import Cells
 from cloister.schema.domain import Table
 from models.groups import Groups
 from models.kamino.chains import Chain, restore_chain
@@ -61,6 +61,7 @@ class KaminoModel:
         chain, parameters = self.chain.state()
         arrays: dict[str, NDArray[Any]] = dict(parameters)
         for at, name in enumerate(self.sequence):
+            arrays[f"cells.{at}"] = self.groups[name].cells.starts
             arrays[f"groups.{at}"] = self.groups[name].of_cell
             arrays[f"shares.{at}"] = self.groups[name].shares
         for at, support in enumerate(self.rules.supports):
@@ -94,7 +95,7 @@ def restore(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> KaminoModel:
     """The model whose :meth:`KaminoModel.state` is given."""
     sequence = tuple(meta["sequence"])
     groups = {
-        name: Groups(declared_cells(task.domain[name]), arrays[f"groups.{at}"], arrays[f"shares.{at}"])
+        name: Groups(Cells(task.domain[name], arrays[f"cells.{at}"]), arrays[f"groups.{at}"], arrays[f"shares.{at}"])
         for at, name in enumerate(sequence)
     }
     chain = restore_chain(meta, arrays, [groups[name] for name in sequence])

@@ -13,10 +13,11 @@ from fractions import Fraction
 from typing import Any
 
 from cloister.constraints import DenialConstraint, functional_dependency, order_rule
-from cloister.errors import PlanError
+from cloister.errors import PlanError, UnsupportedEvent
 from cloister.privacy.calibration import calibrate, concentrated
 from cloister.privacy.events import Composed, Event, SampledGaussian, repeat
 from cloister.privacy.mechanisms import DiscreteGaussian
+from models.kamino.histograms import wide
 from models.kamino.recipes import Recipe
 from models.kamino.sequencing import networked, public_sizes
 from models.kamino.units import Runs
@@ -58,6 +59,7 @@ class Outline:
     recipe: Recipe
     sizes: Mapping[str, int]
     tables: tuple[tuple[str, ...], ...]
+    by_value: tuple[str, ...]
     runs: Runs
 
     @classmethod
@@ -66,7 +68,13 @@ class Outline:
         sizes = public_sizes(task.domain)
         runs = recipe.trainer.runs([sizes[name] for name in sequence[: networked(sizes)]])
         tables = dict.fromkeys([*_first_table(sequence, runs), *wanted_tables(task, sizes)])
-        return cls(task, sequence, recipe, sizes, tuple(tables), runs)
+        by_value = wide(task.domain, sequence, task.rows)
+        return cls(task, sequence, recipe, sizes, tuple(tables), by_value, runs)
+
+    @property
+    def histograms(self) -> int:
+        """One-way histograms in all."""
+        return len(self.sequence) + len(self.by_value)
 
     @property
     def steps(self) -> int:
@@ -109,7 +117,7 @@ class Noises:
         rho = rho if outline.steps else rho / asked
         tables = _multiplier(JOINT_TABLES * rho, len(outline.tables)) if outline.tables else None
         weights = _multiplier(WEIGHTS * rho, 1) if outline.task.soft else None
-        return cls(_multiplier(HISTOGRAMS * rho, len(outline.sequence)), tables, weights)
+        return cls(_multiplier(HISTOGRAMS * rho, outline.histograms), tables, weights)
 
 
 def search(task: Task, sequence: tuple[str, ...], budget: Budget, recipe: Recipe) -> Plan:
@@ -124,7 +132,7 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget, recipe: Recipe
     noises = Noises.of(outline, float(concentrated(budget.epsilon, budget.delta)))
     _require_signal(noises.histograms, task.rows, budget)
     counts = list(_counts(outline, noises))
-    noise = _training_noise(outline, budget, [stage.event for stage in counts])
+    noise = _training_noise(outline, budget, [stage.event for stage in counts]) if outline.steps else Fraction(0)
     stages = (*counts, *_training_stage(outline, noise))
     return Plan(recipe.name, sequence, stages, _parameters(outline, noises, noise), _forecast(outline))
 
@@ -134,9 +142,11 @@ def _multiplier(rho: float, queries: int) -> Fraction:
 
 
 def _counts(outline: Outline, noises: Noises) -> Iterator[Stage]:
-    k = len(outline.sequence)
-    if k:
-        yield _stage(outline.task, "histograms", noises.histograms, k, f"noisy one-way histogram of {k} attributes")
+    if outline.histograms:
+        words = f"noisy one-way histogram of {len(outline.sequence)} attributes"
+        if outline.by_value:
+            words += ", and the single values of " + ", ".join(outline.by_value)
+        yield _stage(outline.task, "histograms", noises.histograms, outline.histograms, words)
     if noises.tables is not None:
         words = "noisy joint tables: " + ", ".join(" x ".join(names) for names in outline.tables)
         yield _stage(outline.task, "joint tables", noises.tables, len(outline.tables), words)
@@ -151,15 +161,20 @@ def _stage(task: Task, name: str, multiplier: Fraction, times: int, explanation:
 
 
 def _training_noise(outline: Outline, budget: Budget, counts: Sequence[Event]) -> Fraction:
-    if not outline.steps:
-        return Fraction(0)
+    neighbours = outline.task.neighbours
     spent = tuple((event, 1) for event in counts)
-    return calibrate(
-        lambda noise: Composed((*spent, *((event, 1) for event in outline.training(noise)))),
-        budget.epsilon,
-        budget.delta,
-        outline.task.neighbours.relation,
-    )
+    try:
+        return calibrate(
+            lambda noise: Composed((*spent, *((event, 1) for event in outline.training(noise)))),
+            budget.epsilon,
+            budget.delta,
+            neighbours.relation,
+        )
+    except UnsupportedEvent as refusal:
+        raise PlanError(
+            f"method {outline.recipe.name} cannot be accounted for under relation {neighbours.relation} with up to "
+            f"{neighbours.max_rows} rows a unit; use relation add_remove, or another method"
+        ) from refusal
 
 
 def _training_stage(outline: Outline, noise: Fraction) -> Iterator[Stage]:
@@ -192,6 +207,7 @@ def _parameters(outline: Outline, noises: Noises, noise: Fraction) -> dict[str, 
     batch = float(outline.rate * outline.task.rows)
     return {
         "histogram_noise": str(noises.histograms),
+        "by_value": list(outline.by_value),
         "joint_tables": [list(names) for names in outline.tables],
         "joint_noise": None if noises.tables is None else str(noises.tables),
         "weight_noise": None if noises.weights is None else str(noises.weights),

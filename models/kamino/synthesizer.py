@@ -17,9 +17,10 @@ from cloister.privacy.mechanisms import DiscreteGaussian, GaussianGradient, Neig
 from cloister.privacy.private import PrivateTable
 from cloister.privacy.randomness import SamplingSource
 from cloister.schema.cells import declared_cells
-from models.denoising import estimate_shares, to_shares
+from models.denoising import to_shares
 from models.groups import Groups, group
 from models.kamino.chains import Chain
+from models.kamino.histograms import released_histogram
 from models.kamino.model import KaminoModel, restore
 from models.kamino.recipes import JOINT, Recipe
 from models.kamino.search import search
@@ -120,10 +121,10 @@ def _histograms(private: PrivateTable, task: Task, plan: Plan) -> dict[str, Grou
     constrained = {name for constraint in task.hard for name in constraint.attributes}
     groups = {}
     for name in plan.sequence:
-        cells = declared_cells(task.domain[name])
-        counts = private.counts([cells], DiscreteGaussian(noise), f"histogram {name}")
+        by_value = name in plan.parameters["by_value"]
+        declared = declared_cells(task.domain[name])
+        cells, shares = released_histogram(private, declared, DiscreteGaussian(noise), task.rows, by_value)
         deviation = float(noise) * _spread(private.neighbours)
-        shares = estimate_shares(counts, deviation, cells)
         groups[name] = group(cells, shares, deviation / task.rows, keep=name in constrained)
     return groups
 

@@ -46,7 +46,7 @@ class PairCounts:
 
     def stage(self, task: Task, noise: Fraction) -> Stage:
         event = DiscreteGaussian(noise).event(pair_sensitivity(task.neighbours, len(task.soft), self.matchings))
-        words = f"violating pairs of {len(task.soft)} soft constraints, among random pairs of rows"
+        words = f"violating pairs of {_soft(task)}, among random pairs of rows"
         return Stage("soft constraints", event, words)
 
     def weigh(
@@ -84,7 +84,7 @@ class ViolationMatrix:
     def stage(self, task: Task, noise: Fraction) -> Stage:
         sample = self.sample(task)
         event = DiscreteGaussian(noise).event(matrix_sensitivity(task.neighbours, task.soft, sample))
-        words = f"violation matrix of {sample} sampled rows by {len(task.soft)} soft constraints"
+        words = f"violation matrix of {sample} sampled rows by {_soft(task)}"
         return Stage("soft constraints", event, words)
 
     def weigh(
@@ -94,3 +94,7 @@ class ViolationMatrix:
         rate = min(Fraction(sample, task.rows), Fraction(1))
         matrix = private.violation_matrix(task.soft, DiscreteGaussian(noise), "soft constraints", sample, rate)
         return weighing_by_counts(task.soft, ascend(np.maximum(matrix, 0), rng), pool.take(np.arange(sample)))
+
+
+def _soft(task: Task) -> str:
+    return f"{len(task.soft)} soft constraint{'s' * (len(task.soft) != 1)}"

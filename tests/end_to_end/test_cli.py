@@ -207,7 +207,10 @@ def test_evaluate_compares_files(released, own, cloister):
 
 
 def test_constraints_check_counts_pairs_and_leaves_with_one(place, cloister, capsys):
-    assert [found["violations"] for found in cloister("constraints", "check", place.spec, "--data", place.data)] == [0, 0]
+    assert [found["violations"] for found in cloister("constraints", "check", place.spec, "--data", place.data)] == [
+        0,
+        0,
+    ]
     lines = place.data.read_text().splitlines()
     place.data.write_text("\n".join([*lines, "north,S,19,5,True"]) + "\n")
     capsys.readouterr()

@@ -39,7 +39,9 @@ with watched_by(Killer()):
 
 def run(place, deadly: str = "never") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(RUN), str(place.spec), str(place.folder / "out")]
-    return subprocess.run([*command, deadly], cwd=place.folder, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(
+        [*command, deadly], cwd=place.folder, capture_output=True, text=True, check=False, timeout=300
+    )
 
 
 def journal(place) -> bytes:

@@ -15,6 +15,9 @@ from cloister.errors import InputError
 from cloister.privacy.ledger.entries import canonical
 from cloister.privacy.ledger.exact import Amount, positive_epsilon, proper_delta, ratio
 
+MEASURE = "measure"
+"""Method of the releases that measure a domain: they hold a spec, and no table, model or certificate."""
+
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _SYMBOLS = "0123456789abcdefghjkmnpqrstvwxyz"
 _LONGEST_TEXT = 2000
@@ -174,6 +177,11 @@ class Release:
     def state(self) -> State:
         """Where it stands."""
         return self.steps[-1].state
+
+    @property
+    def of_domain(self) -> bool:
+        """Whether it measured a domain."""
+        return self.request.method == MEASURE
 
     @property
     def reserved_at(self) -> str:

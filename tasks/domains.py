@@ -1,0 +1,147 @@
+"""What a measurement of domains is asked to do, and its plan: from the types that a spec declares, no data."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from cloister.errors import PlanError, SpecError, StorageError
+from cloister.privacy.discovery import DomainPlan, plan_domains, require_enough
+from cloister.privacy.ledger.records import MEASURE
+from cloister.schema.attributes import AnyAttribute, Ordinal, ValuesFile
+from cloister.schema.domain import Domain
+from cloister.schema.loading import load_spec, spec_digest
+from cloister.schema.spec import Spec
+from models.protocol import Forecast, Plan, Stage, Task
+from tasks.checks import require_readable, require_room
+from tasks.home import Home
+from tasks.orders import Options, Order, World, budget_of, neighbours_of, require_small_delta
+
+SPEC_BYTES = 1 << 20
+SECONDS = 2.0
+MEMORY = 1 << 30
+
+EXPLANATIONS = {
+    "rows": "noisy number of rows",
+    "bounds": "noisy counts of public parts of the whole line; a bound is the outer end of the outermost part with at "
+    "least {threshold} rows, noise included",
+    "categories": "values with at least {values} rows, noise included; the rest become missing",
+}
+
+
+def domain_order(spec: Path, options: Options, by: str) -> Order:
+    """The order to measure what a spec marks data-derived, and the number of rows if it is to be measured.
+
+    Raises:
+        SpecError: the spec cannot be used, or nothing in it can be measured.
+        PlanError: epsilon or delta cannot be.
+    """
+    path = spec.absolute()
+    declared = load_spec(path)
+    _require_measurable(path, declared)
+    return Order(
+        path,
+        spec_digest(declared),
+        MEASURE,
+        budget_of(declared, options),
+        declared.privacy.rows.public or 1,
+        options.data.absolute() if options.data else None,
+        options.out.absolute() if options.out else None,
+        csv=False,
+        seed=None,
+        evaluate="none",
+        by=by,
+    )
+
+
+def domain_world(order: Order) -> World:
+    """What is declared before any domain is known.
+
+    Raises:
+        SpecError: the spec cannot be used, or was changed since the order was made.
+    """
+    spec = load_spec(order.spec)
+    if spec_digest(spec) != order.digest:
+        raise SpecError(f"{order.spec} was changed since the measurement began; run the command again")
+    return World(spec, Task(Domain(()), (), order.rows, neighbours_of(spec)))
+
+
+def to_measure(spec: Spec) -> Mapping[str, AnyAttribute]:
+    """The attributes that a spec marks data-derived."""
+    return {name: attribute for name, attribute in spec.attributes.items() if attribute.data_derived}
+
+
+@lru_cache(maxsize=4)
+def planned_domains(order: Order) -> DomainPlan:
+    """What will be asked.
+
+    Raises:
+        PlanError: no noise keeps the budget, or nothing could be found with so much noise.
+    """
+    world = domain_world(order)
+    made = plan_domains(to_measure(world.spec), world.task.neighbours, order.budget.epsilon, order.budget.delta)
+    if world.spec.privacy.rows.public:
+        require_enough(made, world.spec.privacy.rows.public)
+    return made
+
+
+def release_plan(order: Order) -> Plan:
+    """The plan as the ledger and the release folder hold it."""
+    made = planned_domains(order)
+    thresholds = {"threshold": made.threshold, "values": made.values_threshold}
+    stages = [Stage(name, event, EXPLANATIONS[name].format(**thresholds)) for name, event in made.parts.items()]
+    parameters = {
+        "noise": type(made.noise).__name__,
+        "level": str(*dataclasses.astuple(made.noise)),
+        "leak": str(made.leak),
+        **thresholds,
+    }
+    return Plan(MEASURE, tuple(made.attributes), tuple(stages), parameters, Forecast(SECONDS, MEMORY))
+
+
+def require_ready(order: Order, home: Home) -> None:
+    """Check everything about a measurement that needs no data.
+
+    Raises:
+        StorageError: the data cannot be read, the new spec cannot be written, or would not find its files.
+        PlanError: delta is not below one in the declared number of rows.
+    """
+    world = domain_world(order)
+    if not 0 < order.budget.delta < 1:
+        raise PlanError("delta should be above 0 and below 1; give a small one with --delta")
+    if world.spec.privacy.rows.public:
+        require_small_delta(order.budget, world.spec)
+    require_readable(order, world.spec)
+    _require_place(order, world.spec)
+    require_room(home.folder, SPEC_BYTES)
+
+
+def _require_place(order: Order, spec: Spec) -> None:
+    """The new spec lies where nothing is yet, and where it finds the files that it names."""
+    out = order.out
+    if out is None:
+        raise StorageError("the new spec has no place; give a file with --out")
+    if out.exists():
+        raise StorageError(f"{out} exists; give another file with --out, or move it away")
+    if _names_files(spec) and out.parent != order.spec.parent:
+        raise StorageError(f"the spec names files beside it; give --out a file in {order.spec.parent}")
+    require_room(out.parent, SPEC_BYTES)
+
+
+def _names_files(spec: Spec) -> bool:
+    kept = [attribute for attribute in spec.attributes.values() if not attribute.data_derived]
+    lists = any(isinstance(getattr(attribute, "values", None), ValuesFile) for attribute in kept)
+    return lists or any(declaration.file for declaration in spec.constraints)
+
+
+def _require_measurable(path: Path, spec: Spec) -> None:
+    ordered = [name for name, attribute in to_measure(spec).items() if isinstance(attribute, Ordinal)]
+    if ordered:
+        raise SpecError(
+            f"{path}: '{ordered[0]}' is ordinal, and an order cannot be measured; declare its list public, or make it "
+            "categorical"
+        )
+    if not to_measure(spec) and not spec.privacy.rows.measured:
+        raise SpecError(f"{path}: nothing is marked data-derived or measured; it can be released as it is")
