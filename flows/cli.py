@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _failed(message: str, code: int) -> int:
-    print(f"error: {message}", file=sys.stderr)
+    sys.stderr.write(f"error: {message}\n")
     return code
 
 

@@ -80,9 +80,16 @@ class Condition:
         """Move the quantiles of settled attributes, and of those coupled to them, to where the condition holds."""
         for name in names:
             if name in self.codes:
-                boxes = self.chain.box(name, batch.nodes) if self.chain.boxed(name) else None
-                low, high = self._interval(name, boxes, batch.rows)
+                low, high = self._intervals(name, batch)
                 self._move(batch, name, low, high)
+
+    def _intervals(self, name: str, batch: Batch) -> tuple[Numbers, Numbers]:
+        """The quantiles [low, high) (n,), or (1,) if the same for all, at which an attribute takes its code."""
+        if not self.chain.boxed(name):
+            return self._interval(name, None, 1)
+        boxes, kind = np.unique(self.chain.box(name, batch.nodes), axis=0, return_inverse=True)
+        low, high = self._interval(name, boxes, len(boxes))
+        return low[kind.ravel()], high[kind.ravel()]
 
     def _move(self, batch: Batch, name: str, low: Numbers, high: Numbers) -> None:
         moved = low + batch.quantiles[name] * (high - low)

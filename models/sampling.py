@@ -31,7 +31,9 @@ from models.sequential import Algorithm3, Penalty, RowsBefore
 __all__ = ["CHUNK", "Acceptance", "ConstraintSampler", "EveryRow", "LevelDraw", "Probabilities", "TupleModel"]
 
 CHUNK = 32_768
-ROUNDS = 60
+TRIES = 300
+IDLE = 20_000
+LEAST = 2_048
 
 
 class Acceptance(Protocol):
@@ -119,19 +121,17 @@ class _Draw:
 
     def chunk(self, first: int, wanted: int, rng: np.random.Generator) -> Table:
         """The rows ``first``, ..., ``first + wanted - 1``."""
-        kept: list[Table] = [self._empty()]
-        missing, drawn = wanted, 0
-        for _ in range(ROUNDS):
-            if not missing:
-                break
+        kept, missing, drawn, idle = [self._empty()], wanted, 0, 0
+        while missing:
+            if idle > IDLE or drawn > IDLE + TRIES * wanted:
+                raise SampleError(
+                    f"only {first + wanted - missing} rows could be drawn under {self._rules()}; ask for fewer rows, "
+                    "widen a domain, or make a constraint soft"
+                )
             rows = self._enough(missing, wanted - missing, drawn)
             kept.append(self._round(rows, missing, rng))
             missing, drawn = missing - kept[-1].rows, drawn + rows
-        if missing:
-            raise SampleError(
-                f"only {first + wanted - missing} rows could be drawn under {self._rules()}; ask for fewer rows, "
-                "widen a domain, or make a constraint soft"
-            )
+            idle = 0 if kept[-1].rows else idle + rows
         return self._with_keys(Table.concatenate(kept), first)
 
     def _enough(self, missing: int, kept: int, drawn: int) -> int:
@@ -140,7 +140,7 @@ class _Draw:
         if not drawn:
             sure = not sampler.row_rules and isinstance(sampler.acceptance, EveryRow)
             return missing if sure else missing + missing // 8 + 16
-        return min(CHUNK, int(1.1 * missing * drawn / max(kept, 1)) + 16)
+        return min(max(4 * missing, LEAST), int(1.1 * missing * drawn / max(kept, 1)) + 16)
 
     def _round(self, rows: int, missing: int, rng: np.random.Generator) -> Table:
         batch = self._batch(rows, rng)

@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cloister.constraints import require_consistent
-from cloister.errors import StorageError
+from cloister.errors import StorageError, VerificationError
+from cloister.privacy.ledger import State
+from cloister.privacy.manifest import read_manifest
 from cloister.schema.loading import load_spec
 from cloister.schema.spec import Spec
 from models.protocol import Budget
+from tasks.books import existing_ledger
 from tasks.home import Home
 from tasks.orders import Order, World, declared_world, public_rows, require_public, require_small_delta
 
@@ -29,6 +32,8 @@ def require_usable(order: Order, world: World, home: Home) -> None:
     """
     require_consistent(world.task.constraints, world.task.domain, max(order.rows, world.task.rows))
     require_readable(order, world.spec)
+    if order.out:
+        require_new(order.out, _unfinished(order.out, home))
     for folder in _written(order, home):
         require_room(folder, order.rows * len(world.task.domain.names) * CELL_BYTES + SPARE_BYTES)
 
@@ -45,6 +50,17 @@ def require_new(out: Path, release: str | None = None) -> None:
     if release and manifest.is_file() and release.encode() in manifest.read_bytes():
         return
     raise StorageError(f"{out} exists and is not empty; give another folder with --out, or move it away")
+
+
+def _unfinished(out: Path, home: Home) -> str | None:
+    """The release that a folder holds, if it was killed before it became a candidate."""
+    try:
+        held = read_manifest(out).release
+    except (StorageError, VerificationError):
+        return None
+    ledger = existing_ledger(home)
+    releases = ledger.releases() if ledger else []
+    return next((release.id for release in releases if release.id == held and release.state is State.SPENT), None)
 
 
 def require_readable(order: Order, spec: Spec) -> None:

@@ -38,7 +38,7 @@ def function_support(left: Sequence[Levels], right: Levels, chosen: Int) -> Supp
     ``chosen`` has shape (product of left sizes,): the right side's level for each joint left level.
     """
     joint = grid([level.size for level in left])
-    known = np.all([joint[:, at] != level.null for at, level in enumerate(left)], axis=0)
+    known = np.logical_and.reduce([np.ones(len(joint), bool), *(joint[:, at] != v.null for at, v in enumerate(left))])
     levels = np.column_stack([joint, chosen])[known]
     names = (*(level.name for level in left), right.name)
     support = Support(names, levels, {right.name: _points(right)[levels[:, -1]]} if right.wide.any() else {})

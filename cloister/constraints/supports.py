@@ -135,7 +135,7 @@ class Trie:
 
 def grid(sizes: Sequence[int]) -> Int:
     """All joint levels of some sizes, in lexicographic order; shape (product, k)."""
-    return np.indices(tuple(sizes), dtype=np.int64).reshape(len(sizes), -1).T
+    return np.indices(tuple(sizes), dtype=np.int64).reshape(len(sizes), int(np.prod(sizes))).T
 
 
 def with_missing(levels: Sequence[Levels], support: Support) -> Support:

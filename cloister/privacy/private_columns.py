@@ -104,5 +104,5 @@ class PrivateColumns:
 
 def numbered(texts: pd.Index, key: bytes) -> Counts:
     """A number (n,) of 63 bits for each text, which nobody without the key can tell."""
-    hashes = (hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=key) for text in texts)
+    hashes = (hashlib.blake2b(text.encode(), digest_size=8, key=key) for text in texts)
     return np.array([int.from_bytes(digest.digest()) >> 1 for digest in hashes], dtype=np.int64)

@@ -18,7 +18,7 @@ from torch import Tensor
 from models.mixture.products import Layout, Mixture, View
 
 FIRST, SECOND = 0.9, 0.99
-PENALTY = 0.0
+PENALTY = 100.0
 
 
 @dataclass(frozen=True)

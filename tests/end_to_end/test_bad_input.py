@@ -224,6 +224,7 @@ def test_full_disk_for_the_home(place, tiny_disk, monkeypatch, capsys):
     assert list(tiny_disk.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_disk_that_fills_up_while_the_release_runs(place, prefect_server, tiny_disk, monkeypatch, capsys):
     """Nothing half is handed on; the same command, once there is room, is charged nothing more."""
     from tasks import checks

@@ -168,7 +168,7 @@ def test_rows_under_a_condition_satisfy_it_and_keep_every_hard_constraint(case):
     try:
         table = sampler.sample(40, SamplingSource(seed), where)
     except SampleError as refusal:
-        assert f"the condition on '{name}'" in str(refusal)
+        assert f"the condition on '{name}'" in str(refusal) or "leave none" in str(refusal)
         return
     assert table.rows == 40 and (table.codes[name] == code).all()
     assert [count_violations(rule, table) for rule in rules] == [0] * len(rules)

@@ -1,0 +1,70 @@
+"""The benchmark flow: every combination of a configuration, each an ordinary charged release, then what they say.
+
+    grant        the benchmark's own ledger is granted what the pending releases will cost
+    run          one release and its evaluation, each in a process of its own; skipped if it was done by this code
+    summarise    results.json, results.csv, figures
+    track        one MLflow run with all of it
+    document     the tables, between the markers of a Markdown file
+
+Killed at any point, the same command goes on: what was finished is kept, and an unfinished release is resumed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefect import flow
+
+from cloister import __version__
+from tasks.benchmarks import steps
+from tasks.benchmarks.config import Benchmark, load_benchmark
+from tasks.benchmarks.runs import Run, finished, home_of
+from tasks.benchmarks.steps import Results
+from tasks.home import Home
+
+
+@dataclass(frozen=True)
+class Benchmarked:
+    """The results of a benchmark, how many runs were done before, and the MLflow run that holds all."""
+
+    results: Results
+    kept: int
+    tracking_run: str
+
+
+@flow(
+    name="benchmark",
+    flow_run_name="benchmark {config}",
+    version=__version__,
+    retries=0,
+    persist_result=False,
+    log_prints=False,
+)
+def benchmark(config: str, markdown: str | None = None, by: str = "prefect") -> Benchmarked:
+    """Run a benchmark. Paths are those of the machine that runs the flow, relative to its working directory."""
+    declared, home = load_benchmark(Path(config)), Home.current()
+    own = home_of(declared, home)
+    runs, kept = _runs(declared, own, by)
+    results = steps.summarise(declared, runs, own)
+    tracking_run = steps.track(declared, results, home)
+    if markdown:
+        steps.document(declared, results, command_of(config, markdown), Path(markdown))
+    return Benchmarked(results, kept, tracking_run)
+
+
+def command_of(config: str, markdown: str) -> str:
+    """The command that makes a document again."""
+    return f"cloister benchmark {config} --markdown {markdown}"
+
+
+def _runs(declared: Benchmark, own: Home, by: str) -> tuple[list[Run], int]:
+    """All runs, and how many of them were done before."""
+    own.prepare()
+    combinations = declared.all_combinations()
+    kept = {combination: found for combination in combinations if (found := finished(combination, own))}
+    pending = [combination for combination in combinations if combination not in kept]
+    if pending:
+        steps.grant(declared, pending, own, by)
+    fresh = {combination: steps.run(combination, own) for combination in pending}
+    return [(kept | fresh)[combination] for combination in combinations], len(kept)

@@ -1,0 +1,79 @@
+"""The command of benchmarks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.options import Json, example, user
+
+if TYPE_CHECKING:
+    from flows.benchmark import Benchmarked
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this command to the command line."""
+    app.command(epilog=example("cloister benchmark benchmarks/quick.yaml --markdown docs/benchmarks.md"))(benchmark)
+
+
+def benchmark(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The benchmark, a YAML file.")],
+    markdown: Annotated[
+        Path | None, typer.Option(help="A document to write the tables into, between its markers.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare methods: release every combination of a configuration, measure, tabulate, draw.
+
+    Each run is an ordinary release, charged to the benchmark's own ledger under CLOISTER_HOME/benchmarks. Run again,
+    the same command keeps what is finished. Figures are internal; --markdown wants data sets that are declared public.
+    Leaves with exit code 1 if a release failed.
+    """
+    from tasks.benchmarks.config import load_benchmark, require_public
+    from tasks.benchmarks.markdown import require_markers
+    from tasks.benchmarks.runs import require_usable
+    from tasks.home import Home
+
+    declared = load_benchmark(config)
+    require_usable(declared)
+    if markdown:
+        require_public(declared)
+        require_markers(markdown, declared.name)
+    Home.current().prepare()
+    done = _run(config, markdown)
+    _show(done, as_json)
+    if done.results.failed:
+        raise typer.Exit(1)
+
+
+def _run(config: Path, markdown: Path | None) -> Benchmarked:
+    from flows.benchmark import benchmark as flow
+    from flows.console import progress
+    from tasks.progress import watched_by
+
+    with progress() as watcher, watched_by(watcher):
+        return flow(str(config), str(markdown) if markdown else None, user())
+
+
+def _show(done: Benchmarked, as_json: bool) -> None:
+    from flows.console import facts, say, show_json, table
+    from flows.reports import INTERNAL
+
+    results = done.results
+    told = {
+        "runs": len(results.runs),
+        "done before": done.kept,
+        "failed": len(results.failed),
+        "files": results.folder,
+        "tracking run": done.tracking_run,
+    }
+    if as_json:
+        show_json(told | {"results": [run.to_json() for run in results.runs]})
+        return
+    for section in results.sections:
+        for shown in section.tables:
+            table(f"{section.experiment.title}: {shown.title}", shown.headings, shown.rows, INTERNAL)
+        say("\n".join(f"Failed: {failure}" for failure in section.failures))
+    facts("Benchmark", told)

@@ -1,0 +1,142 @@
+"""The steps of the benchmark flow: grant, release and evaluate each combination, put together, track, document."""
+
+from __future__ import annotations
+
+import csv
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.benchmarks import runs as done
+from tasks.benchmarks.config import Benchmark, Combination, Experiment
+from tasks.benchmarks.figures import UTILITY, Repeats, repeats_of, statistic, tables_of
+from tasks.benchmarks.markdown import Section, insert, rendered, surroundings
+from tasks.benchmarks.plots import drawn
+from tasks.benchmarks.runs import Run
+from tasks.home import Home, private_folder
+from tasks.outputs import replaced
+from tasks.plans import write_json
+from tasks.progress import reporter
+from tasks.steps import step
+from tasks.tracking import Tracker
+
+EXPERIMENT = "benchmarks"
+
+
+@dataclass(frozen=True)
+class Results:
+    """All runs of a benchmark, what each experiment shows, and the folder that holds both; internal."""
+
+    runs: tuple[Run, ...]
+    sections: tuple[Section, ...]
+    folder: Path
+
+    @property
+    def failed(self) -> tuple[Run, ...]:
+        """The runs that failed."""
+        return tuple(run for run in self.runs if run.error)
+
+
+@step("grant", "grant the budget of benchmark {benchmark.name}")
+def grant(benchmark: Benchmark, pending: list[Combination], own: Home, by: str) -> None:
+    """Grant the benchmark's own ledger what its releases will cost."""
+    done.grant(benchmark, pending, own, by)
+
+
+@step("run", "{combination.label}")
+def run(combination: Combination, own: Home) -> Run:
+    """Release and evaluate one combination."""
+    with _watched(combination.label):
+        return done.run(combination, own)
+
+
+@step("summarise", "summarise benchmark {benchmark.name}")
+def summarise(benchmark: Benchmark, runs: list[Run], own: Home) -> Results:
+    """Write every figure as JSON and CSV, and draw the experiments."""
+    folder = private_folder(own.folder / "results")
+    rows = [_row(run) for run in runs]
+    write_json(folder / "results.json", {"measured": surroundings(), "runs": [run.to_json() for run in runs]})
+    replaced(folder / "results.csv", lambda part: _write_csv(rows, part))
+    sections = tuple(_section(benchmark, experiment, runs, folder) for experiment in benchmark.experiments)
+    return Results(tuple(runs), sections, folder)
+
+
+@step("track", "track benchmark {benchmark.name}")
+def track(benchmark: Benchmark, results: Results, home: Home) -> str:
+    """One run in the tracking store with all figures and files; its id."""
+    tracker = Tracker.open(home.tracking, home.artifacts)
+    tags = {"benchmark": benchmark.name, "internal": "true", **surroundings()}
+    tracked = tracker.begin(f"{benchmark.name}-{secrets.token_hex(4)}", EXPERIMENT, "benchmark", tags)
+    for name, figure in _tracked(benchmark, results).items():
+        tracker.client.log_metric(tracked, name, figure)
+    tracker.client.log_artifacts(tracked, str(results.folder), "results")
+    tracker.finish(tracked, succeeded=not results.failed)
+    return tracked
+
+
+@step("document", "write the tables of benchmark {benchmark.name}")
+def document(benchmark: Benchmark, results: Results, command: str, path: Path) -> None:
+    """Write tables into a document, between its markers, and figures into a folder beside it."""
+    folder = path.parent / path.stem
+    sections = [_beside(section, benchmark, folder) for section in results.sections]
+    insert(path, benchmark.name, rendered(benchmark, command, sections, path))
+
+
+def _section(benchmark: Benchmark, experiment: Experiment, runs: Sequence[Run], folder: Path) -> Section:
+    repeats = repeats_of(benchmark, experiment, runs)
+    asked = {(c.dataset, c.method, c.variant, str(c.epsilon)) for c in benchmark.combinations(experiment)}
+    failures = tuple(
+        f"{run.dataset}, {run.method}, ε {run.epsilon}, seed {run.seed}: {run.error}"
+        for run in runs
+        if run.error and (run.dataset, run.method, run.variant, run.epsilon) in asked
+    )
+    plots = drawn(experiment, repeats, folder / f"{benchmark.name}-{experiment.name}")
+    return Section(experiment, tuple(tables_of(experiment, repeats)), plots, failures)
+
+
+def _beside(section: Section, benchmark: Benchmark, folder: Path) -> Section:
+    """The section with its figures copied into a folder."""
+    del benchmark
+    copies = tuple(folder / plot.name for plot in section.plots)
+    for plot, copy in zip(section.plots, copies, strict=True):
+        content = plot.read_bytes()
+        replaced(copy, lambda part, content=content: part.write_bytes(content))
+    return Section(section.experiment, section.tables, copies, section.failures)
+
+
+def _row(run: Run) -> dict[str, Any]:
+    named = {name: getattr(run, name) for name in ("dataset", "method", "variant", "epsilon", "seed", "release")}
+    return named | {"accounted_epsilon": run.accounted, "error": run.error} | run.figures()
+
+
+def _write_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(dict.fromkeys(name for row in rows for name in row)))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _tracked(benchmark: Benchmark, results: Results) -> dict[str, float]:
+    """Means over repeats, by dataset, method, variant, epsilon and figure."""
+    everything: Repeats = {}
+    for experiment in benchmark.experiments:
+        everything |= repeats_of(benchmark, experiment, results.runs)
+    names = [name for _, name, _ in UTILITY] + ["seconds", "cpu_seconds", "memory_mib"]
+    names += ["violations.hard.largest_percent", "violations.soft.largest_difference"]
+    return {
+        f"{s.dataset}/{s.method}/{s.variant}/epsilon {float(s.epsilon):g}/{name}": found.mean
+        for s, runs in everything.items()
+        for name in names
+        if (found := statistic(runs, name)) is not None
+    }
+
+
+@contextmanager
+def _watched(label: str) -> Iterator[None]:
+    """Say which run is under way."""
+    reporter().started(label)
+    yield
+    reporter().finished(label)

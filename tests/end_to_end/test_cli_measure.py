@@ -1,0 +1,246 @@
+"""The command that measures domains, on a small file: what it charges, writes, says and refuses; killed, it goes on."""
+
+import datetime as dt
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from cloister.privacy.certificate import certify
+from cloister.privacy.ledger import State
+from cloister.schema.loading import load_spec
+from flows.cli import run
+from flows.review import moved
+from tasks.books import existing_ledger
+from tasks.home import Home
+from tasks.verifying import verified
+
+RARE = ("word-canary-quokka", "987654321", "1899-07-13", "KEY-CANARY-5", "0.1234567")
+
+
+def people() -> pd.DataFrame:
+    rng = np.random.default_rng(5)
+    rows = 3000
+    frame = pd.DataFrame(
+        {
+            "id": [f"KEY-CANARY-{number}" for number in range(rows)],
+            "home city": rng.choice(["Rome", "Oslo", "no"], rows),
+            "age": rng.integers(18, 80, rows).astype(str),
+            "wage": np.round(rng.gamma(2, 900, rows), 2).astype(str),
+            "since": pd.Series(pd.Timestamp("1995-01-01") + pd.to_timedelta(rng.integers(0, 9000, rows), unit="D"))
+            .dt.strftime("%Y-%m-%d")
+            .to_numpy(),
+            "member": rng.choice(["yes", "no"], rows),
+        }
+    )
+    frame.loc[7, ["home city", "age", "since", "wage"]] = RARE[:3] + RARE[4:]
+    frame.loc[: rows // 4, "wage"] = None
+    return frame
+
+
+@pytest.fixture
+def draft(tmp_path, monkeypatch):
+    """A drafted spec of a table with values that occur once, in a home of its own."""
+    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
+    people().to_csv(tmp_path / "people.csv", index=False)
+    path = tmp_path / "draft.yaml"
+    assert run(["spec", "draft", str(tmp_path / "people.csv"), "--out", str(path)]) == 0
+    return path
+
+
+def command(draft, *more: str) -> list[str]:
+    out = str(draft.with_name("people.yaml"))
+    return ["spec", "measure", str(draft), "--epsilon", "2", "--delta", "1e-6", "--out", out, *more]
+
+
+def test_help_has_an_example(capsys):
+    assert run(["spec", "measure", "--help"]) == 0
+    assert "cloister spec measure" in capsys.readouterr().out.split("Example:")[1]
+
+
+def test_a_draft_becomes_a_spec_that_a_release_takes(draft, prefect_server, capsys, facts):
+    capsys.readouterr()
+    assert run(command(draft, "--json")) == 0
+    said = capsys.readouterr()
+    made, home = json.loads(said.out), Home.current()
+
+    spec = load_spec(draft.with_name("people.yaml"))
+    source = f"dp: release {made['release']}, epsilon 2, delta 1e-6"
+    assert {attribute.provenance for attribute in spec.attributes.values()} == {source}
+    assert spec.privacy.rows.provenance == source
+    assert abs(spec.privacy.rows.public - 3000) < 300
+    assert spec.validation.on_invalid == "clip"
+    assert spec.attributes["home city"].values == ["Oslo", "Rome", "no"]
+    assert (16, 79) == (spec.attributes["age"].min, spec.attributes["age"].max)
+    assert spec.attributes["wage"].nullable
+    assert spec.attributes["wage"].decimals == 2
+    assert 1990 < spec.attributes["since"].min.year < 2000
+    assert (made["problem"], made["not_found"]) == ("", [])
+    assert run(["spec", "check", str(draft.with_name("people.yaml"))]) == 0
+
+    ledger = existing_ledger(home)
+    (held,) = ledger.releases()
+    assert (held.id, held.request.method) == (made["release"], "measure")
+    assert [moved.state for moved in held.steps] == [State.RESERVED, State.SPENT, State.CANDIDATE]
+    assert float(ledger.budget("people", "row").spent) == 2
+    assert made["accounted_epsilon"] <= 2
+    assert verified(home, None)[1] == []
+    assert moved(home, held.id, "approved", "officer", "read it") == "approved"
+
+    certificate = certify(replace(facts, spec=facts.spec.model_copy(update={"attributes": spec.attributes})))
+    assert {origin.provenance for origin in certificate.attributes} == {source}
+    assert "measured with noise" in " ".join(certificate.unprotected)
+    assert_silent(draft, said.out + said.err)
+
+
+def assert_silent(draft, said: str) -> None:
+    """No value that occurs once is said or written, but in the data and the draft."""
+    for path in draft.parent.rglob("*"):
+        content = path.read_bytes() if path.is_file() and path.name not in ("people.csv", "draft.yaml") else b""
+        assert not any(canary.encode() in content for canary in RARE), path
+    assert not any(canary in said for canary in RARE)
+
+
+def test_what_was_done_is_a_table_for_people(draft, prefect_server, capsys):
+    capsys.readouterr()
+    assert run(command(draft)) == 0
+    said = capsys.readouterr().out
+    assert "16 to 79" in said
+    assert "cloister release" in said
+
+
+@pytest.mark.slow
+def test_a_release_under_measured_domains_shows_them_in_its_certificate(draft, prefect_server):
+    assert run(command(draft)) == 0
+    out = draft.with_name("out")
+    assert run(["release", str(draft.with_name("people.yaml")), "--out", str(out), "--evaluate", "none"]) == 0
+    certificate = yaml.safe_load((out / "certificate.yaml").read_text())
+    assert all(origin["provenance"].startswith("dp: release r-") for origin in certificate["attributes"])
+    assert certificate["guarantee"]["rows"].endswith("epsilon 2, delta 1e-6")
+    assert certificate["cumulative"]["spent"] == "3"
+
+
+def refused(draft, capsys, *change: tuple[str, str], more: tuple[str, ...] = ()) -> str:
+    text = draft.read_text()
+    for old, new in change:
+        assert old in text
+        text = text.replace(old, new)
+    draft.write_text(text)
+    capsys.readouterr()
+    assert run(command(draft, *more)) == 2
+    assert not draft.with_name("people.yaml").exists()
+    assert existing_ledger(Home.current()) is None
+    return capsys.readouterr().err
+
+
+def test_what_cannot_be_measured_is_refused_before_anything_is_charged(draft, capsys):
+    assert "nothing is marked" in refused(
+        draft, capsys, ("data-derived}", "form}"), ("{measured: true}", "{public: 9}")
+    )
+
+
+def test_an_order_cannot_be_measured(draft, capsys):
+    assert "order" in refused(draft, capsys, ("type: categorical", "type: ordinal"))
+
+
+def test_a_budget_with_which_nothing_could_be_found_is_refused(draft, capsys):
+    more = ("--epsilon", "0.001")
+    assert "declares 3000" in refused(draft, capsys, ("{measured: true}", "{public: 3000}"), more=more)
+
+
+def test_data_that_is_not_there_is_named(draft, capsys):
+    assert "nowhere.csv does not exist" in refused(draft, capsys, more=("--data", "nowhere.csv"))
+
+
+@pytest.mark.parametrize("delta", ["0", "1", "much"])
+def test_a_delta_that_cannot_be_is_refused(draft, capsys, delta):
+    assert "delta should be" in refused(draft, capsys, more=("--delta", delta))
+
+
+def test_nothing_is_overwritten(draft, capsys):
+    draft.with_name("people.yaml").write_text("mine")
+    assert run(command(draft)) == 2
+    assert draft.with_name("people.yaml").read_text() == "mine"
+
+
+def test_a_spec_with_files_beside_it_stays_beside_them(draft, capsys):
+    (draft.parent / "other").mkdir()
+    change = ("constraints: []", "constraints: [{file: rules.ic}]")
+    assert "beside it" in refused(draft, capsys, change, more=("--out", str(draft.parent / "other" / "new.yaml")))
+
+
+RUN = """
+import os, signal, sys
+import tasks.steps
+tasks.steps.task = lambda **about: (lambda function: function)  # the flow with no server
+from flows.measure import measure
+from tasks.progress import watched_by
+
+class Killer:
+    def started(self, step): self.at(step, "started")
+    def advanced(self, step, done, total): self.at(step, str(done))
+    def finished(self, step): self.at(step, "finished")
+    def failed(self, step): pass
+    def at(self, step, moment):
+        if f"{step} {moment}" == sys.argv[3]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+with watched_by(Killer()):
+    print(measure.fn(sys.argv[1], "2", "1e-6", sys.argv[2], by="tester").release)
+"""
+
+
+def attempt(draft, deadly: str = "never") -> subprocess.CompletedProcess[str]:
+    out = str(draft.with_name("people.yaml"))
+    arguments = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(RUN), str(draft), out, deadly]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_killed_half_way_the_same_command_goes_on_with_the_same_answers(draft):
+    assert attempt(draft, "measure 3").returncode == -9
+    journal = next((draft.parent / "home" / "journals").rglob("journal.bin"))
+    held = journal.read_bytes()
+    done = attempt(draft)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert journal.read_bytes().startswith(held)
+    (release,) = existing_ledger(Home.current()).releases()
+    assert release.id == done.stdout.strip()
+    assert [moved.state for moved in release.steps] == [State.RESERVED, State.SPENT, State.CANDIDATE]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["reserve finished", "open finished", "spend finished", "measure finished"])
+def test_killed_at_any_step(draft, moment):
+    assert attempt(draft, moment).returncode == -9
+    assert attempt(draft).returncode == 0
+    assert float(existing_ledger(Home.current()).budget("people", "row").spent) == 2
+
+
+def test_a_table_that_cannot_be_read_gives_the_reservation_back(draft):
+    draft.with_name("people.csv").write_text("id,home city,age,wage,since,member\n1,2\n")
+    failed = attempt(draft)
+    assert "DataError" in failed.stderr
+    (release,) = existing_ledger(Home.current()).releases()
+    assert release.state is State.RELEASED_BACK
+
+
+def test_rows_of_a_person_are_bounded_first(draft):
+    frame = people()
+    frame["id"] = ["KEY-CANARY-1"] * 1500 + [f"P{number}" for number in range(1500)]
+    frame["home city"] = ["Paris"] * 1500 + ["Oslo"] * 1500
+    frame.to_csv(draft.with_name("people.csv"), index=False)
+    draft.write_text(draft.read_text().replace("unit: row", "unit: {key: id, max_rows: 2}"))
+    done = attempt(draft)
+    assert done.returncode == 0, done.stderr[-2000:]
+    spec = load_spec(draft.with_name("people.yaml"))
+    assert spec.attributes["home city"].values == ["Oslo"]
+    assert abs(spec.privacy.rows.public - 1502) < 300
+    assert spec.attributes["since"].max <= dt.date(2020, 12, 31)

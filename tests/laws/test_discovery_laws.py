@@ -1,0 +1,169 @@
+"""Measured domains keep their claim on neighbouring columns, and the same test catches a door that is broken."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import beta
+
+from cloister.privacy.accounting import epsilon
+from cloister.privacy.buckets import Line, Presence
+from cloister.privacy.discovery import DomainPlan, discover, plan_domains
+from cloister.privacy.events import Event, repeat
+from cloister.privacy.mechanisms import DiscreteLaplace, Neighbours, SparseHistogram
+from cloister.privacy.private_columns import PrivateColumns
+from cloister.privacy.randomness import NoiseSource
+from cloister.schema.attributes import Boolean, Categorical, Integer
+
+CHANCE = 1e-10
+FEW, MANY = 1_200, pytest.param(20_000, marks=pytest.mark.slow)
+KEY = b"k" * 32
+AGE = Integer(type="integer", min=0, max=0)
+CITY = Categorical(type="categorical", values=["none"])
+
+Draw = Callable[[int, int], np.ndarray]
+
+
+class Memory:
+    """A journal that keeps nothing."""
+
+    def answer(self, _request, draw):
+        return np.array(draw())
+
+
+def door(frame: pd.DataFrame, planned: Event, neighbours: Neighbours | None = None) -> PrivateColumns:
+    return PrivateColumns(frame, KEY, neighbours or Neighbours(), planned, Memory(), NoiseSource())
+
+
+def at_least(first: np.ndarray, second: np.ndarray, delta: float) -> float:
+    """An epsilon that follows from how often one event happened on neighbours, by Clopper and Pearson."""
+    hits, others, trials = int(first.sum()), int(second.sum()), len(first)
+    low = float(beta.ppf(CHANCE, hits, trials - hits + 1)) if hits else 0.0
+    high = float(beta.isf(CHANCE, others + 1, trials - others)) if others < trials else 1.0
+    return math.log((low - delta) / high) if low > delta else 0.0
+
+
+def measured(draw: Draw, trials: int, delta: float) -> float:
+    """An epsilon that the mechanism at least has, from half-lines of each statistic (trials, k)."""
+    first, second = draw(0, trials), draw(1, trials)
+    found = [0.0]
+    for column in range(first.shape[1]):
+        for point in range(-12, 14):
+            for a, b in ((first, second), (second, first)):
+                upper = a[:, column] >= point, b[:, column] >= point
+                found += [at_least(*upper, delta), at_least(~upper[0], ~upper[1], delta)]
+    return max(found)
+
+
+@dataclass(frozen=True)
+class Loud(DiscreteLaplace):
+    """A third of the noise that is claimed."""
+
+    def noise(self, counts, sensitivity, source):
+        return DiscreteLaplace(3 * self.epsilon).noise(counts, sensitivity, source)
+
+
+@dataclass(frozen=True)
+class Eager(SparseHistogram):
+    """Releases every value that noise left positive."""
+
+    def threshold(self, sensitivity):
+        return 1
+
+
+class Leaky(PrivateColumns):
+    """Returns the number of rows as it is."""
+
+    def rows(self, mechanism):
+        return len(self._PrivateColumns__frame)
+
+
+NEIGHBOURS = (pd.DataFrame({"flag": ["True", "False"]}), pd.DataFrame({"flag": ["True", "False", None]}))
+LOUD, ONE = Loud(Fraction(1)), DiscreteLaplace(Fraction(1))
+
+
+def counts_draw(mechanism: DiscreteLaplace) -> Draw:
+    """Noisy counts of a column, and of the same column with one row more, less what is there."""
+    flag = Presence("flag", Boolean(type="boolean"))
+
+    def draw(which: int, trials: int) -> np.ndarray:
+        private = door(NEIGHBOURS[which], repeat(mechanism.event(Neighbours().partition), trials))
+        return np.array([private.counts(flag, mechanism) for _ in range(trials)]) - np.array([2, 0, 0])
+
+    return draw
+
+
+def rows_draw(make: type[PrivateColumns]) -> Draw:
+    def draw(which: int, trials: int) -> np.ndarray:
+        planned = repeat(ONE.event(Neighbours().partition), trials)
+        private = make(NEIGHBOURS[which], KEY, Neighbours(), planned, Memory(), NoiseSource())
+        return np.array([[private.rows(ONE) - 2] for _ in range(trials)])
+
+    return draw
+
+
+def values_draw(mechanism: SparseHistogram) -> Draw:
+    """The count released of a value that only one row holds, 0 if it is not; each trial is a value of its own."""
+
+    def draw(which: int, trials: int) -> np.ndarray:
+        words = [f"word {number}" for number in range(trials)] if which else [None] * trials
+        private = door(pd.DataFrame({"city": words}, dtype="str"), mechanism.event(Neighbours().partition))
+        released = private.categories("city", CITY, mechanism)
+        return np.array([[released.get(f"word {number}", 0)] for number in range(trials)])
+
+    return draw
+
+
+@pytest.mark.parametrize("trials", [FEW, MANY])
+@pytest.mark.parametrize("draw", [counts_draw(ONE), rows_draw(PrivateColumns)], ids=["counts", "rows"])
+def test_noisy_answers_stay_under_their_claim_and_come_near(draw: Draw, trials: int) -> None:
+    claim = epsilon(ONE.event(Neighbours().partition), 0, "add_remove")
+    assert 0.5 * claim < measured(draw, trials, 0.0) <= claim
+
+
+@pytest.mark.parametrize("draw", [counts_draw(LOUD), rows_draw(Leaky)], ids=["too little noise", "no noise"])
+def test_a_broken_door_is_caught(draw: Draw) -> None:
+    assert measured(draw, FEW, 0.0) > 1
+
+
+SPARSE = SparseHistogram(ONE, Fraction(1, 100))
+
+
+@pytest.mark.parametrize("trials", [20_000, pytest.param(200_000, marks=pytest.mark.slow)])
+def test_a_value_that_occurs_once_is_released_with_probability_of_at_most_delta(trials: int) -> None:
+    released = values_draw(SPARSE)(1, trials)[:, 0] > 0
+    least_rate = float(beta.ppf(CHANCE, max(1, released.sum()), trials - released.sum() + 1))
+    assert least_rate <= SPARSE.delta
+    assert measured(values_draw(SPARSE), trials, 0.01) <= 1
+
+
+def test_an_eager_discovery_is_caught() -> None:
+    assert measured(values_draw(Eager(ONE, Fraction(1, 100))), 20_000, 0.01) > 1
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("budget", [(Fraction(1, 2), Fraction(1, 10**6)), (Fraction(4), Fraction(1, 10**9))])
+def test_what_is_charged_is_what_was_planned_and_no_more_than_was_asked(relation, rows, budget) -> None:
+    attributes = {"age": AGE, "city": CITY, "flag": Boolean(type="boolean")}
+    neighbours = Neighbours(relation, rows)
+    plan = plan_domains(attributes, neighbours, *budget)
+    assert 0.98 * budget[0] < epsilon(plan.event, budget[1], relation) <= budget[0]
+    frame = pd.DataFrame({"age": ["3"] * 50, "city": ["Rome"] * 50, "flag": ["True"] * 50})
+    private = door(frame, plan.event, neighbours)
+    discover(private, plan, lambda *_: None)
+    assert not private.meter.left
+
+
+def test_an_empty_part_seldom_reaches_the_threshold() -> None:
+    plan, line, tries = DomainPlan({"age": AGE}, Neighbours(), ONE, Fraction(0)), Line("age", AGE), 400
+    frame = pd.DataFrame({"age": [None] * 3}, dtype="str")
+    private = door(frame, repeat(ONE.event(Neighbours().partition), tries))
+    mistakes = sum(bool((private.counts(line, ONE)[: line.missing] >= plan.threshold).any()) for _ in range(tries))
+    assert mistakes < 8  # at most 0.4 are expected; 8 have a chance below 1e-7

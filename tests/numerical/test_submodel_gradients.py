@@ -1,0 +1,99 @@
+"""Sub-models' per-example gradients are those of automatic differentiation, in any units, wherever they are summed."""
+
+import numpy as np
+import pytest
+import torch
+from torch.func import grad, vmap
+
+from cloister.privacy.gradients import clipped_sum
+from models.kamino.attention import ATTENTIONS
+from models.kamino.blocks import BroughtHome, Dense, gradient_in_units
+from models.kamino.heads import LevelHead, NormalHead
+from models.kamino.network import Network
+from models.kamino.submodels import SubModel
+from models.kamino.training import calibrated
+from models.kamino.units import Units
+
+UNITS = Units(((0, 1), (2,), (3,)), (2, 3, 4, 5))
+HEADS = {
+    "levels": LevelHead(np.array([0.1, 0.2, 0.3, 0.2, 0.2])),
+    "normal": NormalHead(np.array([-1.5, -0.5, 0.0, 0.6, 2.0]), np.full(5, 0.7)),
+}
+
+
+def dense_gradients(submodel, parameters, codes):
+    joint = UNITS.joined(codes, 3)
+
+    def loss(own, row):
+        return submodel.head.losses(submodel.outputs(own, row[None]), row[None, submodel.unit])[0]
+
+    if isinstance(submodel.head, NormalHead):
+        rows = [grad(loss)(parameters, row) for row in joint]
+        return {name: torch.stack([row[name] for row in rows]) for name in parameters}
+    return vmap(grad(loss), in_dims=(None, 0))(parameters, joint)
+
+
+@pytest.fixture(params=[(a, h) for a in ATTENTIONS for h in HEADS], ids="-".join)
+def setting(request):
+    attention, head = request.param
+    generator = torch.Generator().manual_seed(2)
+    submodel = SubModel(2, UNITS, ATTENTIONS[attention], HEADS[head], width=6)
+    start = submodel.initial({}, generator)
+    parameters = {name: value + 0.3 * torch.randn(value.shape, generator=generator) for name, value in start.items()}
+    codes = torch.stack([torch.randint(0, size, (13,), generator=generator) for size in UNITS.sizes], 1)
+    return submodel, parameters, codes, dense_gradients(submodel, parameters, codes)
+
+
+def test_sums_and_norms_are_those_of_automatic_differentiation(setting):
+    submodel, parameters, codes, dense = setting
+    blocks = submodel.gradient(parameters, codes)
+    assert set(blocks) == set(parameters) == set(submodel.gains())
+    for name, block in blocks.items():
+        assert torch.allclose(block.weighted_sum(torch.ones(13).double()), dense[name].sum(0).double(), atol=1e-5)
+        assert torch.allclose(block.squared_norms(), dense[name].flatten(1).square().sum(1), rtol=1e-4, atol=1e-6)
+
+
+def test_units_multiply_gradients_before_clipping(setting):
+    submodel, parameters, codes, dense = setting
+    gains = submodel.gains()
+    flat = torch.cat([(dense[name] * gains[name]).flatten(1) for name in parameters], 1).double()
+    expected = (flat * torch.clamp(0.5 / flat.norm(dim=1), max=1.0)[:, None]).sum(0)
+    sums = clipped_sum(gradient_in_units(submodel.gradient(parameters, codes), gains), 0.5)
+    assert torch.allclose(torch.cat([sums[name].flatten() for name in parameters]), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_units_of_the_joint_network_multiply_its_gradients():
+    network = Network((2, 3, 4), width=5)
+    generator = torch.Generator().manual_seed(0)
+    parameters = network.initial([np.full(size, 1 / size) for size in network.sizes], generator)
+    codes = torch.stack([torch.randint(0, size, (9,), generator=generator) for size in network.sizes], 1)
+    gains, ones = network.gains(), torch.ones(9).double()
+    plain = network.gradient(parameters, codes)
+    for name, block in gradient_in_units(plain, gains).items():
+        assert torch.allclose(block.weighted_sum(ones), plain[name].weighted_sum(ones) * gains[name], atol=1e-6)
+
+
+def test_what_is_brought_home_is_what_was_summed():
+    block = Dense(torch.arange(12.0).reshape(3, 4))
+    home = BroughtHome(block)
+    weights = torch.tensor([1.0, 0.5, 0.0]).double()
+    assert home.weighted_sum(weights).device.type == "cpu"
+    assert torch.equal(home.weighted_sum(weights), block.weighted_sum(weights))
+    assert torch.equal(home.take(torch.tensor([2])).squared_norms(), block.squared_norms()[2:])
+
+
+def test_calibration_meets_the_shares_of_every_attribute_of_a_unit():
+    logits = torch.randn(4000, 6, generator=torch.Generator().manual_seed(3))
+    shares = [torch.tensor([0.8, 0.2]).double(), torch.tensor([0.5, 0.3, 0.2]).double()]
+    fitted = calibrated(logits, shares)
+    joint = torch.softmax(logits + fitted.bias, 1).mean(0).reshape(2, 3)
+    assert torch.allclose(joint.sum(1).double(), shares[0], atol=2e-3)
+    assert torch.allclose(joint.sum(0).double(), shares[1], atol=2e-3)
+
+
+def test_joint_levels_of_a_unit_split_into_those_of_its_attributes():
+    codes = torch.tensor([[1, 2, 3, 4], [0, 1, 0, 0]])
+    joint = UNITS.joined(codes, 3)
+    assert joint.tolist() == [[5, 3, 4], [1, 0, 0]]
+    assert torch.equal(UNITS.split(joint[:, 0], 0), codes[:, :2])
+    assert UNITS.at(1) == (0, 1) and UNITS.at(3) == (2, 0)

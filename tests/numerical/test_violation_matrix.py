@@ -1,0 +1,74 @@
+"""The violation matrix of a sample moves by no more than its sensitivity; weights and scores follow from it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cloister.constraints import parse_denial, violations_per_row
+from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.private import matrix_sensitivity, pair_sensitivity
+from cloister.schema.attributes import Integer
+from cloister.schema.domain import Domain, Table
+from models.weights import MEASURES, Weighing, ascend, weighing_by_counts
+
+DOMAIN = Domain.of({name: Integer(type="integer", min=0, max=4) for name in ("a", "b")}, Path())
+RULES = (
+    parse_denial("t1.a < t2.a and t1.b > t2.b", "order", hard=False),
+    parse_denial("t1.a = t2.a and t1.b != t2.b", "function", hard=False),
+    parse_denial("t.a > 2 and t.b < 2", "row", hard=False),
+)
+ROWS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=9)
+
+
+def matrix(rows, lines):
+    codes = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    table = Table(DOMAIN, {"a": codes[:, 0], "b": codes[:, 1]})
+    whole = np.zeros((lines, len(RULES)), dtype=np.int64)
+    whole[: len(rows)] = np.stack([violations_per_row(rule, table) for rule in RULES], axis=1)
+    return whole
+
+
+@settings(max_examples=200, deadline=None)
+@given(rows=ROWS, row=st.tuples(st.integers(0, 4), st.integers(0, 4)), place=st.integers(0, 8))
+def test_a_row_more_or_in_place_of_another_moves_the_matrix_by_the_sensitivity_at_most(rows, row, place):
+    lines = 10
+    bound = matrix_sensitivity(Neighbours(), RULES, lines)
+    replaced = [row if at == place % len(rows) else old for at, old in enumerate(rows)]
+    for other in ([*rows, row], replaced):
+        moved = np.abs(matrix(rows, lines) - matrix(other, lines))
+        assert moved.sum() <= bound.l1 and np.square(moved).sum() <= bound.l2_squared
+        assert moved.max() <= bound.step and (moved > 0).sum() <= bound.cells
+
+
+def test_the_sensitivity_is_that_of_the_paper():
+    bound = matrix_sensitivity(Neighbours(), RULES, 100)
+    assert bound.l2_squared == 2 * 100 * 99 + 1
+    assert matrix_sensitivity(Neighbours(max_rows=3), RULES, 100).l2_squared == 9 * bound.l2_squared
+
+
+def test_matchings_multiply_the_sensitivity_of_pair_counts():
+    assert pair_sensitivity(Neighbours(max_rows=2), 3, 8).step == 16
+
+
+def test_ascent_lowers_weights_where_violations_are_seen():
+    seen = np.stack([np.full(50, 2), np.zeros(50, int)], axis=1)
+    weights = ascend(seen, np.random.default_rng(0))
+    assert weights[0] < 1 == weights[1]
+
+
+@pytest.mark.parametrize("measure", sorted(MEASURES))
+def test_rows_with_more_violations_are_kept_less_often(measure):
+    rng = np.random.default_rng(1)
+    reference = Table(DOMAIN, {name: rng.integers(0, 5, 400) for name in ("a", "b")})
+    weighing = Weighing(((RULES[0], 0.5),), reference, measure)
+    rows = Table(DOMAIN, {"a": np.repeat([0, 0], 4000), "b": np.repeat([0, 4], 4000)})
+    kept = weighing.keep(rows, rng)
+    assert kept[:4000].mean() > 1.5 * kept[4000:].mean()
+
+
+def test_a_weighing_by_counts_names_its_measure():
+    reference = Table(DOMAIN, {"a": np.zeros(3, int), "b": np.zeros(3, int)})
+    assert weighing_by_counts(RULES[:1], np.array([0.3]), reference).measure == "counted"

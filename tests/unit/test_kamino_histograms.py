@@ -1,0 +1,50 @@
+"""Values that many rows hold are found inside wide cells, and no share is lost."""
+
+from pathlib import Path
+
+import numpy as np
+
+from cloister.schema.attributes import Categorical, Integer
+from cloister.schema.cells import declared_cells
+from cloister.schema.domain import Domain
+from models.kamino.histograms import wide, with_spikes
+
+DOMAIN = Domain.of(
+    {
+        "fee": Integer(type="integer", min=0, max=9999, bins=20, special=[0]),
+        "huge": Integer(type="integer", min=0, max=10**9, bins=20),
+        "age": Integer(type="integer", min=0, max=99),
+        "town": Categorical(type="categorical", values=["A", "B"]),
+    },
+    Path(),
+)
+
+
+def test_only_numbers_in_wide_cells_of_modest_domains_are_counted_by_value():
+    assert wide(DOMAIN, DOMAIN.names, 5_000) == ("fee",)
+    assert wide(DOMAIN, DOMAIN.names, 100) == ()
+
+
+def test_a_value_that_stands_out_becomes_a_cell_and_shares_are_kept():
+    cells = declared_cells(DOMAIN["fee"])
+    rng = np.random.default_rng(4)
+    truth = np.full(10_000, 0.5 / 10_000)
+    truth[[0, 2500, 7777]] += [0.3, 0.15, 0.05]
+    shares = np.bincount(cells.of(np.arange(10_000)), weights=truth)
+    noise = 0.002
+    finer, found = with_spikes(cells, shares, truth + rng.normal(0, noise, 10_000), noise)
+    at = {int(start): share for start, share in zip(finer.starts, found, strict=True)}
+    assert abs(at[2500] - 0.15) < 5 * noise and abs(at[7777] - 0.05) < 5 * noise
+    assert finer.size <= cells.size + 2 * 4
+    assert abs(found.sum() - 1) < 1e-12 and (found >= 0).all()
+    back = np.bincount(cells.of(finer.starts), weights=found)
+    assert np.allclose(back, shares, atol=1e-9)
+
+
+def test_noise_alone_makes_few_cells():
+    cells = declared_cells(DOMAIN["fee"])
+    extra = 0
+    for seed in range(40):
+        single = np.random.default_rng(seed).normal(0, 0.002, 10_000)
+        extra += with_spikes(cells, np.full(cells.size, 1 / cells.size), single, 0.002)[0].size - cells.size
+    assert extra <= 2 * 40
