@@ -62,9 +62,9 @@ def _runs(declared: Benchmark, own: Home, by: str) -> tuple[list[Run], int]:
     """All runs, and how many of them were done before."""
     own.prepare()
     combinations = declared.all_combinations()
-    kept = {combination: found for combination in combinations if (found := finished(combination, own))}
-    pending = [combination for combination in combinations if combination not in kept]
+    kept = {c.label: found for c in combinations if (found := finished(c, own))}
+    pending = [combination for combination in combinations if combination.label not in kept]
     if pending:
         steps.grant(declared, pending, own, by)
-    fresh = {combination: steps.run(combination, own) for combination in pending}
-    return [(kept | fresh)[combination] for combination in combinations], len(kept)
+    runs = kept | {combination.label: steps.run(combination, own) for combination in pending}
+    return [runs[combination.label] for combination in combinations], len(kept)

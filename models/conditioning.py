@@ -136,7 +136,9 @@ class Condition:
         for name, code in self.codes.items():
             groups = self.chain.groups[name]
             shares[name] = np.zeros(groups.size)
-            low, high = (0.0, 1.0) if self.chain.boxed(name) else (float(end[0]) for end in self._interval(name, None, 1))
+            low, high = (
+                (0.0, 1.0) if self.chain.boxed(name) else (float(end[0]) for end in self._interval(name, None, 1))
+            )
             shares[name][groups.of(np.array([code]))[0]] = high - low
         return shares
 
@@ -192,7 +194,9 @@ def _code(name: str, value: object, domain: Domain, chain: Chain) -> int:
         raise SampleError(f"the condition on '{name}' is on a key, whose values carry no meaning; use another column")
     code = int(domain[name].encode(pd.Series([value], dtype=object))[0])
     if code == OUTSIDE:
-        raise SampleError(f"the condition on '{name}' asks for a value outside its declared domain; use a declared value")
+        raise SampleError(
+            f"the condition on '{name}' asks for a value outside its declared domain; use a declared value"
+        )
     return code
 
 

@@ -28,9 +28,10 @@ from models.levels import Batch, Chain, LevelDraw, Probabilities, TupleModel
 from models.protocol import Where
 from models.sequential import Algorithm3, Penalty, RowsBefore
 
-__all__ = ["CHUNK", "Acceptance", "ConstraintSampler", "EveryRow", "LevelDraw", "Probabilities", "TupleModel"]
+__all__ = ["CHUNK", "ROUNDS", "Acceptance", "ConstraintSampler", "EveryRow", "LevelDraw", "Probabilities", "TupleModel"]
 
 CHUNK = 32_768
+ROUNDS = 60
 TRIES = 300
 IDLE = 20_000
 LEAST = 2_048

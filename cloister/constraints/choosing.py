@@ -152,24 +152,23 @@ def greedy_support(
 ) -> Support | None:
     """The support of any rule on pairs: joint levels taken by mass, each free of conflict with itself and all before.
 
-    ``mass`` has shape (product of sizes,). A level that conflicts with itself is narrowed to one value an attribute.
-    None if even single values conflict with themselves, as under a key.
+    ``mass`` has shape (product of sizes,). If most levels conflict with themselves, all are narrowed to one value an
+    attribute. A missing value falsifies the predicates on it alone: in a comparison of two columns the other column of
+    its row still counts. None if even single values conflict with themselves, as under a key.
     """
     joint = grid([level.size for level in levels])
     present = np.all([joint[:, at] != level.null for at, level in enumerate(levels)], axis=0)
     order = np.argsort(-mass, kind="stable")
     taken = _Taken(constraint, levels, constants, narrowed=False)
-    candidates = joint[order][present[order]]
-    if len(candidates) and taken.conflict_with_self(candidates).mean() > 0.5:
+    if present.any() and taken.conflict_with_self(joint[present]).mean() > 0.5:
         taken = _Taken(constraint, levels, constants, narrowed=True)
-    free = candidates[~taken.conflict_with_self(candidates)]
-    if not len(free):
+    free = ~taken.conflict_with_self(joint)
+    if not (free & present).any():
         return None
-    for candidate in free:
+    for candidate in joint[order][free[order]]:
         taken.consider(candidate)
     boxes = {level.name: _points(level)[taken.rows[:, at]] for at, level in enumerate(levels) if level.wide.any()}
-    support = Support(tuple(level.name for level in levels), taken.rows, boxes if taken.narrowed else {})
-    return with_missing(levels, support)
+    return Support(tuple(level.name for level in levels), taken.rows, boxes if taken.narrowed else {})
 
 
 class _Taken:
@@ -208,7 +207,7 @@ class _Taken:
         for predicate in self._constraint.predicates:
             left = self._range(predicate.left, first, second)
             right = self._range(predicate.right, first, second) if isinstance(predicate.right, Cell) else None
-            holds &= POSSIBLE[predicate.op](left, right or _both(self._constants[predicate]))
+            holds &= _possible(predicate.op, left, right or _both(self._constants[predicate]))
         return holds
 
     def _range(self, cell: Cell, first: Int, second: Int) -> Bounds:
@@ -227,6 +226,12 @@ def _both(constant: float) -> Bounds:
 
 
 _OPPOSITE = {Op.EQ: Op.NE, Op.NE: Op.EQ, Op.LT: Op.GE, Op.GE: Op.LT, Op.GT: Op.LE, Op.LE: Op.GT}
+
+
+def _possible(op: Op, left: Bounds, right: Bounds) -> Bool:
+    """Whether a comparison holds for some values of two ranges; never on missing ones."""
+    known = ~(np.isnan(left[0]) | np.isnan(right[0]))
+    return known & POSSIBLE[op](left, right)
 
 
 def _certain(op: Op, left: Bounds, right: Bounds) -> Bool:

@@ -48,7 +48,8 @@ _NUMBERED = re.compile(r"([^{}]*?)(\d+)")
 _HEAD = """\
 # Drafted from {source}; it holds values of the data, so keep it as private as the data.
 # A release refuses every attribute marked data-derived. Declare each one public: replace its bounds or values by
-# what is known without looking at the data (a code book, a law, a form) and say where from in provenance.
+# what is known without looking at the data (a code book, a law, a form) and say where from in provenance. What is not
+# known can be measured with noise, at a charge: cloister spec measure.
 name: {name}
 source: {{{source_keys}}}
 privacy:

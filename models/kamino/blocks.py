@@ -30,7 +30,7 @@ class Dense:
     values: Tensor
 
     def squared_norms(self) -> Tensor:
-        return self.values.flatten(1).square().sum(1)
+        return self.values.flatten(1).double().square().sum(1)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         return torch.tensordot(weights, self.values.double(), dims=1)

@@ -6,27 +6,29 @@ every marginal of the rows lies nearer to the model's than independent draws wou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cloister.constraints import violations_per_row
-from cloister.constraints.supports import Coupling, Int, Support
+from cloister.constraints.supports import Int
 from cloister.errors import SampleError
 from cloister.privacy.randomness import SamplingSource
-from cloister.schema.columns import Codes, Serial
+from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain, Table
-from models.groups import Groups
+from models.levels import Batch
 from models.mixture.products import Mixture
-from models.sampling import CHUNK, ROUNDS, Acceptance, EveryRow
-from models.supporting import Rules
+from models.protocol import Where
+from models.sampling import CHUNK, ConstraintSampler
+
+TRIES = 60
 
 Numbers = NDArray[np.float64]
 
 
-def even_ranks(kinds: Int, rng: np.random.Generator) -> Numbers:
+def even_quantiles(kinds: Int, rng: np.random.Generator) -> Numbers:
     """Quantiles (n,) in [0, 1), spread evenly over the rows of each kind (n,), in random order."""
     order = np.lexsort((rng.random(len(kinds)), kinds))
     counts = np.bincount(kinds)
@@ -43,79 +45,109 @@ def allocate(shares: Numbers, kinds: Int, rng: np.random.Generator) -> Int:
     heights = np.cumsum(shares[:, order], axis=1)
     heights /= heights[:, -1:]
     shifted = (heights + np.arange(len(shares))[:, None]).ravel()
-    found = np.searchsorted(shifted, kinds + even_ranks(kinds, rng), side="right") - kinds * shares.shape[1]
+    found = np.searchsorted(shifted, kinds + even_quantiles(kinds, rng), side="right") - kinds * shares.shape[1]
     return order[np.clip(found, 0, shares.shape[1] - 1)]
 
 
 @dataclass(frozen=True)
 class EvenSampler:
-    """Draws tables from a mixture whose factors are the supports.
+    """Draws tables from a mixture whose factors keep all rules on pairs of rows.
 
-    ``outside`` holds attributes that the mixture leaves out: they follow their histograms.
+    ``plain`` is the constraint sampler over the same mixture, which draws under conditions. Attributes that the mixture
+    leaves out follow their histograms.
     """
 
-    domain: Domain
-    groups: Mapping[str, Groups]
+    plain: ConstraintSampler
     mixture: Mixture
-    outside: tuple[str, ...]
-    rules: Rules
-    acceptance: Acceptance = field(default_factory=EveryRow)
 
-    def sample(self, rows: int, rng: SamplingSource) -> Table:
+    @property
+    def domain(self) -> Domain:
+        """The columns of the rows."""
+        return self.plain.domain
+
+    @property
+    def remembers(self) -> bool:
+        """No chunk depends on those before it."""
+        return False
+
+    def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows that keep every hard constraint; SampleError if they cannot be drawn."""
-        streams = rng.spawn(-(-rows // CHUNK))
-        chunks = [
-            self._chunk(min(CHUNK, rows - number * CHUNK), number * CHUNK, stream.generator)
-            for number, stream in enumerate(streams)
-        ]
-        return Table.concatenate(chunks)
+        return Table.concatenate(list(self.chunks(rows, rng, where)))
+
+    def chunks(
+        self,
+        rows: int,
+        rng: SamplingSource,
+        where: Where | None = None,
+        first: int = 0,
+        before: Iterable[Table] = (),
+    ) -> Iterator[Table]:
+        """The same rows in chunks, from number ``first`` on; a chunk depends on the seed and its number alone."""
+        if where:
+            yield from self.plain.chunks(rows, rng, where, first, before)
+            return
+        for number, stream in list(enumerate(rng.spawn(max(1, -(-rows // CHUNK)))))[first:]:
+            yield self._chunk(min(CHUNK, rows - number * CHUNK), number * CHUNK, stream.generator)
 
     def _chunk(self, wanted: int, first: int, rng: np.random.Generator) -> Table:
-        kept: list[Table] = []
-        missing = wanted
-        for _ in range(ROUNDS):
-            fresh = self._admit(self._draw(missing, rng), rng)
-            kept.append(fresh.take(np.arange(min(missing, fresh.rows))))
-            missing -= kept[-1].rows
+        kept, missing = [self._draw(0, rng)], wanted
+        for _ in range(TRIES):
             if not missing:
                 return self._with_keys(Table.concatenate(kept), first)
-        names = ", ".join(f"'{rule.name}'" for rule in self.rules.row_rules) or "the soft constraints together"
-        raise SampleError(f"only {first + wanted - missing} rows could be drawn under {names}; ask for fewer rows")
+            fresh = self._admit(self._draw(missing, rng), rng)
+            kept.append(fresh)
+            missing -= fresh.rows
+        names = ", ".join(f"'{rule.name}'" for rule in self.plain.row_rules) or "the soft constraints together"
+        raise SampleError(
+            f"only {first + wanted - missing} rows could be drawn under {names}; ask for fewer rows, widen a domain, "
+            "or make a constraint soft"
+        )
 
     def _draw(self, rows: int, rng: np.random.Generator) -> Table:
-        layout = self.mixture.layout
-        component = allocate(self.mixture.weights.double().numpy()[None], np.zeros(rows, int), rng)
-        levels: dict[str, Int] = {}
-        leaves: dict[tuple[str, ...], Int] = {}
-        for at, factor in enumerate(layout.factors):
-            leaf = allocate(self.mixture.factor(at).T.double().numpy(), component, rng)
-            leaves[factor.attributes] = leaf
-            levels |= {name: factor.levels[leaf, column] for column, name in enumerate(factor.attributes)}
-        for name in self.outside:
-            levels[name] = allocate(self.groups[name].mass[None], np.zeros(rows, int), rng)
-        return Table(self.domain, self._refined(levels, leaves, rng))
+        chain = self.plain.chain
+        batch = Batch.start(chain, rows, rng)
+        self._levels(batch, rng)
+        batch.nodes = [self._leaves(at, batch) for at in range(len(chain.supports))]
+        self._even(batch, rng)
+        unknown = np.zeros(rows, dtype=np.int64)
+        codes = dict.fromkeys(self.domain.names, unknown) | {
+            name: chain.refined(batch, name) for name in chain.sequence
+        }
+        return Table(self.domain, codes)
 
-    def _refined(
-        self, levels: Mapping[str, Int], leaves: Mapping[tuple[str, ...], Int], rng: np.random.Generator
-    ) -> dict[str, Codes]:
-        rows = len(next(iter(levels.values())))
-        codes = {name: np.zeros(rows, dtype=np.int64) for name in self.domain.names}
-        for name, level in levels.items():
-            codes[name] = self.groups[name].refine(level, even_ranks(level, rng))
-        for support in self.rules.supports:
-            codes |= self._boxed(support, leaves[support.attributes], rng)
-        return codes
+    def _levels(self, batch: Batch, rng: np.random.Generator) -> None:
+        sequence, groups = self.plain.sequence, self.plain.groups
+        together = np.zeros(batch.rows, dtype=np.int64)
+        component = allocate(self.mixture.weights.double().numpy()[None], together, rng)
+        for at, factor in enumerate(self.mixture.layout.factors):
+            level = allocate(self.mixture.factor(at).T.double().numpy(), component, rng)
+            batch.levels[:, [sequence.index(name) for name in factor.attributes]] = factor.levels[level]
+        for place in range(len(self.mixture.layout.sizes), len(sequence)):
+            batch.levels[:, place] = allocate(groups[sequence[place]].mass[None], together, rng)
 
-    def _boxed(self, support: Support, leaf: Int, rng: np.random.Generator) -> dict[str, Codes]:
-        quantiles = {name: even_ranks(leaf, rng) for name in support.boxes}
-        for coupling in support.couplings:
-            first = quantiles[coupling.first]
-            quantiles[coupling.second] = first if coupling.sign > 0 else 1.0 - first
-        return {name: self.groups[name].refine_box(box[leaf], quantiles[name]) for name, box in support.boxes.items()}
+    def _leaves(self, at: int, batch: Batch) -> Int:
+        """The row of a support on which each row of the batch stands; shape (n,)."""
+        chain = self.plain.chain
+        node = np.zeros(batch.rows, dtype=np.int64)
+        for depth, name in enumerate(chain.supports[at].attributes):
+            node = chain.tries[at].step(depth, node, batch.levels[:, chain.sequence.index(name)])
+        return node
+
+    def _even(self, batch: Batch, rng: np.random.Generator) -> None:
+        """Spread the quantiles of each attribute evenly over the rows of a level, or of a leaf where it is narrowed."""
+        chain = self.plain.chain
+        kinds = {name: batch.levels[:, place] for place, name in enumerate(chain.sequence)}
+        for support, leaf in zip(chain.supports, batch.nodes, strict=True):
+            kinds |= dict.fromkeys(support.boxes, leaf)
+        for name, kind in kinds.items():
+            batch.quantiles[name] = even_quantiles(kind, rng)
+        for coupling in (coupling for support in chain.supports for coupling in support.couplings):
+            first = batch.quantiles[coupling.first]
+            batch.quantiles[coupling.second] = first if coupling.sign > 0 else 1.0 - first
 
     def _admit(self, rows: Table, rng: np.random.Generator) -> Table:
-        rows = rows.take(self.acceptance.keep(rows, rng))
-        for rule in self.rules.row_rules:
+        rows = rows.take(self.plain.acceptance.keep(rows, rng))
+        for rule in self.plain.row_rules:
             rows = rows.take(violations_per_row(rule, rows) == 0)
         return rows
 
@@ -129,4 +161,3 @@ class EvenSampler:
                     )
                 codes[column.name] = np.arange(first, first + table.rows, dtype=np.int64)
         return Table(self.domain, codes)
-

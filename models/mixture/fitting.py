@@ -6,9 +6,9 @@ themselves. Everything here is post-processing of released values.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 from models.mixture.products import Layout, Mixture, View
 
 FIRST, SECOND = 0.9, 0.99
-PENALTY = 100.0
+PRICE = 100.0
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,11 @@ class Target:
 
 
 class Fit:
-    """A mixture under training: logits of the component weights and of all levels of all factors.
+    """A mixture under training, from a starting one: logits of component weights and of all levels of all factors."""
 
-    Args:
-        shares: starting shares (levels, components), as in :class:`Mixture`.
-    """
-
-    def __init__(self, layout: Layout, weights: Tensor, shares: Tensor) -> None:
-        self.layout = layout
-        self._parameters = [torch.log(weights + 1e-12), torch.log(shares + 1e-12)]
+    def __init__(self, start: Mixture) -> None:
+        self._layout = start.layout
+        self._parameters = [torch.log(start.weights + 1e-12), torch.log(start.shares + 1e-12)]
         self._mean = [torch.zeros_like(p) for p in self._parameters]
         self._square = [torch.zeros_like(p) for p in self._parameters]
         self._steps = 0
@@ -72,20 +68,17 @@ class Fit:
     def mixture(self) -> Mixture:
         """The mixture as it stands."""
         weights, logits = self._parameters
-        edges = self.layout.edges
-        shares = torch.cat([torch.softmax(logits[a:b], 0) for a, b in zip(edges, edges[1:], strict=False)])
-        return Mixture(self.layout, torch.softmax(weights, 0), shares)
+        shares = torch.cat([torch.softmax(logits[a:b], 0) for a, b in pairwise(self._layout.edges)])
+        return Mixture(self._layout, torch.softmax(weights, 0), shares)
 
-    def run(self, targets: Sequence[Target], steps: int, first_rate: float, last_rate: float) -> float:
-        """Half the chi-square before the last of some steps of Adam, whose rate goes from first to last."""
-        loss = math.nan
+    def run(self, targets: Sequence[Target], steps: int, first_rate: float, last_rate: float) -> None:
+        """Some steps of Adam on the loss, at a rate that goes evenly from first to last."""
         for step in range(steps):
             mixture = self.mixture
-            loss, to_weights, to_shares = gradient(mixture, targets)
-            add_penalty(mixture, PENALTY, to_weights, to_shares)
+            _, to_weights, to_shares = gradient(mixture, targets)
+            add_price(mixture, PRICE, to_weights, to_shares)
             rate = first_rate + (last_rate - first_rate) * step / steps
             self._update([_weights_back(mixture, to_weights), _shares_back(mixture, to_shares)], rate)
-        return loss
 
     def _update(self, gradients: Sequence[Tensor], rate: float) -> None:
         self._steps += 1
@@ -105,7 +98,7 @@ def gradient(mixture: Mixture, targets: Sequence[Target]) -> tuple[float, Tensor
     return loss, to_weights, to_shares
 
 
-def add_penalty(mixture: Mixture, price: float, to_weights: Tensor, to_shares: Tensor) -> None:
+def add_price(mixture: Mixture, price: float, to_weights: Tensor, to_shares: Tensor) -> None:
     """Add the slopes of ``price`` times the information, in nats, that a component has on its row, factor by factor.
 
     That sum is at least the total correlation of the factors, so of the mixtures that fit alike one of great entropy
@@ -145,7 +138,7 @@ def _weights_back(mixture: Mixture, slope: Tensor) -> Tensor:
 def _shares_back(mixture: Mixture, slope: Tensor) -> Tensor:
     product = mixture.shares * slope
     edges = mixture.layout.edges
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in pairwise(edges):
         own = slice(begin, end)
         product[own] -= mixture.shares[own] * product[own].sum(0)
     return product

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from cloister.constraints.supports import Coupling, Int, Support
 from cloister.privacy.randomness import SamplingSource
-from cloister.schema.cells import declared_cells
+from cloister.schema.cells import Cells
 from cloister.schema.domain import Table
 from models.groups import Groups
 from models.mixture.drawing import EvenSampler
 from models.mixture.products import Factor, Layout, Mixture
-from models.mixture.tying import can_tie
-from models.protocol import Arrays, Task
+from models.protocol import Arrays, Task, Where
 from models.sampling import ConstraintSampler, EveryRow, Probabilities
 from models.supporting import Rules
 from models.weights import Weighing
@@ -62,7 +61,8 @@ class MixtureChain:
 class CloisterModel:
     """A mixture, the groups it speaks of, and the rules that its rows keep.
 
-    ``sequence`` lists the attributes of the mixture first; the others follow their histograms.
+    ``sequence`` lists the attributes of the mixture first; the others follow their histograms. Where the mixture's
+    factors keep all rules on pairs (``even``), rows are drawn with low variance.
     """
 
     task: Task
@@ -70,34 +70,31 @@ class CloisterModel:
     groups: Mapping[str, Groups]
     mixture: Mixture
     rules: Rules
+    even: bool
     weighing: Weighing | None = None
-
-    @property
-    def outside(self) -> tuple[str, ...]:
-        """The attributes that the mixture leaves out."""
-        return self.sequence[len(self.mixture.layout.sizes) :]
 
     @property
     def sampler(self) -> EvenSampler | ConstraintSampler:
         """Even draws where the factors keep all rules on pairs, the constraint sampler otherwise."""
-        acceptance = self.weighing or EveryRow()
-        if can_tie(self.rules, self.sequence[: len(self.mixture.layout.sizes)]):
-            return EvenSampler(self.task.domain, self.groups, self.mixture, self.outside, self.rules, acceptance)
-        rules = self.rules
-        return ConstraintSampler(
+        plain = ConstraintSampler(
             self.task.domain,
             self.sequence,
             self.groups,
             chain(self.mixture, self.sequence, self.groups),
-            rules.supports,
-            rules.row_rules,
-            rules.pair_rules,
-            acceptance,
+            self.rules.supports,
+            self.rules.row_rules,
+            self.rules.pair_rules,
+            self.weighing or EveryRow(),
         )
+        return EvenSampler(plain, self.mixture) if self.even else plain
 
-    def sample(self, rows: int, rng: SamplingSource) -> Table:
+    def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows that keep every hard constraint; SampleError if they cannot be drawn."""
-        return self.sampler.sample(rows, rng)
+        return self.sampler.sample(rows, rng, where)
+
+    def weighed(self, weighing: Weighing) -> CloisterModel:
+        """The same model, its soft constraints weighed."""
+        return replace(self, weighing=weighing)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
         """The model as JSON and arrays."""
@@ -106,6 +103,7 @@ class CloisterModel:
             "shares": self.mixture.shares.numpy(),
         }
         for at, name in enumerate(self.sequence):
+            arrays[f"cells.{at}"] = self.groups[name].cells.starts
             arrays[f"groups.{at}"] = self.groups[name].of_cell
             arrays[f"histogram.{at}"] = self.groups[name].shares
         for at, factor in enumerate(self.mixture.layout.factors):
@@ -121,6 +119,7 @@ class CloisterModel:
     def _meta(self) -> dict[str, Any]:
         return {
             "sequence": list(self.sequence),
+            "even": self.even,
             "factors": [list(factor.attributes) for factor in self.mixture.layout.factors],
             "supports": [
                 {
@@ -133,6 +132,7 @@ class CloisterModel:
             "row_rules": [rule.name for rule in self.rules.row_rules],
             "pair_rules": [rule.name for rule in self.rules.pair_rules],
             "weights": dict(self.weighing.weights) if self.weighing else None,
+            "measure": self.weighing.measure if self.weighing else None,
         }
 
 
@@ -146,16 +146,15 @@ def restore(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> CloisterMode
     """The model whose :meth:`CloisterModel.state` is given."""
     sequence = tuple(meta["sequence"])
     groups = {
-        name: Groups(declared_cells(task.domain[name]), arrays[f"groups.{at}"], arrays[f"histogram.{at}"])
+        name: Groups(Cells(task.domain[name], arrays[f"cells.{at}"]), arrays[f"groups.{at}"], arrays[f"histogram.{at}"])
         for at, name in enumerate(sequence)
     }
     factors = tuple(Factor(tuple(names), arrays[f"factor.{at}"]) for at, names in enumerate(meta["factors"]))
     inside = {name for factor in factors for name in factor.attributes}
     layout = Layout(factors, {name: groups[name].size for name in sequence if name in inside})
     mixture = Mixture(layout, torch.as_tensor(arrays["weights"]), torch.as_tensor(arrays["shares"]))
-    return CloisterModel(
-        task, sequence, groups, mixture, _rules(task, meta, arrays), _weighing(task, meta, arrays)
-    )
+    rules, weighing = _rules(task, meta, arrays), _weighing(task, meta, arrays)
+    return CloisterModel(task, sequence, groups, mixture, rules, meta["even"], weighing)
 
 
 def _rules(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Rules:
@@ -176,4 +175,4 @@ def _weighing(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Weighing |
     codes = {name: arrays[f"reference.{at}"] for at, name in enumerate(task.domain.names)}
     named = {constraint.name: constraint for constraint in task.soft}
     rules = tuple((named[name], weight) for name, weight in meta["weights"].items())
-    return Weighing(rules, Table(task.domain, codes))
+    return Weighing(rules, Table(task.domain, codes), meta["measure"])

@@ -30,7 +30,8 @@ def candidates(sizes: Mapping[str, int], rows: int, seed: int) -> tuple[Names, .
     pairs = [names for names in combinations(sizes, 2) if _cells(sizes, names) <= PAIR_CELLS]
     triples = [names for names in combinations(sizes, 3) if _cells(sizes, names) <= TRIPLE_CELLS]
     most = max(min(MOST_CANDIDATES, MOST_VISITS // max(rows, 1)), 1)
-    return (*_some(pairs, most, seed), *_some(triples, most - min(most, len(pairs)), seed))
+    chosen = (*_some(pairs, most, seed), *_some(triples, most - min(most, len(pairs)), seed))
+    return chosen or tuple((name,) for name in sizes)
 
 
 def _some(sets: list[Names], most: int, seed: int) -> list[Names]:
@@ -47,6 +48,9 @@ def _cells(sizes: Mapping[str, int], names: Names) -> int:
 def marginals(mixture: Mixture, wanted: Sequence[Names]) -> dict[Names, NDArray[np.float32]]:
     """The model's joint shares of pairs and triples of attributes that are factors of their own."""
     found: dict[Names, NDArray[np.float32]] = {}
+    for names in wanted:
+        if len(names) == 1:
+            found[names] = mixture.marginal(names).astype(np.float32)
     for first, others in _by_first(names for names in wanted if len(names) == 2).items():
         found |= _extended(mixture, (first,), others)
     for (first, second), others in _by_two(names for names in wanted if len(names) == 3).items():

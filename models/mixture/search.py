@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -12,10 +12,11 @@ from cloister.errors import PlanError
 from cloister.privacy.calibration import calibrate, concentrated
 from cloister.privacy.events import Composed, Event, repeat
 from cloister.privacy.mechanisms import DiscreteGaussian
-from cloister.privacy.private import pair_sensitivity
 from cloister.privacy.selection import Exponential
+from models.kamino.histograms import wide
 from models.kamino.search import wanted_tables
 from models.kamino.sequencing import public_sizes
+from models.kamino.weighers import PairCounts
 from models.protocol import Budget, Forecast, Plan, Stage, Task
 
 HISTOGRAMS, JOINT_TABLES, PAIRS = 0.10, 0.04, 0.04
@@ -24,15 +25,58 @@ NOISIEST = 4
 COMPONENTS = 800
 ROUNDS = 40
 
+WEIGHER = PairCounts()
+
 
 @dataclass(frozen=True)
-class Shape:
-    """How many queries of each kind a plan holds."""
+class Outline:
+    """What a plan asks of the data, before the noise is known.
 
-    histograms: int
-    joint: int
-    soft: int
+    ``wide`` attributes are counted value by value as well; ``joint`` are the tables of hard constraints.
+    """
+
+    task: Task
+    sequence: tuple[str, ...]
+    wide: tuple[str, ...]
+    joint: tuple[tuple[str, ...], ...]
     rounds: int
+
+    @property
+    def parts(self) -> dict[str, tuple[float, int]]:
+        """The part of the budget, as a share of rho, of each kind of query, and how many queries share it."""
+        parts = {"histograms": (HISTOGRAMS, len(self.sequence) + len(self.wide))}
+        parts |= {"joint tables": (JOINT_TABLES, len(self.joint))} if self.joint else {}
+        parts |= {"soft constraints": (PAIRS, 1)} if self.task.soft else {}
+        if self.rounds:
+            rest = 1.0 - sum(part for part, _ in parts.values())
+            parts |= {"selection": (rest * SELECTING, self.rounds), "rounds": (rest * (1 - SELECTING), self.rounds)}
+        whole = sum(part for part, _ in parts.values())
+        return {name: (part / whole, times) for name, (part, times) in parts.items()}
+
+    def levels(self, noise: Fraction) -> dict[str, Fraction]:
+        """The noise multiplier of each kind of count, and the epsilon of one selection, at a level of noise.
+
+        A level of noise stands for a rho of 1 / (2 noise^2), of which each kind of query has its part.
+        """
+        ratios = {name: _exact(math.sqrt(times / part)) for name, (part, times) in self.parts.items()}
+        return {name: 2 / (noise * r) if name == "selection" else noise * r for name, r in ratios.items()}
+
+    def stages(self, noise: Fraction) -> Iterator[Stage]:
+        """The steps that meet the data, at a level of noise."""
+        levels, times = self.levels(noise), {name: times for name, (_, times) in self.parts.items()}
+        yield self._counts("histograms", levels, times, "one-way histograms of all attributes")
+        if self.joint:
+            yield self._counts("joint tables", levels, times, "joint tables of hard constraints")
+        if self.rounds:
+            choice: Event = Exponential(levels["selection"]).event()
+            yield Stage("selection", repeat(choice, self.rounds), "which joint table to measure next, round by round")
+            yield self._counts("rounds", levels, times, "the joint tables chosen, one a round")
+        if self.task.soft:
+            yield WEIGHER.stage(self.task, levels["soft constraints"])
+
+    def _counts(self, name: str, levels: Mapping[str, Fraction], times: Mapping[str, int], explanation: str) -> Stage:
+        event = DiscreteGaussian(levels[name]).event(self.task.neighbours.partition)
+        return Stage(name, repeat(event, times[name]), explanation)
 
 
 def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
@@ -45,78 +89,38 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
         raise PlanError("method cloister adds Gaussian noise and needs a delta above 0; allow one, such as 1e-6")
     signal = task.rows * math.sqrt(concentrated(budget.epsilon, budget.delta))
     joint = wanted_tables(task, public_sizes(task.domain))
-    shape = Shape(len(sequence), len(joint), len(task.soft), rounds_for(signal, len(sequence)))
+    outline = Outline(task, sequence, wide(task.domain, sequence, task.rows), joint, rounds_for(signal, len(sequence)))
     noise = calibrate(
-        lambda level: Composed(tuple((stage.event, 1) for stage in stages(task, shape, level))),
+        lambda level: Composed(tuple((stage.event, 1) for stage in outline.stages(level))),
         budget.epsilon,
         budget.delta,
         task.neighbours.relation,
     )
-    levels = noises(shape, noise)
+    levels = outline.levels(noise)
     _require_signal(levels["histograms"], task.rows, budget)
     parameters = {
-        **{f"{name} noise": str(level) for name, level in levels.items()},
+        "noise": {name: str(level) for name, level in levels.items()},
+        "counted by value": list(outline.wide),
         "joint tables": [list(names) for names in joint],
-        "rounds": shape.rounds,
+        "rounds": outline.rounds,
         "groups": groups_for(signal),
         "components": COMPONENTS,
     }
-    return Plan("cloister", sequence, stages(task, shape, noise), parameters, _forecast(task, shape, parameters))
+    return Plan("cloister", sequence, tuple(outline.stages(noise)), parameters, _forecast(outline, parameters))
 
 
 def rounds_for(signal: float, attributes: int) -> int:
-    """Number of rounds, of rows times the square root of rho."""
+    """Number of rounds, by rows times the square root of rho."""
     return 0 if attributes < 2 else ROUNDS
 
 
 def groups_for(signal: float) -> int:
-    """The most groups of a numeric attribute."""
+    """The most groups of a numeric attribute, by rows times the square root of rho."""
     return 20
 
 
-def noises(shape: Shape, noise: Fraction) -> dict[str, Fraction]:
-    """The noise multiplier of each kind of count, and the epsilon of one selection, at a level of noise.
-
-    A level of noise stands for a rho of 1 / (2 noise^2), of which each kind of query has its part.
-    """
-    parts = {"histograms": HISTOGRAMS}
-    parts |= {"joint": JOINT_TABLES} if shape.joint else {}
-    parts |= {"pairs": PAIRS} if shape.soft else {}
-    rest = 1.0 - sum(parts.values())
-    times = {"histograms": shape.histograms, "joint": shape.joint, "pairs": 1}
-    if shape.rounds:
-        parts["rounds"], times["rounds"] = rest * (1 - SELECTING), shape.rounds
-    else:
-        parts = {name: part / (1.0 - rest) for name, part in parts.items()}
-    levels = {name: noise * _exact(math.sqrt(times[name] / part)) for name, part in parts.items()}
-    if shape.rounds:
-        levels["selection"] = _exact(2 * math.sqrt(rest * SELECTING / shape.rounds)) / noise
-    return levels
-
-
-def stages(task: Task, shape: Shape, noise: Fraction) -> tuple[Stage, ...]:
-    """The steps that meet the data, at a level of noise."""
-    levels = noises(shape, noise)
-    planned = [_counts(task, "histograms", levels, shape.histograms, "one-way histogram of each attribute")]
-    if shape.joint:
-        planned.append(_counts(task, "joint", levels, shape.joint, "joint table of each hard constraint"))
-    if shape.soft:
-        event = DiscreteGaussian(levels["pairs"]).event(pair_sensitivity(task.neighbours, shape.soft))
-        planned.append(Stage("pairs", event, "violating pairs of each soft constraint"))
-    if shape.rounds:
-        choice: Event = Exponential(levels["selection"]).event()
-        planned.append(Stage("selection", repeat(choice, shape.rounds), "which joint table to measure next"))
-        planned.append(_counts(task, "rounds", levels, shape.rounds, "the joint tables chosen"))
-    return tuple(planned)
-
-
-def _counts(task: Task, name: str, levels: Mapping[str, Fraction], times: int, explanation: str) -> Stage:
-    event = DiscreteGaussian(levels[name]).event(task.neighbours.partition)
-    return Stage(name, repeat(event, times), explanation)
-
-
 def _exact(number: float) -> Fraction:
-    return Fraction(math.floor(number * 10**6), 10**6)
+    return Fraction(math.ceil(number * 10**6), 10**6)
 
 
 def _require_signal(multiplier: Fraction, rows: int, budget: Budget) -> None:
@@ -128,5 +132,5 @@ def _require_signal(multiplier: Fraction, rows: int, budget: Budget) -> None:
         )
 
 
-def _forecast(task: Task, shape: Shape, parameters: Mapping[str, Any]) -> Forecast:
+def _forecast(outline: Outline, parameters: Mapping[str, Any]) -> Forecast:
     return Forecast(seconds=60.0, memory=1_000_000_000)

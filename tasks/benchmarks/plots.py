@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -23,7 +24,6 @@ CURVES = (
     ("detection AUC", "detection.auc", ""),
 )
 COLOURS = (SYNTHETIC, "#c2410c", "#6741d9", "#2b8a3e", "#a61e4d", "#1864ab", "#5c940d", "#862e9c")
-Values = Mapping[str, list[float]]
 
 
 def drawn(experiment: Experiment, repeats: Repeats, prefix: Path) -> tuple[Path, ...]:
@@ -38,7 +38,7 @@ def drawn(experiment: Experiment, repeats: Repeats, prefix: Path) -> tuple[Path,
     for name, figure in figures.items():
         if figure is not None:
             path = prefix.with_name(f"{prefix.name}-{name}.png")
-            replaced(path, lambda part, figure=figure: figure.savefig(part, dpi=110, format="png"))
+            replaced(path, partial(figure.savefig, dpi=110, format="png"))
             paths.append(path)
     return tuple(paths)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import secrets
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +83,7 @@ def track(benchmark: Benchmark, results: Results, home: Home) -> str:
 def document(benchmark: Benchmark, results: Results, command: str, path: Path) -> None:
     """Write tables into a document, between its markers, and figures into a folder beside it."""
     folder = path.parent / path.stem
-    sections = [_beside(section, benchmark, folder) for section in results.sections]
+    sections = [_beside(section, folder) for section in results.sections]
     insert(path, benchmark.name, rendered(benchmark, command, sections, path))
 
 
@@ -97,14 +99,12 @@ def _section(benchmark: Benchmark, experiment: Experiment, runs: Sequence[Run], 
     return Section(experiment, tuple(tables_of(experiment, repeats)), plots, failures)
 
 
-def _beside(section: Section, benchmark: Benchmark, folder: Path) -> Section:
+def _beside(section: Section, folder: Path) -> Section:
     """The section with its figures copied into a folder."""
-    del benchmark
     copies = tuple(folder / plot.name for plot in section.plots)
     for plot, copy in zip(section.plots, copies, strict=True):
-        content = plot.read_bytes()
-        replaced(copy, lambda part, content=content: part.write_bytes(content))
-    return Section(section.experiment, section.tables, copies, section.failures)
+        replaced(copy, partial(shutil.copyfile, plot))
+    return replace(section, plots=copies)
 
 
 def _row(run: Run) -> dict[str, Any]:

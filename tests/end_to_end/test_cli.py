@@ -35,6 +35,7 @@ COMMANDS = [
     ["spec", "draft"],
     ["spec", "check"],
     ["methods"],
+    ["benchmark"],
 ]
 
 

@@ -29,7 +29,9 @@ def categorical(nullable, size):
 
 ATTRIBUTES = {
     "listed": st.builds(categorical, NULLABLE, st.sampled_from([1, 2, 5, 30])),
-    "ranked": st.builds(lambda n, k: Ordinal(type="ordinal", values=LABELS[:k], nullable=n), NULLABLE, st.integers(1, 3)),
+    "ranked": st.builds(
+        lambda n, k: Ordinal(type="ordinal", values=LABELS[:k], nullable=n), NULLABLE, st.integers(1, 3)
+    ),
     "truth": st.builds(lambda n: Boolean(type="boolean", nullable=n), NULLABLE),
     "whole": st.builds(
         lambda n, top: Integer(type="integer", min=0, max=top, special=[0], nullable=n),
@@ -197,7 +199,9 @@ RULES = {
     "key": (KEY,),
     "function by its left side": (DenialConstraint("fd", (same("city"), same("age", Op.NE))),),
     "order of dates": (DenialConstraint("dates", (same("from", Op.GT), same("to", Op.LT))),),
-    "across rows and columns": (DenialConstraint("cross", (Predicate(Cell(1, "from"), Op.EQ, Cell(2, "to")), same("city"))),),
+    "across rows and columns": (
+        DenialConstraint("cross", (Predicate(Cell(1, "from"), Op.EQ, Cell(2, "to")), same("city"))),
+    ),
     "three orders": (DenialConstraint("three", (same("from", Op.GT), same("to", Op.LT), same("age", Op.GE))),),
     "one value": (DenialConstraint("constant", (same("only"), same("city", Op.NE))),),
 }

@@ -109,12 +109,19 @@ def test_sampling_twice_with_one_seed_gives_the_same_rows(run):
     assert first.frame().equals(second.frame())
 
 
+QUICK = "kamino"
+EVERY = [name if name == QUICK else pytest.param(name, marks=pytest.mark.slow) for name in sorted(METHODS)]
 REPLACE, THREE = Neighbours(Relation.REPLACE_ONE), Neighbours(Relation.ADD_REMOVE, 3)
 
 
 @pytest.mark.parametrize(
     ("method", "neighbours"),
-    [(name, of) for name in sorted(METHODS) for of in (REPLACE, THREE) if (name, of) != ("kamino-paper", REPLACE)],
+    [
+        pytest.param(name, of, marks=[pytest.mark.slow] * (name != QUICK))
+        for name in sorted(METHODS)
+        for of in (REPLACE, THREE)
+        if (name, of) != ("kamino-paper", REPLACE)
+    ],
 )
 def test_every_relation_and_unit_is_planned_and_spent(method, neighbours, tmp_path):
     task, table = world(neighbours=neighbours)
@@ -133,7 +140,7 @@ def test_what_no_accountant_reads_is_refused_before_any_data(method, neighbours)
         plan(create(method), task, Budget(Fraction(4), DELTA))
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("method", EVERY)
 @pytest.mark.parametrize("name", ["state", "wage €", "since"])
 def test_a_table_of_one_column(method, name, tmp_path):
     task, table = world({name: ATTRIBUTES[name]}, (), rows=lambda: frame()[[name]])
@@ -145,7 +152,7 @@ def test_a_table_of_one_column(method, name, tmp_path):
     assert abs(truth[0] - drawn[0]) < 0.2
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("method", EVERY)
 def test_every_column_may_be_missing(method, tmp_path):
     nullable = {name: attribute.model_copy(update={"nullable": True}) for name, attribute in ATTRIBUTES.items()}
     rng = np.random.default_rng(8)

@@ -1,0 +1,144 @@
+"""One training of the mixture: what is measured, in which order, and what is fitted to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
+import torch
+
+from cloister.constraints import functional_dependency
+from cloister.privacy.mechanisms import DiscreteGaussian
+from cloister.privacy.private import PrivateTable
+from cloister.privacy.selection import Exponential
+from cloister.schema.cells import declared_cells
+from models.groups import Groups, group
+from models.kamino.histograms import released_histogram
+from models.kamino.training import Progress
+from models.mixture.fitting import Fit, Measurement, Target
+from models.mixture.model import CloisterModel, chain
+from models.mixture.products import Layout, Mixture
+from models.mixture.rounds import Names, candidates, scored
+from models.mixture.tying import carried_over, tied, untied
+from models.protocol import Plan, Task
+from models.supporting import Measured, RuleBuilder, Rules
+
+PUBLIC_SEED = 20_260_105
+MODELLED = 256
+START_SPREAD = 0.3
+START_STEPS, ROUND_STEPS, LAST_STEPS = 60, 80, 600
+RATE, LAST_RATE = 0.05, 0.002
+
+
+class Training:
+    """One training on the door; each step releases only what the plan holds."""
+
+    def __init__(self, private: PrivateTable, task: Task, plan: Plan, progress: Progress) -> None:
+        self._private, self._task, self._plan, self._progress = private, task, plan, progress
+
+    def run(self) -> CloisterModel:
+        """The fitted model."""
+        groups = self._histograms()
+        sequence, inside = self._split(groups)
+        layout = untied({name: groups[name].size for name in inside})
+        tables = self._joint_tables(groups)
+        released = [self._one_way(groups[name]) for name in inside]
+        released += [table for table in tables if set(inside).issuperset(table.attributes)]
+        fit = self._started(layout, groups)
+        self._rounds(fit, released, groups)
+        rules = self._rules(sequence, groups, fit.mixture, tables)
+        joint = tied(layout.sizes, rules.supports)
+        mixture = self._refitted(fit.mixture, joint or layout, released)
+        even = joint is not None and not rules.pair_rules
+        return CloisterModel(self._task, sequence, groups, mixture, rules, even)
+
+    def _mechanism(self, kind: str) -> DiscreteGaussian:
+        return DiscreteGaussian(Fraction(self._plan.parameters["noise"][kind]))
+
+    def _deviation(self, kind: str) -> float:
+        return self._mechanism(kind).scale(self._private.neighbours.partition)
+
+    def _histograms(self) -> dict[str, Groups]:
+        parameters = self._plan.parameters
+        constrained = {name for constraint in self._task.hard for name in constraint.attributes}
+        groups, noise = {}, self._deviation("histograms") / self._task.rows
+        for name in self._plan.sequence:
+            declared = declared_cells(self._task.domain[name])
+            mechanism, by_value = self._mechanism("histograms"), name in parameters["counted by value"]
+            cells, shares = released_histogram(self._private, declared, mechanism, self._task.rows, by_value)
+            groups[name] = group(cells, shares, noise, name in constrained, parameters["groups"])
+        return groups
+
+    def _split(self, groups: Mapping[str, Groups]) -> tuple[Names, Names]:
+        """The sequence with the attributes of the mixture first, and these alone; at least one is in it."""
+        names = self._plan.sequence
+        smallest = min(groups[name].size for name in names)
+        inside = tuple(name for name in names if groups[name].size <= max(MODELLED, smallest))
+        return (*inside, *(name for name in names if name not in inside)), inside
+
+    def _one_way(self, groups: Groups) -> Measurement:
+        cells = np.bincount(groups.of_cell, minlength=groups.size)
+        return Measurement(
+            (groups.name,), groups.mass * self._task.rows, self._deviation("histograms") * np.sqrt(cells)
+        )
+
+    def _joint_tables(self, groups: Mapping[str, Groups]) -> list[Measurement]:
+        return [
+            self._measured(tuple(names), groups, "joint tables", f"joint {' x '.join(names)}")
+            for names in self._plan.parameters["joint tables"]
+        ]
+
+    def _measured(self, names: Names, groups: Mapping[str, Groups], kind: str, label: str) -> Measurement:
+        counts = self._private.counts([groups[name] for name in names], self._mechanism(kind), label)
+        return Measurement(names, counts.astype(np.float64), self._deviation(kind))
+
+    def _started(self, layout: Layout, groups: Mapping[str, Groups]) -> Fit:
+        components = self._plan.parameters["components"]
+        generator = torch.Generator().manual_seed(PUBLIC_SEED)
+        parts = []
+        for name, size in layout.sizes.items():
+            logs = torch.log(torch.as_tensor(groups[name].mass).float() + 1e-6)[:, None]
+            parts.append(torch.softmax(logs + START_SPREAD * torch.randn(size, components, generator=generator), 0))
+        return Fit(Mixture(layout, torch.full((components,), 1 / components), torch.cat(parts)))
+
+    def _rounds(self, fit: Fit, released: list[Measurement], groups: Mapping[str, Groups]) -> None:
+        """Choose a table, measure it, add it to what is released, and fit again; as many times as planned."""
+        rounds = self._plan.parameters["rounds"]
+        if not rounds:
+            return
+        choice = Exponential(Fraction(self._plan.parameters["noise"]["selection"]))
+        wanted = candidates(self._free(fit.mixture.layout.sizes), self._task.rows, PUBLIC_SEED)
+        targets = self._targets(released, fit.mixture.layout)
+        fit.run(targets, START_STEPS, RATE, RATE)
+        for number in range(rounds):
+            offered = scored(fit.mixture, wanted, groups, self._task.rows, self._deviation("rounds"))
+            names = wanted[self._private.select(offered, choice, f"round {number + 1}")]
+            released.append(self._measured(names, groups, "rounds", f"round {number + 1}"))
+            targets += self._targets(released[-1:], fit.mixture.layout)
+            fit.run(targets, ROUND_STEPS, RATE, RATE)
+            self._progress(number + 1, rounds)
+
+    def _free(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Sizes of the attributes that no measured functional dependency determines."""
+        measured = {tuple(names) for names in self._plan.parameters["joint tables"]}
+        dependencies = [functional_dependency(constraint) for constraint in self._task.hard]
+        determined = {d[1] for d in dependencies if d is not None and (*d[0], d[1]) in measured}
+        return {name: size for name, size in sizes.items() if name not in determined} or dict(sizes)
+
+    def _targets(self, released: Sequence[Measurement], layout: Layout) -> list[Target]:
+        return [Target.of(measurement, layout, self._task.rows) for measurement in released]
+
+    def _rules(
+        self, sequence: Names, groups: Mapping[str, Groups], mixture: Mixture, tables: Sequence[Measurement]
+    ) -> Rules:
+        measured = {t.attributes: Measured(t.attributes, t.counts, self._deviation("joint tables")) for t in tables}
+        model = chain(mixture, sequence, groups)
+        inside = len(mixture.layout.sizes)
+        rng = np.random.default_rng(PUBLIC_SEED)
+        return RuleBuilder(self._task.domain, sequence, groups, model, inside, measured, rng).build(self._task.hard)
+
+    def _refitted(self, mixture: Mixture, layout: Layout, released: Sequence[Measurement]) -> Mixture:
+        fit = Fit(carried_over(mixture, layout))
+        fit.run(self._targets(released, layout), LAST_STEPS, RATE, LAST_RATE)
+        return fit.mixture

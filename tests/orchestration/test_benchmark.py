@@ -1,0 +1,150 @@
+"""A benchmark of two small releases through the command line, and what its configuration may be."""
+
+import json
+
+import pandas as pd
+import pytest
+import yaml
+from mlflow import MlflowClient
+
+from cloister.schema.loading import load_spec
+from flows.cli import run
+from tasks.benchmarks.config import load_benchmark
+from tasks.benchmarks.figures import Statistic
+from tasks.benchmarks.markdown import insert, markers
+from tasks.benchmarks.runs import finished, home_of, spec_of
+from tasks.books import releases
+from tasks.home import Home
+
+
+def declared(place, **changed):
+    content = {
+        "name": "tiny",
+        "seeds": [5],
+        "datasets": {"clubs": {"spec": str(place.spec), "data": "${CLUBS}/clubs.csv", "public": "made up"}},
+        "variants": {"free": {"constraints": []}},
+        "experiments": [
+            {
+                "name": "rules",
+                "title": "With constraints and without",
+                "datasets": ["clubs"],
+                "methods": ["kamino"],
+                "epsilons": [0.5],
+                "variants": ["free"],
+            }
+        ],
+    }
+    path = place.folder / "tiny.yaml"
+    path.write_text(yaml.safe_dump(content | changed), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def config(place, monkeypatch):
+    monkeypatch.setenv("CLUBS", str(place.folder))
+    return declared(place)
+
+
+def document(place):
+    path = place.folder / "benchmarks.md"
+    path.write_text("before\n{}\nstale\n{}\nafter\n".format(*markers("tiny")), encoding="utf-8")
+    return path
+
+
+def test_a_benchmark_releases_measures_and_is_done_once(prefect_server, place, config, capsys):
+    page = document(place)
+    command = ["benchmark", str(config), "--markdown", str(page), "--json"]
+    assert run(command) == 0
+    said = json.loads(capsys.readouterr().out)
+    (found,) = said["results"]
+    assert found["cost"]["memory"] > 50 * 2**20
+    assert found["cost"]["seconds"] > found["cost"]["steps"]["train"] > 0
+    assert 0 < found["accounted"] <= 0.5
+    own = home_of(load_benchmark(config), Home.current())
+    (charged,) = releases(own, "clubs")
+    assert (charged.id, charged.state.value) == (found["release"], "candidate")
+    assert releases(Home.current(), None) == []
+    rows = pd.read_csv(own.folder / "results" / "results.csv")
+    assert rows["violations.region-capital.percent"].item() > 1  # measured under the dataset's own constraints
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    assert "stale" not in text
+    assert "| clubs | kamino, free, ε 0.5 |" in text
+    assert (place.folder / "benchmarks" / "tiny-rules-spread.png").exists()
+    tracked = MlflowClient(Home.current().tracking).get_run(said["tracking run"])
+    assert tracked.data.metrics["clubs/kamino/free/epsilon 0.5/cpu_seconds"] == pytest.approx(
+        found["cost"]["cpu_seconds"]
+    )
+    assert run(command) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert (again["done before"], again["results"]) == (1, said["results"])
+    assert len(releases(own, "clubs")) == 1
+
+
+def test_a_variant_changes_constraints_and_nothing_else(place, config):
+    (combination,) = load_benchmark(config).all_combinations()
+    spec, copy = load_spec(place.spec), load_spec(spec_of(combination, Home.current()))
+    assert copy.model_dump() == spec.model_dump() | {"constraints": ()}
+    assert list(copy.attributes) == list(spec.attributes)
+    assert finished(combination, place.home) is None
+
+
+def test_what_two_experiments_share_is_done_once(place, config):
+    (experiment,) = yaml.safe_load(config.read_text())["experiments"]
+    experiments = [experiment, experiment | {"name": "again", "epsilons": ["1/2", 1], "variants": ["declared", "free"]}]
+    combinations = load_benchmark(declared(place, experiments=experiments, seeds=[1, 2])).all_combinations()
+    assert len(combinations) == 2 * 2 * 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"seed": [1]}, "unknown key"),
+        ({"seeds": []}, "seeds"),
+        ({"datasets": {"clubs": {"spec": "absent.yaml", "data": "clubs.csv"}}}, "absent.yaml"),
+        ({"datasets": {"members": {"spec": "a.yaml", "data": "b.csv"}}}, "no dataset 'clubs'"),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_is_refused_before_anything_is_made(place, config, capsys, changed, told):
+    assert run(["benchmark", str(declared(place, **changed))]) == 2
+    assert told in capsys.readouterr().err
+    assert not place.home.folder.exists()
+
+
+def test_figures_of_tables_that_are_not_public_are_not_shown(place, config, capsys):
+    dataset = {"spec": str(place.spec), "data": str(place.data)}
+    path = declared(place, datasets={"clubs": dataset})
+    assert run(["benchmark", str(path), "--markdown", str(document(place))]) == 2
+    assert "public" in capsys.readouterr().err
+
+
+def test_a_document_without_markers_is_refused(place, config, capsys):
+    page = place.folder / "page.md"
+    page.write_text("nothing here\n")
+    assert run(["benchmark", str(config), "--markdown", str(page)]) == 2
+    assert markers("tiny")[0] in capsys.readouterr().err
+
+
+def test_a_variable_that_is_not_set_is_named(place, config, capsys, monkeypatch):
+    monkeypatch.delenv("CLUBS")
+    assert run(["benchmark", str(config)]) == 2
+    assert "CLUBS" in capsys.readouterr().err
+
+
+def test_text_goes_between_the_markers_only(place):
+    page = document(place)
+    insert(page, "tiny", "fresh")
+    insert(page, "tiny", "fresh")
+    assert page.read_text().split() == [
+        "before",
+        *markers("tiny")[0].split(),
+        "fresh",
+        *markers("tiny")[1].split(),
+        "after",
+    ]
+
+
+def test_a_deviation_is_said_of_repeats_only():
+    assert Statistic(1.25, None).text(2) == "1.25"
+    assert Statistic(1.25, 0.5).text(2) == "1.25 ± 0.50"

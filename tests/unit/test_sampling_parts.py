@@ -1,0 +1,134 @@
+"""Drawing to one file in parts: interrupted or not, the same rows; never half a file."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import models.sampling
+from cloister.constraints import count_violations, parse_denial
+from cloister.errors import StorageError
+from cloister.privacy.randomness import SamplingSource
+from cloister.schema.attributes import Categorical, Date, Integer, TextKey
+from cloister.schema.cells import declared_cells
+from cloister.schema.domain import Domain
+from models.denoising import to_shares
+from models.groups import group
+from models.parts import Request, sample_to
+from models.sampling import ConstraintSampler
+
+DOMAIN = Domain.of(
+    {
+        "id": TextKey(type="text", pattern="R{0001..9999}"),
+        "a city": Categorical(type="categorical", values=["A", "B", "C"], nullable=True),
+        "n": Integer(type="integer", min=0, max=50_000, nullable=True),
+        "day": Date(type="date", min="2020-01-01", max="2020-12-31"),
+    },
+    Path(),
+)
+KEY = parse_denial("t1.n = t2.n and t1.`a city` = t2.`a city`", "key")
+
+
+class Even:
+    def conditional(self, place, context):
+        size = SIZES[place]
+        return np.full((1, size), 1 / size)
+
+
+GROUPS = {
+    name: group(declared_cells(DOMAIN[name]), to_shares(np.ones(declared_cells(DOMAIN[name]).size)), 0.0, keep=True)
+    for name in DOMAIN.modelled
+}
+SIZES = [GROUPS[name].size for name in DOMAIN.modelled]
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(models.sampling, "CHUNK", 100)
+
+
+def sampler(*pair_rules):
+    return ConstraintSampler(DOMAIN, DOMAIN.modelled, GROUPS, Even(), pair_rules=pair_rules)
+
+
+class Interrupted:
+    """A sampler that stops after some chunks, and counts those it drew."""
+
+    def __init__(self, whole, after):
+        self._whole, self._after, self.drawn = whole, after, 0
+        self.domain, self.remembers = whole.domain, whole.remembers
+
+    def chunks(self, *arguments):
+        for chunk in self._whole.chunks(*arguments):
+            if self.drawn == self._after:
+                raise KeyboardInterrupt
+            self.drawn += 1
+            yield chunk
+
+
+REQUEST = Request("model 1", 730, 5)
+
+
+def require_same(path, frame):
+    """The file holds the frame, as a frame written whole would."""
+    whole = path.with_name("whole.parquet")
+    frame.to_parquet(whole, index=False)
+    assert pq.read_schema(path).equals(pq.read_schema(whole), check_metadata=False)
+    pd.testing.assert_frame_equal(pd.read_parquet(path), pd.read_parquet(whole))
+    whole.unlink()
+
+
+@pytest.mark.parametrize("rules", [(), (KEY,)], ids=["independent", "remembering"])
+def test_the_file_holds_what_sample_draws(tmp_path, rules):
+    path = sample_to(sampler(*rules), REQUEST, tmp_path / "rows.parquet")
+    frame = sampler(*rules).sample(730, SamplingSource(5)).frame()
+    require_same(path, frame)
+    assert [file.name for file in tmp_path.iterdir()] == ["rows.parquet"]
+
+
+@pytest.mark.parametrize("rules", [(), (KEY,)], ids=["independent", "remembering"])
+def test_an_interrupted_draw_goes_on_and_ends_the_same(tmp_path, rules):
+    path = tmp_path / "rows.parquet"
+    with pytest.raises(KeyboardInterrupt):
+        sample_to(Interrupted(sampler(*rules), 3), REQUEST, path)
+    assert not path.exists()
+    rest = Interrupted(sampler(*rules), 99)
+    sample_to(rest, REQUEST, path)
+    assert rest.drawn == 5
+    table = sampler(*rules).sample(730, SamplingSource(5))
+    require_same(path, table.frame())
+    assert count_violations(KEY, table) == 0 or not rules
+
+
+def test_parts_of_another_request_are_not_used(tmp_path):
+    path = tmp_path / "rows.parquet"
+    with pytest.raises(KeyboardInterrupt):
+        sample_to(Interrupted(sampler(), 3), Request("model 2", 730, 5), path)
+    fresh = Interrupted(sampler(), 99)
+    sample_to(fresh, REQUEST, path)
+    assert fresh.drawn == 8
+
+
+def test_a_half_written_part_is_drawn_again(tmp_path):
+    path = tmp_path / "rows.parquet"
+    with pytest.raises(KeyboardInterrupt):
+        sample_to(Interrupted(sampler(), 3), REQUEST, path)
+    folder = tmp_path / "rows.parquet.parts"
+    (folder / "part-000002.parquet").rename(folder / ".part-000002.parquet.unfinished")
+    rest = Interrupted(sampler(), 99)
+    sample_to(rest, REQUEST, path)
+    assert rest.drawn == 6
+    require_same(path, sampler().sample(730, SamplingSource(5)).frame())
+
+
+def test_the_condition_holds_in_the_file(tmp_path):
+    path = sample_to(sampler(), Request("model 1", 250, 5, {"a city": "B"}), tmp_path / "rows.parquet")
+    assert (pd.read_parquet(path)["a city"] == "B").all() and len(pd.read_parquet(path)) == 250
+
+
+def test_a_place_that_cannot_be_written_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot be written"):
+        sample_to(sampler(), REQUEST, tmp_path / "file" / "rows.parquet")
