@@ -75,5 +75,6 @@ def _show(done: Benchmarked, as_json: bool) -> None:
     for section in results.sections:
         for shown in section.tables:
             table(f"{section.experiment.title}: {shown.title}", shown.headings, shown.rows, INTERNAL)
-        say("\n".join(f"Failed: {failure}" for failure in section.failures))
+        for failure in section.failures:
+            say(f"Failed: {failure}")
     facts("Benchmark", told)

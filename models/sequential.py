@@ -107,5 +107,6 @@ class RowsBefore:
         if self.whole or not all(name in places for name in names):
             return -1
         last = max(places[name] for name in names)
-        known = all(self.chain.settled[places[name]] <= last for name in names)
-        return last if known and not self.chain.boxed(self.chain.sequence[last]) else -1
+        own = self.chain.sequence[last]
+        known = all(self.chain.settled[places[name]] < last for name in names if name != own)
+        return last if known and not self.chain.boxed(own) else -1

@@ -119,14 +119,16 @@ class RuleBuilder:
     def _chosen(self, left: tuple[str, ...], right: str, lefts: int) -> Int:
         level = self._level(right)
         if (*left, right) in self.measured or self._small((*left, right)):
-            return likely_right(level, self._evidence(left, right, lefts), self.rng)
+            evidence = self._evidence(left, right, lefts)
+            return likely_right(level, evidence, self._left_mass(left), self.groups[right].mass, self.rng)
         if self._is_networked(right):
             drawn = self._tuples_for(left, lefts)[:, self.sequence.index(right)]
             return np.where(drawn == level.null, level.present[0], drawn)
-        left_mass = np.ones(1)
-        for name in left:
-            left_mass = np.outer(left_mass, self.groups[name].mass).ravel()
-        return balanced_right(level, left_mass, self.groups[right].mass, self.rng)
+        return balanced_right(level, self._left_mass(left), self.groups[right].mass, self.rng)
+
+    def _left_mass(self, left: tuple[str, ...]) -> Mass:
+        """The share of rows that each left side can expect: (lefts,)."""
+        return self._expected_shares(left) if left else np.ones(1)
 
     def _evidence(self, left: tuple[str, ...], right: str, lefts: int) -> Mass:
         """Log-probability of each right side of each left side, up to a constant: (lefts, right size).
@@ -150,7 +152,7 @@ class RuleBuilder:
 
     def _draw(self, rows: int) -> Int:
         known = set(self.sequence[: self.networked])
-        supports = tuple(s for s in self._supports if known.issuperset(s.attributes))
+        supports = tuple(s for s in self._supports if known.issuperset(s.attributes) and len(s.levels))
         draw = LevelDraw(Chain(self.sequence[: self.networked], self.groups, self.model, supports))
         parts, missing = [], rows
         while missing > 0:

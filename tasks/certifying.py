@@ -20,6 +20,7 @@ from tasks.code import code_digest
 from tasks.drawing import Drawn
 from tasks.home import Home
 from tasks.ledgers import COMPOSITION, open_ledger
+from tasks.opening import door
 from tasks.orders import Order, World, world_of
 from tasks.outputs import write_csv
 from tasks.references import Reference, digest_of
@@ -92,5 +93,6 @@ def _facts(order: Order, done: Certified, artefacts: dict[str, str], status: Bud
         software=software(code_digest()),
         artefacts=artefacts,
         written=datetime.now(UTC).date(),
+        secure=door(done.charge.release).private.secure,
         input_digest=done.data.digest,
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cloister.errors import PlanError, SpecError, StorageError
 from cloister.privacy.discovery import DomainPlan, plan_domains, require_enough
+from cloister.privacy.ledger.exact import decimal
 from cloister.privacy.ledger.records import MEASURE
 from cloister.schema.attributes import AnyAttribute, Ordinal, ValuesFile
 from cloister.schema.domain import Domain
@@ -106,16 +107,30 @@ def require_ready(order: Order, home: Home) -> None:
 
     Raises:
         StorageError: the data cannot be read, the new spec cannot be written, or would not find its files.
-        PlanError: delta is not below one in the declared number of rows.
+        PlanError: delta cannot be, or too little of the declared budget is left for a release.
     """
     world = domain_world(order)
     if not 0 < order.budget.delta < 1:
         raise PlanError("delta should be above 0 and below 1; give a small one with --delta")
     if world.spec.privacy.rows.public:
         require_small_delta(order.budget, world.spec)
+    _require_rest(order, world.spec)
     require_readable(order, world.spec)
     _require_place(order, world.spec)
     require_room(home.folder, SPEC_BYTES)
+
+
+def _require_rest(order: Order, spec: Spec) -> None:
+    """The declared budget holds the measurement and one release as it is declared."""
+    declared, release = spec.privacy.budget, spec.release
+    rest = declared.epsilon - order.budget.epsilon, declared.delta - order.budget.delta
+    if rest[0] < release.epsilon or rest[1] < release.delta:
+        raise PlanError(
+            f"of the declared budget, epsilon {decimal(declared.epsilon)} and delta {decimal(declared.delta)}, too "
+            f"little is left for the declared release, epsilon {decimal(release.epsilon)} and delta "
+            f"{decimal(release.delta)}; "
+            "measure with less, or declare a smaller release or a larger budget"
+        )
 
 
 def _require_place(order: Order, spec: Spec) -> None:

@@ -12,6 +12,7 @@ from cloister.privacy.ledger.exact import decimal
 from models.protocol import Plan
 from tasks.code import code_version
 from tasks.home import Home
+from tasks.opening import noise_source
 from tasks.orders import Order, World
 
 COMPOSITION = "the sum of the epsilons of all releases (basic composition)"
@@ -72,6 +73,7 @@ def release_request(order: Order, world: World, plan: Plan) -> Request:
         spec_digest=order.digest,
         code_version=code_version(),
         spend_id=spend_id(order, world),
+        stain="" if noise_source().secure else "NOT PRIVATE: seeded noise",
     )
 
 

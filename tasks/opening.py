@@ -78,9 +78,14 @@ def open_door(release: str, plan: Plan, world: World, fingerprint: dict[str, str
         StorageError: the journal cannot be written, or another process runs this release.
     """
     journal = Journal.open(home.journal(release), fingerprint)
-    private = PrivateTable(real_table(release), world.task.neighbours, plan.event, journal, NoiseSource())
+    private = PrivateTable(real_table(release), world.task.neighbours, plan.event, journal, noise_source())
     _doors[release] = Door(private, journal)
     return journal
+
+
+def noise_source() -> NoiseSource:
+    """The source of all noise of releases: fresh entropy of the operating system."""
+    return NoiseSource()
 
 
 def door(release: str) -> Door:

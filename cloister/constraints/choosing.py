@@ -22,6 +22,10 @@ Mass = NDArray[np.float64]
 
 Bounds = tuple[Mass, Mass]
 
+BALANCING = 40
+STRONGEST_PRIOR = 6.0
+COUPLED = 3.0
+
 POSSIBLE: Mapping[Op, Callable[[Bounds, Bounds], Bool]] = {
     Op.EQ: lambda left, right: (left[0] <= right[1]) & (right[0] <= left[1]),
     Op.NE: lambda left, right: ~((left[0] == right[1]) & (left[1] == right[0])),
@@ -45,14 +49,23 @@ def function_support(left: Sequence[Levels], right: Levels, chosen: Int) -> Supp
     return with_missing([*left, right], support)
 
 
-def likely_right(right: Levels, evidence: Mass, rng: np.random.Generator) -> Int:
-    """A right side for each left side, drawn from its posterior probability.
+def likely_right(
+    right: Levels, evidence: Mass, left_mass: Mass, right_mass: Mass, rng: np.random.Generator
+) -> Int:
+    """A right side for each left side, drawn from its posterior probability, so that the right side's shares are kept.
 
     ``evidence`` (lefts, right size) holds log-probabilities up to a constant: where it is clear the heaviest right side
-    is taken, where it says nothing the right sides keep their shares.
+    is taken. The prior is fitted until the left sides (lefts,) that each right side can expect have its mass (size,).
     """
-    gumbel = -np.log(-np.log(rng.random(evidence.shape)))
-    return right.present[np.argmax((evidence + gumbel)[:, right.present], axis=1)]
+    known, shares = evidence[:, right.present], right_mass[right.present] + 1e-9
+    weights, shares = left_mass / left_mass.sum(), shares / shares.sum()
+    prior = np.zeros(len(shares))
+    for _ in range(BALANCING):
+        posterior = np.exp(known + prior - (known + prior).max(1, keepdims=True))
+        load = weights @ (posterior / posterior.sum(1, keepdims=True))
+        prior = np.clip(prior + np.log(shares / (load + 1e-9)), -STRONGEST_PRIOR, STRONGEST_PRIOR)
+    gumbel = -np.log(-np.log(rng.random(known.shape)))
+    return right.present[np.argmax(known + prior + gumbel, axis=1)]
 
 
 def balanced_right(right: Levels, left_mass: Mass, right_mass: Mass, rng: np.random.Generator) -> Int:
@@ -72,6 +85,9 @@ def balanced_right(right: Levels, left_mass: Mass, right_mass: Mass, rng: np.ran
 
 def chain_support(equal: Sequence[Levels], first: Levels, second: Levels, sign: int, mass: Mass) -> Support:
     """The support of a strict order rule: for equal values of ``equal``, a chain of (first, second).
+
+    Of all chains the one of greatest mass, where the mass of the only chain that keeps both margins counts as well, so
+    that neither attribute's own distribution is bent to the other's.
 
     Args:
         sign: +1 if a greater first never goes with a lesser second, -1 if never with a greater one.
@@ -106,11 +122,26 @@ def heaviest_path(mass: Mass) -> Int:
     return np.array(path[::-1], dtype=np.int64)
 
 
+def monotone_coupling(rows: Mass, columns: Mass) -> Mass:
+    """The joint mass (r, c) with the given margins (r,) and (c,) that lies on a rising lattice path.
+
+    Source: the north-west corner rule; Hoeffding (1940).
+    """
+    heights = np.cumsum(rows / rows.sum()), np.cumsum(columns / columns.sum())
+    knots = np.unique(np.concatenate(heights))
+    mass = np.diff(knots, prepend=0.0)
+    cells = [np.minimum(np.searchsorted(height, knots - mass / 2), len(height) - 1) for height in heights]
+    joint = np.zeros((len(rows), len(columns)))
+    np.add.at(joint, tuple(cells), mass)
+    return joint
+
+
 def _chain(
     fixed: Int, mass: Mass, first: Levels, second: Levels, rising: Int, along: Int, sign: int
 ) -> tuple[Int, Int, Int]:
     shares = mass / max(mass.sum(), 1e-12)
     shares = shares + 1e-3 * np.outer(shares.sum(1) + 1e-6, shares.sum(0) + 1e-6)
+    shares = shares + COUPLED * monotone_coupling(shares.sum(1), shares.sum(0))
     path = heaviest_path(shares)
     weight = np.maximum(shares[path[:, 0], path[:, 1]], 1e-12)
     on_first, on_second = rising[path[:, 0]], along[path[:, 1]]

@@ -56,14 +56,20 @@ def calibrate(
 def concentrated(epsilon: float | Fraction, delta: float | Fraction) -> Fraction:
     """A rho, rounded down, such that rho-zero-concentrated privacy gives (epsilon, delta).
 
-    Source: Canonne, Kamath, Steinke (arXiv 2004.00010), proposition 12, by dp_accounting.
+    Source: Canonne, Kamath, Steinke (arXiv 2004.00010), proposition 12, by dp_accounting; never less than by Bun and
+    Steinke (arXiv 1605.02065), proposition 1.3.
     """
-    low, high = 0.0, float(epsilon)
+    low, high = _bun_steinke(float(epsilon), float(delta)), float(epsilon)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         enough = compute_epsilon(ORDERS, middle * ORDERS, float(delta))[0] <= float(epsilon)
         low, high = (middle, high) if enough else (low, middle)
-    return Fraction(low).limit_denominator(10**9) * Fraction(999_999, 10**6)
+    return Fraction(math.floor(low * 999_999 * 10**18), 10**24)
+
+
+def _bun_steinke(epsilon: float, delta: float) -> float:
+    log = math.log(1 / delta)
+    return (epsilon / (math.sqrt(log + epsilon) + math.sqrt(log))) ** 2 if delta < 1 else epsilon
 
 
 def noise_multiplier(rho: Fraction) -> Fraction:

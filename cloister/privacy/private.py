@@ -143,6 +143,11 @@ class PrivateTable:
         self.meter = Meter(planned)
         self.neighbours = neighbours
 
+    @property
+    def secure(self) -> bool:
+        """Whether the noise is secret; a table behind a seeded source is not private."""
+        return self.__noise.secure
+
     def counts(self, partitions: Sequence[Partition], mechanism: CountMechanism, label: str) -> Counts:
         """Noisy numbers of rows in each joint part of some attributes; int64, one axis an attribute.
 

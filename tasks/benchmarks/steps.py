@@ -83,6 +83,7 @@ def track(benchmark: Benchmark, results: Results, home: Home) -> str:
 def document(benchmark: Benchmark, results: Results, command: str, path: Path) -> None:
     """Write tables into a document, between its markers, and figures into a folder beside it."""
     folder = path.parent / path.stem
+    folder.mkdir(exist_ok=True)
     sections = [_beside(section, folder) for section in results.sections]
     insert(path, benchmark.name, rendered(benchmark, command, sections, path))
 

@@ -57,7 +57,7 @@ def draft(tmp_path, monkeypatch):
 
 def command(draft, *more: str) -> list[str]:
     out = str(draft.with_name("people.yaml"))
-    return ["spec", "measure", str(draft), "--epsilon", "2", "--delta", "1e-6", "--out", out, *more]
+    return ["spec", "measure", str(draft), "--epsilon", "2", "--delta", "5e-7", "--out", out, *more]
 
 
 def test_help_has_an_example(capsys):
@@ -72,7 +72,7 @@ def test_a_draft_becomes_a_spec_that_a_release_takes(draft, prefect_server, caps
     made, home = json.loads(said.out), Home.current()
 
     spec = load_spec(draft.with_name("people.yaml"))
-    source = f"dp: release {made['release']}, epsilon 2, delta 1e-6"
+    source = f"dp: release {made['release']}, epsilon 2, delta 5e-7"
     assert {attribute.provenance for attribute in spec.attributes.values()} == {source}
     assert spec.privacy.rows.provenance == source
     assert abs(spec.privacy.rows.public - 3000) < 300
@@ -123,7 +123,7 @@ def test_a_release_under_measured_domains_shows_them_in_its_certificate(draft, p
     assert run(["release", str(draft.with_name("people.yaml")), "--out", str(out), "--evaluate", "none"]) == 0
     certificate = yaml.safe_load((out / "certificate.yaml").read_text())
     assert all(origin["provenance"].startswith("dp: release r-") for origin in certificate["attributes"])
-    assert certificate["guarantee"]["rows"].endswith("epsilon 2, delta 1e-6")
+    assert certificate["guarantee"]["rows"].endswith("epsilon 2, delta 5e-7")
     assert certificate["cumulative"]["spent"] == "3"
 
 
@@ -153,6 +153,11 @@ def test_an_order_cannot_be_measured(draft, capsys):
 def test_a_budget_with_which_nothing_could_be_found_is_refused(draft, capsys):
     more = ("--epsilon", "0.001")
     assert "declares 3000" in refused(draft, capsys, ("{measured: true}", "{public: 3000}"), more=more)
+
+
+def test_a_measurement_that_leaves_nothing_for_a_release_is_refused(draft, capsys):
+    assert "too little is left" in refused(draft, capsys, more=("--delta", "1e-6"))
+    assert "too little is left" in refused(draft, capsys, more=("--epsilon", "9.5"))
 
 
 def test_data_that_is_not_there_is_named(draft, capsys):
@@ -194,7 +199,7 @@ class Killer:
             os.kill(os.getpid(), signal.SIGKILL)
 
 with watched_by(Killer()):
-    print(measure.fn(sys.argv[1], "2", "1e-6", sys.argv[2], by="tester").release)
+    print(measure.fn(sys.argv[1], "2", "5e-7", sys.argv[2], by="tester").release)
 """
 
 

@@ -140,7 +140,7 @@ def require_law(sampler, rules, rows, seed):
     assert [count_violations(rule, table) for rule in rules] == [0] * len(rules)
 
 
-EASY = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+EASY = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @EASY

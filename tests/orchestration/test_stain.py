@@ -1,0 +1,20 @@
+"""Seeded noise is no noise: it stains the ledger, the certificate and its page."""
+
+import yaml
+
+import tasks.ledgers
+import tasks.opening
+from cloister.privacy.randomness import NoiseSource
+from flows.cli import run
+from tasks.ledgers import open_ledger
+
+
+def test_seeded_noise_stains_whatever_is_handed_on(prefect_server, place, monkeypatch):
+    for module in (tasks.opening, tasks.ledgers):
+        monkeypatch.setattr(module, "noise_source", lambda: NoiseSource.insecure(1))
+    out = place.folder / "out"
+    assert run(["release", str(place.spec), "--out", str(out), "--evaluate", "none"]) == 0
+    (release,) = open_ledger(place.home).releases("clubs")
+    assert "NOT PRIVATE" in release.request.stain
+    assert "NOT PRIVATE" in yaml.dump(yaml.safe_load((out / "certificate.yaml").read_text()))
+    assert "NOT PRIVATE" in (out / "certificate.html").read_text()
