@@ -49,9 +49,7 @@ def function_support(left: Sequence[Levels], right: Levels, chosen: Int) -> Supp
     return with_missing([*left, right], support)
 
 
-def likely_right(
-    right: Levels, evidence: Mass, left_mass: Mass, right_mass: Mass, rng: np.random.Generator
-) -> Int:
+def likely_right(right: Levels, evidence: Mass, left_mass: Mass, right_mass: Mass, rng: np.random.Generator) -> Int:
     """A right side for each left side, drawn from its posterior probability, so that the right side's shares are kept.
 
     ``evidence`` (lefts, right size) holds log-probabilities up to a constant: where it is clear the heaviest right side

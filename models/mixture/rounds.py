@@ -34,7 +34,7 @@ def candidates(sizes: Mapping[str, int], rows: int, seed: int) -> tuple[Names, .
     return chosen or tuple((name,) for name in sizes)
 
 
-def _some(sets: list[Names], most: int, seed: int) -> list[Names]:
+def _some(sets: Sequence[Names], most: int, seed: int) -> Sequence[Names]:
     if len(sets) <= most:
         return sets
     chosen = np.random.default_rng(seed).choice(len(sets), most, replace=False)

@@ -1,4 +1,4 @@
-"""Laws of sampling: for random schemas and random constraints, exactly the rows asked and no violation, or SampleError."""
+"""Laws of sampling: random schemas and constraints give exactly the rows asked and no violation, or SampleError."""
 
 from pathlib import Path
 
