@@ -9,6 +9,7 @@ import typer
 from flows.options import By, Dataset, Json, Reason, ReleaseId, example
 
 if TYPE_CHECKING:
+    from cloister.privacy.accounting import Spend
     from cloister.privacy.ledger import BudgetStatus, Release
 
 AnyDataset = Annotated[str | None, typer.Argument(metavar="[DATASET]", help="One dataset; by default all.")]
@@ -29,12 +30,17 @@ def add_to(app: typer.Typer) -> None:
 
 
 def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
-    """Show what was granted to a dataset, what its releases hold together, and what is left."""
+    """Show what was granted to a dataset, what its releases hold, and what is left.
+
+    "spent" adds up the epsilons of releases, which holds however each was chosen; "together" is the tight composition
+    of their events, which holds for a schedule fixed in advance.
+    """
     from flows.console import show_json, table
-    from tasks.books import budgets
+    from tasks.books import budgets, composed
     from tasks.home import Home
 
-    found = [_budget_json(status) for status in budgets(Home.current(), dataset)]
+    home = Home.current()
+    found = [_budget_json(status, composed(home, status)) for status in budgets(home, dataset)]
     if as_json:
         show_json(found)
     else:
@@ -49,6 +55,7 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
             "left",
             "lifetime",
             "releases",
+            "together",
         )
         table("Budgets (epsilon)", headings, [tuple(budget.values()) for budget in found])
 
@@ -68,7 +75,7 @@ def grant(
     from tasks.home import Home
     from tasks.ledgers import open_ledger
 
-    status = _budget_json(open_ledger(Home.current()).grant(dataset, unit, epsilon, delta, per, by, reason))
+    status = _budget_json(open_ledger(Home.current()).grant(dataset, unit, epsilon, delta, per, by, reason), None)
     if as_json:
         show_json(status)
     else:
@@ -108,7 +115,7 @@ def show_release(release: ReleaseId, as_json: Json = False) -> None:
     table("Steps", ("entry", "time", "state", "by", "reason"), [tuple(step.values())[:5] for step in steps])
 
 
-def _budget_json(status: BudgetStatus) -> dict[str, Any]:
+def _budget_json(status: BudgetStatus, together: Spend | None) -> dict[str, Any]:
     from cloister.privacy.ledger.exact import decimal
 
     budget = status.budget
@@ -123,6 +130,7 @@ def _budget_json(status: BudgetStatus) -> dict[str, Any]:
         "left": decimal(status.left),
         "lifetime": decimal(status.lifetime),
         "releases": status.releases,
+        "together": None if together is None else f"{together.epsilon:.4g}",
     }
 
 

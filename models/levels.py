@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from cloister.constraints.supports import Bool, Int, Support, Trie
 from models.groups import Groups
 
+BLOCK = 4096
 ENUMERATED = 256
 CANDIDATES = 32
 
@@ -66,6 +67,14 @@ class Chain:
     def boxed(self, name: str) -> bool:
         """Whether a support narrows the values of an attribute."""
         return any(name in support.boxes for support in self.supports)
+
+    def conditional(self, place: int, context: Int) -> Probabilities:
+        """The model's probabilities, asked for in blocks that stay in the processor's cache."""
+        blocks = [context[begin : begin + BLOCK] for begin in range(0, max(len(context), 1), BLOCK)]
+        first = self.model.conditional(place, blocks[0])
+        if len(first) == 1:
+            return first
+        return np.concatenate([first, *(self.model.conditional(place, block) for block in blocks[1:])])
 
     def null(self, place: int) -> int | None:
         """The missing level of the attribute at a place."""
@@ -194,7 +203,7 @@ class LevelDraw:
 
     def extend(self, batch: Batch, place: int) -> None:
         """Draw one more attribute of a batch."""
-        probabilities = self.chain.model.conditional(place, batch.levels[:, :place])
+        probabilities = self.chain.conditional(place, batch.levels[:, :place])
         step = Step(self, batch, place, probabilities)
         watched = self.watch is not None and self.watch.over(place)
         levels = step.watched() if watched else step.levels()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from cloister.errors import InputError
+from cloister.privacy.accounting import Spend
+from cloister.privacy.composition import together
 from cloister.privacy.ledger import BudgetStatus, Ledger, Release
 from tasks.home import Home
 from tasks.ledgers import open_ledger
@@ -27,6 +29,14 @@ def budgets(home: Home, dataset: str | None) -> list[BudgetStatus]:
     if dataset and not found:
         raise InputError(f"no budget is granted to dataset '{dataset}'; grant one with cloister budget grant")
     return found
+
+
+def composed(home: Home, status: BudgetStatus) -> Spend | None:
+    """What the releases of a budget's window cost together, by their events; None if no accountant reads them all."""
+    budget = status.budget
+    mine = [held for held in releases(home, budget.dataset) if held.request.unit == budget.unit]
+    current = [held for held in mine if budget.period.window(held.reserved_at) == status.window]
+    return together(current, budget.delta)
 
 
 def releases(home: Home, dataset: str | None) -> list[Release]:
