@@ -182,8 +182,8 @@ class Condition:
             if not opened[-1].any():
                 names = ", ".join(f"'{name}'" for name in self.chain.supports[at].attributes)
                 raise SampleError(
-                    f"no row can be drawn under {self.name}: the hard constraints on {names} leave no such row; ask for "
-                    "another value"
+                    f"no row can be drawn under {self.name}: the hard constraints on {names} leave no such row; "
+                    "ask for another value"
                 )
 
 
@@ -194,9 +194,7 @@ def _code(name: str, value: object, domain: Domain, chain: Chain) -> int:
         raise SampleError(f"the condition on '{name}' is on a key, whose values carry no meaning; use another column")
     code = int(domain[name].encode(pd.Series([value], dtype=object))[0])
     if code == OUTSIDE:
-        raise SampleError(
-            f"the condition on '{name}' asks for a value outside its declared domain; use a declared value"
-        )
+        raise SampleError(f"the condition on '{name}' asks for a value outside its domain; use a declared value")
     return code
 
 

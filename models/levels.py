@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cloister.constraints.supports import Bool, Int, Support, Trie
 from models.groups import Groups
 
-BLOCK = 4096
+BLOCK = 8192
 ENUMERATED = 256
 CANDIDATES = 32
 
