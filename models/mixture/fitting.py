@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.mixture.products import Layout, Mixture, View
+from models.mixture.readings import Reading
 
 FIRST, SECOND = 0.9, 0.99
 PRICE = 100.0
@@ -23,12 +24,12 @@ PRICE = 100.0
 
 @dataclass(frozen=True)
 class Measurement:
-    """A released joint table: noisy ``counts``, one axis an attribute, with the standard deviation of each, in rows.
+    """A released joint table: noisy ``counts``, one axis a reading, with the standard deviation of each, in rows.
 
     ``deviation`` is one number or has the shape of the counts.
     """
 
-    attributes: tuple[str, ...]
+    readings: tuple[Reading, ...]
     counts: NDArray[np.float64]
     deviation: NDArray[np.float64] | float
 
@@ -47,7 +48,7 @@ class Target:
     @classmethod
     def of(cls, measured: Measurement, layout: Layout, rows: int) -> Target:
         """The target of a measurement on a table of so many rows."""
-        views, axes = layout.views(measured.attributes)
+        views, axes = layout.views(measured.readings)
         shape = (-1, views[-1].size)
         deviation = np.broadcast_to(measured.deviation, measured.counts.shape).transpose(axes).reshape(shape)
         shares = measured.counts.transpose(axes).reshape(shape) / rows

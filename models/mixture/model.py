@@ -48,7 +48,7 @@ class MixtureChain:
         """
         if place >= len(self.names):
             return self.outside[place - len(self.names)][None]
-        shares = torch.exp(self.mixture.logs(self.names[place])).T
+        shares = self.mixture.shares_of(self.names[place]).T
         if not place:
             return (self.mixture.weights @ shares)[None].numpy()
         index = torch.as_tensor(context[:, :place]) + self._begins[:place]

@@ -14,6 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from models.mixture.readings import Reading
+
 Int = NDArray[np.int64]
 
 
@@ -64,20 +66,24 @@ class Layout:
         """Where each factor's levels begin among all levels; one more than factors."""
         return np.cumsum([0, *(factor.size for factor in self.factors)]).tolist()
 
-    def views(self, names: Sequence[str]) -> tuple[tuple[View, ...], tuple[int, ...]]:
-        """One view for each factor that the attributes lie in, and the axes of a joint table in the views' order."""
-        homes = list(dict.fromkeys(self.home[name] for name in names))
-        members = {at: [axis for axis, name in enumerate(names) if self.home[name] == at] for at in homes}
-        views = {at: self._view(at, [names[axis] for axis in axes]) for at, axes in members.items()}
-        homes.sort(key=lambda at: views[at].size)
-        return tuple(views[at] for at in homes), tuple(axis for at in homes for axis in members[at])
+    def views(self, readings: Sequence[Reading]) -> tuple[tuple[View, ...], tuple[int, ...]]:
+        """One view for each factor that the readings' attributes lie in, small ones first.
 
-    def _view(self, at: int, names: Sequence[str]) -> View:
+        With the axes of a joint table of the readings in the order of the views.
+        """
+        homes: dict[int, list[int]] = {}
+        for axis, reading in enumerate(readings):
+            homes.setdefault(self.home[reading.name], []).append(axis)
+        views = {at: self._view(at, [readings[axis] for axis in axes]) for at, axes in homes.items()}
+        order = sorted(homes, key=lambda at: views[at].size)
+        return tuple(views[at] for at in order), tuple(axis for at in order for axis in homes[at])
+
+    def _view(self, at: int, readings: Sequence[Reading]) -> View:
         factor = self.factors[at]
-        if len(factor.attributes) == 1:
+        sizes = [reading.size for reading in readings]
+        if len(factor.attributes) == 1 and readings[0].whole:
             return View(at, None, factor.size)
-        sizes = [self.sizes[name] for name in names]
-        columns = [factor.levels[:, factor.attributes.index(name)] for name in names]
+        columns = [r.parts[factor.levels[:, factor.attributes.index(r.name)]] for r in readings]
         index = torch.as_tensor(np.ravel_multi_index(columns, sizes).astype(np.int64))
         return View(at, index, int(np.prod(sizes)))
 
@@ -105,17 +111,22 @@ class Mixture:
             return shares
         return torch.zeros(view.size, shares.shape[1]).index_add_(0, view.index, shares)
 
-    def marginal(self, names: Sequence[str]) -> NDArray[np.float64]:
-        """Joint share of some attributes' levels, one axis an attribute."""
-        views, axes = self.layout.views(names)
-        sizes = [self.layout.sizes[names[axis]] for axis in axes]
+    def marginal(self, readings: Sequence[Reading]) -> NDArray[np.float64]:
+        """Joint share of the parts of some readings, one axis a reading."""
+        views, axes = self.layout.views(readings)
         folded = self.weights[None]
         for view in views[:-1]:
             folded = (folded[:, None] * self.seen(view)[None]).flatten(0, 1)
-        table = (folded @ self.seen(views[-1]).T).reshape(sizes)
+        table = (folded @ self.seen(views[-1]).T).reshape([readings[axis].size for axis in axes])
         return table.permute(*np.argsort(axes).tolist()).double().numpy()
+
+    def shares_of(self, name: str) -> Tensor:
+        """Shares of one attribute's levels in each component; shape (size, components)."""
+        at = self.layout.home[name]
+        factor = self.layout.factors[at]
+        index = torch.as_tensor(factor.levels[:, factor.attributes.index(name)])
+        return torch.zeros(self.layout.sizes[name], len(self.weights)).index_add_(0, index, self.factor(at))
 
     def logs(self, name: str) -> Tensor:
         """Log-shares of one attribute's levels in each component; shape (size, components)."""
-        (view,), _ = self.layout.views([name])
-        return torch.log(self.seen(view) + 1e-12)
+        return torch.log(self.shares_of(name) + 1e-12)

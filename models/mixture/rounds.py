@@ -1,99 +1,86 @@
-"""Adaptive rounds: choose the joint table that the model misses most, measure it, fit again.
+"""Adaptive rounds: which joint tables may be measured, and what the model expects of them.
 
 Source: McKenna, Mullins, Sheldon, Miklau, "AIM" (arXiv 2201.12677), algorithm 1, on coarse domains, with all pairs and
-modest triples as candidates and a mixture in place of a graphical model.
+modest triples as candidates, each at several resolutions, and a mixture in place of a graphical model.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from cloister.privacy.private import Candidate
 from models.groups import Groups
 from models.mixture.products import Mixture
+from models.mixture.readings import Reading, coarse, fine
 
 PAIR_CELLS, TRIPLE_CELLS = 10_000, 1_500
+RESOLUTIONS = (8,)
 MOST_CANDIDATES = 3_000
 MOST_VISITS = 4_000_000_000
 
-Names = tuple[str, ...]
+Readings = tuple[Reading, ...]
 
 
-def candidates(sizes: Mapping[str, int], rows: int, seed: int) -> tuple[Names, ...]:
-    """All pairs and triples of modest joint size; an even choice among them where there are too many to count."""
-    pairs = [names for names in combinations(sizes, 2) if _cells(sizes, names) <= PAIR_CELLS]
-    triples = [names for names in combinations(sizes, 3) if _cells(sizes, names) <= TRIPLE_CELLS]
+def candidates(groups: Mapping[str, Groups], rows: int, seed: int) -> tuple[Readings, ...]:
+    """All pairs and triples of modest joint size, by groups and by parts; single attributes if there is no pair.
+
+    Where there are too many to count, an even choice among them, pairs first.
+    """
+    levels = [{name: fine(own) for name, own in groups.items()}]
+    for most in RESOLUTIONS:
+        levels.append({name: coarse(own, most) if own.size > most else levels[0][name] for name, own in groups.items()})
+    pairs = _sets(levels, 2, PAIR_CELLS)
+    triples = _sets(levels, 3, TRIPLE_CELLS)
     most = max(min(MOST_CANDIDATES, MOST_VISITS // max(rows, 1)), 1)
     chosen = (*_some(pairs, most, seed), *_some(triples, most - min(most, len(pairs)), seed))
-    return chosen or tuple((name,) for name in sizes)
+    return chosen or tuple((reading,) for reading in levels[0].values())
 
 
-def _some(sets: Sequence[Names], most: int, seed: int) -> Sequence[Names]:
+def _sets(levels: Sequence[Mapping[str, Reading]], ways: int, cells: int) -> list[Readings]:
+    """Sets of attributes, read all at one level; a set that no level makes coarser is listed once."""
+    sets: dict[Readings, None] = {}
+    for level in levels:
+        sets |= dict.fromkeys(combinations(level.values(), ways))
+    return [readings for readings in sets if math.prod(reading.size for reading in readings) <= cells]
+
+
+def _some(sets: list[Readings], most: int, seed: int) -> list[Readings]:
     if len(sets) <= most:
         return sets
     chosen = np.random.default_rng(seed).choice(len(sets), most, replace=False)
     return [sets[at] for at in np.sort(chosen)]
 
 
-def _cells(sizes: Mapping[str, int], names: Names) -> int:
-    return math.prod(sizes[name] for name in names)
-
-
-def marginals(mixture: Mixture, wanted: Sequence[Names]) -> dict[Names, NDArray[np.float32]]:
-    """The model's joint shares of pairs and triples of attributes that are factors of their own."""
-    found: dict[Names, NDArray[np.float32]] = {}
-    for names in wanted:
-        if len(names) == 1:
-            found[names] = mixture.marginal(names).astype(np.float32)
-    for first, others in _by_first(names for names in wanted if len(names) == 2).items():
-        found |= _extended(mixture, (first,), others)
-    for (first, second), others in _by_two(names for names in wanted if len(names) == 3).items():
-        found |= _extended(mixture, (first, second), others)
+def expected(mixture: Mixture, wanted: Sequence[Readings]) -> dict[Readings, NDArray[np.float32]]:
+    """The model's joint shares of each candidate, one axis a reading; readings must be of factors of their own."""
+    seen: dict[Reading, Tensor] = {}
+    for reading in (reading for readings in wanted for reading in readings if reading not in seen):
+        (view,), _ = mixture.layout.views([reading])
+        seen[reading] = mixture.seen(view)
+    lasts: dict[Readings, list[Reading]] = {}
+    for readings in wanted:
+        lasts.setdefault(readings[:-1], []).append(readings[-1])
+    found: dict[Readings, NDArray[np.float32]] = {}
+    for firsts, others in lasts.items():
+        folded = mixture.weights[None]
+        for reading in firsts:
+            folded = (folded[:, None] * seen[reading][None]).flatten(0, 1)
+        table = folded @ torch.cat([seen[reading] for reading in others]).T
+        parts = torch.split(table, [reading.size for reading in others], 1)
+        shape = [reading.size for reading in firsts]
+        found |= {(*firsts, o): part.reshape(*shape, -1).numpy() for o, part in zip(others, parts, strict=True)}
     return found
 
 
-def _by_first(pairs: Iterable[Names]) -> dict[str, list[str]]:
-    grouped: dict[str, list[str]] = defaultdict(list)
-    for first, second in pairs:
-        grouped[first].append(second)
-    return grouped
-
-
-def _by_two(triples: Iterable[Names]) -> dict[tuple[str, str], list[str]]:
-    grouped: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for first, second, third in triples:
-        grouped[first, second].append(third)
-    return grouped
-
-
-def _extended(mixture: Mixture, names: Names, others: Sequence[str]) -> dict[Names, NDArray[np.float32]]:
-    layout = mixture.layout
-    folded = mixture.weights[None]
-    for name in names:
-        folded = (folded[:, None] * mixture.factor(layout.home[name])[None]).flatten(0, 1)
-    begin, end = layout.edges[layout.home[others[0]]], layout.edges[layout.home[others[-1]] + 1]
-    table = (folded @ mixture.shares[begin:end].T).numpy()
-    shape = [layout.sizes[name] for name in names]
-    found = {}
-    for other in others:
-        at = layout.edges[layout.home[other]] - begin
-        found[*names, other] = table[:, at : at + layout.sizes[other]].reshape(*shape, layout.sizes[other])
-    return found
-
-
-def scored(
-    mixture: Mixture, wanted: Sequence[Names], groups: Mapping[str, Groups], rows: int, deviation: float
-) -> list[Candidate]:
+def offered(mixture: Mixture, wanted: Sequence[Readings], rows: int, deviation: float) -> list[Candidate]:
     """The candidates with what the model expects of them; the handicap is the L1 norm of the noise of measuring."""
-    expected = marginals(mixture, wanted)
+    shares = expected(mixture, wanted)
     noise = math.sqrt(2 / math.pi) * deviation
-    return [
-        Candidate(tuple(groups[name] for name in names), rows * expected[names], noise * expected[names].size)
-        for names in wanted
-    ]
+    return [Candidate(r, rows * shares[r], noise * shares[r].size) for r in wanted]

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from cloister.errors import PlanError
 from cloister.privacy.calibration import calibrate, concentrated
@@ -19,11 +18,13 @@ from models.kamino.sequencing import public_sizes
 from models.kamino.weighers import PairCounts
 from models.protocol import Budget, Forecast, Plan, Stage, Task
 
-HISTOGRAMS, JOINT_TABLES, PAIRS = 0.10, 0.04, 0.04
+HISTOGRAMS, JOINT_TABLES, PAIRS = 0.12, 0.04, 0.02
 SELECTING = 0.10
 NOISIEST = 4
 COMPONENTS = 800
-ROUNDS = 25
+ROUNDS, MOST_ROUNDS, TYPICAL, GROWTH = 40, 200, 5_000.0, 0.26
+GROUPS = 20
+TYPICAL_CELLS = 400
 
 WEIGHER = PairCounts()
 
@@ -103,20 +104,17 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
         "counted by value": list(outline.wide),
         "joint tables": [list(names) for names in joint],
         "rounds": outline.rounds,
-        "groups": groups_for(signal),
+        "groups": GROUPS,
         "components": COMPONENTS,
     }
-    return Plan("cloister", sequence, tuple(outline.stages(noise)), parameters, _forecast(outline, parameters))
+    return Plan("cloister", sequence, tuple(outline.stages(noise)), parameters, _forecast(outline))
 
 
 def rounds_for(signal: float, attributes: int) -> int:
-    """Number of rounds, by rows times the square root of rho."""
-    return 0 if attributes < 2 else ROUNDS
-
-
-def groups_for(signal: float) -> int:
-    """The most groups of a numeric attribute, by rows times the square root of rho."""
-    return 20
+    """Number of rounds, by rows times the square root of rho: more where the noise is small beside the rows."""
+    possible = math.comb(attributes, 2) + math.comb(attributes, 3)
+    wanted = round(ROUNDS * math.sqrt(attributes / 15) * (signal / TYPICAL) ** GROWTH)
+    return min(max(wanted, 1), 2 * possible, MOST_ROUNDS)
 
 
 def _exact(number: float) -> Fraction:
@@ -132,5 +130,8 @@ def _require_signal(multiplier: Fraction, rows: int, budget: Budget) -> None:
         )
 
 
-def _forecast(outline: Outline, parameters: Mapping[str, Any]) -> Forecast:
-    return Forecast(seconds=60.0, memory=1_000_000_000)
+def _forecast(outline: Outline) -> Forecast:
+    rounds, rows, attributes = outline.rounds, outline.task.rows, len(outline.sequence)
+    fit = COMPONENTS * TYPICAL_CELLS * rounds * (40 * rounds + 600) * 2e-9
+    select = rows * min(math.comb(attributes, 2) + math.comb(attributes, 3), 3_000) * rounds * 2e-9
+    return Forecast(seconds=round(10 + fit + select, 1), memory=700_000_000 + rows * attributes * 40)

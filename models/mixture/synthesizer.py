@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from cloister.constraints import violation_share
+from cloister.privacy.mechanisms import DiscreteGaussian
 from cloister.privacy.private import PrivateTable
 from cloister.privacy.randomness import SamplingSource
 from models.kamino.sequencing import public_sizes, schema_sequence
@@ -20,8 +22,10 @@ from models.mixture.model import CloisterModel, restore
 from models.mixture.search import WEIGHER, search
 from models.mixture.training import PUBLIC_SEED, Training
 from models.protocol import Arrays, Budget, Plan, Task
+from models.weights import fit_weights
 
 POOL = 40_000
+NEAR = 0.15
 
 
 class Cloister:
@@ -46,14 +50,22 @@ class Cloister:
         return Training(private, task, plan, self._progress).run()
 
     def weigh(self, private: PrivateTable, task: Task, plan: Plan, model: Any) -> CloisterModel:
-        """Weights of the soft constraints, from noisy counts of violating pairs."""
+        """Weights of the soft constraints, from noisy counts of violating pairs, unless the mixture holds them."""
         trained: CloisterModel = model
         if not task.soft:
             return trained
         noise = Fraction(plan.parameters["noise"]["soft constraints"])
+        counts = private.violating_pairs(task.soft, DiscreteGaussian(noise), "soft constraints", WEIGHER.matchings)
         pool = trained.sample(POOL, SamplingSource(PUBLIC_SEED))
-        return trained.weighed(WEIGHER.weigh(private, task, noise, pool, np.random.default_rng(PUBLIC_SEED)))
+        targets = WEIGHER.targets(counts, float(noise), task, pool)
+        if all(map(_near, targets, (float(violation_share(constraint, pool)) for constraint in task.soft))):
+            return trained
+        return trained.weighed(fit_weights(task.soft, targets, pool, np.random.default_rng(PUBLIC_SEED)))
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> CloisterModel:
         """A model from its saved state."""
         return restore(task, meta, arrays)
+
+
+def _near(target: float, own: float) -> bool:
+    return abs(own - target) <= NEAR * target

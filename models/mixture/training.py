@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -19,10 +19,13 @@ from models.kamino.training import Progress
 from models.mixture.fitting import Fit, Measurement, Target
 from models.mixture.model import CloisterModel, chain
 from models.mixture.products import Layout, Mixture
-from models.mixture.rounds import Names, candidates, scored
+from models.mixture.readings import Reading, fine
+from models.mixture.rounds import candidates, offered
 from models.mixture.tying import carried_over, tied, untied
 from models.protocol import Plan, Task
 from models.supporting import Measured, RuleBuilder, Rules
+
+Names = tuple[str, ...]
 
 PUBLIC_SEED = 20_260_105
 MODELLED = 256
@@ -44,7 +47,7 @@ class Training:
         layout = untied({name: groups[name].size for name in inside})
         tables = self._joint_tables(groups)
         released = [self._one_way(groups[name]) for name in inside]
-        released += [table for table in tables if set(inside).issuperset(table.attributes)]
+        released += [table for table in tables if set(inside).issuperset(r.name for r in table.readings)]
         fit = self._started(layout, groups)
         self._rounds(fit, released, groups)
         rules = self._rules(sequence, groups, fit.mixture, tables)
@@ -80,18 +83,18 @@ class Training:
     def _one_way(self, groups: Groups) -> Measurement:
         cells = np.bincount(groups.of_cell, minlength=groups.size)
         return Measurement(
-            (groups.name,), groups.mass * self._task.rows, self._deviation("histograms") * np.sqrt(cells)
+            (fine(groups),), groups.mass * self._task.rows, self._deviation("histograms") * np.sqrt(cells)
         )
 
     def _joint_tables(self, groups: Mapping[str, Groups]) -> list[Measurement]:
         return [
-            self._measured(tuple(names), groups, "joint tables", f"joint {' x '.join(names)}")
+            self._measured(tuple(fine(groups[n]) for n in names), "joint tables", f"joint {' x '.join(names)}")
             for names in self._plan.parameters["joint tables"]
         ]
 
-    def _measured(self, names: Names, groups: Mapping[str, Groups], kind: str, label: str) -> Measurement:
-        counts = self._private.counts([groups[name] for name in names], self._mechanism(kind), label)
-        return Measurement(names, counts.astype(np.float64), self._deviation(kind))
+    def _measured(self, readings: tuple[Reading, ...], kind: str, label: str) -> Measurement:
+        counts = self._private.counts(readings, self._mechanism(kind), label)
+        return Measurement(readings, counts.astype(np.float64), self._deviation(kind))
 
     def _started(self, layout: Layout, groups: Mapping[str, Groups]) -> Fit:
         components = self._plan.parameters["components"]
@@ -108,23 +111,24 @@ class Training:
         if not rounds:
             return
         choice = Exponential(Fraction(self._plan.parameters["noise"]["selection"]))
-        wanted = candidates(self._free(fit.mixture.layout.sizes), self._task.rows, PUBLIC_SEED)
+        free = {name: groups[name] for name in self._free(fit.mixture.layout.sizes)}
+        wanted = candidates(free, self._task.rows, PUBLIC_SEED)
         targets = self._targets(released, fit.mixture.layout)
         fit.run(targets, START_STEPS, RATE, RATE)
         for number in range(rounds):
-            offered = scored(fit.mixture, wanted, groups, self._task.rows, self._deviation("rounds"))
-            names = wanted[self._private.select(offered, choice, f"round {number + 1}")]
-            released.append(self._measured(names, groups, "rounds", f"round {number + 1}"))
+            choices = offered(fit.mixture, wanted, self._task.rows, self._deviation("rounds"))
+            chosen = wanted[self._private.select(choices, choice, f"round {number + 1}")]
+            released.append(self._measured(chosen, "rounds", f"round {number + 1}"))
             targets += self._targets(released[-1:], fit.mixture.layout)
             fit.run(targets, ROUND_STEPS, RATE, RATE)
             self._progress(number + 1, rounds)
 
-    def _free(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Sizes of the attributes that no measured functional dependency determines."""
+    def _free(self, names: Collection[str]) -> list[str]:
+        """The attributes that no measured functional dependency determines."""
         measured = {tuple(names) for names in self._plan.parameters["joint tables"]}
         dependencies = [functional_dependency(constraint) for constraint in self._task.hard]
         determined = {d[1] for d in dependencies if d is not None and (*d[0], d[1]) in measured}
-        return {name: size for name, size in sizes.items() if name not in determined} or dict(sizes)
+        return [name for name in names if name not in determined] or list(names)
 
     def _targets(self, released: Sequence[Measurement], layout: Layout) -> list[Target]:
         return [Target.of(measurement, layout, self._task.rows) for measurement in released]
@@ -132,7 +136,10 @@ class Training:
     def _rules(
         self, sequence: Names, groups: Mapping[str, Groups], mixture: Mixture, tables: Sequence[Measurement]
     ) -> Rules:
-        measured = {t.attributes: Measured(t.attributes, t.counts, self._deviation("joint tables")) for t in tables}
+        measured = {}
+        for table in tables:
+            names = tuple(reading.name for reading in table.readings)
+            measured[names] = Measured(names, table.counts, self._deviation("joint tables"))
         model = chain(mixture, sequence, groups)
         inside = len(mixture.layout.sizes)
         rng = np.random.default_rng(PUBLIC_SEED)
