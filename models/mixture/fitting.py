@@ -19,7 +19,6 @@ from models.mixture.products import Layout, Mixture, View
 from models.mixture.readings import Reading
 
 FIRST, SECOND = 0.9, 0.99
-PRICE = 100.0
 
 
 @dataclass(frozen=True)
@@ -56,10 +55,13 @@ class Target:
 
 
 class Fit:
-    """A mixture under training, from a starting one: logits of component weights and of all levels of all factors."""
+    """A mixture under training: logits of component weights and of all levels of all factors.
 
-    def __init__(self, start: Mixture) -> None:
-        self._layout = start.layout
+    The loss is half the chi-square of the targets and the ``price`` of dependence, see :func:`add_price`.
+    """
+
+    def __init__(self, start: Mixture, price: float) -> None:
+        self._layout, self._price = start.layout, price
         self._parameters = [torch.log(start.weights + 1e-12), torch.log(start.shares + 1e-12)]
         self._mean = [torch.zeros_like(p) for p in self._parameters]
         self._square = [torch.zeros_like(p) for p in self._parameters]
@@ -77,7 +79,7 @@ class Fit:
         for step in range(steps):
             mixture = self.mixture
             _, to_weights, to_shares = gradient(mixture, targets)
-            add_price(mixture, PRICE, to_weights, to_shares)
+            add_price(mixture, self._price, to_weights, to_shares)
             rate = first_rate + (last_rate - first_rate) * step / steps
             self._update([_weights_back(mixture, to_weights), _shares_back(mixture, to_shares)], rate)
 

@@ -18,10 +18,12 @@ from models.kamino.sequencing import public_sizes
 from models.kamino.weighers import PairCounts
 from models.protocol import Budget, Forecast, Plan, Stage, Task
 
-HISTOGRAMS, JOINT_TABLES, PAIRS = 0.12, 0.04, 0.02
+HISTOGRAMS, LEAST_HISTOGRAMS, MOST_HISTOGRAMS = 0.20, 0.10, 0.35
+JOINT_TABLES, PAIRS = 0.06, 0.02
 SELECTING = 0.10
 NOISIEST = 4
 COMPONENTS = 800
+PRICE = 200.0
 ROUNDS, MOST_ROUNDS, TYPICAL, GROWTH = 40, 200, 5_000.0, 0.26
 GROUPS = 20
 TYPICAL_CELLS = 400
@@ -41,11 +43,12 @@ class Outline:
     wide: tuple[str, ...]
     joint: tuple[tuple[str, ...], ...]
     rounds: int
+    signal: float
 
     @property
     def parts(self) -> dict[str, tuple[float, int]]:
         """The part of the budget, as a share of rho, of each kind of query, and how many queries share it."""
-        parts = {"histograms": (HISTOGRAMS, len(self.sequence) + len(self.wide))}
+        parts = {"histograms": (histograms_for(self.signal), len(self.sequence) + len(self.wide))}
         parts |= {"joint tables": (JOINT_TABLES, len(self.joint))} if self.joint else {}
         parts |= {"soft constraints": (PAIRS, 1)} if self.task.soft else {}
         if self.rounds:
@@ -90,7 +93,8 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
         raise PlanError("method cloister adds Gaussian noise and needs a delta above 0; allow one, such as 1e-6")
     signal = task.rows * math.sqrt(concentrated(budget.epsilon, budget.delta))
     joint = wanted_tables(task, public_sizes(task.domain))
-    outline = Outline(task, sequence, wide(task.domain, sequence, task.rows), joint, rounds_for(signal, len(sequence)))
+    by_value = wide(task.domain, sequence, task.rows)
+    outline = Outline(task, sequence, by_value, joint, rounds_for(signal, len(sequence)), signal)
     noise = calibrate(
         lambda level: Composed(tuple((stage.event, 1) for stage in outline.stages(level))),
         budget.epsilon,
@@ -106,6 +110,7 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
         "rounds": outline.rounds,
         "groups": GROUPS,
         "components": COMPONENTS,
+        "price": PRICE * signal / TYPICAL,
     }
     return Plan("cloister", sequence, tuple(outline.stages(noise)), parameters, _forecast(outline))
 
@@ -115,6 +120,12 @@ def rounds_for(signal: float, attributes: int) -> int:
     possible = math.comb(attributes, 2) + math.comb(attributes, 3)
     wanted = round(ROUNDS * math.sqrt(attributes / 15) * (signal / TYPICAL) ** GROWTH)
     return min(max(wanted, 1), 2 * possible, MOST_ROUNDS)
+
+
+def histograms_for(signal: float) -> float:
+    """The part of the budget that one-way histograms get: the more, the less there is."""
+    wanted = HISTOGRAMS * (TYPICAL / signal) ** 0.25
+    return min(max(wanted, LEAST_HISTOGRAMS), MOST_HISTOGRAMS)
 
 
 def _exact(number: float) -> Fraction:

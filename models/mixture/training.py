@@ -103,7 +103,8 @@ class Training:
         for name, size in layout.sizes.items():
             logs = torch.log(torch.as_tensor(groups[name].mass).float() + 1e-6)[:, None]
             parts.append(torch.softmax(logs + START_SPREAD * torch.randn(size, components, generator=generator), 0))
-        return Fit(Mixture(layout, torch.full((components,), 1 / components), torch.cat(parts)))
+        start = Mixture(layout, torch.full((components,), 1 / components), torch.cat(parts))
+        return Fit(start, self._plan.parameters["price"])
 
     def _rounds(self, fit: Fit, released: list[Measurement], groups: Mapping[str, Groups]) -> None:
         """Choose a table, measure it, add it to what is released, and fit again; as many times as planned."""
@@ -146,6 +147,6 @@ class Training:
         return RuleBuilder(self._task.domain, sequence, groups, model, inside, measured, rng).build(self._task.hard)
 
     def _refitted(self, mixture: Mixture, layout: Layout, released: Sequence[Measurement]) -> Mixture:
-        fit = Fit(carried_over(mixture, layout))
+        fit = Fit(carried_over(mixture, layout), self._plan.parameters["price"])
         fit.run(self._targets(released, layout), LAST_STEPS, RATE, LAST_RATE)
         return fit.mixture
