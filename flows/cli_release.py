@@ -22,7 +22,12 @@ def add_to(app: typer.Typer) -> None:
         epilog=example("cloister release data/specs/demo.yaml --data data/raw/demo.csv --epsilon 1 --out out/")
     )(release)
     app.command(epilog=example("cloister plan data/specs/demo.yaml --epsilon 0.5"))(plan)
-    app.command(epilog=example("cloister sample r-0123456789 --rows 1000 --out more.parquet"))(sample)
+    app.command(
+        epilog=example(
+            "cloister sample r-0123456789 --rows 1000 --out more.parquet",
+            "cloister sample r-0123456789 --rows 1000 --out doctors.csv --where education=Doctorate",
+        )
+    )(sample)
     app.command(epilog=example("cloister methods"))(methods)
 
 
@@ -81,14 +86,17 @@ def sample(
     release: ReleaseId,
     rows: Annotated[int, typer.Option(help="Rows to draw.", min=1)],
     out: Annotated[Path, typer.Option(help="The file to write: .parquet or .csv.")],
+    where: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="What all rows shall have; repeat for more.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed, to draw the same rows again.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw more rows from the model of an approved release; it costs nothing."""
-    from flows.sampling import sample_release
+    """Draw more rows from the model of an approved release; it costs nothing. Interrupted, it goes on when run again."""
+    from flows.sampling import Draw, sample_release
     from tasks.home import Home
 
-    sample_release(Home.current(), release, rows, out, seed, as_json)
+    sample_release(Home.current(), Draw(release, rows, out, tuple(where or ()), seed), as_json)
 
 
 def methods(as_json: Json = False) -> None:

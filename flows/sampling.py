@@ -2,45 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
-from cloister.constraints import violation_reports
 from cloister.errors import InputError, StorageError
 from cloister.privacy.ledger import Release, State
-from cloister.schema.spec import Source
 from flows.console import facts, show_json
-from models.storage import load_saved
+from models.parts import Request, sample_to
+from models.protocol import Where
+from models.storage import SavedModel, load_saved
 from tasks.books import release_of
 from tasks.home import Home
-from tasks.outputs import drawn, require_kept, write_csv, write_parquet
+from tasks.outputs import csv_of, require_kept, violations_in
 
 OPEN = (State.APPROVED, State.PUBLISHED)
 
 
-def sample_release(home: Home, release: str, rows: int, out: Path, seed: int | None, as_json: bool) -> None:
-    """Draw rows and write them to a new file.
+@dataclass(frozen=True)
+class Draw:
+    """What is asked: ``where`` lists conditions as COLUMN=VALUE, of which all rows shall fulfil each."""
+
+    release: str
+    rows: int
+    out: Path
+    where: tuple[str, ...] = ()
+    seed: int | None = None
+
+
+def sample_release(home: Home, draw: Draw, as_json: bool) -> None:
+    """Draw rows and write them to a new file; the same command again goes on where it was interrupted.
 
     Raises:
-        InputError: the release is not approved, or the file exists or has another ending than .parquet or .csv.
+        InputError: the release is not approved, a condition is not COLUMN=VALUE, or the file has another ending than
+            .parquet or .csv.
+        StorageError: the file exists or cannot be written.
         SampleError: the rows cannot be drawn.
     """
-    _require_open(release_of(home, release))
-    if out.suffix not in (".parquet", ".csv"):
-        raise InputError(f"{out}: rows are written as .parquet or .csv; give --out one of these endings")
-    if out.exists():
-        raise StorageError(f"{out} exists; give another file with --out, or move it away")
-    saved = load_saved(home.release(release) / "model")
-    table = drawn(saved.model, rows, seed)
-    require_kept(violation_reports(saved.task.hard, table))
-    if out.suffix == ".csv":
-        write_csv(table.frame(), out, Source(path=str(out)))
-    else:
-        write_parquet(table.frame(), out)
-    content = {"release": release, "rows": rows, "file": str(out), "epsilon": 0}
+    _require_open(release_of(home, draw.release))
+    _require_new(draw.out)
+    saved = load_saved(home.release(draw.release) / "model")
+    _write(saved, draw, conditions(draw.where))
+    content = {"release": draw.release, "rows": draw.rows, "file": str(draw.out), "epsilon": 0}
     if as_json:
         show_json(content)
     else:
         facts("Drawn", content)
+
+
+def conditions(texts: Iterable[str]) -> Where:
+    """The condition that COLUMN=VALUE texts stand for; nothing after the last sign of a text is a missing value.
+
+    Raises:
+        InputError: a text has no sign, or a column has two conditions.
+    """
+    where: dict[str, str | None] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign:
+            raise InputError(f"--where {name}: give COLUMN=VALUE, as in --where education=Doctorate")
+        if name in where:
+            raise InputError(f"--where {name}: the column has two conditions; give one")
+        where[name] = value or None
+    return where
+
+
+def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
+    """Draw to a Parquet file beside the wanted one, check it, and move or convert it."""
+    drawn = draw.out.with_name(f".{draw.out.name}.parquet")
+    sample_to(saved.model.sampler, Request(saved.digest, draw.rows, draw.seed, where), drawn)
+    require_kept(violations_in(drawn, saved.task))
+    if draw.out.suffix == ".csv":
+        csv_of(drawn, draw.out)
+    else:
+        drawn.replace(draw.out)
+
+
+def _require_new(out: Path) -> None:
+    if out.suffix not in (".parquet", ".csv"):
+        raise InputError(f"{out}: rows are written as .parquet or .csv; give --out one of these endings")
+    if out.exists():
+        raise StorageError(f"{out} exists; give another file with --out, or move it away")
 
 
 def _require_open(release: Release) -> None:

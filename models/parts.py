@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 import pandas as pd
 import pyarrow as pa
@@ -22,42 +21,20 @@ import pyarrow.parquet as pq
 from cloister.errors import StorageError
 from cloister.privacy.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
-from models.protocol import Where
+from models.protocol import Sampler, Where
 from models.sampling import CHUNK
-
-
-class Chunked(Protocol):
-    """A sampler that draws in chunks; see :class:`models.sampling.ConstraintSampler`."""
-
-    @property
-    def domain(self) -> Domain:
-        """The columns of the rows."""
-        ...
-
-    @property
-    def remembers(self) -> bool:
-        """Whether a chunk depends on those before it."""
-        ...
-
-    def chunks(
-        self,
-        rows: int,
-        rng: SamplingSource,
-        where: Where | None = None,
-        first: int = 0,
-        before: Iterable[Table] = (),
-    ) -> Iterator[Table]:
-        """The chunks from number ``first`` on, given those ``before``."""
-        ...
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is drawn: ``model`` identifies the fitted model, ``seed`` the draw."""
+    """What is drawn: ``model`` identifies the fitted model, ``seed`` the draw.
+
+    Without a seed an unfinished draw goes on with its own, and a new one takes a fresh one.
+    """
 
     model: str
     rows: int
-    seed: int
+    seed: int | None = None
     where: Where | None = None
 
     @property
@@ -69,7 +46,7 @@ class Request:
         )
 
 
-def sample_to(sampler: Chunked, request: Request, path: Path) -> Path:
+def sample_to(sampler: Sampler, request: Request, path: Path) -> Path:
     """Draw the rows that are requested to a Parquet file; the same request again goes on where it stopped.
 
     Raises:
@@ -78,6 +55,7 @@ def sample_to(sampler: Chunked, request: Request, path: Path) -> Path:
     """
     parts = _Parts(path, sampler.domain)
     try:
+        request = parts.seeded(request)
         first = parts.open(request)
         before = parts.tables(first) if sampler.remembers else ()
         chunks = sampler.chunks(request.rows, SamplingSource(request.seed), request.where, first, before)
@@ -100,14 +78,29 @@ class _Parts:
     def folder(self) -> Path:
         return self.path.with_name(f"{self.path.name}.parts")
 
+    def seeded(self, request: Request) -> Request:
+        """The request with its own seed, that of the same draw left unfinished, or a fresh one."""
+        if request.seed is not None:
+            return request
+        left = self._left()
+        seed = json.loads(left)["seed"] if left else None
+        same = seed is not None and replace(request, seed=seed).note == left
+        return replace(request, seed=seed if same else SamplingSource().seed)
+
     def open(self, request: Request) -> int:
         """How many parts the same request has left, from the first on; parts of another are removed."""
-        note = self.folder / "request.json"
-        if self.folder.exists() and not (note.exists() and note.read_text(encoding="utf-8") == request.note):
+        if self.folder.exists() and self._left() != request.note:
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        _replaced(note, lambda part: part.write_text(request.note, encoding="utf-8"))
+        _replaced(self._note, lambda part: part.write_text(request.note, encoding="utf-8"))
         return len(list(self._finished()))
+
+    @property
+    def _note(self) -> Path:
+        return self.folder / "request.json"
+
+    def _left(self) -> str | None:
+        return self._note.read_text(encoding="utf-8") if self._note.exists() else None
 
     def write(self, number: int, chunk: Table) -> None:
         rows = pa.Table.from_pandas(chunk.frame(), preserve_index=False)

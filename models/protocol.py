@@ -6,7 +6,7 @@ the plan and cost nothing; ``train`` and ``weigh`` meet the data, only through t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
@@ -86,8 +86,38 @@ class Plan:
         return Composed(tuple((stage.event, 1) for stage in self.stages))
 
 
+class Sampler(Protocol):
+    """Draws rows in chunks, so that memory stays flat and an interrupted draw can go on."""
+
+    @property
+    def domain(self) -> Domain:
+        """The columns of the rows."""
+        ...
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a chunk depends on those before it."""
+        ...
+
+    def chunks(
+        self,
+        rows: int,
+        rng: SamplingSource,
+        where: Where | None = None,
+        first: int = 0,
+        before: Iterable[Table] = (),
+    ) -> Iterator[Table]:
+        """The chunks from number ``first`` on, given those ``before``; SampleError if they cannot be drawn."""
+        ...
+
+
 class Model(Protocol):
     """A fitted synthesizer: released statistics only, so that sampling is post-processing."""
+
+    @property
+    def sampler(self) -> Sampler:
+        """What draws its rows."""
+        ...
 
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows that keep every hard constraint; SampleError if they cannot be drawn.

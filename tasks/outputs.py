@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 
-from cloister.constraints import ViolationReport
+from cloister.constraints import DenialConstraint, ViolationReport, violation_reports
 from cloister.errors import SampleError, StorageError
 from cloister.privacy.randomness import SamplingSource
-from cloister.schema.domain import Table
+from cloister.schema.domain import Domain, Table
 from cloister.schema.reading import read_native
 from cloister.schema.spec import Source
 from models.protocol import Model, Task
@@ -43,6 +44,20 @@ def require_kept(reports: tuple[ViolationReport, ...]) -> None:
         )
 
 
+def violations_in(path: Path, task: Task) -> tuple[ViolationReport, ...]:
+    """Violations of each hard constraint by the rows of a Parquet file; memory is that of a constraint's columns.
+
+    Raises:
+        DataError: the rows do not fit the domain.
+    """
+    return tuple(report for rule in task.hard for report in violation_reports([rule], _columns_of(path, rule, task)))
+
+
+def _columns_of(path: Path, rule: DenialConstraint, task: Task) -> Table:
+    domain = Domain(tuple(task.domain[name] for name in rule.attributes))
+    return domain.encode(read_native(path, domain.names))
+
+
 def read_synthetic(path: Path, task: Task) -> Table:
     """The synthetic table in a Parquet file, as codes.
 
@@ -69,6 +84,22 @@ def write_csv(frame: pd.DataFrame, path: Path, source: Source) -> None:
     """
     delimiter, missing = source.delimiter, (*source.missing, "")[0]
     replaced(path, lambda part: frame.to_csv(part, index=False, sep=delimiter, na_rep=missing))
+
+
+def csv_of(parquet: Path, path: Path) -> None:
+    """Turn a Parquet file into a CSV file, piece by piece; the Parquet file goes.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+
+    def write(part: Path) -> None:
+        with part.open("w", encoding="utf-8", newline="") as file:
+            for number, piece in enumerate(pq.ParquetFile(parquet).iter_batches()):
+                piece.to_pandas().to_csv(file, index=False, header=number == 0)
+
+    replaced(path, write)
+    parquet.unlink()
 
 
 def replaced(path: Path, write: Callable[[Path], object]) -> None:
