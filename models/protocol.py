@@ -158,6 +158,11 @@ class Synthesizer(Protocol):
         ...
 
 
+def whole(sampler: Sampler, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
+    """Exactly ``rows`` rows in one table; SampleError if they cannot be drawn."""
+    return Table.concatenate(list(sampler.chunks(rows, rng, where)))
+
+
 def plan(synthesizer: Synthesizer, task: Task, budget: Budget) -> Plan:
     """The whole plan of a synthesizer."""
     return synthesizer.search(task, synthesizer.sequence(task), budget)

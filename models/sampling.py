@@ -28,7 +28,17 @@ from models.levels import Batch, Chain, LevelDraw, Probabilities, TupleModel
 from models.protocol import Where
 from models.sequential import Algorithm3, Penalty, RowsBefore
 
-__all__ = ["CHUNK", "ROUNDS", "Acceptance", "ConstraintSampler", "EveryRow", "LevelDraw", "Probabilities", "TupleModel"]
+__all__ = [
+    "CHUNK",
+    "ROUNDS",
+    "Acceptance",
+    "ConstraintSampler",
+    "EveryRow",
+    "LevelDraw",
+    "Probabilities",
+    "TupleModel",
+    "numbered",
+]
 
 CHUNK = 32_768
 ROUNDS = 60
@@ -97,7 +107,12 @@ class ConstraintSampler:
         draw = _Draw(self, where)
         draw.before.record(before)
         for number, stream in list(enumerate(rng.spawn(max(1, -(-rows // CHUNK)))))[first:]:
-            yield draw.chunk(number * CHUNK, min(CHUNK, rows - number * CHUNK), stream.generator)
+            chunk = draw.chunk(number * CHUNK, min(CHUNK, rows - number * CHUNK), stream.generator)
+            yield numbered(chunk, number * CHUNK)
+
+    def independent(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
+        """Exactly ``rows`` rows, keys left unset, of a sampler that does not remember."""
+        return _Draw(self, where).chunk(0, rows, rng.generator)
 
     @property
     def remembers(self) -> bool:
@@ -121,7 +136,7 @@ class _Draw:
         self.before = RowsBefore(sampler.domain, sampler.chain, sampler.algorithm, hard, self._condition is not None)
 
     def chunk(self, first: int, wanted: int, rng: np.random.Generator) -> Table:
-        """The rows ``first``, ..., ``first + wanted - 1``."""
+        """The rows ``first``, ..., ``first + wanted - 1``, keys left unset."""
         kept, missing, drawn, idle = [self._empty()], wanted, 0, 0
         while missing:
             if idle > IDLE or drawn > IDLE + TRIES * wanted:
@@ -133,7 +148,7 @@ class _Draw:
             kept.append(self._round(rows, missing, rng))
             missing, drawn = missing - kept[-1].rows, drawn + rows
             idle = 0 if kept[-1].rows else idle + rows
-        return self._with_keys(Table.concatenate(kept), first)
+        return Table.concatenate(kept)
 
     def _enough(self, missing: int, kept: int, drawn: int) -> int:
         """Rows to draw so that about ``missing`` are kept, from those kept and drawn before."""
@@ -176,16 +191,22 @@ class _Draw:
         rules = "constraint " + ", ".join(names) if names else "the hard constraints together"
         return rules if self._condition is None else f"{rules} and {self._condition.name}"
 
-    def _with_keys(self, table: Table, first: int) -> Table:
-        codes = dict(table.codes)
-        for column in self._sampler.domain:
-            if isinstance(column, Serial):
-                if first + table.rows > column.values:
-                    raise SampleError(
-                        f"column '{column.name}': its pattern has only {column.values} keys; widen the pattern"
-                    )
-                codes[column.name] = np.arange(first, first + table.rows, dtype=np.int64)
-        return Table(self._sampler.domain, codes)
+
+def numbered(table: Table, first: int) -> Table:
+    """The table with its keys: those of rows ``first``, ``first + 1``, ...
+
+    Raises:
+        SampleError: a key's pattern has fewer keys.
+    """
+    codes = dict(table.codes)
+    for column in table.domain:
+        if isinstance(column, Serial):
+            if first + table.rows > column.values:
+                raise SampleError(
+                    f"column '{column.name}': its pattern has only {column.values} keys; widen the pattern"
+                )
+            codes[column.name] = np.arange(first, first + table.rows, dtype=np.int64)
+    return Table(table.domain, codes)
 
 
 def _require_rows(supports: Sequence[Support]) -> None:

@@ -13,9 +13,10 @@ from cloister.constraints.supports import Coupling, Support
 from cloister.privacy.randomness import SamplingSource
 from cloister.schema.cells import Cells
 from cloister.schema.domain import Table
+from models.balancing import BalancedSampler
 from models.groups import Groups
 from models.kamino.chains import Chain, restore_chain
-from models.protocol import Arrays, Task, Where
+from models.protocol import Arrays, Sampler, Task, Where, whole
 from models.sampling import Acceptance, ConstraintSampler, EveryRow
 from models.supporting import Rules
 from models.weights import Weighing
@@ -33,11 +34,11 @@ class KaminoModel:
     weighing: Weighing | None = None
 
     @property
-    def sampler(self) -> ConstraintSampler:
-        """The constraint sampler over this model."""
+    def sampler(self) -> Sampler:
+        """Balanced draws where rows do not depend on those before them, the constraint sampler alone otherwise."""
         acceptance: Acceptance = self.weighing or EveryRow()
         rules = self.rules
-        return ConstraintSampler(
+        plain = ConstraintSampler(
             self.task.domain,
             self.sequence,
             self.groups,
@@ -47,10 +48,13 @@ class KaminoModel:
             rules.pair_rules,
             acceptance,
         )
+        if plain.remembers:
+            return plain
+        return BalancedSampler(plain, {name: self.groups[name] for name in self.sequence[: self.chain.networked]})
 
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows that keep every hard constraint; SampleError if they cannot be drawn."""
-        return self.sampler.sample(rows, rng, where)
+        return whole(self.sampler, rows, rng, where)
 
     def weighed(self, weighing: Weighing) -> KaminoModel:
         """The same model, its soft constraints weighed."""

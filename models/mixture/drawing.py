@@ -6,7 +6,6 @@ every marginal of the rows lies nearer to the model's than independent draws wou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +15,11 @@ from cloister.constraints import violations_per_row
 from cloister.constraints.supports import Int
 from cloister.errors import SampleError
 from cloister.privacy.randomness import SamplingSource
-from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain, Table
 from models.levels import Batch
 from models.mixture.products import Mixture
 from models.protocol import Where
-from models.sampling import CHUNK, ConstraintSampler
+from models.sampling import ConstraintSampler
 
 TRIES = 60
 
@@ -65,41 +63,19 @@ class EvenSampler:
         """The columns of the rows."""
         return self.plain.domain
 
-    @property
-    def remembers(self) -> bool:
-        """No chunk depends on those before it."""
-        return False
-
-    def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
-        """Exactly ``rows`` rows that keep every hard constraint; SampleError if they cannot be drawn."""
-        return Table.concatenate(list(self.chunks(rows, rng, where)))
-
-    def chunks(
-        self,
-        rows: int,
-        rng: SamplingSource,
-        where: Where | None = None,
-        first: int = 0,
-        before: Iterable[Table] = (),
-    ) -> Iterator[Table]:
-        """The same rows in chunks, from number ``first`` on; a chunk depends on the seed and its number alone."""
+    def independent(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
+        """Exactly ``rows`` rows that keep every hard constraint, keys left unset; SampleError if there are fewer."""
         if where:
-            yield from self.plain.chunks(rows, rng, where, first, before)
-            return
-        for number, stream in list(enumerate(rng.spawn(max(1, -(-rows // CHUNK)))))[first:]:
-            yield self._chunk(min(CHUNK, rows - number * CHUNK), number * CHUNK, stream.generator)
-
-    def _chunk(self, wanted: int, first: int, rng: np.random.Generator) -> Table:
-        kept, missing = [self._draw(0, rng)], wanted
+            return self.plain.independent(rows, rng, where)
+        kept, missing = [self._draw(0, rng.generator)], rows
         for _ in range(TRIES):
             if not missing:
-                return self._with_keys(Table.concatenate(kept), first)
-            fresh = self._admit(self._draw(missing, rng), rng)
-            kept.append(fresh)
-            missing -= fresh.rows
+                return Table.concatenate(kept)
+            kept.append(self._admit(self._draw(missing, rng.generator), rng.generator))
+            missing -= kept[-1].rows
         names = ", ".join(f"'{rule.name}'" for rule in self.plain.row_rules) or "the soft constraints together"
         raise SampleError(
-            f"only {first + wanted - missing} rows could be drawn under {names}; ask for fewer rows, widen a domain, "
+            f"only {rows - missing} of {rows} rows could be drawn under {names}; ask for fewer rows, widen a domain, "
             "or make a constraint soft"
         )
 
@@ -150,14 +126,3 @@ class EvenSampler:
         for rule in self.plain.row_rules:
             rows = rows.take(violations_per_row(rule, rows) == 0)
         return rows
-
-    def _with_keys(self, table: Table, first: int) -> Table:
-        codes = dict(table.codes)
-        for column in self.domain:
-            if isinstance(column, Serial):
-                if first + table.rows > column.values:
-                    raise SampleError(
-                        f"column '{column.name}': its pattern has only {column.values} keys; widen the pattern"
-                    )
-                codes[column.name] = np.arange(first, first + table.rows, dtype=np.int64)
-        return Table(self.domain, codes)

@@ -15,10 +15,11 @@ from cloister.constraints.supports import Coupling, Int, Support
 from cloister.privacy.randomness import SamplingSource
 from cloister.schema.cells import Cells
 from cloister.schema.domain import Table
+from models.balancing import BalancedSampler
 from models.groups import Groups
 from models.mixture.drawing import EvenSampler
 from models.mixture.products import Factor, Layout, Mixture
-from models.protocol import Arrays, Task, Where
+from models.protocol import Arrays, Sampler, Task, Where, whole
 from models.sampling import ConstraintSampler, EveryRow, Probabilities
 from models.supporting import Rules
 from models.weights import Weighing
@@ -74,8 +75,8 @@ class CloisterModel:
     weighing: Weighing | None = None
 
     @property
-    def sampler(self) -> EvenSampler | ConstraintSampler:
-        """Even draws where the factors keep all rules on pairs, the constraint sampler otherwise."""
+    def sampler(self) -> Sampler:
+        """Balanced even draws where the factors keep all rules on pairs, the constraint sampler otherwise."""
         plain = ConstraintSampler(
             self.task.domain,
             self.sequence,
@@ -86,11 +87,14 @@ class CloisterModel:
             self.rules.pair_rules,
             self.weighing or EveryRow(),
         )
-        return EvenSampler(plain, self.mixture) if self.even else plain
+        if plain.remembers:
+            return plain
+        inside = {name: self.groups[name] for name in self.mixture.layout.sizes}
+        return BalancedSampler(EvenSampler(plain, self.mixture) if self.even else plain, inside)
 
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows that keep every hard constraint; SampleError if they cannot be drawn."""
-        return self.sampler.sample(rows, rng, where)
+        return whole(self.sampler, rows, rng, where)
 
     def weighed(self, weighing: Weighing) -> CloisterModel:
         """The same model, its soft constraints weighed."""

@@ -1,0 +1,103 @@
+"""Balanced samples: rows of the pool, whose pair tables lie nearer to the pool's; the law of the model stays."""
+
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cloister.privacy.randomness import SamplingSource
+from cloister.schema.attributes import Categorical, TextKey
+from cloister.schema.cells import declared_cells
+from cloister.schema.domain import Domain, Table
+from models.balancing import MOST_CELLS, MOST_TABLES, POOL, BalancedSampler, balanced, tables
+from models.denoising import to_shares
+from models.groups import group
+from models.protocol import whole
+
+SIZES = (3, 4, 5)
+DOMAIN = Domain.of(
+    {
+        "id": TextKey(type="text", pattern="K{001..300}"),
+        **{f"a{size}": Categorical(type="categorical", values=[*"ABCDE"[:size]]) for size in SIZES},
+    },
+    Path(),
+)
+GROUPS = {
+    name: group(declared_cells(DOMAIN[name]), to_shares(np.ones(declared_cells(DOMAIN[name]).size)), 0.0, keep=True)
+    for name in DOMAIN.modelled
+}
+
+
+class Independent:
+    """Rows whose attributes follow one skewed law each."""
+
+    domain = DOMAIN
+
+    def independent(self, rows, rng, where=None):
+        codes = {"id": np.zeros(rows, dtype=np.int64)}
+        for size in SIZES:
+            codes[f"a{size}"] = rng.generator.choice(size, rows, p=law(size))
+        return Table(DOMAIN, codes)
+
+
+def law(size):
+    return np.arange(1, size + 1) / (size * (size + 1) / 2)
+
+
+def distance(levels, chosen):
+    """Half L1 between the pair tables of some rows and those of all, summed over pairs."""
+    total = 0.0
+    for a, b in combinations(range(len(SIZES)), 2):
+        cells, size = levels[a] * SIZES[b] + levels[b], SIZES[a] * SIZES[b]
+        part = np.bincount(cells[chosen], minlength=size) / len(chosen)
+        total += np.abs(part - np.bincount(cells, minlength=size) / len(cells)).sum() / 2
+    return total
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 60), st.integers(1, 4))
+def test_so_many_different_rows_are_chosen(seed, wanted, factor):
+    rng = np.random.default_rng(seed)
+    levels = [rng.integers(0, size, wanted * factor) for size in SIZES]
+    chosen = balanced(levels, SIZES, wanted, rng)
+    assert len(np.unique(chosen)) == wanted
+    assert chosen.min() >= 0
+    assert chosen.max() < wanted * factor
+
+
+def test_tables_of_pairs_come_nearer_to_those_of_the_pool():
+    rng = np.random.default_rng(1)
+    levels = [rng.choice(size, 6_000, p=law(size)) for size in SIZES]
+    chosen = balanced(levels, SIZES, 2_000, rng)
+    assert distance(levels, chosen) < 0.3 * distance(levels, np.arange(2_000))
+
+
+def test_the_law_of_a_row_stays():
+    rows = 200
+    counts = np.zeros(5)
+    for seed in range(60):
+        table = whole(BalancedSampler(Independent(), GROUPS), rows, SamplingSource(seed))
+        counts += np.bincount(table.codes["a5"], minlength=5)
+    pooled = rows * 60 * POOL
+    allowed = 6 * np.sqrt(law(5) * (1 - law(5)) / pooled) + 1 / rows
+    assert np.all(np.abs(counts / counts.sum() - law(5)) < allowed)
+
+
+def test_keys_are_those_of_the_rows_and_not_of_the_pool():
+    table = whole(BalancedSampler(Independent(), GROUPS), 300, SamplingSource(3))
+    assert table.codes["id"].tolist() == list(range(300))
+
+
+@pytest.mark.parametrize("sizes", [(), (7,), (MOST_CELLS, 2)])
+def test_without_a_table_of_modest_size_the_first_rows_stay(sizes):
+    levels = [np.zeros(9, dtype=np.int64) for _ in sizes] or [np.zeros(9, dtype=np.int64)]
+    assert balanced(levels, sizes or (1,), 3, np.random.default_rng(1)).tolist() == [0, 1, 2]
+
+
+def test_tables_of_many_attributes_are_an_even_choice():
+    chosen = tables([2] * 100)
+    assert len(chosen) == MOST_TABLES
+    assert len({attribute for pair in chosen for attribute in pair}) > 90
