@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import torch
@@ -33,21 +33,22 @@ def candidates(groups: Mapping[str, Groups], rows: int, seed: int) -> tuple[Read
 
     Where there are too many to count, an even choice among them, pairs first.
     """
-    levels = [{name: fine(own) for name, own in groups.items()}]
-    for most in RESOLUTIONS:
-        levels.append({name: coarse(own, most) if own.size > most else levels[0][name] for name, own in groups.items()})
+    levels = {name: _levels(own) for name, own in groups.items()}
     pairs = _sets(levels, 2, PAIR_CELLS)
     triples = _sets(levels, 3, TRIPLE_CELLS)
     most = max(min(MOST_CANDIDATES, MOST_VISITS // max(rows, 1)), 1)
     chosen = (*_some(pairs, most, seed), *_some(triples, most - min(most, len(pairs)), seed))
-    return chosen or tuple((reading,) for reading in levels[0].values())
+    return chosen or tuple((readings[0],) for readings in levels.values())
 
 
-def _sets(levels: Sequence[Mapping[str, Reading]], ways: int, cells: int) -> list[Readings]:
-    """Sets of attributes, read all at one level; a set that no level makes coarser is listed once."""
-    sets: dict[Readings, None] = {}
-    for level in levels:
-        sets |= dict.fromkeys(combinations(level.values(), ways))
+def _levels(groups: Groups) -> list[Reading]:
+    """The readings of one attribute, finest first."""
+    return [fine(groups), *(coarse(groups, most) for most in RESOLUTIONS if groups.size > most)]
+
+
+def _sets(levels: Mapping[str, Sequence[Reading]], ways: int, cells: int) -> list[Readings]:
+    """Sets of attributes, each read finely or coarsely."""
+    sets = (readings for chosen in combinations(levels.values(), ways) for readings in product(*chosen))
     return [readings for readings in sets if math.prod(reading.size for reading in readings) <= cells]
 
 

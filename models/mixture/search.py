@@ -19,7 +19,7 @@ from models.kamino.weighers import PairCounts
 from models.protocol import Budget, Forecast, Plan, Stage, Task
 
 HISTOGRAMS, LEAST_HISTOGRAMS, MOST_HISTOGRAMS = 0.20, 0.10, 0.35
-JOINT_TABLES, PAIRS = 0.06, 0.02
+JOINT_TABLES, PAIRS = 0.06, 0.03
 SELECTING = 0.10
 NOISIEST = 4
 COMPONENTS = 800
