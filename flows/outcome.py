@@ -38,6 +38,7 @@ class Outcome:
             "release": self.release,
             "dataset": self.dataset,
             "method": self.order.method,
+            "reason": self.order.reason,
             "rows": self.order.rows,
             "epsilon": str(self.order.budget.epsilon),
             "delta": str(self.order.budget.delta),

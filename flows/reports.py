@@ -26,14 +26,14 @@ def show_plan(order: Order, as_json: bool) -> None:
     total = total_cost(made, order.budget, world.task)
     if as_json:
         costs = [{"name": stage.name, "epsilon": stage.epsilon} for stage in stages]
-        show_json(plan_json(made) | {"costs": costs, "accounted_epsilon": total})
+        show_json(plan_json(made) | {"reason": order.reason, "costs": costs, "accounted_epsilon": total})
         return
     _show_stages(stages, total, order)
     facts(
         "Plan",
         {
             "dataset": world.spec.name,
-            "method": order.method,
+            "method": f"{order.method}: {order.reason}",
             "rows to draw": order.rows,
             "sequence": ", ".join(made.sequence),
             "time": f"about {_duration(made.forecast.seconds)} on two cores",

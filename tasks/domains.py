@@ -54,6 +54,7 @@ def domain_order(spec: Path, options: Options, by: str) -> Order:
         seed=None,
         evaluate="none",
         by=by,
+        reason="bounds are measured before a release",
     )
 
 

@@ -62,7 +62,7 @@ attributes:
 
 _FOOT = """\
 constraints: [] # such as {fd: zip -> city} or {deny: "t1.start > t1.end"}
-release: {method: kamino, epsilon: 1, delta: 1e-7}
+release: {method: auto, epsilon: 1, delta: 1e-7}
 """
 
 

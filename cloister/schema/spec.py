@@ -97,9 +97,12 @@ class Privacy(Declared):
 
 
 class Release(Declared):
-    """What one release spends, by which method; ``rows`` of the output, by default as many as the table has."""
+    """What one release spends, by which method; ``rows`` of the output, by default as many as the table has.
 
-    method: str = "kamino"
+    Method ``auto`` is chosen by public facts: sizes, domains, constraints and budget.
+    """
+
+    method: str = "auto"
     epsilon: Epsilon
     delta: Delta
     rows: int | None = Field(default=None, ge=1)

@@ -109,7 +109,7 @@ class Mixture:
         shares = self.factor(view.at)
         if view.index is None:
             return shares
-        return torch.zeros(view.size, shares.shape[1]).index_add_(0, view.index, shares)
+        return shares.new_zeros(view.size, shares.shape[1]).index_add_(0, view.index, shares)
 
     def marginal(self, readings: Sequence[Reading]) -> NDArray[np.float64]:
         """Joint share of the parts of some readings, one axis a reading."""

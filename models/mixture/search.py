@@ -25,7 +25,7 @@ NOISIEST = 4
 COMPONENTS = 800
 PRICE = 200.0
 ROUNDS, MOST_ROUNDS, TYPICAL, GROWTH = 40, 200, 5_000.0, 0.26
-GROUPS = 20
+GROUPS = 32
 TYPICAL_CELLS = 400
 
 WEIGHER = PairCounts()
@@ -91,10 +91,12 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
     """
     if budget.delta <= 0:
         raise PlanError("method cloister adds Gaussian noise and needs a delta above 0; allow one, such as 1e-6")
-    signal = task.rows * math.sqrt(concentrated(budget.epsilon, budget.delta))
+    rho = concentrated(budget.epsilon, budget.delta)
+    signal = task.rows * math.sqrt(rho)
     joint = wanted_tables(task, public_sizes(task.domain))
     by_value = wide(task.domain, sequence, task.rows)
     outline = Outline(task, sequence, by_value, joint, rounds_for(signal, len(sequence)), signal)
+    _require_signal(outline.levels(_exact(math.sqrt(1 / (2 * rho))))["histograms"], task.rows, budget)
     noise = calibrate(
         lambda level: Composed(tuple((stage.event, 1) for stage in outline.stages(level))),
         budget.epsilon,
@@ -102,7 +104,6 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
         task.neighbours.relation,
     )
     levels = outline.levels(noise)
-    _require_signal(levels["histograms"], task.rows, budget)
     parameters = {
         "noise": {name: str(level) for name, level in levels.items()},
         "counted by value": list(outline.wide),

@@ -1,0 +1,47 @@
+"""Which method ``auto`` stands for: chosen by public facts alone, so that the choice costs nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cloister.errors import PlanError
+from models.protocol import Budget, Task, plan
+from models.registry import create
+
+AUTO = "auto"
+PURE = ("dpview+", "dpview", "independent")
+USUAL = ("cloister", "independent")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A method, and why it is taken, in words."""
+
+    method: str
+    reason: str
+
+
+def choose(task: Task, budget: Budget) -> Choice:
+    """The first method, of those that suit the budget, with a plan for the task.
+
+    Raises:
+        PlanError: no method has one; says what stands in the way of the best.
+    """
+    suited = PURE if budget.delta == 0 else USUAL
+    why = _of_budget(budget)
+    refusals: list[str] = []
+    for name in suited:
+        try:
+            plan(create(name), task, budget)
+        except PlanError as refusal:
+            refusals.append(str(refusal))
+            why = f"methods that model attributes together have no plan here: {refusals[0]}"
+        else:
+            return Choice(name, why)
+    raise PlanError(refusals[0])
+
+
+def _of_budget(budget: Budget) -> str:
+    if budget.delta == 0:
+        return "delta is 0, which only a method of pure epsilon keeps"
+    return "delta is above 0, which the method that measures best needs"

@@ -1,0 +1,218 @@
+"""The mixture of products against brute force: marginals, gradients, tied factors, candidates, and draws."""
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cloister.constraints.supports import Support
+from cloister.schema.attributes import Categorical
+from cloister.schema.cells import declared_cells
+from cloister.schema.domain import Domain
+from models.groups import group
+from models.mixture.drawing import allocate, even_quantiles
+from models.mixture.fitting import Measurement, Target, add_price, gradient
+from models.mixture.products import Mixture
+from models.mixture.readings import coarse, fine
+from models.mixture.rounds import PAIR_CELLS, TRIPLE_CELLS, candidates, expected, offered
+from models.mixture.tying import carried_over, tied, untied
+
+SIZES = {"a": 3, "b": 12, "c": 2}
+COMPONENTS = 5
+
+
+def groups_of(sizes, seed=0):
+    rng = np.random.default_rng(seed)
+    columns = {
+        name: Categorical(type="categorical", values=[f"v{at:03}" for at in range(n)]) for name, n in sizes.items()
+    }
+    domain = Domain.of(columns, Path())
+    return {
+        name: group(declared_cells(domain[name]), rng.dirichlet(np.ones(size)), 0.0, keep=True)
+        for name, size in sizes.items()
+    }
+
+
+def mixture_on(layout, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    shares = [torch.softmax(torch.randn(factor.size, COMPONENTS, generator=generator), 0) for factor in layout.factors]
+    weights = torch.softmax(torch.randn(COMPONENTS, generator=generator), 0)
+    return Mixture(layout, weights, torch.cat(shares))
+
+
+def joint(mixture):
+    """The joint distribution over all attributes, in the order of the layout's sizes, written out."""
+    names = list(mixture.layout.sizes)
+    table = np.zeros(tuple(mixture.layout.sizes.values()))
+    for picked in product(*(range(factor.size) for factor in mixture.layout.factors)):
+        share = mixture.weights.double().clone()
+        cell = dict.fromkeys(names, 0)
+        for at, level in enumerate(picked):
+            share = share * mixture.factor(at)[level].double()
+            cell |= dict(
+                zip(mixture.layout.factors[at].attributes, mixture.layout.factors[at].levels[level], strict=True)
+            )
+        table[tuple(int(cell[name]) for name in names)] += float(share.sum())
+    return table
+
+
+LAYOUTS = {
+    "untied": untied(SIZES),
+    "tied": tied(SIZES, [Support(("a", "c"), np.array([[0, 0], [1, 1], [2, 1]]))]),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("names", [("a",), ("b", "a"), ("c", "b"), ("c", "a"), ("c", "b", "a")])
+def test_marginals_are_those_of_the_joint_distribution(layout, names):
+    mixture, groups = mixture_on(layout), groups_of(SIZES)
+    readings = [coarse(groups[name], 4) for name in names]
+    order = list(SIZES)
+    table = joint(mixture).transpose(
+        [order.index(name) for name in names] + [i for i, n in enumerate(order) if n not in names]
+    )
+    table = table.reshape(*(SIZES[name] for name in names), -1).sum(-1)
+    for axis, reading in enumerate(readings):
+        parts = np.zeros((*table.shape[:axis], reading.size, *table.shape[axis + 1 :]))
+        np.add.at(parts, (*[slice(None)] * axis, reading.parts), table)
+        table = parts
+    np.testing.assert_allclose(mixture.marginal(readings), table, atol=1e-6)
+
+
+def test_candidates_are_expected_as_the_marginals_say():
+    mixture, groups = mixture_on(LAYOUTS["untied"]), groups_of(SIZES)
+    wanted = candidates(groups, 1_000, seed=1)
+    shares = expected(mixture, wanted)
+    assert {len(readings) for readings in wanted} == {2, 3}
+    for readings in wanted:
+        np.testing.assert_allclose(shares[readings], mixture.marginal(readings), atol=1e-6)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_gradients_are_those_of_the_loss(layout):
+    groups, rng = groups_of(SIZES), np.random.default_rng(2)
+    sets = [("a",), ("a", "b"), ("c", "b", "a")]
+    targets = []
+    for names in sets:
+        readings = tuple(coarse(groups[name], 4) for name in names)
+        shape = tuple(reading.size for reading in readings)
+        deviation = rng.uniform(5, 20, shape)
+        targets.append(Target.of(Measurement(readings, rng.uniform(0, 200, shape), deviation), layout, 1_000))
+    start = mixture_on(layout)
+    weights, shares = (t.double().requires_grad_() for t in (start.weights, start.shares))
+    targets = [Target(t.views, t.shares.double(), t.precision.double()) for t in targets]
+    loss = sum(0.5 * ((_seen(weights, shares, layout, t) - t.shares) * t.precision).square().sum() for t in targets)
+    loss.backward()
+    value, to_weights, to_shares = gradient(Mixture(layout, weights.detach(), shares.detach()), targets)
+    assert value == pytest.approx(float(loss.detach()), rel=1e-9)
+    torch.testing.assert_close(to_weights, weights.grad)
+    torch.testing.assert_close(to_shares, shares.grad)
+
+
+def _seen(weights, shares, layout, target):
+    folded = weights[None]
+    seen = []
+    for view in target.views:
+        own = shares[layout.edges[view.at] : layout.edges[view.at + 1]]
+        seen.append(
+            own if view.index is None else torch.zeros(view.size, COMPONENTS).double().index_add(0, view.index, own)
+        )
+    for part in seen[:-1]:
+        folded = (folded[:, None] * part[None]).flatten(0, 1)
+    return folded @ seen[-1].T
+
+
+def test_the_price_is_the_slope_of_the_information_of_components():
+    layout = LAYOUTS["untied"]
+    start = mixture_on(layout)
+    weights, shares = (t.double().requires_grad_() for t in (start.weights, start.shares))
+    mean = (shares @ weights).detach()
+    (weights * (shares * torch.log(shares / mean[:, None])).sum(0)).sum().backward()
+    to_weights, to_shares = torch.zeros_like(weights), torch.zeros_like(shares)
+    add_price(Mixture(layout, weights.detach(), shares.detach()), 7.0, to_weights, to_shares)
+    torch.testing.assert_close(to_weights, 7 * weights.grad, atol=1e-7, rtol=1e-6)
+    constant = 7 * weights.detach()  # the same for all levels of a factor: nothing where shares sum to one
+    torch.testing.assert_close(to_shares + constant, 7 * shares.grad, atol=1e-7, rtol=1e-6)
+
+
+def test_tied_factors_keep_every_support_and_lose_nothing_allowed():
+    sizes = {"a": 3, "b": 3, "c": 2, "d": 4}
+    first = Support(("a", "b"), np.array([[0, 0], [1, 0], [1, 2], [2, 1]]))
+    second = Support(("c", "b"), np.array([[0, 0], [1, 1], [1, 2], [0, 2]]))
+    layout = tied(sizes, [first, second])
+    names = layout.factors[0].attributes
+    rows = {
+        tuple(dict(zip(names, row, strict=True))[name] for name in "abc") for row in layout.factors[0].levels.tolist()
+    }
+    pairs = [set(map(tuple, support.levels.tolist())) for support in (first, second)]
+    assert rows == {
+        (a, b, c) for a, b, c in product(range(3), range(3), range(2)) if (a, b) in pairs[0] and (c, b) in pairs[1]
+    }
+    moved = carried_over(mixture_on(untied(sizes)), layout)
+    for at in range(len(layout.factors)):
+        torch.testing.assert_close(moved.factor(at).sum(0), torch.ones(COMPONENTS))
+
+
+def test_supports_beyond_the_mixture_or_too_large_are_not_tied():
+    assert tied(SIZES, [Support(("a", "z"), np.array([[0, 0]]))]) is None
+    assert tied({"a": 300, "b": 300}, [Support(("a", "b"), np.array(list(product(range(300), repeat=2))))]) is None
+    assert tied(SIZES, [Support(("a", "c"), np.zeros((0, 2), dtype=np.int64))]) is None
+
+
+def test_candidates_are_modest_and_cover_every_attribute():
+    groups = groups_of({"a": 2, "b": 40, "c": 150, "d": 9, "e": 120})
+    wanted = candidates(groups, 10_000, seed=3)
+    for readings in wanted:
+        assert np.prod([r.size for r in readings]) <= (PAIR_CELLS if len(readings) == 2 else TRIPLE_CELLS)
+        assert len({r.name for r in readings}) == len(readings)
+    assert {r.name for readings in wanted for r in readings} == set(groups)
+    assert any({r.whole for r in readings} == {True, False} for readings in wanted)
+
+
+def test_a_single_attribute_is_a_candidate_by_itself():
+    groups = groups_of({"a": 4})
+    assert [[r.name for r in readings] for readings in candidates(groups, 100, seed=1)] == [["a"]]
+
+
+def test_an_offer_is_what_the_model_expects_less_the_noise_of_measuring():
+    mixture, groups = mixture_on(LAYOUTS["untied"]), groups_of(SIZES)
+    readings = (fine(groups["a"]), fine(groups["c"]))
+    (offer,) = offered(mixture, [readings], 1_000, 5.0)
+    np.testing.assert_allclose(offer.expected, 1_000 * mixture.marginal(readings), rtol=1e-4)
+    assert offer.handicap == pytest.approx(6 * 5.0 * (2 / np.pi) ** 0.5)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 2**32), st.integers(1, 400), st.integers(1, 6))
+def test_allocation_is_within_a_row_of_the_shares(seed, rows, kinds):
+    rng = np.random.default_rng(seed)
+    shares, kind = rng.dirichlet(np.full(4, 0.5), kinds), rng.integers(0, kinds, rows)
+    level = allocate(shares, kind, rng)
+    for k in range(kinds):
+        counts = np.bincount(level[kind == k], minlength=4)
+        assert np.all(np.abs(counts - shares[k] * (kind == k).sum()) < 2 + 1e-6)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 2**32), st.integers(1, 300))
+def test_quantiles_are_spread_evenly_over_each_kind(seed, rows):
+    rng = np.random.default_rng(seed)
+    kinds = rng.integers(0, 4, rows)
+    quantiles = even_quantiles(kinds, rng)
+    for kind in np.unique(kinds):
+        own = np.sort(quantiles[kinds == kind])
+        assert np.all(np.floor(own * len(own)) == np.arange(len(own)))
+
+
+def test_what_is_independent_inside_a_component_is_drawn_so():
+    """Systematic draws without a shuffle would tie the attributes of a component together."""
+    rng = np.random.default_rng(5)
+    kind = np.zeros(100_000, dtype=np.int64)
+    first, second = (allocate(np.array([[0.25, 0.25, 0.5]]), kind, rng) for _ in range(2))
+    table = np.histogram2d(first, second, bins=3)[0] / len(kind)
+    expected_table = np.outer([0.25, 0.25, 0.5], [0.25, 0.25, 0.5])
+    assert np.abs(table - expected_table).max() < 6 * np.sqrt(0.25 / len(kind))

@@ -1,0 +1,50 @@
+"""The method that `auto` stands for: by public facts, with a plan, and a reason."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from cloister.errors import PlanError
+from cloister.privacy.events import Relation
+from cloister.privacy.mechanisms import Neighbours
+from cloister.schema.attributes import Boolean, Categorical, Integer
+from cloister.schema.domain import Domain
+from models.choosing import choose
+from models.protocol import Budget, Task, plan
+from models.registry import create
+
+DOMAIN = Domain.of(
+    {
+        "town": Categorical(type="categorical", values=list("ABCDE")),
+        "wage": Integer(type="integer", min=0, max=500, bins=25),
+        "member": Boolean(type="boolean"),
+    },
+    Path(),
+)
+USUAL = Fraction(1, 10**6)
+
+
+def task(rows=5_000, neighbours=None):
+    return Task(DOMAIN, (), rows, neighbours or Neighbours())
+
+
+@pytest.mark.parametrize(
+    ("asked", "delta", "method"),
+    [
+        (task(), USUAL, "cloister"),
+        (task(), Fraction(0), "dpview+"),
+        (task(neighbours=Neighbours(Relation.REPLACE_ONE, 3)), USUAL, "cloister"),
+    ],
+)
+def test_the_choice_has_a_plan_and_a_reason(asked, delta, method):
+    budget = Budget(Fraction(1), delta)
+    choice = choose(asked, budget)
+    assert choice.method == method
+    assert "delta" in choice.reason
+    assert plan(create(choice.method), asked, budget).method == method
+
+
+def test_a_budget_that_no_method_can_use_is_refused_with_the_reason():
+    with pytest.raises(PlanError, match="epsilon"):
+        choose(task(rows=5), Budget(Fraction(1, 1000), USUAL))
