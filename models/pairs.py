@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.constraints import BoundPredicate, DenialConstraint, Op, Operand, bind, violations_per_row
-from cloister.constraints.counting import Conjunction
+from cloister.constraints.conjunctions import Conjunction, either_order
 from cloister.constraints.supports import Bool
 from cloister.schema.cells import Cells
 from cloister.schema.columns import Column, Grid, float_decimals
@@ -168,11 +168,8 @@ def terms_of(penalty: Penalty, domain: Domain, cells: Mapping[str, Cells], first
     it is enough to count a pair that violates in both orders twice.
     """
     hard = np.isinf(penalty.weight)
-    forward = Conjunction.of(bind(penalty.constraint, domain).predicates)
-    both = forward.joined(forward.exchanged)
-    signed = [(1, forward)] if both == forward else [(1, forward), (1, forward.exchanged), (-1, both)]
     terms: list[Term] = []
-    for sign, conjunction in signed:
+    for sign, conjunction in either_order(bind(penalty.constraint, domain).predicates):
         if conjunction.possible and not (hard and sign < 0):
             terms += _terms(sign, conjunction, domain, {} if hard else cells, first + len(terms))
     return terms

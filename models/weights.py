@@ -15,13 +15,16 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.constraints import DenialConstraint, violation_share, violations_per_row
-from cloister.constraints.supports import Bool
+from cloister.constraints import DenialConstraint
+from cloister.constraints.supports import Bool, Int
 from cloister.schema.domain import Table
+from models.shares import TuplesOf, Violating, fine, shares_against
 
-SWEEPS = 3
-HALVINGS = 7
+STEPS = 8
 STRONGEST = 2.0
+RESTRAINT = 0.05
+FARTHEST = 2.0
+NEVER = 1e-9
 ASCENT, ASCENT_RATE = 1000, 0.01
 
 Shares = NDArray[np.float64]
@@ -38,14 +41,6 @@ class Measure(Protocol):
     def scores(self, shares: Shares, mean: float, reference: int) -> Shares:
         """Scores (n,) of rows, from shares (n,), their mean over the reference, and its number of rows."""
         ...
-
-
-def shares_against(constraint: DenialConstraint, rows: Table, reference: Table) -> Shares:
-    """The share of reference rows with which each row violates a constraint; shape (rows,)."""
-    if constraint.arity == 1:
-        return violations_per_row(constraint, rows).astype(np.float64)
-    together = violations_per_row(constraint, Table.concatenate([rows, reference]))[: rows.rows]
-    return (together - violations_per_row(constraint, rows)) / reference.rows
 
 
 @dataclass(frozen=True)
@@ -89,19 +84,28 @@ class Weighing:
         return {constraint.name: weight for constraint, weight in self.rules}
 
     @cached_property
+    def _used(self) -> tuple[tuple[DenialConstraint, ...], tuple[float, ...]]:
+        used = [(constraint, weight) for constraint, weight in self.rules if weight]
+        return tuple(constraint for constraint, _ in used), tuple(weight for _, weight in used)
+
+    @cached_property
+    def _tuples(self) -> TuplesOf:
+        return TuplesOf(self.reference)
+
+    @cached_property
     def _means(self) -> tuple[float, ...]:
-        return tuple(mean_share(constraint, self.reference) for constraint, _ in self.rules)
+        return tuple(map(_mean, shares_against(self._used[0], self._tuples, self._tuples)))
 
     @cached_property
     def _best(self) -> float:
         return float(np.quantile(self._scores(self.reference), MEASURES[self.measure].surest)) if self.rules else 0.0
 
     def _scores(self, rows: Table) -> Shares:
-        measure, reference = MEASURES[self.measure], self.reference
+        constraints, weights = self._used
         scores = np.zeros(rows.rows)
-        for (constraint, weight), mean in zip(self.rules, self._means, strict=True):
-            if weight:
-                scores -= weight * measure.scores(shares_against(constraint, rows, reference), mean, reference.rows)
+        shares = shares_against(constraints, TuplesOf(rows), self._tuples)
+        for weight, share, mean in zip(weights, shares, self._means, strict=True):
+            scores -= weight * MEASURES[self.measure].scores(share, mean, self.reference.rows)
         return scores
 
     def keep(self, rows: Table, rng: np.random.Generator) -> Bool:
@@ -109,9 +113,9 @@ class Weighing:
         return rng.random(rows.rows) < np.exp(np.minimum(self._scores(rows) - self._best, 0.0))
 
 
-def mean_share(constraint: DenialConstraint, reference: Table) -> float:
-    """The mean share of reference rows that a reference row violates a constraint with; never quite 0."""
-    return max(float(shares_against(constraint, reference, reference).mean()), 1e-9)
+def _mean(shares: Shares) -> float:
+    """The mean share, never quite 0."""
+    return max(float(shares.mean()), NEVER)
 
 
 def ascend(matrix: NDArray[np.int64], rng: np.random.Generator) -> Shares:
@@ -136,41 +140,60 @@ def fit_weights(
 ) -> Weighing:
     """Weights under which rows like those of ``pool`` violate each constraint at its target share of pairs.
 
-    One constraint after the other, by bisection on the pool, a few sweeps; post-processing.
+    All at once, by Levenberg's and Marquardt's method, in logarithms of the shares; where targets contradict each
+    other, as near to all as small weights can come. A random half of the pool is the reference. Post-processing.
     """
-    half = pool.rows // 2
-    reference, trial = pool.take(np.arange(half)), pool.take(np.arange(half, pool.rows))
-    scores = _relative_scores(constraints, trial, reference)
-    draws = np.log(rng.random(trial.rows))
-    weights = np.zeros(len(constraints))
-    for _ in range(SWEEPS):
-        for at, constraint in enumerate(constraints):
-            weights[at] = _bisect(constraint, at, targets[at], weights, scores, draws, trial)
-    return Weighing(tuple(zip(constraints, weights.tolist(), strict=True)), reference)
+    half = rng.permutation(pool.rows)[: pool.rows // 2]
+    fit = _Fit.of(constraints, np.array(targets), pool, half)
+    return Weighing(tuple(zip(constraints, fit.weights().tolist(), strict=True)), pool.take(half))
 
 
-def _relative_scores(constraints: Sequence[DenialConstraint], rows: Table, reference: Table) -> Shares:
-    shares = [shares_against(c, rows, reference) for c in constraints]
-    means = [mean_share(c, reference) for c in constraints]
-    return np.stack([np.log1p(share / mean) for share, mean in zip(shares, means, strict=True)], axis=1)
+@dataclass(frozen=True)
+class _Fit:
+    """Relative scores (n, c) of rows, their violations, and the logarithms (c,) of the shares to reach."""
+
+    scores: Shares
+    violating: tuple[Violating, ...]
+    aims: Shares
+
+    @classmethod
+    def of(cls, constraints: Sequence[DenialConstraint], targets: Shares, pool: Table, reference: Int) -> _Fit:
+        rows = TuplesOf(pool)
+        shares = shares_against(constraints, rows, TuplesOf(pool.take(reference)))
+        scores = np.stack([np.log1p(share / _mean(share[reference])) for share in shares], axis=1)
+        violating = tuple(Violating.of(constraint, rows) for constraint in constraints)
+        return cls(scores, violating, np.log(np.maximum(targets, NEVER)))
+
+    def weights(self) -> Shares:
+        """The weights (c,), each at most STRONGEST on either side."""
+        weights, damping = np.zeros(self.scores.shape[1]), RESTRAINT
+        logs, slopes = self._at(weights)
+        aims = np.clip(self.aims, logs - FARTHEST, logs + FARTHEST)
+        for _ in range(STEPS):
+            tried = _step(weights, logs - aims, slopes, damping)
+            found = self._at(tried)
+            if _cost(found[0] - aims, tried) < _cost(logs - aims, weights):
+                weights, (logs, slopes), damping = tried, found, damping / 4
+            else:
+                damping *= 8
+        return weights
+
+    def _at(self, weights: Shares) -> tuple[Shares, Shares]:
+        """The logarithms of the shares of violation (c,), and their slopes (c, c) in the weights."""
+        logits = -self.scores @ weights
+        keep = fine(np.exp(np.minimum(logits - np.quantile(logits, Relative.surest), 0.0)))
+        violations = np.stack([violating.expected(keep) for violating in self.violating])
+        shares = np.maximum(violations.sum(axis=1), NEVER)
+        arity = np.array([violating.constraint.arity for violating in self.violating])
+        among = violations @ self.scores / shares[:, None]
+        return np.log(shares), arity[:, None] * (keep @ self.scores / keep.sum() - among)
 
 
-def _bisect(
-    constraint: DenialConstraint,
-    at: int,
-    target: float,
-    weights: Shares,
-    scores: Shares,
-    draws: Shares,
-    trial: Table,
-) -> float:
-    low, high = -STRONGEST, STRONGEST
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        changed = weights.copy()
-        changed[at] = middle
-        logits = -scores @ changed
-        kept = draws < np.minimum(logits - np.quantile(logits, 0.98), 0.0)
-        violating = float(violation_share(constraint, trial.take(kept)))
-        low, high = (middle, high) if violating > target else (low, middle)
-    return (low + high) / 2
+def _step(weights: Shares, errors: Shares, slopes: Shares, damping: float) -> Shares:
+    curvature = slopes.T @ slopes + (RESTRAINT + damping) * np.eye(len(weights))
+    step = np.linalg.solve(curvature, slopes.T @ errors + RESTRAINT * weights)
+    return np.clip(weights - step, -STRONGEST, STRONGEST)
+
+
+def _cost(errors: Shares, weights: Shares) -> float:
+    return float(errors @ errors + RESTRAINT * weights @ weights)

@@ -110,11 +110,13 @@ class Home:
     def configure(self, environment: MutableMapping[str, str] = os.environ) -> None:
         """Settings of Prefect, MLflow and DVC, for those that are not set: state in this home, no telemetry.
 
-        To be called before any of them is imported.
+        Compiled code is kept here too if it cannot be kept beside its source. To be called before any is imported.
         """
         settings = _QUIET | {"PREFECT_HOME": str(self.folder / "prefect")}
         if "PREFECT_API_URL" not in environment:
             settings |= _EPHEMERAL
+        if not os.access(Path(__file__).parents[1] / "cloister", os.W_OK):
+            settings["NUMBA_CACHE_DIR"] = str(self.folder / "numba")
         for name, value in settings.items():
             environment.setdefault(name, value)
 

@@ -3,6 +3,7 @@
 from cloister.constraints.binding import BoundConstraint, BoundPredicate, Operand, bind, holds
 from cloister.constraints.consistency import key_capacity, require_consistent, smallest_conflict
 from cloister.constraints.counting import (
+    Partners,
     ViolationReport,
     conflicts,
     count_violations,
@@ -22,6 +23,7 @@ from cloister.constraints.text import (
     parse_denial,
     parse_dependency,
 )
+from cloister.constraints.tuples import Tuples
 from cloister.schema.declarations import ConstraintDeclaration
 
 __all__ = [
@@ -34,7 +36,9 @@ __all__ = [
     "Op",
     "Operand",
     "OrderRule",
+    "Partners",
     "Predicate",
+    "Tuples",
     "ViolationReport",
     "bind",
     "conflicts",

@@ -32,13 +32,16 @@ Values = Mapping[str, Numbers]
 
 
 def require_consistent(constraints: Iterable[DenialConstraint], domain: Domain, rows: int) -> None:
-    """Check that a table of ``rows`` rows can satisfy the hard constraints, as far as public inputs tell.
+    """Check that constraints fit the domain, and that ``rows`` rows can satisfy the hard ones, from public inputs.
 
     Raises:
         ConstraintError: names the smallest set of constraints that contradict each other, or a key with fewer values
             than rows; or a constraint does not fit the domain.
     """
-    hard = [constraint for constraint in constraints if constraint.hard]
+    every = tuple(constraints)
+    for constraint in every:
+        bind(constraint, domain)
+    hard = [constraint for constraint in every if constraint.hard]
     conflict = smallest_conflict(hard, domain, rows)
     if conflict:
         raise ConstraintError(_describe(conflict, rows))

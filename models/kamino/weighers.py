@@ -20,7 +20,7 @@ from models.protocol import Stage, Task
 from models.weights import Weighing, ascend, fit_weights, weighing_by_counts
 
 MATCHINGS = 8
-TRUST = 0.2
+TRUST = 0.1
 LINES = 100
 
 
@@ -60,15 +60,22 @@ class PairCounts:
 
         The model's own share is trusted to a relative deviation of ``TRUST``, the noisy one by its noise and sampling.
         """
-        pairs = max(task.rows // 2, 1) * self.matchings
-        deviation = noise * float(pair_sensitivity(task.neighbours, len(task.soft), self.matchings).l2_squared) ** 0.5
         targets = []
-        for constraint, count in zip(task.soft, counts, strict=True):
-            own = max(float(violation_share(constraint, pool)), 1.0 / pairs)
-            error = (deviation**2 + max(float(count), 1.0)) / pairs**2
-            pull = (TRUST * own) ** 2 / ((TRUST * own) ** 2 + error)
-            targets.append(max(own + pull * (max(float(count), 0.0) / pairs - own), 0.0))
+        for constraint, (share, error) in zip(task.soft, self.shares(counts, noise, task), strict=True):
+            own = max(float(violation_share(constraint, pool)), 1.0 / self._pairs(task))
+            pull = (TRUST * own) ** 2 / ((TRUST * own) ** 2 + error**2)
+            targets.append(max(own + pull * (share - own), 0.0))
         return targets
+
+    def shares(self, counts: Counts, noise: float, task: Task) -> list[tuple[float, float]]:
+        """The noisy share of pairs that violate each constraint, and its standard error: of noise and sampling."""
+        pairs = self._pairs(task)
+        deviation = noise * float(pair_sensitivity(task.neighbours, len(task.soft), self.matchings).l2_squared) ** 0.5
+        found = [max(float(count), 0.0) for count in counts]
+        return [(count / pairs, (deviation**2 + max(count, 1.0)) ** 0.5 / pairs) for count in found]
+
+    def _pairs(self, task: Task) -> int:
+        return max(task.rows // 2, 1) * self.matchings
 
 
 @dataclass(frozen=True)

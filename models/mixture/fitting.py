@@ -54,6 +54,33 @@ class Target:
         return cls(views, torch.as_tensor(shares).float(), torch.as_tensor(rows / deviation).float())
 
 
+@dataclass(frozen=True)
+class Targets:
+    """All targets of a fit; ``whole`` factors, each seen alone and level by level, are computed as one.
+
+    Shapes: ``levels`` (m,) numbers among all levels, their ``shares`` and ``precision`` (m,).
+    """
+
+    joint: tuple[Target, ...]
+    levels: Tensor
+    shares: Tensor
+    precision: Tensor
+
+    @classmethod
+    def of(cls, targets: Sequence[Target], layout: Layout) -> Targets:
+        """The targets, sorted by kind."""
+        whole = [target for target in targets if len(target.views) == 1 and target.views[0].index is None]
+        joint = tuple(target for target in targets if len(target.views) > 1 or target.views[0].index is not None)
+        levels = [torch.arange(layout.edges[t.views[0].at], layout.edges[t.views[0].at + 1]) for t in whole]
+        none = torch.zeros(0)
+        return cls(
+            joint,
+            torch.cat([none.long(), *levels]),
+            torch.cat([none, *(target.shares.flatten() for target in whole)]),
+            torch.cat([none, *(target.precision.flatten() for target in whole)]),
+        )
+
+
 class Fit:
     """A mixture under training: logits of component weights and of all levels of all factors.
 
@@ -76,9 +103,10 @@ class Fit:
 
     def run(self, targets: Sequence[Target], steps: int, first_rate: float, last_rate: float) -> None:
         """Some steps of Adam on the loss, at a rate that goes evenly from first to last."""
+        sorted_targets = Targets.of(targets, self._layout)
         for step in range(steps):
             mixture = self.mixture
-            _, to_weights, to_shares = gradient(mixture, targets)
+            _, to_weights, to_shares = gradient(mixture, sorted_targets)
             add_price(mixture, self._price, to_weights, to_shares)
             rate = first_rate + (last_rate - first_rate) * step / steps
             self._update([_weights_back(mixture, to_weights), _shares_back(mixture, to_shares)], rate)
@@ -92,11 +120,16 @@ class Fit:
             self._parameters[at].addcdiv_(self._mean[at], size, value=-rate / (1 - FIRST**self._steps))
 
 
-def gradient(mixture: Mixture, targets: Sequence[Target]) -> tuple[float, Tensor, Tensor]:
+def gradient(mixture: Mixture, targets: Targets) -> tuple[float, Tensor, Tensor]:
     """Half the chi-square of all targets, and its slopes by component weights and by shares, in their shapes."""
     to_weights, to_shares = torch.zeros_like(mixture.weights), torch.zeros_like(mixture.shares)
-    loss = 0.0
-    for target in targets:
+    shares = mixture.shares[targets.levels]
+    error = (shares @ mixture.weights - targets.shares) * targets.precision
+    slope = error * targets.precision
+    to_weights += slope @ shares
+    to_shares.index_add_(0, targets.levels, slope[:, None] * mixture.weights)
+    loss = float(error.square().sum()) / 2
+    for target in targets.joint:
         loss += _add_gradient(mixture, target, to_weights, to_shares)
     return loss, to_weights, to_shares
 

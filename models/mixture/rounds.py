@@ -34,11 +34,11 @@ def candidates(groups: Mapping[str, Groups], rows: int, seed: int) -> tuple[Read
     Where there are too many to count, an even choice among them, pairs first.
     """
     levels = {name: _levels(own) for name, own in groups.items()}
-    pairs = _sets(levels, 2, PAIR_CELLS)
-    triples = _sets(levels, 3, TRIPLE_CELLS)
     most = max(min(MOST_CANDIDATES, MOST_VISITS // max(rows, 1)), 1)
-    chosen = (*_some(pairs, most, seed), *_some(triples, most - min(most, len(pairs)), seed))
-    return chosen or tuple((readings[0],) for readings in levels.values())
+    chosen = _some(_sets(levels, 2, PAIR_CELLS), most, seed)
+    if len(chosen) < most:
+        chosen += _some(_sets(levels, 3, TRIPLE_CELLS), most - len(chosen), seed)
+    return tuple(chosen) or tuple((readings[0],) for readings in levels.values())
 
 
 def _levels(groups: Groups) -> list[Reading]:

@@ -22,7 +22,7 @@ HISTOGRAMS, LEAST_HISTOGRAMS, MOST_HISTOGRAMS = 0.20, 0.10, 0.35
 JOINT_TABLES, PAIRS = 0.06, 0.03
 SELECTING = 0.10
 NOISIEST = 4
-COMPONENTS = 800
+COMPONENTS, FEWEST = 800, 100
 PRICE = 200.0
 ROUNDS, MOST_ROUNDS, TYPICAL, GROWTH = 40, 200, 5_000.0, 0.26
 GROUPS = 32
@@ -110,7 +110,7 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
         "joint tables": [list(names) for names in joint],
         "rounds": outline.rounds,
         "groups": GROUPS,
-        "components": COMPONENTS,
+        "components": components_for(signal),
         "price": PRICE * signal / TYPICAL,
     }
     return Plan("cloister", sequence, tuple(outline.stages(noise)), parameters, _forecast(outline))
@@ -121,6 +121,11 @@ def rounds_for(signal: float, attributes: int) -> int:
     possible = math.comb(attributes, 2) + math.comb(attributes, 3)
     wanted = round(ROUNDS * math.sqrt(attributes / 15) * (signal / TYPICAL) ** GROWTH)
     return min(max(wanted, 1), 2 * possible, MOST_ROUNDS)
+
+
+def components_for(signal: float) -> int:
+    """Number of components: fewer where there is less to tell."""
+    return min(max(round(COMPONENTS * math.sqrt(signal / TYPICAL)), FEWEST), COMPONENTS)
 
 
 def histograms_for(signal: float) -> float:
@@ -144,6 +149,6 @@ def _require_signal(multiplier: Fraction, rows: int, budget: Budget) -> None:
 
 def _forecast(outline: Outline) -> Forecast:
     rounds, rows, attributes = outline.rounds, outline.task.rows, len(outline.sequence)
-    fit = COMPONENTS * TYPICAL_CELLS * rounds * (40 * rounds + 600) * 2e-9
+    fit = components_for(outline.signal) * TYPICAL_CELLS * rounds * (40 * rounds + 600) * 2e-9
     select = rows * min(math.comb(attributes, 2) + math.comb(attributes, 3), 3_000) * rounds * 2e-9
     return Forecast(seconds=round(10 + fit + select, 1), memory=700_000_000 + rows * attributes * 40)

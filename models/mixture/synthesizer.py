@@ -25,7 +25,7 @@ from models.protocol import Arrays, Budget, Plan, Task
 from models.weights import fit_weights
 
 POOL = 40_000
-NEAR = 0.15
+NEAR, SURE = 0.1, 2.0
 
 
 class Cloister:
@@ -57,9 +57,10 @@ class Cloister:
         noise = Fraction(plan.parameters["noise"]["soft constraints"])
         counts = private.violating_pairs(task.soft, DiscreteGaussian(noise), "soft constraints", WEIGHER.matchings)
         pool = trained.sample(POOL, SamplingSource(PUBLIC_SEED))
-        targets = WEIGHER.targets(counts, float(noise), task, pool)
-        if all(map(_near, targets, (float(violation_share(constraint, pool)) for constraint in task.soft))):
+        own = [float(violation_share(constraint, pool)) for constraint in task.soft]
+        if all(map(_holds, own, WEIGHER.shares(counts, float(noise), task))):
             return trained
+        targets = WEIGHER.targets(counts, float(noise), task, pool)
         return trained.weighed(fit_weights(task.soft, targets, pool, np.random.default_rng(PUBLIC_SEED)))
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> CloisterModel:
@@ -67,5 +68,7 @@ class Cloister:
         return restore(task, meta, arrays)
 
 
-def _near(target: float, own: float) -> bool:
-    return abs(own - target) <= NEAR * target
+def _holds(own: float, measured: tuple[float, float]) -> bool:
+    """Whether a share of violating pairs is as measured, or so near that noise explains the rest."""
+    share, error = measured
+    return abs(own - share) <= max(NEAR * share, SURE * error)

@@ -1,5 +1,6 @@
 """The mixture of products against brute force: marginals, gradients, tied factors, candidates, and draws."""
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
 from models.groups import group
 from models.mixture.drawing import allocate, even_quantiles
-from models.mixture.fitting import Measurement, Target, add_price, gradient
+from models.mixture.fitting import Measurement, Target, Targets, add_price, gradient
 from models.mixture.products import Mixture
 from models.mixture.readings import coarse, fine
 from models.mixture.rounds import PAIR_CELLS, TRIPLE_CELLS, candidates, expected, offered
@@ -95,19 +96,21 @@ def test_candidates_are_expected_as_the_marginals_say():
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_gradients_are_those_of_the_loss(layout):
     groups, rng = groups_of(SIZES), np.random.default_rng(2)
-    sets = [("a",), ("a", "b"), ("c", "b", "a")]
+    sets = [("a",), ("b",), ("a", "b"), ("c", "b", "a")]
     targets = []
     for names in sets:
-        readings = tuple(coarse(groups[name], 4) for name in names)
+        readings = tuple(fine(groups[name]) if len(names) == 1 else coarse(groups[name], 4) for name in names)
         shape = tuple(reading.size for reading in readings)
         deviation = rng.uniform(5, 20, shape)
         targets.append(Target.of(Measurement(readings, rng.uniform(0, 200, shape), deviation), layout, 1_000))
     start = mixture_on(layout)
     weights, shares = (t.double().requires_grad_() for t in (start.weights, start.shares))
     targets = [Target(t.views, t.shares.double(), t.precision.double()) for t in targets]
+    listed = Targets.of(targets, layout)
+    listed = replace(listed, shares=listed.shares.double(), precision=listed.precision.double())
     loss = sum(0.5 * ((_seen(weights, shares, layout, t) - t.shares) * t.precision).square().sum() for t in targets)
     loss.backward()
-    value, to_weights, to_shares = gradient(Mixture(layout, weights.detach(), shares.detach()), targets)
+    value, to_weights, to_shares = gradient(Mixture(layout, weights.detach(), shares.detach()), listed)
     assert value == pytest.approx(float(loss.detach()), rel=1e-9)
     torch.testing.assert_close(to_weights, weights.grad)
     torch.testing.assert_close(to_shares, shares.grad)

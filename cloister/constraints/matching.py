@@ -1,0 +1,233 @@
+"""Matching of rows under a conjunction of predicates, without making pairs.
+
+Each row of one table as t1 is matched with the rows of another as t2:
+
+    predicates on one row     masks of either side
+    =                         groups
+    !=                        inclusion and exclusion: all, less those that agree
+    one order                 sorting within groups
+    two orders                a sweep over one, a Fenwick tree over the other
+    more                      divide and conquer over the bits of a rank: r < q if and only if there is exactly one
+                              bit that q has and r lacks, above which they agree
+
+With n rows, k orders and d inequations that is O(2^d n log^(k-1) n) after sorting. Fenwick (1994); the divide and
+conquer is Bentley's (1980) on the bits of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numba
+import numpy as np
+
+from cloister.constraints.binding import BoundPredicate, Mask, Operand
+from cloister.constraints.conjunctions import Conjunction
+from cloister.constraints.denial import Op
+from cloister.constraints.tuples import Counts, numbered, refined
+from cloister.schema.columns import Numbers
+from cloister.schema.domain import Table
+
+Paired = tuple[Counts, Counts]
+"""Whole numbers of the rows as t1 and of the rows as t2, each (rows,)."""
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Rows of one table as t1 and of another as t2, made ready to be matched under a conjunction.
+
+    ``queries`` and ``points`` are the numbers of the rows that can match at all, of ``rows`` and all others.
+    """
+
+    rows: int
+    queries: Counts
+    points: Counts
+    join: _Join
+
+    @classmethod
+    def of(cls, conjunction: Conjunction, first: Table, second: Table) -> Matching:
+        """The rows of ``first`` as t1 with those of ``second`` as t2."""
+        across = tuple(conjunction.across)
+        queries, query_columns = _active(first, conjunction.first, [p.left for p in across])
+        points, point_columns = _active(second, conjunction.second, [p.right for p in across])  # type: ignore[misc]
+        if not conjunction.possible:
+            queries, query_columns = queries[:0], [column[:0] for column in query_columns]
+        join = _Join.of([p.op for p in across], query_columns, point_columns, (len(queries), len(points)))
+        return cls(first.rows, queries, points, join)
+
+    def count(self, weights: Counts) -> Counts:
+        """Total weight of the rows of the second table (m,) that match each row of the first; shape (n,)."""
+        counts = np.zeros(self.rows, dtype=np.int64)
+        if len(self.queries) and len(self.points):
+            counts[self.queries] = replace(self.join, weights=weights[self.points]).count()
+        return counts
+
+
+def _active(table: Table, alone: Iterable[BoundPredicate], compared: Sequence[Operand]) -> tuple[Counts, list[Numbers]]:
+    """The numbers of the rows that can match at all, and their columns of compared numbers."""
+    mask = np.ones(table.rows, dtype=bool)
+    for predicate in alone:
+        mask &= predicate.holds(table, table)
+    columns = [operand.of(table) for operand in compared]
+    for column in columns:
+        mask &= ~np.isnan(column)
+    return np.flatnonzero(mask), [column[mask] for column in columns]
+
+
+@dataclass(frozen=True)
+class _Join:
+    """Weighted matching of queries (q,) with points (p,): equal groups, differing codes, ordered ranks.
+
+    A query matches a point if their groups are equal, their codes in each of ``differ`` are not, and in each of
+    ``order`` the point's rank is below the query's.
+    """
+
+    groups: Paired
+    weights: Counts
+    differ: tuple[Paired, ...]
+    order: tuple[Paired, ...]
+
+    @classmethod
+    def of(cls, ops: Sequence[Op], queries: list[Numbers], points: list[Numbers], sizes: tuple[int, int]) -> _Join:
+        groups = np.zeros(sizes[0], dtype=np.int64), np.zeros(sizes[1], dtype=np.int64)
+        join = cls(groups, np.ones(sizes[1], dtype=np.int64), (), ())
+        for op, query, point in zip(ops, queries, points, strict=True):
+            if op.is_order:
+                join = replace(join, order=(*join.order, _ranks(op, query, point)))
+            elif op is Op.EQ:
+                join = join.grouped(_codes(query, point))
+            else:
+                join = replace(join, differ=(*join.differ, _codes(query, point)))
+        return replace(join, order=tuple(sorted(join.order, key=lambda ranks: int(ranks[1].max(initial=0)))))
+
+    def count(self) -> Counts:
+        """Total weight of the points that match each query (q,)."""
+        if self.differ:
+            rest = replace(self, differ=self.differ[1:])
+            return rest.count() - rest.grouped(self.differ[0])._count_met()
+        if len(self.order) > 2:
+            return self._count_by_bits()
+        return (_count_equal, _count_one_order, _count_two_orders)[len(self.order)](self)
+
+    def grouped(self, codes: Paired) -> _Join:
+        """With groups that agree on the codes as well."""
+        split = len(codes[0])
+        groups = refined(np.concatenate(self.groups), np.concatenate(codes))
+        return replace(self, groups=(groups[:split], groups[split:]))
+
+    def take(self, queries: Mask, points: Mask) -> _Join:
+        """The matching of some queries with some points, by mask."""
+        differ, order = (
+            tuple((query[queries], point[points]) for query, point in pairs) for pairs in (self.differ, self.order)
+        )
+        return _Join((self.groups[0][queries], self.groups[1][points]), self.weights[points], differ, order)
+
+    def _count_met(self) -> Counts:
+        """As ``count``, looking only at groups that hold both a query and a point."""
+        held = _sizes(self.groups)
+        met = (held[0] > 0) & (held[1] > 0)
+        queries, points = met[self.groups[0]], met[self.groups[1]]
+        counts = np.zeros(len(queries), dtype=np.int64)
+        counts[queries] = self.take(queries, points).count()
+        return counts
+
+    def _count_by_bits(self) -> Counts:
+        query, point = self.order[0]
+        rest = replace(self, order=self.order[1:])
+        counts = np.zeros(len(query), dtype=np.int64)
+        for bit in range(int(query.max(initial=0)).bit_length()):
+            queries, points = (query >> bit) & 1 == 1, (point >> bit) & 1 == 0
+            above = query[queries] >> (bit + 1), point[points] >> (bit + 1)
+            counts[queries] += rest.take(queries, points).grouped(above)._count_met()
+        return counts
+
+
+def _codes(query: Numbers, point: Numbers) -> Paired:
+    """Whole numbers that are equal where the values are."""
+    both = numbered(np.concatenate([query, point]))
+    return both[: len(query)], both[len(query) :]
+
+
+def _ranks(op: Op, query: Numbers, point: Numbers) -> Paired:
+    """Whole numbers such that ``query op point`` if and only if the point's is below the query's."""
+    if op in (Op.LT, Op.LE):
+        return _ranks(op.mirrored, -query, -point)
+    different, ranks = np.unique(point, return_inverse=True)
+    if np.array_equal(query, point):
+        return ranks + (op is Op.GE), ranks
+    return np.searchsorted(different, query, side="left" if op is Op.GT else "right"), ranks
+
+
+def _sizes(groups: Paired) -> Paired:
+    size = 1 + max(int(side.max(initial=-1)) for side in groups)
+    return np.bincount(groups[0], minlength=size), np.bincount(groups[1], minlength=size)
+
+
+def _count_equal(join: _Join) -> Counts:
+    queries, points = join.groups
+    size = 1 + max(int(side.max(initial=-1)) for side in join.groups)
+    return np.bincount(points, weights=join.weights, minlength=size).astype(np.int64)[queries]
+
+
+def _count_one_order(join: _Join) -> Counts:
+    ((query_rank, point_rank),) = join.order
+    query_group, point_group = (side * _span(join.order[0]) for side in join.groups)
+    keys = point_group + point_rank
+    order = np.argsort(keys)
+    below = np.concatenate([[0], np.cumsum(join.weights[order])])
+    first, last = (np.searchsorted(keys[order], sought) for sought in (query_group, query_group + query_rank))
+    counts: Counts = below[last] - below[first]
+    return counts
+
+
+def _count_two_orders(join: _Join) -> Counts:
+    tree, swept = join.order
+    queries, points = (np.argsort(g * _span(swept) + rank) for g, rank in zip(join.groups, swept, strict=True))
+    counts = np.empty(len(queries), dtype=np.int64)
+    counts[queries] = _sweep(
+        np.stack([side[queries] for side in (join.groups[0], swept[0], tree[0])]),
+        np.stack([side[points] for side in (join.groups[1], swept[1], tree[1])]),
+        join.weights[points],
+        _span(tree),
+    )
+    return counts
+
+
+def _span(ranks: Paired) -> int:
+    return 1 + max(int(side.max(initial=0)) for side in ranks)
+
+
+@numba.njit(cache=True)
+def _sweep(queries: Counts, points: Counts, weights: Counts, size: int) -> Counts:
+    """Weight of the points of each query's group that are below it in both ranks.
+
+    Shapes: ``queries`` (3, q) and ``points`` (3, p): group, rank, rank less than ``size``; sorted by the first two.
+    """
+    tree = np.zeros(size + 1, dtype=np.int64)
+    counts = np.zeros(queries.shape[1], dtype=np.int64)
+    start = stop = 0
+    for q in range(queries.shape[1]):
+        group = queries[0, q]
+        if q == 0 or queries[0, q - 1] != group:
+            for p in range(start, stop):
+                _add(tree, points[2, p], -weights[p])
+            while stop < points.shape[1] and points[0, stop] < group:
+                stop += 1
+            start = stop
+        while stop < points.shape[1] and points[0, stop] == group and points[1, stop] < queries[1, q]:
+            _add(tree, points[2, stop], weights[stop])
+            stop += 1
+        place = queries[2, q]
+        while place > 0:
+            counts[q] += tree[place]
+            place &= place - 1
+    return counts
+
+
+@numba.njit(cache=True)
+def _add(tree: Counts, rank: int, weight: int) -> None:
+    place = rank + 1
+    while place < len(tree):
+        tree[place] += weight
+        place += place & -place

@@ -1,0 +1,71 @@
+"""The different tuples of values of some attributes: rules on these attributes tell no more rows apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cloister.schema.domain import Table
+
+Counts = NDArray[np.int64]
+
+SPARSE = 4
+WIDEST = 2**62
+
+
+@dataclass(frozen=True)
+class Tuples:
+    """The different tuples of a table of n rows; ``table`` has a row for each, ``of_row`` (n,) numbers them."""
+
+    table: Table
+    of_row: Counts
+
+    @classmethod
+    def of(cls, table: Table, attributes: Sequence[str]) -> Tuples:
+        """The tuples of the attributes; the other columns of ``table`` are left out."""
+        of_row, size = _joint([table.codes[name] for name in attributes])
+        some_row = np.zeros(size, dtype=np.int64)
+        some_row[of_row] = np.arange(table.rows)
+        return cls(Table(table.domain, {name: table.codes[name][some_row] for name in attributes}), of_row)
+
+    def sums(self, weights: Counts | None = None) -> Counts:
+        """Number of rows, or the sum of their weights (n,), of each tuple; exact below 2^53."""
+        return np.bincount(self.of_row, weights, self.table.rows).astype(np.int64, copy=False)
+
+
+def numbered(values: NDArray[np.float64] | Counts) -> Counts:
+    """Numbers 0, 1, ... (n,) of the different values (n,)."""
+    return pd.factorize(values)[0].astype(np.int64, copy=False)
+
+
+def refined(groups: Counts, codes: Counts) -> Counts:
+    """Numbers (n,) of the different pairs of a group and a code."""
+    return _joint([groups, codes])[0]
+
+
+def _joint(columns: Sequence[Counts]) -> tuple[Counts, int]:
+    """Numbers (n,) of the different rows of whole numbers, and how many there are."""
+    joint, size = columns[0], _span(columns[0])
+    for column in columns[1:]:
+        span = _span(column)
+        if size * span > WIDEST:
+            joint, size = _numbered_below(joint, size)
+        joint, size = joint * span + column, size * span
+    return _numbered_below(joint, size)
+
+
+def _span(codes: Counts) -> int:
+    return int(codes.max(initial=-1)) + 1
+
+
+def _numbered_below(codes: Counts, size: int) -> tuple[Counts, int]:
+    if size > SPARSE * len(codes):
+        numbers = numbered(codes)
+        return numbers, _span(numbers)
+    present = np.zeros(size, dtype=bool)
+    present[codes] = True
+    return (np.cumsum(present) - 1)[codes], int(present.sum())
