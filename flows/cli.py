@@ -13,7 +13,7 @@ from typing import NoReturn
 import typer
 
 from cloister.errors import CloisterError
-from flows import cli_benchmark, cli_data, cli_ledger, cli_release, cli_review
+from flows import cli_benchmark, cli_data, cli_deploy, cli_ledger, cli_release, cli_review
 from tasks.home import Home
 
 app = typer.Typer(
@@ -26,7 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for commands in (cli_release, cli_data, cli_ledger, cli_review, cli_benchmark):
+for commands in (cli_release, cli_data, cli_ledger, cli_review, cli_benchmark, cli_deploy):
     commands.add_to(app)
 
 

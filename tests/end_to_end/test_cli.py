@@ -39,6 +39,7 @@ COMMANDS = [
     ["spec", "check"],
     ["methods"],
     ["benchmark"],
+    ["deploy"],
 ]
 
 

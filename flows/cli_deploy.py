@@ -1,0 +1,139 @@
+"""The command that makes a release a recurring job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.options import Delta, Epsilon, Evaluate, Json, Method, SpecFile, example, user
+
+if TYPE_CHECKING:
+    from tasks.allowances import Allowance
+    from tasks.deployments import Recurring
+    from tasks.home import Home
+    from tasks.orders import Options
+
+SHOWN = 3
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this command to the command line."""
+    app.command(epilog=example('cloister deploy data/specs/demo.yaml --data data/raw/demo.csv --cron "0 3 1 * *"'))(
+        deploy
+    )
+
+
+def deploy(
+    spec: SpecFile,
+    cron: Annotated[str, typer.Option(help="When: minute, hour, day, month, weekday.")],
+    timezone: Annotated[str, typer.Option(help="The time zone that the schedule is read in.")] = "UTC",
+    method: Method = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    rows: Annotated[int | None, typer.Option(help="Rows to draw; by default as many as the spec declares.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The data, in place of the spec's source.")] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv too.")] = False,
+    evaluate: Annotated[
+        Evaluate, typer.Option(help="Measures against the real data, kept inside; full trains models.")
+    ] = Evaluate.quick,
+    as_json: Json = False,
+) -> None:
+    """Make a release a recurring job on the Prefect server at PREFECT_API_URL.
+
+    Each run is a release of its own, with its own charge; the ledger refuses those that the budget does not admit. Run
+    again, the command replaces the schedule of the same dataset. Runs need a worker; its command is printed.
+    """
+    from tasks.home import Home
+    from tasks.orders import Options
+
+    options = Options(method, epsilon, delta, rows, data, csv=csv, evaluate=evaluate.value)
+    _show(_deployed(spec, options, (cron, timezone), Home.current()), as_json)
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """A recurring release that a server holds, and what its budget admits."""
+
+    recurring: Recurring
+    allowance: Allowance
+    server: str
+    id: str
+    now: datetime
+
+
+def _deployed(spec: Path, options: Options, when: tuple[str, str], home: Home) -> Deployed:
+    """Check what can be checked before anything runs, then register."""
+    from tasks.allowances import allowance_of
+    from tasks.checks import require_usable
+    from tasks.deployments import Recurring, register, release_parameters, require_server
+    from tasks.orders import Order, world_of
+    from tasks.plans import planned
+    from tasks.schedules import Schedule
+
+    now = datetime.now(UTC)
+    schedule = Schedule.of(*when, now)
+    order = Order.of(spec, options, user())
+    world = world_of(order)
+    require_usable(order, world, home)
+    planned(order)
+    allowance = allowance_of(order, world, home, now)
+    allowance.require_one()
+    server = require_server()
+    home.prepare()
+    from flows.release import release as flow
+
+    recurring = Recurring(world.spec.name, release_parameters(spec, options, user()), schedule)
+    return Deployed(recurring, allowance, server, str(register(flow, recurring, home)), now)
+
+
+def _show(done: Deployed, as_json: bool) -> None:
+    from flows.console import facts, say, show_json, table
+    from tasks.deployments import POOL, worker_command
+
+    recurring, allowance = done.recurring, done.allowance
+    content = {
+        "deployment": f"release/{recurring.name}",
+        "id": done.id,
+        "server": done.server,
+        "work_pool": POOL,
+        "worker": worker_command(done.server),
+        "schedule": f"{recurring.schedule.cron} ({recurring.schedule.timezone})",
+        "budget": _budget(allowance),
+    }
+    runs = _first_runs(done)
+    surplus = allowance.exceeded_by(recurring.schedule.runs(done.now), done.now)
+    if as_json:
+        figures = {"per": allowance.budget.period.value, "whole": allowance.whole, "left": allowance.left}
+        show_json(
+            content | {"admits": figures, "first_runs": runs, "surplus": surplus, "parameters": recurring.parameters}
+        )
+        return
+    facts("Recurring release", content)
+    table("First runs", ("time", "the budget admits it"), [tuple(run.values()) for run in runs])
+    if surplus:
+        say(
+            "The schedule runs more often than the budget admits: the ledger will refuse the surplus runs, "
+            "which then fail and spend nothing."
+        )
+    say("Runs start while a worker is up: run the command above in the background, or as a service.")
+
+
+def _first_runs(done: Deployed) -> list[dict[str, Any]]:
+    foreseen = done.allowance.foreseen(done.recurring.schedule.runs(done.now))
+    return [{"time": run.isoformat(timespec="minutes"), "admitted": fits} for run, fits in islice(foreseen, SHOWN)]
+
+
+def _budget(allowance: Allowance) -> str:
+    from cloister.privacy.ledger.exact import decimal
+
+    budget, price = allowance.budget, allowance.price
+    return (
+        f"epsilon {decimal(budget.epsilon)} at delta {decimal(budget.delta)} per {budget.period.value}: "
+        f"{allowance.whole} releases of epsilon {decimal(price.epsilon)}, {allowance.left} of them left in "
+        f"{allowance.window}"
+    )

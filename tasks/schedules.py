@@ -1,0 +1,74 @@
+"""When a recurring release runs: a cron line and a time zone, with the dates that a Prefect server makes of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Self
+
+from prefect.client.schemas.schedules import CronSchedule
+from prefect.server.schemas.schedules import CronSchedule as Dates
+
+from cloister.errors import InputError
+
+FIELDS = 5
+CHUNK = 50
+SECOND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A cron line of five fields, read in a time zone of the IANA database."""
+
+    cron: str
+    timezone: str
+
+    @classmethod
+    def of(cls, cron: str, timezone: str, now: datetime) -> Self:
+        """The schedule that the texts stand for.
+
+        Raises:
+            InputError: one of them cannot be read, or no run follows ``now``.
+        """
+        if len(cron.split()) != FIELDS or not _accepted(cron, "UTC"):
+            raise InputError(
+                f"the schedule '{cron}' cannot be used; give five fields, minute hour day month weekday, "
+                'such as --cron "0 3 1 * *" for three o\'clock on the first of each month'
+            )
+        if not _accepted(cron, timezone):
+            raise InputError(
+                f"there is no time zone '{timezone}'; give one such as UTC or Europe/Paris with --timezone"
+            )
+        schedule = cls(cron, timezone)
+        schedule._require_a_run(now)
+        return schedule
+
+    def to_prefect(self) -> CronSchedule:
+        """The schedule as Prefect declares it."""
+        return CronSchedule(cron=self.cron, timezone=self.timezone)
+
+    def runs(self, after: datetime) -> Iterator[datetime]:
+        """The times of the runs, without end, earliest first."""
+        dates = Dates(cron=self.cron, timezone=self.timezone)
+        while True:
+            found = asyncio.run(dates.get_dates(CHUNK, after))
+            yield from found
+            after = found[-1] + SECOND
+
+    def _require_a_run(self, now: datetime) -> None:
+        try:
+            next(self.runs(now))
+        except (ValueError, IndexError):
+            raise InputError(
+                f"the schedule '{self.cron}' names a day that never comes; give one such as --cron \"0 3 1 * *\""
+            ) from None
+
+
+def _accepted(cron: str, timezone: str) -> bool:
+    try:
+        CronSchedule(cron=cron, timezone=timezone)
+    except ValueError:
+        return False
+    return bool(timezone)

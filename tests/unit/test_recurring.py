@@ -1,0 +1,110 @@
+"""When a recurring release runs, and how often its budget admits it."""
+
+from datetime import UTC, datetime
+from fractions import Fraction
+from itertools import islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cloister.errors import BudgetExceeded, InputError
+from cloister.privacy.ledger import Budget, Charge, basic_composition
+from models.protocol import Budget as Price
+from tasks.allowances import Allowance, room
+from tasks.schedules import Schedule
+
+NOW = datetime(2026, 11, 21, 13, 0, tzinfo=UTC)
+
+amounts = st.fractions(min_value=Fraction(1, 8), max_value=6, max_denominator=8)
+deltas = st.fractions(min_value=0, max_value=Fraction(1, 2), max_denominator=16)
+
+
+def times(cron: str, timezone: str, number: int) -> list[str]:
+    return [run.isoformat() for run in islice(Schedule.of(cron, timezone, NOW).runs(NOW), number)]
+
+
+def allowance(per: str, whole: int, left: int) -> Allowance:
+    budget = Budget.of("clubs", "row", whole or Fraction(1, 2), "1e-5", per)
+    return Allowance(budget, Price(Fraction(1), Fraction(0)), budget.period.window(NOW.isoformat()), whole, left)
+
+
+def foreseen(made: Allowance, cron: str, number: int) -> list[bool]:
+    return [fits for _, fits in islice(made.foreseen(Schedule.of(cron, "UTC", NOW).runs(NOW)), number)]
+
+
+def exceeded(made: Allowance, cron: str) -> bool:
+    return made.exceeded_by(Schedule.of(cron, "UTC", NOW).runs(NOW), NOW)
+
+
+def test_runs_follow_the_schedule_in_its_time_zone():
+    assert times("0 3 1 * *", "UTC", 2) == ["2026-12-01T03:00:00+00:00", "2027-01-01T03:00:00+00:00"]
+    assert times("0 3 1 4,12 *", "Europe/Paris", 2) == ["2026-12-01T03:00:00+01:00", "2027-04-01T03:00:00+02:00"]
+
+
+def test_runs_go_on_without_gaps_or_doubles():
+    runs = list(islice(Schedule.of("*/7 * * * *", "UTC", NOW).runs(NOW), 230))
+    assert len(set(runs)) == 230
+    assert max(after - before for before, after in zip(runs, runs[1:], strict=False)).total_seconds() == 420
+
+
+@pytest.mark.parametrize(
+    "cron", ["", "monthly", "@monthly", "0 3 1 *", "0 3 1 * * *", "0 25 * * *", "H 3 * * *", "0 0 30 2 *"]
+)
+def test_a_schedule_that_cannot_be_used_is_refused_with_an_example(cron):
+    with pytest.raises(InputError, match=r"0 3 1 \* \*"):
+        Schedule.of(cron, "UTC", NOW)
+
+
+@pytest.mark.parametrize("timezone", ["", "Mars/Olympus"])
+def test_a_time_zone_that_is_none_is_refused(timezone):
+    with pytest.raises(InputError, match="Europe/Paris"):
+        Schedule.of("0 3 1 * *", timezone, NOW)
+
+
+@settings(deadline=None)
+@given(amounts, deltas, amounts, deltas)
+def test_there_is_room_for_as_many_releases_as_the_ledger_composes(epsilon, delta, price, chance):
+    charge = Charge("r", price, chance, "add_remove", {})
+
+    def held(number: int) -> bool:
+        total = basic_composition([charge] * number, delta)
+        return total is not None and total <= epsilon
+
+    fit = room(epsilon, delta, Price(price, chance))
+    assert fit == 0 or held(fit)
+    assert not held(fit + 1)
+
+
+def test_there_is_no_room_where_more_is_held_than_granted():
+    assert room(Fraction(1), Fraction(-1, 100), Price(Fraction(1), Fraction(0))) == 0
+    assert room(Fraction(-1), Fraction(1, 100), Price(Fraction(1), Fraction(0))) == 0
+
+
+def test_each_window_admits_its_own_releases():
+    assert foreseen(allowance("year", whole=2, left=1), "0 3 1 * *", 5) == [True, True, True, False, False]
+    assert foreseen(allowance("month", whole=1, left=0), "0 3 1,25 * *", 5) == [False, True, False, True, False]
+    assert foreseen(allowance("ever", whole=9, left=1), "0 3 1 * *", 3) == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("made", "cron", "too_often"),
+    [
+        (allowance("year", 12, 1), "0 3 1 * *", False),
+        (allowance("year", 11, 1), "0 3 1 * *", True),
+        (allowance("year", 12, 0), "0 3 1 * *", True),
+        (allowance("month", 1, 1), "0 3 1 * *", False),
+        (allowance("month", 1, 1), "0 3 1,2 6 *", True),
+        (allowance("month", 50, 50), "* * * * *", True),
+        (allowance("ever", 5, 5), "0 3 1 1 *", True),
+    ],
+)
+def test_a_schedule_may_run_more_often_than_the_budget_admits(made, cron, too_often):
+    assert exceeded(made, cron) is too_often
+
+
+def test_one_release_at_least_is_required():
+    allowance("year", whole=1, left=0).require_one()
+    for made in (allowance("month", whole=0, left=0), allowance("ever", whole=3, left=0)):
+        with pytest.raises(BudgetExceeded, match="budget grant"):
+            made.require_one()
