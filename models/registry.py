@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 from cloister.errors import InputError
+from models.dpview.synthesizer import RECIPES as VIEWS
+from models.dpview.synthesizer import DPView
 from models.kamino.recipes import RECIPES
 from models.kamino.synthesizer import Kamino, Progress, silent
 from models.mixture.synthesizer import Cloister
@@ -14,6 +16,7 @@ from models.protocol import Synthesizer
 METHODS: dict[str, Callable[[Progress], Synthesizer]] = {
     "cloister": Cloister,
     **{recipe.name: partial(Kamino, recipe=recipe) for recipe in RECIPES},
+    **{view.name: partial(DPView, recipe=view) for view in VIEWS},
 }
 
 

@@ -16,6 +16,7 @@ from cloister.privacy.mechanisms import Neighbours
 from cloister.schema.domain import Domain
 from cloister.schema.loading import data_derived, load_spec, spec_digest
 from cloister.schema.spec import PersonUnit, Spec
+from models.choosing import AUTO, Choice, choose
 from models.protocol import Budget, Task
 
 Level = Literal["none", "quick", "full"]
@@ -44,7 +45,8 @@ class Options:
 class Order:
     """A release as it was asked, with nothing left open but the seed.
 
-    ``rows`` is the size of the output. ``digest`` is that of the spec and its files, ``by`` who asked.
+    ``rows`` is the size of the output. ``digest`` is that of the spec and its files, ``by`` who asked, ``reason`` why
+    the method is used.
     """
 
     spec: Path
@@ -58,6 +60,7 @@ class Order:
     seed: int | None
     evaluate: Level
     by: str
+    reason: str
 
     @classmethod
     def of(cls, spec: Path, options: Options, by: str) -> Self:
@@ -70,11 +73,14 @@ class Order:
         path = spec.absolute()
         declared = load_spec(path)
         require_public(path, declared)
-        order = cls(
+        budget = budget_of(declared, options)
+        require_small_delta(budget, declared)
+        choice = method_of(declared, options, budget)
+        return cls(
             path,
             spec_digest(declared),
-            options.method or declared.release.method,
-            budget_of(declared, options),
+            choice.method,
+            budget,
             _rows(declared, options),
             options.data.absolute() if options.data else None,
             options.out.absolute() if options.out else None,
@@ -82,9 +88,8 @@ class Order:
             options.seed,
             options.evaluate,
             by,
+            choice.reason,
         )
-        require_small_delta(order.budget, declared)
-        return order
 
     def with_seed(self, seed: int | None) -> Order:
         """The same order with another seed for drawing rows."""
@@ -137,6 +142,17 @@ def _world(path: Path, digest: str) -> World:
     return declared_world(spec, public_rows(spec))
 
 
+def method_of(declared: Spec, options: Options, budget: Budget) -> Choice:
+    """The method of a release: as the command or the spec says, or chosen by public facts.
+
+    Raises:
+        PlanError: no method has a plan, or the spec does not declare the number of rows.
+    """
+    if (asked := options.method or declared.release.method) != AUTO:
+        return Choice(asked, "named on the command line" if options.method else "named by the spec")
+    return choose(declared_world(declared, public_rows(declared)).task, budget)
+
+
 def declared_world(spec: Spec, rows: int) -> World:
     """The declared world of a spec, for a table of ``rows`` rows.
 
@@ -187,14 +203,14 @@ def require_public(path: Path, spec: Spec) -> None:
 
 
 def require_small_delta(budget: Budget, spec: Spec) -> None:
-    """Check that delta is above zero and below one in the declared number of rows.
+    """Check that delta is below one in the declared number of rows; zero is for methods of pure epsilon.
 
     Raises:
         PlanError: it is not.
     """
     rows = public_rows(spec)
-    if not 0 < budget.delta < Fraction(1, rows):
-        raise PlanError(f"delta should be above 0 and less than 1 / rows = 1 / {rows}; give a smaller one with --delta")
+    if not 0 <= budget.delta < Fraction(1, rows):
+        raise PlanError(f"delta should be at least 0 and less than 1 / rows = 1 / {rows}; give another with --delta")
 
 
 def budget_of(spec: Spec, options: Options) -> Budget:

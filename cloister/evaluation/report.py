@@ -20,8 +20,9 @@ from cloister.evaluation.attacks import (
     infer_membership,
 )
 from cloister.evaluation.detection import Detection, detect, detectable
-from cloister.evaluation.learning import Learning, Split, learnable, synthetic_training_rows, train_and_test
+from cloister.evaluation.learning import Learning, Panel, Split, learnable, synthetic_training_rows, train_and_test
 from cloister.evaluation.marginals import Marginals, compare_marginals
+from cloister.evaluation.queries import RangeQueries, compare_queries
 from cloister.evaluation.targets import Target
 from cloister.evaluation.violations import Violations, compare_violations
 from cloister.schema.domain import Table
@@ -41,6 +42,7 @@ class Evaluation:
     real_rows: int
     synthetic_rows: int
     marginals: tuple[Marginals, ...] = ()
+    queries: RangeQueries | None = None
     violations: tuple[Violations, ...] = ()
     detection: Detection | None = None
     closest: ClosestRecords | None = None
@@ -54,7 +56,10 @@ class Evaluation:
         figures: dict[str, float | None] = {}
         for way in self.marginals:
             figures[f"marginals.{way.ways}_way.half_l1"] = way.half_l1
+            figures[f"marginals.{way.ways}_way.l1"] = 2 * way.half_l1
             figures[f"marginals.{way.ways}_way.largest_cell"] = way.largest_cell
+        if self.queries:
+            figures["queries.mean_error"] = self.queries.mean_error
         figures |= self._violation_metrics()
         if self.detection:
             figures["detection.auc"] = self.detection.auc
@@ -80,6 +85,7 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """Everything by name, fit for JSON: names and figures, no values of the data."""
         parts = {
+            "queries": self.queries,
             "detection": self.detection,
             "closest_records": self.closest,
             "learning": self.learning,
@@ -105,12 +111,13 @@ def evaluate(
     targets: Sequence[Target],
     level: Level,
     held_out: Table | None = None,
+    panel: Panel = "nine",
 ) -> Evaluation:
     """Measure a synthetic table against the real one.
 
-    ``none`` measures nothing; ``quick`` marginals, violations, detection and closest records; ``full`` also trains
-    models on synthetic and on real rows, and attacks membership if there are ``held_out`` real rows of the same
-    population that took no part in the fit.
+    ``none`` measures nothing; ``quick`` marginals, range queries, violations, detection and closest records; ``full``
+    also trains a ``panel`` of models on synthetic and on real rows, and attacks membership if there are ``held_out``
+    real rows of the same population that took no part in the fit.
 
     Raises:
         DataError: the tables have other columns, or one has no rows.
@@ -125,6 +132,7 @@ def evaluate(
     evaluation = replace(
         evaluation,
         marginals=compare_marginals(real, synthetic),
+        queries=compare_queries(real, synthetic) if real.domain.modelled else None,
         violations=compare_violations(constraints, real, synthetic),
         detection=detect(real, synthetic) if detectable(real, synthetic) else None,
         closest=closest_records(real, synthetic) if comparable_records(real, synthetic) else None,
@@ -133,15 +141,17 @@ def evaluate(
         return evaluation
     attackable = held_out is not None and comparable_records(held_out, synthetic) and real.rows >= FEWEST_ROWS
     membership = infer_membership(real, held_out, synthetic) if attackable and held_out is not None else None
-    return replace(_with_learning(evaluation, real, synthetic, targets), membership=membership)
+    return replace(_with_learning(evaluation, real, synthetic, targets, panel), membership=membership)
 
 
-def _with_learning(evaluation: Evaluation, real: Table, synthetic: Table, targets: Sequence[Target]) -> Evaluation:
+def _with_learning(
+    evaluation: Evaluation, real: Table, synthetic: Table, targets: Sequence[Target], panel: Panel
+) -> Evaluation:
     if not learnable(real, synthetic, targets):
         return evaluation
     split = Split.of(real)
-    learning = train_and_test(synthetic_training_rows(synthetic), split.test, targets)
-    return replace(evaluation, learning=learning, truth=train_and_test(split.train, split.test, targets))
+    learning = train_and_test(synthetic_training_rows(synthetic), split.test, targets, panel)
+    return replace(evaluation, learning=learning, truth=train_and_test(split.train, split.test, targets, panel))
 
 
 def _require_alike(real: Table, synthetic: Table) -> None:

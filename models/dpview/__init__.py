@@ -1,0 +1,1 @@
+"""DPView: views chosen from public sizes alone, noisy view tables made consistent, records linked from them."""

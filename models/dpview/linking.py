@@ -1,0 +1,198 @@
+"""Linking partial records of neighbouring views into whole records.
+
+A record holds the part of each attribute. Views are added one after the other; a record takes a partial record of the
+next view that agrees with it on what the two share. Since normalised views agree, any pairing inside equal shared parts
+is a matching of maximum cardinality; where they do not, records of greater count come first, and what is left over is
+linked at random. Upper cross views act as referees of DPView+: two records with equal shared parts exchange their new
+parts where that brings the referee's table nearer.
+
+Source: Lin, Yu, Huang, "DPView", sections IV-F and IV-G.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import maximum_bipartite_matching
+
+from models.dpview.normalising import WholeView
+from models.dpview.tables import Counts, Names, View, margin_over
+
+Parts = NDArray[np.int64]
+Pairing = Callable[[Parts, Parts, Parts, np.random.Generator], Parts]
+
+EXCHANGES = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Partial records: ``parts`` (n, k), the part of each of the attributes ``names``."""
+
+    names: Names
+    parts: Parts
+
+    def of(self, names: Sequence[str]) -> Parts:
+        """The parts (n, j) of some of the attributes."""
+        return self.parts[:, [self.names.index(name) for name in names]]
+
+
+def spread_out(view: WholeView) -> Records:
+    """The partial records of a view, each as often as it is counted."""
+    cells = np.flatnonzero(view.counts)
+    repeated = np.repeat(cells, view.counts.ravel()[cells])
+    return Records(view.names, np.stack(np.unravel_index(repeated, view.counts.shape), axis=1).astype(np.int64))
+
+
+def by_priority(left: Parts, right: Parts, priority: Parts, rng: np.random.Generator) -> Parts:
+    """For each left record (n, j) a right record (n, j) of equal parts, records of greater priority (n,) first.
+
+    Right records of equal parts are taken in random order. Left records for which none is left take what remains.
+    """
+    keys = _keys(left, right)
+    asked, offers = keys[: len(left)], keys[len(left) :]
+    order = np.lexsort((rng.random(len(left)), -priority, asked))
+    offered = np.lexsort((rng.random(len(right)), offers))
+    begins = np.searchsorted(offers[offered], np.arange(keys.max(initial=0) + 2))
+    place = begins[asked[order]] + _ranks(asked[order])
+    found = place < begins[asked[order] + 1]
+    taken = np.full(len(left), -1, dtype=np.int64)
+    taken[order[found]] = offered[place[found]]
+    return _completed(taken, len(right), rng)
+
+
+def by_matching(left: Parts, right: Parts, _priority: Parts, rng: np.random.Generator) -> Parts:
+    """As :func:`by_priority`, by a matching of maximum cardinality (Hopcroft and Karp); slow on large tables."""
+    keys = _keys(left, right)
+    edges = [np.flatnonzero(keys[len(left) :] == key) for key in keys[: len(left)]]
+    index = np.concatenate([[0], np.cumsum([len(found) for found in edges])])
+    columns = np.concatenate([*edges, np.zeros(0, dtype=np.int64)])
+    graph = csr_matrix((np.ones(len(columns), dtype=np.int8), columns, index), shape=(len(left), len(right)))
+    return _completed(maximum_bipartite_matching(graph, perm_type="column").astype(np.int64), len(right), rng)
+
+
+def matched(left: Parts, right: Parts, taken: Parts) -> int:
+    """How many records were linked to one of equal parts."""
+    return int((left == right[taken]).all(1).sum())
+
+
+def linked(
+    views: Sequence[WholeView],
+    referees: Sequence[View],
+    rng: np.random.Generator,
+    pairing: Pairing = by_priority,
+) -> Records:
+    """As many whole records as each view holds rows, from views in the order of linking.
+
+    ``referees`` are upper cross views, tried whenever a view completes their attributes.
+    """
+    records = spread_out(views[0])
+    waiting = list(referees)
+    for view in views[1:]:
+        records, added = _extended(records, spread_out(view), pairing, rng)
+        known = set(records.names)
+        judges = [judge for judge in waiting if known.issuperset(judge.names) and set(judge.names) & set(added)]
+        waiting = [judge for judge in waiting if judge not in judges]
+        shared = [name for name in view.names if name not in added]
+        for judge in judges:
+            records = refereed(records, shared, added, judge, rng)
+    return records
+
+
+def _extended(records: Records, other: Records, pairing: Pairing, rng: np.random.Generator) -> tuple[Records, Names]:
+    shared = [name for name in other.names if name in records.names]
+    added = tuple(name for name in other.names if name not in shared)
+    taken = pairing(records.of(shared), other.of(shared), _multiplicity(records.parts), rng)
+    return Records((*records.names, *added), np.hstack([records.parts, other.of(added)[taken]])), added
+
+
+def refereed(
+    records: Records, shared: Sequence[str], added: Sequence[str], referee: View, rng: np.random.Generator
+) -> Records:
+    """The records after exchanges of ``added`` parts that bring them nearer to the referee's table.
+
+    Two records exchange them only if their ``shared`` parts are equal, so no view's table changes.
+    """
+    old = [name for name in referee.names if name not in added]
+    new = [name for name in referee.names if name in added]
+    if not old or not new:
+        return records
+    wanted = margin_over(referee, [*old, *new])
+    sizes = wanted.shape
+    wanted = wanted.reshape(int(np.prod(sizes[: len(old)])), -1) * (len(records.parts) / max(wanted.sum(), 1e-9))
+    left = np.ravel_multi_index(tuple(records.of(old).T), sizes[: len(old)])
+    right = np.ravel_multi_index(tuple(records.of(new).T), sizes[len(old) :])
+    order, begins = _grouped(records.of(shared), rng)
+    source = np.arange(len(left))
+    for _ in range(EXCHANGES):
+        _exchange(source, left, right, wanted, order, begins, rng.integers(0, 2**62, len(left)))
+    parts = records.parts.copy()
+    at = [records.names.index(name) for name in added]
+    parts[:, at] = records.parts[source][:, at]
+    return Records(records.names, parts)
+
+
+@numba.njit(cache=True)
+def _exchange(
+    source: Parts, left: Parts, right: Parts, wanted: Counts, order: Parts, begins: Parts, draws: Parts
+) -> None:
+    """Offer each record one exchange of right parts with another of its group; keep what lowers the squared distance.
+
+    Shapes: ``source``, ``left``, ``right``, ``order``, ``draws`` (n,); ``wanted`` (left kinds, right kinds).
+    """
+    excess = -wanted
+    for row in range(len(left)):
+        excess[left[row], right[source[row]]] += 1.0
+    for group in range(len(begins) - 1):
+        first, size = begins[group], begins[group + 1] - begins[group]
+        for at in range(first, first + size):
+            a, b = order[at], order[first + draws[at] % size]
+            la, lb, ra, rb = left[a], left[b], right[source[a]], right[source[b]]
+            gain = excess[la, ra] + excess[lb, rb] - excess[la, rb] - excess[lb, ra]
+            if la != lb and ra != rb and gain > 2.0:
+                excess[la, ra] -= 1.0
+                excess[lb, rb] -= 1.0
+                excess[la, rb] += 1.0
+                excess[lb, ra] += 1.0
+                source[a], source[b] = source[b], source[a]
+
+
+def _multiplicity(parts: Parts) -> Parts:
+    """How often each record (n, k) occurs; shape (n,)."""
+    keys = _keys(parts, parts[:0])
+    return np.bincount(keys)[keys]
+
+
+def _grouped(shared: Parts, rng: np.random.Generator) -> tuple[Parts, Parts]:
+    """Row numbers (n,) by equal shared parts, each group in random order, and where each group begins."""
+    keys = _keys(shared, shared[:0])
+    order = np.lexsort((rng.random(len(keys)), keys))
+    return order, np.searchsorted(keys[order], np.arange(keys.max(initial=-1) + 2))
+
+
+def _keys(left: Parts, right: Parts) -> Parts:
+    """A number for each record of both, left ones first, equal for equal parts."""
+    both = np.vstack([left, right])
+    joint = np.zeros(len(both), dtype=np.int64)
+    for column in both.T:
+        joint = np.unique(joint * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1]
+    return joint
+
+
+def _ranks(ordered: Parts) -> Parts:
+    """The rank of each entry among equal ones, where equal ones stand together."""
+    begins = np.flatnonzero(np.diff(ordered, prepend=-1))
+    return np.arange(len(ordered)) - np.repeat(begins, np.diff(np.append(begins, len(ordered))))
+
+
+def _completed(taken: Parts, offered: int, rng: np.random.Generator) -> Parts:
+    """Left records without a partner take the right ones that are left, at random, again if there are too few."""
+    free = np.setdiff1d(np.arange(offered), taken)
+    alone = np.flatnonzero(taken < 0)
+    spare = np.resize(rng.permutation(free) if len(free) else rng.permutation(offered), len(alone))
+    taken[alone] = spare
+    return taken

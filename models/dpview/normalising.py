@@ -1,0 +1,95 @@
+"""Consistency-aware normalisation: whole counts of exactly n rows, from one view to its neighbours.
+
+Source: Lin, Yu, Huang, "DPView", section IV-E3. The paper gives left-over rows to the largest fractions; here they are
+drawn so that every cell keeps its expectation, since in a sparse table of many small fractions the largest ones would
+take all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.dpview.tables import Counts, Names, View
+
+GAMMA = 0.95
+
+Whole = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class WholeView:
+    """Whole counts over the joint parts of ``names``, one axis each."""
+
+    names: Names
+    counts: Whole
+
+    def margin(self, names: Sequence[str]) -> Whole:
+        """Counts over some of the attributes, axes in the order of ``names``."""
+        axes = tuple(axis for axis, name in enumerate(self.names) if name not in names)
+        own = [name for name in self.names if name in names]
+        return np.asarray(self.counts.sum(axis=axes)).transpose([own.index(name) for name in names])
+
+
+def initial_view(views: Sequence[View], total: float) -> int:
+    """The view from which normalisation starts: the one most of whose rows lie in cells that noise does not explain.
+
+    A cell counts where it exceeds rho, below which Laplace noise stays with probability gamma: -b ln(1 - gamma).
+    """
+    return int(np.argmax([_concentration(view) / max(total, 1.0) for view in views]))
+
+
+def _concentration(view: View) -> float:
+    rho = -view.deviation / math.sqrt(2.0) * math.log(1.0 - GAMMA)
+    return float(view.counts[view.counts > rho].sum())
+
+
+def normalised(views: Sequence[View], rows: int, rng: np.random.Generator) -> list[WholeView]:
+    """Whole views of exactly ``rows`` rows each that agree on all that they share.
+
+    ``views`` stand in the order of linking: what two of them share is in all between. Each takes the margins of its
+    normalised neighbour as given.
+    """
+    start = initial_view(views, float(sum(view.counts.sum() for view in views)) / max(len(views), 1))
+    done: dict[int, WholeView] = {start: _first(views[start], rows, rng)}
+    for at in (*range(start + 1, len(views)), *range(start - 1, -1, -1)):
+        known = done[at - 1 if at > start else at + 1]
+        done[at] = _next(views[at], known, rng)
+    return [done[at] for at in range(len(views))]
+
+
+def _first(view: View, rows: int, rng: np.random.Generator) -> WholeView:
+    target = np.array([rows], dtype=np.int64)
+    return WholeView(view.names, rounded(view.counts.reshape(1, -1), target, rng).reshape(view.counts.shape))
+
+
+def _next(view: View, known: WholeView, rng: np.random.Generator) -> WholeView:
+    shared = [name for name in view.names if name in known.names]
+    others = [name for name in view.names if name not in shared]
+    axes = [view.names.index(name) for name in (*shared, *others)]
+    moved = view.counts.transpose(axes)
+    target = known.margin(shared).reshape(-1)
+    whole = rounded(moved.reshape(len(target), -1), target, rng)
+    back = whole.reshape(moved.shape).transpose(np.argsort(axes))
+    return WholeView(view.names, np.ascontiguousarray(back))
+
+
+def rounded(counts: Counts, targets: Whole, rng: np.random.Generator) -> Whole:
+    """Whole counts (k, c) in proportion to counts (k, c) >= 0 whose lines sum to the targets (k,).
+
+    A line without any count follows the sum of all lines. The expectation of each count is its share of the target,
+    and sums over neighbouring cells are off by less than one.
+    """
+    fallback = counts.sum(0)
+    if not fallback.sum() > 0:
+        fallback = np.ones(counts.shape[1])
+    lines = np.where(counts.sum(1, keepdims=True) > 0, counts, fallback)
+    heights = np.cumsum(lines, axis=1)
+    heights *= (targets / heights[:, -1])[:, None]
+    heights[:, -1] = targets
+    steps = np.floor(heights + rng.random((len(lines), 1))).astype(np.int64)
+    return np.diff(steps, axis=1, prepend=0)

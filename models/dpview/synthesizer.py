@@ -1,0 +1,106 @@
+"""DPView, DPView+ and attributes alone, on the door.
+
+Source: Lin, Yu, Huang, "DPView: Differentially Private Data Synthesis Through Domain Size Information".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cloister.privacy.private import PrivateTable
+from models.dpview.chain import ViewChain
+from models.dpview.model import DPViewModel, restore
+from models.dpview.search import Shaper, search
+from models.dpview.shaping import Shape, Shaping, alone
+from models.dpview.training import Counting, Released
+from models.dpview.views import Names, ViewList, with_upper
+from models.kamino.sequencing import public_sizes, schema_sequence
+from models.kamino.synthesizer import Progress, silent
+from models.protocol import Arrays, Budget, Plan, Task
+from models.supporting import RuleBuilder, Rules
+
+PUBLIC_SEED = 20_211_001
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A method of this family: its name, and what it counts for a task and an epsilon."""
+
+    name: str
+    summary: str
+    shaper: Shaper
+
+
+def _as_found(views: ViewList) -> ViewList:
+    return views
+
+
+DPVIEW = Recipe(
+    "dpview", "views chosen from public sizes, made consistent and linked; delta may be 0", Shaping(_as_found)
+)
+DPVIEW_PLUS = Recipe(
+    "dpview+", "dpview with upper cross views as referees of the linking; delta may be 0", Shaping(with_upper)
+)
+INDEPENDENT = Recipe("independent", "every attribute alone, from its noisy histogram; delta may be 0", alone)
+
+RECIPES = (DPVIEW, DPVIEW_PLUS, INDEPENDENT)
+
+
+class DPView:
+    """Noisy views chosen from public sizes, made consistent, and linked to records."""
+
+    def __init__(self, progress: Progress = silent, recipe: Recipe = DPVIEW) -> None:
+        self.name, self.summary = recipe.name, recipe.summary
+        self._progress, self._recipe = progress, recipe
+
+    def sequence(self, task: Task) -> tuple[str, ...]:
+        """The schema sequence; the plan puts the attributes of the views first, in the order of linking."""
+        return schema_sequence(public_sizes(task.domain), task.constraints)
+
+    def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
+        """The views, and the noise of each."""
+        return search(self.name, task, sequence, budget, self._recipe.shaper)
+
+    def train(self, private: PrivateTable, task: Task, plan: Plan) -> DPViewModel:
+        """All counts, then views that agree, then the supports of the hard constraints."""
+        released = Counting(private, task, plan, self._progress).run()
+        views = Shape.from_json(plan.parameters).views
+        linked = len(views.linked) if views else 0
+        rules = rules_of(task, plan.sequence, released, linked)
+        return DPViewModel(
+            task,
+            plan.sequence,
+            released.groups,
+            released.readings,
+            released.views[:linked],
+            released.views[linked:],
+            rules,
+        )
+
+    def weigh(self, private: PrivateTable, task: Task, plan: Plan, model: Any) -> DPViewModel:  # noqa: ARG002
+        """The model as it is: soft constraints hold as far as the views hold them."""
+        trained: DPViewModel = model
+        return trained
+
+    def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DPViewModel:
+        """A model from its saved state."""
+        return restore(task, meta, arrays)
+
+
+def rules_of(task: Task, sequence: Names, released: Released, linked: int) -> Rules:
+    """Supports and rules that keep every hard constraint, from released statistics."""
+    chain = ViewChain(sequence, released.groups, released.readings, released.views[:linked])
+    builder = RuleBuilder(
+        task.domain,
+        sequence,
+        released.groups,
+        chain,
+        len(released.readings),
+        released.tables,
+        np.random.default_rng(PUBLIC_SEED),
+    )
+    return builder.build(task.hard)

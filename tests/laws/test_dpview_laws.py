@@ -1,0 +1,250 @@
+"""Laws of DPView, DPView+ and attributes alone: pure epsilon, public plans, views kept by rows, degenerate schemas."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cloister.constraints import count_violations, dependency, parse_denial
+from cloister.errors import PlanError, SampleError
+from cloister.privacy.accounting import epsilon
+from cloister.privacy.events import Composed, LaplaceCounts, Relation
+from cloister.privacy.journal import Journal
+from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.private import PrivateTable
+from cloister.privacy.randomness import NoiseSource, SamplingSource
+from cloister.schema.attributes import Categorical, Integer, Ordinal, TextKey
+from cloister.schema.domain import Domain
+from models.dpview.shaping import MOST_CELLS, Shape, Shaping, allocated, queries
+from models.dpview.views import with_upper
+from models.protocol import Budget, Task, fit, plan
+from models.registry import create
+
+ROWS = 4_000
+METHODS = ("dpview", "dpview+", "independent")
+PURE = Fraction(0)
+
+ATTRIBUTES = {
+    "id": TextKey(type="text", pattern="R{00001..99999}"),
+    "town": Categorical(type="categorical", values=list("ABCDEFGH")),
+    "state": Categorical(type="categorical", values=["x", "y"]),
+    "age": Integer(type="integer", min=0, max=99),
+    "wage": Integer(type="integer", min=0, max=500, bins=25, special=[0]),
+    "tax": Integer(type="integer", min=0, max=60),
+    "size": Ordinal(type="ordinal", values=["s", "m", "l"]),
+    "club": Categorical(type="categorical", values=["yes", "no"], nullable=True),
+    "one": Categorical(type="categorical", values=["only"]),
+}
+HARD = (
+    dependency("town", ["town"], "state"),
+    parse_denial("t1.wage > t2.wage and t1.tax < t2.tax", "tax rises"),
+    parse_denial("t.age < 18 and t.wage > 100", "young"),
+)
+
+
+def people(rows=ROWS):
+    rng = np.random.default_rng(11)
+    town, age = rng.integers(0, 8, rows), rng.integers(0, 100, rows)
+    wage = np.where(age < 18, 0, rng.integers(0, 400, rows))
+    return pd.DataFrame(
+        {
+            "id": [f"R{number:05d}" for number in range(1, rows + 1)],
+            "town": pd.Series([*"ABCDEFGH"]).take(town).reset_index(drop=True),
+            "state": np.where(town < 3, "x", "y"),
+            "age": age,
+            "wage": wage,
+            "tax": wage // 10,
+            "size": np.array(["s", "m", "l"])[np.minimum(age // 30, 2)],
+            "club": pd.Series(np.where(rng.random(rows) < 0.3 + 0.004 * age, "yes", "no")).where(
+                rng.random(rows) < 0.9
+            ),
+            "one": "only",
+        }
+    )
+
+
+def task_of(attributes=ATTRIBUTES, constraints=HARD, rows=ROWS, neighbours=None):
+    return Task(Domain.of(attributes, Path()), constraints, rows, neighbours or Neighbours())
+
+
+def wide(columns, rows):
+    sizes = [1 + (7 * number) % 23 for number in range(columns)]
+    attributes = {
+        f"c{at}": Categorical(type="categorical", values=[f"v{v}" for v in range(size)])
+        for at, size in enumerate(sizes)
+    }
+    return task_of(attributes, (), rows)
+
+
+def fitted(method, task, table, folder, budget=Budget(Fraction(2), PURE)):
+    synthesizer = create(method)
+    chosen = plan(synthesizer, task, budget)
+    private = PrivateTable(table, task.neighbours, chosen.event, Journal.open(folder, {"run": "laws"}), NoiseSource())
+    return chosen, private, fit(synthesizer, private, task, chosen)
+
+
+@pytest.fixture(scope="module", params=METHODS)
+def run(request, tmp_path_factory):
+    task = task_of()
+    table = task.domain.encode(people())
+    return (task, table, *fitted(request.param, task, table, tmp_path_factory.mktemp("dpview")))
+
+
+def leaves(event):
+    if isinstance(event, Composed):
+        return [leaf for part, times in event.parts for leaf in leaves(part) * times]
+    return [event]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("budget", [Fraction(1, 5), Fraction(1), Fraction("0.7"), Fraction(1, 3)])
+@pytest.mark.parametrize("neighbours", [Neighbours(), Neighbours(Relation.REPLACE_ONE), Neighbours(max_rows=3)])
+def test_without_delta_exactly_epsilon_is_planned(method, budget, neighbours):
+    chosen = plan(create(method), task_of(neighbours=neighbours, rows=100_000), Budget(budget, PURE))
+    found = leaves(chosen.event)
+    assert all(isinstance(leaf, LaplaceCounts) for leaf in found)
+    assert all(leaf.sensitivity == neighbours.partition for leaf in found)
+    assert sum((leaf.epsilon for leaf in found), Fraction(0)) == budget
+    assert epsilon(chosen.event, 0, neighbours.relation) == pytest.approx(float(budget), rel=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_delta_buys_less_noise_never_more(method):
+    pure, priced = (plan(create(method), task_of(), Budget(Fraction(1), delta)) for delta in (PURE, Fraction(1, 10**6)))
+    noise = [sum(leaf.epsilon for leaf in leaves(chosen.event)) for chosen in (pure, priced)]
+    assert noise[0] == 1 <= noise[1]
+    assert epsilon(priced.event, 1e-6, "add_remove") <= 1
+
+
+def test_what_was_planned_is_spent(run):
+    _, _, chosen, private, _ = run
+    assert not any(private.meter.left.values())
+    assert chosen.forecast.seconds > 0
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3_999, 4_000, 9_001])
+def test_any_number_of_rows_keeps_every_hard_constraint(run, rows):
+    task, _, _, _, model = run
+    table = model.sample(rows, SamplingSource(rows))
+    assert table.rows == rows
+    assert [count_violations(rule, table) for rule in task.hard] == [0, 0, 0]
+    assert all((codes >= 0).all() and (codes < task.domain[name].size).all() for name, codes in table.codes.items())
+    assert len(np.unique(table.codes["id"])) == rows
+
+
+def test_equal_seeds_give_equal_rows_and_others_do_not(run):
+    *_, model = run
+    first, again, other = (model.sample(500, SamplingSource(seed)).frame() for seed in (1, 1, 2))
+    assert first.equals(again) and not first.equals(other)
+
+
+def test_rows_under_a_condition(run):
+    task, _, _, _, model = run
+    table = model.sample(300, SamplingSource(3), {"state": "x", "size": "m"})
+    assert set(table.frame()["state"]) == {"x"} and set(table.frame()["size"]) == {"m"}
+    assert [count_violations(rule, table) for rule in task.hard] == [0, 0, 0]
+    with pytest.raises(SampleError, match="domain"):
+        model.sample(10, SamplingSource(3), {"state": "nowhere"})
+
+
+@pytest.mark.parametrize("method", METHODS[:2])
+def test_chunks_go_on_where_they_stopped(method, tmp_path, monkeypatch):
+    monkeypatch.setattr("models.dpview.drawing.CHUNK", 400)
+    task = task_of()
+    _, _, model = fitted(method, task, task.domain.encode(people()), tmp_path)
+    every = list(model.sampler.chunks(1_501, SamplingSource(5)))
+    later = list(model.sampler.chunks(1_501, SamplingSource(5), first=2, before=every[:2]))
+    assert sum(chunk.rows for chunk in every) == 1_501 and len(every) == 4
+    assert all(a.frame().equals(b.frame()) for a, b in zip(every[2:], later, strict=True))
+
+
+@pytest.mark.parametrize("method", METHODS[:2])
+def test_rows_reproduce_the_views_that_no_constraint_bends(method, tmp_path):
+    task = task_of(constraints=())
+    chosen, _, model = fitted(method, task, task.domain.encode(people()), tmp_path)
+    assert Shape.from_json(chosen.parameters).views is not None
+    table = model.sample(ROWS, SamplingSource(8))
+    for view in model.views:
+        parts = tuple(model.readings[name].of(table.codes[name]) for name in view.names)
+        counts = np.zeros(view.counts.shape)
+        np.add.at(counts, parts, 1)
+        assert np.abs(counts - view.counts).max() < 30
+        assert np.abs(counts - view.counts).sum() < 0.15 * ROWS
+
+
+def test_at_a_great_budget_joint_tables_come_near_the_truth_and_attributes_alone_do_not(tmp_path):
+    task = task_of(constraints=())
+    truth = task.domain.encode(people())
+    errors = {}
+    for method in METHODS:
+        (tmp_path / method).mkdir()
+        _, _, model = fitted(method, task, truth, tmp_path / method, Budget(Fraction(1_000), PURE))
+        drawn = model.sample(ROWS, SamplingSource(1))
+        tables = [np.histogram2d(t.codes["town"], t.codes["state"], [range(9), range(3)])[0] for t in (truth, drawn)]
+        errors[method] = np.abs(tables[0] - tables[1]).sum() / ROWS
+    assert max(errors["dpview"], errors["dpview+"]) < 0.1 < errors["independent"]
+
+
+def test_the_plan_depends_on_public_inputs_alone():
+    first, second = (plan(create("dpview+"), task_of(), Budget(Fraction(1), PURE)) for _ in range(2))
+    assert first == second
+
+
+def test_the_budget_is_shared_by_the_cube_root_of_the_cells():
+    task = task_of(constraints=())
+    asked = list(queries(task, Shaping(lambda views: views)(task, Fraction(1))))
+    shared = allocated(asked)
+    assert sum(shared.values()) == 1
+    ratios = [float(shared[query.label]) / query.cells ** (1 / 3) for query in asked]
+    assert max(ratios) < 1.001 * min(ratios)
+
+
+def test_views_grow_with_the_budget_and_referees_are_left_out_where_noise_drowns_them():
+    task = wide(14, 30_000)
+    parts = [Shaping(with_upper)(task, epsilon).parts for epsilon in (Fraction(1, 50), Fraction(1), Fraction(50))]
+    assert parts == sorted(parts) and parts[0] < parts[-1]
+    upper = [len(Shaping(with_upper)(task, e).views.referees) for e in (Fraction(1, 10), Fraction(50))]
+    assert upper[0] == 0 < upper[1]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("columns", [1, 2, 42, 500])
+def test_schemas_of_any_width_are_planned_sparsely(method, columns):
+    task = wide(columns, 500_000)
+    chosen = plan(create(method), task, Budget(Fraction(1), PURE))
+    shape = Shape.from_json(chosen.parameters)
+    assert max(query.cells for query in queries(task, shape)) <= MOST_CELLS
+    assert sorted(chosen.sequence) == sorted(task.domain.names)
+    if columns > 2 and method != "independent":
+        assert shape.views is not None and "c0" not in shape.views.sequence
+
+
+def test_a_table_that_cannot_be_sparse_is_refused_with_the_forecast(monkeypatch):
+    monkeypatch.setattr("models.dpview.shaping.MOST_OF_VIEW", 50)
+    monkeypatch.setattr("models.dpview.search.MOST_CELLS", 50)
+    with pytest.raises(PlanError, match=r"'age' would have 100 cells, of which at most 50 .* GiB and .* fewer bins"):
+        plan(create("dpview"), task_of(constraints=()), Budget(Fraction(1), PURE))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_constant_columns_and_few_rows(method, tmp_path):
+    attributes = {name: ATTRIBUTES[name] for name in ("one", "state", "club")}
+    task = task_of(attributes, (), rows=60)
+    _, _, model = fitted(
+        method, task, task.domain.encode(people(60)[list(attributes)]), tmp_path, Budget(Fraction(9), PURE)
+    )
+    frame = model.sample(200, SamplingSource(1)).frame()
+    assert len(frame) == 200 and set(frame["one"]) == {"only"}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_key_of_the_data_is_kept_unique(method, tmp_path):
+    attributes = {"number": Integer(type="integer", min=0, max=9_999), "state": ATTRIBUTES["state"]}
+    rule = parse_denial("t1.number = t2.number", "key")
+    task = task_of(attributes, (rule,), rows=800)
+    frame = pd.DataFrame({"number": np.arange(800) * 5, "state": people(800)["state"]})
+    _, _, model = fitted(method, task, task.domain.encode(frame), tmp_path, Budget(Fraction(4), PURE))
+    table = model.sample(900, SamplingSource(2))
+    assert len(np.unique(table.codes["number"])) == table.rows == 900
