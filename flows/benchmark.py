@@ -1,7 +1,8 @@
-"""The benchmark flow: every combination of a configuration, each an ordinary charged release, then what they say.
+"""The benchmark flow: every combination of a configuration, a charged release or a peer's run, then what they say.
 
     grant        the benchmark's own ledger is granted what the pending releases will cost
-    run          one release and its evaluation, each in a process of its own; skipped if it was done by this code
+    run          one release, or one run of a peer in its own environment, and its evaluation, each in a process of its
+                 own; skipped if it was done before: a release by this code, a peer's run by its own program
     summarise    results.json, results.csv, figures
     track        one MLflow run with all of it
     document     the tables, between the markers of a Markdown file
@@ -17,9 +18,9 @@ from pathlib import Path
 from prefect import flow
 
 from cloister import __version__
-from tasks.benchmarks import steps
-from tasks.benchmarks.config import Benchmark, load_benchmark
-from tasks.benchmarks.runs import Run, finished, home_of
+from tasks.benchmarks import peers, releases, steps
+from tasks.benchmarks.config import Benchmark, Combination, load_benchmark
+from tasks.benchmarks.runs import Run, home_of
 from tasks.benchmarks.steps import Results
 from tasks.home import Home
 
@@ -45,7 +46,7 @@ def benchmark(config: str, markdown: str | None = None, by: str = "prefect") -> 
     """Run a benchmark. Paths are those of the machine that runs the flow, relative to its working directory."""
     declared, home = load_benchmark(Path(config)), Home.current()
     own = home_of(declared, home)
-    runs, kept = _runs(declared, own, by)
+    runs, kept = _runs(declared, own, home, by)
     results = steps.summarise(declared, runs, own)
     tracking_run = steps.track(declared, results, home)
     if markdown:
@@ -58,13 +59,18 @@ def command_of(config: str, markdown: str) -> str:
     return f"cloister benchmark {config} --markdown {markdown}"
 
 
-def _runs(declared: Benchmark, own: Home, by: str) -> tuple[list[Run], int]:
+def _runs(declared: Benchmark, own: Home, home: Home, by: str) -> tuple[list[Run], int]:
     """All runs, and how many of them were done before."""
     own.prepare()
     combinations = declared.all_combinations()
-    kept = {c.label: found for c in combinations if (found := finished(c, own))}
+    kept = {c.label: found for c in combinations if (found := _finished(c, own, home))}
     pending = [combination for combination in combinations if combination.label not in kept]
-    if pending:
-        steps.grant(declared, pending, own, by)
-    runs = kept | {combination.label: steps.run(combination, own) for combination in pending}
+    charged = [combination for combination in pending if not combination.peer]
+    if charged:
+        steps.grant(declared, charged, own, by)
+    runs = kept | {combination.label: steps.run(combination, own, home) for combination in pending}
     return [runs[combination.label] for combination in combinations], len(kept)
+
+
+def _finished(combination: Combination, own: Home, home: Home) -> Run | None:
+    return peers.finished(combination, home) if combination.peer else releases.finished(combination, own)

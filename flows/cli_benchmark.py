@@ -25,15 +25,16 @@ def benchmark(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare methods: release every combination of a configuration, measure, tabulate, draw.
+    """Compare methods: run every combination of a configuration, measure, tabulate, draw.
 
-    Each run is an ordinary release, charged to the benchmark's own ledger under CLOISTER_HOME/benchmarks. Run again,
-    the same command keeps what is finished. Figures are internal; --markdown wants data sets that are declared public.
-    Leaves with exit code 1 if a release failed.
+    Each run is an ordinary release, charged to the benchmark's own ledger under CLOISTER_HOME/benchmarks, or that of a
+    peer: another library in an environment of its own under CLOISTER_HOME/environments, for public tables only. Run
+    again, the same command keeps what is finished. Figures are internal; --markdown wants data sets that are declared
+    public. Leaves with exit code 1 if a release failed; a peer that fails or takes too long is a finding.
     """
     from tasks.benchmarks.config import load_benchmark, require_public
     from tasks.benchmarks.markdown import require_markers
-    from tasks.benchmarks.runs import require_usable
+    from tasks.benchmarks.usable import require_usable
     from tasks.home import Home
 
     declared = load_benchmark(config)
@@ -66,6 +67,7 @@ def _show(done: Benchmarked, as_json: bool) -> None:
         "runs": len(results.runs),
         "done before": done.kept,
         "failed": len(results.failed),
+        "peers failed": sum(run.finding for run in results.runs),
         "files": results.folder,
         "tracking run": done.tracking_run,
     }

@@ -10,6 +10,7 @@ from cloister import __version__
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("cloister", "models", "tasks")
+EVALUATING = ("cloister/constraints", "cloister/evaluation", "cloister/schema")
 
 
 def code_version() -> str:
@@ -17,10 +18,19 @@ def code_version() -> str:
     return f"{__version__}+{code_digest()[:16]}"
 
 
-@cache
 def code_digest() -> str:
     """SHA-256 over the sources that decide an answer, in hexadecimal."""
+    return _digest(ROOMS)
+
+
+def evaluating_digest() -> str:
+    """SHA-256 over the sources that decide what is measured on a given table, in hexadecimal."""
+    return _digest(EVALUATING)
+
+
+@cache
+def _digest(folders: tuple[str, ...]) -> str:
     digest = hashlib.sha256()
-    for path in sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
+    for path in sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")):
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()

@@ -1,11 +1,17 @@
-"""The variants of Kamino: each a trainer and a weigher, under a name of its own."""
+"""The variants of Kamino: each a sequencer, a trainer and a weigher, under a name of its own."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cloister.constraints import DenialConstraint
+from models.kamino.ablations import Unweighed, random_sequence
+from models.kamino.sequencing import schema_sequence
 from models.kamino.trainers import Joint, OneByOne, Trainer
 from models.kamino.weighers import PairCounts, ViolationMatrix, Weigher
+
+Sequencer = Callable[[Mapping[str, int], Sequence[DenialConstraint]], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -16,6 +22,7 @@ class Recipe:
     summary: str
     trainer: Trainer
     weigher: Weigher
+    sequencer: Sequencer = schema_sequence
 
 
 JOINT = Recipe(
@@ -44,5 +51,18 @@ RECIPES = (
         "kamino as published: sub-models in sequence, normal heads for numbers, weights from a violation matrix",
         OneByOne(units="hyper-attributes", heads="normal"),
         ViolationMatrix(),
+    ),
+    Recipe(
+        "kamino-unsequenced",
+        "kamino with an arbitrary sequence of attributes, to see what the schema sequence is worth",
+        Joint(),
+        PairCounts(),
+        random_sequence,
+    ),
+    Recipe(
+        "kamino-unweighed",
+        "kamino with soft constraints left to the model, to see what their weights are worth",
+        Joint(),
+        Unweighed(),
     ),
 )

@@ -24,7 +24,7 @@ from models.kamino.histograms import released_histogram
 from models.kamino.model import KaminoModel, restore
 from models.kamino.recipes import JOINT, Recipe
 from models.kamino.search import search
-from models.kamino.sequencing import public_sizes, schema_sequence
+from models.kamino.sequencing import public_sizes
 from models.kamino.trainers import Material
 from models.kamino.training import Progress, Schedule
 from models.protocol import Arrays, Budget, Plan, Task
@@ -49,8 +49,8 @@ class Kamino:
         self.name, self.summary = recipe.name, recipe.summary
 
     def sequence(self, task: Task) -> tuple[str, ...]:
-        """The schema sequence (Algorithm 4); public."""
-        return schema_sequence(public_sizes(task.domain), task.constraints)
+        """The schema sequence (Algorithm 4), or another one of the recipe; public."""
+        return self._recipe.sequencer(public_sizes(task.domain), task.constraints)
 
     def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
         """All parameters from the budget and public sizes (Algorithm 6)."""

@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cloister.constraints.supports import Coupling, Int, Support
+from cloister.constraints.supports import Int
 from cloister.privacy.randomness import SamplingSource
-from cloister.schema.cells import Cells
 from cloister.schema.domain import Table
 from models.balancing import BalancedSampler
 from models.groups import Groups
@@ -21,6 +20,7 @@ from models.mixture.drawing import EvenSampler
 from models.mixture.products import Factor, Layout, Mixture
 from models.protocol import Arrays, Sampler, Task, Where, whole
 from models.sampling import ConstraintSampler, EveryRow, Probabilities
+from models.states import groups_of, rules_of, state_of_groups, state_of_rules, state_of_weighing, united, weighing_of
 from models.supporting import Rules
 from models.weights import Weighing
 
@@ -102,42 +102,19 @@ class CloisterModel:
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
         """The model as JSON and arrays."""
-        arrays: dict[str, NDArray[Any]] = {
-            "weights": self.mixture.weights.numpy(),
-            "shares": self.mixture.shares.numpy(),
-        }
-        for at, name in enumerate(self.sequence):
-            arrays[f"cells.{at}"] = self.groups[name].cells.starts
-            arrays[f"groups.{at}"] = self.groups[name].of_cell
-            arrays[f"histogram.{at}"] = self.groups[name].shares
-        for at, factor in enumerate(self.mixture.layout.factors):
-            arrays[f"factor.{at}"] = factor.levels
-        for at, support in enumerate(self.rules.supports):
-            arrays[f"support.{at}"] = support.levels
-            arrays |= {f"box.{at}.{support.attributes.index(n)}": box for n, box in support.boxes.items()}
-        if self.weighing is not None:
-            codes = self.weighing.reference.codes
-            arrays |= {f"reference.{at}": codes[name] for at, name in enumerate(self.task.domain.names)}
-        return self._meta(), arrays
+        return united(
+            ({"sequence": list(self.sequence), "even": self.even}, state_of_groups(self.groups, self.sequence)),
+            _state_of_mixture(self.mixture),
+            state_of_rules(self.rules),
+            state_of_weighing(self.weighing),
+        )
 
-    def _meta(self) -> dict[str, Any]:
-        return {
-            "sequence": list(self.sequence),
-            "even": self.even,
-            "factors": [list(factor.attributes) for factor in self.mixture.layout.factors],
-            "supports": [
-                {
-                    "attributes": list(s.attributes),
-                    "boxes": [s.attributes.index(name) for name in s.boxes],
-                    "couplings": [[c.first, c.second, c.sign] for c in s.couplings],
-                }
-                for s in self.rules.supports
-            ],
-            "row_rules": [rule.name for rule in self.rules.row_rules],
-            "pair_rules": [rule.name for rule in self.rules.pair_rules],
-            "weights": dict(self.weighing.weights) if self.weighing else None,
-            "measure": self.weighing.measure if self.weighing else None,
-        }
+
+def _state_of_mixture(mixture: Mixture) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    factors = mixture.layout.factors
+    arrays = {"weights": mixture.weights.numpy(), "shares": mixture.shares.numpy()}
+    arrays |= {f"factor.{at}": factor.levels for at, factor in enumerate(factors)}
+    return {"factors": [list(factor.attributes) for factor in factors]}, arrays
 
 
 def chain(mixture: Mixture, sequence: tuple[str, ...], groups: Mapping[str, Groups]) -> MixtureChain:
@@ -149,34 +126,10 @@ def chain(mixture: Mixture, sequence: tuple[str, ...], groups: Mapping[str, Grou
 def restore(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> CloisterModel:
     """The model whose :meth:`CloisterModel.state` is given."""
     sequence = tuple(meta["sequence"])
-    groups = {
-        name: Groups(Cells(task.domain[name], arrays[f"cells.{at}"]), arrays[f"groups.{at}"], arrays[f"histogram.{at}"])
-        for at, name in enumerate(sequence)
-    }
+    groups = groups_of(task, sequence, arrays)
     factors = tuple(Factor(tuple(names), arrays[f"factor.{at}"]) for at, names in enumerate(meta["factors"]))
     inside = {name for factor in factors for name in factor.attributes}
     layout = Layout(factors, {name: groups[name].size for name in sequence if name in inside})
     mixture = Mixture(layout, torch.as_tensor(arrays["weights"]), torch.as_tensor(arrays["shares"]))
-    rules, weighing = _rules(task, meta, arrays), _weighing(task, meta, arrays)
+    rules, weighing = rules_of(task, meta, arrays), weighing_of(task, meta, arrays)
     return CloisterModel(task, sequence, groups, mixture, rules, meta["even"], weighing)
-
-
-def _rules(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Rules:
-    named = {constraint.name: constraint for constraint in task.constraints}
-    supports = []
-    for at, about in enumerate(meta["supports"]):
-        attributes = tuple(about["attributes"])
-        boxes = {attributes[column]: arrays[f"box.{at}.{column}"] for column in about["boxes"]}
-        couplings = tuple(Coupling(first, second, sign) for first, second, sign in about["couplings"])
-        supports.append(Support(attributes, arrays[f"support.{at}"], boxes, couplings))
-    row_rules = tuple(named[name] for name in meta["row_rules"])
-    return Rules(tuple(supports), row_rules, tuple(named[name] for name in meta["pair_rules"]))
-
-
-def _weighing(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Weighing | None:
-    if meta["weights"] is None:
-        return None
-    codes = {name: arrays[f"reference.{at}"] for at, name in enumerate(task.domain.names)}
-    named = {constraint.name: constraint for constraint in task.soft}
-    rules = tuple((named[name], weight) for name, weight in meta["weights"].items())
-    return Weighing(rules, Table(task.domain, codes), meta["measure"])

@@ -1,4 +1,4 @@
-"""A benchmark as its configuration file declares it, and the single releases that it stands for.
+"""A benchmark as its configuration file declares it, and the single runs that it stands for.
 
 Paths are relative to the working directory, as ``source.path`` of a spec is; ``${NAME}`` in them is read from the
 environment.
@@ -29,8 +29,9 @@ from cloister.schema.spec import Delta, Epsilon
 from tasks.orders import Level
 
 DECLARED = "declared"
+Given = Literal["declared", "read"]
 Shown = Literal["violations", "utility", "cost"]
-Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
 
 
 class Dataset(Declared):
@@ -47,8 +48,36 @@ class Variant(Declared):
     constraints: tuple[ConstraintDeclaration, ...]
 
 
+class Peer(Declared):
+    """Another library: a program that calls it, and beside it its requirements, named alike but for ``.txt``.
+
+    ``method`` and ``options`` are the program's own; ``seconds`` is the limit of one run in CPU seconds, which may take
+    four times as long; ``cells`` of a numeric column that it is given: the declared bins, or the 16 that marginals are
+    read by.
+    """
+
+    script: str = Field(pattern=r"\.py$")
+    method: str = Field(min_length=1)
+    options: dict[str, int | float | str | bool] = {}
+    seconds: float = Field(default=900, gt=0)
+    cells: Given = "declared"
+
+    @property
+    def program(self) -> Path:
+        """The program, relative to the working directory."""
+        return Path(expanded(self.script))
+
+    @property
+    def requirements(self) -> Path:
+        """Exact versions of all that its environment holds."""
+        return self.program.with_suffix(".txt")
+
+
 class Experiment(Declared):
-    """Every combination of datasets, methods, epsilons and variants, and the tables that show it."""
+    """Every combination of datasets, methods, epsilons and variants, and the tables that show it.
+
+    A peer is named as a method; it knows no constraints, so variants make no difference to it.
+    """
 
     name: Word
     title: str
@@ -62,7 +91,10 @@ class Experiment(Declared):
 
 @dataclass(frozen=True)
 class Combination:
-    """One release of a benchmark, and how it is evaluated; ``seed`` is that of drawing rows."""
+    """One run of a benchmark and how it is evaluated: a release, unless a ``peer`` makes it.
+
+    ``seed`` is that of drawing rows.
+    """
 
     dataset: str
     spec: Path
@@ -74,6 +106,7 @@ class Combination:
     delta: Fraction
     seed: int
     level: Level
+    peer: Peer | None = None
 
     @property
     def label(self) -> str:
@@ -101,6 +134,7 @@ class Benchmark(Declared):
     seeds: tuple[int, ...] = Field(default=(1,), min_length=1)
     datasets: dict[Word, Dataset] = Field(min_length=1)
     variants: dict[Word, Variant] = {}
+    peers: dict[Word, Peer] = {}
     experiments: tuple[Experiment, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -115,28 +149,40 @@ class Benchmark(Declared):
                     raise ValueError(f"experiment '{experiment.name}' has no {kind} '{unknown[0]}'; declare it")
         return self
 
+    @model_validator(mode="after")
+    def _peers_see_public_tables_only(self) -> Self:
+        for experiment in self.experiments:
+            hidden = [name for name in experiment.datasets if self.datasets[name].public is None]
+            if hidden and any(method in self.peers for method in experiment.methods):
+                raise ValueError(
+                    f"experiment '{experiment.name}' hands dataset '{hidden[0]}' to a peer, whose privacy nobody "
+                    "accounts for; give public: REASON if the table is public, or leave peers out"
+                )
+        return self
+
     def combinations(self, experiment: Experiment) -> Iterator[Combination]:
-        """The releases of one experiment, repeats last."""
+        """The runs of one experiment, repeats last."""
         crossed = itertools.product(
             experiment.datasets, experiment.methods, experiment.variants, experiment.epsilons, self.seeds
         )
         for dataset, method, variant, epsilon, seed in crossed:
-            declared, changed = self.datasets[dataset], self.variants.get(variant)
+            declared, changed, peer = self.datasets[dataset], self.variants.get(variant), self.peers.get(method)
             yield Combination(
                 dataset,
                 Path(expanded(declared.spec)),
                 Path(expanded(declared.data)),
                 method,
-                variant,
-                changed.constraints if changed else None,
+                DECLARED if peer else variant,
+                changed.constraints if changed and not peer else None,
                 epsilon,
                 self.delta,
                 seed,
                 self.evaluate,
+                peer,
             )
 
     def all_combinations(self) -> list[Combination]:
-        """The releases of all experiments; one that two experiments share is done once."""
+        """The runs of all experiments; one that two experiments share is done once."""
         found = itertools.chain.from_iterable(self.combinations(experiment) for experiment in self.experiments)
         return list({combination.label: combination for combination in found}.values())
 

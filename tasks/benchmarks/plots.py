@@ -1,10 +1,11 @@
-"""An experiment drawn: curves over epsilon if it has several, else boxes over attributes and sets of them."""
+"""An experiment drawn: curves over epsilon for each table if there are several, else boxes over attributes and sets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,7 +24,7 @@ CURVES = (
     ("3-way half L1", "marginals.3_way.half_l1", ""),
     ("detection AUC", "detection.auc", ""),
 )
-COLOURS = (SYNTHETIC, "#c2410c", "#6741d9", "#2b8a3e", "#a61e4d", "#1864ab", "#5c940d", "#862e9c")
+COLOURS = (SYNTHETIC, "#c2410c", "#6741d9", "#2b8a3e", "#a61e4d", "#1864ab", "#5c940d", "#862e9c", "#e67700", "#212529")
 
 
 def drawn(experiment: Experiment, repeats: Repeats, prefix: Path) -> tuple[Path, ...]:
@@ -33,7 +34,7 @@ def drawn(experiment: Experiment, repeats: Repeats, prefix: Path) -> tuple[Path,
         StorageError: they cannot be written.
     """
     several = len(experiment.epsilons) > 1
-    figures = {"epsilon": _curves(repeats)} if several else {"spread": _boxes(repeats)}
+    figures = _curves_by_dataset(repeats) if several else {"spread": _boxes(repeats)}
     paths = []
     for name, figure in figures.items():
         if figure is not None:
@@ -43,11 +44,20 @@ def drawn(experiment: Experiment, repeats: Repeats, prefix: Path) -> tuple[Path,
     return tuple(paths)
 
 
+def _curves_by_dataset(repeats: Repeats) -> dict[str, Figure | None]:
+    return {
+        f"epsilon-{dataset}": _curves(
+            {setting: runs for setting, runs in repeats.items() if setting.dataset == dataset}
+        )
+        for dataset in dict.fromkeys(setting.dataset for setting in repeats)
+    }
+
+
 def _curves(repeats: Repeats) -> Figure | None:
     shown = [curve for curve in CURVES if any(statistic(runs, curve[1]) for runs in repeats.values())]
     if not shown:
         return None
-    figure = Figure(figsize=(4.2 * min(len(shown), 3), 3.4 * -(-len(shown) // 3)), layout="constrained")
+    figure = Figure(figsize=(1.8 + 4.2 * min(len(shown), 3), 3.4 * -(-len(shown) // 3)), layout="constrained")
     panels = figure.subplots(-(-len(shown) // 3), min(len(shown), 3), squeeze=False).flat
     for axes, (title, name, truth) in zip(panels, shown, strict=False):
         _curve(axes, repeats, name, truth)
@@ -55,7 +65,7 @@ def _curves(repeats: Repeats) -> Figure | None:
         axes.set_xlabel("epsilon", color=REAL, fontsize=9)
     for axes in list(panels)[len(shown) :]:
         axes.set_visible(False)
-    figure.axes[0].legend(frameon=False, fontsize=8)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=8)
     return figure
 
 
@@ -76,26 +86,31 @@ def _curve(axes: Axes, repeats: Repeats, name: str, truth: str) -> None:
 
 
 def _boxes(repeats: Repeats) -> Figure | None:
-    """A box for each setting over attributes or sets: of its first repeat, as one release looks."""
+    """A box for each setting over attributes or sets: of its first repeat that has figures, as one table looks."""
     panels: dict[str, dict[str, list[float]]] = {}
     for setting, runs in repeats.items():
-        for panel, values in _spreads(runs[0]):
-            panels.setdefault(panel, {})[f"{setting.dataset}\n{_line_name(setting, named=False)}"] = values
+        for panel, values in _spreads(next((run for run in runs if run.evaluation), runs[0])):
+            panels.setdefault(panel, {})[f"{setting.dataset}, {_line_name(setting)}"] = values
     if not panels:
         return None
-    wide = max(len(boxes) for boxes in panels.values())
-    figure = Figure(figsize=(len(panels) * (1.6 + 0.8 * wide), 3.6), layout="constrained")
-    for axes, (title, boxes) in zip(figure.subplots(1, len(panels), squeeze=False).flat, panels.items(), strict=True):
+    high = max(len(boxes) for boxes in panels.values())
+    figure = Figure(figsize=(3.6 * len(panels), 1.2 + 0.32 * high), layout="constrained")
+    alike = len({tuple(boxes) for boxes in panels.values()}) == 1
+    beside = figure.subplots(1, len(panels), squeeze=False, sharey=alike).flat
+    for axes, (title, boxes) in zip(beside, panels.items(), strict=True):
         axes.boxplot(
             list(boxes.values()),
-            tick_labels=[readable(name) if "\n" not in name else name for name in boxes],
+            tick_labels=[readable(name) for name in boxes],
+            orientation="horizontal",
             widths=0.5,
             patch_artist=True,
             boxprops={"facecolor": FAINT, "edgecolor": SYNTHETIC},
             medianprops={"color": SYNTHETIC, "linewidth": 2},
             flierprops={"marker": ".", "markersize": 4, "markeredgecolor": REAL},
         )
-        _dress(axes, title)
+        _dress(axes, title, grid="x")
+        if not alike or axes is figure.axes[0]:
+            axes.invert_yaxis()
     return figure
 
 
@@ -111,9 +126,9 @@ def _spreads(run: Run) -> Iterator[tuple[str, list[float]]]:
         yield f"half L1 of each {way['ways']}-way marginal", [found["half_l1"] for found in way["sets"]]
 
 
-def _line_name(setting: Setting, named: bool = True) -> str:
+def _line_name(setting: Setting) -> str:
     variant = "" if setting.variant == DECLARED else f", {setting.variant}"
-    return f"{setting.dataset}, {setting.method}{variant}" if named else f"{setting.method}{variant}"
+    return f"{setting.method}{variant}"
 
 
 def _colours() -> Iterator[str]:
@@ -121,9 +136,9 @@ def _colours() -> Iterator[str]:
         yield from COLOURS
 
 
-def _dress(axes: Axes, title: str) -> None:
+def _dress(axes: Axes, title: str, grid: Literal["x", "y"] = "y") -> None:
     axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
-    axes.grid(axis="y", color=FAINT)
+    axes.grid(axis=grid, color=FAINT)
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=8, length=0)
     axes.spines[["top", "right"]].set_visible(False)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tasks.benchmarks import runs as done
+from tasks.benchmarks import peers, releases
 from tasks.benchmarks.config import Benchmark, Combination, Experiment
 from tasks.benchmarks.figures import UTILITY, Repeats, repeats_of, statistic, tables_of
 from tasks.benchmarks.markdown import Section, insert, rendered, surroundings
@@ -26,6 +26,7 @@ from tasks.steps import step
 from tasks.tracking import Tracker
 
 EXPERIMENT = "benchmarks"
+NO_RELEASE = "not a Cloister release"
 
 
 @dataclass(frozen=True)
@@ -38,21 +39,21 @@ class Results:
 
     @property
     def failed(self) -> tuple[Run, ...]:
-        """The runs that failed."""
-        return tuple(run for run in self.runs if run.error)
+        """The runs that failed and will be tried again."""
+        return tuple(run for run in self.runs if run.error and not run.finding)
 
 
 @step("grant", "grant the budget of benchmark {benchmark.name}")
 def grant(benchmark: Benchmark, pending: list[Combination], own: Home, by: str) -> None:
     """Grant the benchmark's own ledger what its releases will cost."""
-    done.grant(benchmark, pending, own, by)
+    releases.grant(benchmark, pending, own, by)
 
 
 @step("run", "{combination.label}")
-def run(combination: Combination, own: Home) -> Run:
-    """Release and evaluate one combination."""
+def run(combination: Combination, own: Home, home: Home) -> Run:
+    """Release one combination, or have a peer synthesize it, and evaluate."""
     with _watched(combination.label):
-        return done.run(combination, own)
+        return peers.run(combination, own, home) if combination.peer else releases.run(combination, own)
 
 
 @step("summarise", "summarise benchmark {benchmark.name}")
@@ -71,6 +72,7 @@ def track(benchmark: Benchmark, results: Results, home: Home) -> str:
     """One run in the tracking store with all figures and files; its id."""
     tracker = Tracker.open(home.tracking, home.artifacts)
     tags = {"benchmark": benchmark.name, "internal": "true", **surroundings()}
+    tags |= {f"peer.{name}": NO_RELEASE for name in benchmark.peers}
     tracked = tracker.begin(f"{benchmark.name}-{secrets.token_hex(4)}", EXPERIMENT, "benchmark", tags)
     for name, figure in _tracked(benchmark, results).items():
         tracker.client.log_metric(tracked, name, figure)
@@ -110,6 +112,8 @@ def _beside(section: Section, folder: Path) -> Section:
 
 def _row(run: Run) -> dict[str, Any]:
     named = {name: getattr(run, name) for name in ("dataset", "method", "variant", "epsilon", "seed", "release")}
+    if run.peer:
+        named["release"] = NO_RELEASE
     return named | {"accounted_epsilon": run.accounted, "error": run.error} | run.figures()
 
 

@@ -7,12 +7,14 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
+from cloister.constraints import constraints_of
 from cloister.schema.loading import load_spec
 from flows.cli import run
 from tasks.benchmarks.config import load_benchmark
 from tasks.benchmarks.figures import Statistic
 from tasks.benchmarks.markdown import insert, markers
-from tasks.benchmarks.runs import finished, home_of, spec_of
+from tasks.benchmarks.releases import finished, spec_of
+from tasks.benchmarks.runs import home_of
 from tasks.books import releases
 from tasks.home import Home
 
@@ -88,6 +90,16 @@ def test_a_variant_changes_constraints_and_nothing_else(place, config):
     assert copy.model_dump() == spec.model_dump() | {"constraints": ()}
     assert list(copy.attributes) == list(spec.attributes)
     assert finished(combination, place.home) is None
+
+
+def test_a_variant_may_take_constraints_from_a_file_that_the_environment_names(place, config, tmp_path, monkeypatch):
+    (tmp_path / "found.ic").write_text("t1&t2&EQ(t1.capital,t2.capital)&IQ(t1.age,t2.age)\n")
+    monkeypatch.setenv("RULES", str(tmp_path))
+    variants = {"free": {"constraints": [{"file": "${RULES}/found.ic", "soft": True}]}}
+    (combination,) = load_benchmark(declared(place, variants=variants)).all_combinations()
+    copy = load_spec(spec_of(combination, Home.current()))
+    (rule,) = constraints_of(copy.constraints, tuple(copy.attributes), copy.folder)
+    assert (set(rule.attributes), rule.hard) == ({"capital", "age"}, False)
 
 
 def test_what_two_experiments_share_is_done_once(place, config):

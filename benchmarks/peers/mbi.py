@@ -1,0 +1,121 @@
+"""mbi: AIM on its estimation and drawing. The package has no mechanisms of its own, so AIM's loop stands here.
+
+Source: AIM (McKenna, Mullins, Sheldon, Miklau; VLDB 2022), Algorithms 2 to 4, workload of all pairs of at most 10,000
+cells; mirror descent of 1,000 steps from the round before; conversion to zCDP of Canonne, Kamath, Steinke (2020).
+Option ``drawing``: round or sample.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_enable_compilation_cache", False)
+
+import numpy as np  # noqa: E402
+from mbi import Dataset, Domain, LinearMeasurement, MarkovRandomField, estimation, junction_tree  # noqa: E402
+from scipy.optimize import brentq, minimize_scalar  # noqa: E402
+
+Clique = tuple[str, ...]
+CELLS, MEGABYTES, STEPS = 10_000, 80, 1000
+SELECTING = 0.1
+
+
+def synthesize(codes: np.ndarray, sizes: Sequence[int], job: Mapping[str, Any]) -> np.ndarray:
+    """Codes (job["rows"], k) like ``codes`` (n, k), where column j has the public domain 0, ..., sizes[j] - 1."""
+    names = [f"a{column}" for column in range(len(sizes))]
+    data = Dataset(dict(zip(names, codes.T, strict=True)), Domain(names, list(sizes)))
+    aim = Aim(data, concentrated(job["epsilon"], job["delta"]), np.random.default_rng(job["seed"]))
+    model = aim.run(job["options"].get("rounds", 16 * len(names)))
+    drawn = model.synthetic_data(rows=job["rows"], method=job["options"].get("drawing", "round")).to_dict()
+    return np.stack([drawn[name] for name in names], axis=1)
+
+
+class Aim:
+    """The rounds of AIM on one table, with ``rho`` of zero-concentrated privacy to spend."""
+
+    def __init__(self, data: Dataset, rho: float, rng: np.random.Generator) -> None:
+        self._data, self._rho, self._left, self._rng = data, rho, rho, rng
+        pairs = [pair for pair in itertools.combinations(data.domain, 2) if data.domain.size(pair) <= CELLS]
+        names = sorted({name for pair in pairs for name in pair})
+        overlap = {name: sum(name in pair for pair in pairs) for name in names}
+        self._weights: dict[Clique, int] = {(name,): overlap[name] for name in names}
+        self._weights |= {pair: sum(overlap[name] for name in pair) for pair in pairs}
+        self._answers = {clique: self._count(clique) for clique in self._weights}
+        self._measured: list[LinearMeasurement] = []
+
+    def run(self, rounds: int) -> MarkovRandomField:
+        """The model after all single attributes, and then pairs until the budget is spent."""
+        sigma = math.sqrt(rounds / (2 * (1 - SELECTING) * self._rho))
+        epsilon = math.sqrt(8 * SELECTING * self._rho / rounds)
+        for clique in [clique for clique in self._weights if len(clique) == 1]:
+            self._measure(clique, sigma)
+        model = self._estimate(None)
+        last = False
+        while not last:
+            last = self._left < 2 * (0.5 / sigma**2 + epsilon**2 / 8)
+            if last:
+                sigma = math.sqrt(1 / (2 * (1 - SELECTING) * self._left))
+                epsilon = math.sqrt(8 * SELECTING * self._left)
+            clique = self._select(model, sigma, epsilon)
+            self._measure(clique, sigma)
+            before, model = model, self._estimate(model)
+            change = np.abs(_cells(model, clique) - _cells(before, clique)).sum()
+            if change <= math.sqrt(2 / math.pi) * sigma * self._data.domain.size(clique):
+                sigma, epsilon = sigma / 2, epsilon * 2
+        return model
+
+    def _count(self, clique: Clique) -> np.ndarray:
+        return _cells(self._data, clique)
+
+    def _measure(self, clique: Clique, sigma: float) -> None:
+        self._left -= 0.5 / sigma**2
+        noisy = self._answers[clique] + self._rng.normal(0, sigma, len(self._answers[clique]))
+        self._measured.append(LinearMeasurement(noisy, clique, stddev=sigma))
+
+    def _estimate(self, before: MarkovRandomField | None) -> MarkovRandomField:
+        return estimation.MirrorDescent().estimate(self._data.domain, self._measured, iters=STEPS, warm_start=before)
+
+    def _select(self, model: MarkovRandomField, sigma: float, epsilon: float) -> Clique:
+        """The exponential mechanism over what a model of the size allowed so far could take in."""
+        self._left -= epsilon**2 / 8
+        allowed = MEGABYTES * min(1.0, 1 - self._left / self._rho + 0.5 / sigma**2 / self._rho)
+        held = {clique for measured in model.cliques for clique in _below(measured)}
+        candidates = [c for c in self._weights if c in held or self._size([*model.cliques, c]) <= allowed]
+        scores = np.array([self._score(model, clique, sigma) for clique in candidates])
+        logits = epsilon * scores / (2 * max(self._weights[clique] for clique in candidates))
+        return candidates[int(np.argmax(logits + self._rng.gumbel(size=len(candidates))))]
+
+    def _score(self, model: MarkovRandomField, clique: Clique, sigma: float) -> float:
+        noise = math.sqrt(2 / math.pi) * sigma * self._data.domain.size(clique)
+        return self._weights[clique] * (float(np.abs(self._answers[clique] - _cells(model, clique)).sum()) - noise)
+
+    def _size(self, cliques: Sequence[Clique]) -> float:
+        return junction_tree.hypothetical_model_size(self._data.domain, cliques)
+
+
+def concentrated(epsilon: float, delta: float) -> float:
+    """The greatest rho whose zero-concentrated privacy implies (epsilon, delta)."""
+
+    def log_delta(rho: float) -> float:
+        def bound(log_excess: float) -> float:
+            excess = math.exp(log_excess)
+            alpha = 1 + excess
+            return excess * (alpha * rho - epsilon) + alpha * math.log1p(-1 / alpha) - math.log(excess)
+
+        return minimize_scalar(bound, bounds=(-10, 12), method="bounded").fun
+
+    return brentq(lambda rho: log_delta(rho) - math.log(delta), 1e-12, epsilon)
+
+
+def _cells(source: Dataset | MarkovRandomField, clique: Clique) -> np.ndarray:
+    return np.asarray(source.project(clique).datavector())
+
+
+def _below(clique: Clique) -> list[Clique]:
+    return [subset for size in range(1, len(clique) + 1) for subset in itertools.combinations(clique, size)]

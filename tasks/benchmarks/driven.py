@@ -1,0 +1,31 @@
+"""Has a peer's script synthesize: ``python -I driven.py SCRIPT FOLDER SECONDS``, in the peer's environment.
+
+A program of its own, of standard modules and numpy only. ``FOLDER`` holds ``codes.npy`` (n, k) and ``job.json`` with
+the sizes of the k public domains; ``synthetic.npy`` is written there, whatever its shape: it is checked elsewhere.
+After so many CPU seconds the system ends it.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+
+
+def driven(script: Path, folder: Path) -> None:
+    """Call ``synthesize(codes, sizes, job)`` of a script with numpy seeded, and keep what it returns."""
+    job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+    np.random.seed(job["seed"])  # noqa: NPY002 - what peers draw from
+    synthesize = runpy.run_path(str(script))["synthesize"]
+    made = synthesize(np.load(folder / "codes.npy"), job["sizes"], job)
+    np.save(folder / "synthetic.npy", np.asarray(made), allow_pickle=False)
+
+
+if __name__ == "__main__":
+    limit = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[3]), limit))
+    driven(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,44 @@
+"""Parts of Kamino switched off: an arbitrary sequence, soft constraints unweighed."""
+
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloister.constraints import dependency
+from cloister.privacy.accounting import epsilon
+from cloister.privacy.randomness import SamplingSource
+from models.kamino.ablations import Unweighed, random_sequence
+from models.kamino.sequencing import NETWORKED, schema_sequence
+from models.protocol import Budget, plan
+from models.registry import create
+
+SIZES = st.dictionaries(st.text(st.characters(codec="utf-8"), min_size=1), st.integers(1, 2 * NETWORKED), min_size=1)
+
+
+@given(SIZES)
+def test_an_arbitrary_sequence_holds_every_attribute_once_the_largest_last(sizes):
+    sequence = random_sequence(sizes, [])
+    assert sorted(sequence) == sorted(sizes)
+    large = [sizes[name] > NETWORKED for name in sequence]
+    assert large == sorted(large)
+    assert random_sequence(dict(reversed(sizes.items())), []) == sequence
+
+
+def test_an_arbitrary_sequence_heeds_no_constraint():
+    sizes = {name: 3 for name in "abcdefgh"}
+    rule = dependency("fd", ["h"], "g")
+    assert schema_sequence(sizes, [rule])[:2] == ("h", "g")
+    assert random_sequence(sizes, [rule]) == random_sequence(sizes, [])
+
+
+def test_constraints_that_are_not_weighed_cost_nothing_and_leave_every_row(fitted):
+    task = fitted.task
+    chosen = plan(create("kamino-unweighed"), task, Budget(Fraction(1), Fraction(1, 10**5)))
+    (stage,) = [stage for stage in chosen.stages if stage.name == "soft constraints"]
+    assert epsilon(stage.event, Fraction(1, 10**5), task.neighbours.relation) == 0
+    pool = fitted.model.sample(200, SamplingSource(1))
+    weighing = Unweighed().weigh(None, task, Fraction(1), pool, np.random.default_rng(1))
+    assert weighing.keep(pool, np.random.default_rng(2)).all()
+    assert set(weighing.weights.values()) == {0.0}
