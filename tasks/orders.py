@@ -21,6 +21,7 @@ from models.protocol import Budget, Task
 
 Level = Literal["none", "quick", "full"]
 NAMED = 10
+GREATEST = 1000
 
 
 @dataclass(frozen=True)
@@ -223,6 +224,10 @@ def budget_of(spec: Spec, options: Options) -> Budget:
     delta = spec.release.delta if options.delta is None else _amount("delta", options.delta)
     if epsilon <= 0:
         raise PlanError("epsilon should be above 0; give a positive one with --epsilon")
+    if epsilon > GREATEST:
+        raise PlanError(
+            f"epsilon should be at most {GREATEST}: a greater one promises nothing; lower --epsilon"
+        )
     return Budget(epsilon, delta)
 
 

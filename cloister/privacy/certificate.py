@@ -33,7 +33,7 @@ from cloister.privacy.certificate_parts import (
 )
 from cloister.privacy.certificate_spend import PlannedStage, mechanisms, second_reading, stage_spends, whole
 from cloister.privacy.certificate_words import (
-    DEFINITION,
+    definition_of,
     detection,
     limitations,
     meaning,
@@ -192,7 +192,7 @@ def _guarantee(facts: Facts) -> Guarantee:
     epsilon, period = _worst_epsilons(facts)
     return Guarantee(
         private=facts.secure,
-        definition=DEFINITION,
+        definition=definition_of(facts.delta),
         unit=unit_words(privacy.unit),
         unit_statement=unit_statement(facts.spec.name, privacy.unit),
         relation=privacy.relation,

@@ -16,6 +16,7 @@ from cloister.schema.attributes import MEASURED, TextKey
 from cloister.schema.spec import PersonUnit, Privacy, Rows, Spec
 
 DEFINITION = "approximate differential privacy, (epsilon, delta); central model: one curator holds the data"
+PURE_DEFINITION = "pure differential privacy, epsilon alone; central model: one curator holds the data"
 PRIORS = (0.01, 0.10, 0.50, 0.90)
 FALSE_ALARMS = (0.01, 0.05, 0.10)
 
@@ -67,6 +68,11 @@ AS_GIVEN = (
     "else holds it, or whether it is right."
 )
 TIMING = "How long the run took is not protected and not published."
+
+
+def definition_of(delta: Fraction) -> str:
+    """The notion of privacy that a release keeps."""
+    return DEFINITION if delta else PURE_DEFINITION
 
 
 def unit_words(unit: Literal["row"] | PersonUnit) -> str:

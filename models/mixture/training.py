@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -30,6 +31,7 @@ Names = tuple[str, ...]
 PUBLIC_SEED = 20_260_105
 MODELLED = 256
 START_SPREAD = 0.3
+NEARLY = 0.5
 START_STEPS, ROUND_STEPS, LAST_STEPS = 60, 80, 600
 RATE, LAST_RATE = 0.05, 0.002
 
@@ -124,12 +126,15 @@ class Training:
             fit.run(targets, ROUND_STEPS, RATE, RATE)
             self._progress(number + 1, rounds)
 
-    def _free(self, names: Collection[str]) -> list[str]:
-        """The attributes that no measured functional dependency determines."""
+    def _free(self, sizes: Mapping[str, int]) -> list[str]:
+        """The attributes that no measured functional dependency tells nearly level by level."""
         measured = {tuple(names) for names in self._plan.parameters["joint tables"]}
         dependencies = [functional_dependency(constraint) for constraint in self._task.hard]
-        determined = {d[1] for d in dependencies if d is not None and (*d[0], d[1]) in measured}
-        return [name for name in names if name not in determined] or list(names)
+        inside = [
+            d for d in dependencies if d is not None and (*d[0], d[1]) in measured and {*d[0], d[1]} <= set(sizes)
+        ]
+        told = {right for left, right in inside if sizes[right] > NEARLY * math.prod(sizes[name] for name in left)}
+        return [name for name in sizes if name not in told] or list(sizes)
 
     def _targets(self, released: Sequence[Measurement], layout: Layout) -> list[Target]:
         return [Target.of(measurement, layout, self._task.rows) for measurement in released]
