@@ -92,7 +92,7 @@ def sample(
     seed: Annotated[int | None, typer.Option(help="Seed, to draw the same rows again.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw more rows from the model of an approved release; it costs nothing. Interrupted, it goes on when run again."""
+    """Draw more rows from the model of an approved release, at no cost; run again, an interrupted draw goes on."""
     from flows.sampling import Draw, sample_release
     from tasks.home import Home
 

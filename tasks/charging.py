@@ -12,7 +12,7 @@ from tasks.home import Home
 from tasks.ledgers import grant_declared, open_ledger, release_request, spent_anchor
 from tasks.opening import open_data, open_door
 from tasks.orders import Order, World, world_of
-from tasks.plans import plan_digest, plan_json, write_json
+from tasks.plans import plan_digest, plan_json, require_kept, write_json
 from tasks.steps import step
 
 
@@ -43,7 +43,12 @@ def reserve(order: Order, plan: Plan, home: Home) -> Charge:
 
 
 def reserved(order: Order, world: World, plan: Plan, home: Home) -> Charge:
-    """The release that the ledger reserves for an order, with its order and plan in its folder."""
+    """The release that the ledger reserves for an order, with its order and plan in its folder.
+
+    Raises:
+        PrivacyError: the plan costs more than the order asks for.
+    """
+    require_kept(plan, order.budget, world.task)
     ledger = open_ledger(home)
     grant_declared(ledger, order, world)
     reservation = ledger.reserve(release_request(order, world, plan), order.by)

@@ -14,14 +14,14 @@ import pandas as pd
 from cloister.errors import CloisterError, DataError
 from cloister.privacy.discovery import DomainPlan
 from cloister.privacy.journal import Journal
-from cloister.privacy.private_columns import PrivateColumns, numbered
+from cloister.privacy.private_columns import PrivateColumns
 from cloister.privacy.randomness import NoiseSource
 from cloister.schema.parsing import parse
 from cloister.schema.reading import read_frame
 from cloister.schema.spec import PersonUnit, Spec
 from tasks.home import Home
 from tasks.orders import Order
-from tasks.units import kept
+from tasks.units import kept, persons
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,7 @@ def bounded(frame: pd.DataFrame, unit: PersonUnit, spec: Spec, key: bytes) -> pd
     typed, _ = parse(frame[unit.key], spec.attributes[unit.key])
     if typed.isna().any():
         raise DataError(f"column '{unit.key}' identifies persons but lacks values; give every row one")
-    places, people = pd.factorize(typed.astype(str))
-    return frame.iloc[np.sort(kept(numbered(pd.Index(people), key)[places], unit.max_rows, key))]
+    return frame.iloc[np.sort(kept(persons(typed, key), unit.max_rows, key))]
 
 
 def keyed_digest(frame: pd.DataFrame, key: bytes) -> str:

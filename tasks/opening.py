@@ -56,7 +56,9 @@ def open_data(release: str, order: Order, world: World, home: Home) -> tuple[Ope
     table = world.task.domain.encode(frame)
     digest = keyed_digest(table, home.key())
     unit = world.spec.privacy.unit
-    _opened[release] = Opened(bounded(table, unit, home.key()) if isinstance(unit, PersonUnit) else table, digest)
+    if isinstance(unit, PersonUnit):
+        table = bounded(table, frame[unit.key], unit, home.key())
+    _opened[release] = Opened(table, digest)
     return _opened[release], report
 
 

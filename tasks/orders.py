@@ -225,9 +225,7 @@ def budget_of(spec: Spec, options: Options) -> Budget:
     if epsilon <= 0:
         raise PlanError("epsilon should be above 0; give a positive one with --epsilon")
     if epsilon > GREATEST:
-        raise PlanError(
-            f"epsilon should be at most {GREATEST}: a greater one promises nothing; lower --epsilon"
-        )
+        raise PlanError(f"epsilon should be at most {GREATEST}: a greater one promises nothing; lower --epsilon")
     return Budget(epsilon, delta)
 
 

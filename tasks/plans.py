@@ -9,8 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from cloister.errors import StorageError
+from cloister.errors import PrivacyError, StorageError
 from cloister.privacy.accounting import epsilon
+from cloister.privacy.mechanisms import up
 from models.protocol import Budget, Plan, Task
 from models.registry import create
 from tasks.orders import Order, world_of
@@ -52,6 +53,16 @@ def stage_costs(plan: Plan, budget: Budget, task: Task) -> tuple[StageCost, ...]
 def total_cost(plan: Plan, budget: Budget, task: Task) -> float:
     """The epsilon of all stages together, as accounted."""
     return epsilon(plan.event, budget.delta, task.neighbours.relation)
+
+
+def require_kept(plan: Plan, budget: Budget, task: Task) -> None:
+    """Check that a plan keeps the epsilon that is to be charged for it.
+
+    Raises:
+        PrivacyError: it costs more.
+    """
+    if total_cost(plan, budget, task) > up(budget.epsilon):
+        raise PrivacyError(f"the plan of method {plan.method} costs more than its epsilon; nothing was charged")
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """At most so many rows a person: the excess is left out before anything else is done.
 
-Which rows of a person stay is decided by that person's rows alone and a secret key: adding or removing a person
-changes no other's rows, so a table that differs by one person differs by at most ``max_rows`` rows afterwards.
+Which rows of a person stay is decided by that person's name and number of rows alone, and a secret key: adding or
+removing a person changes no other's rows, so a table that differs by one person differs by at most ``max_rows`` rows
+afterwards.
 """
 
 from __future__ import annotations
@@ -9,26 +10,35 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from cloister.errors import DataError
+from cloister.privacy.private_columns import numbered
 from cloister.schema.domain import Table
 from cloister.schema.spec import PersonUnit
 
 Words = NDArray[np.uint64]
 
 
-def bounded(table: Table, unit: PersonUnit, key: bytes) -> Table:
+def bounded(table: Table, names: pd.Series, unit: PersonUnit, key: bytes) -> Table:
     """The table with at most ``unit.max_rows`` rows of each person, in the order they had.
+
+    Args:
+        names: whose each row is, (rows,).
 
     Raises:
         DataError: the key may be missing: rows without one cannot be told to belong to one person or to several.
     """
-    people = table.codes[unit.key]
-    null = table.domain[unit.key].null_code
-    if null is not None:
+    if table.domain[unit.key].null_code is not None:
         raise DataError(f"column '{unit.key}' identifies persons but is nullable; declare it not nullable")
-    return table.take(np.sort(kept(people, unit.max_rows, key)))
+    return table.take(np.sort(kept(persons(names, key), unit.max_rows, key)))
+
+
+def persons(names: pd.Series, key: bytes) -> NDArray[np.int64]:
+    """A number (n,) of the person of each row, which depends on the name and the key alone."""
+    places, distinct = pd.factorize(names.astype(str))
+    return numbered(pd.Index(distinct), key)[places]
 
 
 def kept(people: NDArray[np.int64], most: int, key: bytes) -> NDArray[np.int64]:

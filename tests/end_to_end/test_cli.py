@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 import yaml
 
+import models.balancing
 import models.parts
-import models.sampling
 from flows.cli import run
 from tasks.books import existing_ledger
 
@@ -186,7 +186,7 @@ def test_conditions_that_cannot_be_met_are_refused(approved, own, capsys, where,
 
 
 def test_an_interrupted_draw_goes_on(approved, own, cloister, monkeypatch):
-    monkeypatch.setattr(models.sampling, "CHUNK", 100)
+    monkeypatch.setattr(models.balancing, "CHUNK", 100)
     written = []
 
     def stop_at_the_third(self, number, chunk, write=models.parts._Parts.write):
