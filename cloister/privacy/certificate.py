@@ -47,6 +47,7 @@ from cloister.privacy.certificate_words import (
 )
 from cloister.privacy.ledger import Anchor, BudgetStatus
 from cloister.privacy.ledger.exact import decimal
+from cloister.privacy.mechanisms import up
 from cloister.schema.loading import spec_digest
 from cloister.schema.spec import Spec
 
@@ -161,7 +162,7 @@ def certify(facts: Facts) -> Certificate:
 
 def _require_true(facts: Facts) -> None:
     accounted = whole(facts.stages, facts.delta, facts.spec.privacy.relation)
-    if Fraction(accounted.epsilon) > facts.epsilon:
+    if accounted.epsilon > up(facts.epsilon):
         raise PrivacyError(
             f"the events of release {facts.release} cost more than the epsilon charged; it must not be published"
         )

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cloister.constraints import DenialConstraint, bind, violations_per_row
+from cloister.constraints import BoundConstraint, DenialConstraint, bind, violations_per_row
 from cloister.errors import UnplannedQuery
 from cloister.privacy.events import Composed, Event, SampledGaussian, Sensitivity
 from cloister.privacy.gradients import FactoredGradient, clipped_sum
@@ -190,11 +190,11 @@ class PrivateTable:
     ) -> Counts:
         """Noisy violations of each constraint by each row of a Poisson sample, (sample, constraints).
 
-        Rows are taken with probability ``rate`` each; beyond ``sample`` of them, random ones are dropped, and lines
-        without a row count as zero.
+        Rows are taken with probability ``rate`` each; beyond ``sample`` of them, random ones are dropped. Each row
+        gets a random line, and lines without a row count as zero.
 
-        Privacy: one row more or less fills a line or takes the place of another, so that `matrix_sensitivity` bounds
-        what it moves; the sampling is not counted in favour. Source: Kamino Algorithm 5, lines 3 to 6.
+        Privacy: one row more fills an empty line or takes over another row's, so that `matrix_sensitivity` bounds what
+        it moves; the sampling is not counted in favour. Source: Kamino Algorithm 5, lines 3 to 6.
         """
         sensitivity = matrix_sensitivity(self.neighbours, constraints, sample)
         request = {"ask": "violation matrix", "label": label, "of": [constraint.name for constraint in constraints]}
@@ -274,15 +274,21 @@ class PrivateTable:
         half = len(order) // 2
         first, second = self.__table.take(order[:half]), self.__table.take(order[half : 2 * half])
         bound = [bind(constraint, self.__table.domain) for constraint in constraints]
-        masks = [rule.violated(first, second) | rule.violated(second, first) for rule in bound]
-        return np.array([mask.sum() for mask in masks], dtype=np.int64)
+        return np.array([_violating(rule, first, second).sum() for rule in bound], dtype=np.int64)
 
     def __exact_matrix(self, constraints: Sequence[DenialConstraint], sample: int, rate: Fraction) -> Counts:
         chosen = np.flatnonzero(self.__noise.bernoulli(rate, self.__table.rows))
         rows = self.__table.take(chosen[self.__noise.permutation(len(chosen))][:sample])
         matrix = np.zeros((sample, len(constraints)), dtype=np.int64)
-        matrix[: rows.rows] = np.stack([violations_per_row(c, rows) for c in constraints], axis=1)
+        lines = self.__noise.permutation(sample)[: rows.rows]
+        matrix[lines] = np.stack([violations_per_row(c, rows) for c in constraints], axis=1)
         return matrix
+
+
+def _violating(rule: BoundConstraint, first: Table, second: Table) -> NDArray[np.bool_]:
+    """Which pairs violate a rule, in either order; of a rule on single rows, which first rows."""
+    found = rule.violated(first, second)
+    return found if rule.arity == 1 else found | rule.violated(second, first)
 
 
 def _joint_counts(columns: Sequence[NDArray[np.integer[Any]]], sizes: Sequence[int]) -> Counts:

@@ -76,7 +76,12 @@ def _(event: GaussianCounts, _relation: Relation, tail: float) -> WorstPair:
 
 @worst_pair.register
 def _(event: LaplaceCounts, _relation: Relation, _tail: float) -> WorstPair:
-    copies = event.sensitivity.cells if event.sensitivity.cells == event.sensitivity.l1 else 1
+    """As many one-cell mechanisms as cells change, where none moves by more than 1; else no more than pure epsilon.
+
+    One count that moves by 5 is worse than five that move by 1, though the noise of both is the same.
+    """
+    bounds = event.sensitivity
+    copies = bounds.cells if bounds.step == 1 and bounds.cells == bounds.l1 else 1
     reach = float(event.epsilon / copies)
     return _symmetric(partial(randomized_response, reach), reach, copies=copies)
 

@@ -185,6 +185,21 @@ def test_histogram_and_training_agree_with_direct_integration() -> None:
     assert mixture_delta(rate, noise, counts_noise, found * 0.995) > 1e-4
 
 
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_laplace_counts_cover_a_unit_whose_rows_lie_in_one_cell(rows: int, relation: str) -> None:
+    """All rows of a unit in one cell, or moved from one cell to another, by the sum of all losses."""
+    sensitivity, delta = Sensitivity.partition(relation, rows), 1e-2
+    claim = epsilon(LaplaceCounts(Fraction(2), sensitivity), delta, relation)
+    values = np.arange(-60 * sensitivity.l1, 60 * sensitivity.l1)
+    chances = np.exp(-2 * np.abs(values) / sensitivity.l1)
+    chances /= chances.sum()
+    losses = 2 * (np.abs(values - rows) - np.abs(values)) / sensitivity.l1
+    if relation == "replace_one":
+        chances, losses = np.outer(chances, chances), np.add.outer(losses, losses)
+    assert (chances * np.maximum(-np.expm1(claim - losses), 0)).sum() <= delta * (1 + 1e-9)
+
+
 def test_exponential_mechanisms_stay_above_the_worst_pair_with_two_losses() -> None:
     """A composition of the worst two-point pairs, exactly by binomials, never exceeds the claim."""
     each, times, delta = 0.3, 20, 1e-6

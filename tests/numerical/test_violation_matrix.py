@@ -1,5 +1,6 @@
 """The violation matrix of a sample moves by no more than its sensitivity; weights and scores follow from it."""
 
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.constraints import parse_denial, violations_per_row
+from cloister.privacy.events import GaussianCounts
+from cloister.privacy.journal import Journal
 from cloister.privacy.mechanisms import Neighbours
-from cloister.privacy.private import matrix_sensitivity, pair_sensitivity
+from cloister.privacy.private import PrivateTable, matrix_sensitivity, pair_sensitivity
+from cloister.privacy.randomness import NoiseSource
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, Table
 from models.weights import MEASURES, Weighing, ascend, weighing_by_counts
@@ -51,6 +55,45 @@ def test_the_sensitivity_is_that_of_the_paper():
 
 def test_matchings_multiply_the_sensitivity_of_pair_counts():
     assert pair_sensitivity(Neighbours(max_rows=2), 3, 8).step == 16
+
+
+class Exact:
+    """No noise: for tests of what is asked alone."""
+
+    def noise(self, counts, sensitivity, source):  # noqa: ARG002
+        return counts
+
+    def event(self, sensitivity):
+        return GaussianCounts(Fraction(1), sensitivity)
+
+
+def door_to(rows, event, folder):
+    codes = np.array(rows, dtype=np.int64)
+    table = Table(DOMAIN, {"a": codes[:, 0], "b": codes[:, 1]})
+    return PrivateTable(table, Neighbours(), event, Journal.open(folder, {}), NoiseSource())
+
+
+def test_rows_get_random_lines(tmp_path):
+    """A row more takes an empty line, wherever it stands: lines in use are not the first ones."""
+    event = GaussianCounts(Fraction(1), matrix_sensitivity(Neighbours(), RULES[1:2], 60))
+    found = door_to([(0, 0), (0, 1)], event, tmp_path).violation_matrix(RULES[1:2], Exact(), "soft", 60, Fraction(1))
+    assert sorted(found[:, 0]) == [0] * 58 + [1, 1]
+    used = set()
+    for at in range(40):
+        door = door_to([(0, 0), (0, 1)], event, tmp_path / str(at))
+        used |= set(np.flatnonzero(door.violation_matrix(RULES[1:2], Exact(), "soft", 60, Fraction(1))))
+    assert max(used) >= 30
+
+
+def test_pairs_count_in_either_order_and_single_rows_once(tmp_path):
+    """Every row violates the rule on rows and no pair is counted twice: one a pair of each matching."""
+    event = GaussianCounts(Fraction(1), pair_sensitivity(Neighbours(), 3, 4))
+    rows = [(3, 0)] * 20 + [(4, 1)] * 20
+    found = door_to(rows, event, tmp_path / "all").violating_pairs(RULES, Exact(), "soft", 4)
+    assert found[2] == 80
+    halves = [(3, 0), (0, 0)] * 2000
+    found = door_to(halves, event, tmp_path / "half").violating_pairs(RULES, Exact(), "soft", 4)
+    assert abs(found[2] - 4000) < 500
 
 
 def test_ascent_lowers_weights_where_violations_are_seen():

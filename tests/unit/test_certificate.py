@@ -116,6 +116,15 @@ def test_what_costs_more_than_was_charged_is_not_certified(facts: Facts):
         certify(replace(facts, epsilon=Fraction(1)))
 
 
+@pytest.mark.parametrize("text", ["0.1", "0.3", "0.7", "1.1", "1/3"])
+def test_a_pure_epsilon_that_is_no_float_is_certified_to_the_last_digit(facts: Facts, text: str):
+    whole = Fraction(text)
+    pure = replace(facts, delta=Fraction(0), stages=[Stage(LaplaceCounts(whole / 7, ONE))] * 7)
+    with pytest.raises(PrivacyError, match="cost more"):
+        certify(replace(pure, epsilon=whole * (1 - Fraction(1, 10**12))))
+    assert certify(replace(pure, epsilon=whole)).guarantee.accounted.epsilon >= whole
+
+
 def test_a_violated_hard_constraint_is_not_certified(facts: Facts):
     broken = [ViolationReport(report.name, report.hard, 1, 0.01) for report in facts.violations]
     with pytest.raises(PrivacyError, match="violates the hard constraint.s. town-state"):
