@@ -40,9 +40,13 @@ class Weigher(Protocol):
 
 @dataclass(frozen=True)
 class PairCounts:
-    """Noisy counts of violating pairs in ``matchings`` random matchings of the rows."""
+    """Noisy counts of violating pairs in ``matchings`` random matchings of the rows.
+
+    The model's own share of violating pairs is trusted to a relative deviation of ``trust``.
+    """
 
     matchings: int = MATCHINGS
+    trust: float = TRUST
 
     def stage(self, task: Task, noise: Fraction) -> Stage:
         event = DiscreteGaussian(noise).event(pair_sensitivity(task.neighbours, len(task.soft), self.matchings))
@@ -58,12 +62,12 @@ class PairCounts:
     def targets(self, counts: Counts, noise: float, task: Task, pool: Table) -> list[float]:
         """The share of pairs that should violate each constraint: the noisy share, drawn towards the model's own.
 
-        The model's own share is trusted to a relative deviation of ``TRUST``, the noisy one by its noise and sampling.
+        How far, ``trust`` and the standard error of the noisy share decide.
         """
         targets = []
         for constraint, (share, error) in zip(task.soft, self.shares(counts, noise, task), strict=True):
             own = max(float(violation_share(constraint, pool)), 1.0 / self._pairs(task))
-            pull = (TRUST * own) ** 2 / ((TRUST * own) ** 2 + error**2)
+            pull = (self.trust * own) ** 2 / ((self.trust * own) ** 2 + error**2)
             targets.append(max(own + pull * (share - own), 0.0))
         return targets
 

@@ -19,7 +19,7 @@ from models.kamino.weighers import PairCounts
 from models.protocol import Budget, Forecast, Plan, Stage, Task
 
 HISTOGRAMS, LEAST_HISTOGRAMS, MOST_HISTOGRAMS = 0.20, 0.10, 0.35
-JOINT_TABLES, PAIRS = 0.06, 0.03
+JOINT_TABLES, PAIRS = 0.06, 0.06
 SELECTING = 0.10
 NOISIEST = 4
 COMPONENTS, FEWEST = 800, 100
@@ -28,7 +28,7 @@ ROUNDS, MOST_ROUNDS, TYPICAL, GROWTH = 40, 200, 5_000.0, 0.26
 GROUPS = 32
 TYPICAL_CELLS = 400
 
-WEIGHER = PairCounts()
+WEIGHER = PairCounts(trust=0.5)
 
 
 @dataclass(frozen=True)
