@@ -16,6 +16,7 @@ UTILITY = (
     ("1-way largest cell", "marginals.1_way.largest_cell", 4),
     ("2-way half L1", "marginals.2_way.half_l1", 4),
     ("3-way half L1", "marginals.3_way.half_l1", 4),
+    ("range queries", "queries.mean_error", 4),
     ("detection AUC", "detection.auc", 3),
     ("accuracy", "learning.synthetic.accuracy", 3),
     ("F1", "learning.synthetic.f1", 3),
