@@ -16,6 +16,7 @@ from models.kamino.histograms import wide
 from models.kamino.search import wanted_tables
 from models.kamino.sequencing import public_sizes
 from models.kamino.weighers import PairCounts
+from models.mixture.rounds import MOST_CANDIDATES
 from models.protocol import Budget, Forecast, Plan, Stage, Task
 
 HISTOGRAMS, LEAST_HISTOGRAMS, MOST_HISTOGRAMS = 0.20, 0.10, 0.35
@@ -25,6 +26,7 @@ NOISIEST = 4
 COMPONENTS, FEWEST = 800, 100
 PRICE = 200.0
 ROUNDS, MOST_ROUNDS, TYPICAL, GROWTH = 40, 200, 5_000.0, 0.26
+STEPS, MOST_STEPS, FEWEST_STEPS, LAST_STEPS = 3_200, 80, 20, 600
 GROUPS = 32
 TYPICAL_CELLS = 400
 
@@ -109,6 +111,7 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
         "counted by value": list(outline.wide),
         "joint tables": [list(names) for names in joint],
         "rounds": outline.rounds,
+        "steps": steps_for(outline.rounds),
         "groups": GROUPS,
         "components": components_for(signal),
         "price": PRICE * signal / TYPICAL,
@@ -121,6 +124,11 @@ def rounds_for(signal: float, attributes: int) -> int:
     possible = math.comb(attributes, 2) + math.comb(attributes, 3)
     wanted = round(ROUNDS * math.sqrt(attributes / 15) * (signal / TYPICAL) ** GROWTH)
     return min(max(wanted, 1), 2 * possible, MOST_ROUNDS)
+
+
+def steps_for(rounds: int) -> int:
+    """Steps of the fit after each round: fewer where a round adds little to what is known."""
+    return max(STEPS // max(rounds, STEPS // MOST_STEPS), FEWEST_STEPS)
 
 
 def components_for(signal: float) -> int:
@@ -149,6 +157,7 @@ def _require_signal(multiplier: Fraction, rows: int, budget: Budget) -> None:
 
 def _forecast(outline: Outline) -> Forecast:
     rounds, rows, attributes = outline.rounds, outline.task.rows, len(outline.sequence)
-    fit = components_for(outline.signal) * TYPICAL_CELLS * rounds * (40 * rounds + 600) * 2e-9
-    select = rows * min(math.comb(attributes, 2) + math.comb(attributes, 3), 3_000) * rounds * 2e-9
-    return Forecast(seconds=round(10 + fit + select, 1), memory=700_000_000 + rows * attributes * 40)
+    tables = rounds * (steps_for(rounds) * rounds // 2 + LAST_STEPS)
+    fit = components_for(outline.signal) * TYPICAL_CELLS * tables * 8e-10
+    count = rows * min(math.comb(attributes, 2) + math.comb(attributes, 3), MOST_CANDIDATES) * 8e-9
+    return Forecast(seconds=round(10 + fit + count, 1), memory=700_000_000 + rows * attributes * 40)

@@ -22,6 +22,7 @@ from models.mixture.model import CloisterModel, chain
 from models.mixture.products import Layout, Mixture
 from models.mixture.readings import Reading, fine
 from models.mixture.rounds import candidates, offered
+from models.mixture.search import LAST_STEPS
 from models.mixture.tying import carried_over, tied, untied
 from models.protocol import Plan, Task
 from models.supporting import Measured, RuleBuilder, Rules
@@ -32,7 +33,7 @@ PUBLIC_SEED = 20_260_105
 MODELLED = 256
 START_SPREAD = 0.3
 NEARLY = 0.5
-START_STEPS, ROUND_STEPS, LAST_STEPS = 60, 80, 600
+START_STEPS = 60
 RATE, LAST_RATE = 0.05, 0.002
 
 
@@ -123,7 +124,7 @@ class Training:
             chosen = wanted[self._private.select(choices, choice, f"round {number + 1}")]
             released.append(self._measured(chosen, "rounds", f"round {number + 1}"))
             targets += self._targets(released[-1:], fit.mixture.layout)
-            fit.run(targets, ROUND_STEPS, RATE, RATE)
+            fit.run(targets, self._plan.parameters["steps"], RATE, RATE)
             self._progress(number + 1, rounds)
 
     def _free(self, sizes: Mapping[str, int]) -> list[str]:

@@ -1,0 +1,44 @@
+"""The public choices of the mixture's plan: monotone in the signal, within their bounds."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.mixture.search import (
+    COMPONENTS,
+    FEWEST,
+    FEWEST_STEPS,
+    LEAST_HISTOGRAMS,
+    MOST_HISTOGRAMS,
+    MOST_ROUNDS,
+    MOST_STEPS,
+    components_for,
+    histograms_for,
+    rounds_for,
+    steps_for,
+)
+
+signals = st.floats(1e-3, 1e8)
+
+
+@given(signals, signals, st.integers(1, 500))
+def test_more_signal_never_means_fewer_rounds_or_components(one, other, attributes):
+    low, high = sorted((one, other))
+    assert rounds_for(low, attributes) <= rounds_for(high, attributes) <= MOST_ROUNDS
+    assert FEWEST <= components_for(low) <= components_for(high) <= COMPONENTS
+
+
+@given(signals, signals)
+def test_more_signal_never_means_a_greater_share_for_histograms(one, other):
+    low, high = sorted((one, other))
+    assert LEAST_HISTOGRAMS <= histograms_for(high) <= histograms_for(low) <= MOST_HISTOGRAMS
+
+
+@given(st.integers(0, MOST_ROUNDS), st.integers(0, MOST_ROUNDS))
+def test_more_rounds_never_mean_more_steps_each(one, other):
+    few, many = sorted((one, other))
+    assert FEWEST_STEPS <= steps_for(many) <= steps_for(few) <= MOST_STEPS
+
+
+@given(signals)
+def test_one_attribute_needs_no_round(signal):
+    assert rounds_for(signal, 1) == 0
