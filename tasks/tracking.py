@@ -105,7 +105,7 @@ class Tracker:
         """A plan as JSON values: whole as an artifact, its parameters also as run parameters."""
         self.client.log_dict(run, dict(plan), "plan.json")
         held = self.client.get_run(run).data.params
-        params = [Param(_key(name), str(value)[:LONGEST_PARAM]) for name, value in plan["parameters"].items()]
+        params = [Param(key_of(name), str(value)[:LONGEST_PARAM]) for name, value in plan["parameters"].items()]
         for start in range(0, len(params), MOST_ENTRIES):
             new = [param for param in params[start : start + MOST_ENTRIES] if param.key not in held]
             self.client.log_batch(run, params=new)
@@ -243,7 +243,7 @@ class Tracker:
 
     def _metrics(self, run: str, figures: Mapping[str, float]) -> None:
         now = int(time.time() * 1000)
-        entries = [Metric(_key(name), float(figure), now, 0) for name, figure in figures.items()]
+        entries = [Metric(key_of(name), float(figure), now, 0) for name, figure in figures.items()]
         for start in range(0, len(entries), MOST_ENTRIES):
             self.client.log_batch(run, metrics=entries[start : start + MOST_ENTRIES])
 
@@ -293,7 +293,7 @@ def _description(certificate: Certificate) -> str:
     )
 
 
-def _key(name: str) -> str:
+def key_of(name: str) -> str:
     """A name as MLflow takes it: letters, digits and ``_-. /``."""
     return "".join(letter if letter.isalnum() or letter in "_-. /" else "_" for letter in name)[:200]
 

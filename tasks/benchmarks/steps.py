@@ -23,7 +23,7 @@ from tasks.outputs import replaced
 from tasks.plans import write_json
 from tasks.progress import reporter
 from tasks.steps import step
-from tasks.tracking import Tracker
+from tasks.tracking import Tracker, key_of
 
 EXPERIMENT = "benchmarks"
 NO_RELEASE = "not a Cloister release"
@@ -72,10 +72,10 @@ def track(benchmark: Benchmark, results: Results, home: Home) -> str:
     """One run in the tracking store with all figures and files; its id."""
     tracker = Tracker.open(home.tracking, home.artifacts)
     tags = {"benchmark": benchmark.name, "internal": "true", **surroundings()}
-    tags |= {f"peer.{name}": NO_RELEASE for name in benchmark.peers}
+    tags |= {key_of(f"peer.{name}"): NO_RELEASE for name in benchmark.peers}
     tracked = tracker.begin(f"{benchmark.name}-{secrets.token_hex(4)}", EXPERIMENT, "benchmark", tags)
     for name, figure in _tracked(benchmark, results).items():
-        tracker.client.log_metric(tracked, name, figure)
+        tracker.client.log_metric(tracked, key_of(name), figure)
     tracker.client.log_artifacts(tracked, str(results.folder), "results")
     tracker.finish(tracked, succeeded=not results.failed)
     return tracked

@@ -87,6 +87,11 @@ def real_table() -> Callable[..., Real]:
 
 
 @pytest.fixture
+def real_from() -> type[Real]:
+    return Real
+
+
+@pytest.fixture
 def fit_model() -> Callable[..., Fit]:
     return fitted
 

@@ -1,0 +1,65 @@
+"""A million made rows of 42 attributes: minutes, and memory that a laptop has."""
+
+from __future__ import annotations
+
+import resource
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cloister.evaluation.marginals import compare_marginals
+from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.randomness import SamplingSource
+from cloister.schema.attributes import Categorical, Integer
+from cloister.schema.domain import Domain, Table
+from models.protocol import Task
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3_600)]
+
+ROWS, CLASSES = 1_000_000, 40
+LISTED = (*[2] * 8, *[5] * 8, *[9] * 6, *[16] * 6, *[40] * 4)
+NUMERIC = 10
+SECONDS, MEMORY = 600, 4 << 30
+
+
+def made() -> Table:
+    """Rows of 40 hidden classes, each with a law of its own for each attribute."""
+    domain = Domain.of(
+        {
+            **{
+                f"c{at}": Categorical(type="categorical", values=[f"v{v}" for v in range(size)])
+                for at, size in enumerate(LISTED)
+            },
+            **{f"n{at}": Integer(type="integer", min=0, max=999, bins=50) for at in range(NUMERIC)},
+        },
+        Path(),
+    )
+    rng = np.random.default_rng(1)
+    hidden = rng.integers(0, CLASSES, ROWS)
+    codes = {}
+    for column in domain.columns:
+        if isinstance(column.attribute, Integer):
+            codes[column.name] = np.clip(rng.normal(hidden % 7 * 110 + 150, 80, ROWS).astype(np.int64), 0, 999)
+        else:
+            heights = rng.dirichlet(np.full(column.size, 0.3), CLASSES).cumsum(1)[hidden]
+            codes[column.name] = np.minimum((heights < rng.random(ROWS)[:, None]).sum(1), column.size - 1)
+    return Table(domain, codes)
+
+
+def test_a_million_rows_of_42_attributes(record, real_from, fit_model) -> None:
+    table = made()
+    data = real_from(table, Task(table.domain, (), ROWS, Neighbours()))
+    begun, cpu = time.monotonic(), time.process_time()
+    fit = fit_model(data, "cloister")
+    drawn = sum(1 for _ in fit.model.sampler.chunks(ROWS, SamplingSource(1)))
+    seconds, spent = time.monotonic() - begun, time.process_time() - cpu
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    errors = [each.half_l1 for each in compare_marginals(table, fit.model.sample(ROWS, SamplingSource(1)))]
+    line = (f"{seconds:.0f}", f"{spent:.0f}", f"{memory >> 20}", *(f"{error:.4f}" for error in errors))
+    title = "One million rows of 42 attributes, method cloister, epsilon 1, plan, fit and sample"
+    record("wide-table", title, ("wall s", "CPU s", "peak MiB", "1-way", "2-way", "3-way half L1"), [line])
+    assert drawn
+    assert seconds <= SECONDS
+    assert memory <= MEMORY
