@@ -25,7 +25,7 @@ from cloister.schema.domain import Domain, Table
 from models.conditioning import Condition
 from models.groups import Groups
 from models.levels import Batch, Chain, LevelDraw, Probabilities, TupleModel
-from models.protocol import Where
+from models.protocol import Where, whole
 from models.sequential import Algorithm3, Penalty, RowsBefore
 
 __all__ = [
@@ -90,7 +90,7 @@ class ConstraintSampler:
         Raises:
             SampleError: so many rows cannot be drawn; names the constraints or the condition that stand in the way.
         """
-        return Table.concatenate(list(self.chunks(rows, rng, where)))
+        return whole(self, rows, rng, where)
 
     def chunks(
         self,
