@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from flows import cli_measure
-from flows.options import Evaluate, Json, SpecFile, example
+from flows.options import Classifiers, Evaluate, Json, SpecFile, example
 
 DataFile = Annotated[Path, typer.Option("--data", help="The real table, CSV or Parquet.")]
 
@@ -39,15 +39,17 @@ def evaluate(
     data: DataFile,
     synthetic: Annotated[Path, typer.Option(help="The synthetic table, CSV or Parquet.")],
     level: Annotated[Evaluate, typer.Option(help="full trains models too.")] = Evaluate.quick,
+    panel: Annotated[Classifiers, typer.Option(help="The models of level full.")] = Classifiers.nine,
     out: Annotated[Path | None, typer.Option(help="A folder for evaluation.json, tables and plots.")] = None,
     as_json: Json = False,
 ) -> None:
     """Measure a synthetic table against the real one. Internal: the figures are not private."""
     from flows.console import facts, show_json
     from flows.reports import INTERNAL, show_metrics
+    from tasks.home import Home
     from tasks.measures import compared_files, written
 
-    evaluation = compared_files(spec, data, synthetic, level.value)
+    evaluation = compared_files(spec, data, synthetic, level.value, Home.current(), panel.value)
     if out:
         written(evaluation, out)
     if as_json:

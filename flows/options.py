@@ -37,6 +37,13 @@ class Evaluate(StrEnum):
     full = "full"
 
 
+class Classifiers(StrEnum):
+    """The models that predict targets: Kamino's nine, or DPView's twelve."""
+
+    nine = "nine"
+    twelve = "twelve"
+
+
 def example(*lines: str) -> str:
     """The end of a command's help: examples to copy."""
     return "\n\n".join(("Example:", *lines))

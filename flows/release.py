@@ -19,6 +19,7 @@ from prefect import flow
 
 from cloister import __version__
 from cloister.errors import CloisterError
+from cloister.evaluation.asked import Level
 from flows.outcome import Outcome
 from models.protocol import Plan
 from tasks.certifying import Certified, write_certificate
@@ -31,7 +32,7 @@ from tasks.ledgers import give_back, open_ledger
 from tasks.measures import Measured
 from tasks.measuring import measure
 from tasks.opening import forgetting
-from tasks.orders import Level, Options, Order, world_of
+from tasks.orders import Options, Order, world_of
 from tasks.planning import search, sequence
 from tasks.plans import stage_costs, total_cost
 from tasks.publishing import publish

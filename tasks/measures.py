@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cloister.constraints import ViolationReport, violation_reports
+from cloister.evaluation.asked import Level, Panel
 from cloister.evaluation.plots import plots, tables
 from cloister.evaluation.report import Evaluation, evaluate
 from cloister.evaluation.targets import targets_of
 from cloister.schema.domain import Table
-from cloister.schema.loading import load_spec
+from cloister.schema.loading import load_spec, spec_digest
 from cloister.schema.reading import read_frame
 from cloister.schema.validation import validate
-from tasks.orders import Level, World, declared_world
+from tasks.home import Home
+from tasks.orders import World, declared_world
 from tasks.plans import write_json
+from tasks.truths import Truths
 
 
 @dataclass(frozen=True)
@@ -25,10 +28,13 @@ class Measured:
     folder: Path
 
 
-def compared(real: Table, synthetic: Table, world: World, level: Level) -> Evaluation:
+def compared(
+    real: Table, synthetic: Table, world: World, level: Level, home: Home, panel: Panel = "nine"
+) -> Evaluation:
     """The evaluation of one table against another of the same world; internal."""
     targets = targets_of(world.spec.evaluation.targets, world.task.domain)
-    return evaluate(real, synthetic, world.task.constraints, targets, level)
+    truths = Truths(home, spec_digest(world.spec))
+    return evaluate(real, synthetic, world.task.constraints, targets, level, panel=panel, teach=truths.learnt)
 
 
 def written(evaluation: Evaluation, folder: Path) -> Measured:
@@ -40,7 +46,9 @@ def written(evaluation: Evaluation, folder: Path) -> Measured:
     return Measured(evaluation, folder)
 
 
-def compared_files(spec: Path, data: Path, synthetic: Path, level: Level) -> Evaluation:
+def compared_files(
+    spec: Path, data: Path, synthetic: Path, level: Level, home: Home, panel: Panel = "nine"
+) -> Evaluation:
     """The evaluation of one file against another; internal.
 
     Raises:
@@ -48,7 +56,7 @@ def compared_files(spec: Path, data: Path, synthetic: Path, level: Level) -> Eva
     """
     world = _world(spec)
     real = table_of(world, data)
-    return compared(real, table_of(world, synthetic), world, level)
+    return compared(real, table_of(world, synthetic), world, level, home, panel)
 
 
 def violations_of(spec: Path, data: Path) -> tuple[ViolationReport, ...]:

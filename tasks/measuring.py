@@ -20,6 +20,5 @@ def measure(order: Order, charge: Charge, synthetic: Reference, home: Home) -> M
     """
     world = world_of(order)
     table = read_synthetic(synthetic.open(), world.task)
-    return written(
-        compared(real_table(charge.release), table, world, order.evaluate), home.release(charge.release) / "internal"
-    )
+    evaluation = compared(real_table(charge.release), table, world, order.evaluate, home)
+    return written(evaluation, home.release(charge.release) / "internal")

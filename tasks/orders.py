@@ -6,10 +6,11 @@ from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from cloister.constraints import constraints_of
 from cloister.errors import InputError, PlanError, SpecError
+from cloister.evaluation.asked import Level
 from cloister.privacy.events import Relation
 from cloister.privacy.ledger import exact
 from cloister.privacy.mechanisms import Neighbours
@@ -19,7 +20,6 @@ from cloister.schema.spec import PersonUnit, Spec
 from models.choosing import AUTO, Choice, choose
 from models.protocol import Budget, Task
 
-Level = Literal["none", "quick", "full"]
 NAMED = 10
 GREATEST = 1000
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from joblib import Parallel, cpu_count, delayed
@@ -32,6 +32,7 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 from xgboost import XGBClassifier
 
+from cloister.evaluation.asked import Panel
 from cloister.evaluation.features import Features, Matrix, joined
 from cloister.evaluation.targets import Target
 from cloister.schema.domain import Table
@@ -58,7 +59,7 @@ class Classifier(Protocol):
 
 
 Classifiers = Mapping[str, Callable[[], Classifier]]
-Panel = Literal["nine", "twelve"]
+Teacher = Callable[[Table, Table, Sequence[Target], Panel], "Learning"]
 
 CLASSIFIERS: Classifiers = {
     "LogisticRegression": lambda: LogisticRegression(random_state=0),

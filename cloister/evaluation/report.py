@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from cloister.constraints.denial import DenialConstraint
 from cloister.errors import DataError
+from cloister.evaluation.asked import Level, Panel
 from cloister.evaluation.attacks import (
     FEWEST_ROWS,
     ClosestRecords,
@@ -20,14 +21,19 @@ from cloister.evaluation.attacks import (
     infer_membership,
 )
 from cloister.evaluation.detection import Detection, detect, detectable
-from cloister.evaluation.learning import Learning, Panel, Split, learnable, synthetic_training_rows, train_and_test
+from cloister.evaluation.learning import (
+    Learning,
+    Split,
+    Teacher,
+    learnable,
+    synthetic_training_rows,
+    train_and_test,
+)
 from cloister.evaluation.marginals import Marginals, compare_marginals
 from cloister.evaluation.queries import RangeQueries, compare_queries
 from cloister.evaluation.targets import Target
 from cloister.evaluation.violations import Violations, compare_violations
 from cloister.schema.domain import Table
-
-Level = Literal["none", "quick", "full"]
 
 
 @dataclass(frozen=True)
@@ -112,12 +118,14 @@ def evaluate(
     level: Level,
     held_out: Table | None = None,
     panel: Panel = "nine",
+    teach: Teacher = train_and_test,
 ) -> Evaluation:
     """Measure a synthetic table against the real one.
 
     ``none`` measures nothing; ``quick`` marginals, range queries, violations, detection and closest records; ``full``
     also trains a ``panel`` of models on synthetic and on real rows, and attacks membership if there are ``held_out``
-    real rows of the same population that took no part in the fit.
+    real rows of the same population that took no part in the fit. ``teach`` trains on the real rows, or
+    knows the scores from before.
 
     Raises:
         DataError: the tables have other columns, or one has no rows.
@@ -141,17 +149,17 @@ def evaluate(
         return evaluation
     attackable = held_out is not None and comparable_records(held_out, synthetic) and real.rows >= FEWEST_ROWS
     membership = infer_membership(real, held_out, synthetic) if attackable and held_out is not None else None
-    return replace(_with_learning(evaluation, real, synthetic, targets, panel), membership=membership)
+    return replace(_with_learning(evaluation, real, synthetic, targets, panel, teach), membership=membership)
 
 
 def _with_learning(
-    evaluation: Evaluation, real: Table, synthetic: Table, targets: Sequence[Target], panel: Panel
+    evaluation: Evaluation, real: Table, synthetic: Table, targets: Sequence[Target], panel: Panel, teach: Teacher
 ) -> Evaluation:
     if not learnable(real, synthetic, targets):
         return evaluation
     split = Split.of(real)
     learning = train_and_test(synthetic_training_rows(synthetic), split.test, targets, panel)
-    return replace(evaluation, learning=learning, truth=train_and_test(split.train, split.test, targets, panel))
+    return replace(evaluation, learning=learning, truth=teach(split.train, split.test, targets, panel))
 
 
 def _require_alike(real: Table, synthetic: Table) -> None:

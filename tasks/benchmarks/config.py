@@ -15,18 +15,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from os import environ
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from cloister.errors import InputError, SpecError
+from cloister.evaluation.asked import Level, Panel
 from cloister.privacy.ledger.exact import decimal
 from cloister.schema.attributes import Declared
 from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.marked import Key, Problem, read_marked, unusable
 from cloister.schema.spec import Delta, Epsilon
-from tasks.orders import Level
 
 DECLARED = "declared"
 Given = Literal["declared", "read"]
@@ -76,6 +76,8 @@ class Peer(Declared):
 class Experiment(Declared):
     """Every combination of datasets, methods, epsilons and variants, and the tables that show it.
 
+    ``evaluate`` is that of the benchmark unless it says so itself; a run that two experiments share is evaluated once,
+    for the one that asks for more.
     A peer is named as a method; it knows no constraints, so variants make no difference to it.
     """
 
@@ -86,6 +88,7 @@ class Experiment(Declared):
     methods: tuple[Word, ...] = Field(min_length=1)
     epsilons: tuple[Epsilon, ...] = Field(min_length=1)
     variants: tuple[Word, ...] = (DECLARED,)
+    evaluate: Level | None = None
     tables: tuple[Shown, ...] = ("violations", "utility", "cost")
 
 
@@ -106,6 +109,7 @@ class Combination:
     delta: Fraction
     seed: int
     level: Level
+    panel: Panel
     peer: Peer | None = None
 
     @property
@@ -119,7 +123,7 @@ class Combination:
         rules = [rule.model_dump(mode="json") for rule in self.constraints] if self.constraints is not None else None
         size = self.data.stat()
         parts = [
-            *(self.dataset, self.method, rules, str(self.epsilon), str(self.delta), self.seed, self.level),
+            *(self.dataset, self.method, rules, str(self.epsilon), str(self.delta), self.seed, self.level, self.panel),
             *(str(self.data.absolute()), size.st_size, size.st_mtime_ns, spec_digest, code),
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
@@ -131,6 +135,7 @@ class Benchmark(Declared):
     name: Word
     delta: Delta = Fraction(1, 10**6)
     evaluate: Level = "quick"
+    panel: Panel = "nine"
     seeds: tuple[int, ...] = Field(default=(1,), min_length=1)
     datasets: dict[Word, Dataset] = Field(min_length=1)
     variants: dict[Word, Variant] = {}
@@ -177,14 +182,18 @@ class Benchmark(Declared):
                 epsilon,
                 self.delta,
                 seed,
-                self.evaluate,
+                experiment.evaluate or self.evaluate,
+                self.panel,
                 peer,
             )
 
     def all_combinations(self) -> list[Combination]:
         """The runs of all experiments; one that two experiments share is done once."""
-        found = itertools.chain.from_iterable(self.combinations(experiment) for experiment in self.experiments)
-        return list({combination.label: combination for combination in found}.values())
+        found: dict[str, Combination] = {}
+        for combination in itertools.chain.from_iterable(map(self.combinations, self.experiments)):
+            other = found.setdefault(combination.label, combination)
+            found[combination.label] = max(other, combination, key=lambda c: get_args(Level).index(c.level))
+        return list(found.values())
 
 
 def load_benchmark(path: Path) -> Benchmark:

@@ -126,7 +126,7 @@ def _evaluation(job: Job, combination: Combination, own: Home) -> Any:
 
 def _record(job: Job, combination: Combination) -> Path:
     """Where the evaluation by this code is kept."""
-    parts = (spec_digest(load_spec(combination.spec)), combination.level, evaluating_digest())
+    parts = (spec_digest(load_spec(combination.spec)), combination.level, combination.panel, evaluating_digest())
     name = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
     return job.folder / f"evaluation-{name}.json"
 

@@ -81,7 +81,7 @@ def evaluated(combination: Combination, synthetic: Path, own: Home) -> Answer:
         CloisterError: the evaluation failed.
     """
     words = ["evaluate", str(combination.spec), "--data", str(combination.data)]
-    words += ["--synthetic", str(synthetic), "--level", combination.level]
+    words += ["--synthetic", str(synthetic), "--level", combination.level, "--panel", combination.panel]
     return ask(words, environment_of(own))
 
 

@@ -1,0 +1,8 @@
+"""What an evaluation may be asked for."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Level = Literal["none", "quick", "full"]
+Panel = Literal["nine", "twelve"]
