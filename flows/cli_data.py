@@ -40,6 +40,7 @@ def evaluate(
     synthetic: Annotated[Path, typer.Option(help="The synthetic table, CSV or Parquet.")],
     level: Annotated[Evaluate, typer.Option(help="full trains models too.")] = Evaluate.quick,
     panel: Annotated[Classifiers, typer.Option(help="The models of level full.")] = Classifiers.nine,
+    target: Annotated[list[str] | None, typer.Option(help="Predict this attribute; else all targets.")] = None,
     out: Annotated[Path | None, typer.Option(help="A folder for evaluation.json, tables and plots.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -47,9 +48,10 @@ def evaluate(
     from flows.console import facts, show_json
     from flows.reports import INTERNAL, show_metrics
     from tasks.home import Home
-    from tasks.measures import compared_files, written
+    from tasks.measures import Asked, compared_files, written
 
-    evaluation = compared_files(spec, data, synthetic, level.value, Home.current(), panel.value)
+    asked = Asked(level.value, panel.value, tuple(target or ()))
+    evaluation = compared_files(spec, data, synthetic, asked, Home.current())
     if out:
         written(evaluation, out)
     if as_json:

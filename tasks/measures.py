@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cloister.constraints import ViolationReport, violation_reports
+from cloister.errors import InputError
 from cloister.evaluation.asked import Level, Panel
 from cloister.evaluation.plots import plots, tables
 from cloister.evaluation.report import Evaluation, evaluate
-from cloister.evaluation.targets import targets_of
+from cloister.evaluation.targets import Target, targets_of
 from cloister.schema.domain import Table
 from cloister.schema.loading import load_spec, spec_digest
 from cloister.schema.reading import read_frame
@@ -21,6 +22,15 @@ from tasks.truths import Truths
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What is measured; classifiers of the ``panel`` predict the ``targets``, all of the spec's if none is named."""
+
+    level: Level
+    panel: Panel = "nine"
+    targets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Measured:
     """What was measured, and the folder that holds it as JSON, tables and plots; internal."""
 
@@ -28,13 +38,15 @@ class Measured:
     folder: Path
 
 
-def compared(
-    real: Table, synthetic: Table, world: World, level: Level, home: Home, panel: Panel = "nine"
-) -> Evaluation:
-    """The evaluation of one table against another of the same world; internal."""
-    targets = targets_of(world.spec.evaluation.targets, world.task.domain)
-    truths = Truths(home, spec_digest(world.spec))
-    return evaluate(real, synthetic, world.task.constraints, targets, level, panel=panel, teach=truths.learnt)
+def compared(real: Table, synthetic: Table, world: World, asked: Asked, home: Home) -> Evaluation:
+    """The evaluation of one table against another of the same world; internal.
+
+    Raises:
+        InputError: a target is none of the spec's.
+    """
+    targets, truths = _targets(world, asked), Truths(home, spec_digest(world.spec))
+    rules, panel = world.task.constraints, asked.panel
+    return evaluate(real, synthetic, rules, targets, asked.level, panel=panel, teach=truths.learnt)
 
 
 def written(evaluation: Evaluation, folder: Path) -> Measured:
@@ -46,9 +58,7 @@ def written(evaluation: Evaluation, folder: Path) -> Measured:
     return Measured(evaluation, folder)
 
 
-def compared_files(
-    spec: Path, data: Path, synthetic: Path, level: Level, home: Home, panel: Panel = "nine"
-) -> Evaluation:
+def compared_files(spec: Path, data: Path, synthetic: Path, asked: Asked, home: Home) -> Evaluation:
     """The evaluation of one file against another; internal.
 
     Raises:
@@ -56,7 +66,7 @@ def compared_files(
     """
     world = _world(spec)
     real = table_of(world, data)
-    return compared(real, table_of(world, synthetic), world, level, home, panel)
+    return compared(real, table_of(world, synthetic), world, asked, home)
 
 
 def violations_of(spec: Path, data: Path) -> tuple[ViolationReport, ...]:
@@ -76,6 +86,14 @@ def table_of(world: World, file: Path) -> Table:
         DataError: they are not as declared.
     """
     return world.task.domain.encode(validate(read_frame(world.spec, file), world.spec)[0])
+
+
+def _targets(world: World, asked: Asked) -> tuple[Target, ...]:
+    known = {target.attribute: target for target in targets_of(world.spec.evaluation.targets, world.task.domain)}
+    unknown = [name for name in asked.targets if name not in known]
+    if unknown:
+        raise InputError(f"the spec has no target '{unknown[0]}'; its targets are {', '.join(known)}")
+    return tuple(known[name] for name in asked.targets or known)
 
 
 def _world(path: Path) -> World:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tasks.charging import Charge
 from tasks.home import Home
-from tasks.measures import Measured, compared, written
+from tasks.measures import Asked, Measured, compared, written
 from tasks.opening import real_table
 from tasks.orders import Order, world_of
 from tasks.outputs import read_synthetic
@@ -20,5 +20,5 @@ def measure(order: Order, charge: Charge, synthetic: Reference, home: Home) -> M
     """
     world = world_of(order)
     table = read_synthetic(synthetic.open(), world.task)
-    evaluation = compared(real_table(charge.release), table, world, order.evaluate, home)
+    evaluation = compared(real_table(charge.release), table, world, Asked(order.evaluate), home)
     return written(evaluation, home.release(charge.release) / "internal")

@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from fractions import Fraction
 from os import environ
 from pathlib import Path
@@ -27,6 +27,7 @@ from cloister.schema.attributes import Declared
 from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.marked import Key, Problem, read_marked, unusable
 from cloister.schema.spec import Delta, Epsilon
+from tasks.measures import Asked
 
 DECLARED = "declared"
 Given = Literal["declared", "read"]
@@ -35,10 +36,14 @@ Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
 
 
 class Dataset(Declared):
-    """A spec, the real table, and why figures of that table may be shown, if they may."""
+    """A spec, the real table, and why figures of that table may be shown, if they may.
+
+    Classifiers predict the ``targets`` alone, all of the spec's if there are none.
+    """
 
     spec: str
     data: str
+    targets: tuple[str, ...] = ()
     public: str | None = Field(default=None, min_length=1)
 
 
@@ -108,8 +113,7 @@ class Combination:
     epsilon: Fraction
     delta: Fraction
     seed: int
-    level: Level
-    panel: Panel
+    asked: Asked
     peer: Peer | None = None
 
     @property
@@ -123,7 +127,7 @@ class Combination:
         rules = [rule.model_dump(mode="json") for rule in self.constraints] if self.constraints is not None else None
         size = self.data.stat()
         parts = [
-            *(self.dataset, self.method, rules, str(self.epsilon), str(self.delta), self.seed, self.level, self.panel),
+            *(self.dataset, self.method, rules, str(self.epsilon), str(self.delta), self.seed, astuple(self.asked)),
             *(str(self.data.absolute()), size.st_size, size.st_mtime_ns, spec_digest, code),
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
@@ -182,8 +186,7 @@ class Benchmark(Declared):
                 epsilon,
                 self.delta,
                 seed,
-                experiment.evaluate or self.evaluate,
-                self.panel,
+                Asked(experiment.evaluate or self.evaluate, self.panel, declared.targets),
                 peer,
             )
 
@@ -192,7 +195,7 @@ class Benchmark(Declared):
         found: dict[str, Combination] = {}
         for combination in itertools.chain.from_iterable(map(self.combinations, self.experiments)):
             other = found.setdefault(combination.label, combination)
-            found[combination.label] = max(other, combination, key=lambda c: get_args(Level).index(c.level))
+            found[combination.label] = max(other, combination, key=lambda c: get_args(Level).index(c.asked.level))
         return list(found.values())
 
 

@@ -126,7 +126,8 @@ def _evaluation(job: Job, combination: Combination, own: Home) -> Any:
 
 def _record(job: Job, combination: Combination) -> Path:
     """Where the evaluation by this code is kept."""
-    parts = (spec_digest(load_spec(combination.spec)), combination.level, combination.panel, evaluating_digest())
+    asked = combination.asked
+    parts = (spec_digest(load_spec(combination.spec)), asked.level, asked.panel, *asked.targets, evaluating_digest())
     name = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
     return job.folder / f"evaluation-{name}.json"
 

@@ -80,8 +80,10 @@ def evaluated(combination: Combination, synthetic: Path, own: Home) -> Answer:
     Raises:
         CloisterError: the evaluation failed.
     """
+    asked = combination.asked
     words = ["evaluate", str(combination.spec), "--data", str(combination.data)]
-    words += ["--synthetic", str(synthetic), "--level", combination.level, "--panel", combination.panel]
+    words += ["--synthetic", str(synthetic), "--level", asked.level, "--panel", asked.panel]
+    words += [word for target in asked.targets for word in ("--target", target)]
     return ask(words, environment_of(own))
 
 

@@ -268,6 +268,15 @@ def test_evaluate_compares_files(released, own, cloister):
     assert (own / "figures" / "evaluation.json").exists()
 
 
+def test_evaluate_trains_the_panel_on_the_targets_that_are_named(released, own, cloister, capsys):
+    files = ["--data", released.place.data, "--synthetic", released.out / "synthetic.parquet", "--level", "full"]
+    found = cloister("evaluate", released.place.spec, *files, "--panel", "twelve", "--target", "age")
+    assert list(found["learning"]["targets"]) == list(found["truth"]["targets"]) == ["age"]
+    assert len(found["learning"]["classifiers"]) == 12
+    assert run(["evaluate", str(released.place.spec), *map(str, files), "--target", "nothing"]) == 2
+    assert "no target 'nothing'" in capsys.readouterr().err
+
+
 def test_constraints_check_counts_pairs_and_leaves_with_one(place, cloister, capsys):
     assert [found["violations"] for found in cloister("constraints", "check", place.spec, "--data", place.data)] == [
         0,

@@ -113,7 +113,7 @@ def test_a_shared_run_is_evaluated_for_the_experiment_that_asks_for_more(place, 
     (experiment,) = yaml.safe_load(config.read_text())["experiments"]
     experiments = [experiment | {"evaluate": "full"}, experiment | {"name": "again", "epsilons": [0.5, 1]}]
     combinations = load_benchmark(declared(place, experiments=experiments, evaluate="none")).all_combinations()
-    assert [(float(c.epsilon), c.level) for c in combinations] == [(0.5, "full"), (1.0, "none")]
+    assert [(float(c.epsilon), c.asked.level) for c in combinations] == [(0.5, "full"), (1.0, "none")]
 
 
 @pytest.mark.parametrize(
