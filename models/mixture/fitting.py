@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -33,6 +34,19 @@ class Measurement:
     deviation: NDArray[np.float64] | float
 
 
+class Aim(Protocol):
+    """Something that a joint table of the mixture shall be."""
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """The axes of the table, the last one apart."""
+        ...
+
+    def pull(self, table: Tensor) -> tuple[float, Tensor]:
+        """Half the chi-square of a table (product of all views but the last, size of the last), and its slope."""
+        ...
+
+
 @dataclass(frozen=True)
 class Target:
     """A measurement as the fit sees it: shares of rows and their inverse deviations in the order of its views.
@@ -53,6 +67,35 @@ class Target:
         shares = measured.counts.transpose(axes).reshape(shape) / rows
         return cls(views, torch.as_tensor(shares).float(), torch.as_tensor(rows / deviation).float())
 
+    def pull(self, table: Tensor) -> tuple[float, Tensor]:
+        """See :class:`Aim`."""
+        error = (table - self.shares) * self.precision
+        return float(error.square().sum()) / 2, error * self.precision
+
+
+@dataclass(frozen=True)
+class MeanTarget:
+    """The mean over rows of a number that each cell of a joint table has, to an inverse deviation of ``precision``."""
+
+    views: tuple[View, ...]
+    numbers: Tensor
+    mean: float
+    precision: float
+
+    @classmethod
+    def of(
+        cls, readings: Sequence[Reading], numbers: NDArray[np.float64], mean: float, deviation: float, layout: Layout
+    ) -> MeanTarget:
+        """The target for numbers with one axis a reading."""
+        views, axes = layout.views(readings)
+        ordered = numbers.transpose(axes).reshape(-1, views[-1].size)
+        return cls(views, torch.as_tensor(ordered).float(), mean, 1 / deviation)
+
+    def pull(self, table: Tensor) -> tuple[float, Tensor]:
+        """See :class:`Aim`."""
+        error = (float((table * self.numbers).sum()) - self.mean) * self.precision
+        return error**2 / 2, error * self.precision * self.numbers
+
 
 @dataclass(frozen=True)
 class Targets:
@@ -61,16 +104,16 @@ class Targets:
     Shapes: ``levels`` (m,) numbers among all levels, their ``shares`` and ``precision`` (m,).
     """
 
-    joint: tuple[Target, ...]
+    joint: tuple[Aim, ...]
     levels: Tensor
     shares: Tensor
     precision: Tensor
 
     @classmethod
-    def of(cls, targets: Sequence[Target], layout: Layout) -> Targets:
+    def of(cls, aims: Sequence[Aim], layout: Layout) -> Targets:
         """The targets, sorted by kind."""
-        whole = [target for target in targets if len(target.views) == 1 and target.views[0].index is None]
-        joint = tuple(target for target in targets if len(target.views) > 1 or target.views[0].index is not None)
+        whole = [aim for aim in aims if isinstance(aim, Target) and _whole(aim)]
+        joint = tuple(aim for aim in aims if not isinstance(aim, Target) or not _whole(aim))
         levels = [torch.arange(layout.edges[t.views[0].at], layout.edges[t.views[0].at + 1]) for t in whole]
         none = torch.zeros(0)
         return cls(
@@ -81,14 +124,19 @@ class Targets:
         )
 
 
+def _whole(target: Target) -> bool:
+    return len(target.views) == 1 and target.views[0].index is None
+
+
 class Fit:
     """A mixture under training: logits of component weights and of all levels of all factors.
 
-    The loss is half the chi-square of the targets and the ``price`` of dependence, see :func:`add_price`.
+    The loss is half the chi-square of the targets and the ``price`` of dependence, see :func:`add_price`. Adam divides
+    each slope by its recent size; with a ``floor``, in typical sizes, what hardly matters hardly moves.
     """
 
-    def __init__(self, start: Mixture, price: float) -> None:
-        self._layout, self._price = start.layout, price
+    def __init__(self, start: Mixture, price: float, floor: float = 0.0) -> None:
+        self._layout, self._price, self._floor = start.layout, price, floor
         self._parameters = [torch.log(start.weights + 1e-12), torch.log(start.shares + 1e-12)]
         self._mean = [torch.zeros_like(p) for p in self._parameters]
         self._square = [torch.zeros_like(p) for p in self._parameters]
@@ -101,7 +149,7 @@ class Fit:
         shares = torch.cat([torch.softmax(logits[a:b], 0) for a, b in pairwise(self._layout.edges)])
         return Mixture(self._layout, torch.softmax(weights, 0), shares)
 
-    def run(self, targets: Sequence[Target], steps: int, first_rate: float, last_rate: float) -> None:
+    def run(self, targets: Sequence[Aim], steps: int, first_rate: float, last_rate: float) -> None:
         """Some steps of Adam on the loss, at a rate that goes evenly from first to last."""
         sorted_targets = Targets.of(targets, self._layout)
         for step in range(steps):
@@ -116,7 +164,8 @@ class Fit:
         for at, slope in enumerate(gradients):
             self._mean[at].mul_(FIRST).add_(slope, alpha=1 - FIRST)
             self._square[at].mul_(SECOND).addcmul_(slope, slope, value=1 - SECOND)
-            size = torch.sqrt(self._square[at] / (1 - SECOND**self._steps)).add_(1e-10)
+            size = torch.sqrt(self._square[at] / (1 - SECOND**self._steps))
+            size.add_(self._floor * float(size.square().mean()) ** 0.5 + 1e-10)
             self._parameters[at].addcdiv_(self._mean[at], size, value=-rate / (1 - FIRST**self._steps))
 
 
@@ -145,13 +194,12 @@ def add_price(mixture: Mixture, price: float, to_weights: Tensor, to_shares: Ten
     to_weights.add_((mixture.shares * logs).sum(0), alpha=price)
 
 
-def _add_gradient(mixture: Mixture, target: Target, to_weights: Tensor, to_shares: Tensor) -> float:
+def _add_gradient(mixture: Mixture, target: Aim, to_weights: Tensor, to_shares: Tensor) -> float:
     seen = [mixture.seen(view) for view in target.views]
     folded = [mixture.weights[None]]
     for shares in seen[:-1]:
         folded.append((folded[-1][:, None] * shares[None]).flatten(0, 1))
-    error = (folded[-1] @ seen[-1].T - target.shares) * target.precision
-    slope = error * target.precision
+    loss, slope = target.pull(folded[-1] @ seen[-1].T)
     _scatter(mixture.layout, target.views[-1], slope.T @ folded[-1], to_shares)
     back = slope @ seen[-1]
     for at in range(len(seen) - 2, -1, -1):
@@ -159,7 +207,7 @@ def _add_gradient(mixture: Mixture, target: Target, to_weights: Tensor, to_share
         _scatter(mixture.layout, target.views[at], (back * folded[at][:, None]).sum(0), to_shares)
         back = (back * seen[at][None]).sum(1)
     to_weights += back[0]
-    return float(error.square().sum()) / 2
+    return loss
 
 
 def _scatter(layout: Layout, view: View, slope: Tensor, to_shares: Tensor) -> None:

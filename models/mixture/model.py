@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cloister.constraints.supports import Int
 from cloister.privacy.randomness import SamplingSource
 from cloister.schema.domain import Table
-from models.balancing import BalancedSampler
+from models.balancing import BalancedSampler, Independent
 from models.groups import Groups
 from models.mixture.drawing import EvenSampler
 from models.mixture.products import Factor, Layout, Mixture
@@ -77,7 +77,18 @@ class CloisterModel:
     @property
     def sampler(self) -> Sampler:
         """Balanced even draws where the factors keep all rules on pairs, the constraint sampler otherwise."""
-        plain = ConstraintSampler(
+        if self._plain.remembers:
+            return self._plain
+        inside = {name: self.groups[name] for name in self.mixture.layout.sizes}
+        return BalancedSampler(self._apart, inside)
+
+    def pool(self, rows: int, rng: SamplingSource) -> Table:
+        """Rows by which the model itself is measured: of the law of its samples, but not balanced."""
+        return whole(self._plain, rows, rng) if self._plain.remembers else self._apart.independent(rows, rng)
+
+    @cached_property
+    def _plain(self) -> ConstraintSampler:
+        return ConstraintSampler(
             self.task.domain,
             self.sequence,
             self.groups,
@@ -87,10 +98,10 @@ class CloisterModel:
             self.rules.pair_rules,
             self.weighing or EveryRow(),
         )
-        if plain.remembers:
-            return plain
-        inside = {name: self.groups[name] for name in self.mixture.layout.sizes}
-        return BalancedSampler(EvenSampler(plain, self.mixture) if self.even else plain, inside)
+
+    @property
+    def _apart(self) -> Independent:
+        return EvenSampler(self._plain, self.mixture) if self.even else self._plain
 
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows that keep every hard constraint; SampleError if they cannot be drawn."""

@@ -30,7 +30,7 @@ STEPS, MOST_STEPS, FEWEST_STEPS, LAST_STEPS = 3_200, 80, 20, 600
 GROUPS = 32
 TYPICAL_CELLS = 400
 
-WEIGHER = PairCounts(trust=0.5)
+WEIGHER = PairCounts()
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,18 @@ from cloister.constraints import violation_share
 from cloister.privacy.mechanisms import DiscreteGaussian
 from cloister.privacy.private import PrivateTable
 from cloister.privacy.randomness import SamplingSource
+from cloister.schema.domain import Table
 from models.kamino.sequencing import public_sizes, schema_sequence
 from models.kamino.synthesizer import Progress, silent
 from models.mixture.model import CloisterModel, restore
 from models.mixture.search import WEIGHER, search
+from models.mixture.steering import believed, steered
 from models.mixture.training import PUBLIC_SEED, Training
 from models.protocol import Arrays, Budget, Plan, Task
 from models.weights import fit_weights
 
 POOL = 40_000
-NEAR, SURE = 0.1, 2.0
+NEAR = 0.1
 
 
 class Cloister:
@@ -50,25 +52,26 @@ class Cloister:
         return Training(private, task, plan, self._progress).run()
 
     def weigh(self, private: PrivateTable, task: Task, plan: Plan, model: Any) -> CloisterModel:
-        """Weights of the soft constraints, from noisy counts of violating pairs, unless the mixture holds them."""
+        """The mixture steered to noisy rates of the soft constraints; rows are weighed where that does not reach them."""
         trained: CloisterModel = model
         if not task.soft:
             return trained
         noise = Fraction(plan.parameters["noise"]["soft constraints"])
         counts = private.violating_pairs(task.soft, DiscreteGaussian(noise), "soft constraints", WEIGHER.matchings)
-        pool = trained.sample(POOL, SamplingSource(PUBLIC_SEED))
-        own = [float(violation_share(constraint, pool)) for constraint in task.soft]
-        if all(map(_holds, own, WEIGHER.shares(counts, float(noise), task))):
-            return trained
-        targets = WEIGHER.targets(counts, float(noise), task, pool)
-        return trained.weighed(fit_weights(task.soft, targets, pool, np.random.default_rng(PUBLIC_SEED)))
+        own = _own(task, trained.pool(POOL, SamplingSource(PUBLIC_SEED)))
+        aims = list(map(believed, own, WEIGHER.shares(counts, float(noise), task)))
+        deviation = DiscreteGaussian(Fraction(plan.parameters["noise"]["rounds"])).scale(task.neighbours.partition)
+        steady = steered(trained, aims, deviation, plan.parameters["price"], SamplingSource(PUBLIC_SEED))
+        pool = steady.pool(POOL, SamplingSource(PUBLIC_SEED))
+        if np.allclose(_own(task, pool), aims, rtol=NEAR, atol=0):
+            return steady
+        return steady.weighed(fit_weights(task.soft, aims, pool, np.random.default_rng(PUBLIC_SEED)))
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> CloisterModel:
         """A model from its saved state."""
         return restore(task, meta, arrays)
 
 
-def _holds(own: float, measured: tuple[float, float]) -> bool:
-    """Whether a share of violating pairs is as measured, or so near that noise explains the rest."""
-    share, error = measured
-    return abs(own - share) <= max(NEAR * share, SURE * error)
+def _own(task: Task, pool: Table) -> list[float]:
+    """The share of pairs of pooled rows that violate each soft constraint; never quite 0."""
+    return [max(float(violation_share(constraint, pool)), 1 / task.rows**2) for constraint in task.soft]

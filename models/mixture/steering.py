@@ -1,0 +1,113 @@
+"""Steering a mixture towards measured rates of soft constraints, its other tables held where they are.
+
+The rate of violating pairs is a quadratic form of the joint distribution of the attributes. Near a mixture it
+is linear: a row adds twice the share of other rows that it violates the constraint with. So rates are reached by a few
+turns of drawing rows, linearising, and fitting. Post-processing of released values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from cloister.constraints import DenialConstraint
+from cloister.privacy.randomness import SamplingSource
+from cloister.schema.domain import Table
+from models.mixture.fitting import Aim, Fit, MeanTarget, Measurement, Target
+from models.mixture.model import CloisterModel
+from models.mixture.readings import Reading, coarse, fine
+from models.shares import TuplesOf, shares_against
+
+TURNS, STEPS = 4, 80
+RATE, LAST_RATE = 0.03, 0.001
+FLOOR, FIRMNESS = 1.0, 4
+POOL = 40_000
+MOST_CELLS = 20_000
+CLOSE, FAR = (0.9, 0.05), (0.1, 0.5)
+LEAST = 0.01
+TOLERANCE = 0.02
+
+Numbers = NDArray[np.float64]
+
+
+def believed(own: float, measured: tuple[float, float]) -> float:
+    """The share to aim at: the mean of what a measured share, with its standard error, lets one believe of the truth.
+
+    Before, the truth is near the model's own share in most cases (a relative deviation of CLOSE) and may be far from it
+    in a few (FAR), so that a measured share counts the more, the surer it contradicts.
+    """
+    share, error = measured
+    priors = [(weight, (spread * own) ** 2) for weight, spread in (CLOSE, FAR)]
+    chances = [weight * norm.pdf(share, own, (variance + error**2) ** 0.5) for weight, variance in priors]
+    pulls = [variance / (variance + error**2) for _, variance in priors]
+    pull = float(np.average(pulls, weights=chances)) if sum(chances) > 0 else pulls[1]
+    return max(own + pull * (share - own), LEAST * own)
+
+
+def steered(
+    model: CloisterModel, shares: Sequence[float], deviation: float, price: float, rng: SamplingSource
+) -> CloisterModel:
+    """The model with its mixture fitted to ``shares`` of violations of the soft constraints.
+
+    Other tables are held at the mixture's own, firmly beside the ``deviation``, in rows, that they were measured with.
+    Constraints on attributes outside the mixture are left alone.
+    """
+    inside = set(model.mixture.layout.sizes)
+    rates = [rate for rate in zip(model.task.soft, shares, strict=True) if inside.issuperset(rate[0].attributes)]
+    if not rates:
+        return model
+    held = _held(model, [set(constraint.attributes) for constraint, _ in rates], deviation / FIRMNESS)
+    for source in rng.spawn(TURNS):
+        fit = Fit(model.mixture, price, FLOOR)
+        fit.run([*held, *_aims(model, rates, model.pool(POOL, source))], STEPS, RATE, LAST_RATE)
+        model = replace(model, mixture=fit.mixture)
+    return model
+
+
+def _held(model: CloisterModel, together: Sequence[set[str]], deviation: float) -> list[Target]:
+    """One-way tables, and tables of pairs of an attribute of a constraint with one that no constraint joins to it."""
+    layout, rows = model.mixture.layout, model.task.rows
+    readings = {name: fine(model.groups[name]) for name in layout.sizes}
+    bound = set().union(*together)
+    pairs = [{a, b} for a, b in combinations(readings, 2) if {a, b} & bound and not any(map({a, b}.issubset, together))]
+    sets = [[readings[name] for name in chosen] for chosen in ([{name} for name in readings] + pairs)]
+    modest = [tuple(chosen) for chosen in sets if math.prod(reading.size for reading in chosen) <= MOST_CELLS]
+    return [Target.of(Measurement(m, rows * model.mixture.marginal(m), deviation), layout, rows) for m in modest]
+
+
+def _aims(model: CloisterModel, rates: Sequence[tuple[DenialConstraint, float]], pool: Table) -> list[Aim]:
+    """Each rate as a mean over rows, linear at the model that the pool was drawn from."""
+    tuples = TuplesOf(pool)
+    owns = shares_against([constraint for constraint, _ in rates], tuples, tuples)
+    return [_aim(model, *rate, pool, own) for rate, own in zip(rates, owns, strict=True)]
+
+
+def _aim(model: CloisterModel, constraint: DenialConstraint, share: float, pool: Table, own: Numbers) -> Aim:
+    readings = _readings(model, constraint)
+    slopes = constraint.arity * _means(readings, pool, own)
+    mean = float((model.mixture.marginal(readings) * slopes).sum()) + share - float(own.mean())
+    return MeanTarget.of(readings, slopes, mean, TOLERANCE * share, model.mixture.layout)
+
+
+def _readings(model: CloisterModel, constraint: DenialConstraint) -> tuple[Reading, ...]:
+    """The attributes of a constraint, in as many parts as a table of modest size allows."""
+    groups = [model.groups[name] for name in constraint.attributes]
+    if math.prod(own.size for own in groups) <= MOST_CELLS:
+        return tuple(map(fine, groups))
+    most = max(int(MOST_CELLS ** (1 / len(groups))), 2)
+    return tuple(coarse(own, most) for own in groups)
+
+
+def _means(readings: Sequence[Reading], pool: Table, numbers: Numbers) -> Numbers:
+    """The mean of the numbers (n,) of rows in each cell of the readings' joint table; that of all where none is."""
+    sizes = [reading.size for reading in readings]
+    cells = np.ravel_multi_index([reading.of(pool.codes[reading.name]) for reading in readings], sizes)
+    counts = np.bincount(cells, minlength=math.prod(sizes))
+    sums = np.bincount(cells, weights=numbers, minlength=math.prod(sizes))
+    return np.where(counts > 0, sums / np.maximum(counts, 1), numbers.mean()).reshape(sizes)

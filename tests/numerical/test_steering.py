@@ -1,0 +1,94 @@
+"""A mixture steered towards rates of soft constraints, its other tables held."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloister.constraints import parse_denial, violation_share
+from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.randomness import SamplingSource
+from cloister.schema.attributes import Integer
+from cloister.schema.cells import declared_cells
+from cloister.schema.domain import Domain
+from models.groups import group
+from models.mixture.fitting import MeanTarget, Measurement, Target
+from models.mixture.model import CloisterModel
+from models.mixture.products import Mixture
+from models.mixture.readings import fine
+from models.mixture.steering import believed, steered
+from models.mixture.tying import untied
+from models.protocol import Task
+from models.supporting import Rules
+
+ROWS = 20_000
+SIZES = {"pay": 12, "age": 10, "zone": 4, "team": 5}
+DOMAIN = Domain.of({name: Integer(type="integer", min=0, max=n - 1) for name, n in SIZES.items()}, Path())
+RULE = parse_denial("t1.age = t2.age and t1.pay < t2.pay and t1.zone > t2.zone", "rule", hard=False)
+
+shares = st.floats(1e-6, 1)
+errors = st.floats(1e-6, 0.1)
+
+
+def model(components=100, seed=3):
+    generator = torch.Generator().manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    groups = {
+        name: group(declared_cells(DOMAIN[name]), rng.dirichlet(np.ones(size)), 0.0, keep=True)
+        for name, size in SIZES.items()
+    }
+    parts = [torch.softmax(2 * torch.randn(size, components, generator=generator), 0) for size in SIZES.values()]
+    mixture = Mixture(untied(SIZES), torch.full((components,), 1 / components), torch.cat(parts))
+    return CloisterModel(Task(DOMAIN, (RULE,), ROWS, Neighbours()), tuple(SIZES), groups, mixture, Rules(), even=True)
+
+
+def rate(fitted):
+    return float(violation_share(RULE, fitted.pool(40_000, SamplingSource(8))))
+
+
+@pytest.mark.parametrize("factor", [0.8, 1.1])
+def test_a_rate_is_reached_and_other_tables_stay(factor):
+    before = model()
+    after = steered(before, [factor * rate(before)], 40.0, 0.0, SamplingSource(1))
+    assert rate(after) == pytest.approx(factor * rate(before), rel=0.05)
+    for names in (["pay"], ["age"], ["zone"], ["team"], ["pay", "team"], ["zone", "team"]):
+        readings = [fine(before.groups[name]) for name in names]
+        held, found = before.mixture.marginal(readings), after.mixture.marginal(readings)
+        assert np.abs(held - found).sum() / 2 < 0.02
+
+
+def test_constraints_beyond_the_mixture_are_left_alone():
+    before = model()
+    few = Mixture(untied({"zone": SIZES["zone"]}), before.mixture.weights, before.mixture.factor(2))
+    outside = CloisterModel(before.task, ("zone", "pay", "age", "team"), before.groups, few, Rules(), even=True)
+    assert steered(outside, [0.1], 10.0, 0.0, SamplingSource(1)) is outside
+
+
+def test_the_slope_of_a_mean_is_that_of_its_error():
+    fitted, rng = model(), np.random.default_rng(3)
+    readings = [fine(fitted.groups[name]) for name in ("pay", "age")]
+    numbers = rng.random((SIZES["pay"], SIZES["age"]))
+    aim = MeanTarget.of(readings, numbers, 0.3, 0.01, fitted.mixture.layout)
+    shape = aim.numbers.shape
+    table = torch.rand(shape, dtype=torch.float64, requires_grad=True)
+    (0.5 * (((table * aim.numbers).sum() - 0.3) / 0.01).square()).backward()
+    loss, slope = aim.pull(table.detach())
+    assert loss == pytest.approx(0.5 * ((float((table.detach() * aim.numbers).sum()) - 0.3) / 0.01) ** 2)
+    torch.testing.assert_close(slope.double(), table.grad, rtol=1e-5, atol=1e-5)
+    whole = Target.of(Measurement(tuple(readings), numbers, 1.0), fitted.mixture.layout, 1)
+    assert whole.views == aim.views
+    torch.testing.assert_close(whole.shares, aim.numbers)
+
+
+@given(own=shares, share=st.floats(0, 1), error=errors)
+def test_what_is_believed_lies_between_the_model_and_the_measurement(own, share, error):
+    low, high = sorted((own, share))
+    assert min(low, 0.01 * own) <= believed(own, (share, error)) <= high * (1 + 1e-9)
+
+
+def test_a_sure_contradiction_is_believed_and_a_vague_one_is_not():
+    assert believed(0.02, (0.04, 0.0005)) == pytest.approx(0.04, rel=0.02)
+    assert believed(0.02, (0.03, 0.01)) == pytest.approx(0.02, rel=0.1)
