@@ -52,7 +52,7 @@ class Cloister:
         return Training(private, task, plan, self._progress).run()
 
     def weigh(self, private: PrivateTable, task: Task, plan: Plan, model: Any) -> CloisterModel:
-        """The mixture steered to noisy rates of the soft constraints; rows are weighed where that does not reach them."""
+        """The mixture steered to noisy rates of the soft constraints; rows are weighed where that fails."""
         trained: CloisterModel = model
         if not task.soft:
             return trained
