@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import opendp.prelude as dp
@@ -31,9 +31,6 @@ from cloister.privacy.events import (
 from cloister.privacy.insecure import insecure_gaussian, insecure_laplace
 from cloister.privacy.randomness import NoiseSource
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 dp.enable_features("contrib")
 
 Counts = NDArray[np.int64]
@@ -42,10 +39,8 @@ Sampler = Callable[[list[int]], list[int]]
 
 LARGEST_COUNT = 2**62
 LARGEST_SCALE = 2.0**50
-CUT = 2.0**26
 GRID = 2.0**36
 ROUNDING = 1e-6
-LARGEST_BATCH = 2**25
 LARGEST_MULTIPLIER = 2**20
 
 
@@ -204,20 +199,6 @@ class GaussianGradient:
         """The row numbers of one Poisson sample of 0..rows-1, which stay secret."""
         return np.flatnonzero(source.bernoulli(self.rate, rows))
 
-    def clipped_sum(self, gradients: Tensor) -> Sums:
-        """Sum (parameters,) of the clipped gradients (examples, parameters); parts of a batch may be added up.
-
-        Clipped gradients are cut towards zero to whole numbers of clip / 2^26, so that the sum is exact in any order.
-        An example whose gradient is not finite counts as zero.
-        """
-        if len(gradients) > LARGEST_BATCH:
-            raise PlanError(f"A batch of over {LARGEST_BATCH} examples cannot be summed exactly; add up its parts.")
-        exact = gradients.detach().double()
-        norms = exact.square().sum(1).sqrt()
-        scaled = exact.mul(((CUT - 1) / norms.clamp(min=self.clip))[:, None])
-        scaled[~norms.isfinite()] = 0.0
-        return np.asarray(scaled.trunc_().sum(0).cpu().numpy(), dtype=np.float64) * (self.clip / CUT)
-
     def add_noise(self, total: Sums, source: NoiseSource) -> Sums:
         """The noisy sum, in the shape of ``total``, of clipped gradients summed in float64.
 
@@ -231,14 +212,6 @@ class GaussianGradient:
         moved = GRID * (1 + ROUNDING) + math.sqrt(total.size)
         noise = np.rint(source.normals(total.shape) * (float(self.noise_multiplier) * moved))
         return (steps + noise) * (self.clip / GRID)
-
-    def noisy_sum(self, gradients: Tensor, source: NoiseSource) -> Sums:
-        """The noisy sum (parameters,) of the clipped gradients (examples, parameters) of a batch."""
-        return self.add_noise(self.clipped_sum(gradients), source)
-
-    def noisy_mean(self, gradients: Tensor, rows: int, source: NoiseSource) -> Sums:
-        """The noisy sum over rate * rows, the expected batch, where ``rows`` is public."""
-        return self.noisy_sum(gradients, source) / float(self.rate * rows)
 
     def event(self, steps: int, max_rows: int = 1) -> SampledGaussian:
         """``steps`` noisy sums, where one unit owns at most ``max_rows`` rows."""

@@ -19,6 +19,7 @@ from scipy.stats import beta
 
 from cloister.privacy.accounting import epsilon
 from cloister.privacy.events import Event, Sensitivity
+from cloister.privacy.gradients import Outer, clipped_sum
 from cloister.privacy.mechanisms import (
     CountMechanism,
     Counts,
@@ -107,14 +108,25 @@ def selection_trial(mechanism: SelectionMechanism) -> Trial:
     return Trial(draw, mechanism.event(), 0.0)
 
 
-def descent_trial(mechanism: GaussianGradient, inputs: tuple[float, float], relation: str) -> Trial:
+def clipped(value: float, clip: float) -> float:
+    """The clipped sum over an example whose gradient is one number."""
+    block = Outer(torch.ones(1, 1), torch.tensor([[value]]))
+    return float(clipped_sum({"block": block}, clip)["block"])
+
+
+def descent_trial(
+    mechanism: GaussianGradient,
+    inputs: tuple[float, float],
+    relation: str,
+    clipping: Callable[[float, float], float] = clipped,
+) -> Trial:
     """One step on one row with the first gradient, against no row or the second gradient; every trial a parameter."""
 
     def draw(which: int, trials: int) -> Numbers:
         source = NoiseSource()
         gradient = inputs[which] * source.bernoulli(mechanism.rate, trials)
-        clipped = np.array([mechanism.clipped_sum(torch.tensor([[value]]))[0] for value in np.unique(gradient)])
-        total = clipped[np.searchsorted(np.unique(gradient), gradient)]
+        sums = np.array([clipping(value, mechanism.clip) for value in np.unique(gradient)])
+        total = sums[np.searchsorted(np.unique(gradient), gradient)]
         return 2 * mechanism.add_noise(total, source)[:, None] / mechanism.clip
 
     return Trial(draw, mechanism.event(1), 1e-2, relation)
@@ -213,14 +225,6 @@ class Forgetful:
 
 
 @dataclass(frozen=True)
-class Unclipped(GaussianGradient):
-    """Forgets to clip."""
-
-    def clipped_sum(self, gradients: torch.Tensor) -> Numbers:
-        return np.asarray(gradients.double().sum(0).numpy())
-
-
-@dataclass(frozen=True)
 class Eager(SparseHistogram):
     """Releases every cell that noise left positive."""
 
@@ -250,7 +254,7 @@ BROKEN: Mapping[str, Trial] = {
     "forgetful Laplace": counts_trial(Forgetful(LAPLACE), THREE_ADDED, PERSON, "add_remove"),
     "forgetful Gaussian": counts_trial(Forgetful(GAUSSIAN), THREE_ADDED, PERSON, "add_remove"),
     "forgetful of replacement": counts_trial(Forgetful(LAPLACE), REPLACED, SWAP, "replace_one"),
-    "unclipped descent": descent_trial(Unclipped(Fraction(1, 2), Fraction(1), 3.0), (0.0, 30.0), "add_remove"),
+    "unclipped descent": descent_trial(GRADIENT, (0.0, 30.0), "add_remove", lambda value, _: value),
     "eager sparse histogram": sparse_trial(Eager(LAPLACE, Fraction(1, 100)), 0.01),
     "sharpened selection": selection_trial(Sharpened(PermuteAndFlip(Fraction(1)))),
 }
