@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from models.balancing import BalancedSampler
 from models.groups import Groups
 from models.kamino.chains import Chain, restore_chain
 from models.protocol import Arrays, Sampler, Task, Where, whole
-from models.sampling import Acceptance, ConstraintSampler, EveryRow
+from models.sampling import ConstraintSampler, EveryRow
 from models.states import groups_of, rules_of, state_of_groups, state_of_rules, state_of_weighing, united, weighing_of
 from models.supporting import Rules
 from models.weights import Weighing
@@ -35,21 +36,26 @@ class KaminoModel:
     @property
     def sampler(self) -> Sampler:
         """Balanced draws where rows do not depend on those before them, the constraint sampler alone otherwise."""
-        acceptance: Acceptance = self.weighing or EveryRow()
-        rules = self.rules
-        plain = ConstraintSampler(
+        if self._plain.remembers:
+            return self._plain
+        return BalancedSampler(self._plain, {name: self.groups[name] for name in self.sequence[: self.chain.networked]})
+
+    def pool(self, rows: int, rng: SamplingSource) -> Table:
+        """Rows by which the model itself is measured: of the law of its samples, but not balanced."""
+        return whole(self._plain, rows, rng)
+
+    @cached_property
+    def _plain(self) -> ConstraintSampler:
+        return ConstraintSampler(
             self.task.domain,
             self.sequence,
             self.groups,
             self.chain,
-            rules.supports,
-            rules.row_rules,
-            rules.pair_rules,
-            acceptance,
+            self.rules.supports,
+            self.rules.row_rules,
+            self.rules.pair_rules,
+            self.weighing or EveryRow(),
         )
-        if plain.remembers:
-            return plain
-        return BalancedSampler(plain, {name: self.groups[name] for name in self.sequence[: self.chain.networked]})
 
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows that keep every hard constraint; SampleError if they cannot be drawn."""

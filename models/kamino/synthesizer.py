@@ -69,7 +69,7 @@ class Kamino:
         if not task.soft:
             return trained
         noise = Fraction(plan.parameters["weight_noise"])
-        pool = trained.sample(POOL, SamplingSource(PUBLIC_SEED))
+        pool = trained.pool(POOL, SamplingSource(PUBLIC_SEED))
         rng = np.random.default_rng(PUBLIC_SEED)
         return trained.weighed(self._recipe.weigher.weigh(private, task, noise, pool, rng))
 
