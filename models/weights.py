@@ -20,6 +20,9 @@ from cloister.constraints.supports import Bool, Int
 from cloister.schema.domain import Table
 from models.shares import TuplesOf, Violating, fine, shares_against
 
+POOL = 40_000
+"""Rows by which a model's own rates of violation are measured."""
+
 STEPS = 8
 STRONGEST = 2.0
 RESTRAINT = 0.05

@@ -17,11 +17,13 @@ from cloister.errors import PlanError, UnsupportedEvent
 from cloister.privacy.calibration import calibrate, concentrated
 from cloister.privacy.events import Composed, Event, SampledGaussian, repeat
 from cloister.privacy.mechanisms import DiscreteGaussian
+from models import balancing
 from models.kamino.histograms import wide
 from models.kamino.recipes import Recipe
 from models.kamino.sequencing import networked, public_sizes
 from models.kamino.units import Runs
 from models.protocol import Budget, Forecast, Plan, Stage, Task
+from models.weights import POOL
 
 HISTOGRAMS, JOINT_TABLES, WEIGHTS = 0.25, 0.06, 0.15
 LEARNING_RATE, SLOWEST, CLEAR, CLIP = 0.02, 0.25, 1000.0, 1.0
@@ -227,6 +229,7 @@ def _forecast(outline: Outline) -> Forecast:
     batch = float(outline.rate * rows)
     levels = sum(size for size in outline.sizes.values() if size <= 256)
     train = outline.steps * batch * (levels * 24 + deep**2 * 24) * 1.2e-9
-    draw = rows * (levels * 40 + deep**2 * 12) * 1.5e-9
+    draw = (levels * 40 + deep**2 * 12) * 1.5e-9
+    weigh = 1 + POOL * draw + 0.02 * len(outline.task.soft) if outline.task.soft else 0.0
     memory = rows * len(outline.sizes) * 40 + int(batch) * (levels + deep * 96) * 16 + 600_000_000
-    return Forecast(seconds=round(10 + train + draw, 1), memory=memory)
+    return Forecast(seconds=round(10 + train + weigh + balancing.POOL * rows * draw, 1), memory=memory)

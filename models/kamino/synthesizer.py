@@ -29,11 +29,11 @@ from models.kamino.trainers import Material
 from models.kamino.training import Progress, Schedule
 from models.protocol import Arrays, Budget, Plan, Task
 from models.supporting import Measured, RuleBuilder
+from models.weights import POOL
 
 __all__ = ["Kamino", "Progress", "silent"]
 
 PUBLIC_SEED = 20_210_623
-POOL = 40_000
 
 
 def silent(done: int, total: int) -> None:

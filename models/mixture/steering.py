@@ -23,11 +23,11 @@ from models.mixture.fitting import Aim, Fit, MeanTarget, Measurement, Target
 from models.mixture.model import CloisterModel
 from models.mixture.readings import Reading, coarse, fine
 from models.shares import TuplesOf, shares_against
+from models.weights import POOL
 
 TURNS, STEPS = 4, 80
 RATE, LAST_RATE = 0.03, 0.001
 FLOOR, FIRMNESS = 1.0, 4
-POOL = 40_000
 MOST_CELLS = 20_000
 CLOSE, FAR = (0.9, 0.05), (0.1, 0.5)
 LEAST = 0.01

@@ -24,9 +24,8 @@ from models.mixture.search import WEIGHER, search
 from models.mixture.steering import believed, steered
 from models.mixture.training import PUBLIC_SEED, Training
 from models.protocol import Arrays, Budget, Plan, Task
-from models.weights import fit_weights
+from models.weights import POOL, fit_weights
 
-POOL = 40_000
 NEAR = 0.1
 
 
