@@ -27,8 +27,11 @@ from models.weights import POOL
 
 TURNS, STEPS = 4, 80
 RATE, LAST_RATE = 0.03, 0.001
-FLOOR, FIRMNESS = 1.0, 4
-MOST_CELLS = 20_000
+FLOOR = 1.0
+FIRM, LOOSE = 0.25, 1.0
+MOST_CELLS, ALL_CELLS = 20_000, 160_000
+MOST_PAIRS, MOST_WAYS = 300, 10
+SEED = 20_261_121
 CLOSE, FAR = (0.9, 0.05), (0.1, 0.5)
 LEAST = 0.01
 TOLERANCE = 0.02
@@ -56,13 +59,12 @@ def steered(
     """The model with its mixture fitted to ``shares`` of violations of the soft constraints.
 
     Other tables are held at the mixture's own, firmly beside the ``deviation``, in rows, that they were measured with.
-    Constraints on attributes outside the mixture are left alone.
+    Constraints on attributes outside the mixture, or on very many, are left alone.
     """
-    inside = set(model.mixture.layout.sizes)
-    rates = [rate for rate in zip(model.task.soft, shares, strict=True) if inside.issuperset(rate[0].attributes)]
+    rates = [rate for rate in zip(model.task.soft, shares, strict=True) if _steerable(model, rate[0])]
     if not rates:
         return model
-    held = _held(model, [set(constraint.attributes) for constraint, _ in rates], deviation / FIRMNESS)
+    held = _held(model, [set(constraint.attributes) for constraint, _ in rates], deviation)
     for source in rng.spawn(TURNS):
         fit = Fit(model.mixture, price, FLOOR)
         fit.run([*held, *_aims(model, rates, model.pool(POOL, source))], STEPS, RATE, LAST_RATE)
@@ -70,37 +72,56 @@ def steered(
     return model
 
 
+def _steerable(model: CloisterModel, constraint: DenialConstraint) -> bool:
+    """Whether the mixture knows all attributes, and they are few enough for a joint table."""
+    return set(model.mixture.layout.sizes).issuperset(constraint.attributes) and len(constraint.attributes) <= MOST_WAYS
+
+
 def _held(model: CloisterModel, together: Sequence[set[str]], deviation: float) -> list[Target]:
-    """One-way tables, and tables of pairs of an attribute of a constraint with one that no constraint joins to it."""
+    """One-way tables, and those of pairs with an attribute of a constraint: loosely, if a constraint joins the two."""
     layout, rows = model.mixture.layout, model.task.rows
     readings = {name: fine(model.groups[name]) for name in layout.sizes}
     bound = set().union(*together)
-    pairs = [{a, b} for a, b in combinations(readings, 2) if {a, b} & bound and not any(map({a, b}.issubset, together))]
-    sets = [[readings[name] for name in chosen] for chosen in ([{name} for name in readings] + pairs)]
-    modest = [tuple(chosen) for chosen in sets if math.prod(reading.size for reading in chosen) <= MOST_CELLS]
-    return [Target.of(Measurement(m, rows * model.mixture.marginal(m), deviation), layout, rows) for m in modest]
+    sets = [(name,) for name in readings] + _some([p for p in combinations(readings, 2) if bound.intersection(p)])
+    tables = {names: tuple(readings[name] for name in names) for names in sets}
+    modest = {names: table for names, table in tables.items() if math.prod(r.size for r in table) <= MOST_CELLS}
+    spread = {n: LOOSE if len(n) > 1 and any(map(set(n).issubset, together)) else FIRM for n in modest}
+    return [
+        Target.of(Measurement(table, rows * model.mixture.marginal(table), spread[names] * deviation), layout, rows)
+        for names, table in modest.items()
+    ]
+
+
+def _some(pairs: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    if len(pairs) <= MOST_PAIRS:
+        return pairs
+    chosen = np.random.default_rng(SEED).choice(len(pairs), MOST_PAIRS, replace=False)
+    return [pairs[at] for at in np.sort(chosen)]
 
 
 def _aims(model: CloisterModel, rates: Sequence[tuple[DenialConstraint, float]], pool: Table) -> list[Aim]:
     """Each rate as a mean over rows, linear at the model that the pool was drawn from."""
     tuples = TuplesOf(pool)
     owns = shares_against([constraint for constraint, _ in rates], tuples, tuples)
-    return [_aim(model, *rate, pool, own) for rate, own in zip(rates, owns, strict=True)]
+    cells = min(MOST_CELLS, ALL_CELLS // len(rates))
+    return [_aim(model, *rate, pool, own, cells) for rate, own in zip(rates, owns, strict=True)]
 
 
-def _aim(model: CloisterModel, constraint: DenialConstraint, share: float, pool: Table, own: Numbers) -> Aim:
-    readings = _readings(model, constraint)
+def _aim(
+    model: CloisterModel, constraint: DenialConstraint, share: float, pool: Table, own: Numbers, cells: int
+) -> Aim:
+    readings = _readings(model, constraint, cells)
     slopes = constraint.arity * _means(readings, pool, own)
     mean = float((model.mixture.marginal(readings) * slopes).sum()) + share - float(own.mean())
     return MeanTarget.of(readings, slopes, mean, TOLERANCE * share, model.mixture.layout)
 
 
-def _readings(model: CloisterModel, constraint: DenialConstraint) -> tuple[Reading, ...]:
-    """The attributes of a constraint, in as many parts as a table of modest size allows."""
+def _readings(model: CloisterModel, constraint: DenialConstraint, cells: int) -> tuple[Reading, ...]:
+    """The attributes of a constraint, in as many parts as a table of so many cells allows."""
     groups = [model.groups[name] for name in constraint.attributes]
-    if math.prod(own.size for own in groups) <= MOST_CELLS:
+    if math.prod(own.size for own in groups) <= cells:
         return tuple(map(fine, groups))
-    most = max(int(MOST_CELLS ** (1 / len(groups))), 2)
+    most = max(int(cells ** (1 / len(groups))), 2)
     return tuple(coarse(own, most) for own in groups)
 
 
