@@ -1,7 +1,8 @@
-"""Commands on the ledger: budget show and grant, ledger list and show."""
+"""Commands on the ledger: budget show and grant, ledger list, show and export."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,6 +27,7 @@ def add_to(app: typer.Typer) -> None:
     ledger = typer.Typer(help="The ledger: releases and entries.", no_args_is_help=True, rich_markup_mode=None)
     ledger.command("list", epilog=example("cloister ledger list demo"))(list_releases)
     ledger.command("show", epilog=example("cloister ledger show r-0123456789"))(show_release)
+    ledger.command("export", epilog=example("cloister ledger export ledger-2026-11.jsonl"))(export)
     app.add_typer(ledger, name="ledger")
 
 
@@ -113,6 +115,25 @@ def show_release(release: ReleaseId, as_json: Json = False) -> None:
         return
     facts(f"Release {release}", about)
     table("Steps", ("entry", "time", "state", "by", "reason"), [tuple(step.values())[:5] for step in steps])
+
+
+def export(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")], as_json: Json = False
+) -> None:
+    """Write all entries to a file, one a line, to be kept elsewhere; prints the anchor of the last.
+
+    cloister verify FILE checks the copy; cloister verify --anchor NUMBER:HASH, that the ledger still holds its end.
+    """
+    from flows.console import facts, show_json
+    from tasks.books import exported
+    from tasks.home import Home
+
+    anchor = exported(Home.current(), path)
+    found = {"file": str(path), "anchor": f"{anchor.seq}:{anchor.hash}"}
+    if as_json:
+        show_json(found)
+    else:
+        facts("Exported", found)
 
 
 def _budget_json(status: BudgetStatus, together: Spend | None) -> dict[str, Any]:

@@ -46,19 +46,23 @@ def list_candidates(as_json: Json = False) -> None:
 
 def verify(
     what: Annotated[
-        str | None, typer.Argument(metavar="[RELEASE|DIR]", help="One release or folder; else all.")
+        str | None, typer.Argument(metavar="[RELEASE|PATH]", help="One release, its folder, or an exported ledger.")
+    ] = None,
+    anchor: Annotated[
+        list[str] | None, typer.Option(help="NUMBER:HASH of an entry that the ledger must hold, as exports print it.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Recompute the ledger's chain and budgets, manifests and certificates; name whatever was altered.
+    """Recompute the ledger's chain and budgets, manifests and certificates; name whatever was altered or cut off.
 
     Leaves with exit code 1 if anything is wrong.
     """
     from flows.console import say, show_json
     from tasks.home import Home
-    from tasks.verifying import verified
+    from tasks.verifying import anchor_of, verified
 
-    checked, findings = verified(Home.current(), what)
+    anchors = [anchor_of(text) for text in anchor or ()]
+    checked, findings = verified(Home.current(), what, anchors)
     if as_json:
         show_json({"checked": checked, "findings": findings})
     else:

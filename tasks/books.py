@@ -7,7 +7,7 @@ from pathlib import Path
 from cloister.errors import InputError
 from cloister.privacy.accounting import Spend
 from cloister.privacy.composition import together
-from cloister.privacy.ledger import BudgetStatus, Ledger, Release
+from cloister.privacy.ledger import Anchor, BudgetStatus, Ledger, Release
 from tasks.home import Home
 from tasks.ledgers import open_ledger
 
@@ -37,6 +37,20 @@ def composed(home: Home, status: BudgetStatus) -> Spend | None:
     mine = [held for held in releases(home, budget.dataset) if held.request.unit == budget.unit]
     current = [held for held in mine if budget.period.window(held.reserved_at) == status.window]
     return together(current, budget.delta)
+
+
+def exported(home: Home, path: Path) -> Anchor:
+    """Write all entries of the ledger to a file; the anchor of the last.
+
+    Raises:
+        InputError: there is none.
+        StorageError: the file cannot be written.
+    """
+    ledger = existing_ledger(home)
+    anchor = ledger.export(path) if ledger else None
+    if anchor is None:
+        raise InputError(f"there is no entry in a ledger at {home.ledger}; set CLOISTER_HOME")
+    return anchor
 
 
 def releases(home: Home, dataset: str | None) -> list[Release]:

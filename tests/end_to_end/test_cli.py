@@ -28,6 +28,7 @@ COMMANDS = [
     ["budget", "grant"],
     ["ledger", "list"],
     ["ledger", "show"],
+    ["ledger", "export"],
     ["review", "list"],
     ["review", "approve"],
     ["review", "reject"],
@@ -244,6 +245,24 @@ def test_verify_names_a_missing_file(released, own, capsys):
     (own / "home" / "releases" / released.id / "public" / "synthetic.csv").unlink()
     assert run(["verify"]) == 1
     assert "synthetic.csv" in capsys.readouterr().out
+
+
+def test_a_ledger_without_its_tail_is_found_out(released, own, cloister, capsys):
+    copy = own / "ledger.jsonl"
+    anchor = cloister("ledger", "export", copy)["anchor"]
+    assert cloister("verify", copy, "--anchor", anchor)["findings"] == []
+    lines = copy.read_text().splitlines(keepends=True)
+    copy.write_text("".join(lines[:-1]))
+    assert run(["verify", str(copy)]) == 0
+    assert run(["verify", str(copy), "--anchor", anchor]) == 1
+    assert run(["verify", "--anchor", "last"]) == 2
+    capsys.readouterr()
+    for path in (own / "home").glob("ledger.db*"):
+        path.unlink()
+    cloister("budget", "grant", "other", "--epsilon", 1, "--delta", 0, "--per", "ever", "--reason", "a younger ledger")
+    for what in ([], [str(own / "out")]):
+        assert run(["verify", *what]) == 1
+        assert "a certificate vouches for it" in capsys.readouterr().out
 
 
 def test_report_shows_what_is_promised(released, own, cloister, capsys):
