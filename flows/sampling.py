@@ -73,7 +73,7 @@ def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
     sample_to(saved.model.sampler, Request(saved.digest, draw.rows, draw.seed, where), drawn)
     require_kept(violations_in(drawn, saved.task))
     if draw.out.suffix == ".csv":
-        csv_of(drawn, draw.out)
+        csv_of(drawn, draw.out, saved.spec.source)
     else:
         drawn.replace(draw.out)
 

@@ -40,7 +40,7 @@ class Request:
     @property
     def note(self) -> str:
         """The request as text, equal for equal requests."""
-        where = {name: str(value) for name, value in (self.where or {}).items()}
+        where = {name: None if value is None else str(value) for name, value in (self.where or {}).items()}
         return json.dumps(
             {"model": self.model, "rows": self.rows, "seed": self.seed, "where": where, "chunk": CHUNK}, sort_keys=True
         )

@@ -41,8 +41,11 @@ class Task:
 
     @property
     def soft(self) -> tuple[DenialConstraint, ...]:
-        """The constraints whose violation rate is to be kept."""
-        return tuple(constraint for constraint in self.constraints if not constraint.hard)
+        """The constraints whose violation rate is to be kept; none on keys, which are counted up anew."""
+        return tuple(c for c in self.constraints if not c.hard and not any(map(self._is_key, c.attributes)))
+
+    def _is_key(self, name: str) -> bool:
+        return self.domain[name].kind == "key"
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ class ConstraintSampler:
             yield numbered(chunk, number * CHUNK)
 
     def independent(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
-        """Exactly ``rows`` rows, keys left unset, of a sampler that does not remember."""
+        """Exactly ``rows`` rows in one piece, keys left unset; they fit each other, but no rows drawn before."""
         return _Draw(self, where).chunk(0, rows, rng.generator)
 
     @property
@@ -156,7 +156,7 @@ class _Draw:
         if not drawn:
             sure = not sampler.row_rules and isinstance(sampler.acceptance, EveryRow)
             return missing if sure else missing + missing // 8 + 16
-        return min(max(4 * missing, LEAST), int(1.1 * missing * drawn / max(kept, 1)) + 16)
+        return enough(missing, kept, drawn)
 
     def _round(self, rows: int, missing: int, rng: np.random.Generator) -> Table:
         batch = self._batch(rows, rng)
@@ -190,6 +190,11 @@ class _Draw:
         names = [f"'{rule.name}'" for rule in (*self._sampler.row_rules, *self._sampler.pair_rules)]
         rules = "constraint " + ", ".join(names) if names else "the hard constraints together"
         return rules if self._condition is None else f"{rules} and {self._condition.name}"
+
+
+def enough(missing: int, kept: int, drawn: int) -> int:
+    """Rows to draw so that about ``missing`` are kept, where ``kept`` of those ``drawn`` before were."""
+    return min(max(4 * missing, LEAST), int(1.1 * missing * drawn / max(kept, 1)) + 16)
 
 
 def numbered(table: Table, first: int) -> Table:

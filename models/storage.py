@@ -51,6 +51,7 @@ class SavedModel:
     dataset: str
     method: str
     spec_digest: str
+    spec: Spec
     task: Task
     model: Model
     digest: str
@@ -108,7 +109,7 @@ def load_saved(folder: Path) -> SavedModel:
         Neighbours(Relation(record["relation"]), record["max_rows"]),
     )
     model = create(record["method"]).restore(task, record["model"], arrays)
-    return SavedModel(record["dataset"], record["method"], record["spec_digest"], task, model, record["digest"])
+    return SavedModel(record["dataset"], record["method"], record["spec_digest"], spec, task, model, record["digest"])
 
 
 def self_contained(spec: Spec) -> Spec:

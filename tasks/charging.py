@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
+from cloister.errors import InputError
 from cloister.privacy.ledger import Anchor
 from cloister.privacy.randomness import SamplingSource
 from models.protocol import Plan
@@ -54,11 +57,21 @@ def reserved(order: Order, world: World, plan: Plan, home: Home) -> Charge:
     reservation = ledger.reserve(release_request(order, world, plan), order.by)
     release = reservation.release.id
     folder = home.release(release)
-    if not (folder / "order.json").exists():
-        seed = SamplingSource().seed if order.seed is None else order.seed
-        write_json(folder / "order.json", order.with_seed(seed).to_json())
+    _keep_order(folder / "order.json", order)
     write_json(folder / "plan.json", plan_json(plan))
     return Charge(release, reservation.resumed)
+
+
+def _keep_order(path: Path, order: Order) -> None:
+    """Write the order with its seed, unless an earlier run did.
+
+    Raises:
+        InputError: the earlier run had another seed.
+    """
+    if not path.exists():
+        write_json(path, order.with_seed(SamplingSource().seed if order.seed is None else order.seed).to_json())
+    elif order.seed not in (None, json.loads(path.read_text(encoding="utf-8"))["seed"]):
+        raise InputError("this release was begun with another --seed-sampling; give that one, or leave it out")
 
 
 @step("validate", "validate data of {charge.release}")

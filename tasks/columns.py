@@ -46,7 +46,7 @@ def open_columns(release: str, order: Order, spec: Spec, home: Home) -> str:
     frame, key = read_frame(spec, order.data), home.key()
     unit = spec.privacy.unit
     _opened[release] = bounded(frame, unit, spec, key) if isinstance(unit, PersonUnit) else frame
-    return keyed_digest(frame, key)
+    return keyed_digest(frame, release, key)
 
 
 def open_door(release: str, plan: DomainPlan, fingerprint: dict[str, str], home: Home) -> Journal:
@@ -92,9 +92,9 @@ def bounded(frame: pd.DataFrame, unit: PersonUnit, spec: Spec, key: bytes) -> pd
     return frame.iloc[np.sort(kept(persons(typed, key), unit.max_rows, key))]
 
 
-def keyed_digest(frame: pd.DataFrame, key: bytes) -> str:
-    """HMAC-SHA256 over a 64-bit hash of each cell, in hexadecimal: it tells whether the data was changed."""
-    digest = hmac.new(key, b"columns", hashlib.sha256)
+def keyed_digest(frame: pd.DataFrame, release: str, key: bytes) -> str:
+    """HMAC-SHA256 over a 64-bit hash of each cell for one release, in hexadecimal: it tells changed data."""
+    digest = hmac.new(key, b"columns " + release.encode(), hashlib.sha256)
     for name in frame.columns:
         digest.update(
             str(name).encode() + b"\0" + pd.util.hash_pandas_object(frame[name], index=False).to_numpy().tobytes()

@@ -128,14 +128,13 @@ def private_folder(folder: Path) -> Path:
         StorageError: it cannot be made.
     """
     try:
-        if not folder.is_dir():
-            folder.mkdir(mode=0o700, parents=True)
-    except FileExistsError:
-        if not folder.is_dir():
-            raise StorageError(f"{folder} is a file; move it away") from None
+        for missing in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise StorageError(f"the folder {folder} cannot be made ({reason}); check CLOISTER_HOME") from None
+    if not folder.is_dir():
+        raise StorageError(f"{folder} is a file; move it away")
     return folder
 
 

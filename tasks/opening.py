@@ -16,6 +16,7 @@ from cloister.privacy.journal import Journal
 from cloister.privacy.private import PrivateTable
 from cloister.privacy.randomness import NoiseSource
 from cloister.schema.domain import Table
+from cloister.schema.parsing import parse
 from cloister.schema.reading import read_frame
 from cloister.schema.spec import PersonUnit
 from cloister.schema.validation import ValidationReport, validate
@@ -54,10 +55,10 @@ def open_data(release: str, order: Order, world: World, home: Home) -> tuple[Ope
     """
     frame, report = validate(read_frame(world.spec, order.data), world.spec)
     table = world.task.domain.encode(frame)
-    digest = keyed_digest(table, home.key())
+    digest = keyed_digest(table, release, home.key())
     unit = world.spec.privacy.unit
     if isinstance(unit, PersonUnit):
-        table = bounded(table, frame[unit.key], unit, home.key())
+        table = bounded(table, parse(frame[unit.key], world.spec.attributes[unit.key])[0], unit, home.key())
     _opened[release] = Opened(table, digest)
     return _opened[release], report
 
@@ -108,9 +109,13 @@ def forgetting(release: str) -> Iterator[None]:
         _opened.pop(release, None)
 
 
-def keyed_digest(table: Table, key: bytes) -> str:
-    """HMAC-SHA256 of all columns and rows of a table, in hexadecimal."""
-    digest = hmac.new(key, b"data", hashlib.sha256)
+def keyed_digest(table: Table, release: str, key: bytes) -> str:
+    """HMAC-SHA256 of all columns and rows of a table for one release, in hexadecimal.
+
+    Privacy: certificates show it. Two releases have different digests of the same rows, so that none tells from two
+    certificates whether a row was changed.
+    """
+    digest = hmac.new(key, b"data " + release.encode(), hashlib.sha256)
     for name in table.domain.names:
         digest.update(name.encode() + b"\0" + table.codes[name].tobytes())
     return digest.hexdigest()

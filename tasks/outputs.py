@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -82,21 +83,25 @@ def write_csv(frame: pd.DataFrame, path: Path, source: Source) -> None:
     Raises:
         StorageError: it cannot be written.
     """
-    delimiter, missing = source.delimiter, (*source.missing, "")[0]
-    replaced(path, lambda part: frame.to_csv(part, index=False, sep=delimiter, na_rep=missing))
+    replaced(path, lambda part: frame.to_csv(part, **_dialect(source)))
 
 
-def csv_of(parquet: Path, path: Path) -> None:
-    """Turn a Parquet file into a CSV file, piece by piece; the Parquet file goes.
+def _dialect(source: Source) -> dict[str, Any]:
+    return {"index": False, "sep": source.delimiter, "na_rep": (*source.missing, "")[0]}
+
+
+def csv_of(parquet: Path, path: Path, source: Source) -> None:
+    """Turn a Parquet file into a CSV file as :func:`write_csv` would, piece by piece; the Parquet file goes.
 
     Raises:
         StorageError: it cannot be written.
     """
+    written = _dialect(source)
 
     def write(part: Path) -> None:
         with part.open("w", encoding="utf-8", newline="") as file:
             for number, piece in enumerate(pq.ParquetFile(parquet).iter_batches()):
-                piece.to_pandas().to_csv(file, index=False, header=number == 0)
+                piece.to_pandas().to_csv(file, header=number == 0, **written)
 
     replaced(path, write)
     parquet.unlink()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -86,14 +87,16 @@ def plan_digest(plan: Plan) -> str:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> Path:
-    """Write JSON values to a file of a private folder.
+    """Write JSON values to a file of a private folder, whole or not at all.
 
     Raises:
         StorageError: it cannot be written.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_text(json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+        part = path.with_name(f".{os.getpid()}.{path.name}")
+        part.write_text(json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+        part.replace(path)
     except OSError as error:
         raise StorageError(f"{path} cannot be written ({error.strerror}); make room or correct its rights") from None
     return path

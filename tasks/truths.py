@@ -21,7 +21,6 @@ from cloister.evaluation.targets import Target
 from cloister.schema.domain import Table
 from tasks.code import evaluating_digest
 from tasks.home import Home, private_folder
-from tasks.outputs import replaced
 from tasks.plans import write_json
 
 LIBRARIES = tuple(library.__version__ for library in (np, sklearn, xgboost))
@@ -36,10 +35,11 @@ class Truths:
 
     def learnt(self, train: Table, test: Table, targets: Sequence[Target], panel: Panel) -> Learning:
         """The scores of :func:`cloister.evaluation.learning.train_and_test`, from before if they are known."""
+        self.home.prepare()
         path = private_folder(self.home.folder / "truths") / f"{self._key(train, test, targets, panel)}.json"
         if not path.is_file():
             scores = asdict(train_and_test(train, test, targets, panel))
-            replaced(path, lambda part: write_json(part, scores))
+            write_json(path, scores)
         return _learning(json.loads(path.read_text(encoding="utf-8")))
 
     def _key(self, train: Table, test: Table, targets: Sequence[Target], panel: Panel) -> str:

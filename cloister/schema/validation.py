@@ -26,7 +26,7 @@ from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain
 from cloister.schema.parsing import parse
 from cloister.schema.reading import require_columns
-from cloister.schema.spec import OnInvalid, Spec
+from cloister.schema.spec import OnInvalid, PersonUnit, Spec
 
 Mask = NDArray[np.bool_]
 Rule = Literal["type", "missing", "domain"]
@@ -94,7 +94,7 @@ def validate(frame: pd.DataFrame, spec: Spec) -> tuple[pd.DataFrame, ValidationR
 
     ``fail`` raises. ``drop`` leaves out every row with a finding. ``clip`` moves numbers, dates and moments to the
     nearest admissible one, sets other invalid cells to missing where the attribute is nullable, and drops the rows
-    that are left. Rows are renumbered from 0.
+    that are left, and those of persons outside the domain. Rows are renumbered from 0.
 
     Raises:
         DataError: columns that are not those declared, findings under ``fail``, or no row left.
@@ -180,11 +180,11 @@ def _clipped(
     frame: pd.DataFrame, broken: dict[str, dict[Rule, Mask]], spec: Spec, findings: tuple[Finding, ...]
 ) -> tuple[pd.DataFrame, ValidationReport]:
     frame, bad = frame.copy(), np.zeros(len(frame), dtype=bool)
-    clipped = emptied = 0
+    clipped, emptied, key = 0, 0, _unit_key(spec)
     for name, rules in broken.items():
         attribute, faulty = spec.attributes[name], rules["type"] | rules["domain"]
         bad |= rules["missing"]
-        if isinstance(attribute, Integer | Float | Date | Datetime) and rules["domain"].any():
+        if isinstance(attribute, Integer | Float | Date | Datetime) and name != key and rules["domain"].any():
             frame[name] = _moved(frame[name], rules["domain"], attribute)
             clipped += int(rules["domain"].sum())
             faulty = rules["type"]
@@ -194,6 +194,12 @@ def _clipped(
         else:
             bad |= faulty
     return _without(frame, bad, spec, findings, clipped, emptied)
+
+
+def _unit_key(spec: Spec) -> str | None:
+    """The column that says whose a row is: moving its values would make one person of several."""
+    unit = spec.privacy.unit
+    return unit.key if isinstance(unit, PersonUnit) else None
 
 
 def _moved(values: pd.Series, outside: Mask, attribute: Integer | Float | Date | Datetime) -> pd.Series:

@@ -41,8 +41,11 @@ class KaminoModel:
         return BalancedSampler(self._plain, {name: self.groups[name] for name in self.sequence[: self.chain.networked]})
 
     def pool(self, rows: int, rng: SamplingSource) -> Table:
-        """Rows by which the model itself is measured: of the law of its samples, but not balanced."""
-        return whole(self._plain, rows, rng)
+        """About so many rows by which the model itself is measured: of the law of its samples, but not balanced.
+
+        No more than are released where each row must fit all before it; keys are left unset.
+        """
+        return self._plain.independent(min(rows, self.task.rows) if self._plain.remembers else rows, rng)
 
     @cached_property
     def _plain(self) -> ConstraintSampler:

@@ -19,9 +19,9 @@ from cloister.schema.domain import Domain, Table
 from models.levels import Batch
 from models.mixture.products import Mixture
 from models.protocol import Where
-from models.sampling import ConstraintSampler
+from models.sampling import ConstraintSampler, enough
 
-TRIES = 60
+TRIES = 300
 
 Numbers = NDArray[np.float64]
 
@@ -67,12 +67,14 @@ class EvenSampler:
         """Exactly ``rows`` rows that keep every hard constraint, keys left unset; SampleError if there are fewer."""
         if where:
             return self.plain.independent(rows, rng, where)
-        kept, missing = [self._draw(0, rng.generator)], rows
+        kept, missing, drawn = [self._draw(0, rng.generator)], rows, 0
         for _ in range(TRIES):
             if not missing:
                 return Table.concatenate(kept)
-            kept.append(self._admit(self._draw(missing, rng.generator), rng.generator))
-            missing -= kept[-1].rows
+            tried = enough(missing, rows - missing, drawn) if drawn else missing
+            admitted = self._admit(self._draw(tried, rng.generator), rng.generator)
+            kept.append(admitted.take(np.arange(min(missing, admitted.rows))))
+            missing, drawn = missing - kept[-1].rows, drawn + tried
         names = ", ".join(f"'{rule.name}'" for rule in self.plain.row_rules) or "the soft constraints together"
         raise SampleError(
             f"only {rows - missing} of {rows} rows could be drawn under {names}; ask for fewer rows, widen a domain, "

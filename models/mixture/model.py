@@ -83,8 +83,13 @@ class CloisterModel:
         return BalancedSampler(self._apart, inside)
 
     def pool(self, rows: int, rng: SamplingSource) -> Table:
-        """Rows by which the model itself is measured: of the law of its samples, but not balanced."""
-        return whole(self._plain, rows, rng) if self._plain.remembers else self._apart.independent(rows, rng)
+        """About so many rows by which the model itself is measured: of the law of its samples, but not balanced.
+
+        No more than are released where each row must fit all before it; keys are left unset.
+        """
+        if self._plain.remembers:
+            return self._plain.independent(min(rows, self.task.rows), rng)
+        return self._apart.independent(rows, rng)
 
     @cached_property
     def _plain(self) -> ConstraintSampler:

@@ -55,11 +55,12 @@ class Cloister:
         trained: CloisterModel = model
         if not task.soft:
             return trained
-        noise = Fraction(plan.parameters["noise"]["soft constraints"])
+        noises = {name: Fraction(level) for name, level in plan.parameters["noise"].items()}
+        noise = noises["soft constraints"]
         counts = private.violating_pairs(task.soft, DiscreteGaussian(noise), "soft constraints", WEIGHER.matchings)
         own = _own(task, trained.pool(POOL, SamplingSource(PUBLIC_SEED)))
         aims = list(map(believed, own, WEIGHER.shares(counts, float(noise), task)))
-        deviation = DiscreteGaussian(Fraction(plan.parameters["noise"]["rounds"])).scale(task.neighbours.partition)
+        deviation = DiscreteGaussian(noises.get("rounds", noises["histograms"])).scale(task.neighbours.partition)
         steady = steered(trained, aims, deviation, plan.parameters["price"], SamplingSource(PUBLIC_SEED))
         pool = steady.pool(POOL, SamplingSource(PUBLIC_SEED))
         if np.allclose(_own(task, pool), aims, rtol=NEAR, atol=0):

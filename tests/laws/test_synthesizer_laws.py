@@ -15,7 +15,7 @@ from cloister.privacy.journal import Journal
 from cloister.privacy.mechanisms import Neighbours
 from cloister.privacy.private import PrivateTable
 from cloister.privacy.randomness import NoiseSource, SamplingSource
-from cloister.schema.attributes import Categorical, Date, Integer, Ordinal
+from cloister.schema.attributes import Categorical, Date, Integer, Ordinal, TextKey
 from cloister.schema.domain import Domain
 from models.protocol import Budget, Task, fit, plan
 from models.registry import METHODS, create
@@ -150,6 +150,33 @@ def test_a_table_of_one_column(method, name, tmp_path):
     sample = model.sample(5_000, SamplingSource(1))
     truth, drawn = (np.bincount(t.codes[name], minlength=task.domain[name].size) / t.rows for t in (table, sample))
     assert abs(truth[0] - drawn[0]) < 0.2
+
+
+@pytest.mark.parametrize("method", ["kamino", "cloister"])
+def test_one_column_may_have_a_soft_constraint(method, tmp_path):
+    rule = parse_denial("t.`wage €` < 100", "poor", hard=False)
+    task, table = world({"wage €": ATTRIBUTES["wage €"]}, (rule,), rows=lambda: frame()[["wage €"]])
+    _, _, private, model = fitted(method, task, table, tmp_path)
+    assert dict(private.meter.left) == {}
+    assert model.sample(100, SamplingSource(1)).rows == 100
+
+
+@pytest.mark.parametrize("method", ["kamino", "cloister"])
+def test_soft_constraints_are_weighed_beside_a_key_that_holds_few_rows(method, tmp_path):
+    """The key is a number that no two rows may share; few more rows could be drawn than are released."""
+    attributes = ATTRIBUTES | {"place": Integer(type="integer", min=1, max=3 * ROWS)}
+    unique = parse_denial("t1.place = t2.place", "place")
+    rows = frame().assign(place=np.arange(1, ROWS + 1))
+    task, table = world(attributes, (unique, *SOFT), rows=lambda: rows)
+    _, _, _, model = fitted(method, task, table, tmp_path, Fraction(6))
+    assert count_violations(unique, model.sample(ROWS, SamplingSource(2))) == 0
+
+
+def test_no_soft_constraint_on_a_key_is_asked():
+    attributes = ATTRIBUTES | {"person": TextKey(type="text", pattern="P{0001..0999}")}
+    rules = (dependency("same", ["person"], "state", hard=False), *SOFT)
+    task, _ = world(attributes, rules, rows=lambda: frame().assign(person=[f"P{at:04}" for at in range(1, ROWS + 1)]))
+    assert task.soft == SOFT
 
 
 @pytest.mark.parametrize("method", EVERY)

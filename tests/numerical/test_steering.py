@@ -1,5 +1,6 @@
 """A mixture steered towards rates of soft constraints, its other tables held."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from cloister.schema.attributes import Integer
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
 from models.groups import group
+from models.mixture.drawing import EvenSampler
 from models.mixture.fitting import MeanTarget, Measurement, Target
 from models.mixture.model import CloisterModel
 from models.mixture.products import Mixture
@@ -92,3 +94,13 @@ def test_what_is_believed_lies_between_the_model_and_the_measurement(own, share,
 def test_a_sure_contradiction_is_believed_and_a_vague_one_is_not():
     assert believed(0.02, (0.04, 0.0005)) == pytest.approx(0.04, rel=0.02)
     assert believed(0.02, (0.03, 0.01)) == pytest.approx(0.02, rel=0.1)
+
+
+def test_rows_are_drawn_evenly_though_few_are_kept():
+    class Picky:
+        def keep(self, rows, rng):
+            return rng.random(rows.rows) < 0.03
+
+    fitted = model()
+    sampler = EvenSampler(replace(fitted.sampler.inner.plain, acceptance=Picky()), fitted.mixture)
+    assert sampler.independent(20_000, SamplingSource(2)).rows == 20_000

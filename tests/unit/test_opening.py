@@ -1,0 +1,70 @@
+"""The rows of a release, as they come behind the door: whose they are, and what says whether they were changed."""
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tasks.home import Home
+from tasks.opening import forgetting, open_data
+from tasks.orders import Options, Order, world_of
+
+MOST = 3
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Open rows of (person, value) under an id; the table and the digest."""
+    home = Home.current({"CLOISTER_HOME": str(tmp_path / "home")})
+    spec = {
+        "name": "visits",
+        "source": {"path": "data.csv"},
+        "privacy": {
+            "unit": {"key": "person", "max_rows": MOST},
+            "relation": "add_remove",
+            "rows": {"public": 100},
+            "budget": {"epsilon": 10, "delta": 0, "per": "ever"},
+        },
+        "attributes": {
+            "person": {"type": "integer", "min": 1, "max": 10, "provenance": "form"},
+            "value": {"type": "integer", "min": 0, "max": 200, "provenance": "form"},
+        },
+        "validation": {"on_invalid": "clip"},
+        "release": {"method": "independent", "epsilon": 1, "delta": 0},
+    }
+    (tmp_path / "spec.yaml").write_text(json.dumps(spec), encoding="utf-8")
+
+    def open_rows(rows, release="r-1"):
+        data = tmp_path / "data.csv"
+        data.write_text("person,value\n" + "".join(f"{person},{value}\n" for person, value in rows), encoding="utf-8")
+        order = Order.of(tmp_path / "spec.yaml", Options(data=data), "tester")
+        assert order.budget.epsilon == Fraction(1)
+        with forgetting(release):
+            found, _ = open_data(release, order, world_of(order), home)
+            return found
+
+    return open_rows
+
+
+def values(found):
+    return set(found.table.codes["value"].tolist())
+
+
+def test_persons_outside_the_domain_are_left_out_not_merged_into_one(opened):
+    before = [(person, 10 * person + visit) for person in range(1, 31) for visit in range(4) if 10 * person <= 190]
+    alone = values(opened(before))
+    assert len(alone) == 10 * MOST
+    assert values(opened([(31, 200), *before])) == alone
+
+
+def test_one_person_under_several_spellings_is_one_person(opened):
+    rows = [(spelling, value) for value, spelling in enumerate(["7", "07", "+7", "7.0"] * 3)]
+    assert opened(rows).table.rows == MOST
+
+
+def test_no_two_releases_have_the_same_digest_of_the_same_rows(opened):
+    rows = [(person, value) for person in (1, 2) for value in np.arange(5)]
+    assert opened(rows).digest == opened(rows).digest
+    assert opened(rows).digest != opened(rows, "r-2").digest
+    assert opened(rows).digest != opened(rows[1:]).digest
