@@ -14,9 +14,8 @@ from cloister.privacy.events import Event, compose
 from cloister.privacy.mechanisms import DiscreteLaplace
 from models.dpview.shaping import EXPLANATIONS, MOST_CELLS, Query, Shape, allocated, queries
 from models.dpview.views import Names
+from models.noise import require_signal
 from models.protocol import Budget, Forecast, Plan, Stage, Task
-
-NOISIEST = 4
 
 Shaper = Callable[[Task, Fraction], Shape]
 
@@ -38,7 +37,7 @@ def search(method: str, task: Task, sequence: Names, budget: Budget, shaper: Sha
     parts = allocated(asked)
     level = _level(task, parts, budget)
     epsilons = {label: part / level for label, part in parts.items()}
-    _require_signal(task, epsilons, asked, budget)
+    require_signal(_scale(task, epsilons, asked), task.rows, budget)
     parameters = {"epsilons": {label: str(epsilon) for label, epsilon in epsilons.items()}, **shape.to_json()}
     return Plan(method, _ordered(shape, sequence), tuple(_stages(task, asked, epsilons)), parameters, expected)
 
@@ -78,7 +77,9 @@ def _stages(task: Task, asked: list[Query], epsilons: Mapping[str, Fraction]) ->
     for stage, explanation in EXPLANATIONS.items():
         own = [epsilons[query.label] for query in asked if query.stage == stage]
         if own:
-            yield Stage(stage, _event(task, own), explanation)
+            scales = [DiscreteLaplace(epsilon).scale(task.neighbours.partition) for epsilon in own]
+            words = f"{explanation}; noise of {min(scales):.3g} to {max(scales):.3g} rows a count"
+            yield Stage(stage, _event(task, own), words)
 
 
 def _require_sparse(asked: list[Query], expected: Forecast) -> None:
@@ -92,12 +93,7 @@ def _require_sparse(asked: list[Query], expected: Forecast) -> None:
         )
 
 
-def _require_signal(task: Task, epsilons: Mapping[str, Fraction], asked: list[Query], budget: Budget) -> None:
+def _scale(task: Task, epsilons: Mapping[str, Fraction], asked: list[Query]) -> float:
+    """The greatest scale of noise of a one-way histogram, in rows."""
     single = [epsilons[query.label] for query in asked if query.stage == "attributes"]
-    scale = max(DiscreteLaplace(epsilon).scale(task.neighbours.partition) for epsilon in single)
-    if scale * NOISIEST > task.rows:
-        least = float(budget.epsilon) * scale * NOISIEST / task.rows
-        raise PlanError(
-            f"epsilon {float(budget.epsilon):g} is too small for {task.rows} rows: the noise would drown the counts; "
-            f"use at least about {least:.2g}, or more rows"
-        )
+    return max(DiscreteLaplace(epsilon).scale(task.neighbours.partition) for epsilon in single)

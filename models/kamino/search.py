@@ -15,13 +15,13 @@ from typing import Any
 from cloister.constraints import DenialConstraint, functional_dependency, order_rule
 from cloister.errors import PlanError, UnsupportedEvent
 from cloister.privacy.calibration import calibrate, concentrated
-from cloister.privacy.events import Composed, Event, SampledGaussian, repeat
-from cloister.privacy.mechanisms import DiscreteGaussian
+from cloister.privacy.events import Composed, Event, SampledGaussian
 from models import balancing
 from models.kamino.histograms import wide
 from models.kamino.recipes import Recipe
 from models.kamino.sequencing import networked, public_sizes
 from models.kamino.units import Runs
+from models.noise import counts_stage, require_signal
 from models.protocol import Budget, Forecast, Plan, Stage, Task
 from models.weights import POOL
 
@@ -29,7 +29,6 @@ HISTOGRAMS, JOINT_TABLES, WEIGHTS = 0.25, 0.06, 0.15
 LEARNING_RATE, SLOWEST, CLEAR, CLIP = 0.02, 0.25, 1000.0, 1.0
 BATCH_SHARE, LEAST_BATCH, GREATEST_BATCH = 16, 512, 8192
 JOINT_CELLS, ROWS_PER_LEFT = 300_000, 5
-NOISIEST = 4
 
 
 def wanted_tables(task: Task, sizes: Mapping[str, int]) -> tuple[tuple[str, ...], ...]:
@@ -132,7 +131,7 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget, recipe: Recipe
         raise PlanError(f"method {recipe.name} adds Gaussian noise and needs a delta above 0; allow one, such as 1e-6")
     outline = Outline.of(task, sequence, recipe)
     noises = Noises.of(outline, float(concentrated(budget.epsilon, budget.delta)))
-    _require_signal(noises.histograms, task.rows, budget)
+    require_signal(float(noises.histograms), task.rows, budget)
     counts = list(_counts(outline, noises))
     noise = _training_noise(outline, budget, [stage.event for stage in counts]) if outline.steps else Fraction(0)
     stages = (*counts, *_training_stage(outline, noise))
@@ -148,18 +147,12 @@ def _counts(outline: Outline, noises: Noises) -> Iterator[Stage]:
         words = f"noisy one-way histogram of {len(outline.sequence)} attributes"
         if outline.by_value:
             words += ", and the single values of " + ", ".join(outline.by_value)
-        yield _stage(outline.task, "histograms", noises.histograms, outline.histograms, words)
+        yield counts_stage(outline.task, "histograms", noises.histograms, outline.histograms, words)
     if noises.tables is not None:
         words = "noisy joint tables: " + ", ".join(" x ".join(names) for names in outline.tables)
-        yield _stage(outline.task, "joint tables", noises.tables, len(outline.tables), words)
+        yield counts_stage(outline.task, "joint tables", noises.tables, len(outline.tables), words)
     if noises.weights is not None:
         yield outline.recipe.weigher.stage(outline.task, noises.weights)
-
-
-def _stage(task: Task, name: str, multiplier: Fraction, times: int, explanation: str) -> Stage:
-    rows = float(multiplier) * float(task.neighbours.partition.l2_squared) ** 0.5
-    words = f"{explanation}; noise of {rows:.3g} rows a count"
-    return Stage(name, repeat(DiscreteGaussian(multiplier).event(task.neighbours.partition), times), words)
 
 
 def _training_noise(outline: Outline, budget: Budget, counts: Sequence[Event]) -> Fraction:
@@ -184,15 +177,6 @@ def _training_stage(outline: Outline, noise: Fraction) -> Iterator[Stage]:
     words = outline.recipe.trainer.explain(len(outline.runs), outline.deep)
     for event in outline.training(noise):
         yield Stage("training", event, f"{words}, in batches of about {batch} rows; noise {float(noise):.3g} x clip")
-
-
-def _require_signal(multiplier: Fraction, rows: int, budget: Budget) -> None:
-    if float(multiplier) * NOISIEST > rows:
-        least = float(budget.epsilon) * float(multiplier) * NOISIEST / rows
-        raise PlanError(
-            f"epsilon {float(budget.epsilon):g} is too small for {rows} rows: the noise would drown the counts; "
-            f"use at least about {least:.2g}, or more rows"
-        )
 
 
 def learning_rate(rows: float, steps: int, noise: float) -> float:

@@ -17,14 +17,14 @@ from models.groups import GROUPS
 NETWORKED = 256
 
 
-def public_sizes(domain: Domain) -> dict[str, int]:
-    """The greatest number of groups that each modelled attribute can have."""
+def public_sizes(domain: Domain, groups: int = GROUPS) -> dict[str, int]:
+    """The greatest number of groups that each modelled attribute can have, numeric ones about ``groups``."""
     sizes = {}
     for name in domain.modelled:
         column = domain[name]
         cells = declared_cells(column).size
         apart = 2 * len(column.special_codes) + 2 if isinstance(column, Grid) else 0
-        sizes[name] = min(cells, GROUPS + apart) if isinstance(column, Grid) else cells
+        sizes[name] = min(cells, groups + apart) if isinstance(column, Grid) else cells
     return sizes
 
 

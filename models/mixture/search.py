@@ -10,19 +10,18 @@ from fractions import Fraction
 from cloister.errors import PlanError
 from cloister.privacy.calibration import calibrate, concentrated
 from cloister.privacy.events import Composed, Event, repeat
-from cloister.privacy.mechanisms import DiscreteGaussian
 from cloister.privacy.selection import Exponential
 from models.kamino.histograms import wide
 from models.kamino.search import wanted_tables
 from models.kamino.sequencing import public_sizes
 from models.kamino.weighers import PairCounts
 from models.mixture.rounds import MOST_CANDIDATES
+from models.noise import counts_stage, require_signal
 from models.protocol import Budget, Forecast, Plan, Stage, Task
 
 HISTOGRAMS, LEAST_HISTOGRAMS, MOST_HISTOGRAMS = 0.20, 0.10, 0.35
 JOINT_TABLES, PAIRS = 0.06, 0.06
 SELECTING = 0.10
-NOISIEST = 4
 COMPONENTS, FEWEST = 800, 100
 PRICE = 200.0
 ROUNDS, MOST_ROUNDS, TYPICAL, GROWTH = 40, 200, 5_000.0, 0.26
@@ -72,7 +71,8 @@ class Outline:
         levels, times = self.levels(noise), {name: times for name, (_, times) in self.parts.items()}
         yield self._counts("histograms", levels, times, "one-way histograms of all attributes")
         if self.joint:
-            yield self._counts("joint tables", levels, times, "joint tables of hard constraints")
+            listed = ", ".join(" x ".join(names) for names in self.joint)
+            yield self._counts("joint tables", levels, times, f"joint tables of hard constraints: {listed}")
         if self.rounds:
             choice: Event = Exponential(levels["selection"]).event()
             yield Stage("selection", repeat(choice, self.rounds), "which joint table to measure next, round by round")
@@ -81,8 +81,7 @@ class Outline:
             yield WEIGHER.stage(self.task, levels["soft constraints"])
 
     def _counts(self, name: str, levels: Mapping[str, Fraction], times: Mapping[str, int], explanation: str) -> Stage:
-        event = DiscreteGaussian(levels[name]).event(self.task.neighbours.partition)
-        return Stage(name, repeat(event, times[name]), explanation)
+        return counts_stage(self.task, name, levels[name], times[name], explanation)
 
 
 def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
@@ -95,10 +94,10 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
         raise PlanError("method cloister adds Gaussian noise and needs a delta above 0; allow one, such as 1e-6")
     rho = concentrated(budget.epsilon, budget.delta)
     signal = task.rows * math.sqrt(rho)
-    joint = wanted_tables(task, public_sizes(task.domain))
+    joint = wanted_tables(task, public_sizes(task.domain, GROUPS))
     by_value = wide(task.domain, sequence, task.rows)
     outline = Outline(task, sequence, by_value, joint, rounds_for(signal, len(sequence)), signal)
-    _require_signal(outline.levels(_exact(math.sqrt(1 / (2 * rho))))["histograms"], task.rows, budget)
+    require_signal(float(outline.levels(_exact(math.sqrt(1 / (2 * rho))))["histograms"]), task.rows, budget)
     noise = calibrate(
         lambda level: Composed(tuple((stage.event, 1) for stage in outline.stages(level))),
         budget.epsilon,
@@ -144,15 +143,6 @@ def histograms_for(signal: float) -> float:
 
 def _exact(number: float) -> Fraction:
     return Fraction(math.ceil(number * 10**6), 10**6)
-
-
-def _require_signal(multiplier: Fraction, rows: int, budget: Budget) -> None:
-    if float(multiplier) * NOISIEST > rows:
-        least = float(budget.epsilon) * float(multiplier) * NOISIEST / rows
-        raise PlanError(
-            f"epsilon {float(budget.epsilon):g} is too small for {rows} rows: the noise would drown the counts; "
-            f"use at least about {least:.2g}, or more rows"
-        )
 
 
 def _forecast(outline: Outline) -> Forecast:

@@ -20,7 +20,7 @@ from cloister.schema.domain import Table
 from models.kamino.sequencing import public_sizes, schema_sequence
 from models.kamino.synthesizer import Progress, silent
 from models.mixture.model import CloisterModel, restore
-from models.mixture.search import WEIGHER, search
+from models.mixture.search import GROUPS, WEIGHER, search
 from models.mixture.steering import believed, steered
 from models.mixture.training import PUBLIC_SEED, Training
 from models.protocol import Arrays, Budget, Plan, Task
@@ -40,7 +40,7 @@ class Cloister:
 
     def sequence(self, task: Task) -> tuple[str, ...]:
         """The schema sequence (Kamino, Algorithm 4); public."""
-        return schema_sequence(public_sizes(task.domain), task.constraints)
+        return schema_sequence(public_sizes(task.domain, GROUPS), task.constraints)
 
     def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
         """All parameters from the budget and public sizes."""
