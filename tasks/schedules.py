@@ -45,10 +45,6 @@ class Schedule:
         schedule._require_a_run(now)
         return schedule
 
-    def to_prefect(self) -> CronSchedule:
-        """The schedule as Prefect declares it."""
-        return CronSchedule(cron=self.cron, timezone=self.timezone)
-
     def runs(self, after: datetime) -> Iterator[datetime]:
         """The times of the runs, without end, earliest first."""
         dates = Dates(cron=self.cron, timezone=self.timezone)

@@ -5,7 +5,6 @@ from cloister.constraints.consistency import key_capacity, require_consistent, s
 from cloister.constraints.counting import (
     Partners,
     ViolationReport,
-    conflicts,
     count_violations,
     violation_reports,
     violation_share,
@@ -14,7 +13,7 @@ from cloister.constraints.counting import (
 from cloister.constraints.declared import constraints_of, declaration_of
 from cloister.constraints.denial import Cell, Constant, DenialConstraint, Op, Predicate
 from cloister.constraints.holoclean import format_holoclean, parse_holoclean, read_holoclean
-from cloister.constraints.shapes import OrderRule, functional_dependency, is_unary, key_of, order_rule
+from cloister.constraints.shapes import OrderRule, functional_dependency, key_of, order_rule
 from cloister.constraints.text import (
     dependency,
     format_denial,
@@ -41,7 +40,6 @@ __all__ = [
     "Tuples",
     "ViolationReport",
     "bind",
-    "conflicts",
     "constraints_of",
     "count_violations",
     "declaration_of",
@@ -51,7 +49,6 @@ __all__ = [
     "format_holoclean",
     "functional_dependency",
     "holds",
-    "is_unary",
     "key",
     "key_capacity",
     "key_of",

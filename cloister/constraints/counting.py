@@ -111,15 +111,6 @@ def violation_reports(constraints: Iterable[DenialConstraint], table: Table) -> 
     )
 
 
-def conflicts(constraint: DenialConstraint, new: Table, kept: Table) -> Mask:
-    """Whether each new row violates with any kept row, in either order, bool (m,); alone for one-row rules.
-
-    Raises:
-        ConstraintError: the constraint does not fit the domain of the tables.
-    """
-    return Partners.of(constraint, new, kept).count(np.ones(kept.rows, dtype=np.int64)) > 0
-
-
 def _share(constraint: DenialConstraint, violations: int, rows: int) -> Fraction:
     whole = rows if constraint.arity == 1 else rows * (rows - 1) // 2
     return Fraction(violations, whole) if whole else Fraction(0)

@@ -24,11 +24,6 @@ class OrderRule:
     second_op: Op
 
 
-def is_unary(constraint: DenialConstraint) -> bool:
-    """Whether the constraint speaks of single rows."""
-    return constraint.arity == 1
-
-
 def functional_dependency(constraint: DenialConstraint) -> tuple[tuple[str, ...], str] | None:
     """Left attributes and right attribute of a functional dependency, else None.
 

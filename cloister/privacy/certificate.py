@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 
 import yaml
@@ -68,7 +68,6 @@ class Facts:
         artefacts: SHA-256 by file name.
         secure: whether all noise came from a secure source.
         input_digest: keyed, of the data.
-        notes: further limitations.
     """
 
     spec: Spec
@@ -88,9 +87,7 @@ class Facts:
     artefacts: Mapping[str, str]
     written: dt.date
     secure: bool = True
-    state: str = "candidate"
     input_digest: str | None = None
-    notes: Sequence[str] = field(default=())
 
 
 class Certificate(Part):
@@ -152,7 +149,7 @@ def certify(facts: Facts) -> Certificate:
         post_processing=post_processing(facts.spec, facts.constraints),
         mechanisms=mechanisms(facts.stages, facts.secure),
         safeguards=safeguards(facts.stages, facts.secure),
-        limitations=(*limitations(facts.spec, facts.secure), *facts.notes),
+        limitations=tuple(limitations(facts.spec, facts.secure)),
         software=facts.software,
         artefacts=dict(sorted(facts.artefacts.items())),
         ledger=LedgerEntry(seq=facts.anchor.seq, hash=facts.anchor.hash),
@@ -181,7 +178,7 @@ def _subject(facts: Facts) -> Subject:
         method=facts.method,
         method_summary=facts.method_summary,
         rows=facts.rows,
-        state=facts.state,
+        state="candidate",
         written=facts.written.isoformat(),
         spec=spec_digest(facts.spec),
         input=facts.input_digest,

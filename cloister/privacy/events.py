@@ -64,10 +64,6 @@ class Sensitivity:
         """Of ``cells`` counts each of which changes by at most ``step``, with no other bound."""
         return cls(cells, step, cells * step, cells * step**2)
 
-    def stacked(self, queries: int) -> Sensitivity:
-        """Of the counts of ``queries`` such vectors laid end to end."""
-        return Sensitivity(self.cells * queries, self.step, self.l1 * queries, self.l2_squared * queries)
-
 
 class Event:
     """Base of all events; subclasses are frozen dataclasses whose numbers are integers and fractions."""

@@ -53,10 +53,6 @@ class Cells:
         """Fine codes (n,) drawn evenly inside the cells (n,)."""
         return self.starts[cells] + rng.integers(0, self.widths[cells])
 
-    def merge(self, keep: NDArray[np.bool_]) -> Cells:
-        """Coarser cells: those starts where ``keep`` (size,) holds, the first always."""
-        return Cells(self.column, self.starts[keep | (np.arange(self.size) == 0)])
-
 
 def declared_cells(column: Column) -> Cells:
     """The cells a spec declares: every listed value; for numbers ``bins`` equal bins with special values apart.

@@ -14,7 +14,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cloister.constraints.counting import (
-    conflicts,
     count_violations,
     violation_reports,
     violation_share,
@@ -147,17 +146,6 @@ def test_counts_are_those_of_loops_over_all_pairs(constraint: DenialConstraint, 
     assert count_violations(constraint, table) == total
     whole = table.rows if constraint.arity == 1 else table.rows * (table.rows - 1) // 2
     assert violation_share(constraint, table) == (Fraction(total, whole) if whole else 0)
-
-
-@settings(max_examples=200, deadline=None)
-@given(constraints, tables(), tables(6))
-def test_conflicts_are_those_of_loops(constraint: DenialConstraint, new: Table, kept: Table) -> None:
-    others = records(kept)
-    expected = [
-        violates(constraint, row, row) if constraint.arity == 1 else any(violates(constraint, row, o) for o in others)
-        for row in records(new)
-    ]
-    assert conflicts(constraint, new, kept).tolist() == expected
 
 
 @settings(max_examples=100, deadline=None)

@@ -94,7 +94,6 @@ def test_sensitivity_of_a_partition_follows_relation_and_unit() -> None:
     assert Sensitivity.partition(Relation.ADD_REMOVE, 5) == Sensitivity(5, 5, 5, 25)
     assert Sensitivity.partition(Relation.REPLACE_ONE, 5) == Sensitivity(10, 5, 10, 50)
     assert Sensitivity.box(3, 2) == Sensitivity(3, 2, 6, 12)
-    assert Sensitivity.partition("replace_one").stacked(3) == Sensitivity(6, 1, 6, 6)
 
 
 def test_equal_events_are_counted() -> None:
