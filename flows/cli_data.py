@@ -41,6 +41,9 @@ def evaluate(
     level: Annotated[Evaluate, typer.Option(help="full trains models too.")] = Evaluate.quick,
     panel: Annotated[Classifiers, typer.Option(help="The models of level full.")] = Classifiers.nine,
     target: Annotated[list[str] | None, typer.Option(help="Predict this attribute; else all targets.")] = None,
+    held_out: Annotated[
+        Path | None, typer.Option(help="Real rows that took no part in the release, to attack membership; level full.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="A folder for evaluation.json, tables and plots.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -50,7 +53,7 @@ def evaluate(
     from tasks.home import Home
     from tasks.measures import Asked, compared_files, written
 
-    asked = Asked(level.value, panel.value, tuple(target or ()))
+    asked = Asked(level.value, panel.value, tuple(target or ()), held_out)
     evaluation = compared_files(spec, data, synthetic, asked, Home.current())
     if out:
         written(evaluation, out)

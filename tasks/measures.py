@@ -23,11 +23,16 @@ from tasks.truths import Truths
 
 @dataclass(frozen=True)
 class Asked:
-    """What is measured; classifiers of the ``panel`` predict the ``targets``, all of the spec's if none is named."""
+    """What is measured; classifiers of the ``panel`` predict the ``targets``, all of the spec's if none is named.
+
+    ``held_out`` is a file of real rows of the same population that took no part in the release, for attacks on
+    membership.
+    """
 
     level: Level
     panel: Panel = "nine"
     targets: tuple[str, ...] = ()
+    held_out: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -42,11 +47,12 @@ def compared(real: Table, synthetic: Table, world: World, asked: Asked, home: Ho
     """The evaluation of one table against another of the same world; internal.
 
     Raises:
-        InputError: a target is none of the spec's.
+        InputError: a target is none of the spec's, or the rows held out cannot be used.
     """
     targets, truths = _targets(world, asked), Truths(home, spec_digest(world.spec))
+    others = table_of(world, asked.held_out) if asked.held_out else None
     rules, panel = world.task.constraints, asked.panel
-    return evaluate(real, synthetic, rules, targets, asked.level, panel=panel, teach=truths.learnt)
+    return evaluate(real, synthetic, rules, targets, asked.level, others, panel, truths.learnt)
 
 
 def written(evaluation: Evaluation, folder: Path) -> Measured:

@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from os import environ
 from pathlib import Path
@@ -127,7 +127,15 @@ class Combination:
         rules = [rule.model_dump(mode="json") for rule in self.constraints] if self.constraints is not None else None
         size = self.data.stat()
         parts = [
-            *(self.dataset, self.method, rules, str(self.epsilon), str(self.delta), self.seed, astuple(self.asked)),
+            *(
+                self.dataset,
+                self.method,
+                rules,
+                str(self.epsilon),
+                str(self.delta),
+                self.seed,
+                [self.asked.level, self.asked.panel, list(self.asked.targets)],
+            ),
             *(str(self.data.absolute()), size.st_size, size.st_mtime_ns, spec_digest, code),
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

@@ -292,6 +292,8 @@ def test_evaluate_trains_the_panel_on_the_targets_that_are_named(released, own, 
     found = cloister("evaluate", released.place.spec, *files, "--panel", "twelve", "--target", "age")
     assert list(found["learning"]["targets"]) == list(found["truth"]["targets"]) == ["age"]
     assert len(found["learning"]["classifiers"]) == 12
+    attacked = cloister("evaluate", released.place.spec, *files, "--target", "age", "--held-out", released.place.data)
+    assert 0 <= attacked["membership"]["auc"] <= 1
     assert run(["evaluate", str(released.place.spec), *map(str, files), "--target", "nothing"]) == 2
     assert "no target 'nothing'" in capsys.readouterr().err
 
