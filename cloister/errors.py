@@ -1,13 +1,13 @@
 """Every error that Cloister raises on purpose.
 
     CloisterError
-    ├── InputError              what was given cannot be used: nothing written, nothing spent, exit code 2
+    ├── InputError              what was given cannot be used, exit code 2; all but StorageError: nothing spent
     │   ├── SpecError           the spec file: line, key, rule, remedy
     │   ├── DataError           the data file: column, rule, row numbers, remedy
     │   ├── ConstraintError     a constraint: its name, what is wrong with it, remedy
     │   ├── PlanError           no plan fits the budget, the memory or the privacy parameters
     │   ├── BudgetExceeded      the ledger refuses: what is left, what was asked
-    │   └── StorageError        a path that cannot be read or written
+    │   └── StorageError        a path that cannot be read or written; after the charge, if the disk fills up then
     ├── PrivacyError            a step that cannot be shown private: refused
     │   ├── UnsupportedEvent    no accountant reads the event
     │   ├── UnplannedQuery      a model asked the door for something its plan does not hold
@@ -27,7 +27,7 @@ class CloisterError(Exception):
 
 
 class InputError(CloisterError):
-    """What was given cannot be used; nothing was written and nothing was spent."""
+    """What was given cannot be used; unless it is a path, nothing was spent."""
 
     exit_code = 2
 
