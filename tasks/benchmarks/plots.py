@@ -82,7 +82,10 @@ def _curve(axes: Axes, repeats: Repeats, name: str, truth: str) -> None:
     real = statistic([run for runs in repeats.values() for run in runs], truth)
     if real is not None:
         axes.axhline(real.mean, color=REAL, linestyle="--", linewidth=1, label="real rows")
+    epsilons = sorted({float(setting.epsilon) for setting in repeats})
     axes.set_xscale("log")
+    axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons], rotation=60 if len(epsilons) > 6 else 0)
+    axes.minorticks_off()
 
 
 def _boxes(repeats: Repeats) -> Figure | None:
