@@ -24,6 +24,9 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## the main job on the built-in demo data, end to end
 	$(BIN)/cloister demo
 
+# more threads than free cores wait for each other
+test test-slow: export OMP_NUM_THREADS ?= 1
+
 test: $(READY)  ## the default suite, under 15 minutes on 2 cores
 	$(BIN)/python -m pytest
 
