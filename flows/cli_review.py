@@ -81,6 +81,7 @@ def report(release: ReleaseId, as_json: Json = False) -> None:
 
 def _mover(state: str) -> Callable[..., None]:
     def move(release: ReleaseId, reason: Reason, by: By, as_json: Json = False) -> None:
+        """Move a release to the state, in the ledger, and say where it stands; free of charge."""
         from flows.console import say, show_json
         from flows.review import moved
         from tasks.home import Home
