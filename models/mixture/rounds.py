@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations, product
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ MOST_CANDIDATES = 3_000
 MOST_VISITS = 4_000_000_000
 
 Readings = tuple[Reading, ...]
+T = TypeVar("T")
 
 
 def candidates(groups: Mapping[str, Groups], rows: int, seed: int) -> tuple[Readings, ...]:
@@ -35,9 +37,9 @@ def candidates(groups: Mapping[str, Groups], rows: int, seed: int) -> tuple[Read
     """
     levels = {name: _levels(own) for name, own in groups.items()}
     most = max(min(MOST_CANDIDATES, MOST_VISITS // max(rows, 1)), 1)
-    chosen = _some(_sets(levels, 2, PAIR_CELLS), most, seed)
+    chosen = some(_sets(levels, 2, PAIR_CELLS), most, seed)
     if len(chosen) < most:
-        chosen += _some(_sets(levels, 3, TRIPLE_CELLS), most - len(chosen), seed)
+        chosen += some(_sets(levels, 3, TRIPLE_CELLS), most - len(chosen), seed)
     return tuple(chosen) or tuple((readings[0],) for readings in levels.values())
 
 
@@ -52,7 +54,8 @@ def _sets(levels: Mapping[str, Sequence[Reading]], ways: int, cells: int) -> lis
     return [readings for readings in sets if math.prod(reading.size for reading in readings) <= cells]
 
 
-def _some(sets: list[Readings], most: int, seed: int) -> list[Readings]:
+def some(sets: list[T], most: int, seed: int) -> list[T]:
+    """An even choice of at most so many, in their order."""
     if len(sets) <= most:
         return sets
     chosen = np.random.default_rng(seed).choice(len(sets), most, replace=False)

@@ -22,6 +22,7 @@ from cloister.schema.domain import Table
 from models.mixture.fitting import Aim, Fit, MeanTarget, Measurement, Target
 from models.mixture.model import CloisterModel
 from models.mixture.readings import Reading, coarse, fine
+from models.mixture.rounds import some
 from models.shares import TuplesOf, shares_against
 from models.weights import POOL
 
@@ -82,7 +83,8 @@ def _held(model: CloisterModel, together: Sequence[set[str]], deviation: float) 
     layout, rows = model.mixture.layout, model.task.rows
     readings = {name: fine(model.groups[name]) for name in layout.sizes}
     bound = set().union(*together)
-    sets = [(name,) for name in readings] + _some([p for p in combinations(readings, 2) if bound.intersection(p)])
+    pairs: list[tuple[str, ...]] = [pair for pair in combinations(readings, 2) if bound.intersection(pair)]
+    sets = [(name,) for name in readings] + some(pairs, MOST_PAIRS, SEED)
     tables = {names: tuple(readings[name] for name in names) for names in sets}
     modest = {names: table for names, table in tables.items() if math.prod(r.size for r in table) <= MOST_CELLS}
     spread = {n: LOOSE if len(n) > 1 and any(map(set(n).issubset, together)) else FIRM for n in modest}
@@ -90,13 +92,6 @@ def _held(model: CloisterModel, together: Sequence[set[str]], deviation: float) 
         Target.of(Measurement(table, rows * model.mixture.marginal(table), spread[names] * deviation), layout, rows)
         for names, table in modest.items()
     ]
-
-
-def _some(pairs: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    if len(pairs) <= MOST_PAIRS:
-        return pairs
-    chosen = np.random.default_rng(SEED).choice(len(pairs), MOST_PAIRS, replace=False)
-    return [pairs[at] for at in np.sort(chosen)]
 
 
 def _aims(model: CloisterModel, rates: Sequence[tuple[DenialConstraint, float]], pool: Table) -> list[Aim]:
