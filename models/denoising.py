@@ -30,20 +30,23 @@ class Estimate:
     risk: float
 
 
-def estimate_shares(counts: NDArray[np.int64], deviation: float, cells: Cells) -> Numbers:
-    """The share of rows in each cell, (cells,), from noisy counts whose noise has this standard deviation, in rows."""
+def estimate_shares(counts: NDArray[np.int64], deviation: float, cells: Cells, rows: int) -> Numbers:
+    """The share of rows in each cell, (cells,), from noisy counts whose noise has this standard deviation, in rows.
+
+    ``rows`` is the number of all rows, which is public or released, so the noise of the counts' sum is known.
+    """
     noisy = counts.astype(np.float64)
     alone = apart(cells)
-    candidates = [projected(noisy, deviation), shrunk(noisy, deviation, alone)]
+    candidates = [projected(noisy, deviation, rows), shrunk(noisy, deviation, alone)]
     if isinstance(cells.column, Grid) and len(noisy) > 4 * REACH:
         candidates.append(smoothed(noisy, deviation, alone))
     best = min(candidates, key=lambda estimate: estimate.risk)
-    return to_shares(best.counts)
+    return to_shares(best.counts, rows)
 
 
-def projected(noisy: Numbers, deviation: float) -> Estimate:
-    """The nearest non-negative counts of the same sum: small counts become zero."""
-    counts = to_shares(noisy) * max(noisy.sum(), 1.0)
+def projected(noisy: Numbers, deviation: float, rows: int) -> Estimate:
+    """The nearest non-negative counts of so many rows: small counts become zero."""
+    counts = to_shares(noisy, rows) * rows
     return Estimate(counts, _risk(noisy, counts, deviation, float((counts > 0).sum() - 1)))
 
 
@@ -77,12 +80,11 @@ def apart(cells: Cells) -> Bool:
     return mask
 
 
-def to_shares(counts: NDArray[np.generic]) -> Numbers:
-    """Counts projected to the probability simplex, by Euclidean distance; shape as given."""
+def to_shares(counts: NDArray[np.generic], rows: int) -> Numbers:
+    """Counts projected to those of so many rows, by Euclidean distance, as shares; shape as given."""
     values = counts.astype(np.float64).ravel()
-    total = max(values.sum(), 1.0)
     ordered = np.sort(values)[::-1]
-    excess = (np.cumsum(ordered) - total) / np.arange(1, len(ordered) + 1)
+    excess = (np.cumsum(ordered) - rows) / np.arange(1, len(ordered) + 1)
     threshold = excess[np.flatnonzero(ordered > excess)[-1]]
     shares = np.maximum(values - threshold, 0.0)
     return (shares / shares.sum()).reshape(counts.shape)

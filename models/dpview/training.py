@@ -76,7 +76,7 @@ class Counting:
 
     def _grouped(self, name: str, view: View) -> Groups:
         cells = declared_cells(self._task.domain[name])
-        shares = estimate_shares(view.counts.astype(np.int64), view.deviation, cells)
+        shares = estimate_shares(view.counts.astype(np.int64), view.deviation, cells, self._task.rows)
         constrained = {name for constraint in self._task.hard for name in constraint.attributes}
         return group(cells, shares, view.deviation / self._task.rows, name in constrained, GROUPS)
 

@@ -44,7 +44,7 @@ def released_histogram(
     """Cells of one attribute, values that stand out apart, and the released share of rows in each."""
     deviation = mechanism.scale(private.neighbours.partition)
     counts = private.counts([cells], mechanism, f"histogram {cells.name}")
-    shares = estimate_shares(counts, deviation, cells)
+    shares = estimate_shares(counts, deviation, cells, rows)
     if not by_value:
         return cells, shares
     values = Cells(cells.column, np.arange(cells.column.size, dtype=np.int64))

@@ -92,7 +92,7 @@ class Kamino:
             listed,
             deep,
             tuple(map(tuple, parameters["runs"])),
-            _first(plan, groups, measured),
+            _first(plan, groups, measured, task.rows),
             lambda: private.training(listed[:deep], _gradient(plan), Fraction(task.rows), "network"),
             Schedule(parameters["steps"], parameters["learning_rate"]),
             torch.Generator().manual_seed(PUBLIC_SEED),
@@ -101,11 +101,11 @@ class Kamino:
 
 
 def _first(
-    plan: Plan, groups: Mapping[str, Groups], measured: Mapping[tuple[str, ...], Measured]
+    plan: Plan, groups: Mapping[str, Groups], measured: Mapping[tuple[str, ...], Measured], rows: int
 ) -> NDArray[np.float64]:
     names = tuple(plan.sequence[place] for run in plan.parameters["runs"][:1] for place in run)
     if len(names) > 1:
-        return to_shares(measured[names].counts).ravel()
+        return to_shares(measured[names].counts, rows).ravel()
     return groups[names[0]].mass if names else np.ones(1)
 
 

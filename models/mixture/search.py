@@ -10,7 +10,9 @@ from fractions import Fraction
 from cloister.errors import PlanError
 from cloister.privacy.calibration import calibrate, concentrated
 from cloister.privacy.events import Composed, Event, repeat
+from cloister.privacy.mechanisms import DiscreteGaussian
 from cloister.privacy.selection import Exponential
+from cloister.schema.cells import declared_cells
 from models.kamino.histograms import wide
 from models.kamino.search import wanted_tables
 from models.kamino.sequencing import public_sizes
@@ -19,15 +21,16 @@ from models.mixture.rounds import MOST_CANDIDATES
 from models.noise import counts_stage, require_signal
 from models.protocol import Budget, Forecast, Plan, Stage, Task
 
-HISTOGRAMS, LEAST_HISTOGRAMS, MOST_HISTOGRAMS = 0.20, 0.10, 0.35
+HISTOGRAMS, LEAST_HISTOGRAMS, MOST_HISTOGRAMS = 0.12, 0.05, 0.45
 JOINT_TABLES, PAIRS = 0.06, 0.06
 SELECTING = 0.10
 COMPONENTS, FEWEST = 800, 100
-PRICE = 200.0
+PRICE = 450.0
 ROUNDS, MOST_ROUNDS, TYPICAL, GROWTH = 40, 200, 5_000.0, 0.26
 STEPS, MOST_STEPS, FEWEST_STEPS, LAST_STEPS = 3_200, 80, 20, 600
 GROUPS = 32
 TYPICAL_CELLS = 400
+EMPHASIS, MOST_EMPHATIC = 0.25, 128
 
 WEIGHER = PairCounts()
 
@@ -36,20 +39,22 @@ WEIGHER = PairCounts()
 class Outline:
     """What a plan asks of the data, before the noise is known.
 
-    ``wide`` attributes are counted value by value as well; ``joint`` are the tables of hard constraints.
+    ``emphasis`` is what the noise of each attribute's histogram is divided by; ``wide`` attributes are counted value by
+    value as well; ``joint`` are the tables of hard constraints.
     """
 
     task: Task
-    sequence: tuple[str, ...]
+    emphasis: Mapping[str, Fraction]
     wide: tuple[str, ...]
     joint: tuple[tuple[str, ...], ...]
     rounds: int
     signal: float
 
     @property
-    def parts(self) -> dict[str, tuple[float, int]]:
+    def parts(self) -> dict[str, tuple[float, float]]:
         """The part of the budget, as a share of rho, of each kind of query, and how many queries share it."""
-        parts = {"histograms": (histograms_for(self.signal), len(self.sequence) + len(self.wide))}
+        histograms = sum(float(factor) ** 2 * (1 + (name in self.wide)) for name, factor in self.emphasis.items())
+        parts = {"histograms": (histograms_for(self.signal), histograms)}
         parts |= {"joint tables": (JOINT_TABLES, len(self.joint))} if self.joint else {}
         parts |= {"soft constraints": (PAIRS, 1)} if self.task.soft else {}
         if self.rounds:
@@ -68,20 +73,33 @@ class Outline:
 
     def stages(self, noise: Fraction) -> Iterator[Stage]:
         """The steps that meet the data, at a level of noise."""
-        levels, times = self.levels(noise), {name: times for name, (_, times) in self.parts.items()}
-        yield self._counts("histograms", levels, times, "one-way histograms of all attributes")
+        levels = self.levels(noise)
+        yield self._histograms(levels["histograms"])
         if self.joint:
             listed = ", ".join(" x ".join(names) for names in self.joint)
-            yield self._counts("joint tables", levels, times, f"joint tables of hard constraints: {listed}")
+            words = f"joint tables of hard constraints: {listed}"
+            yield counts_stage(self.task, "joint tables", levels["joint tables"], len(self.joint), words)
         if self.rounds:
             choice: Event = Exponential(levels["selection"]).event()
             yield Stage("selection", repeat(choice, self.rounds), "which joint table to measure next, round by round")
-            yield self._counts("rounds", levels, times, "the joint tables chosen, one a round")
+            words = "the joint tables chosen, one a round"
+            yield counts_stage(self.task, "rounds", levels["rounds"], self.rounds, words)
         if self.task.soft:
             yield WEIGHER.stage(self.task, levels["soft constraints"])
 
-    def _counts(self, name: str, levels: Mapping[str, Fraction], times: Mapping[str, int], explanation: str) -> Stage:
-        return counts_stage(self.task, name, levels[name], times[name], explanation)
+    def histogram_noise(self, level: Fraction) -> dict[str, Fraction]:
+        """The noise multiplier of each attribute's histogram."""
+        return {name: level / factor for name, factor in self.emphasis.items()}
+
+    def _histograms(self, level: Fraction) -> Stage:
+        partition = self.task.neighbours.partition
+        mechanisms = {name: DiscreteGaussian(noise) for name, noise in self.histogram_noise(level).items()}
+        events = [(mechanism.event(partition), 1 + (name in self.wide)) for name, mechanism in mechanisms.items()]
+        scales = [mechanism.scale(partition) for mechanism in mechanisms.values()]
+        words = "one-way histograms of all attributes, those of many cells with less noise"
+        least, most = f"{min(scales):.3g}", f"{max(scales):.3g}"
+        spread = least if least == most else f"{least} to {most}"
+        return Stage("histograms", Composed(tuple(events)), f"{words}; noise of {spread} rows a count")
 
 
 def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
@@ -96,7 +114,8 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
     signal = task.rows * math.sqrt(rho)
     joint = wanted_tables(task, public_sizes(task.domain, GROUPS))
     by_value = wide(task.domain, sequence, task.rows)
-    outline = Outline(task, sequence, by_value, joint, rounds_for(signal, len(sequence)), signal)
+    emphasis = {name: emphasis_for(declared_cells(task.domain[name]).size) for name in sequence}
+    outline = Outline(task, emphasis, by_value, joint, rounds_for(signal, len(sequence)), signal)
     require_signal(float(outline.levels(_exact(math.sqrt(1 / (2 * rho))))["histograms"]), task.rows, budget)
     noise = calibrate(
         lambda level: Composed(tuple((stage.event, 1) for stage in outline.stages(level))),
@@ -107,6 +126,7 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
     levels = outline.levels(noise)
     parameters = {
         "noise": {name: str(level) for name, level in levels.items()},
+        "histogram noise": {name: str(level) for name, level in outline.histogram_noise(levels["histograms"]).items()},
         "counted by value": list(outline.wide),
         "joint tables": [list(names) for names in joint],
         "rounds": outline.rounds,
@@ -137,8 +157,17 @@ def components_for(signal: float) -> int:
 
 def histograms_for(signal: float) -> float:
     """The part of the budget that one-way histograms get: the more, the less there is."""
-    wanted = HISTOGRAMS * (TYPICAL / signal) ** 0.25
+    wanted = HISTOGRAMS * (TYPICAL / signal) ** 0.6
     return min(max(wanted, LEAST_HISTOGRAMS), MOST_HISTOGRAMS)
+
+
+def emphasis_for(cells: int) -> Fraction:
+    """How many times less noise a histogram of so many cells gets than one of two.
+
+    The noise of a histogram adds up over its cells, and costs its inverse square: the sum of the errors of all
+    histograms would be least with the cube root of cells. Few cells of many matter, so it is the fourth root here.
+    """
+    return _exact(min(max(cells - 1, 1), MOST_EMPHATIC) ** EMPHASIS)
 
 
 def _exact(number: float) -> Fraction:
@@ -146,7 +175,7 @@ def _exact(number: float) -> Fraction:
 
 
 def _forecast(outline: Outline) -> Forecast:
-    rounds, rows, attributes = outline.rounds, outline.task.rows, len(outline.sequence)
+    rounds, rows, attributes = outline.rounds, outline.task.rows, len(outline.emphasis)
     tables = rounds * (steps_for(rounds) * rounds // 2 + LAST_STEPS)
     fit = components_for(outline.signal) * TYPICAL_CELLS * tables * 8e-10
     count = rows * min(math.comb(attributes, 2) + math.comb(attributes, 3), MOST_CANDIDATES) * 8e-9

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -35,34 +35,50 @@ MOST_PAIRS, MOST_WAYS = 300, 10
 SEED = 20_261_121
 CLOSE, FAR = (0.8, 0.05), (0.2, 1.0)
 LEAST = 0.01
+NEAR = 0.1
 TOLERANCE = 0.02
 
 Numbers = NDArray[np.float64]
 
 
-def believed(own: float, measured: tuple[float, float]) -> float:
-    """The share to aim at: the mean of what a measured share, with its standard error, lets one believe of the truth.
+@dataclass(frozen=True)
+class Belief:
+    """What one may believe of a share of violating pairs: its mean and standard deviation."""
+
+    mean: float
+    deviation: float
+
+    def met_by(self, share: float) -> bool:
+        """Whether a share is near enough: within a tenth of the mean, or a standard deviation of it."""
+        return abs(share - self.mean) <= max(NEAR * self.mean, self.deviation)
+
+
+def believed(own: float, measured: tuple[float, float]) -> Belief:
+    """What a measured share, with its standard error, lets one believe of the truth, given the model's ``own``.
 
     Before, the truth is near the model's own share in most cases (a relative deviation of CLOSE) and may be far from it
     in a few (FAR), so that a measured share counts the more, the surer it contradicts.
     """
     share, error = measured
     priors = [(weight, (spread * own) ** 2) for weight, spread in (CLOSE, FAR)]
-    chances = [weight * norm.pdf(share, own, (variance + error**2) ** 0.5) for weight, variance in priors]
-    pulls = [variance / (variance + error**2) for _, variance in priors]
-    pull = float(np.average(pulls, weights=chances)) if sum(chances) > 0 else pulls[1]
-    return max(own + pull * (share - own), LEAST * own)
+    logs = [math.log(weight) + norm.logpdf(share, own, (variance + error**2) ** 0.5) for weight, variance in priors]
+    chances = np.exp(np.array(logs) - max(logs))
+    pulls = np.array([variance / (variance + error**2) for _, variance in priors])
+    means = own + pulls * (share - own)
+    mean = float(np.average(means, weights=chances))
+    variance = float(np.average(pulls * error**2 + (means - mean) ** 2, weights=chances))
+    return Belief(max(mean, LEAST * own), variance**0.5)
 
 
 def steered(
-    model: CloisterModel, shares: Sequence[float], deviation: float, price: float, rng: SamplingSource
+    model: CloisterModel, beliefs: Sequence[Belief], deviation: float, price: float, rng: SamplingSource
 ) -> CloisterModel:
-    """The model with its mixture fitted to ``shares`` of violations of the soft constraints.
+    """The model with its mixture fitted to what is believed of the violations of the soft constraints.
 
     Other tables are held at the mixture's own, firmly beside the ``deviation``, in rows, that they were measured with.
     Constraints on attributes outside the mixture, or on very many, are left alone.
     """
-    rates = [rate for rate in zip(model.task.soft, shares, strict=True) if _steerable(model, rate[0])]
+    rates = [rate for rate in zip(model.task.soft, beliefs, strict=True) if _steerable(model, rate[0])]
     if not rates:
         return model
     held = _held(model, [set(constraint.attributes) for constraint, _ in rates], deviation)
@@ -94,7 +110,7 @@ def _held(model: CloisterModel, together: Sequence[set[str]], deviation: float) 
     ]
 
 
-def _aims(model: CloisterModel, rates: Sequence[tuple[DenialConstraint, float]], pool: Table) -> list[Aim]:
+def _aims(model: CloisterModel, rates: Sequence[tuple[DenialConstraint, Belief]], pool: Table) -> list[Aim]:
     """Each rate as a mean over rows, linear at the model that the pool was drawn from."""
     tuples = TuplesOf(pool)
     owns = shares_against([constraint for constraint, _ in rates], tuples, tuples)
@@ -103,12 +119,13 @@ def _aims(model: CloisterModel, rates: Sequence[tuple[DenialConstraint, float]],
 
 
 def _aim(
-    model: CloisterModel, constraint: DenialConstraint, share: float, pool: Table, own: Numbers, cells: int
+    model: CloisterModel, constraint: DenialConstraint, belief: Belief, pool: Table, own: Numbers, cells: int
 ) -> Aim:
     readings = _readings(model, constraint, cells)
     slopes = constraint.arity * _means(readings, pool, own)
-    mean = float((model.mixture.marginal(readings) * slopes).sum()) + share - float(own.mean())
-    return MeanTarget.of(readings, slopes, mean, TOLERANCE * share, model.mixture.layout)
+    mean = float((model.mixture.marginal(readings) * slopes).sum()) + belief.mean - float(own.mean())
+    deviation = max(TOLERANCE * belief.mean, belief.deviation)
+    return MeanTarget.of(readings, slopes, mean, deviation, model.mixture.layout)
 
 
 def _readings(model: CloisterModel, constraint: DenialConstraint, cells: int) -> tuple[Reading, ...]:

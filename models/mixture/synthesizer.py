@@ -21,12 +21,10 @@ from models.kamino.sequencing import public_sizes, schema_sequence
 from models.kamino.synthesizer import Progress, silent
 from models.mixture.model import CloisterModel, restore
 from models.mixture.search import GROUPS, WEIGHER, search
-from models.mixture.steering import believed, steered
+from models.mixture.steering import Belief, believed, steered
 from models.mixture.training import PUBLIC_SEED, Training
 from models.protocol import Arrays, Budget, Plan, Task
 from models.weights import POOL, fit_weights
-
-NEAR = 0.1
 
 
 class Cloister:
@@ -59,13 +57,14 @@ class Cloister:
         noise = noises["soft constraints"]
         counts = private.violating_pairs(task.soft, DiscreteGaussian(noise), "soft constraints", WEIGHER.matchings)
         own = _own(task, trained.pool(POOL, SamplingSource(PUBLIC_SEED)))
-        aims = list(map(believed, own, WEIGHER.shares(counts, float(noise), task)))
+        beliefs = list(map(believed, own, WEIGHER.shares(counts, float(noise), task)))
         deviation = DiscreteGaussian(noises.get("rounds", noises["histograms"])).scale(task.neighbours.partition)
-        steady = steered(trained, aims, deviation, plan.parameters["price"], SamplingSource(PUBLIC_SEED))
+        steady = steered(trained, beliefs, deviation, plan.parameters["price"], SamplingSource(PUBLIC_SEED))
         pool = steady.pool(POOL, SamplingSource(PUBLIC_SEED))
-        if np.allclose(_own(task, pool), aims, rtol=NEAR, atol=0):
+        if all(map(Belief.met_by, beliefs, _own(task, pool))):
             return steady
-        return steady.weighed(fit_weights(task.soft, aims, pool, np.random.default_rng(PUBLIC_SEED)))
+        means = [belief.mean for belief in beliefs]
+        return steady.weighed(fit_weights(task.soft, means, pool, np.random.default_rng(PUBLIC_SEED)))
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> CloisterModel:
         """A model from its saved state."""

@@ -62,17 +62,21 @@ class Training:
     def _mechanism(self, kind: str) -> DiscreteGaussian:
         return DiscreteGaussian(Fraction(self._plan.parameters["noise"][kind]))
 
+    def _histogram_mechanism(self, name: str) -> DiscreteGaussian:
+        return DiscreteGaussian(Fraction(self._plan.parameters["histogram noise"][name]))
+
     def _deviation(self, kind: str) -> float:
         return self._mechanism(kind).scale(self._private.neighbours.partition)
 
     def _histograms(self) -> dict[str, Groups]:
         parameters = self._plan.parameters
         constrained = {name for constraint in self._task.hard for name in constraint.attributes}
-        groups, noise = {}, self._deviation("histograms") / self._task.rows
+        groups = {}
         for name in self._plan.sequence:
             declared = declared_cells(self._task.domain[name])
-            mechanism, by_value = self._mechanism("histograms"), name in parameters["counted by value"]
+            mechanism, by_value = self._histogram_mechanism(name), name in parameters["counted by value"]
             cells, shares = released_histogram(self._private, declared, mechanism, self._task.rows, by_value)
+            noise = mechanism.scale(self._private.neighbours.partition) / self._task.rows
             groups[name] = group(cells, shares, noise, name in constrained, parameters["groups"])
         return groups
 
@@ -85,9 +89,8 @@ class Training:
 
     def _one_way(self, groups: Groups) -> Measurement:
         cells = np.bincount(groups.of_cell, minlength=groups.size)
-        return Measurement(
-            (fine(groups),), groups.mass * self._task.rows, self._deviation("histograms") * np.sqrt(cells)
-        )
+        deviation = self._histogram_mechanism(groups.name).scale(self._private.neighbours.partition)
+        return Measurement((fine(groups),), groups.mass * self._task.rows, deviation * np.sqrt(cells))
 
     def _joint_tables(self, groups: Mapping[str, Groups]) -> list[Measurement]:
         return [

@@ -26,7 +26,9 @@ DOMAIN = Domain.of(
     Path(),
 )
 GROUPS = {
-    name: group(declared_cells(DOMAIN[name]), to_shares(np.ones(declared_cells(DOMAIN[name]).size)), 0.0, keep=True)
+    name: group(
+        declared_cells(DOMAIN[name]), to_shares(np.ones(declared_cells(DOMAIN[name]).size), 1_000), 0.0, keep=True
+    )
     for name in DOMAIN.modelled
 }
 

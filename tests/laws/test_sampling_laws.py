@@ -109,7 +109,7 @@ def parts_of(domain, seed):
     for column in domain:
         if column.kind != "key":
             cells = declared_cells(column)
-            groups[column.name] = group(cells, to_shares(rng.integers(-5, 200, cells.size)), 0.001, keep=True)
+            groups[column.name] = group(cells, to_shares(rng.integers(-5, 200, cells.size), 1_000), 0.001, keep=True)
     sequence = tuple(rng.permutation(np.array(domain.modelled, dtype=object)))
     return sequence, groups, Anything(groups, sequence, seed)
 

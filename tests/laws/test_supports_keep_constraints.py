@@ -64,7 +64,7 @@ def sampler_for(rules, seed):
     groups = {}
     for column in DOMAIN:
         cells = declared_cells(column)
-        groups[column.name] = group(cells, to_shares(rng.integers(-5, 200, cells.size)), 0.001, keep=True)
+        groups[column.name] = group(cells, to_shares(rng.integers(-5, 200, cells.size), 1_000), 0.001, keep=True)
     sequence = DOMAIN.names
     constraints = tuple(parse_denial(text, f"rule {at}") for at, text in enumerate(rules))
     model = Anything(groups, sequence, seed)

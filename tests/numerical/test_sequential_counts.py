@@ -186,7 +186,7 @@ def test_cells_drawn_anew_follow_gibbs_law():
     domain = Domain.of({"v": Categorical(type="categorical", values=["a", "b"])}, Path())
     rule = DenialConstraint("same", (Predicate(Cell(1, "v"), Op.EQ, Cell(2, "v")),), hard=False)
     cells = declared_cells(domain["v"])
-    groups = {"v": group(cells, to_shares(np.ones(2)), 0.0, keep=True)}
+    groups = {"v": group(cells, to_shares(np.ones(2), 2), 0.0, keep=True)}
     algorithm = Algorithm3((Penalty(rule, 0.8),), resampled=30.0)
     sampler = ConstraintSampler(domain, ("v",), groups, Even([2]), algorithm=algorithm)
     draws = [int(sampler.sample(4, SamplingSource(seed)).codes["v"].sum()) for seed in range(1500)]

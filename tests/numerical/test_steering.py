@@ -21,7 +21,7 @@ from models.mixture.fitting import MeanTarget, Measurement, Target
 from models.mixture.model import CloisterModel
 from models.mixture.products import Mixture
 from models.mixture.readings import fine
-from models.mixture.steering import believed, steered
+from models.mixture.steering import Belief, believed, steered
 from models.mixture.tying import untied
 from models.protocol import Task
 from models.supporting import Rules
@@ -54,7 +54,7 @@ def rate(fitted):
 @pytest.mark.parametrize("factor", [0.8, 1.1])
 def test_a_rate_is_reached_and_other_tables_stay(factor):
     before = model()
-    after = steered(before, [factor * rate(before)], 40.0, 0.0, SamplingSource(1))
+    after = steered(before, [Belief(factor * rate(before), 0.0)], 40.0, 0.0, SamplingSource(1))
     assert rate(after) == pytest.approx(factor * rate(before), rel=0.05)
     for names in (["pay"], ["age"], ["zone"], ["team"], ["pay", "team"], ["zone", "team"]):
         readings = [fine(before.groups[name]) for name in names]
@@ -66,7 +66,7 @@ def test_constraints_beyond_the_mixture_are_left_alone():
     before = model()
     few = Mixture(untied({"zone": SIZES["zone"]}), before.mixture.weights, before.mixture.factor(2))
     outside = CloisterModel(before.task, ("zone", "pay", "age", "team"), before.groups, few, Rules(), even=True)
-    assert steered(outside, [0.1], 10.0, 0.0, SamplingSource(1)) is outside
+    assert steered(outside, [Belief(0.1, 0.0)], 10.0, 0.0, SamplingSource(1)) is outside
 
 
 def test_the_slope_of_a_mean_is_that_of_its_error():
@@ -88,12 +88,29 @@ def test_the_slope_of_a_mean_is_that_of_its_error():
 @given(own=shares, share=st.floats(0, 1), error=errors)
 def test_what_is_believed_lies_between_the_model_and_the_measurement(own, share, error):
     low, high = sorted((own, share))
-    assert min(low, 0.01 * own) <= believed(own, (share, error)) <= high * (1 + 1e-9)
+    belief = believed(own, (share, error))
+    assert min(low, 0.01 * own) <= belief.mean <= high * (1 + 1e-9)
+    assert 0 <= belief.deviation
 
 
 def test_a_sure_contradiction_is_believed_and_a_vague_one_is_not():
-    assert believed(0.02, (0.04, 0.0005)) == pytest.approx(0.04, rel=0.02)
-    assert believed(0.02, (0.03, 0.01)) == pytest.approx(0.02, rel=0.1)
+    sure, vague = believed(0.02, (0.04, 0.0005)), believed(0.02, (0.03, 0.01))
+    assert sure.mean == pytest.approx(0.04, rel=0.02)
+    assert sure.deviation == pytest.approx(0.0005, rel=0.1)
+    assert vague.mean == pytest.approx(0.02, rel=0.1)
+    assert not sure.met_by(0.02)
+    assert vague.met_by(0.02)
+
+
+def test_an_unlucky_count_moves_no_other_table():
+    before = model()
+    own = rate(before)
+    belief = believed(own, (own * 1.5, own * 0.22))
+    after = steered(before, [belief], 40.0, 0.0, SamplingSource(1))
+    for name in SIZES:
+        readings = [fine(before.groups[name])]
+        held, found = before.mixture.marginal(readings), after.mixture.marginal(readings)
+        assert np.abs(held - found).sum() / 2 < 0.005
 
 
 def test_rows_are_drawn_evenly_though_few_are_kept():

@@ -51,7 +51,7 @@ def sampler_for(*rules):
     groups = {}
     for name in SEQUENCE:
         cells = declared_cells(DOMAIN[name])
-        groups[name] = group(cells, to_shares(rng.integers(1, 200, cells.size)), 0.0001, keep=True)
+        groups[name] = group(cells, to_shares(rng.integers(1, 200, cells.size), 1_000), 0.0001, keep=True)
     model = Tilted(groups)
     built = RuleBuilder(DOMAIN, SEQUENCE, groups, model, len(SEQUENCE), {}, rng).build(rules)
     return ConstraintSampler(DOMAIN, SEQUENCE, groups, model, built.supports, built.row_rules, built.pair_rules)

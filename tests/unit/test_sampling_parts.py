@@ -38,7 +38,9 @@ class Even:
 
 
 GROUPS = {
-    name: group(declared_cells(DOMAIN[name]), to_shares(np.ones(declared_cells(DOMAIN[name]).size)), 0.0, keep=True)
+    name: group(
+        declared_cells(DOMAIN[name]), to_shares(np.ones(declared_cells(DOMAIN[name]).size), 1_000), 0.0, keep=True
+    )
     for name in DOMAIN.modelled
 }
 SIZES = [GROUPS[name].size for name in DOMAIN.modelled]
