@@ -81,9 +81,8 @@ class Peer(Declared):
 class Experiment(Declared):
     """Every combination of datasets, methods, epsilons and variants, and the tables that show it.
 
-    ``evaluate`` is that of the benchmark unless it says so itself; a run that two experiments share is evaluated once,
-    for the one that asks for more.
-    A peer is named as a method; it knows no constraints, so variants make no difference to it.
+    ``evaluate`` and ``seeds`` are those of the benchmark unless it says so itself; a run that two experiments share is
+    done and evaluated once, for the one that asks for more. A peer is named as a method; it knows no constraints, so variants make no difference to it.
     """
 
     name: Word
@@ -94,6 +93,7 @@ class Experiment(Declared):
     epsilons: tuple[Epsilon, ...] = Field(min_length=1)
     variants: tuple[Word, ...] = (DECLARED,)
     evaluate: Level | None = None
+    seeds: tuple[int, ...] | None = Field(default=None, min_length=1)
     tables: tuple[Shown, ...] = ("violations", "utility", "cost")
 
 
@@ -179,8 +179,9 @@ class Benchmark(Declared):
 
     def combinations(self, experiment: Experiment) -> Iterator[Combination]:
         """The runs of one experiment, repeats last."""
+        seeds = experiment.seeds or self.seeds
         crossed = itertools.product(
-            experiment.datasets, experiment.methods, experiment.variants, experiment.epsilons, self.seeds
+            experiment.datasets, experiment.methods, experiment.variants, experiment.epsilons, seeds
         )
         for dataset, method, variant, epsilon, seed in crossed:
             declared, changed, peer = self.datasets[dataset], self.variants.get(variant), self.peers.get(method)

@@ -116,6 +116,14 @@ def test_a_shared_run_is_evaluated_for_the_experiment_that_asks_for_more(place, 
     assert [(float(c.epsilon), c.asked.level) for c in combinations] == [(0.5, "full"), (1.0, "none")]
 
 
+def test_an_experiment_may_have_repeats_of_its_own(place, config):
+    (experiment,) = yaml.safe_load(config.read_text())["experiments"]
+    experiments = [experiment, experiment | {"name": "again", "seeds": [4, 5]}]
+    benchmark = load_benchmark(declared(place, experiments=experiments))
+    assert {combination.seed for combination in benchmark.combinations(benchmark.experiments[0])} == {*benchmark.seeds}
+    assert {combination.seed for combination in benchmark.combinations(benchmark.experiments[1])} == {4, 5}
+
+
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
