@@ -82,7 +82,8 @@ class Experiment(Declared):
     """Every combination of datasets, methods, epsilons and variants, and the tables that show it.
 
     ``evaluate`` and ``seeds`` are those of the benchmark unless it says so itself; a run that two experiments share is
-    done and evaluated once, for the one that asks for more. A peer is named as a method; it knows no constraints, so variants make no difference to it.
+    done and evaluated once, for the one that asks for more. A peer is named as a method; it knows no constraints, so
+    variants make no difference to it.
     """
 
     name: Word
