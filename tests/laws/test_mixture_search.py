@@ -8,10 +8,12 @@ from models.mixture.search import (
     FEWEST,
     FEWEST_STEPS,
     LEAST_HISTOGRAMS,
+    MOST_EMPHATIC,
     MOST_HISTOGRAMS,
     MOST_ROUNDS,
     MOST_STEPS,
     components_for,
+    emphasis_for,
     histograms_for,
     rounds_for,
     steps_for,
@@ -42,3 +44,9 @@ def test_more_rounds_never_mean_more_steps_each(one, other):
 @given(signals)
 def test_one_attribute_needs_no_round(signal):
     assert rounds_for(signal, 1) == 0
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6))
+def test_a_histogram_of_more_cells_never_gets_more_noise(one, other):
+    few, many = sorted((one, other))
+    assert 1 <= emphasis_for(few) <= emphasis_for(many) <= MOST_EMPHATIC
