@@ -6,7 +6,7 @@ the plan and cost nothing; ``train`` and ``weigh`` meet the data, only through t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
@@ -23,6 +23,11 @@ from cloister.schema.domain import Domain, Table
 
 Arrays = Mapping[str, NDArray[Any]]
 Where = Mapping[str, object]
+Progress = Callable[[int, int], None]
+
+
+def silent(done: int, total: int) -> None:
+    """Progress, steps done of so many, that nobody watches."""
 
 
 @dataclass(frozen=True)

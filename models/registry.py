@@ -9,9 +9,9 @@ from cloister.errors import InputError
 from models.dpview.synthesizer import RECIPES as VIEWS
 from models.dpview.synthesizer import DPView
 from models.kamino.recipes import RECIPES
-from models.kamino.synthesizer import Kamino, Progress, silent
+from models.kamino.synthesizer import Kamino
 from models.mixture.synthesizer import Cloister
-from models.protocol import Synthesizer
+from models.protocol import Progress, Synthesizer, silent
 
 METHODS: dict[str, Callable[[Progress], Synthesizer]] = {
     "cloister": Cloister,

@@ -17,9 +17,9 @@ from cloister.schema.cells import declared_cells
 from models.dpview.guideline import Noisy, earned
 from models.dpview.optimising import best_views, dealt_views
 from models.dpview.views import Names, Sizes, ViewList, cells
-from models.kamino.search import wanted_tables
-from models.kamino.sequencing import NETWORKED, public_sizes
+from models.joint_tables import wanted_tables
 from models.protocol import Task
+from models.sequencing import NETWORKED, public_sizes
 
 MOST_CELLS = 10_000_000
 WIDTHS = (2, 3, 4, 5, 6)

@@ -18,9 +18,8 @@ from models.dpview.search import Shaper, search
 from models.dpview.shaping import Shape, Shaping, alone
 from models.dpview.training import Counting, Released
 from models.dpview.views import Names, ViewList, with_upper
-from models.kamino.sequencing import public_sizes, schema_sequence
-from models.kamino.synthesizer import Progress, silent
-from models.protocol import Arrays, Budget, Plan, Task
+from models.protocol import Arrays, Budget, Plan, Progress, Task, silent
+from models.sequencing import public_sizes, schema_sequence
 from models.supporting import RuleBuilder, Rules
 
 PUBLIC_SEED = 20_211_001

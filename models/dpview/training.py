@@ -18,9 +18,8 @@ from models.dpview.shaping import Query, Shape, queries
 from models.dpview.shrinking import shrunk
 from models.dpview.tables import Names, View
 from models.groups import Groups, group
-from models.kamino.training import Progress
 from models.mixture.readings import Reading, coarse
-from models.protocol import Plan, Task
+from models.protocol import Plan, Progress, Task
 from models.supporting import Measured
 
 GROUPS = 20

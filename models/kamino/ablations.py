@@ -16,8 +16,8 @@ from cloister.constraints import DenialConstraint
 from cloister.privacy.events import Composed
 from cloister.privacy.private import PrivateTable
 from cloister.schema.domain import Table
-from models.kamino.sequencing import NETWORKED
 from models.protocol import Stage, Task
+from models.sequencing import NETWORKED
 from models.weights import Weighing
 
 SEED = 7

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from cloister.constraints import DenialConstraint
 from models.kamino.ablations import Unweighed, random_sequence
-from models.kamino.sequencing import schema_sequence
 from models.kamino.trainers import Joint, OneByOne, Trainer
 from models.kamino.weighers import PairCounts, ViolationMatrix, Weigher
+from models.sequencing import schema_sequence
 
 Sequencer = Callable[[Mapping[str, int], Sequence[DenialConstraint]], tuple[str, ...]]
 

@@ -12,43 +12,22 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from cloister.constraints import DenialConstraint, functional_dependency, order_rule
 from cloister.errors import PlanError, UnsupportedEvent
 from cloister.privacy.calibration import calibrate, concentrated
 from cloister.privacy.events import Composed, Event, SampledGaussian
 from models import balancing
-from models.kamino.histograms import wide
+from models.histograms import wide
+from models.joint_tables import wanted_tables
 from models.kamino.recipes import Recipe
-from models.kamino.sequencing import networked, public_sizes
 from models.kamino.units import Runs
 from models.noise import counts_stage, require_signal
 from models.protocol import Budget, Forecast, Plan, Stage, Task
+from models.sequencing import networked, public_sizes
 from models.weights import POOL
 
 HISTOGRAMS, JOINT_TABLES, WEIGHTS = 0.25, 0.06, 0.15
 LEARNING_RATE, SLOWEST, CLEAR, CLIP = 0.02, 0.25, 1000.0, 1.0
 BATCH_SHARE, LEAST_BATCH, GREATEST_BATCH = 16, 512, 8192
-JOINT_CELLS, ROWS_PER_LEFT = 300_000, 5
-
-
-def wanted_tables(task: Task, sizes: Mapping[str, int]) -> tuple[tuple[str, ...], ...]:
-    """Attribute sets of hard constraints whose joint domain is modest, left sides before right sides."""
-    wanted = dict.fromkeys(names for c in task.hard if (names := _table_of(c)) is not None)
-    return tuple(names for names in wanted if all(n in sizes for n in names) and _affordable(names, sizes, task.rows))
-
-
-def _table_of(constraint: DenialConstraint) -> tuple[str, ...] | None:
-    dependency, order = functional_dependency(constraint), order_rule(constraint)
-    if dependency is not None:
-        return (*dependency[0], dependency[1])
-    if order is not None:
-        return (*order.equal, order.first, order.second)
-    return constraint.attributes if constraint.arity == 2 and len(constraint.attributes) > 1 else None
-
-
-def _affordable(names: Sequence[str], sizes: Mapping[str, int], rows: int) -> bool:
-    lefts = math.prod(sizes[name] for name in names[:-1])
-    return lefts * sizes[names[-1]] <= JOINT_CELLS and lefts * ROWS_PER_LEFT <= rows
 
 
 @dataclass(frozen=True)

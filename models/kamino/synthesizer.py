@@ -19,25 +19,21 @@ from cloister.privacy.randomness import SamplingSource
 from cloister.schema.cells import declared_cells
 from models.denoising import to_shares
 from models.groups import Groups, group
+from models.histograms import released_histogram
 from models.kamino.chains import Chain
-from models.kamino.histograms import released_histogram
 from models.kamino.model import KaminoModel, restore
 from models.kamino.recipes import JOINT, Recipe
 from models.kamino.search import search
-from models.kamino.sequencing import public_sizes
 from models.kamino.trainers import Material
-from models.kamino.training import Progress, Schedule
-from models.protocol import Arrays, Budget, Plan, Task
+from models.kamino.training import Schedule
+from models.protocol import Arrays, Budget, Plan, Progress, Task, silent
+from models.sequencing import public_sizes
 from models.supporting import Measured, RuleBuilder
 from models.weights import POOL
 
 __all__ = ["Kamino", "Progress", "silent"]
 
 PUBLIC_SEED = 20_210_623
-
-
-def silent(done: int, total: int) -> None:
-    """Progress that nobody watches."""
 
 
 class Kamino:

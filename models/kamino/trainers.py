@@ -20,8 +20,9 @@ from models.kamino.chains import Chain, NetworkChain, UnitChain, submodels_of
 from models.kamino.heads import LevelHead
 from models.kamino.network import WIDTH, Network, Parameters
 from models.kamino.submodels import INHERITANCES, SubModel
-from models.kamino.training import SAMPLE, Progress, Schedule, calibrate, calibrated, train
+from models.kamino.training import SAMPLE, Schedule, calibrate, calibrated, train
 from models.kamino.units import RUNS, Runs, Units
+from models.protocol import Progress
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ half. Parameters are learnt in units of their own (:mod:`models.kamino.blocks`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,13 +21,12 @@ from cloister.privacy.gradients import FactoredGradient
 from cloister.privacy.private import Training
 from models.kamino.blocks import device, gradient_in_units
 from models.kamino.network import Network, Parameters
+from models.protocol import Progress
 
 FIRST, SECOND = 0.9, 0.999
 FLOOR = 0.3
 PASSES = 25
 SAMPLE = 20_000
-
-Progress = Callable[[int, int], None]
 
 
 class Learner(Protocol):

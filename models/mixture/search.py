@@ -13,13 +13,13 @@ from cloister.privacy.events import Composed, Event, repeat
 from cloister.privacy.mechanisms import DiscreteGaussian
 from cloister.privacy.selection import Exponential
 from cloister.schema.cells import declared_cells
-from models.kamino.histograms import wide
-from models.kamino.search import wanted_tables
-from models.kamino.sequencing import public_sizes
+from models.histograms import wide
+from models.joint_tables import wanted_tables
 from models.kamino.weighers import PairCounts
 from models.mixture.rounds import MOST_CANDIDATES
 from models.noise import counts_stage, require_signal
 from models.protocol import Budget, Forecast, Plan, Stage, Task
+from models.sequencing import public_sizes
 
 HISTOGRAMS, LEAST_HISTOGRAMS, MOST_HISTOGRAMS = 0.12, 0.05, 0.45
 JOINT_TABLES, PAIRS = 0.06, 0.06

@@ -17,13 +17,12 @@ from cloister.privacy.mechanisms import DiscreteGaussian
 from cloister.privacy.private import PrivateTable
 from cloister.privacy.randomness import SamplingSource
 from cloister.schema.domain import Table
-from models.kamino.sequencing import public_sizes, schema_sequence
-from models.kamino.synthesizer import Progress, silent
 from models.mixture.model import CloisterModel, restore
 from models.mixture.search import GROUPS, WEIGHER, search
 from models.mixture.steering import Belief, believed, steered
 from models.mixture.training import PUBLIC_SEED, Training
-from models.protocol import Arrays, Budget, Plan, Task
+from models.protocol import Arrays, Budget, Plan, Progress, Task, silent
+from models.sequencing import public_sizes, schema_sequence
 from models.weights import POOL, fit_weights
 
 

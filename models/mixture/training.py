@@ -15,8 +15,7 @@ from cloister.privacy.private import PrivateTable
 from cloister.privacy.selection import Exponential
 from cloister.schema.cells import declared_cells
 from models.groups import Groups, group
-from models.kamino.histograms import released_histogram
-from models.kamino.training import Progress
+from models.histograms import released_histogram
 from models.mixture.fitting import Fit, Measurement, Target
 from models.mixture.model import CloisterModel, chain
 from models.mixture.products import Layout, Mixture
@@ -24,7 +23,7 @@ from models.mixture.readings import Reading, fine
 from models.mixture.rounds import candidates, offered
 from models.mixture.search import LAST_STEPS
 from models.mixture.tying import carried_over, tied, untied
-from models.protocol import Plan, Task
+from models.protocol import Plan, Progress, Task
 from models.supporting import Measured, RuleBuilder, Rules
 
 Names = tuple[str, ...]

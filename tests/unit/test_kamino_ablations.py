@@ -10,9 +10,9 @@ from cloister.constraints import dependency
 from cloister.privacy.accounting import epsilon
 from cloister.privacy.randomness import SamplingSource
 from models.kamino.ablations import Unweighed, random_sequence
-from models.kamino.sequencing import NETWORKED, schema_sequence
 from models.protocol import Budget, plan
 from models.registry import create
+from models.sequencing import NETWORKED, schema_sequence
 
 SIZES = st.dictionaries(st.text(st.characters(codec="utf-8"), min_size=1), st.integers(1, 2 * NETWORKED), min_size=1)
 
