@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from cloister.errors import CloisterError, DataError
+from cloister.errors import DataError
 from cloister.privacy.discovery import DomainPlan
 from cloister.privacy.journal import Journal
 from cloister.privacy.private_columns import PrivateColumns
@@ -19,21 +16,13 @@ from cloister.privacy.randomness import NoiseSource
 from cloister.schema.parsing import parse
 from cloister.schema.reading import read_frame
 from cloister.schema.spec import PersonUnit, Spec
+from tasks.doors import Doors
 from tasks.home import Home
 from tasks.orders import Order
 from tasks.units import kept, persons
 
-
-@dataclass(frozen=True)
-class Door:
-    """The one way to the columns, and the journal of its answers."""
-
-    private: PrivateColumns
-    journal: Journal
-
-
-_opened: dict[str, pd.DataFrame] = {}
-_doors: dict[str, Door] = {}
+_doors: Doors[pd.DataFrame, PrivateColumns] = Doors()
+door, forgetting = _doors.door, _doors.forgetting
 
 
 def open_columns(release: str, order: Order, spec: Spec, home: Home) -> str:
@@ -45,7 +34,7 @@ def open_columns(release: str, order: Order, spec: Spec, home: Home) -> str:
     """
     frame, key = read_frame(spec, order.data), home.key()
     unit = spec.privacy.unit
-    _opened[release] = bounded(frame, unit, spec, key) if isinstance(unit, PersonUnit) else frame
+    _doors.hold(release, bounded(frame, unit, spec, key) if isinstance(unit, PersonUnit) else frame)
     return keyed_digest(frame, release, key)
 
 
@@ -57,27 +46,9 @@ def open_door(release: str, plan: DomainPlan, fingerprint: dict[str, str], home:
         StorageError: the journal cannot be written, or another process runs this measurement.
     """
     journal = Journal.open(home.journal(release), fingerprint)
-    private = PrivateColumns(_opened[release], home.key(), plan.neighbours, plan.event, journal, NoiseSource())
-    _doors[release] = Door(private, journal)
+    private = PrivateColumns(_doors.rows(release), home.key(), plan.neighbours, plan.event, journal, NoiseSource())
+    _doors.open(release, private, journal)
     return journal
-
-
-def door(release: str) -> Door:
-    """The door of a measurement that is running."""
-    if release not in _doors:
-        raise CloisterError(f"the door of release {release} is not open in this process; run its command again")
-    return _doors[release]
-
-
-@contextmanager
-def forgetting(release: str) -> Iterator[None]:
-    """Close the journal and forget the columns of a measurement at the end, whatever happens."""
-    try:
-        yield
-    finally:
-        if release in _doors:
-            _doors.pop(release).journal.close()
-        _opened.pop(release, None)
 
 
 def bounded(frame: pd.DataFrame, unit: PersonUnit, spec: Spec, key: bytes) -> pd.DataFrame:

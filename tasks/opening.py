@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
-from cloister.errors import CloisterError
 from cloister.privacy.journal import Journal
 from cloister.privacy.private import PrivateTable
 from cloister.privacy.randomness import NoiseSource
@@ -21,6 +18,7 @@ from cloister.schema.reading import read_frame
 from cloister.schema.spec import PersonUnit
 from cloister.schema.validation import ValidationReport, validate
 from models.protocol import Plan
+from tasks.doors import Doors
 from tasks.home import Home
 from tasks.orders import Order, World
 from tasks.units import bounded
@@ -34,16 +32,8 @@ class Opened:
     digest: str
 
 
-@dataclass(frozen=True)
-class Door:
-    """The one way to the rows for a model, and the journal of its answers."""
-
-    private: PrivateTable
-    journal: Journal
-
-
-_opened: dict[str, Opened] = {}
-_doors: dict[str, Door] = {}
+_doors: Doors[Opened, PrivateTable] = Doors()
+door, forgetting = _doors.door, _doors.forgetting
 
 
 def open_data(release: str, order: Order, world: World, home: Home) -> tuple[Opened, ValidationReport]:
@@ -59,8 +49,9 @@ def open_data(release: str, order: Order, world: World, home: Home) -> tuple[Ope
     unit = world.spec.privacy.unit
     if isinstance(unit, PersonUnit):
         table = bounded(table, parse(frame[unit.key], world.spec.attributes[unit.key])[0], unit, home.key())
-    _opened[release] = Opened(table, digest)
-    return _opened[release], report
+    opened = Opened(table, digest)
+    _doors.hold(release, opened)
+    return opened, report
 
 
 def real_table(release: str) -> Table:
@@ -68,9 +59,7 @@ def real_table(release: str) -> Table:
 
     Privacy: raw rows; for a measure that is kept inside.
     """
-    if release not in _opened:
-        raise CloisterError(f"the data of release {release} is not open in this process; run its command again")
-    return _opened[release].table
+    return _doors.rows(release).table
 
 
 def open_door(release: str, plan: Plan, world: World, fingerprint: dict[str, str], home: Home) -> Journal:
@@ -82,31 +71,13 @@ def open_door(release: str, plan: Plan, world: World, fingerprint: dict[str, str
     """
     journal = Journal.open(home.journal(release), fingerprint)
     private = PrivateTable(real_table(release), world.task.neighbours, plan.event, journal, noise_source())
-    _doors[release] = Door(private, journal)
+    _doors.open(release, private, journal)
     return journal
 
 
 def noise_source() -> NoiseSource:
     """The source of all noise of releases: fresh entropy of the operating system."""
     return NoiseSource()
-
-
-def door(release: str) -> Door:
-    """The door of a release that is running."""
-    if release not in _doors:
-        raise CloisterError(f"the door of release {release} is not open in this process; run its command again")
-    return _doors[release]
-
-
-@contextmanager
-def forgetting(release: str) -> Iterator[None]:
-    """Close the journal and forget the rows of a release at the end, whatever happens."""
-    try:
-        yield
-    finally:
-        if release in _doors:
-            _doors.pop(release).journal.close()
-        _opened.pop(release, None)
 
 
 def keyed_digest(table: Table, release: str, key: bytes) -> str:
