@@ -17,11 +17,13 @@ from cloister.errors import SampleError
 from cloister.privacy.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from models.levels import Batch
+from models.mixture.hanging import Hanging
 from models.mixture.products import Mixture
 from models.protocol import Where
 from models.sampling import ConstraintSampler, enough
 
 TRIES = 300
+LEAST_SHARE = 1e-12
 
 Numbers = NDArray[np.float64]
 
@@ -47,9 +49,26 @@ def allocate(shares: Numbers, kinds: Int, rng: np.random.Generator) -> Int:
     return order[np.clip(found, 0, shares.shape[1] - 1)]
 
 
+def follow(hanging: Hanging, parents: Int, shares: Numbers, kinds: Int, rng: np.random.Generator) -> Int:
+    """Levels (n,) of a hanging attribute, systematically by the shares (kinds, size) of those that its parents allow.
+
+    ``parents`` (n, parents) are levels, ``kinds`` (n,) the line of ``shares`` for each row.
+    """
+    place, count = hanging.place(parents), len(hanging.children)
+    owner = np.repeat(np.arange(len(hanging.keys)), np.diff(hanging.begins))
+    children = hanging.children[np.lexsort((rng.random(count), owner))]
+    heights = np.cumsum(shares[:, children] + LEAST_SHARE, axis=1)
+    heights = np.hstack([np.zeros((len(shares), 1)), heights / heights[:, -1:]]) + 2.0 * np.arange(len(shares))[:, None]
+    low, high = heights[kinds, hanging.begins[place]], heights[kinds, hanging.begins[place + 1]]
+    _, together = np.unique(kinds * len(hanging.keys) + place, return_inverse=True)
+    wanted = low + even_quantiles(together, rng) * (high - low)
+    found = np.searchsorted(heights.ravel(), wanted, side="right") - 1 - kinds * (count + 1)
+    return children[np.clip(found, hanging.begins[place], hanging.begins[place + 1] - 1)]
+
+
 @dataclass(frozen=True)
 class EvenSampler:
-    """Draws tables from a mixture whose factors keep all rules on pairs of rows.
+    """Draws tables from a mixture whose factors, with the attributes ``hanging`` on them, keep all rules on pairs.
 
     ``plain`` is the constraint sampler over the same mixture, which draws under conditions. Attributes that the mixture
     leaves out follow their histograms.
@@ -57,6 +76,7 @@ class EvenSampler:
 
     plain: ConstraintSampler
     mixture: Mixture
+    hanging: tuple[Hanging, ...] = ()
 
     @property
     def domain(self) -> Domain:
@@ -97,11 +117,20 @@ class EvenSampler:
         sequence, groups = self.plain.sequence, self.plain.groups
         together = np.zeros(batch.rows, dtype=np.int64)
         component = allocate(self.mixture.weights.double().numpy()[None], together, rng)
+        late = {hanging.name for hanging in self.hanging}
         for at, factor in enumerate(self.mixture.layout.factors):
-            level = allocate(self.mixture.factor(at).T.double().numpy(), component, rng)
-            batch.levels[:, [sequence.index(name) for name in factor.attributes]] = factor.levels[level]
+            if late.isdisjoint(factor.attributes):
+                level = allocate(self.mixture.factor(at).T.double().numpy(), component, rng)
+                batch.levels[:, [sequence.index(name) for name in factor.attributes]] = factor.levels[level]
         for place in range(len(self.mixture.layout.sizes), len(sequence)):
-            batch.levels[:, place] = allocate(groups[sequence[place]].mass[None], together, rng)
+            if sequence[place] not in late:
+                batch.levels[:, place] = allocate(groups[sequence[place]].mass[None], together, rng)
+        for hanging in self.hanging:
+            inside = hanging.name in self.mixture.layout.home
+            own = self.mixture.shares_of(hanging.name).T.double().numpy() if inside else groups[hanging.name].mass[None]
+            parents = batch.levels[:, [sequence.index(name) for name in hanging.parents]]
+            level = follow(hanging, parents, own, component if inside else together, rng)
+            batch.levels[:, sequence.index(hanging.name)] = level
 
     def _leaves(self, at: int, batch: Batch) -> Int:
         """The row of a support on which each row of the batch stands; shape (n,)."""

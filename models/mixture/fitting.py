@@ -101,10 +101,12 @@ class MeanTarget:
 class Targets:
     """All targets of a fit; ``whole`` factors, each seen alone and level by level, are computed as one.
 
+    Joint ones come with the places of their views among the different ``views``, each of which is computed once.
     Shapes: ``levels`` (m,) numbers among all levels, their ``shares`` and ``precision`` (m,).
     """
 
-    joint: tuple[Aim, ...]
+    joint: tuple[tuple[Aim, tuple[int, ...]], ...]
+    views: tuple[View, ...]
     levels: Tensor
     shares: Tensor
     precision: Tensor
@@ -113,15 +115,22 @@ class Targets:
     def of(cls, aims: Sequence[Aim], layout: Layout) -> Targets:
         """The targets, sorted by kind."""
         whole = [aim for aim in aims if isinstance(aim, Target) and _whole(aim)]
-        joint = tuple(aim for aim in aims if not isinstance(aim, Target) or not _whole(aim))
+        joint = [aim for aim in aims if not isinstance(aim, Target) or not _whole(aim)]
+        views = {_key(view): view for aim in joint for view in aim.views}
+        place = {key: at for at, key in enumerate(views)}
         levels = [torch.arange(layout.edges[t.views[0].at], layout.edges[t.views[0].at + 1]) for t in whole]
         none = torch.zeros(0)
         return cls(
-            joint,
+            tuple((aim, tuple(place[_key(view)] for view in aim.views)) for aim in joint),
+            tuple(views.values()),
             torch.cat([none.long(), *levels]),
             torch.cat([none, *(target.shares.flatten() for target in whole)]),
             torch.cat([none, *(target.precision.flatten() for target in whole)]),
         )
+
+
+def _key(view: View) -> tuple[int, bytes]:
+    return view.at, b"" if view.index is None else view.index.numpy().tobytes()
 
 
 def _whole(target: Target) -> bool:
@@ -178,8 +187,14 @@ def gradient(mixture: Mixture, targets: Targets) -> tuple[float, Tensor, Tensor]
     to_weights += slope @ shares
     to_shares.index_add_(0, targets.levels, slope[:, None] * mixture.weights)
     loss = float(error.square().sum()) / 2
-    for target in targets.joint:
-        loss += _add_gradient(mixture, target, to_weights, to_shares)
+    seen = [mixture.seen(view) for view in targets.views]
+    slopes = [torch.zeros_like(shares) for shares in seen]
+    for aim, places in targets.joint:
+        loss += _add_gradient(
+            aim, mixture.weights, [seen[at] for at in places], [slopes[at] for at in places], to_weights
+        )
+    for view, to_view in zip(targets.views, slopes, strict=True):
+        _scatter(mixture.layout, view, to_view, to_shares)
     return loss, to_weights, to_shares
 
 
@@ -194,17 +209,19 @@ def add_price(mixture: Mixture, price: float, to_weights: Tensor, to_shares: Ten
     to_weights.add_((mixture.shares * logs).sum(0), alpha=price)
 
 
-def _add_gradient(mixture: Mixture, target: Aim, to_weights: Tensor, to_shares: Tensor) -> float:
-    seen = [mixture.seen(view) for view in target.views]
-    folded = [mixture.weights[None]]
+def _add_gradient(
+    aim: Aim, weights: Tensor, seen: Sequence[Tensor], slopes: Sequence[Tensor], to_weights: Tensor
+) -> float:
+    """Half the chi-square of an aim whose views are ``seen``; its slopes are added to those of views and weights."""
+    folded = [weights[None]]
     for shares in seen[:-1]:
         folded.append((folded[-1][:, None] * shares[None]).flatten(0, 1))
-    loss, slope = target.pull(folded[-1] @ seen[-1].T)
-    _scatter(mixture.layout, target.views[-1], slope.T @ folded[-1], to_shares)
+    loss, slope = aim.pull(folded[-1] @ seen[-1].T)
+    slopes[-1].addmm_(slope.T, folded[-1])
     back = slope @ seen[-1]
     for at in range(len(seen) - 2, -1, -1):
         back = back.view(-1, *seen[at].shape)
-        _scatter(mixture.layout, target.views[at], (back * folded[at][:, None]).sum(0), to_shares)
+        slopes[at].add_((back * folded[at][:, None]).sum(0))
         back = (back * seen[at][None]).sum(1)
     to_weights += back[0]
     return loss

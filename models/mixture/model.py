@@ -17,7 +17,9 @@ from cloister.schema.domain import Table
 from models.balancing import BalancedSampler, Independent
 from models.groups import Groups
 from models.mixture.drawing import EvenSampler
+from models.mixture.hanging import Hanging
 from models.mixture.products import Factor, Layout, Mixture
+from models.mixture.tying import arranged
 from models.protocol import Arrays, Sampler, Task, Where, whole
 from models.sampling import ConstraintSampler, EveryRow, Probabilities
 from models.states import groups_of, rules_of, state_of_groups, state_of_rules, state_of_weighing, united, weighing_of
@@ -63,7 +65,7 @@ class CloisterModel:
     """A mixture, the groups it speaks of, and the rules that its rows keep.
 
     ``sequence`` lists the attributes of the mixture first; the others follow their histograms. Where the mixture's
-    factors keep all rules on pairs (``even``), rows are drawn with low variance.
+    factors, with what hangs on them, keep all rules on pairs (``even``), rows are drawn with low variance.
     """
 
     task: Task
@@ -106,7 +108,13 @@ class CloisterModel:
 
     @property
     def _apart(self) -> Independent:
-        return EvenSampler(self._plain, self.mixture) if self.even else self._plain
+        return EvenSampler(self._plain, self.mixture, self._hanging) if self.even else self._plain
+
+    @cached_property
+    def _hanging(self) -> tuple[Hanging, ...]:
+        sizes = {name: groups.size for name, groups in self.groups.items()}
+        arrangement = arranged(sizes, tuple(self.mixture.layout.sizes), self.rules.supports)
+        return arrangement.hanging if arrangement else ()
 
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows that keep every hard constraint; SampleError if they cannot be drawn."""

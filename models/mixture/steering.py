@@ -36,7 +36,7 @@ SEED = 20_261_121
 CLOSE, FAR = (0.8, 0.05), (0.2, 1.0)
 LEAST = 0.01
 NEAR = 0.1
-TOLERANCE = 0.02
+TOLERANCE, STIFF = 0.02, 0.1
 
 Numbers = NDArray[np.float64]
 
@@ -124,7 +124,7 @@ def _aim(
     readings = _readings(model, constraint, cells)
     slopes = constraint.arity * _means(readings, pool, own)
     mean = float((model.mixture.marginal(readings) * slopes).sum()) + belief.mean - float(own.mean())
-    deviation = max(TOLERANCE * belief.mean, belief.deviation)
+    deviation = max(TOLERANCE * belief.mean, STIFF * belief.deviation)
     return MeanTarget.of(readings, slopes, mean, deviation, model.mixture.layout)
 
 

@@ -22,7 +22,7 @@ from models.mixture.products import Layout, Mixture
 from models.mixture.readings import Reading, fine
 from models.mixture.rounds import candidates, offered
 from models.mixture.search import LAST_STEPS
-from models.mixture.tying import carried_over, tied, untied
+from models.mixture.tying import arranged, carried_over, untied
 from models.protocol import Plan, Progress, Task
 from models.supporting import Measured, RuleBuilder, Rules
 
@@ -53,8 +53,8 @@ class Training:
         fit = self._started(layout, groups)
         self._rounds(fit, released, groups)
         rules = self._rules(sequence, groups, fit.mixture, tables)
-        joint = tied(layout.sizes, rules.supports)
-        mixture = self._refitted(fit.mixture, joint or layout, released)
+        joint = arranged({name: groups[name].size for name in sequence}, inside, rules.supports)
+        mixture = self._refitted(fit.mixture, joint.layout if joint else layout, released)
         even = joint is not None and not rules.pair_rules
         return CloisterModel(self._task, sequence, groups, mixture, rules, even)
 

@@ -1,19 +1,31 @@
 """Tying attributes together: supports that meet become one factor of the mixture, whose levels keep all of them.
 
 Rows of the mixture then keep the constraints in every component, and the fit makes up for what the supports leave out.
+What is too large to be tied hangs on the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from cloister.constraints.supports import Int, Support
+from models.mixture.hanging import Hanging, without
 from models.mixture.products import Factor, Layout, Mixture
 
 MOST_LEVELS = 4_000
+MOST_HANGING, MOST_FOLLOWING = 2_000_000, 20_000
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """The layout of a mixture whose factors keep supports, with the attributes that hang on it, in order of drawing."""
+
+    layout: Layout
+    hanging: tuple[Hanging, ...] = ()
 
 
 def untied(sizes: Mapping[str, int]) -> Layout:
@@ -21,19 +33,72 @@ def untied(sizes: Mapping[str, int]) -> Layout:
     return Layout(tuple(Factor.single(name, size) for name, size in sizes.items()), dict(sizes))
 
 
-def tied(sizes: Mapping[str, int], supports: Sequence[Support]) -> Layout | None:
-    """The layout whose factors are the supports, joined where they meet, then all other attributes alone.
+def arranged(sizes: Mapping[str, int], inside: Sequence[str], supports: Sequence[Support]) -> Arrangement | None:
+    """Supports tied into factors over the attributes ``inside`` a mixture, and what hangs on them.
 
-    None if a support has attributes that are not among those with ``sizes``, or a joint factor would be empty or large.
+    Attributes outside hang; of those inside, one after the other, the largest first, until the rest can be tied. None
+    if it never can.
+    """
+    factors: list[Factor] | None = [Factor(support.attributes, support.levels) for support in supports]
+    hanging: list[Hanging] = []
+    for name in sizes:
+        if factors is not None and name not in inside and _of(name, factors):
+            factors = _hung(name, factors, sizes, hanging, MOST_HANGING)
+    own = {name: sizes[name] for name in inside}
+    while factors is not None:
+        layout = tied(own, factors)
+        if layout is not None:
+            return Arrangement(layout, tuple(reversed(hanging)))
+        loose = [name for name in inside if _is_loose(name, factors)]
+        factors = _hung(max(loose, key=own.__getitem__), factors, sizes, hanging, MOST_FOLLOWING) if loose else None
+    return None
+
+
+def _of(name: str, factors: Sequence[Factor]) -> list[Factor]:
+    return [factor for factor in factors if name in factor.attributes]
+
+
+def _is_loose(name: str, factors: Sequence[Factor]) -> bool:
+    """Whether one factor speaks of an attribute and says something of others too."""
+    own = _of(name, factors)
+    return len(own) == 1 and len(own[0].attributes) > 1
+
+
+def _hung(
+    name: str, factors: Sequence[Factor], sizes: Mapping[str, int], hanging: list[Hanging], most: int
+) -> list[Factor] | None:
+    """The factors without an attribute, which is added to those that hang; None if it would go with too many levels."""
+    own = _of(name, factors)
+    whole: Factor | None = own[0]
+    for other in own[1:]:
+        whole = _joined(whole, other, most) if whole else None
+    if whole is None or not 0 < whole.size <= most:
+        return None
+    hanging.append(Hanging.of(name, whole, sizes))
+    others, rest = [factor for factor in factors if factor not in own], without(name, whole)
+    return _absorbed(rest, others) if rest.attributes else others
+
+
+def _absorbed(rest: Factor, factors: Sequence[Factor]) -> list[Factor]:
+    """The factors and one more, which only filters another that has all its attributes."""
+    for at, factor in enumerate(factors):
+        filtered = _joined(factor, rest, factor.size) if set(rest.attributes) <= set(factor.attributes) else None
+        if filtered is not None:
+            return [*factors[:at], filtered, *factors[at + 1 :]]
+    return [*factors, rest]
+
+
+def tied(sizes: Mapping[str, int], supports: Sequence[Factor]) -> Layout | None:
+    """The layout whose factors are those of supports, joined where they meet, then all other attributes alone.
+
+    None if a joint factor would be empty or large.
     """
     factors: list[Factor] = []
     for support in supports:
-        joined: Factor | None = Factor(support.attributes, support.levels)
-        if not set(sizes).issuperset(support.attributes):
-            return None
+        joined: Factor | None = support
         for other in [f for f in factors if not set(f.attributes).isdisjoint(support.attributes)]:
             factors.remove(other)
-            joined = _joined(other, joined) if joined else None
+            joined = _joined(other, joined, MOST_LEVELS) if joined else None
         if joined is None or not 0 < joined.size <= MOST_LEVELS:
             return None
         factors.append(joined)
@@ -42,14 +107,14 @@ def tied(sizes: Mapping[str, int], supports: Sequence[Support]) -> Layout | None
     return Layout((*factors, *alone), dict(sizes))
 
 
-def _joined(first: Factor, second: Factor) -> Factor | None:
-    """The joint levels that both factors allow; None if there are too many."""
+def _joined(first: Factor, second: Factor, most: int) -> Factor | None:
+    """The joint levels that both factors allow; None if there are more than ``most``."""
     shared = [name for name in first.attributes if name in second.attributes]
     left, right = _keys(first, second, shared)
     order = np.argsort(right, kind="stable")
     begin, end = (np.searchsorted(right[order], left, side=side) for side in ("left", "right"))
     counts = end - begin
-    if counts.sum() > MOST_LEVELS:
+    if counts.sum() > most:
         return None
     of_first = np.repeat(np.arange(len(left)), counts)
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)

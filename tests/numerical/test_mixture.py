@@ -15,12 +15,13 @@ from cloister.schema.attributes import Categorical
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
 from models.groups import group
-from models.mixture.drawing import allocate, even_quantiles
+from models.mixture.drawing import allocate, even_quantiles, follow
 from models.mixture.fitting import Measurement, Target, Targets, add_price, gradient
-from models.mixture.products import Mixture
+from models.mixture.hanging import Hanging
+from models.mixture.products import Factor, Mixture
 from models.mixture.readings import coarse, fine
 from models.mixture.rounds import PAIR_CELLS, TRIPLE_CELLS, candidates, expected, offered
-from models.mixture.tying import carried_over, tied, untied
+from models.mixture.tying import arranged, carried_over, tied, untied
 
 SIZES = {"a": 3, "b": 12, "c": 2}
 COMPONENTS = 5
@@ -63,7 +64,7 @@ def joint(mixture):
 
 LAYOUTS = {
     "untied": untied(SIZES),
-    "tied": tied(SIZES, [Support(("a", "c"), np.array([[0, 0], [1, 1], [2, 1]]))]),
+    "tied": tied(SIZES, [Factor(("a", "c"), np.array([[0, 0], [1, 1], [2, 1]]))]),
 }
 
 
@@ -144,8 +145,8 @@ def test_the_price_is_the_slope_of_the_information_of_components():
 
 def test_tied_factors_keep_every_support_and_lose_nothing_allowed():
     sizes = {"a": 3, "b": 3, "c": 2, "d": 4}
-    first = Support(("a", "b"), np.array([[0, 0], [1, 0], [1, 2], [2, 1]]))
-    second = Support(("c", "b"), np.array([[0, 0], [1, 1], [1, 2], [0, 2]]))
+    first = Factor(("a", "b"), np.array([[0, 0], [1, 0], [1, 2], [2, 1]]))
+    second = Factor(("c", "b"), np.array([[0, 0], [1, 1], [1, 2], [0, 2]]))
     layout = tied(sizes, [first, second])
     names = layout.factors[0].attributes
     rows = {
@@ -160,10 +161,83 @@ def test_tied_factors_keep_every_support_and_lose_nothing_allowed():
         torch.testing.assert_close(moved.factor(at).sum(0), torch.ones(COMPONENTS))
 
 
-def test_supports_beyond_the_mixture_or_too_large_are_not_tied():
-    assert tied(SIZES, [Support(("a", "z"), np.array([[0, 0]]))]) is None
-    assert tied({"a": 300, "b": 300}, [Support(("a", "b"), np.array(list(product(range(300), repeat=2))))]) is None
-    assert tied(SIZES, [Support(("a", "c"), np.zeros((0, 2), dtype=np.int64))]) is None
+def test_factors_that_are_empty_or_too_large_are_not_tied():
+    assert tied({"a": 300, "b": 300}, [Factor(("a", "b"), np.array(list(product(range(300), repeat=2))))]) is None
+    assert tied(SIZES, [Factor(("a", "c"), np.zeros((0, 2), dtype=np.int64))]) is None
+    assert arranged(SIZES, tuple(SIZES), [Support(("a", "c"), np.zeros((0, 2), dtype=np.int64))]) is None
+
+
+WIDER = {"a": 3, "b": 4, "c": 2, "y": 5, "z": 9}
+
+
+def some_support(names, rng):
+    whole = np.array(list(product(*(range(WIDER[name]) for name in names))))
+    return Support(names, whole[rng.random(len(whole)) < 0.6])
+
+
+def rows_of(arrangement, inside):
+    """All rows that an arrangement allows, as dictionaries, found by following it."""
+    rows = [{}]
+    for factor in arrangement.layout.factors:
+        if not {hanging.name for hanging in arrangement.hanging} & set(factor.attributes):
+            levels = [dict(zip(factor.attributes, level.tolist(), strict=True)) for level in factor.levels]
+            rows = [row | level for row in rows for level in levels]
+    for hanging in arrangement.hanging:
+        followed = []
+        for row in rows:
+            at = hanging.place(np.array([[row[name] for name in hanging.parents]], dtype=np.int64))[0]
+            children = hanging.children[hanging.begins[at] : hanging.begins[at + 1]]
+            followed += [row | {hanging.name: int(child)} for child in children]
+        rows = followed
+    return rows
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32), st.sampled_from([[("b", "z")], [("a", "b"), ("b", "z"), ("c", "z")], [("b", "y", "z")]]))
+def test_what_hangs_and_what_is_tied_allow_just_the_rows_that_keep_all_supports(seed, names):
+    rng = np.random.default_rng(seed)
+    supports, inside = [some_support(each, rng) for each in names], ("a", "b", "c")
+    arrangement = arranged(WIDER, inside, supports)
+    spoken = {name for each in names for name in each} | set(inside)
+    allowed = [dict(zip(WIDER, row, strict=True)) for row in product(*map(range, WIDER.values()))]
+    levels = [(support.attributes, set(map(tuple, support.levels.tolist()))) for support in supports]
+    kept = {
+        tuple(row[name] for name in sorted(spoken))
+        for row in allowed
+        if all(tuple(row[name] for name in attributes) in rows for attributes, rows in levels)
+    }
+    if not kept:
+        return
+    assert arrangement is not None
+    found = [tuple(row[name] for name in sorted(spoken)) for row in rows_of(arrangement, inside)]
+    assert set(found) == kept
+    assert len(found) == len(kept)
+
+
+def test_an_attribute_inside_hangs_where_the_tie_would_be_too_large():
+    sizes = {"few": 2, "town": 300, "street": 90}
+    grid = np.array(list(product(range(300), range(90))))
+    arrangement = arranged(sizes, tuple(sizes), [Support(("town", "street"), grid[grid.sum(1) % 3 > 0])])
+    assert [hanging.name for hanging in arrangement.hanging] == ["town"]
+    assert arrangement.hanging[0].parents == ("street",)
+    assert all(len(factor.attributes) == 1 for factor in arrangement.layout.factors)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**32), st.integers(1, 500))
+def test_what_hangs_is_drawn_within_a_row_or_two_of_its_shares(seed, rows):
+    rng = np.random.default_rng(seed)
+    levels = np.array([(p, c) for p in range(3) for c in range(7) if c in (p, p + 3, 6)])
+    hanging = Hanging.of("child", Factor(("parent", "child"), levels), {"parent": 3})
+    shares, kinds, parents = rng.dirichlet(np.ones(7), 2), rng.integers(0, 2, rows), rng.integers(0, 3, (rows, 1))
+    drawn = follow(hanging, parents, shares, kinds, rng)
+    for kind, parent in product(range(2), range(3)):
+        own = (kinds == kind) & (parents[:, 0] == parent)
+        allowed = levels[levels[:, 0] == parent, 1]
+        wanted = own.sum() * shares[kind][allowed] / shares[kind][allowed].sum()
+        counts = np.bincount(drawn[own], minlength=7)
+        assert counts[allowed].sum() == own.sum()
+        assert np.all(np.abs(counts[allowed] - wanted) < 2 + 1e-6)
 
 
 def test_candidates_are_modest_and_cover_every_attribute():
