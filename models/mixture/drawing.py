@@ -126,11 +126,11 @@ class EvenSampler:
             if sequence[place] not in late:
                 batch.levels[:, place] = allocate(groups[sequence[place]].mass[None], together, rng)
         for hanging in self.hanging:
-            inside = hanging.name in self.mixture.layout.home
-            own = self.mixture.shares_of(hanging.name).T.double().numpy() if inside else groups[hanging.name].mass[None]
+            shares, kinds = self.plain.groups[hanging.name].mass[None], together
+            if hanging.name in self.mixture.layout.home:
+                shares, kinds = self.mixture.shares_of(hanging.name).T.double().numpy(), component
             parents = batch.levels[:, [sequence.index(name) for name in hanging.parents]]
-            level = follow(hanging, parents, own, component if inside else together, rng)
-            batch.levels[:, sequence.index(hanging.name)] = level
+            batch.levels[:, sequence.index(hanging.name)] = follow(hanging, parents, shares, kinds, rng)
 
     def _leaves(self, at: int, batch: Batch) -> Int:
         """The row of a support on which each row of the batch stands; shape (n,)."""

@@ -39,53 +39,57 @@ def arranged(sizes: Mapping[str, int], inside: Sequence[str], supports: Sequence
     Attributes outside hang; of those inside, one after the other, the largest first, until the rest can be tied. None
     if it never can.
     """
-    factors: list[Factor] | None = [Factor(support.attributes, support.levels) for support in supports]
-    hanging: list[Hanging] = []
+    kept: _Kept | None = _Kept(tuple(Factor(support.attributes, support.levels) for support in supports))
     for name in sizes:
-        if factors is not None and name not in inside and _of(name, factors):
-            factors = _hung(name, factors, sizes, hanging, MOST_HANGING)
+        if kept and name not in inside and kept.of(name):
+            kept = kept.hung(name, sizes, MOST_HANGING)
     own = {name: sizes[name] for name in inside}
-    while factors is not None:
-        layout = tied(own, factors)
-        if layout is not None:
-            return Arrangement(layout, tuple(reversed(hanging)))
-        loose = [name for name in inside if _is_loose(name, factors)]
-        factors = _hung(max(loose, key=own.__getitem__), factors, sizes, hanging, MOST_FOLLOWING) if loose else None
+    while kept:
+        layout = tied(own, kept.factors)
+        if layout:
+            return Arrangement(layout, kept.hanging)
+        loose = kept.loose(inside)
+        kept = kept.hung(max(loose, key=own.__getitem__), sizes, MOST_FOLLOWING) if loose else None
     return None
 
 
-def _of(name: str, factors: Sequence[Factor]) -> list[Factor]:
-    return [factor for factor in factors if name in factor.attributes]
+@dataclass(frozen=True)
+class _Kept:
+    """Supports, as far as factors keep them, and what hangs on these, in order of drawing."""
+
+    factors: tuple[Factor, ...]
+    hanging: tuple[Hanging, ...] = ()
+
+    def of(self, name: str) -> list[Factor]:
+        """The factors that speak of an attribute."""
+        return [factor for factor in self.factors if name in factor.attributes]
+
+    def loose(self, names: Sequence[str]) -> list[str]:
+        """The attributes of which one factor speaks that says something of others too."""
+        own = {name: self.of(name) for name in names}
+        return [name for name in names if len(own[name]) == 1 and len(own[name][0].attributes) > 1]
+
+    def hung(self, name: str, sizes: Mapping[str, int], most: int) -> _Kept | None:
+        """With an attribute taken out of its factors and hung on them; None if it goes with too many levels or none."""
+        own = self.of(name)
+        whole: Factor | None = own[0]
+        for other in own[1:]:
+            whole = _joined(whole, other, most) if whole else None
+        if whole is None or not 0 < whole.size <= most:
+            return None
+        others = tuple(factor for factor in self.factors if name not in factor.attributes)
+        rest = without(name, whole)
+        left = _absorbed(rest, others) if rest.attributes else others
+        return _Kept(left, (Hanging.of(name, whole, sizes), *self.hanging))
 
 
-def _is_loose(name: str, factors: Sequence[Factor]) -> bool:
-    """Whether one factor speaks of an attribute and says something of others too."""
-    own = _of(name, factors)
-    return len(own) == 1 and len(own[0].attributes) > 1
-
-
-def _hung(
-    name: str, factors: Sequence[Factor], sizes: Mapping[str, int], hanging: list[Hanging], most: int
-) -> list[Factor] | None:
-    """The factors without an attribute, which is added to those that hang; None if it would go with too many levels."""
-    own = _of(name, factors)
-    whole: Factor | None = own[0]
-    for other in own[1:]:
-        whole = _joined(whole, other, most) if whole else None
-    if whole is None or not 0 < whole.size <= most:
-        return None
-    hanging.append(Hanging.of(name, whole, sizes))
-    others, rest = [factor for factor in factors if factor not in own], without(name, whole)
-    return _absorbed(rest, others) if rest.attributes else others
-
-
-def _absorbed(rest: Factor, factors: Sequence[Factor]) -> list[Factor]:
+def _absorbed(rest: Factor, factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
     """The factors and one more, which only filters another that has all its attributes."""
     for at, factor in enumerate(factors):
         filtered = _joined(factor, rest, factor.size) if set(rest.attributes) <= set(factor.attributes) else None
         if filtered is not None:
-            return [*factors[:at], filtered, *factors[at + 1 :]]
-    return [*factors, rest]
+            return (*factors[:at], filtered, *factors[at + 1 :])
+    return (*factors, rest)
 
 
 def tied(sizes: Mapping[str, int], supports: Sequence[Factor]) -> Layout | None:
