@@ -21,11 +21,11 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
+# more threads than free cores wait for each other
+demo test test-slow: export OMP_NUM_THREADS ?= 1
+
 demo: $(READY)  ## the main job on the built-in demo data, end to end
 	$(BIN)/cloister demo
-
-# more threads than free cores wait for each other
-test test-slow: export OMP_NUM_THREADS ?= 1
 
 test: $(READY)  ## the default suite, under 15 minutes on 2 cores
 	$(BIN)/python -m pytest
