@@ -130,31 +130,53 @@ def row_by_row(domain, rules, seed, chooser):
     )
 
 
-def require_law(sampler, rules, rows, seed):
+def drawn(sampler, rows, seed):
+    """The rows, or None where the rules are told to leave too few."""
     try:
-        table = sampler.sample(rows, SamplingSource(seed))
+        return sampler.sample(rows, SamplingSource(seed))
     except SampleError as refusal:
         assert "rule" in str(refusal) or "hard constraints" in str(refusal)
-        return
-    assert table.rows == rows
-    assert [count_violations(rule, table) for rule in rules] == [0] * len(rules)
+        return None
+
+
+def violations(table, rules):
+    return [count_violations(rule, table) for rule in rules]
 
 
 EASY = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+LEAST_DRAWN = 1 / 5  # about three in four are
 
 
-@EASY
-@given(cases())
-def test_rows_drawn_in_supports_keep_every_hard_constraint(case):
-    domain, rules, seed = case
-    require_law(with_supports(domain, rules, seed), rules, 150, seed)
+def test_rows_drawn_in_supports_keep_every_hard_constraint():
+    tables = []
+
+    @EASY
+    @given(cases())
+    def law(case):
+        domain, rules, seed = case
+        tables.append(drawn(with_supports(domain, rules, seed), 150, seed))
+        if tables[-1] is not None:
+            assert tables[-1].rows == 150
+            assert not any(violations(tables[-1], rules))
+
+    law()
+    assert sum(table is not None for table in tables) >= LEAST_DRAWN * len(tables)
 
 
-@EASY
-@given(cases(), st.sampled_from([DIRECT, ACCEPT_REJECT]))
-def test_rows_drawn_one_after_the_other_keep_every_hard_constraint(case, chooser):
-    domain, rules, seed = case
-    require_law(row_by_row(domain, rules, seed, chooser), rules, 60, seed)
+def test_rows_drawn_one_after_the_other_keep_every_hard_constraint():
+    tables = []
+
+    @EASY
+    @given(cases(), st.sampled_from([DIRECT, ACCEPT_REJECT]))
+    def law(case, chooser):
+        domain, rules, seed = case
+        tables.append(drawn(row_by_row(domain, rules, seed, chooser), 60, seed))
+        if tables[-1] is not None:
+            assert tables[-1].rows == 60
+            assert not any(violations(tables[-1], rules))
+
+    law()
+    assert sum(table is not None for table in tables) >= LEAST_DRAWN * len(tables)
 
 
 @EASY
