@@ -1,5 +1,26 @@
-"""Cloister: differentially private synthetic tables that keep their integrity constraints."""
+"""Cloister: differentially private synthetic tables that keep their integrity constraints.
 
+In Python: :func:`plan`, :func:`release`, :func:`evaluate` and :func:`load`. They stand above the flows, and are loaded
+when they are first asked for, so that importing a schema starts no orchestration.
+"""
+
+from importlib import import_module
 from importlib.metadata import version
+from typing import Any
 
 __version__ = version("cloister")
+
+__all__ = ["__version__", "evaluate", "load", "plan", "release"]
+
+
+def __getattr__(name: str) -> Any:
+    """What the facade above the flows offers under this name."""
+    if name not in __all__:
+        raise AttributeError(f"module 'cloister' has no attribute '{name}'")
+    import_module("tasks.home").Home.current().configure()
+    return getattr(import_module("flows.python"), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, exactly."""
+    return __all__

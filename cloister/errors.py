@@ -11,7 +11,7 @@
     ├── PrivacyError            a step that cannot be shown private: refused
     │   ├── UnsupportedEvent    no accountant reads the event
     │   ├── UnplannedQuery      a model asked the door for something its plan does not hold
-    │   └── JournalMismatch     a journal that belongs to other data, code, spec or parameters
+    │   └── JournalMismatch     a journal of other data, code, spec or parameters, or one that lacks answers
     ├── SampleError             the rows that were asked for cannot be drawn; never silently short
     └── VerificationError       a ledger, certificate or file is not what was recorded
 
@@ -69,7 +69,7 @@ class UnplannedQuery(PrivacyError):
 
 
 class JournalMismatch(PrivacyError):
-    """A journal belongs to other data, code, spec or parameters."""
+    """A journal belongs to other data, code, spec or parameters, or lacks answers that were drawn."""
 
 
 class SampleError(CloisterError):

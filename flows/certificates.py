@@ -6,7 +6,7 @@ from cloister.errors import InputError
 from cloister.privacy.certificate import PAGE_NAME, YAML_NAME, Certificate
 from flows.console import facts, say, show_json, table
 from tasks.books import release_of
-from tasks.certificates import read_certificate
+from tasks.certificates import recorded_certificate
 from tasks.home import Home
 
 
@@ -15,13 +15,14 @@ def show_certificate(home: Home, release: str, as_json: bool) -> None:
 
     Raises:
         InputError: there is no such release, or it has no certificate yet.
-        VerificationError: the certificate was altered.
+        VerificationError: the certificate was altered, or is another one than the ledger recorded.
     """
-    state = release_of(home, release).state.value
+    held = release_of(home, release)
+    state = held.state.value
     folder = home.release(release) / "public"
     if not (folder / YAML_NAME).exists():
         raise InputError(f"release {release} is {state} and has no certificate; run its command again to finish it")
-    certificate = read_certificate(folder)
+    certificate = recorded_certificate(folder, held)
     if as_json:
         show_json(certificate.model_dump(mode="json") | {"state": state, "page": str(folder / PAGE_NAME)})
         return

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import sys
 import traceback
 import warnings
@@ -12,9 +14,11 @@ from typing import NoReturn
 
 import typer
 
-from cloister.errors import CloisterError
+from cloister.errors import CloisterError, InputError
 from flows import cli_benchmark, cli_data, cli_deploy, cli_ledger, cli_release, cli_review
 from tasks.home import Home
+
+WITHHELD = "its message is withheld, since it may quote the data: please report this"
 
 app = typer.Typer(
     name="cloister",
@@ -41,19 +45,40 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """Run a command; its exit code."""
     try:
+        _require_text(arguments)
         typer.main.get_command(app).main(list(arguments), prog_name="cloister")
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else 0
     except CloisterError as error:
         return _failed(str(error), error.exit_code)
+    except OSError as error:
+        return _failed(*_of_path(error))
     except Exception as error:  # noqa: BLE001 - any message may quote the data
-        return _failed(f"{_place(error)}; its message is withheld, since it may quote the data: please report this", 1)
+        return _failed(f"{_place(error)}; {WITHHELD}", 1)
     return 0
 
 
+def _require_text(arguments: Sequence[str]) -> None:
+    for number, argument in enumerate(arguments, 1):
+        if not argument.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in argument):
+            raise InputError(f"word {number} of the command is not UTF-8 text; write it, or name the file, otherwise")
+
+
 def _failed(message: str, code: int) -> int:
-    sys.stderr.write(f"error: {message}\n")
+    sys.stderr.write(f"error: {_shown(message)}\n")
     return code
+
+
+def _of_path(error: OSError) -> tuple[str, int]:
+    """What to say of an error that no command foresaw, and the exit code: a path too long was given."""
+    if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+        return f"a path that was given cannot be used ({os.strerror(error.errno)}); give another", 2
+    return f"{_place(error)}; {WITHHELD}", 1
+
+
+def _shown(message: str) -> str:
+    """A message in which no letter steers the terminal, nor keeps it from being written."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else ascii(letter)[1:-1] for letter in message)
 
 
 def _place(error: BaseException) -> str:

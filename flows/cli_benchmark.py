@@ -52,9 +52,11 @@ def benchmark(
 def _run(config: Path, markdown: Path | None) -> Benchmarked:
     from flows.benchmark import benchmark as flow
     from flows.console import progress
+    from tasks.home import Home
     from tasks.progress import watched_by
+    from tasks.server import serving
 
-    with progress() as watcher, watched_by(watcher):
+    with progress() as watcher, watched_by(watcher), serving(Home.current()):
         return flow(str(config), str(markdown) if markdown else None, user())
 
 

@@ -87,7 +87,11 @@ def draft_spec(
     out: Annotated[Path | None, typer.Option(help="The spec to write, a new file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Draft a spec for a table. Each bound is marked data-derived; a release refuses it until a person declares it."""
+    """Draft a spec for a table. Every guess is marked; a release refuses it until a person declares it.
+
+    What stands under unconfirmed (names, types and their like) is confirmed by deleting it; what is marked
+    data-derived is declared public, or measured.
+    """
     from flows.console import say, show_json
     from tasks.drafts import drafted
 
@@ -96,7 +100,8 @@ def draft_spec(
         show_json({"spec": text, "file": str(out) if out else None})
     else:
         say(
-            f"{out} is written; declare each data-derived bound public, or have it measured: cloister spec measure"
+            f"{out} is written. Read through what it calls unconfirmed, then delete that line; declare each "
+            "data-derived attribute public, or have it measured: cloister spec measure"
             if out
             else text
         )

@@ -1,4 +1,4 @@
-"""The command that makes a release a recurring job."""
+"""The commands that make a release a recurring job, and run what is due."""
 
 from __future__ import annotations
 
@@ -20,12 +20,21 @@ if TYPE_CHECKING:
 
 SHOWN = 3
 
+Unauthenticated = Annotated[
+    bool,
+    typer.Option(
+        "--allow-unauthenticated",
+        help="Take a server that asks nobody for a password: any user of this machine may then delay or delete runs.",
+    ),
+]
+
 
 def add_to(app: typer.Typer) -> None:
     """Add this command to the command line."""
     app.command(epilog=example('cloister deploy data/specs/demo.yaml --data data/raw/demo.csv --cron "0 3 1 * *"'))(
         deploy
     )
+    app.command(epilog=example("cloister serve"))(serve)
 
 
 def deploy(
@@ -41,18 +50,38 @@ def deploy(
     evaluate: Annotated[
         Evaluate, typer.Option(help="Measures against the real data, kept inside; full trains models.")
     ] = Evaluate.quick,
+    allow_unauthenticated: Unauthenticated = False,
     as_json: Json = False,
 ) -> None:
     """Make a release a recurring job on the Prefect server at PREFECT_API_URL.
 
     Each run is a release of its own, with its own charge; the ledger refuses those that the budget does not admit. Run
-    again, the command replaces the schedule of the same dataset. Runs need a worker; its command is printed.
+    again, the command replaces the schedule of the same dataset. cloister serve runs what is due.
     """
     from tasks.home import Home
     from tasks.orders import Options
 
     options = Options(method, epsilon, delta, rows, data, csv=csv, evaluate=evaluate.value)
-    _show(_deployed(spec, options, (cron, timezone), Home.current()), as_json)
+    _show(_deployed(spec, options, (cron, timezone), Home.current(), not allow_unauthenticated), as_json)
+
+
+def serve(allow_unauthenticated: Unauthenticated = False, as_json: Json = False) -> None:
+    """Run what cloister deploy registered in this home, when the Prefect server at PREFECT_API_URL says it is due.
+
+    Stays until it is ended; one release at a time. What the server asks for beyond what is registered is refused.
+    """
+    from flows.console import say, show_json
+    from flows.release import release as flow
+    from flows.serving import serve as served
+    from tasks.deployments import require_server
+    from tasks.home import Home
+
+    server = require_server(authenticated=not allow_unauthenticated)
+    if as_json:
+        show_json({"server": server})
+    else:
+        say(f"Serving the recurring releases of this home; {server} says when they are due.")
+    served(flow, Home.current())
 
 
 @dataclass(frozen=True)
@@ -66,42 +95,46 @@ class Deployed:
     now: datetime
 
 
-def _deployed(spec: Path, options: Options, when: tuple[str, str], home: Home) -> Deployed:
-    """Check what can be checked before anything runs, then register."""
+def _deployed(spec: Path, options: Options, when: tuple[str, str], home: Home, authenticated: bool) -> Deployed:
+    """Check what can be checked before anything runs, then register: on the server, and in the home."""
     from tasks.allowances import allowance_of
     from tasks.checks import require_usable
-    from tasks.deployments import Recurring, register, release_parameters, require_server
-    from tasks.orders import Order, world_of
+    from tasks.deployments import Recurring, register, require_server
+    from tasks.orders import world_of
     from tasks.plans import planned
+    from tasks.recurring import Registration, settings_digest
+    from tasks.requests import ReleaseRequest
     from tasks.schedules import Schedule
 
     now = datetime.now(UTC)
     schedule = Schedule.of(*when, now)
-    order = Order.of(spec, options, user())
+    request = ReleaseRequest.of(spec, options, user()).recurring()
+    order = request.order()
     world = world_of(order)
     require_usable(order, world, home)
     planned(order)
     allowance = allowance_of(order, world, home, now)
     allowance.require_one()
-    server = require_server()
+    server = require_server(authenticated=authenticated)
     home.prepare()
     from flows.release import release as flow
 
-    recurring = Recurring(world.spec.name, release_parameters(spec, options, user()), schedule)
-    return Deployed(recurring, allowance, server, str(register(flow, recurring, home)), now)
+    recurring = Recurring(world.spec.name, request.parameters(), schedule)
+    deployment = str(register(flow, recurring))
+    place = (str(Path.cwd()), settings_digest(home), now.isoformat())
+    Registration(recurring.name, deployment, recurring.parameters, schedule, *place).write(home)
+    return Deployed(recurring, allowance, server, deployment, now)
 
 
 def _show(done: Deployed, as_json: bool) -> None:
     from flows.console import facts, say, show_json, table
-    from tasks.deployments import POOL, worker_command
 
     recurring, allowance = done.recurring, done.allowance
     content = {
         "deployment": f"release/{recurring.name}",
         "id": done.id,
         "server": done.server,
-        "work_pool": POOL,
-        "worker": worker_command(done.server),
+        "runner": "cloister serve",
         "schedule": f"{recurring.schedule.cron} ({recurring.schedule.timezone})",
         "budget": _budget(allowance),
     }
@@ -118,9 +151,9 @@ def _show(done: Deployed, as_json: bool) -> None:
     if surplus:
         say(
             "The schedule runs more often than the budget admits: the ledger will refuse the surplus runs, "
-            "which then fail and spend nothing."
+            "which then end as Declined and spend nothing."
         )
-    say("Runs start while a worker is up: run the command above in the background, or as a service.")
+    say("Runs start while cloister serve is up: run it in the background, or as a service, with the same settings.")
 
 
 def _first_runs(done: Deployed) -> list[dict[str, Any]]:

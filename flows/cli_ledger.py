@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.options import By, Dataset, Json, Reason, ReleaseId, example
+from flows.options import By, Dataset, Json, Reason, ReleaseId, Unit, example
 
 if TYPE_CHECKING:
     from cloister.privacy.accounting import Spend
@@ -35,7 +35,8 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
     """Show what was granted to a dataset, what its releases hold, and what is left.
 
     "spent" adds up the epsilons of releases, which holds however each was chosen; "together" is the tight composition
-    of their events, which holds for a schedule fixed in advance.
+    of their events, which holds for a schedule fixed in advance. "refusals" counts how often data was opened and
+    refused, at no charge: each refusal answered an exact question about it.
     """
     from flows.console import show_json, table
     from tasks.books import budgets, composed
@@ -57,6 +58,7 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
             "left",
             "lifetime",
             "releases",
+            "refusals",
             "together",
         )
         table("Budgets (epsilon)", headings, [tuple(budget.values()) for budget in found])
@@ -69,7 +71,7 @@ def grant(
     per: Annotated[str, typer.Option(help="year, month or ever.")],
     reason: Reason,
     by: By,
-    unit: Annotated[str, typer.Option(help="Privacy unit: row, or key:COLUMN.")] = "row",
+    unit: Unit = "row",
     as_json: Json = False,
 ) -> None:
     """Grant a budget; it replaces the one before from now on, and frees nothing that was spent."""
@@ -85,7 +87,7 @@ def grant(
 
 
 def list_releases(dataset: AnyDataset = None, as_json: Json = False) -> None:
-    """List releases, oldest first: what each costs and where it stands."""
+    """List releases, oldest first: what each costs and where it stands; "refused" ones were given back."""
     from flows.console import show_json, table
     from tasks.books import releases
     from tasks.home import Home
@@ -94,8 +96,21 @@ def list_releases(dataset: AnyDataset = None, as_json: Json = False) -> None:
     if as_json:
         show_json(found)
     else:
-        headings = ("release", "dataset", "unit", "method", "epsilon", "delta", "state", "reserved at", "last by")
-        table("Releases", headings, [tuple(release.values()) for release in found])
+        headings = (
+            "release",
+            "dataset",
+            "unit",
+            "method",
+            "epsilon",
+            "delta",
+            "state",
+            "reserved at",
+            "last by",
+            "refused",
+        )
+        refused = sum(release["refused"] for release in found)
+        note = f"refusals of data, each of which answered an exact question about it: {refused}"
+        table("Releases", headings, [tuple(release.values()) for release in found], note)
 
 
 def show_release(release: ReleaseId, as_json: Json = False) -> None:
@@ -110,6 +125,7 @@ def show_release(release: ReleaseId, as_json: Json = False) -> None:
         for s in held.steps
     ]
     about = {key: value for key, value in held.request.body.items() if key != "events"}
+    about |= {"refused": held.refused, "runs": len(held.runs), "sealed": held.seal is not None}
     if as_json:
         show_json(about | {"events": held.request.events, "steps": steps})
         return
@@ -151,6 +167,7 @@ def _budget_json(status: BudgetStatus, together: Spend | None) -> dict[str, Any]
         "left": decimal(status.left),
         "lifetime": decimal(status.lifetime),
         "releases": status.releases,
+        "refusals": status.refusals,
         "together": None if together is None else f"{together.epsilon:.4g}",
     }
 
@@ -169,4 +186,5 @@ def _release_json(release: Release) -> dict[str, Any]:
         "state": release.state.value,
         "reserved_at": release.reserved_at,
         "by": release.steps[-1].by,
+        "refused": release.refused,
     }

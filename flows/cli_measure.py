@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,7 @@ from flows.options import Json, SpecFile, example, user
 
 if TYPE_CHECKING:
     from flows.measure import Measurement
+    from flows.outcome import Finished
     from tasks.orders import Options
 
 
@@ -30,9 +31,11 @@ def measure_spec(
 ) -> None:
     """Measure what a spec marks data-derived, with noise and at a charge, and write a new spec that may be handed on.
 
-    Bounds, values, missing cells and the number of rows are measured. Names and types stay as they stand in SPEC:
-    they become public. Run again after a crash, the same command goes on and charges nothing twice.
+    Bounds, values, grids, missing cells and the number of rows are measured. Names and types become public as they
+    stand in SPEC: what a draft left unconfirmed is refused. Run again after a crash, the same command resumes and
+    charges nothing twice.
     """
+    from tasks.delivery import telling
     from tasks.domains import domain_order, release_plan, require_ready
     from tasks.home import Home
     from tasks.orders import Options
@@ -42,46 +45,50 @@ def measure_spec(
     require_ready(order, home)
     release_plan(order)
     home.prepare()
-    _show(_run(spec, options), as_json)
+    with telling(home, user()):
+        _show(_run(spec, options).to_json(), as_json)
 
 
-def _run(spec: Path, options: Options) -> Measurement:
+def _run(spec: Path, options: Options) -> Measurement | Finished:
     from flows.console import progress
+    from tasks.home import Home
     from tasks.progress import watched_by
+    from tasks.server import serving
 
-    with progress() as watcher, watched_by(watcher):
+    with progress() as watcher, watched_by(watcher), serving(Home.current()):
         from flows.measure import measure
 
         data = str(options.data) if options.data else None
         return measure(str(spec), str(options.epsilon), str(options.delta), str(options.out), data, user())
 
 
-def _show(done: Measurement, as_json: bool) -> None:
-    from cloister.privacy.ledger.exact import decimal
+def _show(done: dict[str, Any], as_json: bool) -> None:
     from flows.console import facts, show_json, table
 
     if as_json:
-        show_json(done.to_json())
+        show_json(done)
         return
-    stages = [(stage.name, stage.epsilon, stage.explanation) for stage in done.stages]
-    table("Privacy spend", ("stage", "epsilon alone", "what for"), [*stages, ("all together", done.spent, "")])
-    rows = [(name, keys["type"], _domain(name, done)) for name, keys in done.found.attributes.items()]
+    stages = [(stage["name"], stage["epsilon"], stage["explanation"]) for stage in done["stages"]]
+    spent = ("all together", done["accounted_epsilon"], "")
+    table("Privacy spend", ("stage", "epsilon alone", "what for"), [*stages, spent])
+    rows = [(name, keys["type"], _domain(name, done)) for name, keys in done["attributes"].items()]
     table("Measured domains", ("attribute", "type", "domain"), rows)
+    earlier = " in an earlier run of this command: nothing was charged now" if done.get("earlier") else ""
     facts(
-        f"Release {done.release} measured {done.budget.budget.dataset}",
+        f"Release {done['release']} measured {done['dataset']}{earlier}",
         {
-            "rows, with noise": done.found.rows,
-            "budget left": f"epsilon {decimal(done.budget.left)} in {done.budget.window}",
-            "new spec": done.written.path,
-            "next": done.written.problem or f"cloister release {done.written.path}",
+            "rows, with noise": done["rows"],
+            "budget left": f"epsilon {done['budget_left']} in {done['budget_window']}",
+            "new spec": done["spec"],
+            "next": done["problem"] or f"cloister release {done['spec']}",
         },
     )
 
 
-def _domain(name: str, done: Measurement) -> str:
+def _domain(name: str, done: dict[str, Any]) -> str:
     """What was found for an attribute, short."""
-    keys = done.found.attributes[name]
-    if name in done.found.empty:
+    keys = done["attributes"][name]
+    if name in done["not_found"]:
         return "nothing was found; declare it, or measure with a larger epsilon"
     words = (
         f"{len(keys['values'])} values"

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.options import Delta, Epsilon, Evaluate, Json, Method, ReleaseId, SpecFile, example, user
+from flows.options import MOST_ROWS, Delta, Epsilon, Evaluate, Json, Method, ReleaseId, SpecFile, example, user
 
 if TYPE_CHECKING:
-    from flows.outcome import Outcome
+    from flows.outcome import Finished, Outcome
     from tasks.home import Home
     from tasks.orders import Options
+    from tasks.requests import ReleaseRequest
 
 
 def add_to(app: typer.Typer) -> None:
@@ -50,7 +51,7 @@ def release(
     data: Annotated[Path | None, typer.Option(help="The data, in place of the spec's source.")] = None,
     out: Annotated[Path | None, typer.Option(help="A new folder for the files that may be handed on.")] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv too.")] = False,
-    seed_sampling: Annotated[int | None, typer.Option(help="Seed for drawing rows; the noise has none.")] = None,
+    seed_sampling: Annotated[int | None, typer.Option(help="Seed for drawing rows; the noise has none.", min=0)] = None,
     evaluate: Annotated[
         Evaluate, typer.Option(help="Measures against the real data, kept inside; full trains models.")
     ] = Evaluate.quick,
@@ -58,7 +59,8 @@ def release(
 ) -> None:
     """Release a synthetic table: plan, charge, train, draw, measure, certify, register.
 
-    Run again after a crash, the same command goes on where it stopped and charges nothing twice.
+    Run again after a crash, the same command resumes where it stopped, or finds the finished release, and charges
+    nothing twice.
     """
     from tasks.home import Home
     from tasks.orders import Options
@@ -84,12 +86,12 @@ def plan(
 
 def sample(
     release: ReleaseId,
-    rows: Annotated[int, typer.Option(help="Rows to draw.", min=1)],
+    rows: Annotated[int, typer.Option(help="Rows to draw.", min=1, max=MOST_ROWS)],
     out: Annotated[Path, typer.Option(help="The file to write: .parquet or .csv.")],
     where: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="What all rows shall have; repeat for more.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed, to draw the same rows again.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed, to draw the same rows again.", min=0)] = None,
     as_json: Json = False,
 ) -> None:
     """Draw more rows from the model of an approved release, at no cost; run again, an interrupted draw goes on."""
@@ -112,36 +114,35 @@ def methods(as_json: Json = False) -> None:
 
 
 def _release(spec: Path, options: Options, home: Home, as_json: bool) -> None:
-    """Check what can be checked before an orchestrator is started, then run the flow."""
     from flows.reports import show_outcome
-    from tasks.checks import require_usable
-    from tasks.orders import Order, world_of
-    from tasks.plans import planned
+    from tasks.delivery import telling
 
-    order = Order.of(spec, options, user())
+    with telling(home, user()):
+        show_outcome(run_release(spec, options, home), as_json)
+
+
+def run_release(spec: Path, options: Options, home: Home) -> Outcome | Finished:
+    """Check what can be checked before an orchestrator is started, then run the flow."""
+    from tasks.checks import require_usable
+    from tasks.orders import world_of
+    from tasks.plans import planned
+    from tasks.requests import ReleaseRequest
+
+    request = ReleaseRequest.of(spec, options, user())
+    order = request.order()
     require_usable(order, world_of(order), home)
     planned(order)
     home.prepare()
-    show_outcome(_run(spec, options), as_json)
+    return _run(request)
 
 
-def _run(spec: Path, options: Options) -> Outcome:
+def _run(request: ReleaseRequest) -> Outcome | Finished:
     from flows.console import progress
+    from tasks.home import Home
     from tasks.progress import watched_by
+    from tasks.server import serving
 
-    with progress() as watcher, watched_by(watcher):
+    with progress() as watcher, watched_by(watcher), serving(Home.current()):
         from flows.release import release as flow
 
-        return flow(
-            str(spec),
-            options.method,
-            options.epsilon,
-            options.delta,
-            options.rows,
-            str(options.data) if options.data else None,
-            str(options.out) if options.out else None,
-            options.csv,
-            options.seed,
-            options.evaluate,
-            user(),
-        )
+        return flow(request)

@@ -1,8 +1,9 @@
-"""Commands of review: list, approve, reject, publish, withdraw; verify and report."""
+"""Commands of review: list, approve, reject, publish, withdraw; verify, report and fetch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,6 +28,7 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(review, name="review")
     app.command(epilog=example("cloister verify", "cloister verify r-0123456789", "cloister verify out/"))(verify)
     app.command(epilog=example("cloister report r-0123456789"))(report)
+    app.command(epilog=example("cloister fetch r-0123456789", "cloister fetch r-0123456789 --out again/"))(fetch)
 
 
 def list_candidates(as_json: Json = False) -> None:
@@ -93,3 +95,22 @@ def _mover(state: str) -> Callable[..., None]:
             say(f"{release} is {now}")
 
     return move
+
+
+def fetch(
+    release: ReleaseId,
+    out: Annotated[
+        Path | None, typer.Option(help="A new folder for the files; by default they go to the home.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Restore the files of a release that may be handed on from the DVC remote, checked against the ledger."""
+    from flows.console import say, show_json
+    from tasks.fetching import fetch_release
+    from tasks.home import Home
+
+    folder = fetch_release(Home.current(), release, out)
+    if as_json:
+        show_json({"release": release, "public": str(folder)})
+    else:
+        say(f"Files of release {release}: {folder}")

@@ -44,6 +44,10 @@ class Bars:
         if step in self.shown:
             self.progress.stop_task(self.shown.pop(step))
 
+    def resumed(self, release: str) -> None:
+        """A line above the others."""
+        self.progress.console.print(f"Resuming release {release}: nothing is charged again", highlight=False)
+
 
 @dataclass
 class Lines:
@@ -70,7 +74,11 @@ class Lines:
         """A line."""
         self._write(step, "failed")
 
-    def _write(self, step: str, state: str, **more: int) -> None:
+    def resumed(self, release: str) -> None:
+        """A line."""
+        self._write("reserve", "resumed", release=release)
+
+    def _write(self, step: str, state: str, **more: int | str) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         print(json.dumps({"time": now, "step": step, "state": state, **more}), file=sys.stderr, flush=True)
 
@@ -119,6 +127,11 @@ def facts(title: str, content: Mapping[str, Any]) -> None:
 def say(text: str) -> None:
     """A line on standard output."""
     print(text)
+
+
+def warn(text: str) -> None:
+    """A warning on standard error."""
+    print(f"warning: {text}", file=sys.stderr, flush=True)
 
 
 def _console() -> Console:

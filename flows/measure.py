@@ -2,12 +2,13 @@
 
     plan                 from the declared types alone
     reserve              charges the ledger, before the data is opened
-    open                 opens the data; if it cannot be used, the reservation is given back
+    validate             opens the data; if it cannot be used, the reservation is given back
     spend                makes the charge final, before the data is asked
     measure              asks the data, through the door and its journal
-    write                the new spec
+    write, finish        the new spec; then the release is a candidate
 
-Killed at any point, the same order goes on: the ledger finds its charge, the journal its answers.
+Killed at any point, the same order resumes: the ledger finds its charge, the journal its answers. Finished, but killed
+before anybody was told, the same order finds what was written.
 """
 
 from __future__ import annotations
@@ -16,29 +17,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from prefect import flow
 
 from cloister import __version__
-from cloister.errors import CloisterError
+from cloister.errors import BudgetExceeded
 from cloister.privacy.discovery import Findings
 from cloister.privacy.ledger import BudgetStatus
 from cloister.privacy.ledger.exact import decimal
-from models.protocol import Plan
-from tasks.charging import Charge, DataReference
-from tasks.columns import forgetting
-from tasks.discovering import (
-    Written,
-    measure_domains,
-    open_columns,
-    reserve_measurement,
-    spend_measurement,
-    write_spec,
-)
+from cloister.privacy.private import PrivateColumns
+from flows.outcome import Finished
+from models.protocol import AnyPlan
+from tasks.charging import Charge, giving_back, reserve, spend, validate
+from tasks.columns import ColumnsSource
+from tasks.delivery import deliver, keep_outcome, write_finished
+from tasks.discovering import Written, finish, measure_domains, write_spec
 from tasks.domains import domain_order, domain_world, release_plan, require_ready
 from tasks.home import Home
-from tasks.ledgers import give_back, open_ledger
+from tasks.ledgers import open_ledger
 from tasks.orders import Options, Order
 from tasks.plans import StageCost, stage_costs, total_cost
+from tasks.run_page import declined
+from tasks.session import Session
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class Measurement:
             "accounted_epsilon": self.spent,
             "stages": [{"name": s.name, "epsilon": s.epsilon, "explanation": s.explanation} for s in self.stages],
             "budget_left": decimal(self.budget.left),
+            "budget_window": self.budget.window,
             "rows": self.found.rows,
             "attributes": dict(self.found.attributes),
             "not_found": list(self.found.empty),
@@ -79,7 +80,9 @@ class Measurement:
     persist_result=False,
     log_prints=False,
 )
-def measure(spec: str, epsilon: str, delta: str, out: str, data: str | None = None, by: str = "prefect") -> Measurement:
+def measure(
+    spec: str, epsilon: str, delta: str, out: str, data: str | None = None, by: str = "prefect"
+) -> Measurement | Finished:
     """Measure the domains that a spec marks data-derived, and write a new spec.
 
     ``epsilon`` and ``delta`` are text, so that they are exact. Paths are those of the machine that runs the flow.
@@ -88,18 +91,36 @@ def measure(spec: str, epsilon: str, delta: str, out: str, data: str | None = No
     order, home = domain_order(Path(spec), options, by), Home.current()
     require_ready(order, home)
     plan = release_plan(order)
-    charge = reserve_measurement(order, plan, home)
-    with forgetting(charge.release):
-        return _measured(order, plan, charge, home)
+    source = ColumnsSource()
+    try:
+        charge = reserve(order, plan, source, home)
+    except BudgetExceeded as error:
+        return declined(error)
+    with Session(source) as session:
+        finished = charge.finished
+        done = _finished(order, charge, home) if finished else _measured(order, plan, charge, session, home)
+    deliver(charge.release, by, home)
+    return done
 
 
-def _measured(order: Order, plan: Plan, charge: Charge, home: Home) -> Measurement:
-    data = _opened(order, charge, home)
-    anchor = spend_measurement(order, charge, plan, data, home)
-    found = measure_domains(order, charge)
-    written = write_spec(order, charge, anchor, found, home)
+def _finished(order: Order, charge: Charge, home: Home) -> Finished:
+    return Finished(charge.release, write_finished(order, charge, home))
+
+
+def _measured(
+    order: Order,
+    plan: AnyPlan,
+    charge: Charge,
+    session: Session[pd.DataFrame, PrivateColumns],
+    home: Home,
+) -> Measurement:
+    with giving_back(charge, order, home):
+        opened = validate(order, charge, session, home)
+    spent = spend(order, plan, opened, home)
+    found = measure_domains(order, spent, home)
+    written = write_spec(order, spent, found, home)
     world = domain_world(order)
-    return Measurement(
+    done = Measurement(
         charge.release,
         order,
         stage_costs(plan, order.budget, world.task),
@@ -108,12 +129,6 @@ def _measured(order: Order, plan: Plan, charge: Charge, home: Home) -> Measureme
         written,
         open_ledger(home).budget(world.spec.name, world.unit),
     )
-
-
-def _opened(order: Order, charge: Charge, home: Home) -> DataReference:
-    """The data; if it cannot be read, nothing was asked of it and the reservation is given back."""
-    try:
-        return open_columns(order, charge, home)
-    except CloisterError:
-        give_back(charge.release, order, home)
-        raise
+    keep_outcome(charge.release, done.to_json(), home)
+    finish(order, spent, home)
+    return done

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import getpass
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+# Rows that one command draws: a thousand times those of the greatest table that was released.
+MOST_ROWS = 10**9
+# The names that a spec may give its dataset.
+DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+# Letters of the column that tells persons apart.
+LONGEST_UNIT = 200
 
 
 def user() -> str:
@@ -18,15 +26,38 @@ def user() -> str:
         return "unknown"
 
 
+def _dataset(name: str) -> str:
+    if not DATASET.fullmatch(name):
+        raise typer.BadParameter(
+            "a dataset's name has 1 to 100 letters, digits, '.', '_' and '-', as its spec gives it"
+        )
+    return name
+
+
+def _unit(name: str) -> str:
+    if name != "row" and not (name.startswith("key:") and name[4:].isprintable() and 0 < len(name[4:]) <= LONGEST_UNIT):
+        raise typer.BadParameter("a privacy unit is row, or key:COLUMN")
+    return name
+
+
+def _words(text: str) -> str:
+    if not (text.isprintable() and text.strip()):
+        raise typer.BadParameter("write a few words, without line breaks and control characters")
+    return text
+
+
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec of the dataset, a YAML file.")]
 ReleaseId = Annotated[str, typer.Argument(metavar="RELEASE", help="The id of a release, as r-0123456789.")]
-Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="The name of the dataset, as its spec gives it.")]
+Dataset = Annotated[
+    str, typer.Argument(metavar="DATASET", help="The name of the dataset, as its spec gives it.", callback=_dataset)
+]
+Unit = Annotated[str, typer.Option(help="Privacy unit: row, or key:COLUMN.", callback=_unit)]
 Method = Annotated[str | None, typer.Option(help="Method of synthesis; see cloister methods.")]
 Epsilon = Annotated[str | None, typer.Option(help="Privacy budget of this release, exact: 0.5 or 1/3.")]
 Delta = Annotated[str | None, typer.Option(help="Probability that the guarantee fails, less than 1 / rows.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-By = Annotated[str, typer.Option(help="Who does this.", default_factory=user, show_default="you")]
-Reason = Annotated[str, typer.Option(help="Why, in a few words.")]
+By = Annotated[str, typer.Option(help="Who does this.", default_factory=user, show_default="you", callback=_words)]
+Reason = Annotated[str, typer.Option(help="Why, in a few words.", callback=_words)]
 
 
 class Evaluate(StrEnum):

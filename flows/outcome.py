@@ -45,6 +45,8 @@ class Outcome:
             "accounted_epsilon": self.spent,
             "stages": [{"name": s.name, "epsilon": s.epsilon, "explanation": s.explanation} for s in self.stages],
             "budget_left": decimal(self.budget.left),
+            "budget_granted": decimal(self.budget.budget.epsilon),
+            "budget_window": self.budget.window,
             "violations": [
                 {"name": v.name, "hard": v.hard, "violations": v.violations, "percent": v.percent}
                 for v in self.violations
@@ -52,3 +54,15 @@ class Outcome:
             "internal": self.evaluation.to_dict(),
             "files": {"public": str(self.public), "internal": str(self.internal)},
         }
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A release that an earlier run finished, but nobody was told: what that run had to say, as JSON values."""
+
+    release: str
+    content: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """The outcome as JSON values, with ``earlier`` set."""
+        return self.content

@@ -1,6 +1,7 @@
 """The release flow: from a sensitive table to a candidate for review.
 
     sequence, search     make the plan from public inputs
+    stores               finds or makes the stores that will be written to
     reserve              charges the ledger, before the data is opened
     validate             opens the data; if it cannot be used, the reservation is given back
     spend                makes the charge final, before the data is asked
@@ -8,7 +9,8 @@
     sample, evaluate     post-processing; measures that stay inside
     certify, register, version, publish
 
-Killed at any point, the same order goes on: the ledger finds its charge, the journal its answers.
+Killed at any point, the same order resumes: the ledger finds its charge, the journal its answers. Finished, but killed
+before anybody was told, the same order finds the release.
 """
 
 from __future__ import annotations
@@ -16,85 +18,98 @@ from __future__ import annotations
 from pathlib import Path
 
 from prefect import flow
+from prefect.runtime import flow_run
 
 from cloister import __version__
-from cloister.errors import CloisterError
-from cloister.evaluation.asked import Level
-from flows.outcome import Outcome
-from models.protocol import Plan
+from cloister.errors import BudgetExceeded
+from cloister.privacy.private import PrivateTable
+from cloister.schema.domain import Table
+from flows.outcome import Finished, Outcome
+from models.protocol import AnyPlan
 from tasks.certifying import Certified, write_certificate
-from tasks.charging import Charge, DataReference, open_valid_data, reserve, spend
+from tasks.charging import Charge, giving_back, reserve, spend, validate
 from tasks.checks import require_usable
+from tasks.delivery import deliver, keep_outcome, publish_finished
 from tasks.drawing import sample
 from tasks.fitting import train, weigh
 from tasks.home import Home
-from tasks.ledgers import give_back, open_ledger
+from tasks.ledgers import open_ledger
 from tasks.measures import Measured
 from tasks.measuring import measure
-from tasks.opening import forgetting
-from tasks.orders import Options, Order, world_of
+from tasks.opening import TableSource
+from tasks.orders import Order, world_of
+from tasks.places import prepare_stores
 from tasks.planning import search, sequence
 from tasks.plans import stage_costs, total_cost
-from tasks.publishing import publish
+from tasks.publishing import Recorded, publish
 from tasks.registering import register, version
+from tasks.requests import ReleaseRequest
+from tasks.run_page import declined, note, show_certificate
+from tasks.session import Session
+
+
+def run_name() -> str:
+    """What a run is called: by its spec."""
+    return f"release {flow_run.parameters['request'].spec}"
 
 
 @flow(
     name="release",
-    flow_run_name="release {spec}",
+    flow_run_name=run_name,
     version=__version__,
     retries=0,
     persist_result=False,
     log_prints=False,
 )
-def release(
-    spec: str,
-    method: str | None = None,
-    epsilon: str | None = None,
-    delta: str | None = None,
-    rows: int | None = None,
-    data: str | None = None,
-    out: str | None = None,
-    csv: bool = False,
-    seed: int | None = None,
-    evaluate: Level = "quick",
-    by: str = "prefect",
-) -> Outcome:
+def release(request: ReleaseRequest) -> Outcome | Finished:
     """Release a synthetic table of the dataset that a spec file declares.
 
-    ``epsilon`` and ``delta`` are text, so that they are exact. Paths are those of the machine that runs the flow.
+    A run that the budget does not admit ends in the state Declined, which raises ``BudgetExceeded`` for a caller.
     """
-    options = Options(method, epsilon, delta, rows, _path(data), _path(out), csv, seed, evaluate)
-    order, home = Order.of(Path(spec), options, by), Home.current()
+    order, home = request.order(), Home.current()
     require_usable(order, world_of(order), home)
-    sequence(order)
-    plan = search(order)
-    charge = reserve(order, plan, home)
-    with forgetting(charge.release):
-        return _released(order, plan, charge, home)
-
-
-def _released(order: Order, plan: Plan, charge: Charge, home: Home) -> Outcome:
-    data = _valid_data(order, charge, home)
-    anchor = spend(order, charge, plan, data, home)
-    fitted = weigh(order, charge, plan, train(order, charge, plan, home), home)
-    drawn = sample(order, charge, fitted, home)
-    measured = measure(order, charge, drawn.file, home)
-    done = Certified(charge, anchor, plan, data, drawn)
-    folder = write_certificate(order, done, home)
-    run = register(order, done, measured, folder, fitted, home)
-    version(order, done, folder, home)
-    public = publish(order, done, folder, run, home)
-    return _outcome(order, done, measured, public, home)
-
-
-def _valid_data(order: Order, charge: Charge, home: Home) -> DataReference:
-    """The validated data; if it cannot be used, nothing was asked of it and the reservation is given back."""
+    plan = search(order, sequence(order))
+    stores = prepare_stores(order, home)
+    source = TableSource()
     try:
-        return open_valid_data(order, charge, home)
-    except CloisterError:
-        give_back(charge.release, order, home)
-        raise
+        charge = reserve(order, plan, source, home, stores)
+    except BudgetExceeded as error:
+        return declined(error)
+    note("release %s: epsilon %s, delta %s", charge.release, order.budget.epsilon, order.budget.delta)
+    with Session(source) as session:
+        finished = charge.finished
+        done = _finished(order, charge, home) if finished else _released(order, plan, charge, session, home)
+    show_certificate(home.release(charge.release) / "public")
+    note("release %s is ready for review", charge.release)
+    deliver(charge.release, request.by, home)
+    return done
+
+
+def _finished(order: Order, charge: Charge, home: Home) -> Finished:
+    return Finished(charge.release, publish_finished(order, charge, home))
+
+
+def _released(
+    order: Order,
+    plan: AnyPlan,
+    charge: Charge,
+    session: Session[Table, PrivateTable],
+    home: Home,
+) -> Outcome:
+    with giving_back(charge, order, home):
+        opened = validate(order, charge, session, home)
+    spent = spend(order, plan, opened, home)
+    fitted = weigh(order, spent, plan, train(order, spent, plan, home), home)
+    drawn = sample(order, charge, fitted, home)
+    measured = measure(order, spent, drawn.file, home)
+    done = Certified(charge, spent, plan, fitted, drawn)
+    folder = write_certificate(order, done, home)
+    run = register(order, done, measured, folder, home)
+    recorded = Recorded(run, version(order, done, folder, home))
+    outcome = _outcome(order, done, measured, order.out or folder.path, home)
+    keep_outcome(charge.release, outcome.to_json(), home)
+    publish(order, done, folder, recorded, home)
+    return outcome
 
 
 def _outcome(order: Order, done: Certified, measured: Measured, public: Path, home: Home) -> Outcome:
@@ -111,7 +126,3 @@ def _outcome(order: Order, done: Certified, measured: Measured, public: Path, ho
         public,
         measured.folder,
     )
-
-
-def _path(text: str | None) -> Path | None:
-    return Path(text) if text else None

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
-from cloister.privacy.ledger.exact import decimal
 from flows.console import facts, say, show_json, table
+from models.protocol import Budget
 from tasks.orders import Order, world_of
-from tasks.plans import StageCost, plan_json, planned, stage_costs, total_cost
+from tasks.plans import plan_json, planned, stage_costs, total_cost
 
 if TYPE_CHECKING:
     from cloister.evaluation.report import Evaluation
-    from flows.outcome import Outcome
+    from flows.outcome import Finished, Outcome
 
 STAGE_HEADINGS = ("stage", "epsilon alone", "what for")
 INTERNAL = "internal: measured on the real rows without noise, must not leave the house"
@@ -28,7 +29,7 @@ def show_plan(order: Order, as_json: bool) -> None:
         costs = [{"name": stage.name, "epsilon": stage.epsilon} for stage in stages]
         show_json(plan_json(made) | {"reason": order.reason, "costs": costs, "accounted_epsilon": total})
         return
-    _show_stages(stages, total, order)
+    _show_stages([(stage.name, stage.epsilon, stage.explanation) for stage in stages], total, order.budget)
     facts(
         "Plan",
         {
@@ -42,22 +43,24 @@ def show_plan(order: Order, as_json: bool) -> None:
     )
 
 
-def show_outcome(outcome: Outcome, as_json: bool) -> None:
+def show_outcome(outcome: Outcome | Finished, as_json: bool) -> None:
     """What a release spent and gave, and where it lies."""
+    content = outcome.to_json()
     if as_json:
-        show_json(outcome.to_json())
+        show_json(content)
         return
-    _show_stages(outcome.stages, outcome.spent, outcome.order)
-    _show_violations(outcome)
-    show_metrics(outcome.evaluation)
+    stages = [(stage["name"], stage["epsilon"], stage["explanation"]) for stage in content["stages"]]
+    _show_stages(stages, content["accounted_epsilon"], Budget(Fraction(content["epsilon"]), Fraction(content["delta"])))
+    _show_violations(content)
+    _show_figures(content["internal"])
     facts(
-        f"Release {outcome.release} of {outcome.dataset} is a candidate",
+        f"Release {outcome.release} of {content['dataset']} {_ended(content)}",
         {
-            "rows": outcome.order.rows,
-            "budget left": f"epsilon {decimal(outcome.budget.left)} of {decimal(outcome.budget.budget.epsilon)} "
-            f"in {outcome.budget.window}",
-            "files to hand on": outcome.public,
-            "internal files": outcome.internal,
+            "rows": content["rows"],
+            "budget left": f"epsilon {content['budget_left']} of {content['budget_granted']} "
+            f"in {content['budget_window']}",
+            "files to hand on": content["files"]["public"],
+            "internal files": content["files"]["internal"],
             "next": f"cloister review approve {outcome.release} --reason TEXT",
         },
     )
@@ -65,40 +68,49 @@ def show_outcome(outcome: Outcome, as_json: bool) -> None:
 
 def show_metrics(evaluation: Evaluation) -> None:
     """The figures of an evaluation."""
-    metrics = evaluation.metrics()
+    _show_figures(evaluation.to_dict())
+
+
+def _ended(content: dict[str, Any]) -> str:
+    earlier = content.get("earlier")
+    return "was finished by an earlier run of this command: nothing was charged now" if earlier else "is a candidate"
+
+
+def _show_figures(evaluation: dict[str, Any]) -> None:
+    metrics = evaluation["metrics"]
     if metrics:
         rows = [(name.replace("_", " ").replace(".", ", "), value) for name, value in metrics.items()]
         table("Utility", ("measure", "value"), rows, INTERNAL)
-    if evaluation.learning and evaluation.truth:
-        say(f"Mean accuracy {evaluation.learning.accuracy:.3f}; trained on real rows {evaluation.truth.accuracy:.3f}")
+    if evaluation.get("learning") and evaluation.get("truth"):
+        synthetic, real = (evaluation[name]["mean_accuracy"] for name in ("learning", "truth"))
+        say(f"Mean accuracy {synthetic:.3f}; trained on real rows {real:.3f}")
 
 
-def _show_stages(stages: Sequence[StageCost], total: float, order: Order) -> None:
-    rows = [(stage.name, stage.epsilon, stage.explanation) for stage in stages]
-    rows += [("sampling", 0.0, "drawing rows is post-processing"), ("all together", total, _asked(order))]
+def _show_stages(stages: Sequence[tuple[str, float, str]], total: float, budget: Budget) -> None:
+    rows = [*stages, ("sampling", 0.0, "drawing rows is post-processing"), ("all together", total, _asked(budget))]
     table(
-        f"Privacy spend at delta {float(order.budget.delta):g}",
+        f"Privacy spend at delta {float(budget.delta):g}",
         STAGE_HEADINGS,
         rows,
         "what stages cost does not add up",
     )
 
 
-def _asked(order: Order) -> str:
-    return f"charged: epsilon {float(order.budget.epsilon):g}"
+def _asked(budget: Budget) -> str:
+    return f"charged: epsilon {float(budget.epsilon):g}"
 
 
-def _show_violations(outcome: Outcome) -> None:
-    truth = {found.name: found.real_percent for found in outcome.evaluation.violations}
+def _show_violations(content: dict[str, Any]) -> None:
+    truth = {found["name"]: found["real_percent"] for found in content["internal"]["violations"]}
     rows = [
         (
-            found.name,
-            "hard" if found.hard else "soft",
-            found.violations,
-            _percent(found.percent),
-            _truth(found.name, truth),
+            found["name"],
+            "hard" if found["hard"] else "soft",
+            found["violations"],
+            _percent(found["percent"]),
+            _truth(found["name"], truth),
         )
-        for found in outcome.violations
+        for found in content["violations"]
     ]
     if rows:
         headings = ("constraint", "kind", "violations", "of all", "in the real rows (internal)")

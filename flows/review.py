@@ -8,7 +8,7 @@ from tasks.books import release_of
 from tasks.home import Home
 from tasks.ledgers import open_ledger
 from tasks.tracking import Tracker
-from tasks.verifying import folder_findings
+from tasks.verifying import release_problems
 
 CHECKED = (State.APPROVED, State.PUBLISHED)
 
@@ -34,7 +34,7 @@ def moved(home: Home, release: str, state: str, by: str, reason: str) -> str:
 
 
 def _require_sound(home: Home, release: str) -> None:
-    findings = folder_findings(home, release)
+    findings = release_problems(home, release)
     if findings:
         raise VerificationError(f"{findings[0]}; release {release} must not be approved: see cloister verify {release}")
 

@@ -6,15 +6,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from cloister.errors import InputError, StorageError
 from cloister.privacy.ledger import Release, State
-from flows.console import facts, show_json
+from cloister.schema.columns import OUTSIDE, Column
+from cloister.schema.domain import Domain
+from flows.console import facts, show_json, warn
 from models.parts import Request, sample_to
 from models.protocol import Where
 from models.storage import SavedModel, load_saved
 from tasks.books import release_of
 from tasks.home import Home
-from tasks.outputs import csv_of, require_kept, violations_in
+from tasks.outputs import csv_of, require_capacity, require_kept, violations_in
+from tasks.release_findings import released_manifest
 
 OPEN = (State.APPROVED, State.PUBLISHED)
 
@@ -37,17 +42,32 @@ def sample_release(home: Home, draw: Draw, as_json: bool) -> None:
         InputError: the release is not approved, a condition is not COLUMN=VALUE, or the file has another ending than
             .parquet or .csv.
         StorageError: the file exists or cannot be written.
+        VerificationError: the model is not the one that was released.
         SampleError: the rows cannot be drawn.
     """
-    _require_open(release_of(home, draw.release))
+    where = conditions(draw.where)
     _require_new(draw.out)
-    saved = load_saved(home.release(draw.release) / "model")
-    _write(saved, draw, conditions(draw.where))
+    saved = approved_model(home, draw.release)
+    require_capacity(saved.model, draw.rows)
+    require_declared(where, saved.task.domain)
+    _write(saved, draw, where)
     content = {"release": draw.release, "rows": draw.rows, "file": str(draw.out), "epsilon": 0}
     if as_json:
         show_json(content)
     else:
         facts("Drawn", content)
+
+
+def approved_model(home: Home, release: str) -> SavedModel:
+    """The model of a release that was approved.
+
+    Raises:
+        InputError: there is no such release, or it is not approved.
+        StorageError, VerificationError: its model cannot be read, or is not what was saved.
+    """
+    held = release_of(home, release)
+    _require_open(held)
+    return load_saved(home.release(release) / "model", _bound_model(home, held))
 
 
 def conditions(texts: Iterable[str]) -> Where:
@@ -67,6 +87,26 @@ def conditions(texts: Iterable[str]) -> Where:
     return where
 
 
+def require_declared(where: Where, domain: Domain) -> None:
+    """Check that a condition names columns and values that are declared.
+
+    Raises:
+        InputError: it does not.
+    """
+    for name, value in where.items():
+        if name not in domain or domain[name].kind == "key":
+            others = ", ".join(domain.modelled)
+            raise InputError(f"--where: no column '{name}' can have a condition; use one of {others}")
+        if not _declares(domain[name], value):
+            raise InputError(f"--where: the value of '{name}' is not in its declared domain; use a declared one")
+
+
+def _declares(column: Column, value: object) -> bool:
+    if value is None:
+        return column.null_code is not None
+    return bool(column.encode(pd.Series([value], dtype=object))[0] != OUTSIDE)
+
+
 def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
     """Draw to a Parquet file beside the wanted one, check it, and move or convert it."""
     drawn = draw.out.with_name(f".{draw.out.name}.parquet")
@@ -76,6 +116,17 @@ def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
         csv_of(drawn, draw.out, saved.spec.source)
     else:
         drawn.replace(draw.out)
+
+
+def _bound_model(home: Home, release: Release) -> str | None:
+    """The digest of the model that was released; None, with a warning, for a release of an older version."""
+    bound = released_manifest(home, release).lineage.model
+    if not bound:
+        warn(
+            f"release {release.id} was made by a version that did not bind models to releases: nothing shows that the "
+            "model in this home is the one that was reviewed"
+        )
+    return bound or None
 
 
 def _require_new(out: Path) -> None:

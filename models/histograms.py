@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from cloister.privacy.mechanisms import DiscreteGaussian
-from cloister.privacy.private import PrivateTable
+from cloister.privacy.queries.partition_counts import PartitionCounts
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.cells import Cells, declared_cells
 from cloister.schema.columns import Codes, Grid
 from cloister.schema.domain import Domain
@@ -39,16 +41,16 @@ def _countable(cells: Cells, rows: int) -> bool:
 
 
 def released_histogram(
-    private: PrivateTable, cells: Cells, mechanism: DiscreteGaussian, rows: int, by_value: bool
+    private: Door[TableRows], cells: Cells, mechanism: DiscreteGaussian, rows: int, by_value: bool
 ) -> tuple[Cells, Shares]:
     """Cells of one attribute, values that stand out apart, and the released share of rows in each."""
     deviation = mechanism.scale(private.neighbours.partition)
-    counts = private.counts([cells], mechanism, f"histogram {cells.name}")
+    counts = private.answer(PartitionCounts((cells,)), mechanism, f"histogram {cells.name}")
     shares = estimate_shares(counts, deviation, cells, rows)
     if not by_value:
         return cells, shares
     values = Cells(cells.column, np.arange(cells.column.size, dtype=np.int64))
-    single = private.counts([values], mechanism, f"values {cells.name}")
+    single = private.answer(PartitionCounts((values,)), mechanism, f"values {cells.name}")
     return with_spikes(cells, shares, single / rows, deviation / rows)
 
 

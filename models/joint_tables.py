@@ -14,7 +14,8 @@ JOINT_CELLS, ROWS_PER_LEFT = 300_000, 5
 def wanted_tables(task: Task, sizes: Mapping[str, int]) -> tuple[tuple[str, ...], ...]:
     """Attribute sets of hard constraints whose joint domain is modest, left sides before right sides."""
     wanted = dict.fromkeys(names for c in task.hard if (names := _table_of(c)) is not None)
-    return tuple(names for names in wanted if all(n in sizes for n in names) and _affordable(names, sizes, task.rows))
+    known = [names for names in wanted if all(name in sizes for name in names)]
+    return tuple(names for names in known if _affordable(names, sizes, task.data_rows))
 
 
 def _table_of(constraint: DenialConstraint) -> tuple[str, ...] | None:

@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cloister.errors import StorageError
+from cloister.errors import SampleError, StorageError
 from cloister.privacy.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from models.protocol import Sampler, Where
@@ -62,6 +62,9 @@ def sample_to(sampler: Sampler, request: Request, path: Path) -> Path:
         for number, chunk in enumerate(chunks, start=first):
             parts.write(number, chunk)
         parts.join()
+    except SampleError:
+        parts.forget()
+        raise
     except OSError as error:
         raise StorageError(f"{path} cannot be written ({os.strerror(error.errno or 0)}); make room") from None
     return path
@@ -113,6 +116,11 @@ class _Parts:
     def join(self) -> None:
         _replaced(self.path, self._joined)
         shutil.rmtree(self.folder)
+
+    def forget(self) -> None:
+        """Remove the folder if no part was drawn."""
+        if not self._part(0).exists():
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def _joined(self, path: Path) -> None:
         with pq.ParquetWriter(path, pq.read_schema(self._part(0))) as writer:

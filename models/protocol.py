@@ -2,6 +2,9 @@
 
 The steps are those of Kamino's Algorithm 1, and each paper fills them in its own way: ``sequence`` and ``search`` make
 the plan and cost nothing; ``train`` and ``weigh`` meet the data, only through the door; ``Model.sample`` is free.
+
+A method is three types that belong together: the :class:`Parameters` of its plans, its :class:`Model`, and the
+:class:`Synthesizer` that makes the one and fits the other.
 """
 
 from __future__ import annotations
@@ -9,15 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from cloister.constraints import DenialConstraint
 from cloister.privacy.events import Composed, Event
 from cloister.privacy.mechanisms import Neighbours
-from cloister.privacy.private import PrivateTable
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.table_rows import TableRows
 from cloister.privacy.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 
@@ -32,12 +37,22 @@ def silent(done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Task:
-    """The public inputs of a synthesis: declared world, constraints, rows to release, neighbouring relation."""
+    """The public inputs of a synthesis: declared world, constraints, sizes, neighbouring relation.
+
+    ``data_rows`` is the declared number of rows of the data, ``wanted_rows`` that of the output where another one is
+    wanted; neither is the true number of rows, which stays behind the door.
+    """
 
     domain: Domain
     constraints: tuple[DenialConstraint, ...]
-    rows: int
+    data_rows: int
     neighbours: Neighbours
+    wanted_rows: int | None = None
+
+    @property
+    def output_rows(self) -> int:
+        """How many rows are to be released: as many as the data has, unless another number is wanted."""
+        return self.data_rows if self.wanted_rows is None else self.wanted_rows
 
     @property
     def hard(self) -> tuple[DenialConstraint, ...]:
@@ -79,13 +94,32 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Parameters:
+    """Base of the parameters of a method's plans: frozen dataclasses that JSON keeps exactly, fractions as text."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The parameters as JSON values."""
+        fields: dict[str, Any] = TypeAdapter(type(self)).dump_python(self, mode="json")
+        return fields
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """The parameters that :meth:`to_json` wrote; ValueError if they are not."""
+        return TypeAdapter(cls).validate_python(dict(fields))
+
+
+P = TypeVar("P", bound=Parameters)
+M = TypeVar("M", bound="Model")
+
+
+@dataclass(frozen=True)
+class Plan(Generic[P]):
     """What a fit will do: made of public inputs only; costs nothing."""
 
     method: str
     sequence: tuple[str, ...]
     stages: tuple[Stage, ...]
-    parameters: Mapping[str, Any]
+    parameters: P
     forecast: Forecast
 
     @property
@@ -127,6 +161,15 @@ class Model(Protocol):
         """What draws its rows."""
         ...
 
+    @property
+    def capacity(self) -> int | None:
+        """How many rows it may ever give; None if any number."""
+        ...
+
+    def post_processing(self) -> tuple[str, ...]:
+        """What is done to the noisy answers until they are rows, in sentences for a certificate."""
+        ...
+
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows that keep every hard constraint; SampleError if they cannot be drawn.
 
@@ -139,8 +182,11 @@ class Model(Protocol):
         ...
 
 
-class Synthesizer(Protocol):
-    """A method of synthesis."""
+class Synthesizer(Protocol[P, M]):
+    """A method of synthesis.
+
+    A method with nothing to weigh inherits from this class and leaves :meth:`weigh` as it is here.
+    """
 
     name: str
     summary: str
@@ -149,21 +195,25 @@ class Synthesizer(Protocol):
         """The order in which attributes are modelled; public."""
         ...
 
-    def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
+    def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[P]:
         """The parameters that fit the budget; public. PlanError if none does."""
         ...
 
-    def train(self, private: PrivateTable, task: Task, plan: Plan) -> Model:
+    def train(self, private: Door[TableRows], task: Task, plan: Plan[P]) -> M:
         """The model of rows."""
         ...
 
-    def weigh(self, private: PrivateTable, task: Task, plan: Plan, model: Any) -> Model:
-        """The model with its soft constraints weighed."""
-        ...
+    def weigh(self, private: Door[TableRows], task: Task, plan: Plan[P], model: M) -> M:  # noqa: ARG002
+        """The model with its soft constraints weighed; by default the model as it is, and nothing is asked."""
+        return model
 
-    def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Model:
+    def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> M:
         """A model from its saved state."""
         ...
+
+
+AnyPlan = Plan[Any]
+AnySynthesizer = Synthesizer[Any, Any]
 
 
 def whole(sampler: Sampler, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
@@ -171,11 +221,11 @@ def whole(sampler: Sampler, rows: int, rng: SamplingSource, where: Where | None 
     return Table.concatenate(list(sampler.chunks(rows, rng, where)))
 
 
-def plan(synthesizer: Synthesizer, task: Task, budget: Budget) -> Plan:
+def plan(synthesizer: Synthesizer[P, M], task: Task, budget: Budget) -> Plan[P]:
     """The whole plan of a synthesizer."""
     return synthesizer.search(task, synthesizer.sequence(task), budget)
 
 
-def fit(synthesizer: Synthesizer, private: PrivateTable, task: Task, chosen: Plan) -> Model:
+def fit(synthesizer: Synthesizer[P, M], private: Door[TableRows], task: Task, chosen: Plan[P]) -> M:
     """Train and weigh: the only steps that meet the data."""
     return synthesizer.weigh(private, task, chosen, synthesizer.train(private, task, chosen))

@@ -11,17 +11,26 @@ from models.dpview.synthesizer import DPView
 from models.kamino.recipes import RECIPES
 from models.kamino.synthesizer import Kamino
 from models.mixture.synthesizer import Cloister
-from models.protocol import Progress, Synthesizer, silent
+from models.protocol import AnySynthesizer, Progress, silent
 
-METHODS: dict[str, Callable[[Progress], Synthesizer]] = {
+METHODS: dict[str, Callable[[Progress], AnySynthesizer]] = {
     "cloister": Cloister,
     **{recipe.name: partial(Kamino, recipe=recipe) for recipe in RECIPES},
     **{view.name: partial(DPView, recipe=view) for view in VIEWS},
 }
 
 
-def create(name: str, progress: Progress = silent) -> Synthesizer:
+def create(name: str, progress: Progress = silent) -> AnySynthesizer:
     """The method of that name; InputError if there is none."""
+    require_method(name)
+    return METHODS[name](progress)
+
+
+def require_method(name: str) -> None:
+    """Check that there is a method of that name.
+
+    Raises:
+        InputError: there is none.
+    """
     if name not in METHODS:
         raise InputError(f"no method '{name}'; use one of {', '.join(sorted(METHODS))}")
-    return METHODS[name](progress)

@@ -41,6 +41,9 @@ from models.registry import create
 
 FORMAT = 1
 
+MODEL_DIGEST = "model_sha256"
+"""Name under which a registry keeps a model's digest beside it."""
+
 MODEL, ARRAYS, SPEC = "model.json", "arrays.npz", "spec.json"
 
 
@@ -72,7 +75,7 @@ def save_model(folder: Path, method: str, model: Model, task: Task, spec: Spec) 
         "method": method,
         "dataset": spec.name,
         "spec_digest": spec_digest(spec),
-        "rows": task.rows,
+        "rows": task.data_rows,
         "relation": task.neighbours.relation.value,
         "max_rows": task.neighbours.max_rows,
         "model": meta,
@@ -83,24 +86,28 @@ def save_model(folder: Path, method: str, model: Model, task: Task, spec: Spec) 
     return folder
 
 
-def load_model(folder: Path) -> Model:
+def load_model(folder: Path, digest: str | None = None) -> Model:
     """The model in a folder, ready to sample from.
 
     Raises:
         StorageError, VerificationError, InputError: as `load_saved`.
     """
-    return load_saved(folder).model
+    return load_saved(folder, digest).model
 
 
-def load_saved(folder: Path) -> SavedModel:
+def load_saved(folder: Path, digest: str | None = None) -> SavedModel:
     """The model in a folder, and what it was fitted under.
+
+    ``digest`` is the one that a release is bound to; None takes any model.
 
     Raises:
         StorageError: there is none, or it cannot be read.
-        VerificationError: a file is not what was saved; names it.
+        VerificationError: a file is not what was saved, or it is another model; names it.
         InputError: it was saved in a newer format, or by a method that is not installed.
     """
     record = _record(folder)
+    if digest not in (None, record["digest"]):
+        raise _another(folder)
     spec, arrays = _spec(folder, record), _arrays(folder, record)
     task = Task(
         Domain.of(spec.attributes, folder),
@@ -110,6 +117,18 @@ def load_saved(folder: Path) -> SavedModel:
     )
     model = create(record["method"]).restore(task, record["model"], arrays)
     return SavedModel(record["dataset"], record["method"], record["spec_digest"], spec, task, model, record["digest"])
+
+
+def model_digest(folder: Path) -> str:
+    """SHA-256 that stands for all files of a model, each of which is read.
+
+    Raises:
+        StorageError, VerificationError, InputError: as `load_saved`.
+    """
+    record = _record(folder)
+    for name in record["files"]:
+        _part(folder, name, record)
+    return str(record["digest"])
 
 
 def self_contained(spec: Spec) -> Spec:
@@ -142,7 +161,7 @@ def _record(folder: Path) -> dict[str, Any]:
         newer = record["format"] > FORMAT
         digest = _digest({key: value for key, value in record.items() if key != "digest"})
         sound = record["digest"] == digest and content == _canonical(record)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise _altered(path) from None
     if newer:
         raise InputError(f"{path} was saved by a newer version of Cloister: install that version to read it")
@@ -221,3 +240,9 @@ def _digest(record: Mapping[str, Any]) -> str:
 
 def _altered(path: Path) -> VerificationError:
     return VerificationError(f"{path} is not what was saved: fetch the model again, or sample from another release")
+
+
+def _another(folder: Path) -> VerificationError:
+    return VerificationError(
+        f"{folder} holds another model than the one that was released: restore it, or sample from another release"
+    )

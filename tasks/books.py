@@ -9,7 +9,8 @@ from cloister.privacy.accounting import Spend
 from cloister.privacy.composition import together
 from cloister.privacy.ledger import Anchor, BudgetStatus, Ledger, Release
 from tasks.home import Home
-from tasks.ledgers import open_ledger
+from tasks.ledgers import open_ledger, spend_id
+from tasks.orders import Order, World
 
 
 def existing_ledger(home: Home) -> Ledger | None:
@@ -47,7 +48,7 @@ def exported(home: Home, path: Path) -> Anchor:
         StorageError: the file cannot be written.
     """
     ledger = existing_ledger(home)
-    anchor = ledger.export(path) if ledger else None
+    anchor = ledger.export(path) if ledger and ledger.anchor() else None
     if anchor is None:
         raise InputError(f"there is no entry in a ledger at {home.ledger}; set CLOISTER_HOME")
     return anchor
@@ -69,3 +70,10 @@ def release_of(home: Home, release: str) -> Release:
     if ledger is None:
         raise InputError(f"there is no release '{release}': there is no ledger at {home.ledger} yet")
     return ledger.release(release)
+
+
+def pending_release(order: Order, world: World, home: Home) -> Release | None:
+    """The release that the same order began before and that is unfinished, or that nobody was told of."""
+    ledger = existing_ledger(home)
+    mine = [held for held in ledger.releases() if held.request.spend_id == spend_id(order, world)] if ledger else []
+    return mine[-1] if mine and mine[-1].pending else None

@@ -11,19 +11,22 @@ from pathlib import Path
 from cloister.privacy.certificate import PAGE_NAME, YAML_NAME, Facts, certify
 from cloister.privacy.certificate_page import page
 from cloister.privacy.ledger import Anchor, BudgetStatus
+from cloister.privacy.private import PrivateTable
 from cloister.privacy.software import software
+from cloister.schema.domain import Table
 from cloister.schema.reading import read_native
-from models.protocol import Plan
+from models.protocol import AnyPlan
 from models.registry import create
-from tasks.charging import Charge, DataReference
+from models.storage import model_digest
+from tasks.charging import Charge
 from tasks.code import code_digest
 from tasks.drawing import Drawn
 from tasks.home import Home
 from tasks.ledgers import COMPOSITION, open_ledger
-from tasks.opening import door
 from tasks.orders import Order, World, world_of
 from tasks.outputs import write_csv
 from tasks.references import Reference, digest_of
+from tasks.session import Spent
 from tasks.steps import step
 
 TABLE_NAME, CSV_NAME = "synthetic.parquet", "synthetic.csv"
@@ -31,13 +34,18 @@ TABLE_NAME, CSV_NAME = "synthetic.parquet", "synthetic.csv"
 
 @dataclass(frozen=True)
 class Certified:
-    """What a certificate vouches for: the charge, what was done under it, and the rows that came of it."""
+    """What a certificate vouches for: the charge, what was done under it, the model and the rows that came of it."""
 
     charge: Charge
-    anchor: Anchor
-    plan: Plan
-    data: DataReference
+    spent: Spent[Table, PrivateTable]
+    plan: AnyPlan
+    model: Reference
     drawn: Drawn
+
+    @property
+    def anchor(self) -> Anchor:
+        """The ledger's entry that made the charge final."""
+        return self.spent.anchor
 
 
 @step("certify", "certify {done.charge.release}")
@@ -87,12 +95,15 @@ def _facts(order: Order, done: Certified, artefacts: dict[str, str], status: Bud
         delta=order.budget.delta,
         stages=done.plan.stages,
         violations=done.drawn.violations,
+        post_processing=done.drawn.post_processing,
+        capacity=done.drawn.capacity,
         budget=status,
         composition=COMPOSITION,
         anchor=done.anchor,
         software=software(code_digest()),
         artefacts=artefacts,
         written=datetime.now(UTC).date(),
-        secure=door(done.charge.release).private.secure,
-        input_digest=done.data.digest,
+        secure=done.spent.private.secure,
+        input_digest=done.spent.digest,
+        model=model_digest(done.model.open()),
     )

@@ -1,73 +1,81 @@
-"""The raw columns of a measurement while it runs: opened once, held in memory by this process alone, never written."""
+"""The raw columns of a measurement, as its session opens them: read and bounded."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from cloister.errors import DataError
-from cloister.privacy.discovery import DomainPlan
+from cloister.privacy.events import Event
 from cloister.privacy.journal import Journal
-from cloister.privacy.private_columns import PrivateColumns
-from cloister.privacy.randomness import NoiseSource
+from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.private import PrivateColumns
 from cloister.schema.parsing import parse
 from cloister.schema.reading import read_frame
 from cloister.schema.spec import PersonUnit, Spec
-from tasks.doors import Doors
+from cloister.schema.storage import texts
+from tasks.domains import domain_world
 from tasks.home import Home
-from tasks.orders import Order
+from tasks.opening import noise_source
+from tasks.orders import Order, World
+from tasks.session import Source, keyed_digest
 from tasks.units import kept, persons
 
-_doors: Doors[pd.DataFrame, PrivateColumns] = Doors()
-door, forgetting = _doors.door, _doors.forgetting
 
+class ColumnsSource(Source[pd.DataFrame, PrivateColumns]):
+    """The raw columns of a measurement, whose domains are not known yet, behind their own door."""
 
-def open_columns(release: str, order: Order, spec: Spec, home: Home) -> str:
-    """Read the rows of a measurement and bound those of each person; a keyed digest of all that were read.
+    def world(self, order: Order) -> World:
+        """What is declared before any domain is known."""
+        return domain_world(order)
 
-    Raises:
-        StorageError: the data cannot be read.
-        DataError: it has other columns than declared, or rows that belong to no person.
-    """
-    frame, key = read_frame(spec, order.data), home.key()
-    unit = spec.privacy.unit
-    _doors.hold(release, bounded(frame, unit, spec, key) if isinstance(unit, PersonUnit) else frame)
-    return keyed_digest(frame, release, key)
+    def read(self, release: str, order: Order, home: Home) -> tuple[pd.DataFrame, str]:
+        """The rows, at most so many of each person, and the digest of all that were read.
 
+        Raises:
+            StorageError: the data cannot be read.
+            DataError: it has other columns than declared, or rows that belong to no person.
+        """
+        spec, key = self.world(order).spec, home.key()
+        frame, unit = read_frame(spec, order.data), spec.privacy.unit
+        rows = bounded(frame, unit, spec, key) if isinstance(unit, PersonUnit) else frame
+        return rows, keyed_digest(b"columns", _hashes(frame), release, key)
 
-def open_door(release: str, plan: DomainPlan, fingerprint: dict[str, str], home: Home) -> Journal:
-    """Put the columns of a measurement behind the door, with the journal of an earlier run if there is one.
-
-    Raises:
-        JournalMismatch: the journal belongs to other data, code, spec or parameters.
-        StorageError: the journal cannot be written, or another process runs this measurement.
-    """
-    journal = Journal.open(home.journal(release), fingerprint)
-    private = PrivateColumns(_doors.rows(release), home.key(), plan.neighbours, plan.event, journal, NoiseSource())
-    _doors.open(release, private, journal)
-    return journal
+    def door(
+        self,
+        rows: pd.DataFrame,
+        neighbours: Neighbours,
+        planned: Event,
+        journal: Journal,
+        home: Home,
+    ) -> PrivateColumns:
+        """The door of raw columns; the journal holds numbers in place of texts."""
+        return PrivateColumns(rows, home.key(), neighbours, planned, journal, noise_source())
 
 
 def bounded(frame: pd.DataFrame, unit: PersonUnit, spec: Spec, key: bytes) -> pd.DataFrame:
     """The rows of a frame with at most ``unit.max_rows`` of each person, in the order they had.
 
+    Rows without a readable person are left out, or refused where ``on_invalid`` is ``fail``.
+
     Raises:
-        DataError: a row has no person.
+        DataError: a row has no person, under ``fail``.
     """
     typed, _ = parse(frame[unit.key], spec.attributes[unit.key])
-    if typed.isna().any():
-        raise DataError(f"column '{unit.key}' identifies persons but lacks values; give every row one")
-    return frame.iloc[np.sort(kept(persons(typed, key), unit.max_rows, key))]
-
-
-def keyed_digest(frame: pd.DataFrame, release: str, key: bytes) -> str:
-    """HMAC-SHA256 over a 64-bit hash of each cell for one release, in hexadecimal: it tells changed data."""
-    digest = hmac.new(key, b"columns " + release.encode(), hashlib.sha256)
-    for name in frame.columns:
-        digest.update(
-            str(name).encode() + b"\0" + pd.util.hash_pandas_object(frame[name], index=False).to_numpy().tobytes()
+    known = np.flatnonzero(typed.notna().to_numpy(dtype=bool))
+    if len(known) < len(typed) and spec.validation.on_invalid == "fail":
+        raise DataError(
+            f"column '{unit.key}' identifies persons but lacks values; give every row one, or set "
+            "validation.on_invalid to drop"
         )
-    return digest.hexdigest()
+    return frame.iloc[known[np.sort(kept(persons(typed.iloc[known], key), unit.max_rows, key))]]
+
+
+def _hashes(frame: pd.DataFrame) -> Iterator[tuple[str, NDArray[Any]]]:
+    """A 64-bit hash (n,) of each cell of each column, by its name."""
+    for name in frame.columns:
+        yield str(name), pd.util.hash_pandas_object(texts(frame[name]), index=False).to_numpy()

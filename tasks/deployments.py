@@ -1,14 +1,13 @@
-"""Recurring releases on a Prefect server: a work pool of processes, and one deployment for each dataset."""
+"""Recurring releases on a Prefect server, which keeps a schedule, and no command that anybody runs."""
 
 from __future__ import annotations
 
 import asyncio
-import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from datetime import datetime
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -16,27 +15,25 @@ from uuid import UUID
 import httpx
 from prefect import Flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.actions import WorkPoolCreate
-from prefect.client.schemas.objects import VersionInfo
+from prefect.client.schemas.objects import FlowRun, State, StateType, VersionInfo
 from prefect.deployments.runner import DeploymentApplyError, RunnerDeployment
-from prefect.exceptions import ObjectAlreadyExists
+from prefect.exceptions import PrefectHTTPStatusError
 from prefect.schedules import Cron
 from prefect.settings import get_current_settings
 from prefect.types.entrypoint import EntrypointType
-from prefect.workers.process import ProcessWorker
 
 from cloister import __version__
 from cloister.errors import CloisterError, InputError
-from tasks.home import Home
-from tasks.orders import Options
 from tasks.schedules import Schedule
 
-POOL = "cloister"
 VERSION = VersionInfo(type="prefect:simple", version=__version__)
-ENGINE = "import runpy, flows.release; runpy.run_module('prefect.engine', run_name='__main__')"
-"""Prefect looks for a flow in the working directory first; one imported before is safe from a folder of its name."""
-
 EXAMPLE_URL = "http://127.0.0.1:4200/api"
+
+PATIENCE = 20.0
+"""How long a server may take to answer, in seconds: one that starts at the same time may need some."""
+
+MOST_RUNS = 50
+"""How many due runs are asked for at once; the rest come with the next question."""
 
 
 @dataclass(frozen=True)
@@ -48,130 +45,111 @@ class Recurring:
     schedule: Schedule
 
 
-def release_parameters(spec: Path, options: Options, by: str) -> dict[str, Any]:
-    """What the release flow is called with on each run; paths are absolute.
+def require_server(*, authenticated: bool) -> str:
+    """The URL of the Prefect server that is configured, which answers, on this machine or over TLS.
 
-    There is no folder to copy to, which the second run would find full: each release keeps its files in the home.
-    """
-    return {
-        "spec": str(spec.absolute()),
-        "method": options.method,
-        "epsilon": options.epsilon,
-        "delta": options.delta,
-        "rows": options.rows,
-        "data": str(options.data.absolute()) if options.data else None,
-        "csv": options.csv,
-        "evaluate": options.evaluate,
-        "by": by,
-    }
-
-
-def require_server() -> str:
-    """The URL of the Prefect server that is configured, which answers.
+    With ``authenticated``, it is asked without a password too, and must refuse.
 
     Raises:
-        InputError: none is configured, or it does not answer.
+        InputError: none is configured, it does not answer, it lies elsewhere, or it answers anyone.
     """
     url = get_current_settings().api.url
     how = f"start one with prefect server start and set PREFECT_API_URL, e.g. to {EXAMPLE_URL}"
     if not url:
         raise InputError(f"a recurring release needs a Prefect server, and none is configured; {how}")
-    with get_client(sync_client=True) as client:
-        if client.api_healthcheck():
-            raise InputError(f"no Prefect server answers at {url}; {how}")
+    _require_near(url)
+    try:
+        stranger = httpx.post(f"{url}/deployments/count", json={}, timeout=PATIENCE)
+    except (httpx.HTTPError, httpx.InvalidURL):
+        raise InputError(f"no Prefect server answers at {url}; {how}") from None
+    if authenticated and stranger.is_success:
+        raise InputError(
+            f"the Prefect server at {url} answers anyone, so any user of this machine may change what it holds; start "
+            "it with PREFECT_SERVER_API_AUTH_STRING=NAME:PASSWORD, set PREFECT_API_AUTH_STRING to the same here, or "
+            "give --allow-unauthenticated"
+        )
+    _require_taken(url)
     return url
 
 
-def register(flow: Flow[..., Any], recurring: Recurring, home: Home) -> UUID:
+def register(flow: Flow[..., Any], recurring: Recurring) -> UUID:
     """Make the deployment of a recurring release, or update the one of the same name; the id it has on the server.
 
-    Runs start in the working directory of this process, with its interpreter and its home.
+    It belongs to no work pool, so that the server holds no command, and no worker takes its runs.
 
     Raises:
-        InputError: a setting holds a password, or the work pool is of another type.
         CloisterError: the server refuses.
     """
-    variables = {
-        "command": shlex.join([sys.executable, "-P", "-c", ENGINE]),
-        "working_dir": str(Path.cwd()),
-        "env": environment_of(home),
-    }
-    with _explained():
-        _require_pool()
-        return asyncio.run(_deployment(flow, recurring, variables).aapply(version_info=VERSION))
-
-
-def worker_command(server: str) -> str:
-    """What starts a worker that runs the recurring releases of this installation."""
-    prefect = Path(sys.executable).with_name("prefect")
-    return f"PREFECT_API_URL={shlex.quote(server)} " + shlex.join([str(prefect), "worker", "start", "--pool", POOL])
-
-
-def environment_of(home: Home) -> dict[str, str]:
-    """The settings of this installation, so that a scheduled run charges the same ledger and tells nobody else.
-
-    Raises:
-        InputError: one holds a password, which the server would keep.
-    """
-    settings = {
-        "CLOISTER_HOME": str(home.folder),
-        "CLOISTER_LEDGER": home.ledger,
-        "MLFLOW_TRACKING_URI": home.tracking,
-        "CLOISTER_REMOTE": home.remote,
-    }
-    for name, value in settings.items():
-        _require_no_password(name, value)
-    settings |= {"PREFECT_API_URL": str(get_current_settings().api.url), "PYTHONWARNINGS": "ignore"}
-    home.configure(settings)
-    return settings
-
-
-def _require_no_password(name: str, value: str) -> None:
-    parts = urlsplit(value)
-    if parts.password or "password=" in parts.query:
-        raise InputError(
-            f"{name} holds a password, which the Prefect server would keep; leave it out and put it where the client "
-            "of that service looks for one, such as ~/.pgpass"
-        )
-
-
-def _deployment(flow: Flow[..., Any], recurring: Recurring, variables: dict[str, Any]) -> RunnerDeployment:
     schedule = recurring.schedule
-    return RunnerDeployment.from_flow(
+    deployment = RunnerDeployment.from_flow(
         flow,
         recurring.name,
         schedule=Cron(schedule.cron, timezone=schedule.timezone),
-        concurrency_limit=1,
         parameters=recurring.parameters,
         tags=["release"],
-        work_pool_name=POOL,
-        job_variables=variables,
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
+    with _explained("take the deployment"):
+        return asyncio.run(deployment.aapply(version_info=VERSION))
 
 
-def _require_pool() -> None:
-    """Make the work pool if there is none."""
-    template = ProcessWorker.get_default_base_job_template()
-    with get_client(sync_client=True) as client:
-        try:
-            client.create_work_pool(WorkPoolCreate(name=POOL, type=ProcessWorker.type, base_job_template=template))
-        except ObjectAlreadyExists:
-            _require_processes(client)
+def due_runs(deployments: list[str], now: datetime) -> list[FlowRun]:
+    """The runs of some deployments that are due, earliest first.
+
+    Raises:
+        CloisterError: the server does not say.
+    """
+    with _explained("say which runs are due"), get_client(sync_client=True) as client:
+        found = client.get_scheduled_flow_runs_for_deployments([UUID(each) for each in deployments], now, MOST_RUNS)
+        return [client.read_flow_run(run.id) for run in found]
 
 
-def _require_processes(client: SyncPrefectClient) -> None:
-    kind = client.read_work_pool(POOL).type
-    if kind != ProcessWorker.type:
+def refuse_run(run: FlowRun, reason: str) -> None:
+    """Tell the server that a run is not made.
+
+    Raises:
+        CloisterError: it does not take that.
+    """
+    state: State[Any] = State(type=StateType.CANCELLED, name="Refused", message=reason)
+    with _explained("take a refusal"), get_client(sync_client=True) as client:
+        client.set_flow_run_state(run.id, state, force=True)
+
+
+def _require_near(url: str) -> None:
+    """A password in clear text stays on this machine."""
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
+        raise InputError(f"the Prefect server at {url} is another machine's without TLS; use 127.0.0.1, or https")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _require_taken(url: str) -> None:
+    """Check that the server takes the password of this process."""
+    try:
+        with get_client(sync_client=True) as client:
+            _count(client)
+    except PrefectHTTPStatusError:
         raise InputError(
-            f"the work pool '{POOL}' is of type {kind}, and releases run as processes beside their home; rename it, "
-            f"or delete it with prefect work-pool delete {POOL}"
-        )
+            f"the Prefect server at {url} refuses this command; set PREFECT_API_AUTH_STRING to what the server was "
+            "started with as PREFECT_SERVER_API_AUTH_STRING"
+        ) from None
+    except httpx.HTTPError:
+        raise InputError(f"no Prefect server answers at {url}; check PREFECT_API_URL") from None
+
+
+def _count(client: SyncPrefectClient) -> None:
+    client.request("POST", "/deployments/count", json={})
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _explained(what: str) -> Iterator[None]:
     try:
         yield
-    except (DeploymentApplyError, httpx.HTTPError) as error:
-        raise CloisterError(f"the Prefect server did not take the deployment: {error}") from None
+    except (DeploymentApplyError, PrefectHTTPStatusError, httpx.HTTPError) as error:
+        raise CloisterError(f"the Prefect server did not {what} ({type(error).__name__}); see its log") from None

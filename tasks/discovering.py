@@ -1,40 +1,40 @@
-"""The steps that measure domains: charge, open, ask, write the new spec."""
+"""The steps that measure domains once they are charged: ask, write the new spec."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from cloister.errors import InputError
 from cloister.privacy.certificate_origins import exact_text
 from cloister.privacy.discovery import Findings, discover
-from cloister.privacy.ledger import Anchor
 from cloister.privacy.manifest import Lineage, write_manifest
+from cloister.privacy.private import PrivateColumns
 from cloister.schema.attributes import DATA_DERIVED, MEASURED
 from cloister.schema.marked import read_marked
 from cloister.schema.writing import spec_text
-from models.protocol import Plan
-from tasks import columns
 from tasks.certifying import fresh
-from tasks.charging import Charge, DataReference, reserved
 from tasks.checks import checked_spec
 from tasks.code import code_version
-from tasks.domains import domain_world, planned_domains
+from tasks.domains import SPEC_NAME, planned_domains
 from tasks.home import Home
-from tasks.ledgers import open_ledger, record_candidate, spent_anchor
+from tasks.keeping import write_kept
+from tasks.ledgers import record_candidate, seal
 from tasks.orders import Order
 from tasks.outputs import replaced
-from tasks.plans import plan_digest
 from tasks.progress import reporter
 from tasks.references import digest_of
+from tasks.session import Spent
 from tasks.steps import step
-
-SPEC_NAME = "spec.yaml"
 
 _HEAD = """\
 # What is marked dp was measured with noise by release {release}, and may be handed on: bounds, values, grids and
-# whether values may be missing. All the rest is as declared. Values outside are clipped, or become missing.
+# whether values may be missing. All the rest is as declared, names, types and words of booleans among it. Values
+# outside are clipped, or become missing.
 """
 
 
@@ -46,67 +46,44 @@ class Written:
     problem: str
 
 
-@step("reserve", "reserve epsilon {order.budget.epsilon} to measure {order.spec.stem}")
-def reserve_measurement(order: Order, plan: Plan, home: Home) -> Charge:
-    """Reserve the price of a measurement, or find the unfinished one of the same order.
-
-    Raises:
-        BudgetExceeded: the budget does not hold it.
-    """
-    return reserved(order, domain_world(order), plan, home)
-
-
-@step("open", "open columns for {charge.release}")
-def open_columns(order: Order, charge: Charge, home: Home) -> DataReference:
-    """Read the data.
-
-    Raises:
-        InputError: it cannot be read, or has other columns than declared.
-    """
-    digest = columns.open_columns(charge.release, order, domain_world(order).spec, home)
-    return DataReference(charge.release, digest)
-
-
-@step("spend", "charge {charge.release}")
-def spend_measurement(order: Order, charge: Charge, plan: Plan, data: DataReference, home: Home) -> Anchor:
-    """Open the journal, and make the charge final: from here on the data is asked.
-
-    Raises:
-        JournalMismatch: the measurement was begun with other data, code, spec or parameters.
-    """
-    fingerprint = {"data": data.digest, "spec": order.digest, "code": code_version(), "plan": plan_digest(plan)}
-    journal = columns.open_door(charge.release, planned_domains(order), fingerprint, home)
-    ledger = open_ledger(home)
-    ledger.spend(charge.release, order.by, journal.id, data.digest)
-    return spent_anchor(ledger, charge.release)
-
-
-@step("measure", "measure domains for {charge.release}")
-def measure_domains(order: Order, charge: Charge) -> Findings:
+@step("measure", "measure domains for {spent.release}")
+def measure_domains(order: Order, spent: Spent[pd.DataFrame, PrivateColumns], home: Home) -> Findings:
     """What was found, all of it released; the journal is sealed: nothing more is asked."""
-    opened = columns.door(charge.release)
-    found = discover(opened.private, planned_domains(order), lambda *done: reporter().advanced("measure", *done))
-    opened.journal.seal()
+    advanced = partial(reporter().advanced, "measure")
+    found = discover(spent.private, planned_domains(order), advanced)
+    seal(spent.release, order, spent.journal, home)
     return found
 
 
-@step("write", "write spec of {charge.release}")
-def write_spec(order: Order, charge: Charge, anchor: Anchor, found: Findings, home: Home) -> Written:
-    """The new spec, in the release folder and where it was asked; the release is a candidate once it is there.
+@step("write", "write spec of {spent.release}")
+def write_spec(order: Order, spent: Spent[pd.DataFrame, PrivateColumns], found: Findings, home: Home) -> Written:
+    """The new spec, in the release folder and where it was asked.
 
     Raises:
         StorageError: it cannot be written.
     """
-    content = measured_content(read_marked(order.spec).content, order, charge.release, found)
-    text = _HEAD.format(release=charge.release) + spec_text(content)
-    folder = fresh(home.release(charge.release) / "public")
+    release = spent.release
+    content = measured_content(read_marked(order.spec).content, order, release, found)
+    text = _HEAD.format(release=release) + spec_text(content)
+    folder = fresh(home.release(release) / "public")
     (folder / SPEC_NAME).write_text(text, encoding="utf-8")
-    manifest = write_manifest(folder, charge.release, Lineage(anchor, code_version(), order.digest))
     out = order.out or folder / SPEC_NAME
     replaced(out, lambda part: part.write_text(text, encoding="utf-8"))
-    evidence = {"manifest": manifest.digest, "spec": digest_of(folder / SPEC_NAME)}
-    record_candidate(charge.release, order.by, evidence, home)
     return Written(out, _problem(out))
+
+
+@step("finish", "finish {spent.release}")
+def finish(order: Order, spent: Spent[pd.DataFrame, PrivateColumns], home: Home) -> None:
+    """Make the measurement a candidate: its spec is where it was asked, and all that it leaves is there to be listed.
+
+    Raises:
+        StorageError: the manifest cannot be written.
+    """
+    folder, kept = home.release(spent.release) / "public", write_kept(home, spent.release)
+    lineage = Lineage(spent.anchor, code_version(), order.digest, kept=kept)
+    manifest = write_manifest(folder, spent.release, lineage)
+    evidence = {"manifest": manifest.digest, "spec": digest_of(folder / SPEC_NAME)}
+    record_candidate(spent.release, order.by, evidence, home)
 
 
 def measured_content(content: dict[str, Any], order: Order, release: str, found: Findings) -> dict[str, Any]:

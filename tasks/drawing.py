@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from cloister.constraints import ViolationReport, violation_reports
 from models.storage import load_model
 from tasks.charging import Charge
 from tasks.home import Home
+from tasks.keeping import kept_seed
 from tasks.orders import Order, world_of
 from tasks.outputs import drawn, read_synthetic, require_kept, write_parquet
 from tasks.references import Reference
@@ -17,10 +17,16 @@ from tasks.steps import step
 
 @dataclass(frozen=True)
 class Drawn:
-    """The synthetic file, and the violations of every constraint as counted on it; both public."""
+    """The synthetic file, and what a certificate says of it; all of it public.
+
+    ``violations`` are those of every constraint, counted on the file; ``post_processing`` and ``capacity`` are the
+    model's.
+    """
 
     file: Reference
     violations: tuple[ViolationReport, ...]
+    post_processing: tuple[str, ...]
+    capacity: int | None
 
 
 @step("sample", "draw {order.rows} rows for {charge.release}")
@@ -31,9 +37,9 @@ def sample(order: Order, charge: Charge, model: Reference, home: Home) -> Drawn:
         SampleError: the rows cannot be drawn, or a hard constraint is violated.
     """
     world, folder = world_of(order), home.release(charge.release)
-    seed = json.loads((folder / "order.json").read_text(encoding="utf-8"))["seed"]
     path = folder / "synthetic.parquet"
-    write_parquet(drawn(load_model(model.open()), order.rows, seed).frame(), path)
+    fitted = load_model(model.open())
+    write_parquet(drawn(fitted, order.rows, kept_seed(folder)).frame(), path)
     violations = violation_reports(world.task.constraints, read_synthetic(path, world.task))
     require_kept(violations)
-    return Drawn(Reference.of(path), violations)
+    return Drawn(Reference.of(path), violations, fitted.post_processing(), fitted.capacity)

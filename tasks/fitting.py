@@ -5,20 +5,22 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from models.protocol import Model, Plan
+from cloister.privacy.private import PrivateTable
+from cloister.schema.domain import Table
+from models.protocol import AnyPlan, Model
 from models.registry import create
 from models.storage import load_model, save_model
-from tasks.charging import Charge
 from tasks.home import Home
-from tasks.opening import door
+from tasks.ledgers import seal
 from tasks.orders import Order, World, world_of
 from tasks.progress import reporter
 from tasks.references import Reference
+from tasks.session import Spent
 from tasks.steps import step
 
 
-@step("train", "train {order.method} for {charge.release}")
-def train(order: Order, charge: Charge, plan: Plan, home: Home) -> Reference:
+@step("train", "train {order.method} for {spent.release}")
+def train(order: Order, spent: Spent[Table, PrivateTable], plan: AnyPlan, home: Home) -> Reference:
     """The model of rows, on disk.
 
     Raises:
@@ -26,18 +28,24 @@ def train(order: Order, charge: Charge, plan: Plan, home: Home) -> Reference:
     """
     world = world_of(order)
     synthesizer = create(order.method, partial(_advanced, "train"))
-    model = synthesizer.train(door(charge.release).private, world.task, plan)
-    return _saved(home.release(charge.release) / "trained", order, world, model)
+    model = synthesizer.train(spent.private, world.task, plan)
+    return _saved(home.release(spent.release) / "trained", order, world, model)
 
 
-@step("weights", "weigh soft constraints for {charge.release}")
-def weigh(order: Order, charge: Charge, plan: Plan, trained: Reference, home: Home) -> Reference:
+@step("weights", "weigh soft constraints for {spent.release}")
+def weigh(
+    order: Order,
+    spent: Spent[Table, PrivateTable],
+    plan: AnyPlan,
+    trained: Reference,
+    home: Home,
+) -> Reference:
     """The model with its soft constraints weighed, on disk; the journal is sealed: nothing more is asked."""
-    world, opened = world_of(order), door(charge.release)
+    world = world_of(order)
     model = load_model(trained.open())
-    weighed = create(order.method).weigh(opened.private, world.task, plan, model)
-    opened.journal.seal()
-    return _saved(home.release(charge.release) / "model", order, world, weighed)
+    weighed = create(order.method).weigh(spent.private, world.task, plan, model)
+    seal(spent.release, order, spent.journal, home)
+    return _saved(home.release(spent.release) / "model", order, world, weighed)
 
 
 def _saved(folder: Path, order: Order, world: World, model: Model) -> Reference:

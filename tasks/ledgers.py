@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 
 from cloister.errors import BudgetExceeded, InputError
 from cloister.privacy.events import Relation
-from cloister.privacy.ledger import Anchor, Ledger, Request, State
+from cloister.privacy.journal import Journal
+from cloister.privacy.ledger import Anchor, Ledger, Owner, Request, State
 from cloister.privacy.ledger.exact import decimal
-from models.protocol import Plan
+from cloister.privacy.ledger.records import REFUSED
+from models.protocol import AnyPlan
 from tasks.code import code_version
 from tasks.home import Home
 from tasks.opening import noise_source
@@ -25,7 +28,7 @@ def open_ledger(home: Home) -> Ledger:
         StorageError: it cannot be reached, read or made.
     """
     home.prepare()
-    return Ledger.open(home.ledger)
+    return replace(Ledger.open(home.ledger), written=home.write_end)
 
 
 def spent_anchor(ledger: Ledger, release: str) -> Anchor:
@@ -34,16 +37,42 @@ def spent_anchor(ledger: Ledger, release: str) -> Anchor:
     return ledger.entries()[spent.seq - 1].anchor
 
 
+def make_final(release: str, order: Order, journal: Journal, data: str, home: Home) -> Anchor:
+    """Make the charge of a release final, and lease the release to this process until its journal is closed.
+
+    The run is written into the journal before the ledger: killed in between, the journal holds one place more than the
+    ledger knows, and is still accepted.
+
+    Raises:
+        JournalMismatch: the release was begun with another journal or other data, or the journal is not whole.
+        StorageError: another process runs the release.
+    """
+    ledger = open_ledger(home)
+    ledger.spend(release, order.by, journal.id, data)
+    journal.guard(ledger.begin_run(release, order.by, journal.begin_run(), Owner.current()))
+    return spent_anchor(ledger, release)
+
+
+def seal(release: str, order: Order, journal: Journal, home: Home) -> None:
+    """Seal the journal of a release, in its file and in the ledger: nothing more is asked."""
+    open_ledger(home).seal(release, order.by, journal.seal())
+
+
 def give_back(release: str, order: Order, home: Home) -> None:
     """Give back a reservation whose data was never asked; a charge that is final stays."""
     ledger = open_ledger(home)
     if ledger.release(release).state is State.RESERVED:
-        ledger.advance(release, State.RELEASED_BACK, order.by, "the data could not be used; nothing was drawn")
+        ledger.advance(release, State.RELEASED_BACK, order.by, REFUSED)
 
 
 def record_candidate(release: str, by: str, evidence: dict[str, str], home: Home) -> None:
     """Record that a release is ready for review, with digests of what is to be reviewed."""
     open_ledger(home).advance(release, State.CANDIDATE, by, "the release flow ended", evidence)
+
+
+def is_candidate(release: str, home: Home) -> bool:
+    """Whether a release is ready for review."""
+    return open_ledger(home).release(release).state is State.CANDIDATE
 
 
 def spend_id(order: Order, world: World) -> str:
@@ -60,7 +89,7 @@ def spend_id(order: Order, world: World) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def release_request(order: Order, world: World, plan: Plan) -> Request:
+def release_request(order: Order, world: World, plan: AnyPlan) -> Request:
     """What an order asks of the ledger."""
     return Request(
         dataset=world.spec.name,

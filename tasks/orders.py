@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -15,13 +16,20 @@ from cloister.privacy.events import Relation
 from cloister.privacy.ledger import exact
 from cloister.privacy.mechanisms import Neighbours
 from cloister.schema.domain import Domain
-from cloister.schema.loading import data_derived, load_spec, spec_digest
+from cloister.schema.loading import load_spec, spec_digest
+from cloister.schema.marked import read_marked, unusable
 from cloister.schema.spec import PersonUnit, Spec
+from cloister.schema.unconfirmed import Finding, unconfirmed_facts, unmeasured_facts
 from models.choosing import AUTO, Choice, choose
 from models.protocol import Budget, Task
+from models.registry import require_method
 
-NAMED = 10
-GREATEST = 1000
+# Epsilons: above the greatest nothing is promised, below the least no method has an answer that is not noise.
+LEAST, GREATEST = Fraction(1, 10**9), 1000
+# Rows of an output: a thousand times those of the greatest table that was released.
+MOST_ROWS = 10**9
+# Seeds are 128 bits, as those that the operating system gives.
+MOST_SEED = 2**128 - 1
 
 
 @dataclass(frozen=True)
@@ -68,13 +76,14 @@ class Order:
         """The order that a spec file and options make.
 
         Raises:
-            SpecError: the spec cannot be used, or holds a bound that is still marked data-derived.
+            SpecError: the spec cannot be used, or holds what was read from the data.
             PlanError: epsilon, delta or the number of rows cannot be.
+            InputError: the seed cannot be, or there is no such method.
         """
         path = spec.absolute()
         declared = load_spec(path)
         require_public(path, declared)
-        budget = budget_of(declared, options)
+        budget, rows = budget_of(declared, options), _rows(declared, options)
         require_small_delta(budget, declared)
         choice = method_of(declared, options, budget)
         return cls(
@@ -82,11 +91,11 @@ class Order:
             spec_digest(declared),
             choice.method,
             budget,
-            _rows(declared, options),
+            rows,
             options.data.absolute() if options.data else None,
             options.out.absolute() if options.out else None,
             options.csv,
-            options.seed,
+            _seed(options),
             options.evaluate,
             by,
             choice.reason,
@@ -132,15 +141,15 @@ def world_of(order: Order) -> World:
         PlanError: the spec does not declare the number of rows.
         ConstraintError: a constraint cannot be used.
     """
-    return _world(order.spec, order.digest)
+    return _world(order.spec, order.digest, order.rows)
 
 
 @lru_cache(maxsize=4)
-def _world(path: Path, digest: str) -> World:
+def _world(path: Path, digest: str, wanted: int) -> World:
     spec = load_spec(path)
     if spec_digest(spec) != digest:
         raise SpecError(f"{path} was changed since the release began; run the command again")
-    return declared_world(spec, public_rows(spec))
+    return declared_world(spec, public_rows(spec), wanted)
 
 
 def method_of(declared: Spec, options: Options, budget: Budget) -> Choice:
@@ -148,21 +157,24 @@ def method_of(declared: Spec, options: Options, budget: Budget) -> Choice:
 
     Raises:
         PlanError: no method has a plan, or the spec does not declare the number of rows.
+        InputError: there is no such method.
     """
-    if (asked := options.method or declared.release.method) != AUTO:
-        return Choice(asked, "named on the command line" if options.method else "named by the spec")
-    return choose(declared_world(declared, public_rows(declared)).task, budget)
+    if (asked := declared.release.method if options.method is None else options.method) != AUTO:
+        require_method(asked)
+        return Choice(asked, "named by the spec" if options.method is None else "named on the command line")
+    world = declared_world(declared, public_rows(declared), _rows(declared, options))
+    return choose(world.task, budget)
 
 
-def declared_world(spec: Spec, rows: int) -> World:
-    """The declared world of a spec, for a table of ``rows`` rows.
+def declared_world(spec: Spec, rows: int, wanted: int | None = None) -> World:
+    """The declared world of a spec, for data of ``rows`` rows; ``wanted`` are to be released, if not as many.
 
     Raises:
         ConstraintError: a constraint cannot be used.
     """
     domain = Domain.of(spec.attributes, spec.folder)
     constraints = constraints_of(spec.constraints, domain.names, spec.folder)
-    return World(spec, Task(domain, constraints, rows, neighbours_of(spec)))
+    return World(spec, Task(domain, constraints, rows, neighbours_of(spec), wanted))
 
 
 def neighbours_of(spec: Spec) -> Neighbours:
@@ -187,20 +199,23 @@ def public_rows(spec: Spec) -> int:
 
 
 def require_public(path: Path, spec: Spec) -> None:
-    """Check that every bound was declared public by a person.
+    """Check that nothing in a spec was read from the data, unless a person confirmed it or it was measured.
 
     Raises:
-        SpecError: names the attributes that are still marked data-derived.
+        SpecError: lists all that was, with line, rule and remedy.
     """
-    marked = data_derived(spec)
-    if marked:
-        more = f" and {len(marked) - NAMED} more" if len(marked) > NAMED else ""
-        names = ", ".join(f"'{name}'" for name in marked[:NAMED]) + more
-        raise SpecError(
-            f"{path}: bounds of {names} are marked data-derived; declare them public: replace each by what is known "
-            "without looking at the data, and say where from in provenance; or have them measured with noise by "
-            "cloister spec measure"
-        )
+    require_none(path, [*unconfirmed_facts(spec), *unmeasured_facts(spec)])
+
+
+def require_none(path: Path, findings: Sequence[Finding]) -> None:
+    """Check that nothing was found wrong in a spec file.
+
+    Raises:
+        SpecError: lists the findings by their lines.
+    """
+    if findings:
+        document = read_marked(path)
+        raise unusable(path, [document.problem(*finding) for finding in findings])
 
 
 def require_small_delta(budget: Budget, spec: Spec) -> None:
@@ -224,6 +239,8 @@ def budget_of(spec: Spec, options: Options) -> Budget:
     delta = spec.release.delta if options.delta is None else _amount("delta", options.delta)
     if epsilon <= 0:
         raise PlanError("epsilon should be above 0; give a positive one with --epsilon")
+    if epsilon < LEAST:
+        raise PlanError(f"epsilon should be at least {float(LEAST)}: with less, all would be noise; raise --epsilon")
     if epsilon > GREATEST:
         raise PlanError(f"epsilon should be at most {GREATEST}: a greater one promises nothing; lower --epsilon")
     return Budget(epsilon, delta)
@@ -237,7 +254,14 @@ def _amount(name: str, text: str) -> Fraction:
 
 
 def _rows(spec: Spec, options: Options) -> int:
-    rows = options.rows or spec.release.rows or public_rows(spec)
-    if rows < 1 or options.rows == 0:
-        raise PlanError("the number of rows should be at least 1; give another one with --rows")
+    declared = spec.release.rows or public_rows(spec)
+    rows = declared if options.rows is None else options.rows
+    if not 1 <= rows <= MOST_ROWS:
+        raise PlanError(f"the number of rows should be from 1 to {MOST_ROWS:,}; give another one with --rows")
     return rows
+
+
+def _seed(options: Options) -> int | None:
+    if options.seed is not None and not 0 <= options.seed <= MOST_SEED:
+        raise InputError("the seed should be from 0 to 2^128 - 1; give another one with --seed-sampling")
+    return options.seed

@@ -17,6 +17,7 @@ from cloister.schema.domain import Domain, Table
 from cloister.schema.reading import read_native
 from cloister.schema.spec import Source
 from models.protocol import Model, Task
+from tasks.parts import part_beside
 
 
 def drawn(model: Model, rows: int, seed: int | None) -> Table:
@@ -25,10 +26,24 @@ def drawn(model: Model, rows: int, seed: int | None) -> Table:
     Raises:
         SampleError: the model gave another number, or cannot give so many.
     """
+    require_capacity(model, rows)
     table = model.sample(rows, SamplingSource(seed))
     if table.rows != rows:
         raise SampleError(f"{rows} rows were asked but {table.rows} could be drawn; ask for fewer rows")
     return table
+
+
+def require_capacity(model: Model, rows: int) -> None:
+    """Check that a model may give so many rows.
+
+    Raises:
+        SampleError: it gives fewer.
+    """
+    if model.capacity is not None and rows > model.capacity:
+        raise SampleError(
+            f"{rows} rows were asked, but the model gives at most {model.capacity}: they are what was paid for; "
+            "ask for fewer rows"
+        )
 
 
 def require_kept(reports: tuple[ViolationReport, ...]) -> None:
@@ -113,7 +128,7 @@ def replaced(path: Path, write: Callable[[Path], object]) -> None:
     Raises:
         StorageError: it cannot be written.
     """
-    part = path.with_name(f".{os.getpid()}.{path.name}")
+    part = part_beside(path)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write(part)

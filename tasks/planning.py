@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from models.protocol import Plan
+from models.protocol import AnyPlan
 from tasks.orders import Order
-from tasks.plans import planned, planned_sequence
+from tasks.plans import planned_along, planned_sequence
 from tasks.steps import step
 
 
@@ -15,10 +15,10 @@ def sequence(order: Order) -> tuple[str, ...]:
 
 
 @step("search", "search parameters for epsilon {order.budget.epsilon}")
-def search(order: Order) -> Plan:
-    """The parameters that fit the budget.
+def search(order: Order, attributes: tuple[str, ...]) -> AnyPlan:
+    """The parameters that fit the budget, for attributes in the order in which they are modelled.
 
     Raises:
         PlanError: none do.
     """
-    return planned(order)
+    return planned_along(order, attributes)

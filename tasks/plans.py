@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,9 +12,10 @@ from typing import Any
 from cloister.errors import PrivacyError, StorageError
 from cloister.privacy.accounting import epsilon
 from cloister.privacy.mechanisms import up
-from models.protocol import Budget, Plan, Task
+from models.protocol import AnyPlan, Budget, Task
 from models.registry import create
 from tasks.orders import Order, world_of
+from tasks.parts import part_beside
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,25 @@ def planned_sequence(order: Order) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4)
-def planned(order: Order) -> Plan:
+def planned_along(order: Order, sequence: tuple[str, ...]) -> AnyPlan:
+    """The plan of an order that models the attributes in a sequence.
+
+    Raises:
+        PlanError: no parameters fit the budget.
+    """
+    return create(order.method).search(world_of(order).task, sequence, order.budget)
+
+
+def planned(order: Order) -> AnyPlan:
     """The whole plan of an order.
 
     Raises:
         PlanError: no parameters fit the budget.
     """
-    return create(order.method).search(world_of(order).task, planned_sequence(order), order.budget)
+    return planned_along(order, planned_sequence(order))
 
 
-def stage_costs(plan: Plan, budget: Budget, task: Task) -> tuple[StageCost, ...]:
+def stage_costs(plan: AnyPlan, budget: Budget, task: Task) -> tuple[StageCost, ...]:
     """What each stage would cost alone."""
     relation = task.neighbours.relation
     return tuple(
@@ -51,12 +60,12 @@ def stage_costs(plan: Plan, budget: Budget, task: Task) -> tuple[StageCost, ...]
     )
 
 
-def total_cost(plan: Plan, budget: Budget, task: Task) -> float:
+def total_cost(plan: AnyPlan, budget: Budget, task: Task) -> float:
     """The epsilon of all stages together, as accounted."""
     return epsilon(plan.event, budget.delta, task.neighbours.relation)
 
 
-def require_kept(plan: Plan, budget: Budget, task: Task) -> None:
+def require_kept(plan: AnyPlan, budget: Budget, task: Task) -> None:
     """Check that a plan keeps the epsilon that is to be charged for it.
 
     Raises:
@@ -66,7 +75,7 @@ def require_kept(plan: Plan, budget: Budget, task: Task) -> None:
         raise PrivacyError(f"the plan of method {plan.method} costs more than its epsilon; nothing was charged")
 
 
-def plan_json(plan: Plan) -> dict[str, Any]:
+def plan_json(plan: AnyPlan) -> dict[str, Any]:
     """The plan as JSON values."""
     return {
         "method": plan.method,
@@ -75,12 +84,12 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             {"name": stage.name, "event": stage.event.to_json(), "explanation": stage.explanation}
             for stage in plan.stages
         ],
-        "parameters": dict(plan.parameters),
+        "parameters": plan.parameters.to_json(),
         "forecast": {"seconds": plan.forecast.seconds, "memory": plan.forecast.memory},
     }
 
 
-def plan_digest(plan: Plan) -> str:
+def plan_digest(plan: AnyPlan) -> str:
     """SHA-256 of what decides the answers of a fit: everything but the forecast."""
     decisive = plan_json(plan) | {"forecast": None}
     return hashlib.sha256(json.dumps(decisive, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
@@ -94,7 +103,7 @@ def write_json(path: Path, content: dict[str, Any]) -> Path:
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        part = path.with_name(f".{os.getpid()}.{path.name}")
+        part = part_beside(path)
         part.write_text(json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
         part.replace(path)
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol
 
 
@@ -26,6 +27,10 @@ class Reporter(Protocol):
         """A step raised an error."""
         ...
 
+    def resumed(self, release: str) -> None:
+        """The ledger holds a release that an earlier run of the same order began."""
+        ...
+
 
 class Silent:
     """Shows nothing."""
@@ -42,20 +47,24 @@ class Silent:
     def failed(self, step: str) -> None:
         """Nothing."""
 
+    def resumed(self, release: str) -> None:
+        """Nothing."""
 
-_watching: list[Reporter] = [Silent()]
+
+_watching: ContextVar[Reporter] = ContextVar("watching")
+"""Who watches the steps of this context; nobody by default."""
 
 
 def reporter() -> Reporter:
     """Who watches now."""
-    return _watching[-1]
+    return _watching.get(Silent())
 
 
 @contextmanager
 def watched_by(watcher: Reporter) -> Iterator[None]:
-    """Have someone watch all steps of this process."""
-    _watching.append(watcher)
+    """Have someone watch all steps inside."""
+    token = _watching.set(watcher)
     try:
         yield
     finally:
-        _watching.remove(watcher)
+        _watching.reset(token)

@@ -4,38 +4,66 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from prefect.runtime import flow_run
 
 from cloister.errors import StorageError
 from cloister.privacy.certificate import YAML_NAME
+from cloister.privacy.manifest import FILE_NAME as MANIFEST_NAME
 from cloister.privacy.manifest import Lineage, Manifest, write_manifest
+from models.storage import model_digest
 from tasks.certifying import Certified
 from tasks.checks import require_new
 from tasks.code import code_version
 from tasks.home import Home
-from tasks.ledgers import record_candidate
+from tasks.keeping import write_kept
+from tasks.ledgers import is_candidate, record_candidate
 from tasks.orders import Order
 from tasks.references import Reference, digest_of
-from tasks.steps import step
+from tasks.steps import recording_step
+
+HANDED_ON = 0o644
+"""Mode of the files that may be handed on, in the folder that was asked: all may read them."""
 
 
-@step("publish", "publish {done.charge.release}")
-def publish(order: Order, done: Certified, folder: Reference, tracking_run: str, home: Home) -> Path:
+@dataclass(frozen=True)
+class Recorded:
+    """Where a release is recorded: the id of MLflow's run, and the folder of DVC's pointers."""
+
+    run: str
+    pointers: Path
+
+
+@recording_step("publish", "publish {done.charge.release}")
+def publish(order: Order, done: Certified, folder: Reference, recorded: Recorded, home: Home) -> Path:
     """Where the files that may be handed on lie: the asked folder, else the one in the home.
 
-    The copy appears whole or not at all. The release is a candidate once it is there.
+    The copy appears whole or not at all. The release is a candidate once it is there; repeated after that, nothing is
+    written again.
 
     Raises:
         StorageError: the asked folder holds something else, or cannot be written.
     """
-    release, public = done.charge.release, folder.open()
-    lineage = Lineage(done.anchor, code_version(), order.digest, tracking_run, str(flow_run.id or ""))
+    release, public = done.charge.release, folder.path
+    if is_candidate(release, home):
+        return order.out or public
+    (public / MANIFEST_NAME).unlink(missing_ok=True)  # of an attempt that failed: the digest of the folder is without
+    folder.open()
+    lineage = Lineage(
+        done.anchor,
+        code_version(),
+        order.digest,
+        recorded.run,
+        str(flow_run.id or ""),
+        model=model_digest(done.model.open()),
+        kept=write_kept(home, release),
+    )
     manifest = write_manifest(public, release, lineage)
     if order.out:
         copy_whole(public, order.out, release)
-    record_candidate(release, order.by, _evidence(manifest, public, tracking_run), home)
+    record_candidate(release, order.by, _evidence(manifest, public, recorded.run), home)
     return order.out or public
 
 
@@ -46,7 +74,7 @@ def copy_whole(folder: Path, out: Path, release: str) -> None:
         StorageError: something else lies at ``out``, or it cannot be written.
     """
     require_new(out, release)
-    part = out.with_name(f".{out.name}.{release}.part")
+    part = out.with_name(f".{release}.part")
     try:
         shutil.rmtree(part, ignore_errors=True)
         part.parent.mkdir(parents=True, exist_ok=True)
@@ -63,6 +91,7 @@ def copy_whole(folder: Path, out: Path, release: str) -> None:
 
 def _copied(source: str, target: str) -> None:
     shutil.copyfile(source, target)
+    Path(target).chmod(HANDED_ON)
     _sync(Path(target))
 
 

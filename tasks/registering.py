@@ -8,17 +8,18 @@ from cloister.privacy.certificate import YAML_NAME, Certificate
 from tasks.certificates import read_certificate
 from tasks.certifying import TABLE_NAME, Certified
 from tasks.home import Home
+from tasks.keeping import RUNS_NAME
 from tasks.measures import Measured
 from tasks.orders import Order, World, world_of
-from tasks.plans import plan_json
+from tasks.plans import plan_json, write_json
 from tasks.references import Reference, digest_of
-from tasks.steps import step
+from tasks.steps import recording_step
 from tasks.tracking import Tracker
 from tasks.versioning import Versions
 
 
-@step("register", "register {done.charge.release}")
-def register(order: Order, done: Certified, measured: Measured, folder: Reference, model: Reference, home: Home) -> str:
+@recording_step("register", "register {done.charge.release}")
+def register(order: Order, done: Certified, measured: Measured, folder: Reference, home: Home) -> str:
     """Record a release in the tracking store, with a child run per stage, and put its model into the registry.
 
     Returns the id of the run. A release that was recorded before keeps its run.
@@ -28,16 +29,19 @@ def register(order: Order, done: Certified, measured: Measured, folder: Referenc
     tracker = Tracker.open(home.tracking, home.artifacts)
     tags = {"spec.digest": order.digest, "ledger.entry": str(done.anchor.seq)}
     run = tracker.begin(done.charge.release, world_of(order).spec.name, order.method, tags)
+    tracker.log_input(run, world_of(order).spec.name, done.spent.digest)
     tracker.log_plan(run, plan_json(done.plan))
     _record_spend(tracker, run, certificate)
     _record_measures(tracker, run, measured)
     tracker.log_certificate(run, public)
-    tracker.register(run, model.open(), certificate, digest_of(public / YAML_NAME))
+    tracker.register(run, done.model.open(), certificate, digest_of(public / YAML_NAME))
     tracker.finish(run, succeeded=True)
+    kept = {"runs": tracker.runs(run), "models": tracker.models(run)}
+    write_json(home.release(done.charge.release) / RUNS_NAME, kept)
     return run
 
 
-@step("version", "version {done.charge.release}")
+@recording_step("version", "version {done.charge.release}")
 def version(order: Order, done: Certified, folder: Reference, home: Home) -> Path:
     """Point DVC at the data, and give it the synthetic table and the certificate; the folder of the pointers."""
     public = folder.open()

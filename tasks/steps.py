@@ -1,4 +1,8 @@
-"""How a function becomes a step of a flow: versioned, named, never retried, never kept, and its errors without data."""
+"""How a function becomes a step of a flow: versioned, named, never kept, and its errors without data.
+
+Steps that meet the data are never retried. Those that only record what was done are, so that a tracking server that
+restarts does not fail a release that was paid for.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,14 @@ import functools
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from prefect import task
+from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State, TaskRun
 
 from cloister import __version__
-from cloister.errors import CloisterError, StorageError
+from cloister.errors import CloisterError, InputError, PrivacyError, StorageError, VerificationError
 from tasks.progress import reporter
 
 P = ParamSpec("P")
@@ -22,26 +27,58 @@ R = TypeVar("R")
 ROOT = Path(__file__).parents[1]
 
 
+DELAYS = (2.0, 10.0, 60.0)
+"""Seconds before each further attempt of a step that records: most servers restart within a minute."""
+
+
 def step(name: str, run_name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function a Prefect task.
+    """Make a function a Prefect task that runs once.
 
     Results are not persisted and runs are not retried or cached: a second run of a step that meets data is a second
     release, and only the ledger decides on that.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        made: Callable[P, R] = task(
-            name=name,
-            task_run_name=run_name,
-            version=__version__,
-            retries=0,
-            persist_result=False,
-            cache_policy=NO_CACHE,
-            log_prints=False,
-        )(reported(name, function))
+        made: Callable[P, R] = task(**_about(name, run_name), retries=0)(reported(name, function))
         return made
 
     return decorate
+
+
+def recording_step(name: str, run_name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function a Prefect task that is retried, with growing delays, unless what it was given is at fault.
+
+    For functions that meet no data, and give the same when they are repeated after a failure at any point.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        again: dict[str, Any] = {
+            "retries": len(DELAYS),
+            "retry_delay_seconds": list(DELAYS),
+            "retry_condition_fn": _may_pass,
+        }
+        made: Callable[P, R] = task(**_about(name, run_name), **again)(reported(name, function))
+        return made
+
+    return decorate
+
+
+def _about(name: str, run_name: str) -> dict[str, Any]:
+    """What all tasks have in common."""
+    return {
+        "name": name,
+        "task_run_name": run_name,
+        "version": __version__,
+        "persist_result": False,
+        "cache_policy": NO_CACHE,
+        "log_prints": False,
+    }
+
+
+def _may_pass(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
+    """Whether the same step may succeed later: a store may come back, a wrong file stays wrong."""
+    lasting = isinstance(state.data, InputError | PrivacyError | VerificationError)
+    return isinstance(state.data, StorageError) or not lasting
 
 
 def reported(name: str, function: Callable[P, R]) -> Callable[P, R]:

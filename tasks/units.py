@@ -14,9 +14,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cloister.errors import DataError
-from cloister.privacy.private_columns import numbered
+from cloister.privacy.queries.column_counts import numbered
 from cloister.schema.domain import Table
 from cloister.schema.spec import PersonUnit
+from cloister.schema.storage import texts
 
 Words = NDArray[np.uint64]
 
@@ -37,7 +38,7 @@ def bounded(table: Table, names: pd.Series, unit: PersonUnit, key: bytes) -> Tab
 
 def persons(names: pd.Series, key: bytes) -> NDArray[np.int64]:
     """A number (n,) of the person of each row, which depends on the name and the key alone."""
-    places, distinct = pd.factorize(names.astype(str))
+    places, distinct = pd.factorize(texts(names))
     return numbered(pd.Index(distinct), key)[places]
 
 

@@ -226,7 +226,7 @@ def fitted(small_spec: Spec, tmp_path_factory: pytest.TempPathFactory) -> Fitted
 
 def _shortened(chosen: Plan) -> Plan:
     """The plan with a training of few steps, which spends less than was planned."""
-    return replace(chosen, parameters={**chosen.parameters, "steps": 4})
+    return replace(chosen, parameters=replace(chosen.parameters, steps=4))
 
 
 @pytest.fixture(scope="session")
@@ -262,6 +262,7 @@ def facts(fitted: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Facts:
         delta=Fraction(1, 10**5),
         stages=fitted.plan.stages,
         violations=violation_reports(fitted.task.constraints, fitted.model.sample(500, SamplingSource(1))),
+        post_processing=fitted.model.post_processing(),
         budget=ledger.budget(spec.name, "row"),
         composition="the sum of epsilons and deltas",
         anchor=anchor,

@@ -17,6 +17,10 @@ from pathlib import Path
 from cloister.constraints.denial import Cell, Constant, DenialConstraint, Op, Predicate
 from cloister.constraints.text import compare, format_text, on_first_row, read_number, unquote
 from cloister.errors import ConstraintError, StorageError
+from cloister.schema.files import contents, reason_of
+
+# Bytes of a constraint file: a thousand times the longest that was published.
+MOST_BYTES = 1_000_000
 
 _OPS = {"EQ": Op.EQ, "IQ": Op.NE, "LTE": Op.LE, "GTE": Op.GE, "LT": Op.LT, "GT": Op.GT}
 _NAMES = {op: name for name, op in _OPS.items()}
@@ -37,9 +41,10 @@ def read_holoclean(path: Path, name: str, hard: bool = True) -> tuple[DenialCons
         StorageError: the file cannot be read.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise StorageError(f"constraint file '{path}': cannot be read as UTF-8 text; check the path") from error
+        lines = contents(path, MOST_BYTES).decode("utf-8-sig").split("\n")
+    except (OSError, ValueError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else "not UTF-8 text"
+        raise StorageError(f"constraint file '{path}' cannot be read ({reason}); check the path") from None
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip() and line.strip()[0] != "#"]
     return tuple(
         DenialConstraint(f"{name}_{place}", parse_holoclean(line, f"{path}, line {number}"), hard)

@@ -28,6 +28,7 @@ from cloister.privacy.events import (
     Bounded,
     Composed,
     Event,
+    GaussianCounts,
     LaplaceCounts,
     Parallel,
     Relation,
@@ -45,6 +46,8 @@ SHARE = 1e-6
 COARSEST = 2.0**-6
 FINEST = 2.0**-20
 POINTS = 4096
+GRID_POINTS = 2**18
+"""Most points of the grid of one event: a finer one takes minutes where losses are rare and large."""
 
 Leaves = tuple[tuple[Event, int], ...]
 
@@ -106,18 +109,24 @@ class LossDistribution:
         if delta < SMALLEST_DELTA or not leaves:
             return math.inf
         fineness = POINTS * max(1.0, math.sqrt(sum(times for _, times in leaves)) / 64)
+        finest = max(FINEST, self._width(leaves, delta, relation) / GRID_POINTS)
         step = COARSEST
         while True:
             answer = self._on_grid(leaves, delta, relation, step)
-            wanted = max(FINEST, min(answer, 1 / COARSEST) / fineness)
+            wanted = max(finest, min(answer, 1 / COARSEST) / fineness)
             if step <= 2 * wanted:
                 return _outward(answer)
             step = 2.0 ** math.floor(math.log2(max(wanted, step / 64)))
 
+    def _parts(self, leaves: Leaves, delta: float, relation: Relation, step: float) -> list[tuple[_GridLosses, int]]:
+        tail = delta * SHARE / sum(times for _, times in leaves)
+        return [(_grid_losses(leaf, relation, step, tail), times) for leaf, times in leaves]
+
+    def _width(self, leaves: Leaves, delta: float, relation: Relation) -> float:
+        return max(losses.width for losses, _ in self._parts(leaves, delta, relation, COARSEST))
+
     def _on_grid(self, leaves: Leaves, delta: float, relation: Relation, step: float) -> float:
-        slack = delta * SHARE
-        tail = slack / sum(times for _, times in leaves)
-        parts = [(_grid_losses(leaf, relation, step, tail), times) for leaf, times in leaves]
+        slack, parts = delta * SHARE, self._parts(leaves, delta, relation, step)
         removed = [(losses.removed, times * losses.copies) for losses, times in parts]
         added = [(losses.added, times * losses.copies) for losses, times in parts]
         orders = [removed] if all(losses.symmetric for losses, _ in parts) else [removed, added]
@@ -207,9 +216,25 @@ def _paths(event: Event, relation: Relation) -> set[Leaves]:
 
 
 def _parallel_paths(event: Parallel, relation: Relation) -> set[Leaves]:
-    if relation is Relation.ADD_REMOVE:
+    if relation is Relation.ADD_REMOVE and _rows_at_most(event) == 1:
         return _limited(path for part in event.parts for path in _paths(part, relation))
     return _paths(Composed(tuple((part, 1) for part in event.parts)), relation)
+
+
+def _rows_at_most(event: Event) -> int:
+    """How many rows one unit may own, as far as an event shows."""
+    match event:
+        case Parallel():
+            return max(event.rows, *(_rows_at_most(part) for part in event.parts))
+        case Composed():
+            return max((_rows_at_most(part) for part, _ in event.parts), default=1)
+        case SampledGaussian():
+            return event.rows
+        case GaussianCounts() | LaplaceCounts():
+            return event.sensitivity.step
+        case Thresholded():
+            return event.counts.sensitivity.step
+    return 1
 
 
 def _composed_paths(event: Composed, relation: Relation) -> set[Leaves]:
@@ -252,6 +277,11 @@ class _GridLosses:
     removed: Loss
     added: Loss
     copies: int
+
+    @property
+    def width(self) -> float:
+        """Nats from the least to the greatest finite loss of one copy."""
+        return max(self.removed.mass.size, self.added.mass.size) * self.removed.step
 
     @property
     def symmetric(self) -> bool:

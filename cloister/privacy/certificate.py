@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import yaml
-from pydantic import ValidationError
 
 from cloister.constraints import DenialConstraint
 from cloister.constraints.counting import ViolationReport
@@ -38,7 +37,6 @@ from cloister.privacy.certificate_words import (
     limitations,
     meaning,
     odds,
-    post_processing,
     relation_words,
     rows_words,
     safeguards,
@@ -63,9 +61,12 @@ class Facts:
         epsilon, delta: what was asked for and charged.
         stages: of the plan; the noise and the events are in them.
         violations: of every constraint, counted on the synthetic file.
+        post_processing: what the model says was done to its answers, in sentences.
+        capacity: how many rows the model may ever give; None if any number.
         budget: of the dataset and unit, after the charge; ``composition`` is how the ledger adds releases up.
         anchor: the ledger entry that made the charge final.
         artefacts: SHA-256 by file name.
+        model: digest of the model that the rows were drawn from.
         secure: whether all noise came from a secure source.
         input_digest: keyed, of the data.
     """
@@ -80,6 +81,7 @@ class Facts:
     delta: Fraction
     stages: Sequence[PlannedStage]
     violations: Sequence[ViolationReport]
+    post_processing: tuple[str, ...]
     budget: BudgetStatus
     composition: str
     anchor: Anchor
@@ -88,10 +90,12 @@ class Facts:
     written: dt.date
     secure: bool = True
     input_digest: str | None = None
+    model: str | None = None
+    capacity: int | None = None
 
 
 class Certificate(Part):
-    """The certificate of one release."""
+    """The certificate of one release; ``model`` is the digest of its model, None in certificates of older versions."""
 
     certificate: int
     subject: Subject
@@ -109,10 +113,12 @@ class Certificate(Part):
     artefacts: dict[str, str]
     ledger: LedgerEntry
     verification: str
+    model: str | None = None
 
     def to_yaml(self) -> str:
         """The text of ``certificate.yaml``; the same certificate always gives the same text."""
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=120)
+        content = self.model_dump(mode="json", exclude={"model"} if self.model is None else None)
+        return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
 
     @classmethod
     def from_yaml(cls, text: str) -> Certificate:
@@ -123,7 +129,7 @@ class Certificate(Part):
         """
         try:
             certificate = cls.model_validate(yaml.safe_load(text))
-        except (yaml.YAMLError, ValidationError):
+        except (yaml.YAMLError, ValueError, TypeError, RecursionError):
             raise VerificationError(f"{YAML_NAME} was altered: it cannot be read as a certificate") from None
         if certificate.to_yaml() != text:
             raise VerificationError(f"{YAML_NAME} was altered: its text is not as it was written")
@@ -141,12 +147,12 @@ def certify(facts: Facts) -> Certificate:
         certificate=FORMAT,
         subject=_subject(facts),
         guarantee=_guarantee(facts),
-        stages=stage_spends(facts.stages, facts.delta, facts.spec.privacy.relation),
+        stages=stage_spends(facts.stages, facts.delta, facts.spec.privacy.relation, facts.capacity),
         cumulative=_cumulative(facts.budget, facts.composition),
         attributes=attribute_origins(facts.spec),
         constraints=constraint_origins(facts.constraints, facts.violations),
         unprotected=unprotected(facts.spec),
-        post_processing=post_processing(facts.spec, facts.constraints),
+        post_processing=facts.post_processing,
         mechanisms=mechanisms(facts.stages, facts.secure),
         safeguards=safeguards(facts.stages, facts.secure),
         limitations=tuple(limitations(facts.spec, facts.secure)),
@@ -154,6 +160,7 @@ def certify(facts: Facts) -> Certificate:
         artefacts=dict(sorted(facts.artefacts.items())),
         ledger=LedgerEntry(seq=facts.anchor.seq, hash=facts.anchor.hash),
         verification=f"cloister verify {facts.release}",
+        model=facts.model,
     )
 
 
@@ -200,7 +207,7 @@ def _guarantee(facts: Facts) -> Guarantee:
         delta=exact_text(facts.delta),
         accounted=whole(facts.stages, facts.delta, privacy.relation),
         second=second_reading(facts.stages, facts.delta, privacy.relation),
-        meaning=meaning(privacy, facts.epsilon, facts.delta, facts.secure),
+        meaning=meaning(privacy, facts.epsilon, facts.delta, facts.secure, facts.capacity),
         odds=odds(epsilon, period),
         detection=detection(epsilon, facts.delta, period, facts.budget.budget.delta),
     )

@@ -25,7 +25,7 @@ from cloister.privacy.events import (
 )
 
 FREE_BEFORE = ("sequence and search", "order of the attributes and all parameters, from public declarations alone")
-FREE_AFTER = ("sampling", "rows drawn from the released model: post-processing, any number of them")
+FREE_AFTER = ("sampling", "rows drawn from the released model: post-processing, {many}")
 
 _SOURCES: dict[type[Event], tuple[str, str, str]] = {
     GaussianCounts: (
@@ -98,7 +98,9 @@ def second_reading(stages: Sequence[PlannedStage], delta: Fraction, relation: Re
     return Reading(epsilon=min(finite)[0], accountant=min(finite)[1]) if finite else None
 
 
-def stage_spends(stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str) -> tuple[StageSpend, ...]:
+def stage_spends(
+    stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str, capacity: int | None = None
+) -> tuple[StageSpend, ...]:
     """Each stage with its cost alone, between the two that cost nothing."""
     spends = [_free(*FREE_BEFORE)]
     for stage in stages:
@@ -113,7 +115,8 @@ def stage_spends(stages: Sequence[PlannedStage], delta: Fraction, relation: Rela
                 event=stage.event.to_json(),
             )
         )
-    return (*spends, _free(*FREE_AFTER))
+    many = "any number of them" if capacity is None else f"at most {capacity} of them"
+    return (*spends, _free(FREE_AFTER[0], FREE_AFTER[1].format(many=many)))
 
 
 def describe(event: Event) -> str:

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal
 
-from cloister.constraints import DenialConstraint
 from cloister.privacy.certificate_origins import exact_text
 from cloister.privacy.certificate_parts import Detection, Odds
 from cloister.privacy.certificate_spend import PlannedStage, kinds
-from cloister.privacy.events import Relation, SampledGaussian
-from cloister.schema.attributes import MEASURED, TextKey
+from cloister.privacy.events import GaussianCounts, LaplaceCounts, Relation, SampledGaussian, Thresholded
+from cloister.schema.attributes import MEASURED
 from cloister.schema.spec import PersonUnit, Privacy, Rows, Spec
 
 DEFINITION = "approximate differential privacy, (epsilon, delta); central model: one curator holds the data"
@@ -28,10 +27,9 @@ CERTAINTY = (
     "Someone who knew everything about the data but this one {noun}, and held either case as likely as the other, is "
     "right about it with a probability of at most {certainty} after seeing the release."
 )
-ANYONE = (
-    "This holds for any attacker, whatever else they know or learn later. Further rows drawn from the model cost "
-    "nothing."
-)
+ANYONE = "This holds for any attacker, whatever else they know or learn later. {further}"
+ANY_NUMBER = "Further rows drawn from the model cost nothing."
+NO_MORE = "The model gives at most {capacity} rows in all, which are paid for; it never gives more."
 GROUPS = (
     "It does not hide what is true of many: what the release tells of a group, it tells whether or not any one {noun} "
     "took part."
@@ -105,7 +103,9 @@ def rows_words(rows: Rows) -> str:
     return f"public: {rows.public} rows, as declared in the spec; the exact number in the data is not published"
 
 
-def meaning(privacy: Privacy, epsilon: Fraction, delta: Fraction, secure: bool) -> tuple[str, ...]:
+def meaning(
+    privacy: Privacy, epsilon: Fraction, delta: Fraction, secure: bool, capacity: int | None = None
+) -> tuple[str, ...]:
     """What epsilon and delta promise, in sentences."""
     if not secure:
         return (STAIN,)
@@ -116,6 +116,7 @@ def meaning(privacy: Privacy, epsilon: Fraction, delta: Fraction, secure: bool) 
         "case": "is in the table or not" if told_apart else "is as it is or any other",
         "factor": _factor(float(epsilon)),
         "delta": exact_text(delta),
+        "further": ANY_NUMBER if capacity is None else NO_MORE.format(capacity=capacity),
         "certainty": f"{100 * _up(best_guess(float(epsilon), float(delta))):.1f} %",
     }
     return tuple(sentence.format(**terms) for sentence in (CHANGE, CERTAINTY, ANYONE, GROUPS))
@@ -166,27 +167,14 @@ def true_alarms(false_alarms: float, epsilon: float, delta: float) -> float:
     return min(1.0, high, 1 - math.exp(-epsilon) * (1 - delta - false_alarms))
 
 
-def post_processing(spec: Spec, constraints: Sequence[DenialConstraint]) -> tuple[str, ...]:
-    """What happens after the noise, at no cost."""
-    steps = ["noisy counts below zero are cut off, and shares made to add up to one"]
-    if any(constraint.hard for constraint in constraints):
-        steps.append(
-            "rows are drawn inside the supports of the hard constraints; rows that would break one are redrawn"
-        )
-    if any(not constraint.hard for constraint in constraints):
-        steps.append("rows are weighed so that soft constraints are broken about as often as the noisy counts say")
-    steps.append("values inside a bin are spread over the bin as declared; every value lies in its declared domain")
-    if any(isinstance(attribute, TextKey) for attribute in spec.attributes.values()):
-        steps.append("surrogate keys are numbered afresh; none is taken from the data")
-    return tuple(steps)
-
-
 def safeguards(stages: Sequence[PlannedStage], secure: bool) -> tuple[str, ...]:
     """What is done about the source of randomness, floating-point arithmetic and crashes."""
     if not secure:
         return (SEEDED,)
-    learning = (SECURE_GRADIENTS, ROUNDED_GRADIENTS) if SampledGaussian in kinds(stages) else ()
-    return (EXACT_COUNTS, *learning, JOURNALED, CHARGED)
+    used = kinds(stages)
+    counting = (EXACT_COUNTS,) if {GaussianCounts, LaplaceCounts, Thresholded}.intersection(used) else ()
+    learning = (SECURE_GRADIENTS, ROUNDED_GRADIENTS) if SampledGaussian in used else ()
+    return (*counting, *learning, JOURNALED, CHARGED)
 
 
 def limitations(spec: Spec, secure: bool) -> tuple[str, ...]:

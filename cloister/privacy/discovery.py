@@ -31,8 +31,20 @@ from cloister.privacy.buckets import (
 from cloister.privacy.calibration import calibrate
 from cloister.privacy.events import Composed, Event, compose, repeat
 from cloister.privacy.mechanisms import Counts, DiscreteGaussian, DiscreteLaplace, Neighbours, SparseHistogram
-from cloister.privacy.private_columns import PrivateColumns
-from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Date, Datetime, Float, Integer, TextKey
+from cloister.privacy.queries.column_counts import BucketCounts, RawColumns, RowCount, TextCounts
+from cloister.privacy.queries.query import Door
+from cloister.schema.attributes import (
+    DATA_DERIVED,
+    AnyAttribute,
+    Boolean,
+    Categorical,
+    Date,
+    Datetime,
+    Float,
+    Integer,
+    Ordinal,
+    TextKey,
+)
 from cloister.schema.parsing import holds_numbers
 
 MISTAKES = Fraction(1, 1000)
@@ -47,7 +59,7 @@ Noise = DiscreteLaplace | DiscreteGaussian
 
 @dataclass(frozen=True)
 class DomainPlan:
-    """What will be asked, and with which noise: made of the declared types alone.
+    """What will be asked, and with which noise: made of the declared outlines alone.
 
     ``leak`` is the probability, an attribute, that values are released which only one unit holds; 0 without categories.
     """
@@ -95,6 +107,13 @@ class Findings:
     empty: tuple[str, ...]
 
 
+def outlined(attribute: AnyAttribute) -> AnyAttribute:
+    """What a measurement may know of an attribute: type, words of a boolean, dtype, whether its list is of numbers."""
+    dtype = _dtype(attribute.dtype, nullable=False) if attribute.dtype else None
+    keys = {"type": attribute.type, "dtype": dtype, "provenance": DATA_DERIVED}
+    return type(attribute).model_validate(keys | _stand_in(attribute))
+
+
 def plan_domains(
     attributes: Mapping[str, AnyAttribute], neighbours: Neighbours, epsilon: Fraction, delta: Fraction
 ) -> DomainPlan:
@@ -127,16 +146,16 @@ def require_enough(plan: DomainPlan, rows: int) -> None:
         )
 
 
-def discover(private: PrivateColumns, plan: DomainPlan, advanced: Callable[[int, int], None]) -> Findings:
+def discover(private: Door[RawColumns], plan: DomainPlan, advanced: Callable[[int, int], None]) -> Findings:
     """Ask everything that was planned; ``advanced`` is told how many attributes are done, of how many."""
-    rows = max(1, private.rows(plan.noise))
+    rows = max(1, private.answer(RowCount(), plan.noise, "rows"))
     found: dict[str, Keys] = {}
     empty = []
     for place, (name, attribute) in enumerate(plan.attributes.items()):
         keys = _found(private, plan, name, attribute, rows)
         if keys is None:
             empty.append(name)
-        found[name] = keys or _stand_in(attribute)
+        found[name] = keys or {"type": attribute.type, **_stand_in(attribute)}
         advanced(place + 1, len(plan.attributes))
     return Findings(rows, found, tuple(empty))
 
@@ -178,12 +197,12 @@ def _parts(
     return {name: event for name, event in parts.items() if event != Composed(())}
 
 
-def _found(private: PrivateColumns, plan: DomainPlan, name: str, attribute: AnyAttribute, rows: int) -> Keys | None:
+def _found(private: Door[RawColumns], plan: DomainPlan, name: str, attribute: AnyAttribute, rows: int) -> Keys | None:
     """The keys of one attribute; None if nothing reached its threshold."""
     if isinstance(attribute, Categorical):
-        values = private.categories(name, attribute, plan.histogram)
+        values = private.answer(TextCounts(name, attribute), plan.histogram, name)
         return _listed(attribute, values, nullable=rows - sum(values.values()) >= plan.threshold) if values else None
-    noisy = [private.counts(buckets, plan.noise) for buckets in buckets_of(name, attribute)]
+    noisy = [private.answer(BucketCounts(buckets), plan.noise, name) for buckets in buckets_of(name, attribute)]
     nullable = bool(noisy[0][buckets_of(name, attribute)[0].missing] >= plan.threshold)
     if isinstance(attribute, Boolean | TextKey):
         return _worded(attribute, nullable)
@@ -192,9 +211,14 @@ def _found(private: PrivateColumns, plan: DomainPlan, name: str, attribute: AnyA
 
 def _listed(attribute: Categorical, values: Mapping[str, int], nullable: bool) -> Keys:
     if holds_numbers(attribute):
-        whole = all(isinstance(value, int) for value in attribute.values)
-        return _keys(attribute, {"values": sorted(int(text) if whole else float(text) for text in values)}, nullable)
+        number = type(_zero(attribute))
+        return _keys(attribute, {"values": sorted(number(text) for text in values)}, nullable)
     return _keys(attribute, {"values": sorted(values)}, nullable)
+
+
+def _zero(attribute: Categorical | Ordinal) -> int | float:
+    """Zero, as a number of the kind that an attribute lists."""
+    return 0 if all(isinstance(value, int) for value in attribute.values) else 0.0
 
 
 def _worded(attribute: Boolean | TextKey, nullable: bool) -> Keys:
@@ -254,7 +278,12 @@ def _dtype(declared: str, nullable: bool) -> str:
 
 
 def _stand_in(attribute: AnyAttribute) -> Keys:
-    if isinstance(attribute, Categorical):
-        return {"type": "categorical", "values": ["none"]}
+    """The keys of a domain that says nothing but of which kind it is."""
+    if isinstance(attribute, Categorical | Ordinal):
+        return {"values": [_zero(attribute) if holds_numbers(attribute) else "none"]}
+    if isinstance(attribute, Boolean):
+        return {"true": attribute.true, "false": attribute.false}
+    if isinstance(attribute, TextKey):
+        return {"pattern": NEUTRAL_KEYS}
     nothing = value_of(attribute, 0)
-    return {"type": attribute.type, "min": nothing, "max": nothing}
+    return {"min": nothing, "max": nothing}

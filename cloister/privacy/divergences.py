@@ -22,7 +22,7 @@ from cloister.privacy.events import (
     Selection,
 )
 from cloister.privacy.loss import Floats
-from cloister.privacy.profiles import Mixture
+from cloister.privacy.profiles import Mixture, samples_all
 
 ORDERS = np.unique(
     np.concatenate([1 + np.geomspace(0.02, 5, 30), np.arange(2.0, 64), np.geomspace(64, 16384, 40).round()])
@@ -66,7 +66,7 @@ def _(event: Selection, _relation: Relation) -> Floats:
 def _(event: SampledGaussian, relation: Relation) -> Floats:
     """Mironov, Talwar, Zhang (arXiv 1908.10530) by dp_accounting for whole orders, by integration for others."""
     sides = 1 if relation is Relation.ADD_REMOVE else 2
-    if event.rate == 1:
+    if samples_all(event):
         divergences: Floats = ORDERS * (sides * event.rows / float(event.noise_multiplier)) ** 2 / 2
         return divergences
     if relation is not Relation.ADD_REMOVE:

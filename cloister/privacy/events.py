@@ -184,12 +184,16 @@ class Composed(Event):
 
 @dataclass(frozen=True)
 class Parallel(Event):
-    """Events on disjoint parts of the rows, where the part of a row depends on no other row."""
+    """Events on disjoint parts of the rows, where the part of a row depends on no other row.
+
+    A privacy unit owns at most ``rows`` rows, each of which may lie in a part of its own.
+    """
 
     parts: tuple[Event, ...]
+    rows: int = 1
 
     def __post_init__(self) -> None:
-        _positive(parts=len(self.parts))
+        _positive(parts=len(self.parts), rows=self.rows)
 
 
 def compose(*events: Event) -> Composed:

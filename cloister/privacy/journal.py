@@ -1,14 +1,19 @@
 """The journal: every noisy answer of a run, on disk before the algorithm sees it.
 
 A run asks the same questions in the same order each time. Answer n is read back if the journal holds it and drawn if
-it does not, so a run that was killed goes on with the answers it had, and nothing is drawn (or charged) twice.
+it does not, so a run that was killed resumes with the answers it had, and nothing is drawn (or charged) twice.
+
+A file can be copied, and an older copy put back. So each run begins with a frame that holds a fresh random number, and
+a ``Guard`` (a lease of the ledger) is asked before each draw and told of each answer before it is returned: of two
+journals that began as one, the ledger accepts only the one that holds all it was told.
 
 The file is a magic line and frames, appended and never changed::
 
     frame    = kind (1 byte) | length of meta (u32) | length of payload (u64) | CRC-32 of these | meta | payload | seal
     seal     = SHA-256 (seal of the frame before | all bytes of this frame before its seal)
-    first    = "F", meta {id, fingerprint};   then "A", meta {request, dtype, shape}, payload: the noisy array
-    last     = "S": the run is finished
+    first    = "F", meta {id, fingerprint}
+    then     = "R", meta {nonce}: a run begins;   "A", meta {request, dtype, shape}, payload: the noisy array
+    last     = "S": the journal is sealed
 
 Each frame is fsynced before its answer is returned. A tail that was never completed is cut off on opening: its answer
 was never seen. Any other difference is damage, and the journal is refused.
@@ -29,18 +34,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from cloister.errors import JournalMismatch, StorageError
+from cloister.privacy.marks import JournalState, Mark
 
 FILE_NAME = "journal.bin"
 
 _MAGIC = b"cloister journal 1\n"
 _HEAD = struct.Struct("<cIQI")
 _SEAL_BYTES = hashlib.sha256().digest_size
-_FIRST, _ANSWER, _LAST = b"F", b"A", b"S"
+_FIRST, _RUN, _ANSWER, _LAST = b"F", b"R", b"A", b"S"
 _ARRAY_KINDS = "biuf"
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -60,6 +66,35 @@ class _Frame:
     payload: slice
 
 
+class Guard(Protocol):
+    """Who may draw the answers of a journal."""
+
+    def require(self) -> None:
+        """Check, before a draw, that this process may draw; raises if not."""
+        ...
+
+    def record(self, position: int, digest: str) -> None:
+        """Take down how many answers are on disk, and the digest up to there; raises if this process lost its right."""
+        ...
+
+    def close(self) -> None:
+        """Give up the right to draw."""
+        ...
+
+
+class _Unguarded:
+    """Of a journal that no ledger knows."""
+
+    def require(self) -> None:
+        """Nothing."""
+
+    def record(self, position: int, digest: str) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
 class Journal:
     """The noisy answers of one run, in order; one process at a time.
 
@@ -71,6 +106,8 @@ class Journal:
         self._path = path
         self._file = descriptor
         self._frames: list[_Frame] = []
+        self._answers: list[_Frame] = []
+        self._guard: Guard = _Unguarded()
         self.position = 0
 
     @classmethod
@@ -98,11 +135,11 @@ class Journal:
     @property
     def recorded(self) -> int:
         """Number of answers in the file."""
-        return len(self._frames) - 1 - self.sealed
+        return len(self._answers)
 
     @property
     def sealed(self) -> bool:
-        """Whether the run was finished: no answer can be added."""
+        """Whether nothing more is asked: no answer can be added."""
         return self._frames[-1].kind == _LAST
 
     @property
@@ -110,21 +147,38 @@ class Journal:
         """SHA-256 over the whole journal, hexadecimal."""
         return self._frames[-1].seal.hex()
 
+    def begin_run(self) -> JournalState:
+        """Write that a run begins, with a fresh random number; a sealed journal is left as it is.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        nonce = "" if self.sealed else secrets.token_hex(16)
+        if nonce:
+            self._append(_RUN, {"nonce": nonce}, b"")
+        digests = frozenset(frame.seal.hex() for frame in self._frames)
+        return JournalState(Mark(self.recorded, self.digest, nonce), self.sealed, digests)
+
+    def guard(self, guard: Guard) -> None:
+        """Have ``guard`` asked before each draw, told of each answer, and closed with the journal."""
+        self._guard = guard
+
     def answer(self, request: Mapping[str, Any], draw: Callable[[], Array]) -> Array:
         """The answer at this position of the run: read back, or drawn, written and fsynced.
 
         ``request`` is what was asked, as JSON values (public; only its digest is kept). ``draw`` returns an array of
         booleans, integers or floats, of any shape.
-        Errors: ``JournalMismatch`` if the journal holds the answer to another request here, or is finished;
-        ``StorageError`` if the answer cannot be written: it is then not returned, and the journal is closed.
+        Errors: ``JournalMismatch`` if the journal holds the answer to another request here, or is sealed, or another
+        process took the release over; ``StorageError`` if the answer cannot be written, and then the journal is closed,
+        or the guard not be told of it. An answer that raised is not returned.
         """
         digest = hashlib.sha256(_canonical(request)).hexdigest()
         answer = self._replay(digest) if self.position < self.recorded else self._record(digest, draw)
         self.position += 1
         return answer
 
-    def seal(self) -> None:
-        """Mark the run as finished.
+    def seal(self) -> Mark:
+        """Seal the journal: nothing more is asked. Where it ends.
 
         Errors: ``JournalMismatch`` if this process has not asked for every recorded answer.
         """
@@ -132,12 +186,17 @@ class Journal:
             raise JournalMismatch(f"{self._path} holds more answers than this run asked for: start a new release.")
         if not self.sealed:
             self._append(_LAST, {}, b"")
+            self._guard.record(self.recorded, self.digest)
+        return Mark(self.recorded, self.digest)
 
     def close(self) -> None:
-        """Give up the file and its lock."""
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = -1
+        """Give up the guard, the file and its lock."""
+        try:
+            self._guard.close()
+        finally:
+            if self._file >= 0:
+                os.close(self._file)
+            self._file = -1
 
     def __enter__(self) -> Self:
         return self
@@ -146,7 +205,7 @@ class Journal:
         self.close()
 
     def _replay(self, digest: str) -> Array:
-        frame = self._frames[1 + self.position]
+        frame = self._answers[self.position]
         if frame.meta["request"] != digest:
             raise JournalMismatch(
                 f"{self._path} holds the answer to another request at position {self.position}: the data, code, spec "
@@ -157,11 +216,13 @@ class Journal:
     def _record(self, digest: str, draw: Callable[[], Array]) -> Array:
         if self.sealed:
             raise JournalMismatch(f"{self._path} is finished and holds {self.recorded} answers: start a new release.")
+        self._guard.require()
         answer = np.array(draw(), order="C")
         if answer.dtype.kind not in _ARRAY_KINDS:
             raise TypeError("a journal holds arrays of booleans, integers or floats")
         meta = {"request": digest, "dtype": answer.dtype.str, "shape": list(answer.shape)}
         self._append(_ANSWER, meta, answer.tobytes())
+        self._guard.record(self.recorded, self.digest)
         return answer
 
     def _load(self) -> None:
@@ -171,15 +232,21 @@ class Journal:
             raise JournalMismatch(f"{self._path} is not a journal: move it away.")
         try:
             while end < size:
-                self._frames.append(self._next_frame(end))
+                self._hold(self._next_frame(end))
                 end = self._frames[-1].end
         except _Torn:
             os.ftruncate(self._file, end)
             os.fsync(self._file)
 
+    def _hold(self, frame: _Frame) -> None:
+        self._frames.append(frame)
+        if frame.kind == _ANSWER:
+            self._answers.append(frame)
+
     def _next_frame(self, start: int) -> _Frame:
         frame = _parse(self._read, start, self._last_seal)
-        if frame is None or (frame.kind == _FIRST) != (not self._frames):
+        misplaced = bool(self._frames) and self.sealed
+        if frame is None or misplaced or (frame.kind == _FIRST) != (not self._frames):
             raise JournalMismatch(
                 f"{self._path} is damaged at byte {start}: its answers cannot be used; withdraw the release and start "
                 "a new one."
@@ -207,7 +274,7 @@ class Journal:
         self._write(start, lead + frame)
         end = start + len(lead) + len(frame)
         at = slice(end - _SEAL_BYTES - len(payload), end - _SEAL_BYTES)
-        self._frames.append(_Frame(kind, meta, start, end, frame[-_SEAL_BYTES:], at))
+        self._hold(_Frame(kind, meta, start, end, frame[-_SEAL_BYTES:], at))
 
     def _write(self, start: int, content: bytes) -> None:
         """Write and fsync; what cannot be written whole is taken back, and the journal closed."""

@@ -5,6 +5,12 @@ distribution on a grid that is never more private ("Connect the Dots", Doroshenk
 1). Distributions are composed by multiplying transforms on a window outside which, by Chernoff's bound, little lies;
 what may lie outside, or be wrapped around, is added to delta, and so is the rounding error of the transforms.
 Source: Koskela, Jälkö, Honkela (arXiv 1906.03049); Gopi, Lee, Wutschitz (arXiv 2106.02848).
+
+The composition of dp_accounting was measured in this place, on the same profiles and grids. Its
+epsilons are the same but for 4 parts in 10,000; it takes 0.10 s where this module takes 0.01 s (a plan
+of Kamino, whose calibration asks about ten times), and 3.3 s where it takes 0.5 s (100 steps at rate
+1e-5); it leaves the grid to the caller, and does not add the rounding of transforms to delta. It stays
+the reference of the tests.
 """
 
 from __future__ import annotations
@@ -22,7 +28,8 @@ Profile = Callable[[Floats], Floats]
 
 ROUNDING = 1e-15
 LARGEST_LOSS = 600.0
-TILTS = tuple(2.0**power for power in range(-8, 2))
+WORTHWHILE = 0.01
+"""Share by which a window must become narrower for a steeper tilt to be tried after it."""
 
 
 @dataclass(frozen=True)
@@ -114,12 +121,21 @@ def _window(parts: Sequence[tuple[Loss, int]], slack: float) -> tuple[int, int]:
     spread = math.sqrt(sum(times * loss.variance() for loss, times in parts))
     if spread == 0.0:
         return low, high
-    budget = math.log(2.0 / slack)
-    tilts = [factor * math.sqrt(2.0 * budget) / spread for factor in TILTS]
-    step = parts[0][0].step
-    above = min((_log_moment(parts, tilt) + budget) / tilt for tilt in tilts)
-    below = max(-(_log_moment(parts, -tilt) + budget) / tilt for tilt in tilts)
+    budget, step = math.log(2.0 / slack), parts[0][0].step
+    start = math.sqrt(2.0 * budget) / spread
+    above = _least(lambda tilt: (_log_moment(parts, tilt) + budget) / tilt, start)
+    below = -_least(lambda tilt: (_log_moment(parts, -tilt) + budget) / tilt, start)
     return max(low, math.floor(below / step)), min(high, math.ceil(above / step))
+
+
+def _least(bound: Callable[[float], float], start: float) -> float:
+    """About the least value of a function of a tilt that is convex in 1 / tilt, by halving and doubling."""
+    least = bound(start)
+    for factor, worthwhile in ((0.5, 0.0), (2.0, WORTHWHILE)):
+        tilt = start * factor
+        while math.isfinite(found := bound(tilt)) and found < least - worthwhile * abs(least):
+            least, tilt = found, tilt * factor
+    return least
 
 
 def _edges(parts: Sequence[tuple[Loss, int]]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:

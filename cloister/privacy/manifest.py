@@ -21,6 +21,9 @@ from cloister.privacy.ledger import Anchor
 FILE_NAME = "manifest.json"
 FORMAT = 1
 
+_LATER = ("model", "kept")
+"""Parts of a lineage that older manifests lack; those without them read and write as before."""
+
 _BLOCK = 1 << 20
 
 
@@ -35,13 +38,19 @@ class FileRecord:
 
 @dataclass(frozen=True)
 class Lineage:
-    """Where else a release is on record: ledger entry, code, spec, tracking run, flow run; empty text for none."""
+    """Where else a release is on record: ledger entry, code, spec, tracking run, flow run; empty text for none.
+
+    ``model`` is the digest of the model that rows are drawn from, ``kept`` a keyed digest of all that stays in the
+    home, which tells nobody without the key what that is.
+    """
 
     ledger: Anchor
     code: str
     spec_digest: str
     mlflow_run: str = ""
     prefect_run: str = ""
+    model: str = ""
+    kept: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,14 +79,16 @@ class Manifest:
         """
         try:
             manifest = _parsed(json.loads(text))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise VerificationError(f"{FILE_NAME} was altered: it cannot be read") from None
         if manifest.to_json() != text:
             raise VerificationError(f"{FILE_NAME} was altered: its text and its digest do not agree")
         return manifest
 
     def _content(self) -> dict[str, Any]:
-        return {"manifest": FORMAT} | asdict(self)
+        content = {"manifest": FORMAT} | asdict(self)
+        lineage = {key: value for key, value in asdict(self.lineage).items() if value or key not in _LATER}
+        return content | {"lineage": lineage}
 
 
 @dataclass(frozen=True)

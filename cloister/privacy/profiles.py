@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial, singledispatch
 
 import numpy as np
@@ -32,6 +33,8 @@ WIDTH = 14
 LARGEST_SCALE = 1e5
 TABLE = 0.01
 HALVINGS = 20
+NEARLY_ALL = 1 - Fraction(1, 2**20)
+"""A rate from which sampling is not counted: double precision holds 1 - rate to few digits, or not at all."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ def _(event: Selection, _relation: Relation, _tail: float) -> WorstPair:
 
 @worst_pair.register
 def _(event: SampledGaussian, relation: Relation, tail: float) -> WorstPair:
-    if event.rate == 1:
+    if samples_all(event):
         return _every_row(event, relation, tail)
     if relation is Relation.REPLACE_ONE:
         return _replaced_row(event, tail)
@@ -114,6 +117,14 @@ def _(event: SampledGaussian, relation: Relation, tail: float) -> WorstPair:
     high = math.log1p(rate * math.expm1(high))
     removed, added = partial(sampled_removed, rate, shift), partial(sampled_added, rate, shift)
     return WorstPair(Direction(removed, low, high), Direction(added, -high, -low))
+
+
+def samples_all(event: SampledGaussian) -> bool:
+    """Whether a step is read as one on every row, which costs at least as much as one on a sample.
+
+    The sums with and without a unit are then at most its rows apart, and so they are, in pairs, over any sample.
+    """
+    return event.rate >= NEARLY_ALL
 
 
 def _every_row(event: SampledGaussian, relation: Relation, tail: float) -> WorstPair:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
 
 import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from cloister.errors import PrivacyError
-from cloister.privacy.events import Bounded, Event, Selection
+from cloister.privacy.events import Bounded, Selection
 from cloister.privacy.insecure import insecure_exponentials
 from cloister.privacy.mechanisms import up
 from cloister.privacy.randomness import NoiseSource
@@ -26,20 +25,8 @@ dp.enable_features("contrib")
 Scores = NDArray[np.float64] | NDArray[np.int64]
 
 
-class SelectionMechanism(Protocol):
-    """Chooses one of several candidates by scores, each of which one unit moves by at most ``sensitivity``.
-
-    - `select` returns an index; higher scores are likelier.
-    - `event` is what one `select` did.
-    """
-
-    def select(self, scores: Scores, sensitivity: Fraction, source: NoiseSource) -> int:
-        """The index of the chosen candidate."""
-        ...
-
-    def event(self) -> Event:
-        """What was done."""
-        ...
+# A sensitivity for those who plan: the event of a selection does not depend on it.
+ANY = Fraction(1)
 
 
 @dataclass(frozen=True)
@@ -58,8 +45,12 @@ class PermuteAndFlip:
             return int(np.argmax(scores + scale * insecure_exponentials(len(scores), source)))
         return _noisy_max(scores, scale, dp.max_divergence())
 
-    def event(self) -> Bounded:
-        """What `select` does."""
+    def release(self, exact: Scores, sensitivity: Fraction, source: NoiseSource) -> NDArray[np.int64]:
+        """The index of the chosen candidate, (1,)."""
+        return np.array([self.select(exact, sensitivity, source)], dtype=np.int64)
+
+    def event(self, sensitivity: Fraction = ANY) -> Bounded:  # noqa: ARG002
+        """What `release` does, which is the same for any sensitivity."""
         return Bounded(self.epsilon)
 
 
@@ -80,8 +71,12 @@ class Exponential:
             return int(np.argmax(scores - scale * np.log(insecure_exponentials(len(scores), source))))
         return _noisy_max(scores, scale, dp.zero_concentrated_divergence())
 
-    def event(self) -> Selection:
-        """What `select` does."""
+    def release(self, exact: Scores, sensitivity: Fraction, source: NoiseSource) -> NDArray[np.int64]:
+        """The index of the chosen candidate, (1,)."""
+        return np.array([self.select(exact, sensitivity, source)], dtype=np.int64)
+
+    def event(self, sensitivity: Fraction = ANY) -> Selection:  # noqa: ARG002
+        """What `release` does, which is the same for any sensitivity."""
         return Selection(self.epsilon)
 
 

@@ -13,6 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 Scalar = str | bool | int | float
 T = TypeVar("T")
 
+# Bins of a column: a histogram of more has fewer rows in a bin than its noise.
+MOST_BINS = 100_000
+
 DATA_DERIVED = "data-derived"
 MEASURED = "dp:"
 
@@ -87,7 +90,7 @@ class Integer(Attribute):
     min: int
     max: int
     step: int = Field(default=1, ge=1)
-    bins: int | None = Field(default=None, ge=1)
+    bins: int | None = Field(default=None, ge=1, le=MOST_BINS)
     special: list[int] = []
 
     @model_validator(mode="after")
@@ -102,7 +105,7 @@ class Float(Attribute):
     min: float
     max: float
     decimals: int | None = Field(default=None, ge=0, le=12)
-    bins: int | None = Field(default=None, ge=1)
+    bins: int | None = Field(default=None, ge=1, le=MOST_BINS)
     special: list[float] = []
 
     @model_validator(mode="after")
@@ -116,7 +119,7 @@ class Date(Attribute):
     type: Literal["date"]
     min: dt.date
     max: dt.date
-    bins: int | None = Field(default=None, ge=1)
+    bins: int | None = Field(default=None, ge=1, le=MOST_BINS)
     special: list[dt.date] = []
 
     @model_validator(mode="after")
@@ -131,7 +134,7 @@ class Datetime(Attribute):
     min: dt.datetime
     max: dt.datetime
     step: int = Field(default=1, ge=1)
-    bins: int | None = Field(default=None, ge=1)
+    bins: int | None = Field(default=None, ge=1, le=MOST_BINS)
     special: list[dt.datetime] = []
 
     @model_validator(mode="after")

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cloister.errors import SpecError
 from cloister.schema.attributes import Scalar, ValuesFile, ValuesPattern
+from cloister.schema.files import contents, reason_of
 
-LONGEST_PATTERN = 10_000_000
+# Values of a list: a thousand times those of the longest that was released, at some 100 bytes each.
+MOST_VALUES = 1_000_000
+# Bytes of a values file: MOST_VALUES lines of 20 bytes.
+MOST_BYTES = 20_000_000
+# Digits of a number in a pattern: as many as a 64-bit integer holds.
+MOST_DIGITS = 18
 
 NUMBERED = re.compile(r"(?P<prefix>[^{}]*)\{(?P<first>\d+)\.\.(?P<last>\d+)\}(?P<suffix>[^{}]*)")
 
@@ -35,24 +41,66 @@ def _same_kind(values: Sequence[Scalar]) -> list[Scalar]:
     return [float(value) for value in values] if kinds == {int, float} else list(values)
 
 
+def require_modest(declared: Iterable[Sequence[Scalar] | ValuesFile | ValuesPattern], folder: Path) -> None:
+    """Check that the lists of a spec fit into memory together, before any of them is read or written out.
+
+    Raises:
+        SpecError: their patterns stand for too many values, or their files are too long.
+    """
+    lists = list(declared)
+    values = sum(_count(each.pattern) for each in lists if isinstance(each, ValuesPattern))
+    if values > MOST_VALUES:
+        raise SpecError(f"the patterns of all lists stand for more than {MOST_VALUES:,} values; narrow their ranges")
+    read = sum(_bytes_of(folder / each.file) for each in lists if isinstance(each, ValuesFile))
+    if read > MOST_BYTES:
+        raise SpecError(f"the values files hold more than {MOST_BYTES:,} bytes together; shorten them")
+
+
+def _count(pattern: str) -> int:
+    try:
+        return len(_range_of(pattern)[0])
+    except SpecError:
+        return 0
+
+
+def _bytes_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except (OSError, ValueError):
+        return 0
+
+
 def _lines_of(path: Path) -> list[str]:
     try:
-        return [line for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
-    except OSError as error:
-        raise SpecError(f"the values file {path} cannot be read ({error.strerror}); correct its path") from None
+        raw = contents(path, MOST_BYTES)
+    except (OSError, ValueError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else "no file has such a name"
+        raise SpecError(f"the values file {path} cannot be read ({reason}); correct its path") from None
+    try:
+        lines = [line for line in raw.decode("utf-8-sig").split("\n") if line.strip()]
     except UnicodeDecodeError:
         raise SpecError(f"the values file {path} is not UTF-8 text; save it as UTF-8") from None
+    if len(lines) > MOST_VALUES:
+        raise SpecError(f"the values file {path} has more than {MOST_VALUES:,} values; shorten it")
+    return lines
 
 
 def _numbered(pattern: str) -> list[str]:
+    numbers, width, prefix, suffix = _range_of(pattern)
+    if len(numbers) > MOST_VALUES:
+        raise SpecError(f"the pattern {pattern} has more than {MOST_VALUES:,} values; narrow its range")
+    return [f"{prefix}{number:0{width}d}{suffix}" for number in numbers]
+
+
+def _range_of(pattern: str) -> tuple[range, int, str, str]:
+    """The numbers of a pattern, their least width, and what stands before and after them."""
     match = NUMBERED.fullmatch(pattern)
     if match is None:
         raise SpecError(f"the pattern {pattern} needs one numbered range; write it like zip{{501..99950}}")
-    first, last = int(match["first"]), int(match["last"])
-    if last - first >= LONGEST_PATTERN:
-        raise SpecError(f"the pattern {pattern} has more than {LONGEST_PATTERN:,} values; narrow its range")
+    if max(len(match["first"]), len(match["last"])) > MOST_DIGITS:
+        raise SpecError(f"the pattern {pattern} has a number of more than {MOST_DIGITS} digits; write shorter ones")
     width = len(match["first"]) if match["first"].startswith("0") else 0
-    return [f"{match['prefix']}{number:0{width}d}{match['suffix']}" for number in range(first, last + 1)]
+    return range(int(match["first"]), int(match["last"]) + 1), width, match["prefix"], match["suffix"]
 
 
 def _unique(values: Sequence[Scalar], what: str) -> tuple[Scalar, ...]:

@@ -7,6 +7,7 @@ if any, is the last. Nothing here is read from data.
 from __future__ import annotations
 
 import datetime as dt
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cloister.errors import ConstraintError
@@ -26,6 +29,10 @@ Numbers = NDArray[np.float64]
 Kind = Literal["nominal", "ordered", "numeric", "key"]
 
 OUTSIDE = -1
+# Grid units from zero beyond which floats are counted as one: outside every domain, and small enough for int64.
+FARTHEST_TICK = 2.0**62
+# Bits of the codes of keys that are not of the declared pattern: two share a code with probability 2^-61.
+OTHER_BITS = 61
 EPOCH = dt.date(1970, 1, 1)
 
 
@@ -258,13 +265,24 @@ class Serial(Column):
         raise ConstraintError(f"column '{self.name}': a text key has no meaning of its own; compare another column")
 
     def _codes(self, typed: pd.Series) -> Codes:
-        text = typed.astype(str)
-        middle = text.str.slice(len(self.prefix), -len(self.suffix) or None)
-        numbers = pd.to_numeric(middle.where(middle.str.fullmatch(r"\d+")), errors="coerce").fillna(-1).astype(np.int64)
-        codes = numbers.to_numpy() - self.first
-        same = self._series(np.clip(codes, 0, self.values - 1)).to_numpy() == text.to_numpy()
-        others = self.size + pd.factorize(text)[0].astype(np.int64)
-        return np.where(same & (codes >= 0) & (codes < self.values), codes, others)
+        text = pa.array(typed.astype("str"), type=pa.large_string())
+        digits = pc.struct_field(pc.extract_regex(text, self._numbered), "number")
+        numbers = pc.fill_null(pc.cast(digits, pa.int64()), self.first - 1).to_numpy(zero_copy_only=False)
+        codes = numbers - self.first
+        same = self._series(np.clip(codes, 0, self.values - 1)).to_numpy() == typed.to_numpy()
+        others = ~same | (codes < 0) | (codes >= self.values)
+        codes[others] = self._other_codes(typed[others])
+        return codes
+
+    @property
+    def _numbered(self) -> str:
+        """The pattern as a regular expression; of numbers with at most as many digits as a code can have."""
+        return f"^{re.escape(self.prefix)}(?P<number>0*[0-9]{{1,18}}){re.escape(self.suffix)}$"
+
+    def _other_codes(self, typed: pd.Series) -> Codes:
+        """Codes beyond ``size`` that depend on a key's text alone: 61 bits of a hash, so that they fit beside it."""
+        hashes = pd.util.hash_array(typed.to_numpy(dtype=object))
+        return self.size + (hashes >> np.uint64(64 - OTHER_BITS)).astype(np.int64)
 
     def _series(self, codes: Codes) -> pd.Series:
         numbers = pd.Series(codes + self.first).astype(str).str.zfill(self.width)
@@ -328,7 +346,8 @@ def _ticks_of_series(attribute: AnyAttribute, typed: pd.Series) -> Codes:
         return seconds // 86_400 if attribute.type == "date" else seconds
     if attribute.type == "integer":
         return typed.to_numpy(dtype=np.int64)
-    return np.rint(typed.to_numpy(dtype=np.float64) * _ticks_per_unit(attribute)).astype(np.int64)
+    ticks = np.rint(typed.to_numpy(dtype=np.float64) * _ticks_per_unit(attribute))
+    return np.clip(ticks, -FARTHEST_TICK, FARTHEST_TICK).astype(np.int64)
 
 
 def _series_of_ticks(attribute: AnyAttribute, ticks: Codes) -> pd.Series:

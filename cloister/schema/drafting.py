@@ -1,7 +1,8 @@
-"""A first spec for a file, guessed from its values: every bound is marked ``data-derived``.
+"""A first spec for a file, guessed from its values: every guess is marked as one.
 
-Privacy: a draft holds values of the data. It is as private as they are, until a person has replaced each guess by
-what is publicly known.
+Privacy: a draft holds values of the data, and one row may decide any guess. It is as private as the data, until a
+person has replaced each guess by what is publicly known. Each attribute is marked ``data-derived``; ``unconfirmed``
+names what even a measurement takes as declared: names, delimiter, texts for missing values, types.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +31,8 @@ from cloister.schema.reading import (
     require_columns,
     table_format,
 )
-from cloister.schema.spec import Source
-from cloister.schema.writing import entries, scalar
+from cloister.schema.spec import DraftedFact, Source
+from cloister.schema.writing import entries, flow, scalar
 
 Guess = dict[str, Any]
 
@@ -40,18 +42,33 @@ FEWEST_KEYS = 20
 POINT_MASS = 0.1
 MOST_DECIMALS = 6
 BINS = 50
+# The share of values that may be slips: so few are worth a remark, more make a column of its own kind.
+MOST_ODD = 0.02
+
+_NATIVE_FACTS: tuple[DraftedFact, ...] = ("names", "types")
+_TEXT_FACTS: tuple[DraftedFact, ...] = ("names", "delimiter", "missing", "types")
 
 _ANY_DATE = Date(type="date", min=dt.date.min, max=dt.date.max)
 _ANY_MOMENT = Datetime(type="datetime", min=dt.datetime.min, max=dt.datetime.max)  # noqa: DTZ901
+_NARROW: tuple[tuple[str, AnyAttribute], ...] = (
+    ("whole numbers", Integer(type="integer", min=0, max=0)),
+    ("numbers", Float(type="float", min=0, max=0)),
+    ("dates", _ANY_DATE),
+    ("moments", _ANY_MOMENT),
+)
+_CODE = r"^\s*[+-]?0[0-9]"
 _NUMBERED = re.compile(r"([^{}]*?)(\d+)")
 
 _HEAD = """\
-# Drafted from {source}; it holds values of the data, so keep it as private as the data.
-# A release refuses every attribute marked data-derived. Declare each one public: replace its bounds or values by
-# what is known without looking at the data (a code book, a law, a form) and say where from in provenance. What is not
-# known can be measured with noise, at a charge: cloister spec measure.
+# Drafted from {source}; it holds values of the data, so keep it as private as the data. A single row may have decided
+# any of it, so a release refuses it until a person has declared it from what is known without looking at the data (a
+# code book, a law, a form):
+# - unconfirmed: read through what it names, correct it, then delete the word, or the whole line to confirm all.
+# - data-derived: correct the line, bounds and values first, and write in place of data-derived where they are known
+#   from. What is not known stays data-derived and is measured with noise, at a charge: cloister spec measure.
 name: {name}
 source: {{{source_keys}}}
+unconfirmed: {unconfirmed} # delete once read through
 privacy:
   unit: row # or {{key: COLUMN, max_rows: NUMBER}} when one person may own several rows
   relation: add_remove
@@ -76,18 +93,36 @@ def draft(path: Path) -> str:
     source, frame = _table(path)
     if frame.empty:
         raise DataError(f"{path} has no rows; give a table with rows")
-    lines = [_line(name, guess(frame[name])) for name in frame.columns]
+    lines = [_line(name, guess(frame[name]), remark(frame[name])) for name in frame.columns]
     name = re.sub(r"[^A-Za-z0-9._-]", "-", path.name.partition(".")[0]).lstrip("._-") or "dataset"
-    head = _HEAD.format(source=json.dumps(path.name), name=name, source_keys=entries(source))
+    unconfirmed = flow(_TEXT_FACTS if table_format(path) == "csv" else _NATIVE_FACTS)
+    head = _HEAD.format(source=json.dumps(path.name), name=name, source_keys=entries(source), unconfirmed=unconfirmed)
     return head + "".join(lines) + _FOOT
 
 
 def guess(values: pd.Series) -> Guess:
-    """The keys of an attribute that all of the values fit: type, bounds rounded outwards, nullable, provenance."""
+    """The keys of an attribute that all of the values fit: type, bounds rounded outwards, nullable, the mark."""
     known = values.dropna()
     kind = next((found for candidate in _CANDIDATES if (found := candidate(known))), None) or _listed(known)
     nullable = {"nullable": True} if len(known) < len(values) else {}
     return {**kind, **nullable, **_dtype(values), "provenance": DATA_DERIVED}
+
+
+def remark(values: pd.Series) -> str:
+    """A hint where a few odd cells decided the guess: nearly all of the values are of a narrower type. Else nothing."""
+    known = values.dropna()
+    if not isinstance(known.dtype, pd.StringDtype) or known.str.match(_CODE).mean() > MOST_ODD:
+        return ""
+    narrow = next((found for found in _misfits(known) if found[1] <= MOST_ODD * len(known)), ("", 0))
+    return f"all but {narrow[1]} of {len(known)} values are {narrow[0]}" if narrow[1] else ""
+
+
+def _misfits(known: pd.Series) -> Iterator[tuple[str, int]]:
+    """Narrow types, the narrowest first, and how many of the values are of another."""
+    for pair in BOOLEAN_WORDS:
+        yield " or ".join(pair), int((~known.isin(pair)).sum())
+    for words, attribute in _NARROW:
+        yield words, int(parse(known, attribute)[1].sum())
 
 
 def _table(path: Path) -> tuple[Guess, pd.DataFrame]:
@@ -109,8 +144,7 @@ def _text_table(path: Path, source: Guess) -> pd.DataFrame:
     require_columns(names, list(dict.fromkeys(names)), str(path))
     frame = read_text(path, Source(path=str(path), delimiter=delimiter, missing=()), names)
     tokens = [token for token in MISSING_TOKENS if any((frame[name] == token).any() for name in names)]
-    source.update({"delimiter": delimiter} if delimiter != "," else {})
-    source.update({"missing": ["", *tokens]} if tokens else {})
+    source.update({"delimiter": delimiter, "missing": ["", *tokens]})
     return frame.mask(frame.isin(["", *tokens]))
 
 
@@ -185,7 +219,7 @@ _CANDIDATES = (_boolean, _integer, _float, _date, _datetime, _key)
 
 def _is_code(known: pd.Series) -> bool:
     """Whether text looks like a code, not a number: leading zeros would be lost."""
-    return bool(pt.is_string_dtype(known.dtype) and known.str.match(r"^\s*[+-]?0[0-9]").any())
+    return bool(pt.is_string_dtype(known.dtype) and known.str.match(_CODE).any())
 
 
 def _outwards(low: float, high: float) -> tuple[float, float]:
@@ -215,5 +249,5 @@ def _dtype(values: pd.Series) -> Guess:
     return {"dtype": name if values.isna().any() or not name.startswith(("I", "U")) else name.lower()}
 
 
-def _line(name: str, keys: Guess) -> str:
-    return f"  {scalar(name)}: {{{entries(keys)}}}\n"
+def _line(name: str, keys: Guess, remark: str) -> str:
+    return f"  {scalar(name)}: {{{entries(keys)}}}" + (f" # {remark}" if remark else "") + "\n"

@@ -41,6 +41,7 @@ _EXAMPLES = {
     "source": "source: {path: data/raw/adult.csv}",
     "missing": 'missing: ["", "NA"]',
     "delimiter": 'delimiter: ";"',
+    "unconfirmed": "unconfirmed: [types], or delete the line to confirm all",
     "privacy": "privacy: {unit: row, relation: add_remove, rows: {public: 1000}, budget: {...}}",
     "unit": "unit: row",
     "relation": "relation: add_remove",

@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from cloister.errors import SpecError, StorageError
 from cloister.schema.attributes import Categorical, Ordinal, ValuesFile
-from cloister.schema.codelists import resolve_values
+from cloister.schema.codelists import MOST_BYTES, resolve_values
 from cloister.schema.explaining import problems_of
+from cloister.schema.files import contents, reason_of
 from cloister.schema.marked import Marked, read_marked, unusable
 from cloister.schema.rules import broken_rules
 from cloister.schema.spec import Spec
@@ -36,9 +37,12 @@ def load_spec(path: Path) -> Spec:
 
 
 def spec_digest(spec: Spec) -> str:
-    """SHA-256, as hex, of the spec's canonical JSON and of the value and constraint files that it names."""
+    """SHA-256, as hex, of the spec's canonical JSON and of the value and constraint files that it names.
+
+    What is ``unconfirmed`` is left out: nothing is charged while there is any.
+    """
     files = {name: _file_digest(spec.folder / name) for name in sorted(set(_files_of(spec)))}
-    canonical = {"spec": spec.model_dump(mode="json"), "files": files}
+    canonical = {"spec": spec.model_dump(mode="json", exclude={"unconfirmed"}), "files": files}
     text = json.dumps(canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -68,6 +72,6 @@ def _files_of(spec: Spec) -> Iterator[str]:
 
 def _file_digest(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(contents(path, MOST_BYTES)).hexdigest()
     except OSError as error:
-        raise StorageError(f"{path} cannot be read ({error.strerror}); correct its path in the spec") from None
+        raise StorageError(f"{path} cannot be read ({reason_of(error)}); correct its path in the spec") from None

@@ -7,16 +7,27 @@ Scalars are read by YAML 1.2's core rules, which are narrower than PyYAML's: onl
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from cloister.errors import SpecError, StorageError
+from cloister.schema.files import contents, reason_of
 
 Key = str | int
+
+# Bytes of a spec file: hundreds of times the longest that was written by hand.
+MOST_BYTES = 1_000_000
+# Keys and values of a spec, its aliases written out: PyYAML reads some 40,000 a second.
+MOST_NODES = 80_000
+# Levels of a spec: the deepest form that means anything has 6.
+MOST_LEVELS = 50
+# Digits of a whole number: more than any bound, and few enough that arithmetic on it takes no time.
+MOST_DIGITS = 40
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,18 @@ class _Loader(yaml.SafeLoader):
     """SafeLoader with YAML 1.2's core scalars."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}
+    nodes = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """The next node, if there were not too many before it."""
+        self.nodes += 1
+        if self.nodes > MOST_NODES:
+            raise _TooMany
+        return super().compose_node(parent, index)
+
+
+class _TooMany(Exception):
+    """More nodes than a spec may have."""
 
 
 _SCALARS = {
@@ -71,8 +94,12 @@ _SCALARS = {
     ),
 }
 
-for _name, (_pattern, _first) in _SCALARS.items():
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(f"^(?:{_pattern})$"), _first)
+_TAG = "tag:yaml.org,2002:"
+_FORMS = {f"{_TAG}{name}": re.compile(f"^(?:{pattern})$") for name, (pattern, _) in _SCALARS.items()}
+_KNOWN = {*_FORMS, *(f"{_TAG}{name}" for name in ("str", "seq", "map"))}
+
+for _name, (_, _first) in _SCALARS.items():
+    _Loader.add_implicit_resolver(f"{_TAG}{_name}", _FORMS[f"{_TAG}{_name}"], _first)
 
 
 def read_marked(path: Path) -> Marked:
@@ -85,12 +112,10 @@ def read_marked(path: Path) -> Marked:
     root = _composed(path, _text_of(path))
     if not isinstance(root, yaml.MappingNode):
         raise SpecError(f"{path} holds no mapping of keys; start it with 'name: ...' (cloister spec draft writes one)")
-    try:
-        misplaced = _misplaced_keys(root, ())
-    except RecursionError:
-        raise SpecError(f"{path} contains itself by an alias; write the part out") from None
-    if misplaced:
-        raise unusable(path, misplaced)
+    _require_modest(path, root)
+    problems = _problems(root, ())
+    if problems:
+        raise unusable(path, problems)
     return Marked(_value(root), root)
 
 
@@ -104,10 +129,11 @@ def unusable(path: Path, problems: Sequence[Problem]) -> SpecError:
 
 def _text_of(path: Path) -> str:
     try:
-        raw = path.read_bytes()
+        raw = contents(path, MOST_BYTES)
     except OSError as error:
         raise StorageError(
-            f"the spec {path} cannot be read ({error.strerror}); check its path and permissions"
+            f"the spec {path} cannot be read ({reason_of(error)}); check its path and permissions, and put long lists "
+            "of values into files of their own"
         ) from None
     try:
         return raw.decode("utf-8-sig")
@@ -118,13 +144,59 @@ def _text_of(path: Path) -> str:
 
 def _composed(path: Path, text: str) -> yaml.Node | None:
     try:
-        node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
+        return _node_of(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise SpecError(f"{path}, line {line}: {_syntax(error.problem or 'not YAML')}") from None
     except yaml.YAMLError:
         raise SpecError(f"{path} is not YAML; remove its control characters") from None
+    except RecursionError:
+        raise _too_deep(path) from None
+    except _TooMany:
+        raise _too_many(path) from None
+    except (ValueError, OverflowError):
+        raise SpecError(f"{path} is not YAML; correct its escapes and its %YAML line") from None
+
+
+@lru_cache(maxsize=1)
+def _node_of(text: str) -> yaml.Node | None:
+    node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
     return node
+
+
+def _too_deep(path: Path) -> SpecError:
+    return SpecError(f"{path} is nested more than {MOST_LEVELS} levels deep, or contains itself; write it flat")
+
+
+def _too_many(path: Path) -> SpecError:
+    return SpecError(
+        f"{path} holds more than {MOST_NODES:,} keys and values, aliases (*name) written out; put long lists of values "
+        "into files of their own"
+    )
+
+
+def _require_modest(path: Path, root: yaml.Node) -> None:
+    """Check depth and size of a document as it is once its aliases are written out, without writing them out."""
+    if _weight(path, root, 0, {}) > MOST_NODES:
+        raise _too_many(path)
+
+
+def _weight(path: Path, node: yaml.Node, level: int, known: dict[tuple[int, int], int]) -> int:
+    """Nodes below a node, itself included; ``known`` holds those of nodes met before, by level."""
+    if not isinstance(node, yaml.CollectionNode):
+        return 1
+    if level > MOST_LEVELS:
+        raise _too_deep(path)
+    place = (id(node), level)
+    if place not in known:
+        known[place] = 1 + sum(_weight(path, child, level + 1, known) for child in _children(node))
+    return known[place]
+
+
+def _children(node: yaml.CollectionNode) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for entry in node.value for part in entry]
+    return list(node.value)
 
 
 def _syntax(problem: str) -> str:
@@ -142,18 +214,39 @@ def _entries(node: yaml.Node) -> dict[Key, tuple[int, yaml.Node]]:
     return {}
 
 
-def _misplaced_keys(node: yaml.Node, keys: tuple[Key, ...]) -> list[Problem]:
-    found = [problem for key, (_, child) in _entries(node).items() for problem in _misplaced_keys(child, (*keys, key))]
+def _problems(node: yaml.Node, keys: tuple[Key, ...]) -> list[Problem]:
+    if isinstance(node, yaml.ScalarNode):
+        return [Problem(node.start_mark.line + 1, keys, text) for text in _scalar_rules(node)]
+    found = [problem for key, (_, child) in _entries(node).items() for problem in _problems(child, (*keys, key))]
     seen: dict[str, int] = {}
     for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
         line = key.start_mark.line + 1
         if not isinstance(key.value, str):
             found.append(Problem(line, keys, "a key must be text; put quotes around it"))
+        elif not _encodable(key.value):
+            found.append(Problem(line, keys, f"a key {_HALF}"))
         elif key.value in seen:
             found.append(Problem(line, (*keys, key.value), f"the key stands on line {seen[key.value]} too; keep one"))
         else:
             seen[key.value] = line
     return found
+
+
+_HALF = r"holds half of a character, such as \ud800; write the whole character, or \U and eight digits"
+
+
+def _scalar_rules(node: yaml.ScalarNode) -> Iterator[str]:
+    form = _FORMS.get(node.tag)
+    if node.tag not in _KNOWN or (form and not form.match(node.value)):
+        yield "has a tag (!...) that does not suit it; leave the tag out"
+    elif not _encodable(node.value):
+        yield _HALF
+    elif node.tag == f"{_TAG}int" and len(node.value) > MOST_DIGITS:
+        yield f"has more than {MOST_DIGITS} digits; write a shorter number, or put quotes around it if it is text"
+
+
+def _encodable(text: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _value(node: yaml.Node) -> Any:

@@ -1,7 +1,8 @@
-"""Raw column values to the typed values of an attribute: vectorised and exact.
+"""Raw column values to the typed values of an attribute: each on its own, vectorised and exact.
 
-A value that cannot be read as its attribute's type becomes missing and is marked invalid; it is never quoted. Text is
-parsed once per distinct value.
+What a value becomes depends on itself, on the storage type of its column (`cloister.schema.storage`) and on the
+attribute, never on another row. A value that cannot be read as its attribute's type becomes missing and is marked
+invalid; it is never quoted. Text is parsed once per distinct value.
 
     categorical, ordinal   ``str``, or ``Int64`` / ``float64`` when the declared list holds whole numbers / numbers
     boolean                ``boolean``, or the two words as ``str`` when others than True and False are declared;
@@ -36,30 +37,38 @@ from cloister.schema.attributes import (
     ValuesFile,
     ValuesPattern,
 )
+from cloister.schema.storage import EXACT_FLOATS, is_text, missing, nothing, read_by_storage, texts
 
 LARGEST_WHOLE = 10**18 - 1
+FIRST_MOMENT = np.datetime64("0001-01-01T00:00:00", "s")
+LAST_MOMENT = np.datetime64("9999-12-31T23:59:59.999999", "us")
 
 _WHOLE = r"^\s*[+-]?0*[0-9]{1,18}(\.0*)?\s*$"
 _DECIMAL = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*$"
-_DAY, _CLOCK, _ZONE = (
-    "[0-9]{4}-[0-9]{2}-[0-9]{2}",
-    "[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?",
-    "[Zz]|[+-][0-9]{2}:?[0-9]{2}",
+_MOMENT = (
+    "^(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
+    "(?:[T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.](?P<fraction>[0-9]{1,9}))?)?"
+    "(?:[Zz]|(?P<sign>[+-])(?P<east>[0-9]{2}):?(?P<minutes_east>[0-9]{2})?)?)?$"
 )
-_MOMENT = f"^{_DAY}([T ]{_CLOCK}({_ZONE})?)?$"
+# Greatest value of each part of a moment on the clock, and of its distance from UTC; leap seconds have no place.
+_GREATEST = {"hour": 23, "minute": 59, "second": 59, "east": 23, "minutes_east": 59}
+# Digits of a second that are kept: microseconds, the resolution of ``datetime64[us]``; finer ones are cut off.
+_KEPT_DIGITS = 6
 
 
 def parse(values: pd.Series, attribute: AnyAttribute) -> tuple[pd.Series, np.ndarray]:
     """Typed values of a raw column and the mask of the values that are not of the attribute's type.
 
-    ``values`` holds text or a native dtype, shape (n,), missing values already missing. Whether a value lies within
-    the declared bounds or list is not looked at here. Returns (typed, invalid), both of shape (n,); invalid values
-    are missing in ``typed``, whose index is that of ``values``.
+    ``values`` is of any dtype, shape (n,), missing values already missing. Whether a value lies within the declared
+    bounds or list is not looked at here. Returns (typed, invalid), both of shape (n,); invalid values are missing in
+    ``typed``, whose index is that of ``values`` and whose dtype is that of the attribute's type. Typed values are read
+    as they are.
+
+    Privacy: row by row. What a value becomes depends on that value, its storage type and the attribute.
     """
-    missing = values.isna().to_numpy(dtype=bool)
-    typed = _parser(attribute)(_plain(values)).set_axis(values.index)
+    typed = read_by_storage(values, _parser(attribute)).set_axis(values.index)
     typed.name = values.name
-    return typed, typed.isna().to_numpy(dtype=bool) & ~missing
+    return typed, typed.isna().to_numpy(dtype=bool) & ~missing(values)
 
 
 def holds_numbers(attribute: Categorical | Ordinal) -> bool:
@@ -80,88 +89,69 @@ def _parser(attribute: AnyAttribute) -> Callable[[pd.Series], pd.Series]:
         Date: _days,
         Datetime: _moments,
     }
-    return parsers.get(type(attribute), _texts)
-
-
-def _plain(values: pd.Series) -> pd.Series:
-    """The column as a number, boolean, datetime or ``str`` dtype; categories and objects are unpacked."""
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        values = values.astype(values.cat.categories.dtype)
-    if pt.is_object_dtype(values.dtype):
-        values = values.infer_objects()
-    if pt.is_numeric_dtype(values.dtype) or pt.is_datetime64_any_dtype(values.dtype):
-        return values
-    if pt.is_string_dtype(values.dtype) and not pt.is_object_dtype(values.dtype):
-        return values.astype("str")
-    return values.map(str, na_action="ignore").astype("str")
+    return parsers.get(type(attribute), texts)
 
 
 def _is_number(raw: pd.Series) -> bool:
     return bool(pt.is_numeric_dtype(raw.dtype) and not pt.is_bool_dtype(raw.dtype))
 
 
-def _is_text(raw: pd.Series) -> bool:
-    return bool(pt.is_string_dtype(raw.dtype))
-
-
-def _texts(raw: pd.Series) -> pd.Series:
-    if pt.is_float_dtype(raw.dtype) and _wholes(raw).notna().equals(raw.notna()):
-        raw = _wholes(raw)
-    return raw if _is_text(raw) else raw.map(str, na_action="ignore").astype("str")
-
-
 def _booleans(raw: pd.Series, attribute: Boolean) -> pd.Series:
-    true, false = (attribute.true, attribute.false) if _is_text(raw) else (1, 0)
-    if pt.is_datetime64_any_dtype(raw.dtype):
-        return _nothing(raw, "boolean")
-    truth = raw.eq(true).fillna(False).to_numpy(dtype=bool)
-    unknown = ~(truth | raw.eq(false).fillna(False).to_numpy(dtype=bool))
+    true, false = (attribute.true, attribute.false) if is_text(raw) else (1, 0)
+    truth, falsehood = (_equal(raw, word) for word in (true, false))
+    unknown = ~(truth | falsehood)
     typed = pd.Series(pd.arrays.BooleanArray(truth, unknown))
     if (attribute.true, attribute.false) == ("True", "False"):
         return typed
     return pd.Series(np.where(truth, attribute.true, attribute.false)).astype("str").mask(unknown)
 
 
+def _equal(raw: pd.Series, value: str | int) -> np.ndarray:
+    """Which values equal one, (n,); no moment equals any."""
+    if pt.is_datetime64_dtype(raw.dtype):
+        return np.zeros(len(raw), dtype=bool)
+    return raw.eq(value).fillna(value=False).to_numpy(dtype=bool)
+
+
 def _wholes(raw: pd.Series) -> pd.Series:
-    if _is_text(raw):
+    if is_text(raw):
         parsed = _by_distinct(raw, _wholes_of_text)
         return pd.Series(parsed.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get))
     if not _is_number(raw):
-        return _nothing(raw, "Int64")
-    if not pt.is_float_dtype(raw.dtype):
-        kept = raw.where(raw.between(-LARGEST_WHOLE, LARGEST_WHOLE).fillna(False), pd.NA)
-        return pd.Series(kept.astype("Int64"))
-    numbers = raw.to_numpy(dtype=np.float64, na_value=np.nan)
-    whole = (np.abs(numbers) < float(2**53)) & (np.floor(numbers) == numbers)
+        return nothing(len(raw), "Int64")
+    if pt.is_float_dtype(raw.dtype):
+        numbers = raw.to_numpy(dtype=np.float64, na_value=np.nan)
+        whole = (np.abs(numbers) < EXACT_FLOATS) & (np.floor(numbers) == numbers)
+    else:
+        numbers = raw.to_numpy(dtype=np.dtype(str(raw.dtype).lower()), na_value=0)
+        whole = (numbers >= -LARGEST_WHOLE) & (numbers <= LARGEST_WHOLE) & raw.notna().to_numpy(dtype=bool)
     return pd.Series(pd.arrays.IntegerArray(np.where(whole, numbers, 0).astype(np.int64), ~whole))
 
 
 def _decimals(raw: pd.Series) -> pd.Series:
-    if _is_text(raw):
+    if is_text(raw):
         numbers = _by_distinct(raw, _decimals_of_text).to_numpy(zero_copy_only=False)
     elif _is_number(raw):
         numbers = raw.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
-        return _nothing(raw, "float64")
+        return nothing(len(raw), "float64")
     return pd.Series(np.where(np.isfinite(numbers), numbers, np.nan), dtype="float64")
 
 
 def _moments(raw: pd.Series) -> pd.Series:
-    if _is_text(raw):
-        return _moments_of_text(raw)
-    if not pt.is_datetime64_any_dtype(raw.dtype):
-        return _nothing(raw, "datetime64[us]")
-    naive = raw.dt.tz_convert("UTC").dt.tz_localize(None) if raw.dt.tz is not None else raw
-    return naive.astype("datetime64[us]")
+    if is_text(raw):
+        return pd.Series(_by_distinct(raw, _moments_of_text).to_pandas()).astype("datetime64[us]")
+    if not pt.is_datetime64_dtype(raw.dtype):
+        return nothing(len(raw), "datetime64[us]")
+    stored = raw.to_numpy()
+    if stored.dtype != np.dtype("datetime64[ns]"):
+        stored = np.where((stored >= FIRST_MOMENT) & (stored <= LAST_MOMENT), stored, np.datetime64("NaT"))
+    return pd.Series(stored.astype("datetime64[us]"))
 
 
 def _days(raw: pd.Series) -> pd.Series:
     moments = _moments(raw)
     return moments.where(moments.dt.normalize() == moments).astype("datetime64[s]")
-
-
-def _nothing(raw: pd.Series, dtype: str) -> pd.Series:
-    return pd.Series(np.full(len(raw), np.nan)).astype(pt.pandas_dtype(dtype))
 
 
 def _by_distinct(text: pd.Series, read: Callable[[pa.Array], pa.Array]) -> pa.Array:
@@ -190,10 +180,31 @@ def _decimals_of_text(text: pa.Array) -> pa.Array:
     )
 
 
-def _moments_of_text(text: pd.Series) -> pd.Series:
-    def read(distinct: pa.Array) -> pa.Array:
-        iso = _matching(distinct, _MOMENT).to_pandas().astype("str")
-        moments = pd.to_datetime(iso, format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None)
-        return pa.array(moments.astype("datetime64[us]"), from_pandas=True)
+def _moments_of_text(text: pa.Array) -> pa.Array:
+    """Microseconds since 1970 in UTC, without regard to any other text; null outside the years 1 to 9999."""
+    parts = pc.extract_regex(text, _MOMENT)
+    fraction = pc.utf8_slice_codeunits(pc.utf8_rpad(parts.field("fraction"), _KEPT_DIGITS, "0"), 0, _KEPT_DIGITS)
+    names = ("year", "month", "day", *_GREATEST)
+    part = {name: _counted(parts.field(name)) for name in names} | {"fraction": _counted(fraction)}
+    months = (part["year"] - 1970) * 12 + part["month"] - 1
+    first, following = (_days_before(month) for month in (months, months + 1))
+    west = np.where(np.asarray(pc.fill_null(pc.equal(parts.field("sign"), "-"), fill_value=False)), 1, -1)
+    minutes = part["hour"] * 60 + part["minute"] + west * (part["east"] * 60 + part["minutes_east"])
+    seconds = (first + part["day"] - 1) * 86_400 + minutes * 60 + part["second"]
+    moments = (seconds * 10**_KEPT_DIGITS + part["fraction"]).astype("datetime64[us]")
+    exists = (part["year"] >= 1) & (part["month"] >= 1) & (part["month"] <= 12)
+    exists &= (part["day"] >= 1) & (part["day"] <= following - first)
+    exists &= np.logical_and.reduce([part[name] <= greatest for name, greatest in _GREATEST.items()])
+    exists &= (moments >= FIRST_MOMENT) & (moments <= LAST_MOMENT)
+    return pa.array(moments, mask=~exists | np.asarray(parts.is_null()))
 
-    return pd.Series(_by_distinct(text, read).to_pandas()).astype("datetime64[us]")
+
+def _counted(digits: pa.Array) -> np.ndarray:
+    """Whole numbers (n,) of digits; 0 for none."""
+    known = pc.if_else(pc.equal(digits, ""), "0", digits)
+    return np.asarray(pc.fill_null(pc.cast(known, pa.int64()), 0))
+
+
+def _days_before(months: np.ndarray) -> np.ndarray:
+    """Days (n,) from 1970 to the beginning of months that are counted from January 1970."""
+    return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)

@@ -1,4 +1,7 @@
-"""The declared columns of a table, as text from CSV or in native types from Parquet and SQL.
+"""The declared columns of a table, as text from CSV, in storage types from Parquet, and as Python values from SQL.
+
+No type is inferred from what rows hold: the storage of a cell is that of the file's own schema, or of the value that
+the database gives, so that no row changes how another is read.
 
 Messages name files, columns and row numbers, never a cell. Names of undeclared columns are given only when the file
 plainly has a header, since the first line of a file without one is data.
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from io import TextIOWrapper
@@ -22,6 +26,7 @@ import sqlalchemy as sa
 
 from cloister.errors import DataError, SpecError, StorageError
 from cloister.schema.spec import Source, Spec
+from cloister.schema.storage import column_of_arrow, decoded, is_readable
 
 FORMATS = {
     ".csv": "csv",
@@ -34,29 +39,27 @@ FORMATS = {
 DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 BLOCK_BYTES = 16 << 20
 ROWS_NAMED = 10
+# Rows that are fetched from a database at a time: few enough that a driver's own copy of them is small.
+ROWS_FETCHED = 50_000
 
-_NULLABLE = {
-    pa.int8(): pd.Int8Dtype(),
-    pa.int16(): pd.Int16Dtype(),
-    pa.int32(): pd.Int32Dtype(),
-    pa.int64(): pd.Int64Dtype(),
-    pa.uint8(): pd.UInt8Dtype(),
-    pa.uint16(): pd.UInt16Dtype(),
-    pa.uint32(): pd.UInt32Dtype(),
-    pa.uint64(): pd.UInt64Dtype(),
-    pa.bool_(): pd.BooleanDtype(),
-}
+_MALFORMED = "malformed"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_AS_STORED: dict[str, Any] = {"partitioning": None, "coerce_int96_timestamp_unit": "us"}
 
 
 def read_frame(spec: Spec, data: Path | None = None) -> pd.DataFrame:
     """The declared columns, in declared order, shape (n, columns), n > 0.
 
     ``data`` takes the place of the spec's source. CSV cells stay text (dtype ``str``), the declared missing tokens
-    become missing; Parquet and SQL columns keep their native types, whole numbers and booleans as nullable dtypes.
+    become missing; Parquet columns are in the storage that their schema says, SQL columns hold Python values. Lines of
+    a CSV file with more or fewer cells than its header are left out and counted (`malformed_rows`), or refused where
+    ``on_invalid`` is ``fail``.
 
     Raises:
         StorageError: the file or database cannot be read.
-        DataError: no rows, no header, columns that are missing, undeclared or doubled, ragged rows, not UTF-8.
+        DataError: no rows, no header, columns that are missing, undeclared, doubled or nested, ragged rows.
+
+    Privacy: row by row, apart from errors: a file of which one line cannot be told from the next is refused whole.
     """
     frame = _read_path(data or Path(spec.source.path or ""), spec) if data or spec.source.path else _read_sql(spec)
     if frame.empty:
@@ -92,25 +95,45 @@ def opened(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
         raise StorageError(f"{path} does not fit in memory; free memory or give fewer columns") from None
 
 
+def malformed_rows(frame: pd.DataFrame) -> int:
+    """How many lines of the file had more or fewer cells than its header and are not among the rows."""
+    return int(frame.attrs.get(_MALFORMED, 0))
+
+
 def _read_csv(path: Path, spec: Spec) -> pd.DataFrame:
-    require_columns(csv_header(path, spec.source.delimiter), list(spec.attributes), str(path), spec.source.delimiter)
-    return read_text(path, spec.source, list(spec.attributes))
+    names = list(spec.attributes)
+    require_columns(csv_header(path, spec.source.delimiter), names, str(path), spec.source.delimiter)
+    frame = _well_formed_rows(path, spec.source, names)
+    return _without_ragged(frame, path, spec.source) if spec.validation.on_invalid == "fail" else frame
 
 
 def read_text(path: Path, source: Source, names: Sequence[str]) -> pd.DataFrame:
     """The named columns of a CSV file as text, dtype ``str``, shape (n, columns).
 
+    Cells that are not UTF-8 stand with backslash escapes for the bytes that are not.
+
     Raises:
-        DataError: ragged rows, or not UTF-8.
+        DataError: ragged rows, or no text with one line a row.
     """
+    return _without_ragged(_well_formed_rows(path, source, names), path, source)
+
+
+def _without_ragged(frame: pd.DataFrame, path: Path, source: Source) -> pd.DataFrame:
+    if malformed_rows(frame):
+        raise DataError(_ragged_message(path, source))
+    return frame
+
+
+def _well_formed_rows(path: Path, source: Source, names: Sequence[str]) -> pd.DataFrame:
+    """The rows with as many cells as the header; `malformed_rows` counts the others."""
     ragged: list[int] = []
     try:
         table = _csv_table(path, source, names, ragged)
     except pa.ArrowInvalid:
-        raise DataError(f"{path} is not UTF-8 text with one line a row; save it as CSV in UTF-8") from None
-    if ragged:
-        raise DataError(_ragged_message(path, source))
-    return pd.DataFrame(table.to_pandas(split_blocks=True, self_destruct=True))
+        raise DataError(f"{path} is not text with one line a row; close its quotes, and save it as CSV") from None
+    frame = pd.DataFrame({name: decoded(table[name]) for name in names})
+    frame.attrs[_MALFORMED] = len(ragged)
+    return frame
 
 
 def csv_header(path: Path, delimiter: str) -> list[str]:
@@ -119,13 +142,16 @@ def csv_header(path: Path, delimiter: str) -> list[str]:
     Raises:
         DataError: the file is empty or not UTF-8.
     """
-    with pa.input_stream(str(path), compression="detect") as raw, TextIOWrapper(raw, "utf-8-sig", newline="") as text:
+    with (
+        pa.input_stream(str(path), compression="detect") as raw,
+        TextIOWrapper(raw, "utf-8-sig", "surrogateescape", newline="") as text,
+    ):
         try:
             header = next(csv.reader(text, delimiter=delimiter), None)
-        except UnicodeDecodeError:
-            raise DataError(f"{path} is not UTF-8 text; save it as CSV in UTF-8") from None
         except csv.Error:
             raise DataError(f"{path}: its first line is no CSV header; close its quotes") from None
+    if any(_SURROGATE.search(name) for name in header or ()):
+        raise DataError(f"{path} is not UTF-8 text; save it as CSV in UTF-8")
     if not header:
         raise DataError(f"{path} is empty; its first line must name the columns")
     return header
@@ -141,7 +167,7 @@ def _csv_table(path: Path, source: Source, names: Sequence[str], ragged: list[in
         pacsv.ReadOptions(use_threads=threads, block_size=BLOCK_BYTES),
         pacsv.ParseOptions(delimiter=source.delimiter, newlines_in_values=True, invalid_row_handler=skip),
         pacsv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.large_string()),
+            column_types=dict.fromkeys(names, pa.large_binary()),
             include_columns=list(names),
             null_values=list(source.missing),
             strings_can_be_null=True,
@@ -172,9 +198,19 @@ def parquet_names(path: Path) -> list[str]:
 
 
 def read_native(path: Path, names: Sequence[str]) -> pd.DataFrame:
-    """The named columns of a Parquet file in native dtypes, shape (n, columns); DataError if it is not one."""
-    table = _parquet(path, lambda file: pq.read_table(file, columns=list(names)))
-    return pd.DataFrame(table.to_pandas(types_mapper=_NULLABLE.get, ignore_metadata=True, split_blocks=True))
+    """The named columns of a Parquet file in the storage that its schema says, shape (n, columns).
+
+    Raises:
+        DataError: it is no Parquet file, or a column's type is none of single values.
+    """
+    table = _parquet(path, lambda file: pq.read_table(file, columns=list(names), **_AS_STORED))
+    for field in table.schema:
+        if not is_readable(field.type):
+            raise DataError(
+                f"{path}: column '{field.name}' is of type {field.type}, which holds no single values; write it as "
+                "numbers, dates or text"
+            )
+    return pd.DataFrame({name: column_of_arrow(table[name]) for name in names})
 
 
 def _parquet(path: Path, read: Callable[[Path], Any]) -> Any:
@@ -201,8 +237,49 @@ def _selected(engine: sa.Engine, schema: str | None, table: str, spec: Spec) -> 
     reflected = sa.Table(table, sa.MetaData(), schema=schema, autoload_with=engine)
     require_columns([column.name for column in reflected.columns], names, f"table '{spec.source.table}'")
     with engine.connect() as connection:
-        query = sa.select(*(reflected.columns[name] for name in names))
-        return pd.read_sql(query, connection, dtype_backend="numpy_nullable")
+        prepare, stored = _DRIVERS.get(engine.dialect.name, (_as_given, _untyped))
+        prepare(connection)
+        query = sa.select(*(stored(reflected.columns[name]).label(None) for name in names))
+        found = connection.execution_options(stream_results=True).execute(query)
+        columns: list[list[Any]] = [[] for _ in names]
+        for rows in found.partitions(ROWS_FETCHED):
+            for column, cells in zip(columns, zip(*rows, strict=True), strict=True):
+                column.extend(cells)
+    return pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in zip(names, columns, strict=True)})
+
+
+def _untyped(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    """A column as its driver gives it, without a conversion that one value could break for all."""
+    return sa.type_coerce(column, sa.types.NullType())
+
+
+def _as_given(connection: sa.Connection) -> None:
+    """Leave the connection as it is."""
+    del connection
+
+
+def _with_any_bytes(connection: sa.Connection) -> None:
+    """Have SQLite give texts that are not UTF-8 with backslash escapes; it would refuse the whole table."""
+    driver: Any = connection.connection.driver_connection
+    driver.text_factory = lambda raw: raw.decode("utf-8", "backslashreplace")
+
+
+def _in_iso_and_utc(connection: sa.Connection) -> None:
+    """Have PostgreSQL write days and moments in one way, whatever its settings are."""
+    connection.exec_driver_sql("SET DateStyle = 'ISO'")
+    connection.exec_driver_sql("SET TimeZone = 'UTC'")
+
+
+def _as_text_unless_plain(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    """A PostgreSQL column, as text if its driver would refuse some of its values, such as dates after 9999."""
+    return _untyped(column) if isinstance(column.type, _PLAIN) else sa.cast(column, sa.Text)
+
+
+_PLAIN = (sa.Boolean, sa.Integer, sa.Numeric, sa.String, sa.LargeBinary, sa.Uuid)
+_DRIVERS: dict[str, tuple[Callable[[sa.Connection], None], Callable[[sa.Column[Any]], sa.ColumnElement[Any]]]] = {
+    "sqlite": (_with_any_bytes, _untyped),
+    "postgresql": (_in_iso_and_utc, _as_text_unless_plain),
+}
 
 
 def require_columns(found: Sequence[str], declared: Sequence[str], where: str, delimiter: str | None = None) -> None:

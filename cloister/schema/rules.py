@@ -6,8 +6,18 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from cloister.errors import SpecError
-from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Integer, Ordinal, Scalar, TextKey
-from cloister.schema.codelists import NUMBERED, resolve_values
+from cloister.schema.attributes import (
+    AnyAttribute,
+    Boolean,
+    Categorical,
+    Float,
+    Integer,
+    Ordinal,
+    Scalar,
+    TextKey,
+)
+from cloister.schema.codelists import MOST_DIGITS, NUMBERED, require_modest, resolve_values
+from cloister.schema.columns import float_decimals
 from cloister.schema.explaining import closest
 from cloister.schema.marked import Key
 from cloister.schema.parsing import LARGEST_WHOLE
@@ -20,6 +30,12 @@ NUMERIC = ("integer", "float", "date", "datetime")
 
 def broken_rules(spec: Spec) -> Broken:
     """The keys and the sentence of each rule that a spec breaks."""
+    lists = [each.values for each in spec.attributes.values() if isinstance(each, Categorical | Ordinal)]
+    try:
+        require_modest(lists, spec.folder)
+    except SpecError as error:
+        yield ("attributes",), str(error)
+        return
     for name, attribute in spec.attributes.items():
         yield from ((("attributes", name, *keys), text) for keys, text in _attribute_rules(name, attribute, spec))
     yield from _unit_rules(spec)
@@ -35,10 +51,35 @@ def _attribute_rules(name: str, attribute: AnyAttribute, spec: Spec) -> Broken:
         yield from ((("values",), text) for text in _list_rules(attribute, spec))
     if isinstance(attribute, Boolean):
         yield from _boolean_rules(attribute, spec)
-    if isinstance(attribute, Integer) and max(abs(attribute.min), abs(attribute.max)) > LARGEST_WHOLE:
+    if isinstance(attribute, Integer):
+        yield from _whole_rules(attribute)
+    if isinstance(attribute, Float) and _ticks(attribute) > LARGEST_WHOLE:
+        yield (), "a bound has more than 18 digits with its decimals; narrow the bounds, or declare fewer decimals"
+    if isinstance(attribute, TextKey):
+        yield from _pattern_rules(attribute)
+
+
+def _whole_rules(attribute: Integer) -> Broken:
+    if max(map(abs, (attribute.min, attribute.max, attribute.step))) > LARGEST_WHOLE:
         yield (), "a bound has more than 18 digits; use type float, or a text key"
-    if isinstance(attribute, TextKey) and NUMBERED.fullmatch(attribute.pattern) is None:
+    if any(abs(value) > LARGEST_WHOLE for value in attribute.special):
+        yield ("special",), "a value has more than 18 digits; use type float, or a text key"
+
+
+def _ticks(attribute: Float) -> float:
+    """The greatest distance from zero of a declared number, in steps of the grid."""
+    numbers = (attribute.min, attribute.max, *attribute.special)
+    return max(map(abs, numbers)) * 10.0 ** float_decimals(attribute)
+
+
+def _pattern_rules(attribute: TextKey) -> Broken:
+    match = NUMBERED.fullmatch(attribute.pattern)
+    if match is None:
         yield ("pattern",), "needs one numbered range; write it like R{000001..999999}"
+    elif max(len(match["first"]), len(match["last"])) > MOST_DIGITS:
+        yield ("pattern",), f"has a number of more than {MOST_DIGITS} digits; write shorter ones"
+    elif int(match["first"]) > int(match["last"]):
+        yield ("pattern",), "ends before it starts; exchange the two numbers"
 
 
 def _list_rules(attribute: Categorical | Ordinal, spec: Spec) -> Iterator[str]:

@@ -6,6 +6,7 @@ Nothing here is read from data. Shares of a budget are exact: ``epsilon: 0.1`` i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -15,7 +16,13 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, model
 from cloister.schema.attributes import AnyAttribute, Declared, Scalar
 from cloister.schema.declarations import ConstraintDeclaration
 
+# Bits of the numerator and denominator of an epsilon or delta, as the ledger takes them.
+MOST_BITS = 4096
+# Letters of a dataset's name: it becomes part of file names of at most 255 bytes.
+LONGEST_NAME = 100
+
 OnInvalid = Literal["fail", "drop", "clip"]
+DraftedFact = Literal["names", "delimiter", "missing", "types"]
 
 
 def exact(value: object) -> Fraction:
@@ -24,10 +31,20 @@ def exact(value: object) -> Fraction:
     Raises:
         ValueError: not a finite number.
     """
+    text = str(value)
     try:
-        return Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
+        number = Fraction(text) if "/" in text else _finite(Decimal(text))
+    except (ArithmeticError, ValueError):
         raise ValueError("should be a finite number") from None
+    if max(number.numerator, number.denominator).bit_length() > MOST_BITS:
+        raise ValueError("should have fewer digits")
+    return number
+
+
+def _finite(number: Decimal) -> Fraction:
+    if not number.is_finite() or abs(number.adjusted()) > MOST_BITS:
+        raise ValueError("not finite, or far too many digits")
+    return Fraction(number)
 
 
 _Exact = Annotated[Fraction, BeforeValidator(exact), PlainSerializer(str, return_type=str)]
@@ -130,10 +147,12 @@ class Spec(Declared):
     """One dataset, as a person declared it.
 
     ``attributes`` keeps the order of the columns. ``folder`` is where value and constraint files are looked up.
+    ``unconfirmed`` names what a draft read from the data beside domains, and no person has confirmed as public.
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=LONGEST_NAME)
     source: Source
+    unconfirmed: tuple[DraftedFact, ...] = ()
     privacy: Privacy
     attributes: dict[str, AnyAttribute] = Field(min_length=1)
     constraints: tuple[ConstraintDeclaration, ...] = ()

@@ -1,17 +1,18 @@
 """Rows against their declared domain: counts and row numbers of what breaks it, never values.
 
-pandera decides whether a table is valid, by a schema that is generated from the spec; its errors hold data, so they
-are dropped here and the findings are counted anew.
+Cells are read first, each on its own; whether they are kept, clipped or dropped, all later code sees the same typed
+values. pandera decides whether a table is valid, by a schema that is generated from the spec; its errors hold data, so
+they are dropped here and the findings are counted anew.
 
-Privacy: dropping or clipping looks at one row at a time, so it does not change who is protected. A report holds exact
-counts of the data: it is internal.
+Privacy: reading, dropping and clipping look at one row at a time, so they do not change who is protected. A report
+holds exact counts of the data: it is internal.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +26,7 @@ from cloister.schema.attributes import Date, Datetime, Float, Integer
 from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain
 from cloister.schema.parsing import parse
-from cloister.schema.reading import require_columns
+from cloister.schema.reading import malformed_rows, require_columns
 from cloister.schema.spec import OnInvalid, PersonUnit, Spec
 
 Mask = NDArray[np.bool_]
@@ -59,7 +60,9 @@ class Finding:
 class ValidationReport:
     """What validation found and did, in rows and cells; internal, since its counts are exact.
 
-    ``clipped`` cells were moved to the nearest admissible number, ``emptied`` cells were set to missing.
+    ``clipped`` cells were moved to the nearest admissible number, ``emptied`` cells were set to missing. ``malformed``
+    lines of the file had more or fewer cells than its header; they count among ``rows`` and ``dropped``, but have no
+    number in the findings.
     """
 
     on_invalid: OnInvalid
@@ -68,11 +71,12 @@ class ValidationReport:
     clipped: int
     emptied: int
     findings: tuple[Finding, ...]
+    malformed: int = 0
 
     @property
     def valid(self) -> bool:
         """Whether every value was inside its declared domain."""
-        return not self.findings
+        return not self.findings and not self.malformed
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values."""
@@ -90,20 +94,27 @@ def pandera_schema(spec: Spec) -> pa.DataFrameSchema:
 
 
 def validate(frame: pd.DataFrame, spec: Spec) -> tuple[pd.DataFrame, ValidationReport]:
-    """The rows of a frame that lie in the declared domain, and what was found; ``on_invalid`` as the spec says.
+    """The typed rows of a frame that lie in the declared domain, and what was found; ``on_invalid`` as the spec says.
 
     ``fail`` raises. ``drop`` leaves out every row with a finding. ``clip`` moves numbers, dates and moments to the
     nearest admissible one, sets other invalid cells to missing where the attribute is nullable, and drops the rows
     that are left, and those of persons outside the domain. Rows are renumbered from 0.
 
+    Privacy: row by row, dtypes included; under ``fail``, whether any row breaks its domain is said exactly.
+
     Raises:
         DataError: columns that are not those declared, findings under ``fail``, or no row left.
     """
     require_columns(list(frame.columns), list(spec.attributes), "the table")
-    frame = frame[list(spec.attributes)].reset_index(drop=True)
-    if _passes(frame, spec):
-        return frame, ValidationReport(spec.validation.on_invalid, len(frame), 0, 0, 0, ())
-    return _repaired(frame, spec)
+    malformed = malformed_rows(frame)
+    parsed = {name: parse(frame[name], attribute) for name, attribute in spec.attributes.items()}
+    typed = pd.DataFrame({name: values for name, (values, _) in parsed.items()}).reset_index(drop=True)
+    invalid = {name: mask for name, (_, mask) in parsed.items()}
+    if not any(mask.any() for mask in invalid.values()) and _passes(typed, spec):
+        kept, report = typed, ValidationReport(spec.validation.on_invalid, len(typed), 0, 0, 0, ())
+    else:
+        kept, report = _repaired(typed, invalid, spec)
+    return kept, replace(report, malformed=malformed, rows=report.rows + malformed, dropped=report.dropped + malformed)
 
 
 def _inside(column: Column) -> pa.Check:
@@ -121,8 +132,9 @@ def _passes(frame: pd.DataFrame, spec: Spec) -> bool:
     return True
 
 
-def _repaired(frame: pd.DataFrame, spec: Spec) -> tuple[pd.DataFrame, ValidationReport]:
-    broken = {column.name: _broken(frame[column.name], column) for column in Domain.of(spec.attributes, spec.folder)}
+def _repaired(frame: pd.DataFrame, invalid: Mapping[str, Mask], spec: Spec) -> tuple[pd.DataFrame, ValidationReport]:
+    domain = Domain.of(spec.attributes, spec.folder)
+    broken = {column.name: _broken(frame[column.name], invalid[column.name], column) for column in domain}
     findings = tuple(finding for name, rules in broken.items() for finding in _findings(name, rules))
     if spec.validation.on_invalid == "fail":
         raise DataError(_failure(findings))
@@ -131,14 +143,11 @@ def _repaired(frame: pd.DataFrame, spec: Spec) -> tuple[pd.DataFrame, Validation
     return _clipped(frame, broken, spec, findings)
 
 
-def _broken(values: pd.Series, column: Column) -> dict[Rule, Mask]:
+def _broken(typed: pd.Series, invalid: Mask, column: Column) -> dict[Rule, Mask]:
     """Masks (n,) of the cells that break each rule; a cell breaks at most one."""
-    outside = column.encode(values) == OUTSIDE
-    missing = outside & values.isna().to_numpy(dtype=bool)
-    wrong_type = np.zeros(len(values), dtype=bool)
-    rows = np.flatnonzero(outside & ~missing)
-    wrong_type[rows] = parse(values.iloc[rows], column.attribute)[1]
-    return {"type": wrong_type, "missing": missing, "domain": outside & ~missing & ~wrong_type}
+    outside = (column.encode(typed) == OUTSIDE) & ~invalid
+    missing = outside & typed.isna().to_numpy(dtype=bool)
+    return {"type": invalid, "missing": missing, "domain": outside & ~missing}
 
 
 def _findings(name: str, rules: dict[Rule, Mask]) -> Iterator[Finding]:
@@ -204,13 +213,11 @@ def _unit_key(spec: Spec) -> str | None:
 
 def _moved(values: pd.Series, outside: Mask, attribute: Integer | Float | Date | Datetime) -> pd.Series:
     """The typed column with the cells outside moved to the nearest bound, or down to the grid."""
-    typed = parse(values, attribute)[0]
-    if isinstance(attribute, Date | Datetime):
-        typed = typed.astype("datetime64[us]")
     low, high, step = _bounds(attribute)
-    moved = typed.clip(low, high)
+    fine = values.astype("datetime64[us]") if isinstance(attribute, Date | Datetime) else values
+    moved = fine.clip(low, high)
     moved = moved if step is None else moved - (moved - low) % step
-    return typed.mask(outside, moved.astype(typed.dtype))
+    return values.mask(outside, moved.astype(values.dtype))
 
 
 def _bounds(attribute: Integer | Float | Date | Datetime) -> tuple[Any, Any, Any]:

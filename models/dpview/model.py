@@ -6,24 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from cloister.privacy.randomness import SamplingSource
-from cloister.schema.domain import Table
+from models.constrained import ConstrainedModel, State
 from models.dpview.chain import ViewChain
 from models.dpview.drawing import LinkedSampler
 from models.dpview.tables import Names, View
 from models.groups import Groups
 from models.mixture.readings import Reading
-from models.protocol import Arrays, Task, Where, whole
-from models.sampling import ConstraintSampler
-from models.states import groups_of, rules_of, state_of_groups, state_of_rules, united
+from models.protocol import Arrays, Task
+from models.states import groups_of, rules_of
 from models.supporting import Rules
+
+ALONE = "each attribute is drawn on its own, from its histogram"
+AGREED = "noisy views are made to agree with each other and with the histograms"
+LINKED = "partial records of the views are linked by their counts to whole records"
+REFEREED = "upper views decide which partial records belong together"
 
 
 @dataclass(frozen=True)
-class DPViewModel:
+class DPViewModel(ConstrainedModel):
     """Views in the order of linking, referees, groups and readings of the attributes, and the rules of their rows."""
 
     task: Task
@@ -37,33 +39,30 @@ class DPViewModel:
     @property
     def sampler(self) -> LinkedSampler:
         """Linked records, made rows inside the supports."""
-        plain = ConstraintSampler(
-            self.task.domain,
-            self.sequence,
-            self.groups,
-            ViewChain(self.sequence, self.groups, self.readings, self.views),
-            self.rules.supports,
-            self.rules.row_rules,
-            self.rules.pair_rules,
-        )
-        return LinkedSampler(plain, self.views, self.referees, self.readings)
+        return LinkedSampler(self.constraint_sampler, self.views, self.referees, self.readings)
 
-    def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
-        """Exactly ``rows`` rows that keep every hard constraint; SampleError if they cannot be drawn."""
-        return whole(self.sampler, rows, rng, where)
+    @property
+    def tuple_model(self) -> ViewChain:
+        """The views as a chain of conditionals."""
+        return ViewChain(self.sequence, self.groups, self.readings, self.views)
 
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
-        """The model as JSON and arrays."""
+    def own_post_processing(self) -> tuple[str, ...]:
+        """How rows come of the views."""
+        if not self.views:
+            return (ALONE,)
+        return (AGREED, LINKED, REFEREED) if self.referees else (AGREED, LINKED)
+
+    def own_state(self) -> State:
+        """The views as JSON and arrays."""
         views = (*self.views, *self.referees)
         meta = {
-            "sequence": list(self.sequence),
             "views": [[list(view.names), view.deviation] for view in views],
             "referees": len(self.referees),
         }
         arrays: dict[str, NDArray[Any]] = {f"view.{at}": view.counts for at, view in enumerate(views)}
         places = {name: at for at, name in enumerate(self.sequence)}
         arrays |= {f"parts.{places[name]}": reading.parts for name, reading in self.readings.items()}
-        return united((meta, arrays), ({}, state_of_groups(self.groups, self.sequence)), state_of_rules(self.rules))
+        return meta, arrays
 
 
 def restore(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DPViewModel:

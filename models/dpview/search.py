@@ -12,7 +12,7 @@ from cloister.errors import PlanError
 from cloister.privacy.calibration import calibrate
 from cloister.privacy.events import Event, compose
 from cloister.privacy.mechanisms import DiscreteLaplace
-from models.dpview.shaping import EXPLANATIONS, MOST_CELLS, Query, Shape, allocated, queries
+from models.dpview.shaping import EXPLANATIONS, MOST_CELLS, Query, Shape, ViewParameters, allocated, queries
 from models.dpview.views import Names
 from models.noise import require_signal
 from models.protocol import Budget, Forecast, Plan, Stage, Task
@@ -20,7 +20,7 @@ from models.protocol import Budget, Forecast, Plan, Stage, Task
 Shaper = Callable[[Task, Fraction], Shape]
 
 
-def search(method: str, task: Task, sequence: Names, budget: Budget, shaper: Shaper) -> Plan:
+def search(method: str, task: Task, sequence: Names, budget: Budget, shaper: Shaper) -> Plan[ViewParameters]:
     """The plan that spends the whole budget; at delta 0 exactly epsilon.
 
     With a delta above 0 the same noise is priced by tighter accounting, so that there is less of it.
@@ -37,14 +37,15 @@ def search(method: str, task: Task, sequence: Names, budget: Budget, shaper: Sha
     parts = allocated(asked)
     level = _level(task, parts, budget)
     epsilons = {label: part / level for label, part in parts.items()}
-    require_signal(_scale(task, epsilons, asked), task.rows, budget)
-    parameters = {"epsilons": {label: str(epsilon) for label, epsilon in epsilons.items()}, **shape.to_json()}
+    require_signal(_scale(task, epsilons, asked), task.data_rows, budget)
+    parameters = ViewParameters(shape, epsilons)
     return Plan(method, _ordered(shape, sequence), tuple(_stages(task, asked, epsilons)), parameters, expected)
 
 
 def forecast(task: Task, asked: list[Query]) -> Forecast:
     """Seconds and bytes, from the cells counted and the rows drawn."""
-    counted, rows, columns = sum(query.cells for query in asked), task.rows, len(task.domain.names)
+    counted, columns = sum(query.cells for query in asked), len(task.domain.names)
+    rows = max(task.data_rows, task.output_rows)
     seconds = 3 + counted * 4e-6 + rows * columns * 2e-6
     return Forecast(round(seconds, 1), 400_000_000 + 400 * counted + 60 * rows * columns)
 

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 from cloister.constraints import functional_dependency
 from cloister.privacy.calibration import shares
@@ -18,7 +17,7 @@ from models.dpview.guideline import Noisy, earned
 from models.dpview.optimising import best_views, dealt_views
 from models.dpview.views import Names, Sizes, ViewList, cells
 from models.joint_tables import wanted_tables
-from models.protocol import Task
+from models.protocol import Parameters, Task
 from models.sequencing import NETWORKED, public_sizes
 
 MOST_CELLS = 10_000_000
@@ -47,18 +46,13 @@ class Shape:
     parts: int
     tables: tuple[Names, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """The shape as JSON values."""
-        kinds = ("base", "cross", "upper")
-        views = {kind: [list(view) for view in getattr(self.views, kind)] for kind in kinds} if self.views else None
-        return {"views": views, "parts": self.parts, "joint tables": [list(names) for names in self.tables]}
 
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Shape:
-        """The shape that :meth:`to_json` wrote."""
-        views = found["views"]
-        listed = ViewList(*(tuple(map(tuple, views[kind])) for kind in ("base", "cross", "upper"))) if views else None
-        return cls(listed, found["parts"], tuple(map(tuple, found["joint tables"])))
+@dataclass(frozen=True)
+class ViewParameters(Parameters):
+    """What is counted, and the epsilon of each table's noise, by the label of its query."""
+
+    shape: Shape
+    epsilons: Mapping[str, Fraction]
 
 
 @dataclass(frozen=True)
@@ -142,17 +136,17 @@ class Shaping:
 
 def _worth(task: Task, epsilon: Fraction, sizes: Sizes, tables: tuple[Names, ...], width: int, parts: int) -> float:
     """What base and cross views of this width over so many parts would earn; nothing if a table would be too large."""
-    views = dealt_views(coarsened(sizes, parts), width)
-    if max(cells(view, coarsened(sizes, parts)) for view in views.all) > min(MOST_PER_ROW * task.rows, MOST_OF_VIEW):
+    views, rows = dealt_views(coarsened(sizes, parts), width), task.data_rows
+    if max(cells(view, coarsened(sizes, parts)) for view in views.all) > min(MOST_PER_ROW * rows, MOST_OF_VIEW):
         return 0.0
-    return earned(_noisy(list(queries(task, Shape(views, parts, tables))), epsilon, "views"), sizes, parts, task.rows)
+    return earned(_noisy(list(queries(task, Shape(views, parts, tables))), epsilon, "views"), sizes, parts, rows)
 
 
 def _clarity(task: Task, epsilon: Fraction, sizes: Sizes, shape: Shape, stage: str) -> float:
     """What the views of a stage earn, as a share of what they would earn without noise; 0 if there are none."""
     views = _noisy(list(queries(task, shape)), epsilon, stage)
     noiseless = {view: replace(about, epsilon=math.inf) for view, about in views.items()}
-    found, best = (earned(these, sizes, shape.parts, task.rows) for these in (views, noiseless))
+    found, best = (earned(these, sizes, shape.parts, task.data_rows) for these in (views, noiseless))
     return found / best if best else 0.0
 
 

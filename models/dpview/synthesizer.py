@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from cloister.privacy.private import PrivateTable
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.table_rows import TableRows
 from models.dpview.chain import ViewChain
 from models.dpview.model import DPViewModel, restore
 from models.dpview.search import Shaper, search
-from models.dpview.shaping import Shape, Shaping, alone
+from models.dpview.shaping import Shaping, ViewParameters, alone
 from models.dpview.training import Counting, Released
 from models.dpview.views import Names, ViewList, with_upper
-from models.protocol import Arrays, Budget, Plan, Progress, Task, silent
+from models.protocol import Arrays, Budget, Plan, Progress, Synthesizer, Task, silent
 from models.sequencing import public_sizes, schema_sequence
 from models.supporting import RuleBuilder, Rules
 
@@ -49,7 +50,7 @@ INDEPENDENT = Recipe("independent", "every attribute alone, from its noisy histo
 RECIPES = (DPVIEW, DPVIEW_PLUS, INDEPENDENT)
 
 
-class DPView:
+class DPView(Synthesizer[ViewParameters, DPViewModel]):
     """Noisy views chosen from public sizes, made consistent, and linked to records."""
 
     def __init__(self, progress: Progress = silent, recipe: Recipe = DPVIEW) -> None:
@@ -60,14 +61,14 @@ class DPView:
         """The schema sequence; the plan puts the attributes of the views first, in the order of linking."""
         return schema_sequence(public_sizes(task.domain), task.constraints)
 
-    def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
+    def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[ViewParameters]:
         """The views, and the noise of each."""
         return search(self.name, task, sequence, budget, self._recipe.shaper)
 
-    def train(self, private: PrivateTable, task: Task, plan: Plan) -> DPViewModel:
+    def train(self, private: Door[TableRows], task: Task, plan: Plan[ViewParameters]) -> DPViewModel:
         """All counts, then views that agree, then the supports of the hard constraints."""
         released = Counting(private, task, plan, self._progress).run()
-        views = Shape.from_json(plan.parameters).views
+        views = plan.parameters.shape.views
         linked = len(views.linked) if views else 0
         rules = rules_of(task, plan.sequence, released, linked)
         return DPViewModel(
@@ -79,11 +80,6 @@ class DPView:
             released.views[linked:],
             rules,
         )
-
-    def weigh(self, private: PrivateTable, task: Task, plan: Plan, model: Any) -> DPViewModel:  # noqa: ARG002
-        """The model as it is: soft constraints hold as far as the views hold them."""
-        trained: DPViewModel = model
-        return trained
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DPViewModel:
         """A model from its saved state."""

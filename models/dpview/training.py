@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 
 from cloister.privacy.mechanisms import DiscreteLaplace
-from cloister.privacy.private import Partition, PrivateTable
+from cloister.privacy.queries.partition_counts import PartitionCounts
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.table_rows import Partition, TableRows
 from cloister.schema.cells import declared_cells
 from models.denoising import estimate_shares
 from models.dpview.consistency import agreed, settled
-from models.dpview.shaping import Query, Shape, queries
+from models.dpview.shaping import Query, ViewParameters, queries
 from models.dpview.shrinking import shrunk
 from models.dpview.tables import Names, View
 from models.groups import Groups, group
@@ -38,9 +39,9 @@ class Released:
 class Counting:
     """Counts what a plan holds, through the door, each query with its own noise."""
 
-    def __init__(self, private: PrivateTable, task: Task, plan: Plan, progress: Progress) -> None:
+    def __init__(self, private: Door[TableRows], task: Task, plan: Plan[ViewParameters], progress: Progress) -> None:
         self._private, self._task, self._plan, self._progress = private, task, plan, progress
-        self._shape = Shape.from_json(plan.parameters)
+        self._shape = plan.parameters.shape
         self._asked = list(queries(task, self._shape))
         self._done = 0
 
@@ -54,7 +55,7 @@ class Counting:
         views = [self._count([readings[name] for name in query.names], query) for query in joined]
         alone = [_summed(single[name], reading) for name, reading in readings.items()]
         measured = {names: Measured(names, view.counts, view.deviation) for names, view in tables.items()}
-        return Released(groups, readings, measured, denoised(views, alone, self._task.rows))
+        return Released(groups, readings, measured, denoised(views, alone, self._task.data_rows))
 
     def _of(self, stage: str) -> list[Query]:
         return [query for query in self._asked if query.stage == stage]
@@ -66,8 +67,8 @@ class Counting:
         return declared_cells(self._task.domain[query.names[0]])
 
     def _count(self, partitions: Sequence[Partition], query: Query) -> View:
-        mechanism = DiscreteLaplace(Fraction(self._plan.parameters["epsilons"][query.label]))
-        counts = self._private.counts(partitions, mechanism, query.label)
+        mechanism = DiscreteLaplace(self._plan.parameters.epsilons[query.label])
+        counts = self._private.answer(PartitionCounts(tuple(partitions)), mechanism, query.label)
         self._done += 1
         self._progress(self._done, len(self._asked))
         scale = mechanism.scale(self._private.neighbours.partition)
@@ -75,9 +76,9 @@ class Counting:
 
     def _grouped(self, name: str, view: View) -> Groups:
         cells = declared_cells(self._task.domain[name])
-        shares = estimate_shares(view.counts.astype(np.int64), view.deviation, cells, self._task.rows)
+        shares = estimate_shares(view.counts.astype(np.int64), view.deviation, cells, self._task.data_rows)
         constrained = {name for constraint in self._task.hard for name in constraint.attributes}
-        return group(cells, shares, view.deviation / self._task.rows, name in constrained, GROUPS)
+        return group(cells, shares, view.deviation / self._task.data_rows, name in constrained, GROUPS)
 
 
 def deviation_of(scale: float) -> float:

@@ -14,7 +14,8 @@ import numpy as np
 
 from cloister.constraints import DenialConstraint
 from cloister.privacy.events import Composed
-from cloister.privacy.private import PrivateTable
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.domain import Table
 from models.protocol import Stage, Task
 from models.sequencing import NETWORKED
@@ -40,7 +41,7 @@ class Unweighed:
 
     def weigh(
         self,
-        private: PrivateTable,  # noqa: ARG002
+        private: Door[TableRows],  # noqa: ARG002
         task: Task,
         noise: Fraction,  # noqa: ARG002
         pool: Table,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cloister.constraints import DenialConstraint
 from models.kamino.ablations import Unweighed, random_sequence
 from models.kamino.trainers import Joint, OneByOne, Trainer
-from models.kamino.weighers import PairCounts, ViolationMatrix, Weigher
+from models.kamino.weighers import MatrixAscent, PairCounts, Weigher
 from models.sequencing import schema_sequence
 
 Sequencer = Callable[[Mapping[str, int], Sequence[DenialConstraint]], tuple[str, ...]]
@@ -50,7 +50,7 @@ RECIPES = (
         "kamino-paper",
         "kamino as published: sub-models in sequence, normal heads for numbers, weights from a violation matrix",
         OneByOne(units="hyper-attributes", heads="normal"),
-        ViolationMatrix(),
+        MatrixAscent(),
     ),
     Recipe(
         "kamino-unsequenced",

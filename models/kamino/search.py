@@ -10,24 +10,52 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from cloister.errors import PlanError, UnsupportedEvent
 from cloister.privacy.calibration import calibrate, concentrated
 from cloister.privacy.events import Composed, Event, SampledGaussian
+from cloister.privacy.mechanisms import GaussianGradient
 from models import balancing
 from models.histograms import wide
 from models.joint_tables import wanted_tables
 from models.kamino.recipes import Recipe
 from models.kamino.units import Runs
 from models.noise import counts_stage, require_signal
-from models.protocol import Budget, Forecast, Plan, Stage, Task
+from models.protocol import Budget, Forecast, Parameters, Plan, Stage, Task
 from models.sequencing import networked, public_sizes
 from models.weights import POOL
 
 HISTOGRAMS, JOINT_TABLES, WEIGHTS = 0.25, 0.06, 0.15
 LEARNING_RATE, SLOWEST, CLEAR, CLIP = 0.02, 0.25, 1000.0, 1.0
 BATCH_SHARE, LEAST_BATCH, GREATEST_BATCH = 16, 512, 8192
+
+
+@dataclass(frozen=True)
+class KaminoParameters(Parameters):
+    """Everything that a fit needs besides the task.
+
+    Noises are multipliers of the sensitivity, None where nothing is asked; ``by_value`` names the attributes whose
+    single values are counted, ``joint_tables`` the attributes of each joint table; the first ``networked`` attributes
+    are modelled together, in ``runs`` of places that are one unit each.
+    """
+
+    histogram_noise: Fraction
+    by_value: tuple[str, ...]
+    joint_tables: tuple[tuple[str, ...], ...]
+    joint_noise: Fraction | None
+    weight_noise: Fraction | None
+    training_noise: Fraction
+    sampling_rate: Fraction
+    steps: int
+    learning_rate: float
+    clip: float
+    networked: int
+    runs: tuple[tuple[int, ...], ...]
+
+    @property
+    def gradient(self) -> GaussianGradient:
+        """The mechanism of one step of DP-SGD."""
+        return GaussianGradient(self.sampling_rate, self.training_noise, self.clip)
 
 
 @dataclass(frozen=True)
@@ -48,7 +76,7 @@ class Outline:
         sizes = public_sizes(task.domain)
         runs = recipe.trainer.runs([sizes[name] for name in sequence[: networked(sizes)]])
         tables = dict.fromkeys([*_first_table(sequence, runs), *wanted_tables(task, sizes)])
-        by_value = wide(task.domain, sequence, task.rows)
+        by_value = wide(task.domain, sequence, task.data_rows)
         return cls(task, sequence, recipe, sizes, tuple(tables), by_value, runs)
 
     @property
@@ -69,8 +97,8 @@ class Outline:
     @property
     def rate(self) -> Fraction:
         """The share of rows in a batch: a sixteenth, between 512 and 8,192 rows; at most a half."""
-        batch = min(max(self.task.rows // BATCH_SHARE, LEAST_BATCH), GREATEST_BATCH)
-        return min(Fraction(batch, self.task.rows), Fraction(1, 2))
+        batch = min(max(self.task.data_rows // BATCH_SHARE, LEAST_BATCH), GREATEST_BATCH)
+        return min(Fraction(batch, self.task.data_rows), Fraction(1, 2))
 
     def training(self, noise: Fraction) -> Iterator[SampledGaussian]:
         """The event of training with a noise multiplier; none where there is nothing to train."""
@@ -100,7 +128,7 @@ class Noises:
         return cls(_multiplier(HISTOGRAMS * rho, outline.histograms), tables, weights)
 
 
-def search(task: Task, sequence: tuple[str, ...], budget: Budget, recipe: Recipe) -> Plan:
+def search(task: Task, sequence: tuple[str, ...], budget: Budget, recipe: Recipe) -> Plan[KaminoParameters]:
     """The plan that spends just the budget.
 
     Raises:
@@ -110,7 +138,7 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget, recipe: Recipe
         raise PlanError(f"method {recipe.name} adds Gaussian noise and needs a delta above 0; allow one, such as 1e-6")
     outline = Outline.of(task, sequence, recipe)
     noises = Noises.of(outline, float(concentrated(budget.epsilon, budget.delta)))
-    require_signal(float(noises.histograms), task.rows, budget)
+    require_signal(float(noises.histograms), task.data_rows, budget)
     counts = list(_counts(outline, noises))
     noise = _training_noise(outline, budget, [stage.event for stage in counts]) if outline.steps else Fraction(0)
     stages = (*counts, *_training_stage(outline, noise))
@@ -152,9 +180,11 @@ def _training_noise(outline: Outline, budget: Budget, counts: Sequence[Event]) -
 
 
 def _training_stage(outline: Outline, noise: Fraction) -> Iterator[Stage]:
-    batch = round(outline.rate * outline.task.rows)
+    batch = round(outline.rate * outline.task.data_rows)
     words = outline.recipe.trainer.explain(len(outline.runs), outline.deep)
-    for event in outline.training(noise):
+    if outline.steps:
+        mechanism = GaussianGradient(outline.rate, noise, CLIP)
+        event = mechanism.events(outline.steps, outline.task.neighbours.max_rows)
         yield Stage("training", event, f"{words}, in batches of about {batch} rows; noise {float(noise):.3g} x clip")
 
 
@@ -167,32 +197,31 @@ def learning_rate(rows: float, steps: int, noise: float) -> float:
     return LEARNING_RATE * min(1.0, max(math.sqrt(signal / CLEAR), SLOWEST))
 
 
-def _parameters(outline: Outline, noises: Noises, noise: Fraction) -> dict[str, Any]:
+def _parameters(outline: Outline, noises: Noises, noise: Fraction) -> KaminoParameters:
     steps = outline.recipe.trainer.steps
-    batch = float(outline.rate * outline.task.rows)
-    return {
-        "histogram_noise": str(noises.histograms),
-        "by_value": list(outline.by_value),
-        "joint_tables": [list(names) for names in outline.tables],
-        "joint_noise": None if noises.tables is None else str(noises.tables),
-        "weight_noise": None if noises.weights is None else str(noises.weights),
-        "training_noise": str(noise),
-        "sampling_rate": str(outline.rate),
-        "steps": steps,
-        "learning_rate": learning_rate(batch, steps, float(noise)) if outline.steps else LEARNING_RATE,
-        "clip": CLIP,
-        "networked": outline.deep,
-        "runs": [list(run) for run in outline.runs],
-        "rows": outline.task.rows,
-    }
+    batch = float(outline.rate * outline.task.data_rows)
+    return KaminoParameters(
+        histogram_noise=noises.histograms,
+        by_value=outline.by_value,
+        joint_tables=outline.tables,
+        joint_noise=noises.tables,
+        weight_noise=noises.weights,
+        training_noise=noise,
+        sampling_rate=outline.rate,
+        steps=steps,
+        learning_rate=learning_rate(batch, steps, float(noise)) if outline.steps else LEARNING_RATE,
+        clip=CLIP,
+        networked=outline.deep,
+        runs=tuple(map(tuple, outline.runs)),
+    )
 
 
 def _forecast(outline: Outline) -> Forecast:
-    rows, deep = outline.task.rows, outline.deep
-    batch = float(outline.rate * rows)
+    rows, deep = outline.task.data_rows, outline.deep
+    drawn, batch = outline.task.output_rows, float(outline.rate * rows)
     levels = sum(size for size in outline.sizes.values() if size <= 256)
     train = outline.steps * batch * (levels * 24 + deep**2 * 24) * 1.2e-9
     draw = (levels * 40 + deep**2 * 12) * 1.5e-9
     weigh = 1 + POOL * draw + 0.02 * len(outline.task.soft) if outline.task.soft else 0.0
-    memory = rows * len(outline.sizes) * 40 + int(batch) * (levels + deep * 96) * 16 + 600_000_000
-    return Forecast(seconds=round(10 + train + weigh + balancing.POOL * rows * draw, 1), memory=memory)
+    memory = max(rows, drawn) * len(outline.sizes) * 40 + int(batch) * (levels + deep * 96) * 16 + 600_000_000
+    return Forecast(seconds=round(10 + train + weigh + balancing.POOL * drawn * draw, 1), memory=memory)

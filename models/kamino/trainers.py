@@ -14,9 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cloister.privacy.private import Training
 from models.groups import Groups
 from models.kamino.chains import Chain, NetworkChain, UnitChain, submodels_of
+from models.kamino.gradients import NoisyGradients
 from models.kamino.heads import LevelHead
 from models.kamino.network import WIDTH, Network, Parameters
 from models.kamino.submodels import INHERITANCES, SubModel
@@ -37,7 +37,7 @@ class Material:
     networked: int
     runs: Runs
     first: NDArray[np.float64]
-    gradients: Callable[[], Training]
+    gradients: Callable[[], NoisyGradients]
     schedule: Schedule
     generator: torch.Generator
     progress: Progress

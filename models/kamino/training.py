@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cloister.privacy.gradients import FactoredGradient
-from cloister.privacy.private import Training
 from models.kamino.blocks import device, gradient_in_units
+from models.kamino.gradients import NoisyGradients
 from models.kamino.network import Network, Parameters
 from models.protocol import Progress
 
@@ -88,7 +88,7 @@ class Average:
 def train(
     learner: Learner,
     start: Parameters,
-    training: Training,
+    training: NoisyGradients,
     schedule: Schedule,
     progress: Progress,
 ) -> dict[str, Tensor]:

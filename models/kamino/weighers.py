@@ -1,7 +1,7 @@
 """Ways to learn the weights of soft constraints, each with the stage of the plan that it needs.
 
 `PairCounts` releases the number of violating pairs among random pairs of rows, and fits weights by post-processing.
-`ViolationMatrix` is Kamino's Algorithm 5, whose noise swamps the violations at everyday budgets; docs/papers.md.
+`MatrixAscent` is Kamino's Algorithm 5, whose noise swamps the violations at everyday budgets; docs/papers.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import numpy as np
 
 from cloister.constraints import violation_share
 from cloister.privacy.mechanisms import DiscreteGaussian
-from cloister.privacy.private import Counts, PrivateTable, matrix_sensitivity, pair_sensitivity
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.table_rows import Counts, TableRows
+from cloister.privacy.queries.violating_pairs import ViolatingPairs
+from cloister.privacy.queries.violation_matrix import ViolationMatrix
 from cloister.schema.domain import Table
 from models.protocol import Stage, Task
 from models.weights import Weighing, ascend, fit_weights, weighing_by_counts
@@ -32,7 +35,7 @@ class Weigher(Protocol):
         ...
 
     def weigh(
-        self, private: PrivateTable, task: Task, noise: Fraction, pool: Table, rng: np.random.Generator
+        self, private: Door[TableRows], task: Task, noise: Fraction, pool: Table, rng: np.random.Generator
     ) -> Weighing:
         """The weights, for rows like those of ``pool``."""
         ...
@@ -48,15 +51,19 @@ class PairCounts:
     matchings: int = MATCHINGS
     trust: float = TRUST
 
+    def query(self, task: Task) -> ViolatingPairs:
+        """What is asked of the data."""
+        return ViolatingPairs(task.soft, self.matchings)
+
     def stage(self, task: Task, noise: Fraction) -> Stage:
-        event = DiscreteGaussian(noise).event(pair_sensitivity(task.neighbours, len(task.soft), self.matchings))
+        event = DiscreteGaussian(noise).event(self.query(task).sensitivity(task.neighbours))
         words = f"violating pairs of {_soft(task)}, among random pairs of rows"
         return Stage("soft constraints", event, words)
 
     def weigh(
-        self, private: PrivateTable, task: Task, noise: Fraction, pool: Table, rng: np.random.Generator
+        self, private: Door[TableRows], task: Task, noise: Fraction, pool: Table, rng: np.random.Generator
     ) -> Weighing:
-        counts = private.violating_pairs(task.soft, DiscreteGaussian(noise), "soft constraints", self.matchings)
+        counts = private.answer(self.query(task), DiscreteGaussian(noise), "soft constraints")
         return fit_weights(task.soft, self.targets(counts, float(noise), task, pool), pool, rng)
 
     def targets(self, counts: Counts, noise: float, task: Task, pool: Table) -> list[float]:
@@ -74,37 +81,42 @@ class PairCounts:
     def shares(self, counts: Counts, noise: float, task: Task) -> list[tuple[float, float]]:
         """The noisy share of pairs that violate each constraint, and its standard error: of noise and sampling."""
         pairs = self._pairs(task)
-        deviation = noise * float(pair_sensitivity(task.neighbours, len(task.soft), self.matchings).l2_squared) ** 0.5
+        deviation = noise * float(self.query(task).sensitivity(task.neighbours).l2_squared) ** 0.5
         found = [max(float(count), 0.0) for count in counts]
         return [(count / pairs, (deviation**2 + max(count, 1.0)) ** 0.5 / pairs) for count in found]
 
     def _pairs(self, task: Task) -> int:
-        return max(task.rows // 2, 1) * self.matchings
+        return max(task.data_rows // 2, 1) * self.matchings
 
 
 @dataclass(frozen=True)
-class ViolationMatrix:
+class MatrixAscent:
     """Algorithm 5: the noisy violation matrix of a Poisson sample of about ``lines`` rows, and gradient ascent."""
 
     lines: int = LINES
 
     def sample(self, task: Task) -> int:
         """L_w: the greatest number of rows sampled."""
-        return max(min(self.lines, task.rows // 2), 2)
+        return max(min(self.lines, task.data_rows // 2), 2)
+
+    def query(self, task: Task) -> ViolationMatrix:
+        """What is asked of the data."""
+        sample = self.sample(task)
+        return ViolationMatrix(task.soft, sample, min(Fraction(sample, task.data_rows), Fraction(1)))
 
     def stage(self, task: Task, noise: Fraction) -> Stage:
-        sample = self.sample(task)
-        event = DiscreteGaussian(noise).event(matrix_sensitivity(task.neighbours, task.soft, sample))
-        words = f"violation matrix of {sample} sampled rows by {_soft(task)}"
+        query = self.query(task)
+        event = DiscreteGaussian(noise).event(query.sensitivity(task.neighbours))
+        words = f"violation matrix of {query.sample} sampled rows by {_soft(task)}"
         return Stage("soft constraints", event, words)
 
     def weigh(
-        self, private: PrivateTable, task: Task, noise: Fraction, pool: Table, rng: np.random.Generator
+        self, private: Door[TableRows], task: Task, noise: Fraction, pool: Table, rng: np.random.Generator
     ) -> Weighing:
-        sample = self.sample(task)
-        rate = min(Fraction(sample, task.rows), Fraction(1))
-        matrix = private.violation_matrix(task.soft, DiscreteGaussian(noise), "soft constraints", sample, rate)
-        return weighing_by_counts(task.soft, ascend(np.maximum(matrix, 0), rng), pool.take(np.arange(sample)))
+        query = self.query(task)
+        matrix = private.answer(query, DiscreteGaussian(noise), "soft constraints")
+        weights = ascend(np.maximum(matrix, 0), rng)
+        return weighing_by_counts(task.soft, weights, pool.take(np.arange(query.sample)))
 
 
 def _soft(task: Task) -> str:

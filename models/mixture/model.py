@@ -15,14 +15,15 @@ from cloister.constraints.supports import Int
 from cloister.privacy.randomness import SamplingSource
 from cloister.schema.domain import Table
 from models.balancing import BalancedSampler, Independent
+from models.constrained import BALANCED, State, WeighedModel
 from models.groups import Groups
 from models.mixture.drawing import EvenSampler
 from models.mixture.hanging import Hanging
 from models.mixture.products import Factor, Layout, Mixture
 from models.mixture.tying import arranged
-from models.protocol import Arrays, Sampler, Task, Where, whole
-from models.sampling import ConstraintSampler, EveryRow, Probabilities
-from models.states import groups_of, rules_of, state_of_groups, state_of_rules, state_of_weighing, united, weighing_of
+from models.protocol import Arrays, Sampler, Task
+from models.sampling import Probabilities
+from models.states import groups_of, rules_of, united, weighing_of
 from models.supporting import Rules
 from models.weights import Weighing
 
@@ -60,8 +61,12 @@ class MixtureChain:
         return (responsible @ shares).numpy()
 
 
+FITTED = "a mixture of products is fitted to all noisy tables together, and rows are drawn from it"
+FITTED_TO_RATES = "the mixture is fitted anew so that it breaks soft constraints about as often as noisy counts say"
+
+
 @dataclass(frozen=True)
-class CloisterModel:
+class CloisterModel(WeighedModel):
     """A mixture, the groups it speaks of, and the rules that its rows keep.
 
     ``sequence`` lists the attributes of the mixture first; the others follow their histograms. Where the mixture's
@@ -79,8 +84,8 @@ class CloisterModel:
     @property
     def sampler(self) -> Sampler:
         """Balanced even draws where the factors keep all rules on pairs, the constraint sampler otherwise."""
-        if self._plain.remembers:
-            return self._plain
+        if self.constraint_sampler.remembers:
+            return self.constraint_sampler
         inside = {name: self.groups[name] for name in self.mixture.layout.sizes}
         return BalancedSampler(self._apart, inside)
 
@@ -89,26 +94,19 @@ class CloisterModel:
 
         No more than are released where each row must fit all before it; keys are left unset.
         """
-        if self._plain.remembers:
-            return self._plain.independent(min(rows, self.task.rows), rng)
+        if self.constraint_sampler.remembers:
+            return self.constraint_sampler.independent(min(rows, self.task.data_rows), rng)
         return self._apart.independent(rows, rng)
 
-    @cached_property
-    def _plain(self) -> ConstraintSampler:
-        return ConstraintSampler(
-            self.task.domain,
-            self.sequence,
-            self.groups,
-            chain(self.mixture, self.sequence, self.groups),
-            self.rules.supports,
-            self.rules.row_rules,
-            self.rules.pair_rules,
-            self.weighing or EveryRow(),
-        )
+    @property
+    def tuple_model(self) -> MixtureChain:
+        """The mixture as a chain of conditionals."""
+        return chain(self.mixture, self.sequence, self.groups)
 
     @property
     def _apart(self) -> Independent:
-        return EvenSampler(self._plain, self.mixture, self._hanging) if self.even else self._plain
+        plain = self.constraint_sampler
+        return EvenSampler(plain, self.mixture, self._hanging) if self.even else plain
 
     @cached_property
     def _hanging(self) -> tuple[Hanging, ...]:
@@ -116,22 +114,19 @@ class CloisterModel:
         arrangement = arranged(sizes, tuple(self.mixture.layout.sizes), self.rules.supports)
         return arrangement.hanging if arrangement else ()
 
-    def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
-        """Exactly ``rows`` rows that keep every hard constraint; SampleError if they cannot be drawn."""
-        return whole(self.sampler, rows, rng, where)
-
     def weighed(self, weighing: Weighing) -> CloisterModel:
         """The same model, its soft constraints weighed."""
         return replace(self, weighing=weighing)
 
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
-        """The model as JSON and arrays."""
-        return united(
-            ({"sequence": list(self.sequence), "even": self.even}, state_of_groups(self.groups, self.sequence)),
-            _state_of_mixture(self.mixture),
-            state_of_rules(self.rules),
-            state_of_weighing(self.weighing),
-        )
+    def own_state(self) -> State:
+        """The mixture as JSON and arrays."""
+        return united(({"even": self.even}, {}), _state_of_mixture(self.mixture))
+
+    def own_post_processing(self) -> tuple[str, ...]:
+        """How rows come of the mixture."""
+        soft = (FITTED_TO_RATES,) if self.task.soft else ()
+        balanced = () if self.constraint_sampler.remembers else (BALANCED,)
+        return (FITTED, *soft, *balanced)
 
 
 def _state_of_mixture(mixture: Mixture) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cloister.privacy.private import Candidate
+from cloister.privacy.queries.candidate_scores import Candidate
 from models.groups import Groups
 from models.mixture.products import Mixture
 from models.mixture.readings import Reading, coarse, fine

@@ -18,7 +18,7 @@ from models.joint_tables import wanted_tables
 from models.kamino.weighers import PairCounts
 from models.mixture.rounds import MOST_CANDIDATES
 from models.noise import counts_stage, require_signal
-from models.protocol import Budget, Forecast, Plan, Stage, Task
+from models.protocol import Budget, Forecast, Parameters, Plan, Stage, Task
 from models.sequencing import public_sizes
 
 HISTOGRAMS, LEAST_HISTOGRAMS, MOST_HISTOGRAMS = 0.12, 0.05, 0.45
@@ -33,6 +33,27 @@ TYPICAL_CELLS = 400
 EMPHASIS, MOST_EMPHATIC = 0.25, 128
 
 WEIGHER = PairCounts()
+
+
+@dataclass(frozen=True)
+class MixtureParameters(Parameters):
+    """Everything that a fit needs besides the task.
+
+    ``noise`` holds the noise multiplier of each kind of count, and the epsilon of one selection; ``histogram_noise``
+    that of each attribute's histogram. ``by_value`` names the attributes whose single values are counted,
+    ``joint_tables`` the attributes of each joint table of a hard constraint. After each of the ``rounds`` the fit takes
+    ``steps``; ``price`` is what dependence costs it.
+    """
+
+    noise: Mapping[str, Fraction]
+    histogram_noise: Mapping[str, Fraction]
+    by_value: tuple[str, ...]
+    joint_tables: tuple[tuple[str, ...], ...]
+    rounds: int
+    steps: int
+    groups: int
+    components: int
+    price: float
 
 
 @dataclass(frozen=True)
@@ -102,7 +123,7 @@ class Outline:
         return Stage("histograms", Composed(tuple(events)), f"{words}; noise of {spread} rows a count")
 
 
-def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
+def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[MixtureParameters]:
     """The plan that spends just the budget.
 
     Raises:
@@ -111,12 +132,12 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
     if budget.delta <= 0:
         raise PlanError("method cloister adds Gaussian noise and needs a delta above 0; allow one, such as 1e-6")
     rho = concentrated(budget.epsilon, budget.delta)
-    signal = task.rows * math.sqrt(rho)
+    signal = task.data_rows * math.sqrt(rho)
     joint = wanted_tables(task, public_sizes(task.domain, GROUPS))
-    by_value = wide(task.domain, sequence, task.rows)
+    by_value = wide(task.domain, sequence, task.data_rows)
     emphasis = {name: emphasis_for(declared_cells(task.domain[name]).size) for name in sequence}
     outline = Outline(task, emphasis, by_value, joint, rounds_for(signal, len(sequence)), signal)
-    require_signal(float(outline.levels(_exact(math.sqrt(1 / (2 * rho))))["histograms"]), task.rows, budget)
+    require_signal(float(outline.levels(_exact(math.sqrt(1 / (2 * rho))))["histograms"]), task.data_rows, budget)
     noise = calibrate(
         lambda level: Composed(tuple((stage.event, 1) for stage in outline.stages(level))),
         budget.epsilon,
@@ -124,17 +145,17 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
         task.neighbours.relation,
     )
     levels = outline.levels(noise)
-    parameters = {
-        "noise": {name: str(level) for name, level in levels.items()},
-        "histogram noise": {name: str(level) for name, level in outline.histogram_noise(levels["histograms"]).items()},
-        "counted by value": list(outline.wide),
-        "joint tables": [list(names) for names in joint],
-        "rounds": outline.rounds,
-        "steps": steps_for(outline.rounds),
-        "groups": GROUPS,
-        "components": components_for(signal),
-        "price": PRICE * signal / TYPICAL,
-    }
+    parameters = MixtureParameters(
+        noise=levels,
+        histogram_noise=outline.histogram_noise(levels["histograms"]),
+        by_value=outline.wide,
+        joint_tables=joint,
+        rounds=outline.rounds,
+        steps=steps_for(outline.rounds),
+        groups=GROUPS,
+        components=components_for(signal),
+        price=PRICE * signal / TYPICAL,
+    )
     return Plan("cloister", sequence, tuple(outline.stages(noise)), parameters, _forecast(outline))
 
 
@@ -175,8 +196,10 @@ def _exact(number: float) -> Fraction:
 
 
 def _forecast(outline: Outline) -> Forecast:
-    rounds, rows, attributes = outline.rounds, outline.task.rows, len(outline.emphasis)
+    rounds, rows, attributes = outline.rounds, outline.task.data_rows, len(outline.emphasis)
     tables = rounds * (steps_for(rounds) * rounds // 2 + LAST_STEPS)
     fit = components_for(outline.signal) * TYPICAL_CELLS * tables * 8e-10
     count = rows * min(math.comb(attributes, 2) + math.comb(attributes, 3), MOST_CANDIDATES) * 8e-9
-    return Forecast(seconds=round(10 + fit + count, 1), memory=700_000_000 + rows * attributes * 40)
+    return Forecast(
+        seconds=round(10 + fit + count, 1), memory=700_000_000 + max(rows, outline.task.output_rows) * attributes * 40
+    )

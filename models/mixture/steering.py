@@ -96,7 +96,7 @@ def _steerable(model: CloisterModel, constraint: DenialConstraint) -> bool:
 
 def _held(model: CloisterModel, together: Sequence[set[str]], deviation: float) -> list[Target]:
     """One-way tables, and those of pairs with an attribute of a constraint: loosely, if a constraint joins the two."""
-    layout, rows = model.mixture.layout, model.task.rows
+    layout, rows = model.mixture.layout, model.task.data_rows
     readings = {name: fine(model.groups[name]) for name in layout.sizes}
     bound = set().union(*together)
     pairs: list[tuple[str, ...]] = [pair for pair in combinations(readings, 2) if bound.intersection(pair)]

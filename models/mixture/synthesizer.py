@@ -7,26 +7,28 @@ methods for private synthetic data" (arXiv 2106.07153), section 4, with exact ma
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from cloister.constraints import violation_share
 from cloister.privacy.mechanisms import DiscreteGaussian
-from cloister.privacy.private import PrivateTable
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.table_rows import TableRows
 from cloister.privacy.randomness import SamplingSource
 from cloister.schema.domain import Table
 from models.mixture.model import CloisterModel, restore
-from models.mixture.search import GROUPS, WEIGHER, search
+from models.mixture.search import GROUPS, WEIGHER, MixtureParameters, search
 from models.mixture.steering import Belief, believed, steered
 from models.mixture.training import PUBLIC_SEED, Training
-from models.protocol import Arrays, Budget, Plan, Progress, Task, silent
+from models.protocol import Arrays, Budget, Plan, Progress, Synthesizer, Task, silent
 from models.sequencing import public_sizes, schema_sequence
 from models.weights import POOL, fit_weights
 
+MixturePlan = Plan[MixtureParameters]
 
-class Cloister:
+
+class Cloister(Synthesizer[MixtureParameters, CloisterModel]):
     """Marginals chosen round by round, a mixture of products, rows drawn inside the supports."""
 
     name = "cloister"
@@ -39,26 +41,25 @@ class Cloister:
         """The schema sequence (Kamino, Algorithm 4); public."""
         return schema_sequence(public_sizes(task.domain, GROUPS), task.constraints)
 
-    def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan:
+    def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> MixturePlan:
         """All parameters from the budget and public sizes."""
         return search(task, sequence, budget)
 
-    def train(self, private: PrivateTable, task: Task, plan: Plan) -> CloisterModel:
+    def train(self, private: Door[TableRows], task: Task, plan: MixturePlan) -> CloisterModel:
         """Histograms, joint tables of hard constraints, the rounds; then the supports and the last fit inside them."""
         return Training(private, task, plan, self._progress).run()
 
-    def weigh(self, private: PrivateTable, task: Task, plan: Plan, model: Any) -> CloisterModel:
+    def weigh(self, private: Door[TableRows], task: Task, plan: MixturePlan, model: CloisterModel) -> CloisterModel:
         """The mixture steered to noisy rates of the soft constraints; rows are weighed where that fails."""
-        trained: CloisterModel = model
         if not task.soft:
-            return trained
-        noises = {name: Fraction(level) for name, level in plan.parameters["noise"].items()}
+            return model
+        noises = plan.parameters.noise
         noise = noises["soft constraints"]
-        counts = private.violating_pairs(task.soft, DiscreteGaussian(noise), "soft constraints", WEIGHER.matchings)
-        own = _own(task, trained.pool(POOL, SamplingSource(PUBLIC_SEED)))
+        counts = private.answer(WEIGHER.query(task), DiscreteGaussian(noise), "soft constraints")
+        own = _own(task, model.pool(POOL, SamplingSource(PUBLIC_SEED)))
         beliefs = list(map(believed, own, WEIGHER.shares(counts, float(noise), task)))
         deviation = DiscreteGaussian(noises.get("rounds", noises["histograms"])).scale(task.neighbours.partition)
-        steady = steered(trained, beliefs, deviation, plan.parameters["price"], SamplingSource(PUBLIC_SEED))
+        steady = steered(model, beliefs, deviation, plan.parameters.price, SamplingSource(PUBLIC_SEED))
         pool = steady.pool(POOL, SamplingSource(PUBLIC_SEED))
         if all(map(Belief.met_by, beliefs, _own(task, pool))):
             return steady
@@ -72,4 +73,4 @@ class Cloister:
 
 def _own(task: Task, pool: Table) -> list[float]:
     """The share of pairs of pooled rows that violate each soft constraint; never quite 0."""
-    return [max(float(violation_share(constraint, pool)), 1 / task.rows**2) for constraint in task.soft]
+    return [max(float(violation_share(constraint, pool)), 1 / task.data_rows**2) for constraint in task.soft]

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 
 import numpy as np
 import torch
 
 from cloister.constraints import functional_dependency
 from cloister.privacy.mechanisms import DiscreteGaussian
-from cloister.privacy.private import PrivateTable
+from cloister.privacy.queries.candidate_scores import CandidateScores
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.table_rows import TableRows
 from cloister.privacy.selection import Exponential
-from cloister.schema.cells import declared_cells
-from models.groups import Groups, group
-from models.histograms import released_histogram
+from models.groups import Groups
 from models.mixture.fitting import Fit, Measurement, Target
 from models.mixture.model import CloisterModel, chain
 from models.mixture.products import Layout, Mixture
 from models.mixture.readings import Reading, fine
 from models.mixture.rounds import candidates, offered
-from models.mixture.search import LAST_STEPS
+from models.mixture.search import LAST_STEPS, MixtureParameters
 from models.mixture.tying import arranged, carried_over, untied
 from models.protocol import Plan, Progress, Task
+from models.stages import ask_histogram, ask_joint_table
 from models.supporting import Measured, RuleBuilder, Rules
 
 Names = tuple[str, ...]
@@ -39,7 +39,7 @@ RATE, LAST_RATE = 0.05, 0.002
 class Training:
     """One training on the door; each step releases only what the plan holds."""
 
-    def __init__(self, private: PrivateTable, task: Task, plan: Plan, progress: Progress) -> None:
+    def __init__(self, private: Door[TableRows], task: Task, plan: Plan[MixtureParameters], progress: Progress) -> None:
         self._private, self._task, self._plan, self._progress = private, task, plan, progress
 
     def run(self) -> CloisterModel:
@@ -59,25 +59,22 @@ class Training:
         return CloisterModel(self._task, sequence, groups, mixture, rules, even)
 
     def _mechanism(self, kind: str) -> DiscreteGaussian:
-        return DiscreteGaussian(Fraction(self._plan.parameters["noise"][kind]))
+        return DiscreteGaussian(self._plan.parameters.noise[kind])
 
     def _histogram_mechanism(self, name: str) -> DiscreteGaussian:
-        return DiscreteGaussian(Fraction(self._plan.parameters["histogram noise"][name]))
+        return DiscreteGaussian(self._plan.parameters.histogram_noise[name])
 
     def _deviation(self, kind: str) -> float:
         return self._mechanism(kind).scale(self._private.neighbours.partition)
 
     def _histograms(self) -> dict[str, Groups]:
-        parameters = self._plan.parameters
-        constrained = {name for constraint in self._task.hard for name in constraint.attributes}
-        groups = {}
-        for name in self._plan.sequence:
-            declared = declared_cells(self._task.domain[name])
-            mechanism, by_value = self._histogram_mechanism(name), name in parameters["counted by value"]
-            cells, shares = released_histogram(self._private, declared, mechanism, self._task.rows, by_value)
-            noise = mechanism.scale(self._private.neighbours.partition) / self._task.rows
-            groups[name] = group(cells, shares, noise, name in constrained, parameters["groups"])
-        return groups
+        by_value, most = self._plan.parameters.by_value, self._plan.parameters.groups
+        return {
+            name: ask_histogram(
+                self._private, self._task, name, self._histogram_mechanism(name), name in by_value, most
+            )
+            for name in self._plan.sequence
+        }
 
     def _split(self, groups: Mapping[str, Groups]) -> tuple[Names, Names]:
         """The sequence with the attributes of the mixture first, and these alone; at least one is in it."""
@@ -89,49 +86,49 @@ class Training:
     def _one_way(self, groups: Groups) -> Measurement:
         cells = np.bincount(groups.of_cell, minlength=groups.size)
         deviation = self._histogram_mechanism(groups.name).scale(self._private.neighbours.partition)
-        return Measurement((fine(groups),), groups.mass * self._task.rows, deviation * np.sqrt(cells))
+        return Measurement((fine(groups),), groups.mass * self._task.data_rows, deviation * np.sqrt(cells))
 
     def _joint_tables(self, groups: Mapping[str, Groups]) -> list[Measurement]:
         return [
             self._measured(tuple(fine(groups[n]) for n in names), "joint tables", f"joint {' x '.join(names)}")
-            for names in self._plan.parameters["joint tables"]
+            for names in self._plan.parameters.joint_tables
         ]
 
     def _measured(self, readings: tuple[Reading, ...], kind: str, label: str) -> Measurement:
-        counts = self._private.counts(readings, self._mechanism(kind), label)
-        return Measurement(readings, counts.astype(np.float64), self._deviation(kind))
+        table = ask_joint_table(self._private, readings, self._mechanism(kind), label)
+        return Measurement(readings, table.counts, table.deviation)
 
     def _started(self, layout: Layout, groups: Mapping[str, Groups]) -> Fit:
-        components = self._plan.parameters["components"]
+        components = self._plan.parameters.components
         generator = torch.Generator().manual_seed(PUBLIC_SEED)
         parts = []
         for name, size in layout.sizes.items():
             logs = torch.log(torch.as_tensor(groups[name].mass).float() + 1e-6)[:, None]
             parts.append(torch.softmax(logs + START_SPREAD * torch.randn(size, components, generator=generator), 0))
         start = Mixture(layout, torch.full((components,), 1 / components), torch.cat(parts))
-        return Fit(start, self._plan.parameters["price"])
+        return Fit(start, self._plan.parameters.price)
 
     def _rounds(self, fit: Fit, released: list[Measurement], groups: Mapping[str, Groups]) -> None:
         """Choose a table, measure it, add it to what is released, and fit again; as many times as planned."""
-        rounds = self._plan.parameters["rounds"]
+        rounds = self._plan.parameters.rounds
         if not rounds:
             return
-        choice = Exponential(Fraction(self._plan.parameters["noise"]["selection"]))
+        choice = Exponential(self._plan.parameters.noise["selection"])
         free = {name: groups[name] for name in self._free(fit.mixture.layout.sizes)}
-        wanted = candidates(free, self._task.rows, PUBLIC_SEED)
+        wanted = candidates(free, self._task.data_rows, PUBLIC_SEED)
         targets = self._targets(released, fit.mixture.layout)
         fit.run(targets, START_STEPS, RATE, RATE)
         for number in range(rounds):
-            choices = offered(fit.mixture, wanted, self._task.rows, self._deviation("rounds"))
-            chosen = wanted[self._private.select(choices, choice, f"round {number + 1}")]
+            choices = offered(fit.mixture, wanted, self._task.data_rows, self._deviation("rounds"))
+            chosen = wanted[self._private.answer(CandidateScores(tuple(choices)), choice, f"round {number + 1}")]
             released.append(self._measured(chosen, "rounds", f"round {number + 1}"))
             targets += self._targets(released[-1:], fit.mixture.layout)
-            fit.run(targets, self._plan.parameters["steps"], RATE, RATE)
+            fit.run(targets, self._plan.parameters.steps, RATE, RATE)
             self._progress(number + 1, rounds)
 
     def _free(self, sizes: Mapping[str, int]) -> list[str]:
         """The attributes that no measured functional dependency tells nearly level by level."""
-        measured = {tuple(names) for names in self._plan.parameters["joint tables"]}
+        measured = set(self._plan.parameters.joint_tables)
         dependencies = [functional_dependency(constraint) for constraint in self._task.hard]
         inside = [
             d for d in dependencies if d is not None and (*d[0], d[1]) in measured and {*d[0], d[1]} <= set(sizes)
@@ -140,7 +137,7 @@ class Training:
         return [name for name in sizes if name not in told] or list(sizes)
 
     def _targets(self, released: Sequence[Measurement], layout: Layout) -> list[Target]:
-        return [Target.of(measurement, layout, self._task.rows) for measurement in released]
+        return [Target.of(measurement, layout, self._task.data_rows) for measurement in released]
 
     def _rules(
         self, sequence: Names, groups: Mapping[str, Groups], mixture: Mixture, tables: Sequence[Measurement]
@@ -155,6 +152,6 @@ class Training:
         return RuleBuilder(self._task.domain, sequence, groups, model, inside, measured, rng).build(self._task.hard)
 
     def _refitted(self, mixture: Mixture, layout: Layout, released: Sequence[Measurement]) -> Mixture:
-        fit = Fit(carried_over(mixture, layout), self._plan.parameters["price"])
+        fit = Fit(carried_over(mixture, layout), self._plan.parameters.price)
         fit.run(self._targets(released, layout), LAST_STEPS, RATE, LAST_RATE)
         return fit.mixture

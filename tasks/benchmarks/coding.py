@@ -71,7 +71,7 @@ def _coded(spec: Path, data: Path, given: Given, changed: int) -> Coded:
     table = table_of(world, data)
     cells = tuple(_given(table.domain[name], given) for name in table.domain.modelled)
     codes = np.stack([c.of(table.codes[c.name]) for c in cells], axis=1).astype(np.int64)
-    return Coded(table.domain, cells, codes, world.task.rows)
+    return Coded(table.domain, cells, codes, world.task.data_rows)
 
 
 def _given(column: Column, given: Given) -> Cells:

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -25,7 +26,7 @@ DRIVER = Path(__file__).with_name("driven.py")
 FROM_OUTSIDE = tuple(256 - number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
 OUT_OF_TIME = 256 - signal.SIGXCPU
 WAITING = 4
-ONE_CORE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NPROC": "1"}
+ONE_CORE = MappingProxyType({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NPROC": "1"})
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Bad input: one clear error, exit code 2, nothing written, nothing spent, nothing of the data said."""
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import pytest
 
 from flows.cli import run
 from tasks.books import existing_ledger
+from tasks.home import Home
 
 CANARY = "quokka-417"
 
@@ -45,6 +47,21 @@ def untouched(place) -> Iterator[None]:
 
 
 @pytest.fixture
+def inside(place, refused):
+    """Run a release whose data must be refused; what the internal report says, and the error does not."""
+
+    def release() -> str:
+        said = refused()
+        (report,) = (place.home.folder / "releases").glob("*/internal/validation.json")
+        assert str(report) in said
+        problems = json.loads(report.read_text())["problems"]
+        assert not any(problem in said for problem in problems)
+        return "\n".join(problems)
+
+    return release
+
+
+@pytest.fixture
 def unspent(place, prefect_server) -> Iterator[None]:
     """Refused on sight of the data: the reservation was given back, and nothing of the data is in the home."""
     yield
@@ -61,48 +78,48 @@ def damaged(place, change) -> None:
     change(frame).to_csv(place.data, index=False)
 
 
-def test_unknown_column(place, refused, unspent):
+def test_unknown_column(place, inside, unspent):
     damaged(place, lambda frame: frame.assign(shoe=CANARY))
-    assert "'shoe'" in refused()
+    assert "'shoe'" in inside()
 
 
-def test_missing_column(place, refused, unspent):
+def test_missing_column(place, inside, unspent):
     damaged(place, lambda frame: frame.drop(columns="age"))
-    assert "'age'" in refused()
+    assert "'age'" in inside()
 
 
-def test_value_outside_its_domain(place, refused, unspent):
+def test_value_outside_its_domain(place, inside, unspent):
     def change(frame):
         frame.loc[41, "home region"] = CANARY
         return frame
 
     damaged(place, change)
-    said = refused()
+    said = inside()
     assert "'home region'" in said
     assert "rows 42" in said
 
 
-def test_empty_file(place, refused, unspent):
+def test_empty_file(place, inside, unspent):
     place.data.write_text("")
-    assert "empty" in refused()
+    assert "empty" in inside()
 
 
-def test_no_rows(place, refused, unspent):
+def test_no_rows(place, inside, unspent):
     damaged(place, lambda frame: frame.head(0))
-    assert "no rows" in refused()
+    assert "no rows" in inside()
 
 
-def test_wrong_delimiter(place, refused, unspent):
+def test_wrong_delimiter(place, inside, unspent):
     pd.read_csv(place.data).to_csv(place.data, index=False, sep=";")
-    said = refused()
+    said = inside()
     assert "semicolon" in said
     assert "source.delimiter" in said
 
 
-def test_duplicate_column(place, refused, unspent):
+def test_duplicate_column(place, inside, unspent):
     lines = place.data.read_text().splitlines()
     place.data.write_text("\n".join(["age," + lines[0], *("30," + line for line in lines[1:])]) + "\n")
-    said = refused()
+    said = inside()
     assert "'age'" in said
     assert "more than once" in said
 
@@ -129,6 +146,14 @@ def test_bound_that_is_still_data_derived(place, refused, untouched):
     said = refused()
     assert "'age'" in said
     assert "data-derived" in said
+
+
+def test_types_that_nobody_has_confirmed(place, refused, untouched):
+    place.edit("attributes:", "unconfirmed: [types]\nattributes:")
+    said = refused()
+    assert "unconfirmed: types of attributes" in said
+    assert "names of columns" not in said
+    assert "delete the word" in said
 
 
 def test_spec_with_an_unknown_key(place, refused, untouched):
@@ -162,6 +187,40 @@ def test_more_than_the_declared_budget(refused, prefect_server):
     said = refused("--epsilon", "5")
     assert "5" in said
     assert "4" in said
+
+
+@pytest.mark.parametrize("epsilon", ["1e-300", "1e-10"])
+def test_epsilon_that_buys_nothing(refused, untouched, epsilon):
+    assert "at least" in refused(f"--epsilon={epsilon}")
+
+
+@pytest.mark.parametrize("seed", ["-1", str(2**128), "9" * 400])
+def test_seed_that_cannot_be(place, untouched, seed, capsys):
+    assert run(["release", str(place.spec), f"--seed-sampling={seed}"]) == 2
+    assert "seed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rows", ["-1", "1000000000000"])
+def test_rows_that_cannot_be(refused, untouched, rows):
+    assert "rows" in refused(f"--rows={rows}")
+
+
+def test_method_without_a_name(refused, untouched):
+    assert "kamino" in refused("--method", "")
+
+
+def test_name_that_no_file_can_have(place, refused, untouched):
+    place.edit("name: clubs", f"name: {'c' * 300}")
+    assert "at most 100 characters" in refused()
+
+
+def test_words_that_are_not_utf8(refused, untouched):
+    assert "UTF-8" in refused("--method", os.fsdecode(b"\xff"))
+
+
+def test_data_that_is_a_pipe(place, refused, untouched):
+    os.mkfifo(place.folder / "pipe")
+    assert "is a file" in refused("--data", str(place.folder / "pipe"))
 
 
 def test_no_rows_asked(refused, untouched):
@@ -200,6 +259,60 @@ def test_output_folder_that_is_taken(place, out, untouched, capsys):
     assert [path.name for path in out.iterdir()] == ["thesis.txt"]
 
 
+def refused_place(place, out: Path, capsys) -> str:
+    """What a release says that must be refused because of its --out; nothing lies there afterwards."""
+    assert run(["release", str(place.spec), "--out", str(out)]) == 2
+    assert not place.home.folder.exists()
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("target", ["folder", "nowhere"])
+def test_output_folder_that_is_a_link(place, out, capsys, target):
+    (place.folder / "folder").mkdir()
+    out.symlink_to(place.folder / target)
+    assert "is a link" in refused_place(place, out, capsys)
+    assert out.is_symlink()
+
+
+def test_output_folder_that_is_a_mount_point(place, tiny_disk, capsys):
+    assert "is a mount point" in refused_place(place, tiny_disk, capsys)
+
+
+@pytest.mark.parametrize("name", ["home", "home/releases/mine", "x" * 256, "clubs.csv/out", "x/" * 3000])
+def test_output_folder_that_cannot_be(place, capsys, name):
+    assert "give" in refused_place(place, place.folder / name, capsys)
+
+
+def test_output_folder_that_is_the_working_directory(place, out, capsys, monkeypatch):
+    out.mkdir()
+    monkeypatch.chdir(out)
+    assert "working directory" in refused_place(place, out, capsys)
+
+
+@pytest.mark.parametrize("name", ["what?", "100%", "it's", "a\nb", os.fsdecode(b"\xff")])
+def test_home_that_no_store_can_lie_in(place, monkeypatch, capsys, name):
+    monkeypatch.setenv("CLOISTER_HOME", str(place.folder / name))
+    assert run(["release", str(place.spec)]) == 2
+    assert "CLOISTER_HOME" in capsys.readouterr().err
+    assert not (place.folder / name).exists()
+
+
+def test_remote_that_cannot_be_written(place, untouched, tiny_disk, monkeypatch, capsys):
+    subprocess.run(["mount", "-o", "remount,ro", str(tiny_disk)], check=True)
+    monkeypatch.setenv("CLOISTER_REMOTE", str(tiny_disk / "remote"))
+    assert run(["release", str(place.spec)]) == 2
+    assert str(tiny_disk / "remote") in capsys.readouterr().err
+
+
+def test_store_that_cannot_be_used(place, prefect_server, monkeypatch, capsys):
+    """Found before the charge, though only a running release would write to it."""
+    (place.folder / "mlflow.db").write_bytes(b"no database" * 1000)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{place.folder / 'mlflow.db'}")
+    assert run(["release", str(place.spec)]) == 2
+    assert "MLFLOW_TRACKING_URI" in capsys.readouterr().err
+    assert existing_ledger(place.home) is None
+
+
 @pytest.fixture
 def tiny_disk(tmp_path) -> Iterator[Path]:
     """A disk of one megabyte; needs root, as in CI."""
@@ -208,7 +321,7 @@ def tiny_disk(tmp_path) -> Iterator[Path]:
     if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]).returncode:
         pytest.skip("a small disk can only be mounted by root")
     yield disk
-    subprocess.run(["umount", str(disk)], check=True)
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)  # MLflow keeps its database open
 
 
 def test_full_disk_for_the_output(place, untouched, tiny_disk, capsys):
@@ -241,3 +354,28 @@ def test_disk_that_fills_up_while_the_release_runs(place, prefect_server, tiny_d
     ledger = existing_ledger(place.home)
     assert len(ledger.releases()) == 1
     assert ledger.budget("clubs", "row").spent == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("megabytes", [1, 2, 3, 4, 6, 8, 12])
+def test_disk_of_the_home_that_fills_up_at_any_stage(place, prefect_server, tiny_disk, monkeypatch, capsys, megabytes):
+    """The command fails in words; once there is room, it ends with one charge in all."""
+    from tasks import checks
+
+    monkeypatch.setattr(checks, "SPARE_BYTES", 0)
+    monkeypatch.setattr(checks, "CELL_BYTES", 0)
+    monkeypatch.setenv("CLOISTER_HOME", str(tiny_disk / "home"))
+    home = Home.current()
+    resized(tiny_disk, megabytes)
+    code = run(["release", str(place.spec), "--evaluate", "none"])
+    assert code in (0, 1, 2)
+    assert "unforeseen" not in capsys.readouterr().err
+    resized(tiny_disk, 200)
+    if code:
+        assert run(["release", str(place.spec), "--evaluate", "none"]) == 0
+    assert [release.state for release in existing_ledger(home).releases()][-1] == "candidate"
+    assert existing_ledger(home).budget("clubs", "row").spent == 1
+
+
+def resized(disk: Path, megabytes: int) -> None:
+    subprocess.run(["mount", "-o", f"remount,size={megabytes}m", str(disk)], check=True)

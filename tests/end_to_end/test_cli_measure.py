@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -13,6 +14,7 @@ import pandas as pd
 import pytest
 import yaml
 
+import flows.measure
 from cloister.privacy.certificate import certify
 from cloister.privacy.ledger import State
 from cloister.schema.loading import load_spec
@@ -46,13 +48,21 @@ def people() -> pd.DataFrame:
 
 
 @pytest.fixture
-def draft(tmp_path, monkeypatch):
+def unread(tmp_path, monkeypatch):
     """A drafted spec of a table with values that occur once, in a home of its own."""
     monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
     people().to_csv(tmp_path / "people.csv", index=False)
     path = tmp_path / "draft.yaml"
     assert run(["spec", "draft", str(tmp_path / "people.csv"), "--out", str(path)]) == 0
     return path
+
+
+@pytest.fixture
+def draft(unread):
+    """The draft as a person confirms it: by deleting one line."""
+    lines = unread.read_text().splitlines(keepends=True)
+    unread.write_text("".join(line for line in lines if not line.startswith("unconfirmed:")))
+    return unread
 
 
 def command(draft, *more: str) -> list[str]:
@@ -140,6 +150,14 @@ def refused(draft, capsys, *change: tuple[str, str], more: tuple[str, ...] = ())
     return capsys.readouterr().err
 
 
+def test_a_draft_that_nobody_has_confirmed_is_refused(unread, capsys):
+    said = refused(unread, capsys)
+    for fact in ("names of columns", "source.delimiter", "source.missing", "types of attributes"):
+        assert fact in said
+    assert "data-derived" not in said
+    assert "names of columns" not in refused(unread, capsys, ("[names, delimiter, missing, types]", "[types]"))
+
+
 def test_what_cannot_be_measured_is_refused_before_anything_is_charged(draft, capsys):
     assert "nothing is marked" in refused(
         draft, capsys, ("data-derived}", "form}"), ("{measured: true}", "{public: 9}")
@@ -194,6 +212,7 @@ class Killer:
     def advanced(self, step, done, total): self.at(step, str(done))
     def finished(self, step): self.at(step, "finished")
     def failed(self, step): pass
+    def resumed(self, release): pass
     def at(self, step, moment):
         if f"{step} {moment}" == sys.argv[3]:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -223,17 +242,60 @@ def test_killed_half_way_the_same_command_goes_on_with_the_same_answers(draft):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["reserve finished", "open finished", "spend finished", "measure finished"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "reserve finished",
+        "validate finished",
+        "spend finished",
+        "measure finished",
+        "write finished",
+        "finish finished",
+    ],
+)
 def test_killed_at_any_step(draft, moment):
     assert attempt(draft, moment).returncode == -9
     assert attempt(draft).returncode == 0
     assert float(existing_ledger(Home.current()).budget("people", "row").spent) == 2
 
 
+def test_killed_after_the_candidate_the_same_command_finds_what_was_written(draft, prefect_server, monkeypatch, capsys):
+    with monkeypatch.context() as patched:
+        patched.setattr(flows.measure, "deliver", lambda *_: 1 / 0)
+        assert run(command(draft)) == 1
+    (held,) = existing_ledger(Home.current()).releases()
+    assert held.state is State.CANDIDATE
+    written = draft.with_name("people.yaml").read_text()
+    capsys.readouterr()
+    assert run(command(draft)) == 0
+    assert "nothing was charged now" in capsys.readouterr().out
+    assert draft.with_name("people.yaml").read_text() == written
+    assert len(existing_ledger(Home.current()).releases()) == 1
+    assert run([*command(draft), "--out", str(draft.with_name("again.yaml"))]) == 0
+    assert len(existing_ledger(Home.current()).releases()) == 2
+
+
+def test_a_copied_home_resumes_nothing_that_another_resumed(draft, prefect_server, monkeypatch, capsys):
+    home = draft.parent / "home"
+    monkeypatch.setenv("CLOISTER_LEDGER", str(draft.parent / "ledger.db"))
+    assert attempt(draft, "measure 3").returncode == -9
+    shutil.copytree(home, draft.parent / "copy")
+    assert attempt(draft, "measure 4").returncode == -9
+    monkeypatch.setenv("CLOISTER_HOME", str(draft.parent / "copy"))
+    capsys.readouterr()
+    assert run(command(draft)) == 1
+    assert "review withdraw r-" in capsys.readouterr().err
+    monkeypatch.setenv("CLOISTER_HOME", str(home))
+    assert run(command(draft)) == 0
+    assert len(existing_ledger(Home.current()).releases()) == 1
+
+
 def test_a_table_that_cannot_be_read_gives_the_reservation_back(draft, prefect_server, capsys):
     draft.with_name("people.csv").write_text("id,home city,age,wage,since,member\n1,2\n")
     assert run(command(draft)) == 2
-    assert "more or fewer cells" in capsys.readouterr().err
+    (report,) = (draft.parent / "home" / "releases").glob("*/internal/validation.json")
+    assert "more or fewer cells" in report.read_text()
+    assert str(report) in (said := capsys.readouterr().err) and "more or fewer cells" not in said
     assert not draft.with_name("people.yaml").exists()
     (release,) = existing_ledger(Home.current()).releases()
     assert release.state is State.RELEASED_BACK

@@ -1,20 +1,44 @@
 """A ledger on each database, and child processes that can be killed."""
 
+import json
 import os
+import select
 import signal
+import subprocess
+import sys
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import psycopg
 import pytest
+from nursery import Nursery
 from sqlalchemy import make_url
 
 from cloister.privacy.ledger import Request
+
+TINY_ROWS = 300
+TINY = """
+name: NAME
+source: {path: DATA}
+privacy: {unit: row, relation: add_remove, rows: {public: 300}, budget: {epsilon: 4, delta: 1e-4, per: ever}}
+attributes:
+  region: {type: categorical, values: [north, south, east], provenance: map}
+  capital: {type: categorical, values: [N, S, E], provenance: map}
+  age: {type: integer, min: 18, max: 80, bins: 8, provenance: PROVENANCE}
+  member: {type: boolean, provenance: form}
+constraints:
+  - {name: region-capital, fd: "region -> capital"}
+  - {name: young, deny: "t.age < 25 and t.member = true", soft: true}
+release: {method: independent, epsilon: 1, delta: 1e-6}
+"""
 
 POSTGRES = os.environ.get("CLOISTER_TEST_POSTGRES", "postgresql+psycopg://postgres@127.0.0.1:5432/test")
 
@@ -123,6 +147,14 @@ def ending() -> Callable[[int], int]:
     return wait
 
 
+@pytest.fixture(scope="session")
+def children(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    """Runs commands in children of one process that has imported everything; its home is `home` in its folder."""
+    started = Nursery(tmp_path_factory.mktemp("nursery"))
+    yield started
+    started.close()
+
+
 def end_with(run: Callable[[], int]) -> None:
     """Run and end the process, without the test runner's clean-up."""
     code = 99
@@ -140,3 +172,63 @@ def is_running(pid: int) -> bool:
         return os.waitpid(pid, os.WNOHANG) == (0, 0)
     except ChildProcessError:
         return False
+
+
+@dataclass
+class Preloaded:
+    """Commands in forks of a process that has imported everything, one fork at a time; see preloaded.py."""
+
+    process: subprocess.Popen[bytes]
+
+    def start(self, commands: Sequence[Sequence[object]], environment: Mapping[str, str], folder: Path) -> int:
+        """Start commands; the process that runs them, which leads a session of its own."""
+        folder.mkdir(parents=True, exist_ok=True)
+        asked = [[str(word) for word in words] for words in commands]
+        line = json.dumps({"commands": asked, "environment": dict(environment), "folder": str(folder)})
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(line.encode() + b"\n")
+        return int(self.process.stdout.readline())
+
+    def ended(self, seconds: float) -> int | None:
+        """How the fork ended, as soon as it has; None if it runs on after so long."""
+        assert self.process.stdout
+        if not select.select([self.process.stdout], [], [], seconds)[0]:
+            return None
+        return int(self.process.stdout.readline())
+
+
+@pytest.fixture(scope="session")
+def preloaded(prefect_server: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Preloaded]:
+    """Runs commands at the cost of what they do; their flows use the server of the session."""
+    from prefect.settings import PREFECT_API_URL
+
+    folder = tmp_path_factory.mktemp("preloaded")
+    (folder / "prefect").mkdir()
+    own = {"CLOISTER_HOME": str(folder), "PREFECT_HOME": str(folder / "prefect"), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | own | {"PREFECT_API_URL": str(PREFECT_API_URL.value())}
+    command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("preloaded.py"))]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, bufsize=0, env=environment, stdin=pipe, stdout=pipe) as process:
+        yield Preloaded(process)
+
+
+@pytest.fixture(scope="session")
+def write_world() -> Callable[..., Path]:
+    """Writes a tiny table and its spec, with a bound to measure or none."""
+
+    def write(folder: Path, name: str, measured: bool = False) -> Path:
+        rng = np.random.default_rng(len(name))
+        region = rng.integers(0, 3, TINY_ROWS)
+        columns = {
+            "region": np.array(["north", "south", "east"])[region],
+            "capital": np.array(["N", "S", "E"])[region],
+            "age": rng.integers(18, 80, TINY_ROWS),
+            "member": rng.random(TINY_ROWS) < 0.4,
+        }
+        pd.DataFrame(columns).to_csv(folder / f"{name}.csv", index=False)
+        provenance = "data-derived" if measured else "form"
+        text = TINY.replace("NAME", name).replace("DATA", str(folder / f"{name}.csv"))
+        (folder / f"{name}.yaml").write_text(text.replace("PROVENANCE", provenance), encoding="utf-8")
+        return folder / f"{name}.yaml"
+
+    return write

@@ -97,7 +97,7 @@ def test_an_altered_row_is_named_and_stops_the_ledger(
         )
     found = ledger.verify()
     assert seq in {finding.entry for finding in found}
-    assert "the guard" in str(found[0])
+    assert "_delete is missing from the database" in str(found[0])
     with pytest.raises(VerificationError, match=f"entry {seq}"):
         ledger.reserve(ask(), "flow")
     with pytest.raises(VerificationError):

@@ -17,7 +17,8 @@ from cloister.privacy.buckets import Line, Presence
 from cloister.privacy.discovery import DomainPlan, discover, plan_domains
 from cloister.privacy.events import Event, repeat
 from cloister.privacy.mechanisms import DiscreteLaplace, Neighbours, SparseHistogram
-from cloister.privacy.private_columns import PrivateColumns
+from cloister.privacy.private import PrivateColumns
+from cloister.privacy.queries.column_counts import BucketCounts, RowCount, TextCounts
 from cloister.privacy.randomness import NoiseSource
 from cloister.schema.attributes import Boolean, Categorical, Integer
 
@@ -65,8 +66,8 @@ def measured(draw: Draw, trials: int, delta: float) -> float:
 class Loud(DiscreteLaplace):
     """A third of the noise that is claimed."""
 
-    def noise(self, counts, sensitivity, source):
-        return DiscreteLaplace(3 * self.epsilon).noise(counts, sensitivity, source)
+    def release(self, counts, sensitivity, source):
+        return DiscreteLaplace(3 * self.epsilon).release(counts, sensitivity, source)
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,11 @@ class Eager(SparseHistogram):
         return 1
 
 
-class Leaky(PrivateColumns):
+class Leaky(RowCount):
     """Returns the number of rows as it is."""
 
-    def rows(self, mechanism):
-        return len(self._PrivateColumns__frame)
+    def outcome(self, rows, noisy):
+        return len(rows.frame)
 
 
 NEIGHBOURS = (pd.DataFrame({"flag": ["True", "False"]}), pd.DataFrame({"flag": ["True", "False", None]}))
@@ -94,16 +95,18 @@ def counts_draw(mechanism: DiscreteLaplace) -> Draw:
 
     def draw(which: int, trials: int) -> np.ndarray:
         private = door(NEIGHBOURS[which], repeat(mechanism.event(Neighbours().partition), trials))
-        return np.array([private.counts(flag, mechanism) for _ in range(trials)]) - np.array([2, 0, 0])
+        return np.array([private.answer(BucketCounts(flag), mechanism, "flag") for _ in range(trials)]) - np.array(
+            [2, 0, 0]
+        )
 
     return draw
 
 
-def rows_draw(make: type[PrivateColumns]) -> Draw:
+def rows_draw(query: RowCount) -> Draw:
     def draw(which: int, trials: int) -> np.ndarray:
         planned = repeat(ONE.event(Neighbours().partition), trials)
-        private = make(NEIGHBOURS[which], KEY, Neighbours(), planned, Memory(), NoiseSource())
-        return np.array([[private.rows(ONE) - 2] for _ in range(trials)])
+        private = door(NEIGHBOURS[which], planned)
+        return np.array([[private.answer(query, ONE, "rows") - 2] for _ in range(trials)])
 
     return draw
 
@@ -114,20 +117,20 @@ def values_draw(mechanism: SparseHistogram) -> Draw:
     def draw(which: int, trials: int) -> np.ndarray:
         words = [f"word {number}" for number in range(trials)] if which else [None] * trials
         private = door(pd.DataFrame({"city": words}, dtype="str"), mechanism.event(Neighbours().partition))
-        released = private.categories("city", CITY, mechanism)
+        released = private.answer(TextCounts("city", CITY), mechanism, "city")
         return np.array([[released.get(f"word {number}", 0)] for number in range(trials)])
 
     return draw
 
 
 @pytest.mark.parametrize("trials", [FEW, MANY])
-@pytest.mark.parametrize("draw", [counts_draw(ONE), rows_draw(PrivateColumns)], ids=["counts", "rows"])
+@pytest.mark.parametrize("draw", [counts_draw(ONE), rows_draw(RowCount())], ids=["counts", "rows"])
 def test_noisy_answers_stay_under_their_claim_and_come_near(draw: Draw, trials: int) -> None:
     claim = epsilon(ONE.event(Neighbours().partition), 0, "add_remove")
     assert 0.5 * claim < measured(draw, trials, 0.0) <= claim
 
 
-@pytest.mark.parametrize("draw", [counts_draw(LOUD), rows_draw(Leaky)], ids=["too little noise", "no noise"])
+@pytest.mark.parametrize("draw", [counts_draw(LOUD), rows_draw(Leaky())], ids=["too little noise", "no noise"])
 def test_a_broken_door_is_caught(draw: Draw) -> None:
     assert measured(draw, FEW, 0.0) > 1
 
@@ -165,5 +168,8 @@ def test_an_empty_part_seldom_reaches_the_threshold() -> None:
     plan, line, tries = DomainPlan({"age": AGE}, Neighbours(), ONE, Fraction(0)), Line("age", AGE), 200
     frame = pd.DataFrame({"age": [None] * 3}, dtype="str")
     private = door(frame, repeat(ONE.event(Neighbours().partition), tries))
-    mistakes = sum(bool((private.counts(line, ONE)[: line.missing] >= plan.threshold).any()) for _ in range(tries))
+    mistakes = sum(
+        bool((private.answer(BucketCounts(line), ONE, "age")[: line.missing] >= plan.threshold).any())
+        for _ in range(tries)
+    )
     assert mistakes < 6  # at most 0.2 are expected; 6 have a chance below 1e-7

@@ -17,7 +17,7 @@ from cloister.privacy.private import PrivateTable
 from cloister.privacy.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer, Ordinal, TextKey
 from cloister.schema.domain import Domain
-from models.dpview.shaping import MOST_CELLS, Shape, Shaping, allocated, queries
+from models.dpview.shaping import MOST_CELLS, Shaping, allocated, queries
 from models.dpview.views import with_upper
 from models.protocol import Budget, Task, fit, plan
 from models.registry import create
@@ -164,7 +164,7 @@ def test_chunks_go_on_where_they_stopped(method, tmp_path, monkeypatch):
 def test_rows_reproduce_the_views_that_no_constraint_bends(method, tmp_path):
     task = task_of(constraints=())
     chosen, _, model = fitted(method, task, task.domain.encode(people()), tmp_path)
-    assert Shape.from_json(chosen.parameters).views is not None
+    assert chosen.parameters.shape.views is not None
     table = model.sample(ROWS, SamplingSource(8))
     for view in model.views:
         parts = tuple(model.readings[name].of(table.codes[name]) for name in view.names)
@@ -214,7 +214,7 @@ def test_views_grow_with_the_budget_and_referees_are_left_out_where_noise_drowns
 def test_schemas_of_any_width_are_planned_sparsely(method, columns):
     task = wide(columns, 500_000)
     chosen = plan(create(method), task, Budget(Fraction(1), PURE))
-    shape = Shape.from_json(chosen.parameters)
+    shape = chosen.parameters.shape
     assert max(query.cells for query in queries(task, shape)) <= MOST_CELLS
     assert sorted(chosen.sequence) == sorted(task.domain.names)
     if columns > 2 and method != "independent":

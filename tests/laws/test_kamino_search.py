@@ -40,7 +40,7 @@ def searched(method, eps, rows=20_000, constraints=(HARD, SOFT)):
 
 def noises(made):
     names = ("histogram_noise", "joint_noise", "weight_noise", "training_noise")
-    return [float(Fraction(made.parameters[name])) for name in names]
+    return [float(getattr(made.parameters, name)) for name in names]
 
 
 @pytest.mark.parametrize("method", VARIANTS)
@@ -52,8 +52,8 @@ def noises(made):
 def test_a_greater_budget_never_gives_a_noisier_plan(method, eps, more):
     small, large = searched(method, eps), searched(method, eps * (1 + more))
     assert all(b <= a for a, b in zip(noises(small), noises(large), strict=True))
-    assert large.parameters["steps"] == small.parameters["steps"]
-    assert large.parameters["learning_rate"] >= small.parameters["learning_rate"]
+    assert large.parameters.steps == small.parameters.steps
+    assert large.parameters.learning_rate >= small.parameters.learning_rate
 
 
 @pytest.mark.parametrize("method", VARIANTS)
@@ -64,7 +64,7 @@ def test_the_plan_spends_the_budget_and_no_more(method, eps):
 
 def test_small_tables_and_budgets_have_a_plan_or_say_what_would_do():
     for method in VARIANTS:
-        assert searched(method, Fraction(1), rows=500).parameters["sampling_rate"] == "1/2"
+        assert searched(method, Fraction(1), rows=500).parameters.sampling_rate == Fraction(1, 2)
         assert searched(method, Fraction(10), rows=20).stages
         with pytest.raises(PlanError, match="500 rows.*use at least about"):
             searched(method, Fraction(1, 20), rows=500)

@@ -29,7 +29,7 @@ from cloister.privacy.mechanisms import (
     SparseHistogram,
 )
 from cloister.privacy.randomness import NoiseSource
-from cloister.privacy.selection import Exponential, PermuteAndFlip, SelectionMechanism
+from cloister.privacy.selection import Exponential, PermuteAndFlip
 
 CHANCE = 1e-10
 FEW, MANY = 15_000, pytest.param(100_000, marks=pytest.mark.slow)
@@ -88,14 +88,14 @@ def counts_trial(
 
     def draw(which: int, trials: int) -> Numbers:
         tables = np.tile(np.array(inputs[which]), (trials, 1))
-        noisy = mechanism.noise(tables, sensitivity, NoiseSource()) - np.array(inputs[0])
+        noisy = mechanism.release(tables, sensitivity, NoiseSource()) - np.array(inputs[0])
         return np.column_stack([noisy, noisy[:, 0] - noisy[:, -1]]).astype(np.float64)
 
     delta = 0.0 if isinstance(mechanism, DiscreteLaplace) else 1e-2
     return Trial(draw, mechanism.event(sensitivity), delta, relation)
 
 
-def selection_trial(mechanism: SelectionMechanism) -> Trial:
+def selection_trial(mechanism) -> Trial:
     """Scores that one unit moves by 1, in opposite directions."""
     scores = (np.array([0.0, 1.0, 0.0]), np.array([1.0, 0.0, 0.0]))
 
@@ -127,9 +127,9 @@ def descent_trial(
         gradient = inputs[which] * source.bernoulli(mechanism.rate, trials)
         sums = np.array([clipping(value, mechanism.clip) for value in np.unique(gradient)])
         total = sums[np.searchsorted(np.unique(gradient), gradient)]
-        return 2 * mechanism.add_noise(total, source)[:, None] / mechanism.clip
+        return 2 * mechanism.release(mechanism.on_grid(total), mechanism.sums(), source)[:, None] / mechanism.clip
 
-    return Trial(draw, mechanism.event(1), 1e-2, relation)
+    return Trial(draw, mechanism.event(mechanism.sums()), 1e-2, relation)
 
 
 def sparse_trial(mechanism: SparseHistogram, delta: float) -> Trial:
@@ -137,7 +137,7 @@ def sparse_trial(mechanism: SparseHistogram, delta: float) -> Trial:
 
     def draw(which: int, trials: int) -> Numbers:
         cells = np.arange(trials)
-        released, _ = mechanism.release(cells, np.full(trials, which), ROW, NoiseSource())
+        released, _ = mechanism.release(np.stack([cells, np.full(trials, which)]), ROW, NoiseSource())
         return np.isin(cells, released).astype(float)[:, None]
 
     return Trial(draw, mechanism.event(ROW), delta)
@@ -188,11 +188,11 @@ class Halved:
 
     kept: DiscreteLaplace | DiscreteGaussian
 
-    def noise(self, counts: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
+    def release(self, counts: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
         kept = self.kept
         if isinstance(kept, DiscreteLaplace):
-            return DiscreteLaplace(2 * kept.epsilon).noise(counts, sensitivity, source)
-        return DiscreteGaussian(kept.noise_multiplier / 2).noise(counts, sensitivity, source)
+            return DiscreteLaplace(2 * kept.epsilon).release(counts, sensitivity, source)
+        return DiscreteGaussian(kept.noise_multiplier / 2).release(counts, sensitivity, source)
 
     def event(self, sensitivity: Sensitivity) -> Event:
         return self.kept.event(sensitivity)
@@ -204,8 +204,8 @@ class Shared:
 
     kept: CountMechanism
 
-    def noise(self, counts: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
-        return counts + self.kept.noise(np.zeros((len(counts), 1), dtype=np.int64), sensitivity, source)
+    def release(self, counts: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
+        return counts + self.kept.release(np.zeros((len(counts), 1), dtype=np.int64), sensitivity, source)
 
     def event(self, sensitivity: Sensitivity) -> Event:
         return self.kept.event(sensitivity)
@@ -217,8 +217,8 @@ class Forgetful:
 
     kept: CountMechanism
 
-    def noise(self, counts: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
-        return self.kept.noise(counts, ROW, source)
+    def release(self, counts: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
+        return self.kept.release(counts, ROW, source)
 
     def event(self, sensitivity: Sensitivity) -> Event:
         return self.kept.event(sensitivity)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -137,9 +138,62 @@ def test_loss_distributions_agree_with_dp_accounting(
     assert epsilon(event, delta, relation) == pytest.approx(expected, rel=5e-4)
 
 
+RARE = [
+    (Fraction(1, 10**5), Fraction(1, 2), 1000, 1e-6),
+    (Fraction(1, 10**5), Fraction(1, 2), 1000, 1e-5),
+    (Fraction(1, 10**5), Fraction(1, 2), 10**5, 1e-6),
+    (Fraction(1, 10**4), Fraction(1, 2), 1000, 1e-6),
+    (Fraction(1, 10**3), Fraction(7, 10), 5000, 1e-6),
+]
+MORE = [
+    (Fraction(rate), Fraction(noise), steps, delta)
+    for rate in ("1/100000", "1/1000", "1/20")
+    for noise in ("1/2", "1", "4")
+    for steps in (1, 100, 10_000)
+    for delta in (1e-5, 1e-8)
+]
+
+
+def dp_accounting_epsilon(rate: Fraction, noise: Fraction, steps: int, delta: float, relation: str) -> float:
+    one = pld.from_gaussian_mechanism(
+        float(noise), sampling_prob=float(rate), neighboring_relation=pld.NeighborRel[relation.upper()]
+    )
+    return float(one.self_compose(steps).get_epsilon_for_delta(delta))
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove_one", pytest.param("replace_one", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("rate", "noise", "steps", "delta"), [*RARE, *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE)]
+)
+def test_training_is_as_tight_as_dp_accounting_however_rare_a_row(
+    rate: Fraction, noise: Fraction, steps: int, delta: float, relation: str
+) -> None:
+    theirs = dp_accounting_epsilon(rate, noise, steps, delta, relation)
+    ours = epsilon(SampledGaussian(rate, noise, steps), delta, relation.replace("_or_remove_one", "_remove"))
+    assert ours <= theirs * 1.002 + 1e-5
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-6, 1e-8])
+@pytest.mark.parametrize(("rate", "noise"), [(1e-5, 0.5), (1e-3, 0.5), (0.1, 1.5), (0.9, 4.0)])
+def test_one_step_is_integrated_directly(rate: float, noise: float, delta: float) -> None:
+    event = SampledGaussian(Fraction(str(rate)), Fraction(str(noise)), 1)
+    found = epsilon(event, delta, "add_remove")
+    assert max(one_step(rate, noise, found, side) for side in (1, -1)) <= delta * (1 + 1e-6)
+    below = found * 0.99 - 1e-6
+    assert below < 0 or max(one_step(rate, noise, below, side) for side in (1, -1)) > delta
+
+
+def test_steps_that_cost_next_to_nothing_are_read_in_seconds() -> None:
+    start = time.process_time()
+    assert epsilon(SampledGaussian(Fraction(1, 10**5), Fraction(1, 2), 100), 1e-6, "add_remove") < 0.0196
+    assert time.process_time() - start < 15
+
+
 @pytest.mark.parametrize(
     ("rate", "noise", "steps"),
     [
+        (Fraction(1, 10**4), Fraction(1, 2), 1000),
+        (Fraction(1, 1000), Fraction(7, 10), 5000),
         (Fraction(1, 100), Fraction(11, 10), 1000),
         (Fraction(1, 50), Fraction(2), 500),
         (Fraction(1, 4), Fraction(3), 50),

@@ -12,7 +12,9 @@ from cloister.constraints import parse_denial, violations_per_row
 from cloister.privacy.events import GaussianCounts
 from cloister.privacy.journal import Journal
 from cloister.privacy.mechanisms import Neighbours
-from cloister.privacy.private import PrivateTable, matrix_sensitivity, pair_sensitivity
+from cloister.privacy.private import PrivateTable
+from cloister.privacy.queries.violating_pairs import ViolatingPairs
+from cloister.privacy.queries.violation_matrix import ViolationMatrix
 from cloister.privacy.randomness import NoiseSource
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, Table
@@ -27,6 +29,10 @@ RULES = (
 ROWS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=9)
 
 
+def asked(rules, lines):
+    return ViolationMatrix(rules, lines, Fraction(1))
+
+
 def matrix(rows, lines):
     codes = np.array(rows, dtype=np.int64).reshape(-1, 2)
     table = Table(DOMAIN, {"a": codes[:, 0], "b": codes[:, 1]})
@@ -39,7 +45,7 @@ def matrix(rows, lines):
 @given(rows=ROWS, row=st.tuples(st.integers(0, 4), st.integers(0, 4)), place=st.integers(0, 8))
 def test_a_row_more_or_in_place_of_another_moves_the_matrix_by_the_sensitivity_at_most(rows, row, place):
     lines = 10
-    bound = matrix_sensitivity(Neighbours(), RULES, lines)
+    bound = asked(RULES, lines).sensitivity(Neighbours())
     replaced = [row if at == place % len(rows) else old for at, old in enumerate(rows)]
     for other in ([*rows, row], replaced):
         moved = np.abs(matrix(rows, lines) - matrix(other, lines))
@@ -48,20 +54,20 @@ def test_a_row_more_or_in_place_of_another_moves_the_matrix_by_the_sensitivity_a
 
 
 def test_the_sensitivity_is_that_of_the_paper():
-    bound = matrix_sensitivity(Neighbours(), RULES, 100)
+    bound = asked(RULES, 100).sensitivity(Neighbours())
     assert bound.l2_squared == 2 * 100 * 99 + 1
-    assert matrix_sensitivity(Neighbours(max_rows=3), RULES, 100).l2_squared == 9 * bound.l2_squared
+    assert asked(RULES, 100).sensitivity(Neighbours(max_rows=3)).l2_squared == 9 * bound.l2_squared
 
 
 def test_matchings_multiply_the_sensitivity_of_pair_counts():
-    assert pair_sensitivity(Neighbours(max_rows=2), 3, 8).step == 16
+    assert ViolatingPairs(RULES, 8).sensitivity(Neighbours(max_rows=2)).step == 16
 
 
 class Exact:
     """No noise: for tests of what is asked alone."""
 
-    def noise(self, counts, sensitivity, source):  # noqa: ARG002
-        return counts
+    def release(self, exact, sensitivity, source):  # noqa: ARG002
+        return exact
 
     def event(self, sensitivity):
         return GaussianCounts(Fraction(1), sensitivity)
@@ -75,24 +81,26 @@ def door_to(rows, event, folder):
 
 def test_rows_get_random_lines(tmp_path):
     """A row more takes an empty line, wherever it stands: lines in use are not the first ones."""
-    event = GaussianCounts(Fraction(1), matrix_sensitivity(Neighbours(), RULES[1:2], 60))
-    found = door_to([(0, 0), (0, 1)], event, tmp_path).violation_matrix(RULES[1:2], Exact(), "soft", 60, Fraction(1))
+    query = asked(RULES[1:2], 60)
+    event = GaussianCounts(Fraction(1), query.sensitivity(Neighbours()))
+    found = door_to([(0, 0), (0, 1)], event, tmp_path).answer(query, Exact(), "soft")
     assert sorted(found[:, 0]) == [0] * 58 + [1, 1]
     used = set()
     for at in range(40):
         door = door_to([(0, 0), (0, 1)], event, tmp_path / str(at))
-        used |= set(np.flatnonzero(door.violation_matrix(RULES[1:2], Exact(), "soft", 60, Fraction(1))))
+        used |= set(np.flatnonzero(door.answer(query, Exact(), "soft")))
     assert max(used) >= 30
 
 
 def test_pairs_count_in_either_order_and_single_rows_once(tmp_path):
     """Every row violates the rule on rows and no pair is counted twice: one a pair of each matching."""
-    event = GaussianCounts(Fraction(1), pair_sensitivity(Neighbours(), 3, 4))
+    query = ViolatingPairs(RULES, 4)
+    event = GaussianCounts(Fraction(1), query.sensitivity(Neighbours()))
     rows = [(3, 0)] * 20 + [(4, 1)] * 20
-    found = door_to(rows, event, tmp_path / "all").violating_pairs(RULES, Exact(), "soft", 4)
+    found = door_to(rows, event, tmp_path / "all").answer(query, Exact(), "soft")
     assert found[2] == 80
     halves = [(3, 0), (0, 0)] * 2000
-    found = door_to(halves, event, tmp_path / "half").violating_pairs(RULES, Exact(), "soft", 4)
+    found = door_to(halves, event, tmp_path / "half").answer(query, Exact(), "soft")
     assert abs(found[2] - 4000) < 500
 
 

@@ -1,25 +1,28 @@
-"""cloister deploy on a temporary Prefect server: what it registers, and what it refuses."""
+"""cloister deploy and serve on a real Prefect server: what they register and run, and what they refuse."""
 
-import asyncio
 import json
 import os
-import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from pathlib import Path
 
+import httpx
 import pytest
+from prefect import flow
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import WorkPoolCreate
-from prefect.exceptions import ObjectNotFound
-from prefect.flows import load_flow_from_entrypoint
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.client.schemas.actions import DeploymentUpdate
+from prefect.client.schemas.objects import State, StateType
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings, temporary_settings
 
+from cloister.errors import InputError
 from cloister.privacy.ledger import Ledger, Request
 from flows.cli import run
 from flows.release import release
+from flows.serving import serve, serve_due
 from tasks.books import existing_ledger
-from tasks.deployments import POOL
+from tasks.deployments import require_server
+from tasks.locks import exclusive
+from tasks.recurring import registrations
+from tasks.requests import ReleaseRequest
 
 MONTHLY = "0 3 1 * *"
 
@@ -31,20 +34,11 @@ def registered() -> list:
 
 @pytest.fixture
 def server(prefect_server, place):
-    """The server without deployments and work pool, and the clubs."""
+    """The server without deployments, and the clubs."""
     yield place
     with get_client(sync_client=True) as client:
         for deployment in client.read_deployments():
             client.delete_deployment(deployment.id)
-    asyncio.run(without_pool())
-
-
-async def without_pool() -> None:
-    async with get_client() as client:
-        try:
-            await client.delete_work_pool(POOL)
-        except ObjectNotFound:
-            pass
 
 
 @pytest.fixture
@@ -68,12 +62,13 @@ def refused(server, capsys):
     def command(*words: object) -> str:
         assert run(["deploy", str(server.spec), *map(str, words)]) == 2
         assert registered() == []
+        assert registrations(server.home) == []
         return capsys.readouterr().err
 
     return command
 
 
-def test_a_deployment_holds_the_schedule_and_the_parameters_of_the_release(server, deploy, monkeypatch):
+def test_a_deployment_holds_the_schedule_and_the_parameters_and_no_command(server, deploy, monkeypatch):
     monkeypatch.chdir(server.folder)
     told = deploy(
         *("--cron", MONTHLY, "--timezone", "Europe/Paris", "--epsilon", "1/2", "--rows", 500, "--csv"),
@@ -84,41 +79,234 @@ def test_a_deployment_holds_the_schedule_and_the_parameters_of_the_release(serve
     (when,) = held.schedules
     assert (when.schedule.cron, when.schedule.timezone, when.active) == (MONTHLY, "Europe/Paris", True)
     assert held.parameters == told["parameters"]
+    request = held.parameters["request"]
     assert held.parameters == {
-        "spec": str(server.spec),
-        "data": str(server.data),
-        "method": None,
-        "epsilon": "1/2",
-        "delta": None,
-        "rows": 500,
-        "csv": True,
-        "evaluate": "none",
-        "by": held.parameters["by"],
+        "request": {
+            "spec": str(server.spec),
+            "data": str(server.data),
+            "method": None,
+            "epsilon": "1/2",
+            "delta": None,
+            "rows": 500,
+            "out": None,
+            "csv": True,
+            "seed": None,
+            "evaluate": "none",
+            "by": request["by"],
+        }
     }
-    assert held.global_concurrency_limit.limit == 1
-    assert held.work_pool_name == POOL
-    assert release.validate_parameters(held.parameters)["rows"] == 500
-    assert load_flow_from_entrypoint(held.entrypoint).name == "release"
+    assert release.validate_parameters(held.parameters)["request"].rows == 500
+    assert (held.work_pool_name, held.job_variables, held.pull_steps) == (None, {}, [])
 
 
-def test_a_run_has_the_home_interpreter_and_folder_of_the_command(server, deploy, monkeypatch):
+def test_the_home_holds_what_is_run(server, deploy, monkeypatch):
     monkeypatch.chdir(server.folder)
     told = deploy("--cron", MONTHLY)
-    variables = registered()[0].job_variables
-    assert variables["env"]["CLOISTER_HOME"] == str(server.home.folder)
-    assert variables["env"]["CLOISTER_LEDGER"] == server.home.ledger
-    assert variables["env"]["DO_NOT_TRACK"] == "1"
-    assert variables["working_dir"] == os.getcwd()
-    assert variables["command"].split()[0] == sys.executable
-    assert told["worker"].startswith(f"PREFECT_API_URL={told['server']} {Path(sys.executable).parent}")
+    (held,) = registrations(server.home)
+    assert (held.deployment, held.parameters, held.folder) == (told["id"], told["parameters"], os.getcwd())
+    (path,) = (server.home.folder / "recurring").iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_work_pool_runs_processes(deploy):
-    deploy("--cron", MONTHLY)
+@pytest.fixture
+def made() -> list:
+    """What the flow was called with."""
+    return []
+
+
+@pytest.fixture
+def recorder(made):
+    """A flow with the parameters of a release, which notes its calls and fails for epsilon 3."""
+
+    @flow(name="release", persist_result=False)
+    def noted(request: ReleaseRequest):
+        made.append(
+            {
+                "spec": str(request.spec),
+                "data": request.data,
+                "epsilon": request.epsilon,
+                "folder": os.getcwd(),
+            }
+        )
+        if request.epsilon == "3":
+            raise InputError("no")
+
+    return noted
+
+
+def ask(server, due: datetime, **parameters: object):
+    """Have the server ask for a run at a time, as its scheduler does; the id of the run."""
+    (deployment,) = registered()
     with get_client(sync_client=True) as client:
-        pool = client.read_work_pool(POOL)
-    assert pool.type == "process"
-    assert "working_dir" in pool.base_job_template["variables"]["properties"]
+        scheduled = State(type=StateType.SCHEDULED, state_details={"scheduled_time": due.isoformat()})
+        asked = {"request": deployment.parameters["request"] | parameters}
+        return client.create_flow_run_from_deployment(deployment.id, parameters=asked, state=scheduled).id
+
+
+def state_of(run_id) -> str:
+    with get_client(sync_client=True) as client:
+        return client.read_flow_run(run_id).state.name
+
+
+@pytest.fixture
+def due(server, deploy, monkeypatch) -> datetime:
+    """A minute that was due, after the clubs were registered for each minute."""
+    monkeypatch.chdir(server.folder)
+    deploy("--cron", "* * * * *")
+    registration, minute = registrations(server.home)[0], datetime.now(UTC).replace(second=0, microsecond=0)
+    registration.started(minute - timedelta(minutes=3), server.home)
+    return minute - timedelta(minutes=1)
+
+
+def test_a_due_run_is_made_once_with_what_the_home_holds(server, due, recorder, made, monkeypatch, tmp_path_factory):
+    first, again = ask(server, due), ask(server, due)
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    told = serve_due(recorder, server.home)
+    assert told[0] == "Completed" and "started before" in told[1]
+    assert made == [{"spec": str(server.spec), "data": None, "epsilon": None, "folder": str(server.folder)}]
+    assert (state_of(first), state_of(again)) == ("Completed", "Refused")
+    assert serve_due(recorder, server.home) == []
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"spec": "/tmp/other.yaml"}, {"data": "/etc/passwd"}, {"epsilon": "4"}, {"evaluate": "full"}]
+)
+def test_other_parameters_than_registered_are_refused(server, due, recorder, made, parameters):
+    asked = ask(server, due, **parameters)
+    (told,) = serve_due(recorder, server.home)
+    assert "other parameters" in told and next(iter(parameters)) in told
+    assert made == [] and state_of(asked) == "Refused"
+    assert existing_ledger(server.home) is None
+
+
+def test_a_changed_deployment_releases_nothing_else(server, due, recorder, made):
+    """Parameters, command and place of code changed on the server."""
+    (deployment,) = registered()
+    with get_client(sync_client=True) as client:
+        client.update_deployment(
+            deployment.id,
+            DeploymentUpdate(
+                parameters={"request": deployment.parameters["request"] | {"spec": "/tmp/other.yaml"}},
+                entrypoint="/tmp/other.py:steal",
+                path="/tmp",
+                enforce_parameter_schema=False,
+            ),
+        )
+    ask(server, due)
+    assert "other parameters" in serve_due(recorder, server.home)[0]
+    (deployment,) = registered()
+    ask(server, due, spec=str(server.spec))
+    assert serve_due(recorder, server.home) == ["Completed"]
+    assert [call["spec"] for call in made] == [str(server.spec)]
+
+
+def test_the_form_of_the_server_names_every_field_of_a_request(server, deploy):
+    deploy("--cron", MONTHLY)
+    form = registered()[0].parameter_openapi_schema
+    assert list(form["properties"]) == ["request"]
+    shown = form["definitions"]["ReleaseRequest"]["properties"]
+    assert list(shown) == list(ReleaseRequest.model_fields)
+    assert all(field["description"] for field in shown.values())
+    assert shown["evaluate"]["enum"] == ["none", "quick", "full"]
+
+
+def test_what_an_earlier_version_registered_is_run(server, due, recorder, made):
+    """It wrote the parameters one beside the other, in the home and on the server."""
+    (deployment,) = registered()
+    flat = {name: value for name, value in deployment.parameters["request"].items() if name not in ("out", "seed")}
+    (path,) = (server.home.folder / "recurring").iterdir()
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"parameters": flat}))
+    with get_client(sync_client=True) as client:
+        scheduled = State(type=StateType.SCHEDULED, state_details={"scheduled_time": due.isoformat()})
+        client.update_deployment(deployment.id, DeploymentUpdate(parameters=flat, enforce_parameter_schema=False))
+        client.create_flow_run_from_deployment(deployment.id, parameters=flat, state=scheduled)
+    assert serve_due(recorder, server.home) == ["Completed"]
+    assert [call["spec"] for call in made] == [str(server.spec)]
+
+
+def test_a_run_that_the_budget_does_not_hold_is_declined_and_not_failed(server, due):
+    charged(server, "year")
+    asked = ask(server, due)
+    assert serve_due(release, server.home) == ["Declined"]
+    with get_client(sync_client=True) as client:
+        state = client.read_flow_run(asked).state
+    assert (state.type, state.name) == (StateType.CANCELLED, "Declined")
+    assert "epsilon" in state.message
+    assert existing_ledger(server.home).budget("clubs", "row").releases == 1
+
+
+def test_a_time_off_the_schedule_is_refused(server, due, recorder, made):
+    ask(server, due + timedelta(seconds=7))
+    assert "not on the schedule" in serve_due(recorder, server.home)[0]
+    assert made == []
+
+
+def test_other_settings_than_registered_are_refused(server, due, recorder, made, monkeypatch):
+    ask(server, due)
+    monkeypatch.setenv("CLOISTER_LEDGER", str(server.folder / "other.db"))
+    from tasks.home import Home
+
+    assert "CLOISTER_LEDGER" in serve_due(recorder, Home.current())[0]
+    assert made == []
+
+
+def test_an_altered_registration_is_refused(server, due, recorder, made):
+    (path,) = (server.home.folder / "recurring").iterdir()
+    path.write_text(path.read_text()[:-20])
+    with pytest.raises(Exception, match="altered"):
+        serve_due(recorder, server.home)
+
+
+def test_a_home_is_served_by_one_process_and_not_without_a_registration(server, deploy, recorder):
+    with pytest.raises(InputError, match="no recurring release"):
+        serve(recorder, server.home)
+    deploy("--cron", MONTHLY)
+    with exclusive(server.home.folder / "serve.lock"), pytest.raises(InputError, match="another cloister serve"):
+        serve(recorder, server.home)
+
+
+@pytest.fixture
+def open_server(prefect_server):
+    """The URL of a server that asks nobody for a password."""
+    from prefect.settings import PREFECT_SERVER_API_AUTH_STRING
+    from prefect.testing.utilities import prefect_test_harness
+
+    nobody = {PREFECT_SERVER_API_AUTH_STRING: None, PREFECT_API_AUTH_STRING: None}
+    names = ("PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING")
+    with pytest.MonkeyPatch.context() as patch, temporary_settings(nobody):
+        for name in names:
+            patch.delenv(name, raising=False)
+        with prefect_test_harness(server_startup_timeout=180):
+            yield get_current_settings().api.url
+
+
+def test_a_server_that_answers_anyone_is_refused_unless_allowed(server, open_server, capsys):
+    with temporary_settings({PREFECT_API_URL: open_server}):
+        for command in (["deploy", str(server.spec), "--cron", MONTHLY], ["serve"]):
+            assert run(command) == 2
+            assert "PREFECT_SERVER_API_AUTH_STRING" in capsys.readouterr().err
+        assert registered() == []
+        assert run(["deploy", str(server.spec), "--cron", MONTHLY, "--allow-unauthenticated"]) == 0
+        assert len(registered()) == 1
+
+
+def test_a_server_with_a_password_is_taken_and_refuses_strangers(server):
+    url = require_server(authenticated=True)
+    assert httpx.post(f"{url}/deployments/count", json={}).status_code == 401
+
+
+def test_a_wrong_password_is_named_as_such(refused, server, capsys):
+    with temporary_settings({PREFECT_API_AUTH_STRING: "wrong:wrong"}):
+        assert run(["deploy", str(server.spec), "--cron", MONTHLY]) == 2
+    said = capsys.readouterr().err
+    assert "PREFECT_API_AUTH_STRING" in said and "wrong:wrong" not in said
+
+
+@pytest.mark.parametrize("url", ["http://prefect.example:4200/api", "http://10.1.2.3:4200/api"])
+def test_another_machine_without_tls_is_refused(server, url, capsys):
+    with temporary_settings({PREFECT_API_URL: url}):
+        assert run(["deploy", str(server.spec), "--cron", MONTHLY]) == 2
+    assert "without TLS" in capsys.readouterr().err
 
 
 def test_again_it_is_the_same_deployment_with_another_schedule(deploy):
@@ -127,7 +315,7 @@ def test_again_it_is_the_same_deployment_with_another_schedule(deploy):
     (held,) = registered()
     assert first["id"] == second["id"] == str(held.id)
     assert [when.schedule.cron for when in held.schedules] == ["30 4 * * 1"]
-    assert held.parameters["rows"] is None
+    assert held.parameters["request"]["rows"] is None
     assert not held.paused
 
 
@@ -147,11 +335,11 @@ def test_it_says_what_the_budget_admits_and_when_runs_are(deploy):
     assert deploy("--cron", "0 3 1 1 *")["first_runs"][0]["time"].startswith(str(year + 1))
 
 
-def test_people_are_told_of_surplus_runs_and_of_the_worker(server, capsys):
+def test_people_are_told_of_surplus_runs_and_of_the_runner(server, capsys):
     assert run(["deploy", str(server.spec), "--cron", "0 * * * *"]) == 0
     said = capsys.readouterr().out
     assert "refuse the surplus runs" in said
-    assert f"worker start --pool {POOL}" in said
+    assert "cloister serve" in said
 
 
 @pytest.mark.parametrize("words", [("--cron", "0 3 1 *"), ("--cron", MONTHLY, "--timezone", "Mars")])
@@ -211,19 +399,6 @@ def test_a_server_that_does_not_answer_is_named(server, capsys):
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
         assert run(["deploy", str(server.spec), "--cron", MONTHLY]) == 2
     assert "http://127.0.0.1:9/api" in capsys.readouterr().err
-
-
-def test_a_password_is_not_handed_to_the_server(refused, monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://person:hush@tracking.example")
-    said = refused("--cron", MONTHLY)
-    assert "MLFLOW_TRACKING_URI holds a password" in said
-    assert "hush" not in said
-
-
-def test_a_work_pool_of_another_type_is_refused(refused):
-    with get_client(sync_client=True) as client:
-        client.create_work_pool(WorkPoolCreate(name=POOL, type="docker"))
-    assert "type docker" in refused("--cron", MONTHLY)
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from tasks.verifying import verified
 STEPS = [
     "sequence",
     "search",
+    "stores",
     "reserve",
     "validate",
     "spend",
@@ -35,6 +36,8 @@ STEPS = [
     "version",
     "publish",
 ]
+
+RECORDING = {"register", "version", "publish"}
 
 
 def order_of(released) -> Order:
@@ -130,10 +133,12 @@ def test_each_step_ran_once_under_a_readable_name(released):
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_steps_are_versioned_and_never_retried_cached_or_persisted(name):
+def test_steps_are_versioned_and_never_cached_or_persisted_and_only_those_that_record_are_retried(name):
     tasks = {value.name: value for value in vars(flow_module).values() if hasattr(value, "task_run_name")}
     made = tasks[name]
-    assert (made.retries, made.persist_result) == (0, False)
+    assert (made.retries, made.persist_result) == (3 if name in RECORDING else 0, False)
+    delays = made.retry_delay_seconds if name in RECORDING else []
+    assert delays == sorted(delays)
     assert made.version == flow_module.release.version
     assert type(made.cache_policy).__name__ == "_None"
 
@@ -156,6 +161,31 @@ def test_pointers_name_input_synthetic_table_and_certificate(released):
     assert {path.name for path in pointers.glob("*.dvc")} == {"input.dvc", "synthetic.dvc", "certificate.dvc"}
 
 
+def test_the_page_of_the_run_shows_what_the_certificate_says(released):
+    certificate = yaml.safe_load((released.out / "certificate.yaml").read_text())
+    with get_client(sync_client=True) as client:
+        found = client.request(
+            "POST",
+            "/artifacts/filter",
+            json={"artifacts": {"key": {"like_": released.id}}},
+        ).json()
+    shown = {artifact["key"].removeprefix(f"{released.id}-"): artifact for artifact in found}
+    assert set(shown) == {"spend", "violations", "certificate"}
+    assert all(artifact["flow_run_id"] for artifact in found)
+    *stages, total = json.loads(shown["spend"]["data"])
+    assert [(stage["stage"], stage["epsilon"]) for stage in stages] == [
+        (stage["name"], stage["epsilon"]) for stage in certificate["stages"]
+    ]
+    assert total["epsilon"] == certificate["guarantee"]["accounted"]["epsilon"]
+    assert {rule["constraint"]: rule["violations"] for rule in json.loads(shown["violations"]["data"])} == {
+        rule["name"]: rule["violations"] for rule in certificate["constraints"]
+    }
+    assert (released.folder / "public" / "certificate.html").as_uri() in shown["certificate"]["data"]
+
+
 def test_everything_verifies(released):
-    assert verified(released.place.home, None) == (["the ledger", f"release {released.id}"], [])
+    assert verified(released.place.home, None) == (
+        ["the ledger", str(released.place.home.folder), f"release {released.id}"],
+        [],
+    )
     assert verified(released.place.home, str(released.out))[1] == []

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
+import os
+import signal
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +14,15 @@ import mlflow
 import mlflow.pyfunc
 import pandas as pd
 import pytest
+from mlflow.models import Model
+from sqlalchemy import Engine, event
 
 from cloister.errors import InputError, StorageError
 from cloister.evaluation.marginals import compare_marginals
 from cloister.evaluation.report import Evaluation
 from cloister.evaluation.violations import Violations
 from cloister.privacy.certificate import Certificate, Facts, certify
+from cloister.privacy.certificate_parts import StageSpend
 from cloister.privacy.randomness import SamplingSource
 from models.storage import save_model
 from tasks.tracking import Tracker, model_name
@@ -104,8 +110,22 @@ def test_a_plan_is_an_artifact_and_its_parameters_are_short(tracker: Tracker, ru
     params = tracker.client.get_run(run).data.params
     assert params["steps"] == "200"
     assert len(params["long"]) == 6000
-    assert params["joint _tables_"] == "[['a', 'b']]"
+    assert next(value for name, value in params.items() if name.startswith("joint _tables_")) == "[['a', 'b']]"
     assert "plan.json" in artifacts(tracker, run)
+
+
+def test_names_that_are_paths_or_written_alike_stay_apart(tracker: Tracker):
+    names = ["../x", "a/../b", "/a", "a//b", ".", "..", " ", "a?b", "a!b", "y" * 300, "y" * 299, "é\U0001f600", "1"]
+    run = tracker.begin("r-names00000", "Default", "kamino")
+    tracker.log_plan(run, {"parameters": {name: at for at, name in enumerate(names)}})
+    stages = [
+        StageSpend(name=name, purpose="", done="", epsilon=at, accountant="", event={"type": "laplace"})
+        for at, name in enumerate(names)
+    ]
+    tracker.log_spend(run, stages, 1.0, "0")
+    data = tracker.client.get_run(run).data
+    assert sorted(data.params.values(), key=int) == [str(at) for at in range(len(names))]
+    assert sorted(data.metrics.values()) == sorted([1.0, *map(float, range(len(names)))])
 
 
 def test_spend_is_logged_per_stage(tracker: Tracker, run: str, certificate: Certificate):
@@ -152,19 +172,74 @@ def test_the_registered_model_draws_what_the_model_draws(tracker: Tracker, regis
         drawn = served.predict(pd.DataFrame({"rows": [40, 10], "seed": [5, 6]}))
         with pytest.raises(InputError, match="at least 1"):
             served.predict(pd.DataFrame({"rows": [0], "seed": [1]}))
+        asked = pd.DataFrame({"rows": [20], "seed": [1]})
+        bees = served.predict(asked, params={"where": '{"state-code": "B"}'})
+        for unusable in ('{"state-code": "X"}', '{"town": "Aa"}', '{"id": "P00001"}', "[1]", "B"):
+            with pytest.raises(InputError, match="declared values"):
+                served.predict(asked, params={"where": unusable})
     finally:
         mlflow.set_tracking_uri(None)
     expected = pd.concat([fitted.model.sample(n, SamplingSource(s)).frame() for n, s in ((40, 5), (10, 6))])
     pd.testing.assert_frame_equal(drawn.drop(columns="id"), expected.drop(columns="id").reset_index(drop=True))
     assert len(drawn) == 50
+    assert set(bees["state-code"]) == {"B"} and len(bees) == 20
 
 
-def test_the_registered_model_holds_no_pickle_and_no_example(tracker: Tracker, run: str, registered):
-    folder = Path(tracker.client.get_run(run).info.artifact_uri.removeprefix("file://")) / "model"
+def test_the_registered_model_holds_no_pickle_and_an_example_without_data(tracker: Tracker, run: str, registered):
+    (model,) = tracker.models(run)
+    folder = Path(tracker.client.get_logged_model(model).artifact_location.removeprefix("file://"))
     names = {path.name for path in folder.rglob("*") if path.is_file()}
     assert {"model.json", "arrays.npz", "spec.json", "pyfunc.py", "MLmodel"} <= names
     assert not [name for name in names if name.endswith((".pkl", ".pickle", ".joblib", ".pt"))]
-    assert not [name for name in names if "example" in name]
+    example = json.loads((folder / "input_example.json").read_text())
+    assert example == {"inputs": {"columns": ["rows", "seed"], "data": [[10, 1]]}, "params": {"where": ""}}
+
+
+def test_the_model_has_one_page_with_its_signature_and_what_was_spent(tracker: Tracker, run, registered, fitted):
+    (model,) = tracker.models(run)
+    page = tracker.client.get_logged_model(model)
+    assert (page.status, page.source_run_id, page.tags["dp.epsilon"]) == ("READY", run, "2")
+    assert [output.model_id for output in tracker.client.get_run(run).outputs.model_outputs] == [model]
+    assert registered.source == page.artifact_location
+    shown = json.loads(page.tags["mlflow.modelVersions"])
+    assert shown == [{"name": registered.name, "version": int(registered.version)}]
+    signature = Model.load(page.artifact_location.removeprefix("file://")).signature
+    assert signature.inputs.input_names() == ["rows", "seed"]
+    assert [param.name for param in signature.params] == ["where"]
+    drawn = fitted.model.sample(50, SamplingSource(1)).frame()
+    assert signature.outputs.input_names() == list(drawn)
+    types = {spec.name: spec.type.name for spec in signature.outputs}
+    assert types == {
+        "id": "string",
+        "home town": "string",
+        "state-code": "string",
+        "wage <€>": "long",
+        "since": "datetime",
+    }
+    assert signature.outputs.optional_input_names() == ["since"]
+
+
+def test_a_dataset_is_named_with_a_keyed_digest_and_nothing_else(tracker: Tracker, run: str):
+    for _ in range(2):
+        tracker.log_input(run, "small", "ab" * 32)
+    (given,) = tracker.client.get_run(run).inputs.dataset_inputs
+    assert (given.dataset.name, given.dataset.digest) == ("small", "ab" * 16)
+    assert (given.dataset.schema, given.dataset.profile) == (None, None)
+    assert given.dataset.source == '{"kept": "in the private home"}'
+
+
+def test_what_is_recorded_again_takes_the_place_of_what_was(tracker: Tracker, certificate: Certificate):
+    run = tracker.begin("r-again00000", "small", "kamino")
+    for _ in range(2):
+        with tracker.stage(run, "train") as child:
+            tracker.log_spend(child, certificate.stages, 2.0, "1e-5")
+    assert tracker.runs(run) == sorted([run, child])
+    assert tracker.client.get_run(child).info.status == "FINISHED"
+    folder = Path(tracker.client.get_run(child).info.artifact_uri.removeprefix("file://"))
+    assert len(json.loads((folder / "spend.json").read_text())["data"]) == len(certificate.stages)
+    assert json.loads(tracker.client.get_run(child).data.tags["mlflow.loggedArtifacts"]) == [
+        {"path": "spend.json", "type": "table"}
+    ]
 
 
 def test_a_version_says_what_was_spent_on_whom(tracker: Tracker, registered, certificate: Certificate):
@@ -199,8 +274,9 @@ def test_aliases_follow_the_state(tracker: Tracker, registered):
 
 
 def test_unknown_releases_and_states_are_refused(tracker: Tracker, registered):
-    with pytest.raises(InputError, match="no model of release r-unknown"):
-        tracker.point("r-unknown", "approved")
+    for unknown in ("r-unknown", "r-' or name = 'small-kamino"):
+        with pytest.raises(InputError, match=f"no model of release {unknown}"):
+            tracker.point(unknown, "approved")
     with pytest.raises(InputError, match="no alias 'spent'"):
         tracker.point(RELEASE, "spent")
 
@@ -230,3 +306,26 @@ def _release(home: Path, release: str) -> None:
     with tracker.stage(run, "train"):
         pass
     tracker.finish(run, succeeded=True)
+
+
+@pytest.mark.parametrize("statement", [40])
+def test_a_store_whose_making_was_killed_is_made_by_the_next(tmp_path, statement: int):
+    path = tmp_path / "mlflow.db"
+    pid = os.fork()
+    if pid == 0:
+        _kill_at(statement)
+        Tracker.open(f"sqlite:///{path}", tmp_path / "artifacts")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    assert not path.exists()
+    tracker = Tracker.open(f"sqlite:///{path}", tmp_path / "artifacts")
+    assert tracker.begin("r-1", "people", "kamino")
+    assert sorted(each.name for each in tmp_path.glob("*mlflow*")) == ["mlflow.db", "mlflow.db.lock"]
+
+
+def _kill_at(statement: int) -> None:
+    """Kill this process at a statement of any database."""
+    left = iter(range(statement))
+    event.listen(
+        Engine, "before_cursor_execute", lambda *_: next(left, None) is None and os.kill(os.getpid(), signal.SIGKILL)
+    )

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from cloister.errors import StorageError
+from tasks.home import open_to_others
 from tasks.versioning import Versions
 
 
@@ -113,6 +114,11 @@ def test_analytics_are_off_and_git_is_not_used(versions: Versions, pointers: Pat
     assert not list(versions.folder.rglob(".gitignore"))
 
 
+def test_nothing_in_the_repository_or_the_remote_is_open_to_others(versions: Versions, pointers: Path):
+    assert (versions.folder / "site" / "repo").is_dir()
+    assert list(open_to_others(versions.folder)) == list(open_to_others(Path(versions.remote))) == []
+
+
 def test_a_failure_is_one_clear_error(versions: Versions, pointers: Path, place: Path):
     with pytest.raises(StorageError, match="DVC cannot import-url"):
         versions.track("r-9", place / "missing.csv", {})
@@ -122,3 +128,51 @@ def test_a_folder_that_cannot_be_made_is_one_clear_error(place: Path):
     (place / "file").write_text("")
     with pytest.raises(StorageError, match="cannot be made"):
         Versions(place / "file" / "dvc", str(place / "remote")).track("r-1", None, {})
+
+
+@pytest.mark.parametrize("name", ["dvc", "hömé ☃ #1, [x]"])
+def test_a_repository_whose_making_was_interrupted_is_made(tmp_path: Path, name: str):
+    """In a place of any letters: DVC's own command writes none beyond ASCII into its settings."""
+    made = Versions(tmp_path / name / "dvc", str(tmp_path / name / "remote"))
+    (made.folder / ".dvc").mkdir(parents=True)
+    (made.folder / ".new" / ".dvc").mkdir(parents=True)
+    (made.folder / ".new" / ".dvc" / "config").write_text("[core")
+    made.prepare()
+    assert dvc(made, "remote", "list").split()[0] == "storage"
+    assert made.remote.split() == dvc(made, "remote", "list").split()[1:-1], "the name comes first, (default) last"
+    before = (made.folder / ".dvc" / "config").stat().st_mtime_ns
+    made.prepare()
+    assert (made.folder / ".dvc" / "config").stat().st_mtime_ns == before
+
+
+@pytest.mark.slow
+def test_files_of_any_name_are_tracked(tmp_path: Path):
+    made = Versions(tmp_path / "hömé ☃ #1" / "dvc", str(tmp_path / "rémote #1"))
+    source = tmp_path / f"dätä #1 100%.{'x' * 200}"
+    source.write_text("content\n")
+    published = tmp_path / "ö" / "synthetic.parquet"
+    published.parent.mkdir()
+    published.write_text("rows\n")
+    pointers = made.track("r-1", source, {"synthetic": published})
+    assert sorted(path.name for path in pointers.iterdir()) == ["input.dvc", "synthetic.dvc"]
+    assert remote_files(made) == {md5(published)}
+
+
+def test_a_remote_that_settings_cannot_hold_is_refused(tmp_path: Path):
+    with pytest.raises(StorageError, match="quotes"):
+        Versions(tmp_path / "dvc", f'{tmp_path}/it\'s "here"').prepare()
+
+
+def test_the_committed_lock_is_of_these_stages():
+    """Their outputs and parameters are as dvc.yaml and params.yaml declare them."""
+    root = Path(__file__).parents[2]
+    declared, lock, params = (
+        yaml.safe_load((root / name).read_text()) for name in ("dvc.yaml", "dvc.lock", "params.yaml")
+    )
+    assert list(lock["stages"]) == list(declared["stages"])
+    for name, stage in declared["stages"].items():
+        locked = lock["stages"][name]
+        held = {key.partition(".")[0] for file in locked.get("params", {}).values() for key in file}
+        assert held == set(stage["params"])
+        assert {out["path"] for out in locked["outs"]} >= set(stage.get("outs", []))
+    assert lock["stages"]["data"]["params"]["params.yaml"] == {"data": params["data"]}

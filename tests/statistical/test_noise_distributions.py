@@ -37,7 +37,7 @@ def agrees(drawn: NDArray[np.int64], support: NDArray[np.int64], chances: NDArra
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("scale", [Fraction(2, 5), Fraction(1), Fraction(33, 10), Fraction(50)])
 def test_discrete_gaussian(kind: str, scale: Fraction) -> None:
-    drawn = DiscreteGaussian(scale).noise(np.zeros(DRAWS, dtype=np.int64), ROW, SOURCES[kind])
+    drawn = DiscreteGaussian(scale).release(np.zeros(DRAWS, dtype=np.int64), ROW, SOURCES[kind])
     edge = math.ceil(20 * scale) + 5
     support = np.arange(-edge, edge + 1)
     weights = np.exp(-(support**2) / (2 * float(scale) ** 2))
@@ -47,7 +47,7 @@ def test_discrete_gaussian(kind: str, scale: Fraction) -> None:
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("level", [Fraction(4), Fraction(1), Fraction(1, 3), Fraction(1, 40)])
 def test_discrete_laplace(kind: str, level: Fraction) -> None:
-    drawn = DiscreteLaplace(level).noise(np.zeros(DRAWS, dtype=np.int64), ROW, SOURCES[kind])
+    drawn = DiscreteLaplace(level).release(np.zeros(DRAWS, dtype=np.int64), ROW, SOURCES[kind])
     edge = math.ceil(40 / level) + 5
     support = np.arange(-edge, edge + 1)
     weights = np.exp(-np.abs(support) * float(level))
@@ -55,7 +55,7 @@ def test_discrete_laplace(kind: str, level: Fraction) -> None:
 
 
 def test_rounded_normals_stand_in_for_large_insecure_scales() -> None:
-    drawn = DiscreteGaussian(Fraction(10**6)).noise(np.zeros(DRAWS, dtype=np.int64), ROW, SOURCES["insecure"])
+    drawn = DiscreteGaussian(Fraction(10**6)).release(np.zeros(DRAWS, dtype=np.int64), ROW, SOURCES["insecure"])
     assert stats.kstest(drawn / 1e6, "norm").pvalue > LEAST
 
 
@@ -111,7 +111,7 @@ def test_permute_and_flip(kind: str) -> None:
 @pytest.mark.parametrize("clip", [0.01, 1.0, 1000.0])
 def test_noise_of_gradients(clip: float) -> None:
     mechanism = GaussianGradient(Fraction(1, 10), Fraction(3, 2), clip)
-    drawn = mechanism.add_noise(np.zeros(500_000), NoiseSource()) / (1.5 * clip)
+    drawn = mechanism.release(np.zeros(500_000, dtype=np.int64), mechanism.sums(), NoiseSource()) / (1.5 * clip)
     assert stats.kstest(drawn, "norm").pvalue > LEAST
 
 
@@ -120,6 +120,6 @@ def test_cells_of_one_unit_pass_the_threshold_no_oftener_than_delta(
     counts: DiscreteLaplace | DiscreteGaussian,
 ) -> None:
     sparse = SparseHistogram(counts, Fraction(1, 200))
-    released, _ = sparse.release(np.arange(DRAWS), np.ones(DRAWS, dtype=np.int64), ROW, NoiseSource())
+    released, _ = sparse.release(np.stack([np.arange(DRAWS), np.ones(DRAWS, dtype=np.int64)]), ROW, NoiseSource())
     assert stats.binomtest(len(released), DRAWS, 1 / 200, alternative="greater").pvalue > LEAST
     assert len(released) > DRAWS / 200 / 10

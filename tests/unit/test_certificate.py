@@ -245,3 +245,12 @@ def test_the_page_loads_nothing(certificate: Certificate):
     text = page(certificate)
     assert all(word not in text for word in ("http:", "https:", "src=", "url(", "@import", "<link", "<script"))
     assert "default-src 'none'" in text
+
+
+def test_a_certificate_of_an_older_version_names_no_model_and_reads_as_before(certificate: Certificate, facts: Facts):
+    assert "\nmodel:" not in certificate.to_yaml()
+    assert Certificate.from_yaml(certificate.to_yaml()).model is None
+    bound = certify(replace(facts, model="ef" * 32))
+    assert bound.to_yaml() == certificate.to_yaml() + f"model: {'ef' * 32}\n"
+    assert Certificate.from_yaml(bound.to_yaml()) == bound
+    assert "ef" * 32 in page(bound)

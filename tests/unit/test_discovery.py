@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.errors import PlanError, UnplannedQuery
@@ -17,7 +17,8 @@ from cloister.privacy.discovery import discover, plan_domains, require_enough
 from cloister.privacy.events import repeat
 from cloister.privacy.journal import Journal
 from cloister.privacy.mechanisms import DiscreteLaplace, Neighbours
-from cloister.privacy.private_columns import PrivateColumns, numbered
+from cloister.privacy.private import PrivateColumns
+from cloister.privacy.queries.column_counts import BucketCounts, RowCount, numbered
 from cloister.privacy.randomness import NoiseSource
 from cloister.schema.attributes import Boolean, Categorical, Date, Datetime, Float, Integer, TextKey
 from cloister.schema.domain import column_of
@@ -213,9 +214,9 @@ def test_the_door_answers_only_what_was_planned(tmp_path):
     planned = repeat(mechanism.event(Neighbours().partition), 1)
     with Journal.open(tmp_path, {"test": "door"}) as journal:
         private = PrivateColumns(pd.DataFrame({"x": ["1"]}), KEY, Neighbours(), planned, journal, NoiseSource())
-        private.counts(Line("x", WHOLE), mechanism)
+        private.answer(BucketCounts(Line("x", WHOLE)), mechanism, "x")
         with pytest.raises(UnplannedQuery):
-            private.rows(mechanism)
+            private.answer(RowCount(), mechanism, "rows")
 
 
 def test_the_same_answers_are_read_back_and_the_journal_holds_no_text(tmp_path):
@@ -236,6 +237,7 @@ def test_numbers_of_texts_do_not_depend_on_other_texts():
 texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=8)
 
 
+@settings(deadline=None)
 @given(st.lists(texts, min_size=1, max_size=6, unique=True), st.floats(1e-12, 0.1), texts.filter(str.strip))
 def test_a_spec_is_read_back_as_it_was_written(tmp_path_factory, words, delta, name):
     folder = tmp_path_factory.mktemp("written")

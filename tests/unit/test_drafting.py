@@ -1,4 +1,4 @@
-"""Drafted specs: guessed types, bounds outside the data, everything marked data-derived, read back whole."""
+"""Drafted specs: guessed types, bounds outside the data, every guess marked, read back whole."""
 
 import datetime as dt
 
@@ -73,6 +73,11 @@ def test_types_are_guessed_and_marked(tmp_path, table):
     assert spec.attributes["seen"].step == 60
 
 
+def test_what_even_a_measurement_takes_as_declared_is_unconfirmed(tmp_path, table):
+    of_text = ("delimiter", "missing") if table.suffix == ".csv" else ()
+    assert set(_drafted(tmp_path, table).unconfirmed) == {"names", "types", *of_text}
+
+
 def test_bounds_lie_outside_the_data(tmp_path, table):
     attributes = _drafted(tmp_path, table).attributes
     assert (attributes["age"].min, attributes["age"].max) == (10, 60)
@@ -93,6 +98,25 @@ def test_delimiter_and_missing_tokens_are_found(tmp_path):
     assert spec.source.delimiter == ";"
     assert set(spec.source.missing) == {"", "NA", "?"}
     assert [attribute.type for attribute in spec.attributes.values()] == ["integer", "integer"]
+
+
+@pytest.mark.parametrize(
+    ("usual", "odd", "said"),
+    [
+        ("42", "unknown", "whole numbers"),
+        ("42", "4.5", "whole numbers"),
+        ("4.5", "none", "numbers"),
+        ("yes", "maybe", "yes or no"),
+        ("2020-01-01", "01/02/2020", "dates"),
+        ("2020-01-01", "2020-01-01T10:00:00", "dates"),
+    ],
+)
+def test_a_few_odd_cells_that_decided_a_type_are_remarked(tmp_path, usual, odd, said):
+    for cells, remarked in (([usual] * 99 + [odd], True), ([usual] * 100, False), ([usual] * 9 + [odd], False)):
+        (tmp_path / "odd.csv").write_text("x\n" + "\n".join(cells) + "\n", encoding="utf-8")
+        text = draft(tmp_path / "odd.csv")
+        assert (f"# all but 1 of 100 values are {said}\n" in text) is remarked
+        assert ("all but" in text) is remarked
 
 
 def test_unusual_dtypes_are_kept(tmp_path):

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from cloister.errors import BudgetExceeded, InputError, JournalMismatch, PrivacyError, StorageError
-from cloister.privacy.ledger import Charge, Ledger, Request, State, basic_composition
+from cloister.privacy.ledger import Charge, Ledger, Owner, Request, State, basic_composition
+from cloister.privacy.ledger.records import REFUSED
+from cloister.privacy.marks import JournalState, Mark
 
 ids = count()
 
@@ -157,6 +159,33 @@ def test_the_same_run_goes_on_while_unfinished_and_is_charged_anew_after(ledger:
     new = ledger.reserve(replace(request, release="r-new"), "flow")
     assert not new.resumed and new.release.id == "r-new"
     assert ledger.budget("adult", "row").releases == 2
+
+
+def test_a_candidate_is_found_by_the_same_run_until_it_is_delivered_or_moved(ledger: Ledger) -> None:
+    for last in ("delivered", "moved"):
+        request = ask(epsilon="1/4")
+        release = ledger.reserve(request, "flow").release.id
+        move(ledger, release, State.SPENT)
+        state = JournalState(Mark(0, "ab" * 32, "n"), sealed=False, digests=frozenset({"ab" * 32}))
+        ledger.begin_run(release, "flow", state, Owner.current()).close()
+        move(ledger, release, State.CANDIDATE)
+        again = ledger.reserve(replace(request, release=f"r-{last}"), "flow")
+        assert again.resumed and again.release.id == release and again.release.undelivered
+        if last == "delivered":
+            assert ledger.deliver(release, "flow") == ledger.deliver(release, "flow")
+        else:
+            move(ledger, release, State.APPROVED)
+        assert ledger.reserve(replace(request, release=f"r-{last}"), "flow").release.id == f"r-{last}"
+    assert ledger.verify() == []
+
+
+def test_refusals_are_counted_by_dataset_and_unit(ledger: Ledger) -> None:
+    for reason in (REFUSED, REFUSED, "a person withdrew it"):
+        release = ledger.reserve(ask(epsilon="1/4"), "flow").release.id
+        ledger.advance(release, State.RELEASED_BACK, "flow", reason)
+    assert ledger.budget("adult", "row").refusals == 2
+    ledger.grant("adult", "person", 1, 0, "ever", "officer", "why")
+    assert ledger.budget("adult", "person").refusals == 0
 
 
 def test_a_spend_id_belongs_to_one_request(ledger: Ledger) -> None:

@@ -2,7 +2,11 @@
 
 import hashlib
 import json
+import os
+import random
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -11,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cloister.errors import InputError, StorageError
+from cloister.errors import CloisterError, InputError, StorageError
 from cloister.privacy.ledger import Anchor, Entry, Ledger, Request, State, canonical, verify_chain, verify_export
 
 JSON = st.recursive(
@@ -222,3 +226,97 @@ def test_a_missing_export_is_a_storage_error(tmp_path: Path, ledger: Ledger) -> 
 def test_an_emptied_export_is_found_by_an_anchor(tmp_path: Path) -> None:
     (tmp_path / "empty").write_bytes(b"")
     assert [finding.entry for finding in verify_export(tmp_path / "empty", [Anchor(1, "x")])] == [1]
+
+
+def test_an_export_is_private_and_replaces_an_earlier_one(tmp_path: Path) -> None:
+    path, growing = tmp_path / "e", Ledger.open(tmp_path / "l.db")
+    for _ in range(2):
+        growing.grant("adult", "row", 1, "1e-6", "ever", "officer", "why")
+        assert growing.export(path) == growing.anchor()
+        assert verify_export(path) == []
+        assert path.stat().st_mode & 0o777 == 0o600
+    assert {each.name for each in tmp_path.iterdir()} <= {"e", "l.db", "l.db-wal", "l.db-shm"}
+
+
+@pytest.mark.parametrize("content", [b"", b"mine", b"{}\n"])
+def test_an_export_never_replaces_another_file(ledger: Ledger, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "other").write_bytes(content)
+    with pytest.raises(StorageError, match="not an earlier export"):
+        ledger.export(tmp_path / "other")
+    assert (tmp_path / "other").read_bytes() == content
+
+
+def test_an_export_never_replaces_an_altered_one_or_that_of_another_ledger(
+    ledger: Ledger, exported: Path, tmp_path: Path
+) -> None:
+    altered = exported.read_bytes().replace(b"fine", b"poor")
+    other = Ledger.open(tmp_path / "l.db")
+    other.grant("adult", "row", 1, "1e-6", "ever", "officer", "why")
+    other.export(tmp_path / "theirs")
+    for content in (altered, (tmp_path / "theirs").read_bytes()):
+        (tmp_path / "held").write_bytes(content)
+        with pytest.raises(StorageError, match="not an earlier export"):
+            ledger.export(tmp_path / "held")
+        assert (tmp_path / "held").read_bytes() == content
+
+
+def test_an_export_never_replaces_what_is_no_plain_file(ledger: Ledger, exported: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(exported)
+    (tmp_path / "dangling").symlink_to(tmp_path / "none")
+    (tmp_path / "folder").mkdir()
+    for place in (*(tmp_path / name for name in ("pipe", "link", "dangling", "folder")), Path("/dev/null")):
+        before = place.lstat()
+        with pytest.raises(StorageError):
+            ledger.export(place)
+        assert place.lstat().st_ino == before.st_ino and place.lstat().st_mode == before.st_mode
+    assert not (tmp_path / "none").exists()
+
+
+WEAK = "CREATE TRIGGER cloister_entries_delete BEFORE DELETE ON cloister_entries WHEN 0 BEGIN SELECT 1; END"
+
+
+@pytest.mark.parametrize(
+    ("statements", "said"),
+    [
+        (["DROP TRIGGER cloister_entries_delete", WEAK], "cloister_entries_delete is not as a ledger makes it"),
+        (["DROP TRIGGER cloister_entries_update"], "cloister_entries_update is missing"),
+        ([WEAK.replace("entries_delete", "entries_quiet")], "cloister_entries_quiet stands in the database"),
+        (["CREATE TABLE notes (a)"], "notes stands in the database"),
+    ],
+)
+def test_the_table_and_its_guards_are_compared_word_by_word(tmp_path: Path, statements: list[str], said: str) -> None:
+    opened = Ledger.open(tmp_path / "l.db")
+    opened.grant("adult", "row", 1, "1e-6", "ever", "officer", "why")
+    with closing(sqlite3.connect(tmp_path / "l.db")) as database, database:
+        for statement in statements:
+            database.execute(statement)
+    assert [finding.problem for finding in opened.verify() if said in finding.problem]
+
+
+def test_a_database_whose_table_is_gone_is_not_made_anew(tmp_path: Path) -> None:
+    Ledger.open(tmp_path / "l.db")
+    with closing(sqlite3.connect(tmp_path / "l.db")) as database, database:
+        database.execute("ALTER TABLE cloister_entries RENAME TO others")
+    with pytest.raises(StorageError, match="without the table of a ledger"):
+        Ledger.open(tmp_path / "l.db")
+
+
+def test_a_flip_in_the_database_is_found_or_changes_nothing(ledger: Ledger, tmp_path: Path) -> None:
+    """Entries read the same, or there is a finding, or the database is refused."""
+    with closing(sqlite3.connect(ledger.store.engine.url.database)) as database:
+        whole = database.serialize()
+    sound, refused, rng = ledger.entries(), 0, random.Random(5)
+    for number in range(60):
+        at = rng.randrange(len(whole))
+        path = tmp_path / f"{number}.db"
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << rng.randrange(8)]) + whole[at + 1 :])
+        try:
+            opened = Ledger.open(path)
+            found = opened.verify([sound[-1].anchor])
+            refused += bool(found)
+            assert found or opened.entries() == sound
+        except CloisterError:
+            refused += 1
+        path.unlink()
+    assert refused > 5

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cloister.errors import StorageError, VerificationError
 from cloister.privacy.ledger import Anchor
-from cloister.privacy.manifest import Lineage, read_manifest, verify_folder, write_manifest
+from cloister.privacy.manifest import Lineage, Manifest, read_manifest, verify_folder, write_manifest
 
 LINEAGE = Lineage(Anchor(3, "ab" * 32), "0.1.0+0123", "cd" * 32, "run-1", "flow-1")
 
@@ -107,3 +108,35 @@ def test_writing_again_gives_the_same_bytes(folder: Path):
     before = (folder / "manifest.json").read_bytes()
     write_manifest(folder, "r-1", LINEAGE)
     assert (folder / "manifest.json").read_bytes() == before
+
+
+OLDER = """{
+  "manifest": 1,
+  "release": "r-1",
+  "lineage": {
+    "ledger": {
+      "seq": 3,
+      "hash": "ab"
+    },
+    "code": "0.1.0",
+    "spec_digest": "cd",
+    "mlflow_run": "",
+    "prefect_run": ""
+  },
+  "files": [],
+  "digest": "DIGEST"
+}
+"""
+
+
+def test_a_manifest_of_an_older_version_reads_and_writes_as_before():
+    digest = "09e2d04062aa59c44189638a1ba610cb25f02feb3d3d74d3769600953bb09cd2"
+    older = Manifest.from_json(OLDER.replace("DIGEST", digest))
+    assert (older.lineage.model, older.lineage.kept, older.digest) == ("", "", digest)
+
+
+def test_the_model_and_what_is_kept_are_part_of_the_digest(folder: Path):
+    plain = read_manifest(folder).digest
+    for more in ({"model": "ef" * 32}, {"kept": "01" * 32}):
+        manifest = write_manifest(folder, "r-1", replace(LINEAGE, **more))
+        assert manifest.digest != plain and read_manifest(folder).lineage == manifest.lineage

@@ -31,7 +31,7 @@ def test_a_saved_model_brings_its_declared_world(fitted, saved: Path):
     loaded = load_saved(saved)
     assert loaded.task.constraints == fitted.task.constraints
     assert loaded.task.domain.names == fitted.task.domain.names
-    assert (loaded.task.rows, loaded.task.neighbours) == (fitted.task.rows, fitted.task.neighbours)
+    assert (loaded.task.data_rows, loaded.task.neighbours) == (fitted.task.data_rows, fitted.task.neighbours)
     assert (loaded.dataset, loaded.method) == ("small", "kamino")
 
 

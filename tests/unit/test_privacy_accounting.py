@@ -98,6 +98,35 @@ def test_disjoint_parts_cost_their_sum_where_a_row_is_replaced() -> None:
     assert epsilon(Parallel((LAPLACE, LAPLACE)), 0, "replace_one") == 0.2
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        Parallel((LAPLACE, LAPLACE, LAPLACE), rows=2),
+        Parallel(tuple(LaplaceCounts(Fraction(1, 10), Sensitivity.partition("add_remove", 3)) for _ in range(3))),
+        Parallel((Parallel((LAPLACE, LAPLACE, LAPLACE), rows=2), Bounded(Fraction(0)))),
+    ],
+)
+def test_disjoint_parts_cost_their_sum_where_a_unit_owns_several_rows(event: Event) -> None:
+    assert 0.3 <= epsilon(event, 0, "add_remove") <= 0.3 + 1e-15
+
+
+def test_disjoint_parts_of_training_on_several_rows_are_composed() -> None:
+    several = SampledGaussian(Fraction(1, 100), Fraction(3), 100, rows=3)
+    both = epsilon(Parallel((several, several)), 1e-6, "add_remove")
+    assert both == epsilon(repeat(several, 2), 1e-6, "add_remove") > epsilon(several, 1e-6, "add_remove")
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("short", [Fraction(1, 2**30), Fraction(1, 2**54), Fraction(1, 10**30)])
+def test_a_rate_next_to_one_is_accounted_for_as_one(relation: str, short: Fraction) -> None:
+    near = SampledGaussian(1 - short, Fraction(3), 5)
+    assert epsilon(near, 1e-6, relation) == epsilon(SampledGaussian(Fraction(1), Fraction(3), 5), 1e-6, relation)
+    several = SampledGaussian(1 - short, Fraction(9), 5, rows=3)
+    assert epsilon(several, 1e-6, relation) == epsilon(
+        SampledGaussian(Fraction(1), Fraction(9), 5, rows=3), 1e-6, relation
+    )
+
+
 def test_the_worst_path_may_mix_parts() -> None:
     leaky, noisy = Bounded(Fraction(0), Fraction(1, 10**6)), LAPLACE
     event = repeat(Parallel((leaky, noisy)), 2)

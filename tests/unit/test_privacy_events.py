@@ -42,7 +42,7 @@ events = st.recursive(
     simple,
     lambda inner: (
         st.builds(Composed, st.lists(st.tuples(inner, st.integers(1, 99)), max_size=4).map(tuple))
-        | st.builds(Parallel, st.lists(inner, min_size=1, max_size=4).map(tuple))
+        | st.builds(Parallel, st.lists(inner, min_size=1, max_size=4).map(tuple), st.integers(1, 3))
     ),
     max_leaves=8,
 )
@@ -54,6 +54,11 @@ def test_json_and_back_is_the_same_event(event: Event) -> None:
     assert event_from_json(text) == event
     assert event_from_json(json.loads(text)) == event
     assert hash(event_from_json(text)) == hash(event)
+
+
+def test_parts_written_before_units_of_several_rows_still_mean_one_row() -> None:
+    record = {"event": "Parallel", "parts": [{"event": "Selection", "epsilon": "1/2"}]}
+    assert event_from_json(record) == Parallel((Selection(Fraction(1, 2)),), rows=1)
 
 
 @pytest.mark.parametrize(

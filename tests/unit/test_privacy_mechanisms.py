@@ -36,26 +36,26 @@ SOURCES = [NoiseSource(), NoiseSource.insecure(3)]
 def test_noisy_counts_keep_shape_and_type(
     mechanism: DiscreteGaussian | DiscreteLaplace, source: NoiseSource, shape: tuple[int, ...]
 ) -> None:
-    noisy = mechanism.noise(np.full(shape, 1000), ROW, source)
+    noisy = mechanism.release(np.full(shape, 1000), ROW, source)
     assert noisy.shape == shape
     assert noisy.dtype == np.int64
 
 
 @pytest.mark.parametrize("mechanism", COUNTS)
 def test_every_cell_gets_its_own_noise(mechanism: DiscreteGaussian | DiscreteLaplace) -> None:
-    noisy = mechanism.noise(np.zeros(400, dtype=np.int64), ROW, NoiseSource())
+    noisy = mechanism.release(np.zeros(400, dtype=np.int64), ROW, NoiseSource())
     assert len(np.unique(noisy)) > 3
 
 
 @pytest.mark.parametrize("mechanism", COUNTS)
 def test_floats_and_overflow_are_refused(mechanism: DiscreteGaussian | DiscreteLaplace) -> None:
     with pytest.raises(PrivacyError, match="integer counts"):
-        mechanism.noise(np.array([1.0]), ROW, NoiseSource())  # type: ignore[arg-type]
+        mechanism.release(np.array([1.0]), ROW, NoiseSource())  # type: ignore[arg-type]
     for count in (2**62, -(2**62)):
         with pytest.raises(PrivacyError, match="too large"):
-            mechanism.noise(np.array([0, count]), ROW, NoiseSource())
+            mechanism.release(np.array([0, count]), ROW, NoiseSource())
     with pytest.raises(PlanError, match="out of range"):
-        type(mechanism)(Fraction(10**20) if isinstance(mechanism, DiscreteGaussian) else Fraction(1, 10**20)).noise(
+        type(mechanism)(Fraction(10**20) if isinstance(mechanism, DiscreteGaussian) else Fraction(1, 10**20)).release(
             np.array([1]), ROW, NoiseSource()
         )
 
@@ -77,7 +77,7 @@ def test_event_and_noise_come_from_the_same_field() -> None:
         assert DiscreteLaplace(Fraction(2)).event(sensitivity) == LaplaceCounts(Fraction(2), sensitivity)
         sparse = SparseHistogram(DiscreteLaplace(Fraction(2)), Fraction(1, 10**6))
         assert sparse.event(sensitivity) == Thresholded(LaplaceCounts(Fraction(2), sensitivity), Fraction(1, 10**6))
-    assert GaussianGradient(Fraction(1, 2), Fraction(3), 1.0).event(7, 2) == SampledGaussian(
+    assert GaussianGradient(Fraction(1, 2), Fraction(3), 1.0).events(7, 2) == SampledGaussian(
         Fraction(1, 2), Fraction(3), 7, 2
     )
 
@@ -102,26 +102,26 @@ def test_a_secure_source_never_reaches_the_repeatable_samplers(monkeypatch: pyte
     monkeypatch.setattr(mechanisms, "insecure_gaussian", forbidden)
     monkeypatch.setattr(mechanisms, "insecure_laplace", forbidden)
     for mechanism in COUNTS:
-        mechanism.noise(np.arange(10), ROW, NoiseSource())
+        mechanism.release(np.arange(10), ROW, NoiseSource())
         with pytest.raises(AssertionError, match="reached"):
-            mechanism.noise(np.arange(10), ROW, NoiseSource.insecure(1))
+            mechanism.release(np.arange(10), ROW, NoiseSource.insecure(1))
 
 
 @pytest.mark.parametrize("mechanism", COUNTS)
 def test_an_insecure_source_repeats(mechanism: DiscreteGaussian | DiscreteLaplace) -> None:
     counts = np.arange(100)
-    first = mechanism.noise(counts, ROW, NoiseSource.insecure(4))
-    assert (first == mechanism.noise(counts, ROW, NoiseSource.insecure(4))).all()
+    first = mechanism.release(counts, ROW, NoiseSource.insecure(4))
+    assert (first == mechanism.release(counts, ROW, NoiseSource.insecure(4))).all()
 
 
 @pytest.mark.parametrize("counts", COUNTS)
 def test_a_sparse_histogram_releases_large_cells_in_order(counts: DiscreteGaussian | DiscreteLaplace) -> None:
     sparse = SparseHistogram(counts, Fraction(1, 10**9))
-    cells, noisy = sparse.release(np.array([9, 2, 5, 7]), np.array([10**6, 0, 10**6, 1]), ROW, NoiseSource())
+    cells, noisy = sparse.release(np.array([[9, 2, 5, 7], [10**6, 0, 10**6, 1]]), ROW, NoiseSource())
     assert cells.tolist() == [5, 9]
     assert (noisy >= sparse.threshold(ROW)).all()
     with pytest.raises(PrivacyError, match="twice"):
-        sparse.release(np.array([1, 1]), np.array([5, 5]), ROW, NoiseSource())
+        sparse.release(np.array([[1, 1], [5, 5]]), ROW, NoiseSource())
 
 
 def test_thresholds_follow_from_delta() -> None:
@@ -163,14 +163,36 @@ def test_a_gradient_that_is_not_finite_counts_as_zero(poison: float) -> None:
 
 def test_a_sum_that_is_not_finite_is_refused() -> None:
     with pytest.raises(PrivacyError, match="not finite"):
-        gradient_of().add_noise(np.array([math.nan]), NoiseSource())
+        gradient_of().on_grid(np.array([math.nan]))
 
 
 def test_noisy_sums_lie_on_a_grid_that_does_not_depend_on_the_data() -> None:
-    source = NoiseSource()
+    source, mechanism = NoiseSource(), gradient_of()
     for total in (0.0, 0.123456789, math.pi):
-        noisy = gradient_of().add_noise(np.full(1000, total), source)
+        noisy = mechanism.release(mechanism.on_grid(np.full(1000, total)), mechanism.sums(), source)
         assert (noisy * 2.0**36 == np.rint(noisy * 2.0**36)).all()
+
+
+def lowest_digits(mechanism: GaussianGradient, total: float) -> NDArray[np.float64]:
+    """How often the lowest binary digit of a noisy sum, counted in 2^-36 clips, stands at each place."""
+    noisy = mechanism.release(mechanism.on_grid(np.full(4000, total)), mechanism.sums(), NoiseSource())
+    steps = [int(value) for value in noisy * 2.0**36]
+    return np.bincount([(step & -step).bit_length() for step in steps], minlength=80) / len(steps)
+
+
+@pytest.mark.parametrize("noise", [2**10, 2**12, 2**12 + 1, 2**18, 2**20])
+def test_however_much_noise_there_is_no_digit_of_the_sum_shows_through(noise: int) -> None:
+    """In steps of its own, noise above 2^53 would leave the last digits of a sum as they are, or round them away."""
+    mechanism = GaussianGradient(Fraction(1, 10), Fraction(noise), 1.0)
+    without, with_one = lowest_digits(mechanism, 0.0), lowest_digits(mechanism, 2.0**-36)
+    assert np.abs(without - with_one).max() < 0.08  # 7 standard deviations
+
+
+def test_a_batch_is_in_random_order() -> None:
+    mechanism = GaussianGradient(Fraction(1), Fraction(1), 1.0)
+    batch = mechanism.batch(1000, NoiseSource())
+    assert sorted(batch) == list(range(1000))
+    assert (np.diff(batch) < 0).sum() > 300
 
 
 @pytest.mark.parametrize(
@@ -180,6 +202,7 @@ def test_noisy_sums_lie_on_a_grid_that_does_not_depend_on_the_data() -> None:
         (Fraction(2), Fraction(1), 1.0),
         (Fraction(1), Fraction(0), 1.0),
         (Fraction(1), Fraction(1), math.inf),
+        (Fraction(1), Fraction(2**20) + 1, 1.0),
     ],
 )
 def test_senseless_training_noise_is_refused(rate: Fraction, noise: Fraction, clip: float) -> None:

@@ -1,14 +1,18 @@
 """Declared columns from CSV, Parquet and SQL, and what each unusable source is told."""
 
+import sqlite3
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
 from cloister.errors import DataError, SpecError, StorageError
 from cloister.schema.reading import read_frame
-from cloister.schema.spec import Spec
+from cloister.schema.spec import Spec, Validation
+from cloister.schema.validation import validate
 
 NAMES = ["b", "a"]
 LARGE = pd.array([2**60 + 1, None], dtype="Int64")
@@ -52,6 +56,7 @@ def _cells(frame):
         ('a,b\n"x\ny","p,""q"\n', {}, [['p,"q', "x\ny"]]),
         ('a,b\nNA,\n"NA",?\n', {"missing": ["NA", "?"]}, [["", None], [None, None]]),
         ("a,b\nNA,1\n", {}, [["1", "NA"]]),
+        (b"a,b\n1,\xff\xc3\xa9\n3,4\n", {}, [["\\xffé", "1"], ["4", "3"]]),
     ],
 )
 def test_csv_cells_are_text_in_declared_order(tmp_path, content, source, cells):
@@ -81,7 +86,6 @@ def test_odd_column_names_are_read(tmp_path):
         ("a\n1\n", {}, "'b' are missing"),
         ("a,b,c\n1,2,3\n", {}, "'c' are not declared"),
         ("a,b\n1,2\n1,2,3\n4,5\n6\n", {}, "2 row(s) have more or fewer cells than the header (rows 2, 4)"),
-        (b"a,b\n1,\xff\n", {}, "not UTF-8"),
         (b"\xff,b\n1,2\n", {}, "not UTF-8"),
     ],
 )
@@ -89,6 +93,16 @@ def test_an_unusable_csv_is_told_without_its_cells(tmp_path, content, source, wo
     with pytest.raises(DataError) as caught:
         _read(tmp_path, content, **source)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("on_invalid", ["drop", "clip"])
+def test_ragged_rows_are_left_out_and_counted_where_invalid_rows_are(tmp_path, on_invalid):
+    (tmp_path / "people.csv").write_text("a,b\n1,2\n1,2,3\n4,5\n6\n")
+    spec = _spec().model_copy(update={"validation": Validation(on_invalid=on_invalid)})
+    frame = read_frame(spec, tmp_path / "people.csv")
+    assert _cells(frame) == [["2", "1"], ["5", "4"]]
+    kept, report = validate(frame, spec)
+    assert (len(kept), report.rows, report.dropped, report.malformed, report.valid) == (2, 4, 2, 2, False)
 
 
 def test_a_cell_never_reaches_a_message(tmp_path):
@@ -125,6 +139,14 @@ def test_parquet_keeps_whole_numbers_whole(tmp_path):
     assert frame["a"].tolist() == list(LARGE)
 
 
+def test_nested_columns_are_refused_by_their_schema(tmp_path):
+    path = tmp_path / "people.parquet"
+    pq.write_table(pa.table({"a": [1], "b": [["secret"]]}), path)
+    with pytest.raises(DataError, match=r"column 'b' is of type list.*holds no single values") as caught:
+        read_frame(_spec(), path)
+    assert "secret" not in str(caught.value)
+
+
 def test_parquet_faults_are_told(tmp_path):
     path = tmp_path / "people.parquet"
     path.write_text("a,b\nsecret,2\n")
@@ -143,8 +165,17 @@ def test_a_database_table_is_read(tmp_path):
     engine.dispose()
     read = read_frame(_spec(["day", "b", "a"], url=f"sqlite:///{tmp_path}/people.db", table="odd table"))
     assert list(read.columns) == ["day", "b", "a"]
-    assert read["a"].tolist() == list(LARGE)
-    assert read["day"].iloc[0] == pd.Timestamp("2020-01-01")
+    assert read["a"].tolist() == [2**60 + 1, None]
+    assert read["day"].tolist() == ["2020-01-01 00:00:00.000000", None]
+
+
+def test_one_odd_value_in_a_database_changes_no_other(tmp_path):
+    """SQLite has a type for each value; a day or text that its driver would refuse is no reason to refuse the table."""
+    with sqlite3.connect(tmp_path / "people.db") as server:
+        server.execute("CREATE TABLE people (a BOOLEAN, b DATE)")
+        server.execute("INSERT INTO people VALUES (1, '2020-01-01'), ('x', 'no day'), (0, CAST(x'61ff' AS TEXT))")
+    read = read_frame(_spec(url=f"sqlite:///{tmp_path}/people.db", table="people"))
+    assert _cells(read) == [["2020-01-01", 1], ["no day", "x"], ["a\\xff", 0]]
 
 
 def test_the_address_may_come_from_the_environment(tmp_path, monkeypatch):

@@ -65,6 +65,8 @@ def test_a_person_may_own_several_rows(tmp_path):
         ("{path: people.csv}", "{paht: people.csv}", 2, "did you mean 'path'?"),
         ("{path: people.csv}", "{path: people.csv, url: 'sqlite://', table: t}", 2, "either path or url"),
         ("{path: people.csv}", "{url: 'sqlite://'}", 2, "url and table go together"),
+        ("{path: people.csv}", "{path: people.csv}\nunconfirmed: [kinds]", 3, "should be 'names', 'delimiter'"),
+        ("{path: people.csv}", "{path: people.csv}\nunconfirmed: names", 3, "write for example unconfirmed: [types]"),
         ("unit: row", "unit: rows", 3, "privacy.unit"),
         ("unit: row", "unit: {key: aeg, max_rows: 2}", 3, "did you mean 'age'?"),
         ("relation: add_remove, ", "", 3, "privacy.relation: is missing; write for example relation: add_remove"),
@@ -164,6 +166,7 @@ def test_the_digest_follows_content_not_layout(tmp_path):
     digest = spec_digest(_load(tmp_path, text))
     assert len(digest) == 64
     assert spec_digest(_load(tmp_path, "# a comment\n" + text.replace("1e-7", "0.0000001"))) == digest
+    assert spec_digest(_load(tmp_path, text + "unconfirmed: [types]\n")) == digest
     assert spec_digest(_load(tmp_path, text.replace("max: 90", "max: 91"))) != digest
     (tmp_path / "codes.txt").write_text("a\nc\n", encoding="utf-8")
     assert spec_digest(_load(tmp_path, text)) != digest

@@ -3,7 +3,9 @@
 from cloister.privacy.ledger.budgets import BudgetStatus, Charge, Compose, basic_composition
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, canonical
 from cloister.privacy.ledger.exact import Amount, exact, ratio
+from cloister.privacy.ledger.leases import Lease
 from cloister.privacy.ledger.ledger import Ledger
+from cloister.privacy.ledger.owners import Owner
 from cloister.privacy.ledger.records import Budget, Period, Release, Request, Reservation, State, Step, new_release_id
 from cloister.privacy.ledger.verification import verify_chain, verify_export
 
@@ -16,7 +18,9 @@ __all__ = [
     "Compose",
     "Entry",
     "Finding",
+    "Lease",
     "Ledger",
+    "Owner",
     "Period",
     "Release",
     "Request",

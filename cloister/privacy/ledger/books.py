@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Self
 
 from cloister.errors import InputError, VerificationError
 from cloister.privacy.ledger.entries import Entry
-from cloister.privacy.ledger.records import Budget, Release, Request, State, Step, required
+from cloister.privacy.ledger.records import Budget, Release, Request, State, Step, identifier, required
+from cloister.privacy.marks import Mark
 
-GRANTED = "budget_granted"
-"""Kind of the entries that grant a budget; every other kind is a ``State``."""
+GRANTED, RUN, SEALED, DELIVERED = "budget_granted", "run_begun", "journal_sealed", "delivered"
+"""Kinds of the entries that grant a budget, that say where a run begins in the journal of a release and where the
+journal ends, and that the release was reported to whoever asked for it; every other kind is a ``State``."""
 
 
 class Books:
@@ -45,23 +48,25 @@ class Books:
         except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
             raise VerificationError("holds what no ledger writes at this place") from error
 
-    def unfinished(self, spend_id: str) -> Release | None:
-        """The release that a run with ``spend_id`` goes on with."""
+    def pending(self, spend_id: str) -> Release | None:
+        """The release that a run with ``spend_id`` continues with."""
         last = self._runs.get(spend_id, [None])[-1]
         release = self.releases[last] if last else None
-        return release if release and release.state.resumable else None
+        return release if release and release.pending else None
 
     def spend_slot(self, spend_id: str) -> str:
         """The slot of the next reservation under ``spend_id``."""
         return f"spend/{spend_id}/{len(self._runs.get(spend_id, []))}"
 
     def _post(self, entry: Entry) -> None:
-        if entry.kind == GRANTED:
-            self._grant(entry)
-        elif entry.kind == State.RESERVED:
-            self._reserve(entry)
-        else:
-            self._move(entry)
+        kinds = {
+            GRANTED: self._grant,
+            State.RESERVED.value: self._reserve,
+            RUN: self._begin_run,
+            SEALED: self._seal,
+            DELIVERED: self._deliver,
+        }
+        kinds.get(entry.kind, self._move)(entry)
 
     def _grant(self, entry: Entry) -> None:
         body = entry.body
@@ -72,7 +77,7 @@ class Books:
     def _reserve(self, entry: Entry) -> None:
         request = Request.read(entry.body)
         _require_slot(entry, self.spend_slot(request.spend_id))
-        if request.release in self.releases or self.unfinished(request.spend_id):
+        if request.release in self.releases or self.pending(request.spend_id):
             raise ValueError("reserved twice")
         self.releases[request.release] = Release(request, (_step(entry),))
         self._runs.setdefault(request.spend_id, []).append(request.release)
@@ -83,7 +88,30 @@ class Books:
         _require_slot(entry, move_slot(release.id, step.state))
         if step.state not in release.state.next:
             raise ValueError("not allowed from this state")
-        self.releases[release.id] = Release(release.request, (*release.steps, step))
+        self.releases[release.id] = replace(release, steps=(*release.steps, step))
+
+    def _begin_run(self, entry: Entry) -> None:
+        release, mark = self.releases[entry.body["release"]], _mark(entry)
+        _require_slot(entry, run_slot(release))
+        identifier("nonce", mark.nonce)
+        if release.state is not State.SPENT or release.seal or mark.position < _reached(release):
+            raise ValueError("no run begins here")
+        self.releases[release.id] = replace(release, runs=(*release.runs, mark))
+
+    def _seal(self, entry: Entry) -> None:
+        release, mark = self.releases[entry.body["release"]], _mark(entry)
+        _require_slot(entry, seal_slot(release.id))
+        if release.state is not State.SPENT or mark.position < _reached(release):
+            raise ValueError("no journal is sealed here")
+        self.releases[release.id] = replace(release, seal=mark)
+
+    def _deliver(self, entry: Entry) -> None:
+        release = self.releases[entry.body["release"]]
+        _require_slot(entry, delivery_slot(release.id))
+        required("by", entry.body["by"])
+        if release.state in (State.RESERVED, State.SPENT, State.RELEASED_BACK):
+            raise ValueError("not finished")
+        self.releases[release.id] = replace(release, delivered=True)
 
 
 def grant_slot(seq: int) -> str:
@@ -94,6 +122,35 @@ def grant_slot(seq: int) -> str:
 def move_slot(release: str, state: State) -> str:
     """The slot of a move: a release enters each state once."""
     return f"move/{release}/{state.value}"
+
+
+def run_slot(release: Release) -> str:
+    """The slot of the next run of a release."""
+    return f"run/{release.id}/{len(release.runs)}"
+
+
+def seal_slot(release: str) -> str:
+    """The slot of a seal: a journal is sealed once."""
+    return f"seal/{release}"
+
+
+def delivery_slot(release: str) -> str:
+    """The slot of a delivery: a release is delivered once."""
+    return f"delivery/{release}"
+
+
+def _reached(release: Release) -> int:
+    """The answers that the last run began with."""
+    return release.runs[-1].position if release.runs else 0
+
+
+def _mark(entry: Entry) -> Mark:
+    body = entry.body
+    required("by", body["by"])
+    position = body["position"]
+    if type(position) is not int or position < 0:
+        raise ValueError("no position")
+    return Mark(position, identifier("digest", body["digest"]), body["nonce"])
 
 
 def _require_slot(entry: Entry, slot: str) -> None:

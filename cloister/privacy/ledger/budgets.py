@@ -48,7 +48,8 @@ class BudgetStatus:
 
     ``spent`` composes the releases whose data may have been opened, ``reserved`` is what open reservations add,
     ``left`` what the cap leaves. ``releases`` counts both. ``lifetime`` composes all windows: the loss of a person who
-    is in the data throughout.
+    is in the data throughout. ``refusals`` counts, over all windows, the reservations that were given back because the
+    data was refused: they cost nothing, and each answered an exact question about the data.
     """
 
     budget: Budget
@@ -58,6 +59,7 @@ class BudgetStatus:
     left: Fraction
     releases: int
     lifetime: Fraction | None
+    refusals: int
 
 
 def status(books: Books, budget: Budget, time: str, compose: Compose) -> BudgetStatus:
@@ -70,7 +72,10 @@ def status(books: Books, budget: Budget, time: str, compose: Compose) -> BudgetS
     reserved = None if held is None or spent is None else held - spent
     left = Fraction(0) if held is None else max(Fraction(0), budget.epsilon - held)
     lifetime = _epsilon(releases, budget.delta, compose)
-    return BudgetStatus(budget, window, spent, reserved, left, len(current), lifetime)
+    refusals = sum(
+        held.refused for held in books.releases.values() if _owner(held.request) == (budget.dataset, budget.unit)
+    )
+    return BudgetStatus(budget, window, spent, reserved, left, len(current), lifetime, refusals)
 
 
 def admit(books: Books, request: Request, time: str, compose: Compose) -> Fraction:

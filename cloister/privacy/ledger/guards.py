@@ -10,6 +10,18 @@ from cloister.privacy.ledger.entries import GENESIS
 
 TABLE = "cloister_entries"
 
+LEASES = "cloister_leases"
+"""The table of leases, whose rows change: it is no part of the chain."""
+
+LEASES_STATEMENT = f"""CREATE TABLE {LEASES} (
+    release  TEXT NOT NULL PRIMARY KEY,
+    token    TEXT NOT NULL,
+    owner    TEXT NOT NULL,
+    expires  BIGINT NOT NULL,
+    position BIGINT NOT NULL,
+    digest   TEXT NOT NULL
+)"""
+
 _COLUMNS = """
     seq      BIGINT NOT NULL PRIMARY KEY,
     slot     TEXT NOT NULL UNIQUE,
@@ -62,17 +74,5 @@ _POSTGRESQL = (
     ),
 )
 
-STATEMENTS = {"sqlite": _SQLITE, "postgresql": _POSTGRESQL}
-"""What makes the table and its guards, by database."""
-
-_LIST_SQLITE = f"SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = '{TABLE}'"
-_LIST_POSTGRESQL = f"SELECT tgname FROM pg_trigger WHERE tgrelid = to_regclass('{TABLE}') AND tgenabled = 'A'"
-
-LIST_GUARDS = {"sqlite": _LIST_SQLITE, "postgresql": _LIST_POSTGRESQL}
-"""What lists the names of the guards in force, by database."""
-
-GUARDS = {
-    "sqlite": frozenset(f"{TABLE}_{event}" for event in ("insert", "update", "delete")),
-    "postgresql": frozenset(f"{TABLE}_{event}" for event in ("insert", "update", "delete", "truncate")),
-}
-"""The names of the guards that must be in force, by database."""
+STATEMENTS = {"sqlite": (*_SQLITE, LEASES_STATEMENT), "postgresql": (*_POSTGRESQL, LEASES_STATEMENT)}
+"""What makes the tables and the guards, by database."""

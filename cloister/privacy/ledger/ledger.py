@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,13 +13,28 @@ from typing import Any, Self
 from sqlalchemy import Connection
 
 from cloister.errors import InputError, JournalMismatch, StorageError, VerificationError
-from cloister.privacy.ledger.books import GRANTED, Books, grant_slot, move_slot
+from cloister.privacy.ledger.books import (
+    DELIVERED,
+    GRANTED,
+    RUN,
+    SEALED,
+    Books,
+    delivery_slot,
+    grant_slot,
+    move_slot,
+    run_slot,
+    seal_slot,
+)
 from cloister.privacy.ledger.budgets import BudgetStatus, Compose, admit, basic_composition, status
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, read_chain
 from cloister.privacy.ledger.exact import Amount, ratio
+from cloister.privacy.ledger.exporting import write_export
+from cloister.privacy.ledger.leases import LEASE_SECONDS, Held, Lease, end, held_lease, shorten, take
+from cloister.privacy.ledger.owners import Owner
 from cloister.privacy.ledger.records import Budget, Release, Request, Reservation, State, identifier, required
 from cloister.privacy.ledger.store import Row, Store
 from cloister.privacy.ledger.verification import verify_lines
+from cloister.privacy.marks import JournalState, Mark
 
 
 def utc_now() -> datetime:
@@ -56,12 +71,14 @@ class Ledger:
     ``compose`` is the composition that budgets are kept with; a ledger must be verified with the same one. Each
     operation is one transaction: it happens whole or not at all, and a broken chain refuses to be read or extended.
     Times come from ``clock`` but never run back: an entry is as late as the one before it. A clock set ahead opens the
-    next budget window early, and that window then lasts until the real one ends.
+    next budget window early, and that window then lasts until the real one ends. ``written`` is told the last entry of
+    each transaction that added one, after it was committed.
     """
 
     store: Store
     compose: Compose = basic_composition
     clock: Callable[[], datetime] = utc_now
+    written: Callable[[Anchor], None] = lambda _: None
 
     @classmethod
     def open(cls, place: str | Path, compose: Compose = basic_composition, timeout: float = 60.0) -> Self:
@@ -86,15 +103,15 @@ class Ledger:
             return status(page.books, budget, page.time, self.compose)
 
     def reserve(self, request: Request, by: str) -> Reservation:
-        """Reserve the price of a release, before any data is opened; or find the unfinished release of this run.
+        """Reserve the price of a release, before any data is opened; or find the pending release of this run.
 
-        A reservation with the same ``spend_id`` that is reserved or spent is returned as it is and nothing is charged;
-        one that reached candidate, or was given back or withdrawn, is not: this is then a new release.
+        A release with the same ``spend_id`` that is reserved or spent, or a candidate that was never delivered, is
+        returned as it is and nothing is charged; any other is not: this is then a new release.
         Errors: ``BudgetExceeded`` if it does not fit; ``InputError`` if the ``spend_id`` was used for another request.
         """
         required("by", by)
         with self._writing() as page:
-            held = page.books.unfinished(request.spend_id)
+            held = page.books.pending(request.spend_id)
             if held:
                 _require_same_run(held, request)
                 return Reservation(held, resumed=True)
@@ -120,6 +137,54 @@ class Ledger:
                 return held
             return _move(page, held, State.SPENT, {"by": required("by", by), "reason": "", "evidence": evidence})
 
+    def begin_run(self, release: str, by: str, journal: JournalState, owner: Owner) -> Lease:
+        """Let a run draw the answers of a spent release: registers where it begins, and leases the release to it.
+
+        ``journal`` must hold all that the ledger knows of the release's journal: where the last run began, the last
+        answer that was used, the seal. A sealed journal begins no run: its answers are read again.
+
+        Raises:
+            JournalMismatch: it does not; it is a copy made before, or an older one put back.
+            StorageError: another process runs the release.
+            InputError: the release is not spent.
+        """
+        began = time.monotonic()
+        with self._writing() as page:
+            held = _find(page.books, release)
+            lease = held_lease(self.store, page.connection, release)
+            if lease.live and lease.left > LEASE_SECONDS:
+                shorten(self.store, page.connection, release)
+            if not lease.live:
+                _require_whole(held, lease, journal)
+                if not journal.sealed:
+                    page.write(RUN, run_slot(held), _marked(release, by, journal.mark))
+                take(self.store, page.connection, release, owner)
+        if lease.live:
+            raise StorageError(f"Release {release} is being run by {lease.owner}: wait for it or end it.")
+        return Lease(self.store, release, owner, began)
+
+    def seal(self, release: str, by: str, mark: Mark) -> Release:
+        """Record where the journal of a release ends: nothing is drawn after. Recorded again, it is as it was.
+
+        Raises:
+            JournalMismatch: it was sealed elsewhere.
+        """
+        with self._writing() as page:
+            held = _find(page.books, release)
+            if held.seal is None:
+                page.write(SEALED, seal_slot(release), _marked(release, by, mark))
+            elif held.seal != mark:
+                raise _stale(release)
+            return page.books.releases[release]
+
+    def deliver(self, release: str, by: str) -> Release:
+        """Record that whoever asked for a finished release was told of it: the same order is then a new release."""
+        with self._writing() as page:
+            held = _find(page.books, release)
+            if not held.delivered:
+                page.write(DELIVERED, delivery_slot(release), {"release": release, "by": required("by", by)})
+            return page.books.releases[release]
+
     def advance(
         self, release: str, to: State, by: str, reason: str, evidence: Mapping[str, str] | None = None
     ) -> Release:
@@ -131,7 +196,10 @@ class Ledger:
         if to is State.SPENT:
             raise InputError("A release is spent by its run, with a journal: start the run again.")
         with self._writing() as page:
-            return _move(page, _find(page.books, release), to, signature)
+            moved = _move(page, _find(page.books, release), to, signature)
+            if to is State.WITHDRAWN:
+                end(page.connection, release)
+            return moved
 
     def budget(self, dataset: str, unit: str) -> BudgetStatus:
         """The budget of a dataset and privacy unit, now.
@@ -179,27 +247,30 @@ class Ledger:
     def export(self, path: Path | str) -> Anchor | None:
         """Write all entries to a file, one a line, for ``verify_export``; the anchor is that of the last.
 
-        Errors: ``StorageError`` if the file cannot be written.
+        Errors: ``StorageError`` if the file cannot be written, or something else than an earlier export lies there.
         """
         entries = self.entries()
-        _replace_file(Path(path), "".join(entry.line + "\n" for entry in entries).encode("ascii"))
+        write_export(Path(path), "".join(entry.line + "\n" for entry in entries).encode("ascii"))
         return entries[-1].anchor if entries else None
 
     def verify(self, anchors: Iterable[Anchor] = ()) -> list[Finding]:
         """Everything that is wrong with the ledger: guards, rows, chain, moves, budgets; nothing, if it is sound."""
         with self.store.reading() as connection:
             rows = self.store.rows(connection)
-        missing = [Finding(0, f"the guard {name} is missing from the database") for name in self.store.missing_guards()]
+        damages = [Finding(0, damage) for damage in self.store.damages()]
         entries, broken = read_chain(_lines(rows))
         copies = [] if broken else _check_copies(rows, entries)
-        return missing + copies + verify_lines(_lines(rows), anchors, self.compose)
+        return damages + copies + verify_lines(_lines(rows), anchors, self.compose)
 
     @contextmanager
     def _writing(self) -> Iterator[_Page]:
         with self.store.writing() as connection:
             entries = _sound(self.store.rows(connection))
             last = entries[-1] if entries else None
-            yield _Page(self.store, connection, last, Books.of(entries), self._time(last))
+            page = _Page(self.store, connection, last, Books.of(entries), self._time(last))
+            yield page
+        if page.last and page.last is not last:
+            self.written(page.last.anchor)
 
     def _time(self, last: Entry | None) -> str:
         now = self.clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -241,6 +312,28 @@ def _move(page: _Page, held: Release, to: State, signature: Mapping[str, Any]) -
     return page.books.releases[held.id]
 
 
+def _marked(release: str, by: str, mark: Mark) -> dict[str, Any]:
+    place = {"position": mark.position, "digest": mark.digest, "nonce": mark.nonce}
+    return {"release": release, "by": required("by", by), **place}
+
+
+def _require_whole(held: Release, lease: Held, journal: JournalState) -> None:
+    """A run may begin: the release is spent, and its journal is the one that all earlier runs wrote."""
+    if held.state is not State.SPENT:
+        raise InputError(f"Release {held.id} is {held.state}: nothing more is drawn for it.")
+    known = [*held.runs[-1:], *filter(None, (lease.last, held.seal))]
+    if not {mark.digest for mark in known} <= journal.digests:
+        raise _stale(held.id)
+
+
+def _stale(release: str) -> JournalMismatch:
+    return JournalMismatch(
+        f"The journal of release {release} lacks answers that the ledger knows were drawn: it is a copy made before "
+        "them, or an older one put back. Run the command where the whole journal is; if it is lost, cloister review "
+        f"withdraw {release}, and start a new release at a new charge."
+    )
+
+
 def _require_same_run(held: Release, request: Request) -> None:
     if not held.request.same_run(request):
         raise InputError(
@@ -256,14 +349,3 @@ def _require_same_evidence(held: Release, evidence: Mapping[str, str]) -> None:
             f"Release {held.id} was begun with another {' and '.join(differing)}: its answers cannot be drawn again "
             "without a new charge; withdraw it and start a new release."
         )
-
-
-def _replace_file(path: Path, content: bytes) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        part.write_bytes(content)
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        reason = os.strerror(error.errno or 0)
-        raise StorageError(f"{path} cannot be written ({reason}): make room or correct the path.") from error

@@ -14,9 +14,13 @@ from typing import Any, Self
 from cloister.errors import InputError
 from cloister.privacy.ledger.entries import canonical
 from cloister.privacy.ledger.exact import Amount, positive_epsilon, proper_delta, ratio
+from cloister.privacy.marks import Mark
 
 MEASURE = "measure"
 """Method of the releases that measure a domain: they hold a spec, and no table, model or certificate."""
+
+REFUSED = "the data could not be used; nothing was drawn"
+"""Why a reservation was given back whose data was opened and refused: its owner learned that, and how."""
 
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _SYMBOLS = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -163,10 +167,18 @@ class Step:
 
 @dataclass(frozen=True)
 class Release:
-    """A release as the ledger knows it."""
+    """A release as the ledger knows it.
+
+    ``runs`` are the places of its journal at which runs began, ``seal`` where it ends: nothing is drawn after.
+    ``delivered`` says that its run reported its end to whoever asked for it. Releases of ledgers older than these
+    three have none.
+    """
 
     request: Request
     steps: tuple[Step, ...]
+    runs: tuple[Mark, ...] = ()
+    seal: Mark | None = None
+    delivered: bool = False
 
     @property
     def id(self) -> str:
@@ -177,6 +189,21 @@ class Release:
     def state(self) -> State:
         """Where it stands."""
         return self.steps[-1].state
+
+    @property
+    def undelivered(self) -> bool:
+        """Whether it is finished, but whoever asked for it may not know: no run said so, and no person moved it."""
+        return self.state is State.CANDIDATE and bool(self.runs) and not self.delivered
+
+    @property
+    def pending(self) -> bool:
+        """Whether the same command continues with it instead of being charged anew."""
+        return self.state.resumable or self.undelivered
+
+    @property
+    def refused(self) -> bool:
+        """Whether its data was opened and refused; each refusal answers an exact question about the data."""
+        return self.state is State.RELEASED_BACK and self.steps[-1].reason == REFUSED
 
     @property
     def of_domain(self) -> bool:
@@ -196,7 +223,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Reservation:
-    """What ``reserve`` gives: the release, and whether it is an unfinished one to go on with."""
+    """What ``reserve`` gives: the release, and whether an earlier run reserved it."""
 
     release: Release
     resumed: bool

@@ -23,7 +23,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from cloister.errors import StorageError
 from cloister.privacy.ledger.entries import Entry
-from cloister.privacy.ledger.guards import GUARDS, LIST_GUARDS, STATEMENTS, TABLE
+from cloister.privacy.ledger.guards import STATEMENTS, TABLE
+from cloister.privacy.ledger.objects import DECLARED, LIST_OBJECTS, differences
 
 _WRITES = "cloister_writes"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('cloister ledger'), hashtext(current_schema()::text))"
@@ -75,7 +76,7 @@ class Store:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that sees the last committed state."""
-        with self._clear_errors(), self.engine.begin() as connection:
+        with self.clear_errors(), self.engine.begin() as connection:
             yield connection
 
     @contextmanager
@@ -84,25 +85,50 @@ class Store:
 
         Errors: ``StorageError`` if the lock, the disk or the connection fails; nothing is then half-written.
         """
-        with self._clear_errors(), self.engine.execution_options(**{_WRITES: True}).begin() as connection:
+        with self.clear_errors(), self.engine.execution_options(**{_WRITES: True}).begin() as connection:
             if self.dialect == "postgresql":
                 self._lock(connection)
             yield connection
 
+    def connect(self) -> Connection:
+        """A connection of the caller's own, whose transactions write; to be used inside ``clear_errors``."""
+        connection = self.engine.connect().execution_options(**{_WRITES: True})
+        if self.dialect == "postgresql":
+            connection.exec_driver_sql(f"SET lock_timeout = {int(self.timeout * 1000)}")
+            connection.commit()
+        return connection
+
+    @contextmanager
+    def clear_errors(self) -> Iterator[None]:
+        """Errors of the database as ``StorageError``."""
+        try:
+            yield
+        except DBAPIError as error:
+            raise StorageError(f"The ledger {self.name} {_explain(error.orig, self.timeout)}") from error
+
     def rows(self, connection: Connection) -> list[Row]:
         """All entries, by number."""
-        return [Row(*row) for row in connection.exec_driver_sql(_ROWS)]
+        return [_row(*row) for row in connection.exec_driver_sql(_ROWS)]
 
     def append(self, connection: Connection, entry: Entry) -> None:
         """Add one entry, inside a writing transaction."""
         values = {"seq": entry.seq, "slot": entry.slot, "previous": entry.previous, "hash": entry.hash}
         connection.execute(_INSERT, values | {"line": entry.line})
 
-    def missing_guards(self) -> list[str]:
-        """Names of the triggers that should be in force and are not."""
+    def damages(self) -> list[str]:
+        """What is wrong with the database itself: table and guards by their full text, pages and indexes."""
         with self.reading() as connection:
-            held = {str(name) for (name,) in connection.exec_driver_sql(LIST_GUARDS[self.dialect])}
-        return sorted(GUARDS[self.dialect] - held)
+            return [*differences(self._objects(connection), DECLARED[self.dialect]()), *self._broken(connection)]
+
+    def _objects(self, connection: Connection) -> dict[str, str]:
+        return {str(name): str(text) for name, text in connection.exec_driver_sql(LIST_OBJECTS[self.dialect])}
+
+    def _broken(self, connection: Connection) -> list[str]:
+        """What SQLite's own check finds; PostgreSQL keeps checksums of its own."""
+        if self.dialect == "postgresql":
+            return []
+        told = [str(line) for (line,) in connection.exec_driver_sql("PRAGMA integrity_check(1)")]
+        return [f"the database is damaged ({line.splitlines()[0]})" for line in told if line != "ok"]
 
     def _lock(self, connection: Connection) -> None:
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = {int(self.timeout * 1000)}")
@@ -112,6 +138,11 @@ class Store:
     def _prepare(self) -> None:
         with self.reading() as connection:
             made = inspect_database(connection).has_table(TABLE)
+            held = self._objects(connection) if self.dialect == "sqlite" else {}
+        if not made and held:
+            raise StorageError(
+                f"{self.name} is a database without the table of a ledger: restore a copy, or give another place."
+            )
         if not made:
             self._make()
 
@@ -121,12 +152,10 @@ class Store:
                 for statement in STATEMENTS[self.dialect]:
                     connection.exec_driver_sql(statement)
 
-    @contextmanager
-    def _clear_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except DBAPIError as error:
-            raise StorageError(f"The ledger {self.name} {_explain(error.orig, self.timeout)}") from error
+
+def _row(seq: Any, slot: Any, previous: Any, digest: Any, line: Any) -> Row:
+    """An entry as a database may hold it after damage: a line that is no text reads as none."""
+    return Row(seq, slot, previous, digest, line if isinstance(line, str) else "")
 
 
 def _url(place: str | Path) -> URL:

@@ -1,0 +1,119 @@
+"""Raw columns, whose domains are not known yet, and what they are asked: rows, parts of a partition, texts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cloister.privacy.buckets import Buckets
+from cloister.privacy.events import Sensitivity
+from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.queries.query import Numbers, Query
+from cloister.privacy.randomness import NoiseSource
+from cloister.schema.attributes import AnyAttribute
+from cloister.schema.parsing import parse
+from cloister.schema.storage import texts
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class RawColumns:
+    """Raw columns behind the door; the secret ``key`` numbers texts, so that the journal holds numbers only."""
+
+    frame: pd.DataFrame
+    key: bytes
+
+    def texts(self, name: str, attribute: AnyAttribute) -> tuple[list[str], Counts, Counts]:
+        """Distinct readable texts of a column, their numbers, ascending, and their rows."""
+        typed, _ = parse(self.frame[name], attribute)
+        found = texts(typed.dropna()).value_counts()
+        cells, first, places = np.unique(numbered(found.index, self.key), return_index=True, return_inverse=True)
+        counts = np.zeros(len(cells), dtype=np.int64)
+        np.add.at(counts, places, found.to_numpy(dtype=np.int64))
+        return [str(found.index[place]) for place in first], cells, counts
+
+
+@dataclass(frozen=True)
+class RowCount(Query[RawColumns, Sensitivity, int]):
+    """The number of rows. Proof: a partition with one part."""
+
+    name: ClassVar[str] = "rows"
+
+    def request(self) -> Mapping[str, Any]:
+        return {}
+
+    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        return neighbours.partition
+
+    def exact(self, rows: RawColumns, source: NoiseSource) -> Counts:  # noqa: ARG002
+        return np.array([len(rows.frame)], dtype=np.int64)
+
+    def outcome(self, rows: RawColumns, noisy: Numbers) -> int:  # noqa: ARG002
+        return int(noisy[0])
+
+
+@dataclass(frozen=True)
+class BucketCounts(Query[RawColumns, Sensitivity, Counts]):
+    """Rows (size,) in each part of a public partition of one column.
+
+    Proof: each row lies in exactly one part, missing and unreadable cells included; see `PartitionCounts`.
+    """
+
+    name: ClassVar[str] = "buckets"
+    buckets: Buckets
+
+    def request(self) -> Mapping[str, Any]:
+        return {"by": type(self.buckets).__name__, "of": self.buckets.name, "shape": [self.buckets.size]}
+
+    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        return neighbours.partition
+
+    def exact(self, rows: RawColumns, source: NoiseSource) -> Counts:  # noqa: ARG002
+        parts = self.buckets.of(rows.frame[self.buckets.name])
+        return np.bincount(parts, minlength=self.buckets.size).astype(np.int64)
+
+    def outcome(self, rows: RawColumns, noisy: Numbers) -> Counts:  # noqa: ARG002
+        return noisy
+
+
+@dataclass(frozen=True)
+class TextCounts(Query[RawColumns, Sensitivity, dict[str, int]]):
+    """The readable values of one column, as text, whose noisy counts reach the threshold, with these counts.
+
+    Proof: a histogram over all texts, each numbered by 63 bits of a keyed BLAKE2b, so that the numbers of texts that
+    are there do not depend on those that are not. Texts of the same number, were there any, count together. The words
+    of the numbers that were released are looked up in the rows; they are what was released.
+    """
+
+    name: ClassVar[str] = "categories"
+    column: str
+    attribute: AnyAttribute
+
+    def request(self) -> Mapping[str, Any]:
+        return {"of": self.column}
+
+    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        return neighbours.partition
+
+    def exact(self, rows: RawColumns, source: NoiseSource) -> Counts:  # noqa: ARG002
+        _, cells, counts = rows.texts(self.column, self.attribute)
+        return np.stack([cells, counts])
+
+    def outcome(self, rows: RawColumns, noisy: Numbers) -> dict[str, int]:
+        words, cells, _ = rows.texts(self.column, self.attribute)
+        released, counts = noisy
+        places = np.searchsorted(cells, released)
+        return {words[place]: int(count) for place, count in zip(places, counts, strict=True)}
+
+
+def numbered(texts: pd.Index, key: bytes) -> Counts:
+    """A number (n,) of 63 bits for each text, which nobody without the key can tell."""
+    hashes = (hashlib.blake2b(text.encode(), digest_size=8, key=key) for text in texts)
+    return np.array([int.from_bytes(digest.digest()) >> 1 for digest in hashes], dtype=np.int64)

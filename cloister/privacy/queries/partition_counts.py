@@ -1,0 +1,42 @@
+"""How many rows lie in each joint part of some attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from cloister.privacy.events import Sensitivity
+from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.queries.query import Numbers, Query
+from cloister.privacy.queries.table_rows import Counts, Partition, TableRows
+from cloister.privacy.randomness import NoiseSource
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionCounts(Query[TableRows, Sensitivity, Counts]):
+    """Counts of rows, one axis an attribute.
+
+    Proof: each row lies in exactly one joint part, so one additional row changes one count by one, and a unit of m rows
+    changes counts by m in all; a unit that is replaced takes as much away as it adds. `Sensitivity.partition` is that.
+    """
+
+    name: ClassVar[str] = "counts"
+    partitions: tuple[Partition, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Parts of each attribute."""
+        return tuple(part.size for part in self.partitions)
+
+    def request(self) -> Mapping[str, Any]:
+        return {"of": [part.name for part in self.partitions], "shape": list(self.shape)}
+
+    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        return neighbours.partition
+
+    def exact(self, rows: TableRows, source: NoiseSource) -> Counts:  # noqa: ARG002
+        return rows.counts(self.partitions)
+
+    def outcome(self, rows: TableRows, noisy: Numbers) -> Counts:  # noqa: ARG002
+        return noisy.reshape(self.shape)

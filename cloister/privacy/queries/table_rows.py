@@ -1,0 +1,81 @@
+"""Sensitive coded rows as queries read them, with memory for what several questions share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.schema.columns import Codes
+from cloister.schema.domain import Table
+
+Counts = NDArray[np.int64]
+Parts = NDArray[np.integer[Any]]
+
+
+class Partition(Protocol):
+    """A public partition of one attribute's values into numbered parts."""
+
+    @property
+    def name(self) -> str:
+        """The attribute."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Number of parts."""
+        ...
+
+    def of(self, codes: Codes) -> Parts:
+        """Parts (n,) of fine codes (n,)."""
+        ...
+
+
+class TableRows:
+    """The rows of a table behind the door. Partitions are known by identity, and kept, so that none is taken twice."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._columns: dict[int, tuple[Partition, Parts]] = {}
+        self._counts: dict[tuple[int, ...], Counts] = {}
+        self._stacks: dict[tuple[int, ...], tuple[Sequence[Partition], Parts]] = {}
+
+    def column(self, partition: Partition) -> Parts:
+        """Parts (n,) of all rows."""
+        return partition.of(self.table.codes[partition.name])
+
+    def counts(self, partitions: Sequence[Partition]) -> Counts:
+        """Rows in each joint part, flat."""
+        return _joint([self.column(part) for part in partitions], partitions)
+
+    def remembered_counts(self, partitions: Sequence[Partition]) -> Counts:
+        """As :meth:`counts`; the same partitions again are not counted again."""
+        key = tuple(map(id, partitions))
+        if key not in self._counts:
+            self._counts[key] = _joint([self._remembered(part) for part in partitions], partitions)
+        return self._counts[key]
+
+    def stacked(self, partitions: Sequence[Partition]) -> Parts:
+        """Parts (n, k) of all rows in several partitions, int32; kept, since each step of a training wants them."""
+        key = tuple(map(id, partitions))
+        if key not in self._stacks:
+            columns = np.stack([self.column(part) for part in partitions], axis=1).astype(np.int32)
+            self._stacks[key] = (partitions, columns)
+        return self._stacks[key][1]
+
+    def _remembered(self, part: Partition) -> Parts:
+        if id(part) not in self._columns:
+            narrow = self.column(part).astype(np.min_scalar_type(part.size))
+            self._columns[id(part)] = (part, narrow)
+        return self._columns[id(part)][1]
+
+
+def _joint(columns: Sequence[Parts], partitions: Sequence[Partition]) -> Counts:
+    joint = np.zeros(len(columns[0]), dtype=np.int64)
+    for column, partition in zip(columns, partitions, strict=True):
+        joint *= partition.size
+        joint += column
+    size = int(np.prod([partition.size for partition in partitions]))
+    return np.bincount(joint, minlength=size).astype(np.int64)

@@ -1,0 +1,63 @@
+"""How often each row of a sample violates each constraint within the sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cloister.constraints import DenialConstraint, violations_per_row
+from cloister.privacy.events import Sensitivity
+from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.queries.query import Numbers, Query
+from cloister.privacy.queries.table_rows import Counts, TableRows
+from cloister.privacy.randomness import NoiseSource
+
+
+@dataclass(frozen=True)
+class ViolationMatrix(Query[TableRows, Sensitivity, Counts]):
+    """Violations (sample, constraints) of each constraint by each row of a Poisson sample of at most ``sample`` rows.
+
+    Rows are taken with probability ``rate`` each; beyond ``sample`` of them, random ones are dropped. Each row gets a
+    random line of the matrix, and lines without a row are zero.
+
+    Proof: two neighbouring tables can be coupled so that one additional row fills an empty line or takes over another
+    row's line; this needs the lines to be random. That line moves by at most sample - 1 for each constraint on pairs
+    and 1 for each on rows; each other line by at most 1 for each constraint on pairs. A unit of m rows moves m times
+    as much. The sampling is not counted in favour.
+
+    Source: Kamino Algorithm 5, lines 3 to 6, and section 5.
+    """
+
+    name: ClassVar[str] = "violation matrix"
+    constraints: tuple[DenialConstraint, ...]
+    sample: int
+    rate: Fraction
+
+    def request(self) -> Mapping[str, Any]:
+        return {"of": [constraint.name for constraint in self.constraints]}
+
+    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        pairs = sum(constraint.arity == 2 for constraint in self.constraints)
+        alone, m = len(self.constraints) - pairs, neighbours.max_rows
+        return Sensitivity(
+            cells=self.sample * len(self.constraints),
+            step=max(self.sample - 1, 1) * m,
+            l1=(2 * pairs * (self.sample - 1) + alone) * m,
+            l2_squared=(pairs * self.sample * (self.sample - 1) + alone) * m * m,
+        )
+
+    def exact(self, rows: TableRows, source: NoiseSource) -> Counts:
+        table = rows.table
+        chosen = np.flatnonzero(source.bernoulli(self.rate, table.rows))
+        taken = table.take(chosen[source.permutation(len(chosen))][: self.sample])
+        matrix = np.zeros((self.sample, len(self.constraints)), dtype=np.int64)
+        lines = source.permutation(self.sample)[: taken.rows]
+        matrix[lines] = np.stack([violations_per_row(c, taken) for c in self.constraints], axis=1)
+        return matrix.ravel()
+
+    def outcome(self, rows: TableRows, noisy: Numbers) -> Counts:  # noqa: ARG002
+        return noisy.reshape(self.sample, len(self.constraints))

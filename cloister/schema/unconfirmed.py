@@ -1,0 +1,59 @@
+"""What in a spec was read from the data, and that no person has confirmed and nothing measured.
+
+One row can decide any of it: a single ``?`` is a text for missing values, one word turns integers
+into a category.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cloister.schema.loading import data_derived
+from cloister.schema.marked import Key
+from cloister.schema.spec import Spec
+
+Finding = tuple[tuple[Key, ...], str]
+
+# How many attributes a message names: about two lines of it. The rest are counted.
+NAMES_SHOWN = 10
+
+_FACTS = {
+    "names": "names of columns",
+    "delimiter": "source.delimiter",
+    "missing": "source.missing",
+    "types": "types of attributes with their dtypes and words of booleans",
+}
+
+
+def unconfirmed_facts(spec: Spec) -> list[Finding]:
+    """What neither a release nor a measurement may take as declared: its keys, and a sentence."""
+    if not spec.unconfirmed:
+        return []
+    facts = ", ".join(_FACTS[fact] for fact in dict.fromkeys(spec.unconfirmed))
+    text = (
+        f"{facts} were read from the data, and one row may have decided them; read them through, "
+        "correct them to what is known without the data, then delete the word here, or the whole "
+        "line to confirm all"
+    )
+    return [(("unconfirmed",), text)]
+
+
+def unmeasured_facts(spec: Spec) -> list[Finding]:
+    """What a release may not take, and what a measurement finds: keys and sentences."""
+    found: list[Finding] = []
+    if spec.privacy.rows.measured:
+        text = "the number of rows is not known; declare it, {public: NUMBER}, or have it measured"
+        found.append((("privacy", "rows"), f"{text}: cloister spec measure"))
+    if marked := data_derived(spec):
+        text = (
+            f"{_named(marked)} are marked data-derived; declare public what is known without the "
+            "data: correct the line, and write in provenance where it is known from; have the rest "
+            "measured: cloister spec measure"
+        )
+        found.append((("attributes",), text))
+    return found
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(f"'{name}'" for name in names[:NAMES_SHOWN]) + more

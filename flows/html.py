@@ -1,0 +1,58 @@
+"""Results as HTML, for notebooks; every text is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from html import escape
+
+import pandas as pd
+
+from cloister.privacy.certificate_parts import ConstraintOrigin
+from tasks.plans import StageCost
+
+# rows of a frame that are shown: enough to see its columns
+SHOWN = 5
+
+
+def facts(title: str, content: Mapping[str, object]) -> str:
+    """Names and values, a line each."""
+    return _table(title, (), [(name, text(value)) for name, value in content.items()])
+
+
+def spend(stages: Sequence[StageCost], epsilon: float, delta: Fraction) -> str:
+    """What each stage spends alone, and all together."""
+    rows = [(stage.name, text(stage.epsilon), stage.explanation) for stage in stages]
+    rows += [("sampling", "0", "drawing rows is post-processing"), ("all together", text(epsilon), "")]
+    return _table(f"Privacy spend at delta {text(float(delta))}", ("stage", "epsilon alone", "what for"), rows)
+
+
+def constraints(origins: Sequence[ConstraintOrigin]) -> str:
+    """Constraints with their violations in the synthetic table; nothing if there are none."""
+    if not origins:
+        return ""
+    rows = [
+        (origin.name, "hard" if origin.hard else "soft", text(origin.violations), f"{text(origin.percent)} %")
+        for origin in origins
+    ]
+    return _table("Constraints in the synthetic table", ("constraint", "kind", "violations", "of all"), rows)
+
+
+def head(frame: pd.DataFrame) -> str:
+    """The first rows of a frame."""
+    return str(frame.head(SHOWN).to_html(border=0, index=False))
+
+
+def text(value: object) -> str:
+    """A number to four digits, anything else as it is."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    body = "".join(
+        "<tr>" + "".join(f"<td style='text-align:left'>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return (
+        f"<table><caption><b>{escape(title)}</b></caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )

@@ -1,0 +1,269 @@
+"""Cloister in Python: what ``import cloister`` offers, for notebooks and programs.
+
+The same flows, checks and ledger as on the command line; results are values with an HTML form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from cloister.constraints import violation_reports
+from cloister.evaluation.asked import Level
+from cloister.privacy.certificate import Certificate
+from cloister.privacy.randomness import SamplingSource
+from cloister.schema.reading import parquet_names, read_native
+from flows import html
+from flows.options import user
+from models.storage import SavedModel
+from tasks.certificates import read_certificate
+from tasks.certifying import TABLE_NAME
+from tasks.delivery import telling
+from tasks.frames import kept_frame
+from tasks.home import Home
+from tasks.measures import Asked, compared_files
+from tasks.orders import Options, Order, world_of
+from tasks.outputs import require_capacity, require_kept
+from tasks.plans import StageCost, planned, stage_costs, total_cost
+
+if TYPE_CHECKING:
+    from cloister.evaluation.report import Evaluation
+    from flows.outcome import Finished, Outcome
+
+__all__ = ["evaluate", "load", "plan", "release"]
+
+Amount = str | float | Fraction
+Data = pd.DataFrame | str | Path
+
+
+@dataclass(frozen=True)
+class Spend:
+    """What a release costs: epsilon of each stage alone, which do not add up, and of all together."""
+
+    stages: tuple[StageCost, ...]
+    epsilon: float
+    delta: Fraction
+
+    def _repr_html_(self) -> str:
+        return html.spend(self.stages, self.epsilon, self.delta)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A plan: what a release would ask and spend; ``seconds`` on two cores, ``memory`` in bytes."""
+
+    method: str
+    reason: str
+    rows: int
+    spend: Spend
+    seconds: float
+    memory: int
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "method": f"{self.method}: {self.reason}",
+            "rows": self.rows,
+            "time": f"about {self.seconds:.0f} s on two cores",
+            "memory": f"about {self.memory / 2**30:.1f} GiB",
+        }
+        return html.facts("Plan", facts) + self.spend._repr_html_()
+
+
+@dataclass(frozen=True)
+class Released:
+    """A release that is ready for review.
+
+    ``frame`` holds the synthetic rows, ``figures`` measures that are internal, ``folder`` the files that may be handed
+    on; ``budget_left`` is the epsilon that the dataset's budget still holds.
+    """
+
+    id: str
+    frame: pd.DataFrame = field(repr=False)
+    certificate: Certificate = field(repr=False)
+    spend: Spend
+    budget_left: str
+    figures: Mapping[str, float] = field(repr=False)
+    folder: Path
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "rows": len(self.frame),
+            "epsilon left": self.budget_left,
+            "folder": self.folder,
+        }
+        parts = (html.facts(f"Release {self.id} is a candidate", facts), self.spend._repr_html_())
+        return "".join((*parts, html.constraints(self.certificate.constraints), html.head(self.frame)))
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """Figures of a synthetic table beside the real one. Internal: they are not private."""
+
+    evaluation: Evaluation = field(repr=False)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """One number for each measure, by name."""
+        return self.evaluation.metrics()
+
+    def _repr_html_(self) -> str:
+        return html.facts("Internal: measured on the real rows without noise", self.metrics)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The model of an approved release."""
+
+    id: str
+    saved: SavedModel = field(repr=False)
+
+    def sample(self, n: int, where: Mapping[str, object] | None = None, seed: int | None = None) -> pd.DataFrame:
+        """``n`` rows, at no cost; ``where`` gives some columns a value that all rows have.
+
+        Raises:
+            SampleError: so many rows cannot be drawn.
+        """
+        require_capacity(self.saved.model, n)
+        drawn = self.saved.model.sample(n, SamplingSource(seed), where)
+        require_kept(violation_reports(self.saved.task.hard, drawn))
+        return drawn.frame()
+
+
+def plan(
+    spec: str | Path,
+    *,
+    method: str | None = None,
+    epsilon: Amount | None = None,
+    delta: Amount | None = None,
+    rows: int | None = None,
+) -> Forecast:
+    """What a release would ask and spend; touches no data and costs nothing.
+
+    Raises:
+        InputError: the spec or an option cannot be used.
+    """
+    order = Order.of(Path(spec), Options(method, _text(epsilon), _text(delta), rows), user())
+    made = planned(order)
+    return Forecast(
+        order.method,
+        order.reason,
+        order.rows,
+        _spend(order),
+        made.forecast.seconds,
+        made.forecast.memory,
+    )
+
+
+def release(
+    spec: str | Path,
+    data: Data | None = None,
+    *,
+    method: str | None = None,
+    epsilon: Amount | None = None,
+    delta: Amount | None = None,
+    rows: int | None = None,
+    out: str | Path | None = None,
+    csv: bool = False,
+    seed_sampling: int | None = None,
+    evaluate: Level = "quick",
+) -> Released:
+    """Release a synthetic table; charges the dataset's budget in the ledger of ``CLOISTER_HOME``.
+
+    ``data`` takes the place of the spec's source; a frame is kept in the private home while the release runs.
+    Called again after a crash, the same call resumes at no further cost.
+
+    Raises:
+        CloisterError: nothing was charged if it is an InputError.
+    """
+    home = Home.current()
+    home.prepare()
+    with _file_of(data, home) as file:
+        options = Options(
+            method,
+            _text(epsilon),
+            _text(delta),
+            rows,
+            file,
+            Path(out) if out else None,
+            csv,
+            seed_sampling,
+            evaluate,
+        )
+        with telling(home, user()):
+            return _released(_run(Path(spec), options, home))
+
+
+def evaluate(spec: str | Path, data: Data, synthetic: Data, *, level: Level = "quick") -> Evaluated:
+    """Measure a synthetic table against the real one. Internal: the figures are not private.
+
+    Raises:
+        InputError: the spec or a table cannot be used.
+    """
+    home = Home.current()
+    with _file_of(data, home) as real, _file_of(synthetic, home) as drawn:
+        if real is None or drawn is None:
+            raise TypeError("evaluate needs two tables: data and synthetic")
+        return Evaluated(compared_files(Path(spec), real, drawn, Asked(level), home))
+
+
+def load(release: str) -> Loaded:
+    """The model of an approved release, to draw more rows from.
+
+    Raises:
+        InputError: there is no such release, or it is not approved.
+        VerificationError: the model is not the one that was released.
+    """
+    from flows.sampling import approved_model
+
+    return Loaded(release, approved_model(Home.current(), release))
+
+
+@contextmanager
+def _file_of(data: Data | None, home: Home) -> Iterator[Path | None]:
+    """The file that holds the data; one in the private home for a frame, while it is needed."""
+    if isinstance(data, pd.DataFrame):
+        with kept_frame(data, home) as file:
+            yield file
+    else:
+        yield None if data is None else Path(data)
+
+
+def _run(spec: Path, options: Options, home: Home) -> Outcome | Finished:
+    from flows.cli_release import run_release
+
+    return run_release(spec, options, home)
+
+
+def _released(outcome: Outcome | Finished) -> Released:
+    said = outcome.to_json()
+    folder = Path(said["files"]["public"])
+    stages = tuple(StageCost(s["name"], s["explanation"], s["epsilon"]) for s in said["stages"])
+    return Released(
+        outcome.release,
+        read_native(folder / TABLE_NAME, parquet_names(folder / TABLE_NAME)),
+        read_certificate(folder),
+        Spend(stages, said["accounted_epsilon"], Fraction(said["delta"])),
+        said["budget_left"],
+        said["internal"]["metrics"],
+        folder,
+    )
+
+
+def _spend(order: Order) -> Spend:
+    made, task = planned(order), world_of(order).task
+    return Spend(
+        stage_costs(made, order.budget, task),
+        total_cost(made, order.budget, task),
+        order.budget.delta,
+    )
+
+
+def _text(amount: Amount | None) -> str | None:
+    """An amount as the text that is read exactly: a float as the decimal it is written as."""
+    return None if amount is None else str(amount)

@@ -1,0 +1,112 @@
+"""The runner of recurring releases: it asks a Prefect server what is due, and runs what this home has registered.
+
+The server holds a schedule and a copy of the parameters. No command, code or path of its is used: a run that differs
+from what ``cloister deploy`` registered here is refused, so that whoever changes the server starts nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import chdir, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+from prefect import Flow
+from prefect.client.schemas.objects import FlowRun
+from prefect.exceptions import PrefectException
+from prefect.flow_engine import run_flow
+
+from cloister.errors import CloisterError, InputError
+from flows.console import warn
+from tasks.deployments import due_runs, refuse_run
+from tasks.home import Home
+from tasks.locks import exclusive
+from tasks.recurring import Registration, registrations, settings_digest
+
+INTERVAL = 10.0
+"""Time between two questions to the server, in seconds: schedules are read to the minute."""
+
+
+def serve(flow: Flow[..., Any], home: Home) -> None:
+    """Run what is due, one release at a time, until this process is ended.
+
+    Raises:
+        InputError: nothing is registered in the home, or another process serves it.
+    """
+    if not registrations(home):
+        raise InputError("no recurring release is registered in this home; see cloister deploy")
+    with _alone(home):
+        while True:
+            try:
+                serve_due(flow, home)
+            except CloisterError as error:
+                warn(str(error))  # a server that is down may come back
+            time.sleep(INTERVAL)
+
+
+def serve_due(flow: Flow[..., Any], home: Home) -> list[str]:
+    """Run all that is due now; how each run ended, or why it was refused.
+
+    Raises:
+        CloisterError: the server does not answer, or a registration was altered.
+    """
+    known = _registered(home)
+    runs = due_runs(list(known), datetime.now(UTC)) if known else []
+    return [_served(flow, run, known | _registered(home), home) for run in runs]
+
+
+def _registered(home: Home) -> dict[str, Registration]:
+    """What is registered now, by the id of the deployment: each run changes it."""
+    return {registration.deployment: registration for registration in registrations(home)}
+
+
+def _served(flow: Flow[..., Any], run: FlowRun, known: Mapping[str, Registration], home: Home) -> str:
+    registration = known[str(run.deployment_id)]
+    try:
+        due = _required_time(run, registration, home)
+    except InputError as error:
+        refuse_run(run, str(error))
+        warn(f"a run of {registration.name} was refused: {error}")
+        return f"refused: {error}"
+    registration.started(due, home)
+    try:
+        with chdir(registration.folder):
+            state = run_flow(flow, flow_run=run, parameters=dict(registration.parameters), return_type="state")
+    except (PrefectException, httpx.HTTPError) as error:
+        warn(f"a run of {registration.name} was broken off: the Prefect server failed ({type(error).__name__})")
+        return "broken off"
+    return str(getattr(state, "name", "unknown"))
+
+
+def _required_time(run: FlowRun, registration: Registration, home: Home) -> datetime:
+    """When a run was due, if it is one that this home has registered.
+
+    Raises:
+        InputError: says how it differs.
+    """
+    due = run.expected_start_time
+    if due is None:
+        raise InputError("the server names no time")
+    registration.require_due(run.parameters, due)
+    if not Path(registration.folder).is_dir():
+        raise InputError(f"the folder {registration.folder} that it was registered in is gone; deploy it again")
+    _require_same_settings(registration, home)
+    return due
+
+
+def _require_same_settings(registration: Registration, home: Home) -> None:
+    if registration.settings != settings_digest(home):
+        raise InputError(
+            "CLOISTER_LEDGER, MLFLOW_TRACKING_URI or CLOISTER_REMOTE differ from those that it was registered under"
+        )
+
+
+@contextmanager
+def _alone(home: Home) -> Iterator[None]:
+    """One process serves a home."""
+    home.prepare()
+    with exclusive(home.folder / "serve.lock", "another cloister serve runs on this home; end that one first"):
+        yield

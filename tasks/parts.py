@@ -1,0 +1,26 @@
+"""Files that appear whole: each is written beside its place first, in a part that names its process."""
+
+from __future__ import annotations
+
+import glob
+import os
+from pathlib import Path
+
+
+def part_beside(path: Path) -> Path:
+    """Where a file is written before it is moved to its place; parts that killed processes left of it are removed."""
+    for part in path.parent.glob(f".*.{glob.escape(path.name)}"):
+        owner = part.name.split(".")[1]
+        if owner.isdecimal() and not _runs(int(owner)):
+            part.unlink(missing_ok=True)
+    return path.with_name(f".{os.getpid()}.{path.name}")
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,204 @@
+"""Every change of what a release left in its home is found by verify, and a changed model is never drawn from."""
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import mlflow.pyfunc
+import pandas as pd
+import pytest
+
+import flows.sampling
+from cloister.errors import CloisterError, VerificationError
+from flows.cli import run
+from tasks.home import Home
+from tasks.verifying import verified
+
+SEEN_BY_SQLITE = ".db"
+"""Ending of databases: a byte of a page that is free changes nothing, so flips in them have tests of their own."""
+
+UNREAD = ("prefect/", "mlflow/mlflow.db", "dvc/.dvc", "dvc/lock", "dvc/site", ".lock", ".tmp")
+"""Settings, locks and caches of the tools: nothing of ours decides by them."""
+
+
+@pytest.fixture
+def home(released, tmp_path, monkeypatch) -> Home:
+    """A copy of the home of a release that a test may change."""
+    copy = shutil.copytree(released.place.home.folder, tmp_path / "home")
+    monkeypatch.setenv("CLOISTER_HOME", str(copy))
+    return Home.current()
+
+
+def findings(home: Home) -> list[str]:
+    return verified(home, None)[1]
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.chmod(0o600)
+    path.write_bytes(content)
+
+
+def kept(home: Home) -> list[Path]:
+    files = (path for path in home.folder.rglob("*") if path.is_file() and path.stat().st_size)
+    named = {path: path.relative_to(home.folder).as_posix() for path in files}
+    return [
+        path for path, name in named.items() if path.suffix != SEEN_BY_SQLITE and not any(u in name for u in UNREAD)
+    ]
+
+
+def test_a_flip_in_any_file_is_found_and_the_file_named(home):
+    files = kept(home)
+    assert findings(home) == []
+    kinds = {path.name for path in files}
+    assert kinds >= {"key", "end", "journal.bin", "order.json", "plan.json", "kept.json", "runs.json", "manifest.json"}
+    assert kinds >= {"arrays.npz", "validation.json", "evaluation.json", "input.dvc", "MLmodel", "pyfunc.py"}
+    for path in files:
+        whole = path.read_bytes()
+        flip(path)
+        assert any(str(path) in finding for finding in findings(home)), path
+        path.write_bytes(whole)
+    assert findings(home) == []
+
+
+def test_a_file_that_is_missing_or_added_is_named(home, released):
+    folder = home.release(released.id)
+    gone = [folder / "plan.json", folder / "model" / "spec.json", home.journal(released.id) / "journal.bin"]
+    gone += [folder / "public" / "manifest.json", folder / "kept.json", home.end]
+    for path in gone:
+        content = path.read_bytes()
+        path.unlink()
+        assert any(str(path) in finding for finding in findings(home)), path
+        path.write_bytes(content)
+    (folder / "internal" / "note.txt").write_text("mine")
+    assert findings(home) == [f"{folder / 'internal' / 'note.txt'}: is not part of the release"]
+
+
+@pytest.mark.parametrize("place", ["releases", "journals"])
+def test_a_folder_that_is_gone_is_named(home, released, place):
+    shutil.rmtree(home.folder / place / released.id)
+    assert any(released.id in finding and "missing" in finding for finding in findings(home))
+
+
+def test_a_release_that_the_ledger_does_not_know_is_named(home, released):
+    shutil.copytree(home.release(released.id), home.release("r-0000000000"))
+    assert any("r-0000000000" in finding and "no such release" in finding for finding in findings(home))
+
+
+def test_another_key_and_a_key_that_others_may_read_are_named(home):
+    key = home.folder / "key"
+    key.chmod(0o640)
+    assert any(str(key) in finding and "640" in finding for finding in findings(home))
+    assert findings(home) == []
+    key.write_bytes(os.urandom(32))
+    assert any(str(key) in finding for finding in findings(home))
+    key.write_bytes(bytes(31))
+    with pytest.raises(CloisterError, match="key"):
+        findings(home)
+
+
+def test_the_end_of_the_ledger_that_was_cut_off_after_an_approval_is_named(home, released):
+    whole = Path(home.ledger).read_bytes()
+    assert run(["review", "reject", released.id, "--by", "A. Officer", "--reason", "no"]) == 0
+    for path in home.folder.glob("ledger.db*"):
+        path.unlink()
+    Path(home.ledger).write_bytes(whole)
+    assert any("its end was cut off" in finding for finding in findings(home))
+
+
+def test_a_damaged_database_is_named_or_refused(home):
+    for path in (home.folder / "mlflow" / "mlflow.db", Path(home.ledger)):
+        content = bytearray(path.read_bytes())
+        content[4096:8192] = bytes(4096)
+        path.write_bytes(content)
+        try:
+            assert any(path.name in finding or "ledger" in finding for finding in findings(home))
+        except CloisterError as error:
+            assert "damaged" in str(error)
+
+
+def another_model(folder: Path) -> None:
+    """Put a sound model in place of the one that was released, as that of a rejected release would be."""
+    record = json.loads((folder / "model.json").read_text())
+    record["rows"] += 1
+    del record["digest"]
+    written = json.dumps(record, separators=(",", ":"), ensure_ascii=False)
+    record["digest"] = hashlib.sha256(written.encode()).hexdigest()
+    (folder / "model.json").write_text(json.dumps(record, separators=(",", ":"), ensure_ascii=False))
+
+
+@pytest.fixture
+def drawing(home, released, tmp_path, capsys):
+    """Approve the release, then draw from it: exit code and what was said."""
+    assert run(["review", "approve", released.id, "--by", "A. Officer", "--reason", "read it"]) == 0
+
+    def draw() -> tuple[int, str]:
+        capsys.readouterr()
+        code = run(["sample", released.id, "--rows", "10", "--out", str(tmp_path / "more.parquet")])
+        return code, capsys.readouterr().err
+
+    return draw
+
+
+def test_another_model_is_not_drawn_from_and_verify_names_it(home, released, drawing, tmp_path):
+    another_model(home.release(released.id) / "model")
+    code, said = drawing()
+    assert code == 1 and "another model" in said
+    assert not (tmp_path / "more.parquet").exists()
+    assert any("is not the model that was released" in finding for finding in findings(home))
+
+
+def test_another_manifest_does_not_vouch_for_another_model(home, released, drawing):
+    public = home.release(released.id) / "public" / "manifest.json"
+    content = json.loads(public.read_text())
+    another_model(home.release(released.id) / "model")
+    model = json.loads((home.release(released.id) / "model" / "model.json").read_text())
+    content["lineage"]["model"] = model["digest"]
+    del content["digest"]
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    public.write_text(json.dumps(content | {"digest": hashlib.sha256(text.encode()).hexdigest()}, indent=2) + "\n")
+    code, said = drawing()
+    assert code == 1 and "manifest.json is not the one that the ledger recorded" in said
+
+
+def test_another_model_is_not_approved(home, released, capsys):
+    another_model(home.release(released.id) / "model")
+    assert run(["review", "approve", released.id, "--reason", "blind"]) == 1
+    assert "is not the model that was released" in capsys.readouterr().err
+
+
+def test_a_release_of_an_older_version_is_drawn_from_with_a_warning(drawing, monkeypatch, tmp_path):
+    bound = flows.sampling.released_manifest
+
+    def unbound(home, release):
+        manifest = bound(home, release)
+        return replace(manifest, lineage=replace(manifest.lineage, model=""))
+
+    monkeypatch.setattr(flows.sampling, "released_manifest", unbound)
+    code, said = drawing()
+    assert code == 0 and "warning" in said and "older" not in said
+    assert len(pd.read_parquet(tmp_path / "more.parquet")) == 10
+
+
+def test_mlflow_draws_from_the_registered_model_alone(home):
+    (model,) = home.artifacts.glob("clubs/models/*/artifacts")
+    asked = pd.DataFrame({"rows": [5], "seed": [1]})
+    assert len(mlflow.pyfunc.load_model(str(model)).predict(asked)) == 5
+    another_model(model / "artifacts" / "model")
+    with pytest.raises(VerificationError, match="another model"):
+        mlflow.pyfunc.load_model(str(model))
+
+
+def test_a_report_shows_no_certificate_but_the_recorded_one(home, released, capsys):
+    path = home.release(released.id) / "public" / "certificate.yaml"
+    text = path.read_text(encoding="utf-8")
+    path.chmod(0o600)
+    path.write_text(text.replace(released.id, "r-other00000"), encoding="utf-8")
+    assert run(["report", released.id]) != 0
+    said = capsys.readouterr()
+    assert f"cloister verify {released.id}" in said.err
+    assert "r-other00000" not in said.out

@@ -1,0 +1,101 @@
+"""A program that has imported everything and forks for each command: starting Python costs seconds.
+
+A line in is JSON: ``commands`` (lists of words, run one after the other), ``environment``,
+``folder``. It answers with the id of the fork, and with its exit status once it has ended. What
+command n says is in n.out and n.err of the folder, its exit code in n.code. A fork leads a session
+of its own, and leaves as the real command does.
+"""
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from types import SimpleNamespace
+
+import dvc.cli
+
+import tasks.versioning
+from flows.cli import main
+
+USED = (
+    "hypothesis.strategies",
+    "matplotlib.pyplot",
+    "pandera.backends.pandas",
+    "pandera.strategies.pandas_strategies",
+    "prefect.engine",
+    "flows.certificates",
+    "flows.measure",
+    "flows.release",
+    "flows.reports",
+    "flows.review",
+    "flows.sampling",
+    "tasks.tracking",
+    "tasks.verifying",
+)
+
+
+def forked(command: list[str], cwd: str, env: dict[str, str], **_: object) -> subprocess.CompletedProcess[str]:
+    """``subprocess.run`` of ``python -m dvc``, without another start of Python."""
+    with tempfile.TemporaryFile() as said:
+        pid = os.fork()
+        if pid == 0:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            os.dup2(said.fileno(), 2)
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+            os.chdir(cwd)
+            os.environ.clear()
+            os.environ.update(env)
+            os._exit(dvc.cli.main(command[3:]))
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        said.seek(0)
+        return subprocess.CompletedProcess(command, code, "", said.read().decode())
+
+
+def carried_out(folder: str, number: int, words: list[str]) -> int:
+    """The exit code of a command."""
+    for descriptor, name in ((1, "out"), (2, "err")):
+        file = os.open(f"{folder}/{number}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(file, descriptor)
+        os.close(file)
+    try:
+        main(words)
+    except SystemExit as done:
+        code = done.code if isinstance(done.code, int) else 1
+    sys.stdout.flush()
+    with open(f"{folder}/{number}.code", "w") as file:
+        file.write(str(code))
+    return code
+
+
+def child(asked: dict) -> int:
+    """Carry out what was asked, in this process."""
+    os.setsid()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.environ.update(asked["environment"])
+    tempfile.tempdir = None
+    folder, commands = asked["folder"], asked["commands"]
+    return [carried_out(folder, number, words) for number, words in enumerate(commands)][-1]
+
+
+def serve() -> int:
+    """Fork for each line; 0 when there are no more."""
+    answers = os.dup(1)
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            os.close(answers)
+            return child(json.loads(line))
+        os.write(answers, f"{pid}\n".encode())
+        os.write(answers, f"{os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}\n".encode())
+    return 0
+
+
+if __name__ == "__main__":
+    for name in USED:
+        importlib.import_module(name)
+    tasks.versioning.subprocess = SimpleNamespace(run=forked)
+    sys.exit(serve())

@@ -1,0 +1,230 @@
+"""Words of any kind on the command line: one clear error with exit code 2, in little time, and nothing spent."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nursery import Nursery
+
+from cloister.privacy.ledger import Ledger
+
+SAMPLE, ALL, SEED = 20, 250, 20261122
+
+
+SPEC = """
+name: clubs
+source: {path: DATA}
+privacy: {unit: row, relation: add_remove, rows: {public: 2000}, budget: {epsilon: 4, delta: 1e-5, per: year}}
+attributes:
+  region: {type: categorical, values: [north, south, east], provenance: map}
+  age: {type: integer, min: 18, max: 80, bins: 16, provenance: MARK}
+constraints: [{name: young, deny: "t.age < 20 and t.region = 'east'"}]
+release: {method: independent, epsilon: 1, delta: 1e-6}
+"""
+NUMBERS = [
+    "",
+    " ",
+    "-1",
+    "0",
+    "1e-300",
+    "1e300",
+    "1e400",
+    "nan",
+    "inf",
+    "-inf",
+    "one",
+    "0x10",
+    "1/0",
+    "1e12",
+    "9" * 5000,
+]
+NUMBERS += [
+    "1" + "0" * 12,
+    "1" + "0" * 30,
+    "-" + "9" * 400,
+    "1_000",
+    "\u0661",
+    "1,5",
+    "--",
+    "-1e-9",
+    "1/3/4",
+    "1e-99999999999",
+]
+WORDS = [
+    "",
+    " ",
+    "../x",
+    "../../etc/passwd",
+    "/",
+    ".",
+    "a" * 300,
+    "a" * 5000,
+    "a\nb",
+    "\x1b[31mred",
+    "\x7f",
+    "'; drop",
+    "%s{}",
+    "\u202e",
+]
+ODD: list[str | bytes] = [*WORDS, b"\xff\xfe", b"caf\xe9", "\U0001f600"]
+PLACES: list[str | bytes] = [
+    *ODD,
+    "/dev/zero",
+    "/dev/null",
+    "/dev/full",
+    "/dev/stdin",
+    "pipe",
+    "folder",
+    "link",
+    "loop",
+    "none/none",
+]
+PLACES += ["spec.yaml/x", "home", "home/out", "/proc/self/mem", "/proc/none", "x/" * 3000]
+OPTIONS: dict[tuple[str, ...], dict[str, list[str | bytes]]] = {
+    ("release", "spec.yaml"): {
+        "--epsilon": [*NUMBERS, "5"],
+        "--delta": [*NUMBERS, "0.5", "1"],
+        "--rows": [*NUMBERS],
+        "--method": [*ODD, "magic", "Kamino"],
+        "--seed-sampling": [*NUMBERS],
+        "--evaluate": [*ODD, "most"],
+        "--data": PLACES,
+        "--out": [
+            "/dev/null",
+            "/dev/full",
+            "pipe",
+            "link",
+            "loop",
+            "home",
+            "home/out",
+            ".",
+            "/",
+            "spec.yaml/x",
+            "",
+            b"\xff",
+        ],
+    },
+    ("plan", "spec.yaml"): {
+        "--epsilon": [*NUMBERS],
+        "--delta": [*NUMBERS],
+        "--rows": [*NUMBERS],
+        "--method": [*ODD],
+    },
+    ("spec", "measure", "draft.yaml", "--epsilon=1", "--delta=1e-6", "--out=new.yaml"): {
+        "--epsilon": [*NUMBERS],
+        "--delta": [*NUMBERS],
+        "--data": PLACES,
+        "--out": [
+            "/dev/null",
+            "/dev/full",
+            "pipe",
+            "link",
+            "loop",
+            "folder",
+            "spec.yaml",
+            "spec.yaml/x",
+            "a" * 300,
+            b"\xff",
+        ],
+    },
+    ("evaluate", "spec.yaml", "--data=data.csv", "--synthetic=data.csv", "--level=none"): {
+        "--data": PLACES,
+        "--synthetic": PLACES,
+        "--level": [*ODD],
+        "--panel": [*ODD],
+        "--target": [*ODD],
+        "--held-out": PLACES,
+    },
+    ("deploy", "spec.yaml", "--cron=0 3 1 * *"): {
+        "--cron": [*ODD, "* * * * * *", "0 3 31 2 *", "99 99 99 99 99", "*/0 * * * *", "a b c d e"],
+        "--timezone": [*ODD, "Mars/Phobos"],
+        "--epsilon": [*NUMBERS],
+        "--rows": [*NUMBERS],
+        "--data": PLACES,
+    },
+    ("sample", "r-0123456789", "--rows=10", "--out=more.csv"): {
+        "--rows": [*NUMBERS],
+        "--seed": [*NUMBERS],
+        "--where": [*ODD, "=", "a", "a=b=c"],
+        "--out": PLACES,
+    },
+    ("budget", "grant", "clubs", "--epsilon=1", "--delta=0", "--per=ever", "--reason=why", "--by=me"): {
+        "--epsilon": ["", "nan", "-1", "1/0", "1e400", "1e-99999999999", "9" * 5000],
+        "--delta": ["", "nan", "-1", "1", "2", "1e-99999999999"],
+        "--per": [*ODD, "week"],
+        "--reason": ["", " ", "a\nb", "\x1b[31m", "a" * 5000, b"\xff"],
+        "--by": ["", " ", "a\nb", "\x1b[31m", "a" * 5000, b"\xff"],
+        "--unit": ["", "rows", "key:", "key:a\nb", "key:" + "a" * 300, b"key:\xff"],
+    },
+}
+FIRST: dict[tuple[str, ...], list[str | bytes]] = {
+    ("plan",): PLACES,
+    ("spec", "check"): PLACES,
+    ("spec", "draft"): PLACES,
+    ("release",): PLACES,
+    ("benchmark",): PLACES,
+    ("verify",): PLACES,
+    ("ledger", "show"): ODD,
+    ("budget", "show"): ODD,
+    ("report",): ODD,
+    ("review", "approve", "--reason=why"): ODD,
+    ("ledger", "export"): ["/dev/null", "/dev/full", "folder", "none/none", b"\xff"],
+    ("budget", "grant", "--epsilon=1", "--delta=0", "--per=ever", "--reason=why"): [*ODD, "-x", "a/b", "."],
+    ("constraints", "check", "--data=data.csv"): PLACES,
+    (): ODD,
+}
+
+
+def commands() -> list[tuple[str | bytes, ...]]:
+    """Every command with one word that cannot be used."""
+    found: list[tuple[str | bytes, ...]] = []
+    for command, options in OPTIONS.items():
+        for name, values in options.items():
+            kept = [word for word in command if not word.startswith(f"{name}=")]
+            found += [(*kept, name.encode() + b"=" + (v if isinstance(v, bytes) else v.encode())) for v in values]
+    return found + [(*command, word) for command, words in FIRST.items() for word in words]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("words")
+    data = made / "data.csv"
+    data.write_text("region,age\n" + "north,30\nsouth,40\neast,50\n" * 600)
+    for name, mark in (("spec", "form"), ("draft", "data-derived")):
+        (made / f"{name}.yaml").write_text(SPEC.replace("DATA", str(data)).replace("MARK", mark))
+    (made / "folder").mkdir()
+    (made / "folder" / "file").write_text("mine")
+    (made / "link").symlink_to(made / "nowhere")
+    (made / "loop").symlink_to(made / "loop")
+    os.mkfifo(made / "pipe")
+    return made
+
+
+@pytest.fixture(scope="module")
+def nobody() -> Iterator[str]:
+    """The URL of a port where nobody listens, so that no flow ever starts."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{held.getsockname()[1]}/api"
+
+
+@pytest.mark.parametrize("count", [SAMPLE, pytest.param(ALL, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
+def test_a_word_that_cannot_be_used_is_refused(folder: Path, children: Nursery, nobody: str, count: int) -> None:
+    chosen = random.Random(SEED).sample(commands(), count)
+    before = (folder / "folder" / "file").read_text()
+    found, seconds = {}, [0.0]
+    for words in chosen:
+        ended = children.run(*words, folder=folder, PREFECT_API_URL=nobody, CLOISTER_HOME=str(folder / "home"))
+        seconds.append(ended.seconds)
+        if ended.faults:
+            found[words] = [*ended.faults, ended.err[-300:]]
+    print(f"\n{count} command lines, at most {max(seconds):.1f} s of CPU time each")
+    assert found == {}
+    assert (folder / "folder" / "file").read_text() == before
+    ledger = folder / "home" / "ledger.db"
+    assert not ledger.exists() or Ledger.open(ledger).releases() == []

@@ -1,0 +1,99 @@
+"""Every sentence of a certificate is true of the method that it is shown for: laws for each registered method."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from cloister.constraints import violation_reports
+from cloister.privacy.certificate import Certificate, certify
+from cloister.privacy.events import Composed, SampledGaussian
+from cloister.privacy.journal import Journal
+from cloister.privacy.private import PrivateTable
+from cloister.privacy.randomness import NoiseSource, SamplingSource
+from models.protocol import Budget, fit, plan
+from models.registry import METHODS, create
+
+
+@pytest.fixture(scope="module", params=sorted(METHODS))
+def certified(request, facts, fitted, tmp_path_factory):
+    """The plan, the model and the certificate of one method on the small world."""
+    task, synthesizer = fitted.task, create(request.param)
+    chosen = plan(synthesizer, task, Budget(facts.epsilon, facts.delta))
+    table = fitted.model.sample(400, SamplingSource(3))
+    with Journal.open(tmp_path_factory.mktemp("journal"), {"run": request.param}) as journal:
+        private = PrivateTable(table, task.neighbours, chosen.event, journal, NoiseSource())
+        model = fit(synthesizer, private, task, chosen)
+    own = replace(
+        facts,
+        method=request.param,
+        method_summary=synthesizer.summary,
+        stages=chosen.stages,
+        post_processing=model.post_processing(),
+        capacity=model.capacity,
+        violations=violation_reports(task.constraints, model.sample(500, SamplingSource(1))),
+    )
+    return chosen, model, certify(own)
+
+
+def sentences(certificate: Certificate) -> str:
+    """All that a certificate says of how the release was made."""
+    lists = (certificate.post_processing, certificate.safeguards, certificate.guarantee.meaning)
+    return "\n".join(sentence for listed in lists for sentence in listed)
+
+
+def kinds(event) -> set[type]:
+    return {kind for part, _ in event.parts for kind in kinds(part)} if isinstance(event, Composed) else {type(event)}
+
+
+def test_noisy_counts_of_soft_constraints_are_spoken_of_only_where_they_were_asked(certified):
+    chosen, _, certificate = certified
+    asked = any(kinds(stage.event) for stage in chosen.stages if stage.name == "soft constraints")
+    assert asked or "soft" not in sentences(certificate)
+
+
+def test_gradients_are_spoken_of_only_where_there_are_any(certified):
+    chosen, _, certificate = certified
+    trained = SampledGaussian in kinds(chosen.event)
+    assert trained == ("gradient" in sentences(certificate))
+    assert trained == any("DP-SGD" in mechanism.name for mechanism in certificate.mechanisms)
+
+
+def test_views_and_mixtures_are_spoken_of_by_their_own_methods_alone(certified):
+    chosen, _, certificate = certified
+    said = sentences(certificate)
+    assert ("mixture" in said) == (chosen.method == "cloister")
+    assert "views" not in said or chosen.method.startswith("dpview")
+    assert "network" not in said or chosen.method.startswith("kamino")
+
+
+def test_more_rows_are_promised_only_by_models_that_give_any_number(certified):
+    _, model, certificate = certified
+    said = sentences(certificate)
+    assert ("Further rows drawn from the model cost nothing" in said) == (model.capacity is None)
+
+
+def test_a_finite_model_says_how_many_rows_it_gives(facts):
+    certificate = certify(replace(facts, capacity=123))
+    said = sentences(certificate)
+    assert "at most 123 rows" in said
+    assert "any number" not in certificate.stages[-1].purpose
+    assert "cost nothing" not in said
+
+
+def test_parameters_are_the_same_after_a_round_trip_through_json(certified):
+    chosen, _, _ = certified
+    again = type(chosen.parameters).from_json(chosen.parameters.to_json())
+    assert again == chosen.parameters
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_more_rows_wanted_cost_nothing_and_change_no_answer(method, fitted):
+    budget = Budget(Fraction(2), Fraction(1, 10**5))
+    synthesizer = create(method)
+    few, many = (plan(synthesizer, replace(fitted.task, wanted_rows=n), budget) for n in (10, 10**7))
+    assert few.stages == many.stages
+    assert few.parameters == many.parameters
+    assert few.forecast.seconds <= many.forecast.seconds

@@ -1,0 +1,184 @@
+"""Nothing that one row decides in a draft is published, unless a person confirmed it or noise hides it."""
+
+from __future__ import annotations
+
+from contextlib import chdir
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cloister.errors import SpecError
+from cloister.privacy.discovery import discover, outlined
+from cloister.privacy.journal import Journal
+from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.private import PrivateColumns
+from cloister.privacy.randomness import NoiseSource
+from cloister.schema.attributes import Categorical, Float, Integer, TextKey
+from cloister.schema.drafting import draft
+from cloister.schema.marked import read_marked
+from cloister.schema.reading import read_frame
+from cloister.schema.writing import spec_text
+from tasks.discovering import measured_content
+from tasks.domains import domain_order, domain_world, planned_domains, to_measure
+from tasks.orders import Options, Order
+
+ROWS = 60
+TYPE_KEYS = ("type", "true", "false", "dtype")
+ASKED = Options(epsilon="8", delta="5e-7")
+
+# Cells that change what a draft says of their column, or of the file.
+HOSTILE = {
+    "id": ["P-00001", "Q-0007", "x", "?", ""],
+    "age": ["?", "unknown", "", "7.25", "007", "-3", "999999", "1e3", "NA"],
+    "paid": ["?", "none", "", "1.125", "1e300", "0.0001", "0"],
+    "member": ["maybe", "Yes", "?", "", "NULL", "1"],
+    "born": ["05/06/2021", "2021-05-06T10:00:00", "1066-01-01", "9999-12-31", "?", ""],
+    "seen": ["2021-05-06T10:00:07", "2021-05-06", "yesterday", "", "NA"],
+    "city": ["Atlantis", "7", "NaN", "", "a;b;c;d", 'a "quoted", word', "two\nlines", "city"],
+}
+
+
+def table() -> pd.DataFrame:
+    rng = np.random.default_rng(11)
+    return pd.DataFrame(
+        {
+            "id": [f"P-{number:04d}" for number in range(ROWS)],
+            "age": rng.integers(18, 80, ROWS).astype(str),
+            "paid": [f"{amount:.2f}" for amount in rng.uniform(1, 900, ROWS)],
+            "member": rng.choice(["yes", "no"], ROWS),
+            "born": [f"{year}-03-04" for year in rng.integers(1940, 2000, ROWS)],
+            "seen": [f"2024-05-06T07:{minute:02d}:00" for minute in rng.integers(0, 60, ROWS)],
+            "city": rng.choice(["Rome", "Oslo"], ROWS),
+        }
+    )
+
+
+def with_row(row: dict[str, str]) -> pd.DataFrame:
+    """The table and one additional row: an ordinary one, with hostile cells in it."""
+    ordinary = {"id": f"P-{ROWS:04d}", **table().iloc[0, 1:]}
+    return pd.concat([table(), pd.DataFrame([ordinary | row])], ignore_index=True)
+
+
+hostile_rows = st.fixed_dictionaries(
+    {}, optional={name: st.sampled_from(cells) for name, cells in HOSTILE.items()}
+).filter(bool)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A table whose draft was confirmed as it stands: draft, order, and the spec measured with answers in a journal."""
+
+    draft: dict[str, Any]
+    order: Order
+    answers: Path
+    text: str
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory) -> Known:
+    folder = tmp_path_factory.mktemp("plain")
+    content = drafted(folder, table())
+    order, answers = order_of(folder, confirmed(content, content)), folder / "journal"
+    return Known(content, order, answers, measured(order, answers, order))
+
+
+def drafted(folder: Path, frame: pd.DataFrame) -> dict[str, Any]:
+    """The plain values of the draft that a table in a folder gets."""
+    frame.to_csv(folder / "people.csv", index=False)
+    with chdir(folder):
+        (folder / "draft.yaml").write_text(draft(Path("people.csv")), encoding="utf-8")
+    content: dict[str, Any] = read_marked(folder / "draft.yaml").content
+    return content
+
+
+def confirmed(content: dict[str, Any], declared: dict[str, Any]) -> dict[str, Any]:
+    """A draft in which a person has put names, source and types as they know them; the rest is as it was drafted."""
+    attributes = {}
+    for name, known in declared["attributes"].items():
+        own = content["attributes"][name]
+        rest = own if own["type"] == known["type"] else known
+        types = {key: known[key] for key in TYPE_KEYS if key in known}
+        attributes[name] = {key: rest[key] for key in rest if key not in TYPE_KEYS} | types
+    kept = {key: value for key, value in content.items() if key != "unconfirmed"}
+    return kept | {"source": declared["source"], "attributes": attributes}
+
+
+def order_of(folder: Path, content: dict[str, Any]) -> Order:
+    (folder / "confirmed.yaml").write_text(spec_text(content), encoding="utf-8")
+    return domain_order(folder / "confirmed.yaml", ASKED, "tester")
+
+
+def measured(order: Order, answers: Path, planned: Order) -> str:
+    """The spec that an order measures; noisy answers that are in the journal are read back, others drawn and kept."""
+    made = planned_domains(planned)
+    with Journal.open(answers, {"test": "drafts"}) as journal, chdir(order.spec.parent):
+        frame = read_frame(domain_world(order).spec)
+        noise = NoiseSource.insecure(5)
+        private = PrivateColumns(frame, b"k" * 32, Neighbours(), made.event, journal, noise)
+        found = discover(private, made, lambda *_: None)
+    return spec_text(measured_content(read_marked(order.spec).content, order, "r-0", found))
+
+
+@settings(max_examples=20, deadline=None)
+@given(hostile_rows)
+def test_what_one_row_decides_is_refused_or_measured(tmp_path_factory, plain, row):
+    """All that may differ between drafts of neighbours is marked and refused; once declared alike, it is gone."""
+    folder = tmp_path_factory.mktemp("hostile")
+    other = drafted(folder, with_row(row))
+    for content in (plain.draft, other):
+        assert content["unconfirmed"] == ["names", "delimiter", "missing", "types"]
+        assert {keys["provenance"] for keys in content["attributes"].values()} == {"data-derived"}
+    assert {key for key in other if plain.draft[key] != other[key]} <= {"source", "attributes"}
+    for refuse in (domain_order, Order.of):
+        with pytest.raises(SpecError, match="names of columns, source.delimiter, source.missing, types"):
+            refuse(folder / "draft.yaml", ASKED, "tester")
+
+    order = order_of(folder, confirmed(other, plain.draft))
+    assert order.digest == plain.order.digest
+    assert to_measure(domain_world(order).spec) == to_measure(domain_world(plain.order).spec)
+    assert measured(order, plain.answers, plain.order) == plain.text
+
+
+def test_what_a_person_declares_otherwise_is_measured_so(tmp_path, plain):
+    """The law above is not one of constants."""
+    decimal = {"type": "float", "min": 0, "max": 1, "provenance": "data-derived"}
+    declared = plain.draft | {"attributes": plain.draft["attributes"] | {"age": decimal}}
+    order = order_of(tmp_path, confirmed(drafted(tmp_path, table()), declared))
+    assert order.digest != plain.order.digest
+    assert measured(order, tmp_path / "journal", order) != plain.text
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            Integer(type="integer", min=0, max=7, bins=3, special=[5], nullable=True, dtype="Int8"),
+            Integer(type="integer", min=-9, max=1, step=2, dtype="int8"),
+        ),
+        (
+            Float(type="float", min=0, max=7, decimals=3, special=[0.5]),
+            Float(type="float", min=0, max=1, bins=4, nullable=True),
+        ),
+        (
+            Categorical(type="categorical", values=["a"], nullable=True),
+            Categorical(type="categorical", values={"pattern": "zip{1..9}"}),
+        ),
+        (Categorical(type="categorical", values=[1, 2]), Categorical(type="categorical", values=[7])),
+        (TextKey(type="text", pattern="P{0..9}"), TextKey(type="text", pattern="Q{0..99}", nullable=True)),
+    ],
+)
+def test_an_outline_knows_nothing_of_the_domain(one, other):
+    assert outlined(one) == outlined(other)
+
+
+def test_an_outline_keeps_what_was_confirmed():
+    whole, broken, words = ([1, 2], [1.5], ["a"])
+    kinds = [outlined(Categorical(type="categorical", values=values)) for values in (whole, broken, words)]
+    assert len({str(kind) for kind in kinds}) == len(kinds)
+    assert outlined(Integer(type="integer", min=0, max=1, dtype="Int8")).dtype == "int8"

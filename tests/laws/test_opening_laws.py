@@ -1,0 +1,106 @@
+"""One unit more moves the opened table by at most its rows: read, validated, encoded and bounded as a release does."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tasks.home import Home
+from tasks.opening import open_data
+from tasks.orders import Options, Order, world_of
+
+MOST = 2
+KEYS: dict[str, dict[str, Any]] = {
+    "text": {"type": "text", "pattern": "{1..9}"},
+    "integer": {"type": "integer", "min": 0, "max": 9},
+    "float": {"type": "float", "min": 0, "max": 9, "decimals": 1},
+    "date": {"type": "date", "min": "0001-01-01", "max": "9999-12-31"},
+    "datetime": {"type": "datetime", "min": "0001-01-01T00:00:00", "max": "9999-12-31T00:00:00"},
+}
+NUMBERS = st.sampled_from([0.0, -0.0, 1.0, 2.0, 2.5, 7.0, 7.5, 1e17, float("nan"), float("inf")])
+DAYS = st.sampled_from(
+    ["2020-01-01", "2020-01-02", "9999-12-31", "0001-01-01", "1500-06-01T00:00:00.000000001", "2020-01-01 10:00", "x"]
+)
+PEOPLE = {"text": NUMBERS, "integer": NUMBERS, "float": NUMBERS, "date": DAYS, "datetime": DAYS}
+VALUES = st.sampled_from(
+    ["9999-12-31", "1600-02-29", "2020-01-01", "2020-01-01 00:00:00.000000009", "?", "", "0001-01-01"]
+)
+CASES = [(kind, source) for kind in KEYS for source in ("csv", "parquet", "sqlite")]
+
+
+def spec_in(folder: Path, kind: str, source: str, on_invalid: str) -> Path:
+    content = {
+        "name": "visits",
+        "source": {"path": str(folder / f"rows.{source}")},
+        "privacy": {
+            "unit": {"key": "person", "max_rows": MOST},
+            "relation": "add_remove",
+            "rows": {"public": 100},
+            "budget": {"epsilon": 10, "delta": 0, "per": "ever"},
+        },
+        "attributes": {
+            "person": {**KEYS[kind], "provenance": "form"},
+            "day": {"type": "date", "min": "0001-01-01", "max": "9999-12-31", "nullable": True, "provenance": "form"},
+        },
+        "validation": {"on_invalid": on_invalid},
+        "release": {"method": "independent", "epsilon": 1, "delta": 0},
+    }
+    if source == "sqlite":
+        content["source"] = {"url": f"sqlite:///{folder}/rows.sqlite", "table": "rows"}
+    path = folder / "spec.yaml"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+def write(rows: list[tuple[Any, str]], path: Path) -> None:
+    """The rows in a file of a storage that its ending says; persons keep their Python type where it has types."""
+    if path.suffix == ".csv":
+        path.write_text("person,day\n" + "".join(f"{person},{day}\n" for person, day in rows), encoding="utf-8")
+    elif path.suffix == ".parquet":
+        people = pa.array(
+            [person for person, _ in rows], pa.float64() if isinstance(rows[0][0], float) else pa.string()
+        )
+        pq.write_table(pa.table({"person": people, "day": [day for _, day in rows]}), path)
+    else:
+        path.unlink(missing_ok=True)
+        with sqlite3.connect(path) as server:
+            server.execute("CREATE TABLE rows (person, day)")
+            server.executemany("INSERT INTO rows VALUES (?, ?)", rows)
+        server.close()
+
+
+def opened(
+    rows: list[tuple[Any, str]], folder: Path, kind: str, source: str, on_invalid: str
+) -> Counter[tuple[int, ...]]:
+    write(rows, folder / f"rows.{source}")
+    spec = spec_in(folder, kind, source, on_invalid)
+    order = Order.of(spec, Options(), "tester")
+    found, _ = open_data("r-1", order, world_of(order), Home.current({"CLOISTER_HOME": str(folder / "home")}))
+    return Counter(zip(*(codes.tolist() for codes in found.table.codes.values()), strict=True))
+
+
+@pytest.mark.parametrize(("kind", "source"), CASES)
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_one_person_more_moves_the_opened_table_by_at_most_their_rows(kind, source, data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("opened")
+    anchor = (1.0 if PEOPLE[kind] is NUMBERS else "2019-01-01", "2020-01-01")
+    rows = [anchor, *data.draw(st.lists(st.tuples(PEOPLE[kind], VALUES), min_size=1, max_size=12))]
+    more = data.draw(st.lists(VALUES, min_size=1, max_size=4))
+    newcomer = data.draw(st.sampled_from([3.0, 3.5, 1e16]) if PEOPLE[kind] is NUMBERS else st.just("1600-01-02"))
+    on_invalid = data.draw(st.sampled_from(["drop", "clip"]))
+    longer = list(rows)
+    for day in more:
+        longer.insert(data.draw(st.integers(0, len(longer))), (newcomer, day))
+    before, after = (opened(some, folder, kind, source, on_invalid) for some in (rows, longer))
+    assert not before - after
+    assert (after - before).total() <= min(MOST, len(more))

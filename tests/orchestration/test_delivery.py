@@ -1,0 +1,94 @@
+"""A finished release that nobody was told of is found by the same command, and only then."""
+
+import json
+import shutil
+
+import pytest
+
+import flows.release
+import flows.reports
+from cloister.errors import CloisterError
+from cloister.privacy.ledger import Ledger, State
+from flows.cli import run
+from tasks.books import existing_ledger
+
+
+def command(place, *more: str) -> list[str]:
+    return [
+        "release",
+        str(place.spec),
+        "--method",
+        "independent",
+        "--delta",
+        "0",
+        "--evaluate",
+        "none",
+        *more,
+    ]
+
+
+def ledger_of(place) -> Ledger:
+    found = existing_ledger(place.home)
+    assert found is not None
+    return found
+
+
+def failing(*_: object) -> None:
+    raise CloisterError("killed here")
+
+
+@pytest.fixture
+def alone(monkeypatch) -> None:
+    """The release flow without the two tools that take most of its time."""
+    monkeypatch.setattr(flows.release, "register", lambda *_: "")
+    monkeypatch.setattr(flows.release, "version", lambda *_: None)
+
+
+def test_killed_after_the_candidate_the_same_command_finds_the_release(
+    place, prefect_server, alone, monkeypatch, capsys
+):
+    words = command(place, "--json", "--out", str(place.folder / "out"))
+    for module, name in [
+        (flows.release, "deliver"),
+        (flows.reports, "show_outcome"),
+        (Ledger, "deliver"),
+    ]:
+        with monkeypatch.context() as patched:
+            patched.setattr(module, name, failing)
+            assert run(words) == 1
+        (held,) = ledger_of(place).releases()
+        assert held.state == "candidate"
+    capsys.readouterr()
+    assert run(command(place, "--rows", "17")) == 2
+    assert held.id in (said := capsys.readouterr().err) and "--rows" in said
+    shutil.rmtree(place.folder / "out")
+    assert run(words) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["release"], found["earlier"]) == (held.id, True)
+    assert (place.folder / "out" / "manifest.json").is_file()
+    (held,) = ledger_of(place).releases()
+    assert held.delivered
+
+
+@pytest.mark.slow
+def test_a_release_that_ended_normally_is_made_anew_at_a_new_charge(place, prefect_server, alone, capsys):
+    for releases in (1, 2):
+        assert run(command(place)) == 0
+        assert "is a candidate" in capsys.readouterr().out
+        assert ledger_of(place).budget("clubs", "row").spent == releases
+    assert ledger_of(place).verify() == []
+
+
+@pytest.mark.slow
+def test_a_finished_release_that_was_altered_is_not_handed_out(place, prefect_server, alone, monkeypatch, capsys):
+    with monkeypatch.context() as patched:
+        patched.setattr(flows.reports, "show_outcome", failing)
+        assert run(command(place)) == 1
+    (held,) = ledger_of(place).releases()
+    (place.home.release(held.id) / "public" / "synthetic.parquet").write_bytes(b"forged")
+    capsys.readouterr()
+    assert run(command(place)) == 1
+    assert "cloister verify" in capsys.readouterr().err
+    ledger_of(place).advance(held.id, State.REJECTED, "officer", "forged")
+    assert run(command(place)) == 0
+    assert len(ledger_of(place).releases()) == 2

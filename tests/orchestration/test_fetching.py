@@ -1,0 +1,66 @@
+"""What was published of a release comes back from the remote, as the ledger recorded it, or not at all."""
+
+import json
+import shutil
+
+import pytest
+
+from flows.cli import run
+from tasks.verifying import verified
+
+FILES = ("synthetic.parquet", "synthetic.csv", "certificate.yaml", "certificate.html")
+
+
+@pytest.fixture
+def own(released, tmp_path, monkeypatch):
+    """The home of the release; what a test changes in its public folder and remote is put back."""
+    home, public = released.place.home, released.folder / "public"
+    monkeypatch.setenv("CLOISTER_HOME", str(home.folder))
+    for name, folder in (("public", public), ("remote", home.folder / "dvc-remote")):
+        shutil.copytree(folder, tmp_path / name)
+    yield released
+    for name, folder in (("public", public), ("remote", home.folder / "dvc-remote")):
+        shutil.rmtree(folder)
+        shutil.copytree(tmp_path / name, folder)
+
+
+def test_lost_and_altered_files_are_restored_as_they_were(own, tmp_path):
+    public = own.folder / "public"
+    for name in FILES[:2]:
+        (public / name).unlink()
+    for name in FILES[2:]:
+        (public / name).write_text("altered")
+    assert verified(own.place.home, own.id)[1]
+    assert run(["fetch", own.id]) == 0
+    for name in FILES:
+        assert (public / name).read_bytes() == (tmp_path / "public" / name).read_bytes()
+    assert verified(own.place.home, None)[1] == []
+
+
+def test_a_new_folder_is_one_that_verifies(own, tmp_path, capsys):
+    again = tmp_path / "again"
+    assert run(["fetch", own.id, "--out", str(again), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["public"] == str(again)
+    assert verified(own.place.home, str(again))[1] == []
+    assert {path.name for path in again.iterdir()} == {*FILES, "manifest.json"}
+
+
+@pytest.mark.parametrize("content", [None, b"another"])
+def test_a_remote_that_lost_or_altered_the_files_restores_nothing(own, capsys, content):
+    public = own.folder / "public"
+    (public / "synthetic.parquet").unlink()
+    objects = [path for path in (own.place.home.folder / "dvc-remote").rglob("*") if path.is_file()]
+    for path in objects:
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+    (public / "certificate.yaml").write_text("altered")
+    assert run(["fetch", own.id]) != 0
+    assert ("DVC cannot get" if content is None else "certificate.yaml") in capsys.readouterr().err
+    assert not (public / "synthetic.parquet").exists()
+    assert (public / "certificate.yaml").read_text() == "altered"
+
+
+def test_an_unknown_release_is_refused(own, capsys):
+    assert run(["fetch", "r-unknown"]) == 2
+    assert "r-unknown" in capsys.readouterr().err

@@ -1,0 +1,70 @@
+"""The graph of a release as Prefect draws it: every step hangs on those whose result it takes."""
+
+import asyncio
+import gc
+import weakref
+
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+
+import flows.release
+from flows.cli import run
+from tasks.opening import TableSource
+
+EDGES = {
+    "sequence": set(),
+    "search": {"sequence"},
+    "stores": set(),
+    "reserve": {"search", "stores"},
+    "validate": {"reserve"},
+    "spend": {"search", "validate"},
+    "train": {"search", "spend"},
+    "weights": {"search", "spend", "train"},
+    "sample": {"reserve", "weights"},
+    "evaluate": {"spend", "sample"},
+    "certify": {"reserve", "spend", "search", "weights", "sample"},
+    "register": {"certify", "evaluate"},
+    "version": {"certify"},
+    "publish": {"certify", "register", "version"},
+}
+
+
+async def steps_of(release: str):
+    """The task runs of the flow run that made a release."""
+    async with get_client() as client:
+        named = [made for made in await client.read_task_runs() if release in made.name]
+        ours = FlowRunFilter(id=FlowRunFilterId(any_=[named[0].flow_run_id]))
+        return await client.read_task_runs(flow_run_filter=ours)
+
+
+def test_the_graph_has_every_edge(released):
+    steps = asyncio.run(steps_of(released.id))
+    names = {made.id: made.task_key.split("-")[0] for made in steps}
+    kinds = dict(zip(names.values(), steps, strict=True))
+    by_function = {
+        "weights": "weigh",
+        "stores": "prepare_stores",
+        "evaluate": "measure",
+        "certify": "write_certificate",
+    }
+    for step, expected in EDGES.items():
+        made = kinds[by_function.get(step, step)]
+        found = {names[one.id] for inputs in made.task_inputs.values() for one in inputs if hasattr(one, "id")}
+        assert {by_function.get(name, name) for name in expected} <= found, step
+
+
+def test_rows_are_gone_when_the_flow_has_ended(place, prefect_server, monkeypatch):
+    monkeypatch.setattr(flows.release, "register", lambda *_: "")
+    monkeypatch.setattr(flows.release, "version", lambda *_: None)
+    alive = []
+    read = TableSource.read
+
+    def watched(*given):
+        rows, digest = read(*given)
+        alive.append(weakref.ref(rows))
+        return rows, digest
+
+    monkeypatch.setattr(TableSource, "read", watched)
+    assert run(["release", str(place.spec), "--method", "independent", "--delta", "0", "--evaluate", "none"]) == 0
+    gc.collect()
+    assert [rows() for rows in alive] == [None]

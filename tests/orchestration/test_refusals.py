@@ -1,0 +1,56 @@
+"""Data that is refused: the detail in the home alone, nothing of it at the orchestrator, and the
+refusal is counted."""
+
+import asyncio
+import json
+import stat
+
+import pandas as pd
+from prefect.client.orchestration import get_client
+
+from flows.cli import run
+from tasks.books import existing_ledger
+
+DETAIL = ("rows 42", "1 value", "home region")
+
+
+async def messages() -> list[str]:
+    async with get_client() as client:
+        runs = [*await client.read_flow_runs(), *await client.read_task_runs()]
+        states = [state for made in runs for state in await _states(client, made)]
+        logs = await client.read_logs()
+        return [str(state.model_dump(mode="json")) for state in states] + [log.message for log in logs]
+
+
+async def _states(client, made):
+    read = client.read_task_run_states if hasattr(made, "task_key") else client.read_flow_run_states
+    return await read(made.id)
+
+
+def test_the_detail_of_a_refusal_stays_in_the_home(place, prefect_server, capsys):
+    frame = pd.read_csv(place.data)
+    frame.loc[41, "home region"] = "nowhere"
+    frame.to_csv(place.data, index=False)
+    for refusals in (1, 2):
+        assert run(["release", str(place.spec), "--method", "independent", "--delta", "0"]) == 2
+        said = capsys.readouterr()
+        held = existing_ledger(place.home).releases()[-1]
+        report = place.home.release(held.id) / "internal" / "validation.json"
+        assert str(report) in said.err
+        assert not any(detail in said.err + said.out for detail in DETAIL)
+        assert all(detail in "".join(json.loads(report.read_text())["problems"]) for detail in DETAIL)
+        assert stat.S_IMODE(report.stat().st_mode) == 0o600
+        assert existing_ledger(place.home).budget("clubs", "row").refusals == refusals
+    ours = [text for text in asyncio.run(messages()) if str(report) in text]
+    assert ours
+    assert not any(detail in text for text in ours for detail in DETAIL)
+    ledger = json.dumps([entry.line for entry in existing_ledger(place.home).entries()])
+    assert not any(detail in ledger for detail in DETAIL)
+    assert run(["budget", "show", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["refusals"] == 2
+    assert run(["ledger", "list", "--json"]) == 0
+    assert [release["refused"] for release in json.loads(capsys.readouterr().out)] == [True, True]
+    assert run(["ledger", "show", held.id, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["refused"] is True
+    assert run(["ledger", "list"]) == 0
+    assert "refusals of data" in capsys.readouterr().out

@@ -1,0 +1,96 @@
+"""A blip of a store fails no release that was paid for: steps that only record are repeated, and record once."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Engine, event
+
+import flows.release
+import tasks.publishing
+from cloister.errors import InputError, PrivacyError, StorageError, VerificationError
+from cloister.privacy.ledger import State
+from flows.cli import run
+from tasks.books import existing_ledger
+from tasks.publishing import record_candidate
+from tasks.steps import recording_step
+from tasks.tracking import Tracker
+from tasks.verifying import verified
+
+
+@pytest.fixture
+def at_once(monkeypatch) -> None:
+    """Attempts that follow each other without delay."""
+    for step in (flows.release.register, flows.release.publish):
+        monkeypatch.setattr(step, "retry_delay_seconds", [0, 0, 0])
+
+
+@pytest.fixture
+def blips() -> Iterator[list[str]]:
+    """Tables of the tracking store; writing to each fails once."""
+    left = ["latest_metrics", "logged_models", "model_versions"]
+
+    def fail(connection, _cursor, statement, *_):
+        if "mlflow.db" in str(connection.engine.url):
+            for table in left:
+                if statement.startswith(f"INSERT INTO {table} "):
+                    left.remove(table)
+                    raise sqlite3.OperationalError("the server restarts")
+
+    event.listen(Engine, "before_cursor_execute", fail)
+    yield left
+    event.remove(Engine, "before_cursor_execute", fail)
+
+
+def test_a_paid_release_outlives_blips_of_its_stores(place, prefect_server, at_once, blips, monkeypatch, capsys):
+    answers = [OSError("the ledger's answer was lost")]
+
+    def recorded(*given) -> None:
+        record_candidate(*given)
+        if answers:
+            raise answers.pop()
+
+    monkeypatch.setattr(tasks.publishing, "record_candidate", recorded)
+    words = ["release", str(place.spec), "--method", "independent", "--delta", "0", "--evaluate", "none", "--json"]
+    assert run([*words, "--out", str(place.folder / "out")]) == 0
+    said = capsys.readouterr()
+    assert (blips, answers) == ([], [])
+    assert said.err.count('"step": "register", "state": "failed"') == 3
+    assert said.err.count('"step": "publish", "state": "failed"') == 1
+    release = json.loads(said.out)["release"]
+    assert_recorded_once(place.home, release)
+    (held,) = existing_ledger(place.home).releases()
+    assert [moved.state for moved in held.steps] == [State.RESERVED, State.SPENT, State.CANDIDATE]
+    assert verified(place.home, None)[1] == []
+    assert verified(place.home, str(place.folder / "out"))[1] == []
+
+
+def assert_recorded_once(home, release: str) -> None:
+    """One run with one child a stage, one model, one version."""
+    tracker = Tracker.open(home.tracking, home.artifacts)
+    version = tracker.find(release)
+    assert version.version in (1, "1")
+    run_id = version.run_id
+    assert len(tracker.models(run_id)) == 1
+    children = [tracker.client.get_run(each).info for each in tracker.runs(run_id) if each != run_id]
+    assert len({child.run_name for child in children}) == len(children)
+    assert {child.status for child in children} == {"FINISHED"}
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"),
+    [(InputError, 1), (PrivacyError, 1), (VerificationError, 1), (StorageError, 4), (ValueError, 4)],
+)
+def test_what_no_repetition_mends_is_not_repeated(prefect_server, error, attempts):
+    made = []
+
+    @recording_step("record", "record")
+    def record() -> None:
+        made.append(error)
+        raise error("no")
+
+    record.retry_delay_seconds = [0, 0, 0]
+    with pytest.raises(Exception, match="no|failed inside"):
+        record()
+    assert len(made) == attempts

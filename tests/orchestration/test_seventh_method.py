@@ -1,0 +1,134 @@
+"""A method with a query of its own is released, certified and verified: it needs its own module and a registry line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from cloister.privacy.events import Sensitivity
+from cloister.privacy.mechanisms import DiscreteLaplace, Neighbours
+from cloister.privacy.queries.query import Query
+from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.randomness import SamplingSource
+from cloister.schema.domain import Domain, Table
+from flows.cli import run
+from models.protocol import Budget, Forecast, Parameters, Plan, Stage, Synthesizer, Task, whole
+from models.registry import METHODS
+from tasks.verifying import verified
+
+
+@dataclass(frozen=True)
+class UpperHalves(Query[TableRows, Sensitivity, np.ndarray]):
+    """Rows whose code lies in the upper half of its column. Proof: a row changes each of the counts by at most one."""
+
+    name: ClassVar[str] = "upper halves"
+    columns: tuple[str, ...]
+
+    def request(self) -> Mapping[str, Any]:
+        return {"of": list(self.columns)}
+
+    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        return Sensitivity.box(len(self.columns), neighbours.max_rows)
+
+    def exact(self, rows: TableRows, source) -> np.ndarray:
+        domain, codes = rows.table.domain, rows.table.codes
+        upper = [(2 * codes[name] >= domain[name].size).sum() for name in self.columns]
+        return np.array(upper, dtype=np.int64)
+
+    def outcome(self, rows: TableRows, noisy: np.ndarray) -> np.ndarray:
+        return noisy
+
+
+@dataclass(frozen=True)
+class HalvesParameters(Parameters):
+    epsilon: Fraction
+
+
+@dataclass(frozen=True)
+class HalvesModel:
+    """Each value even within its half; gives at most as many rows as the data was declared to have."""
+
+    domain: Domain
+    upper: np.ndarray
+    capacity: int
+    remembers: ClassVar[bool] = False
+
+    @property
+    def sampler(self) -> HalvesModel:
+        return self
+
+    def chunks(self, rows: int, rng: SamplingSource, where=None, first=0, before=()) -> Iterator[Table]:
+        draw, codes = rng.generator, {}
+        for name, share in zip(self.domain.names, self.upper, strict=True):
+            half = -(-self.domain[name].size // 2)
+            high = draw.random(rows) < share
+            codes[name] = np.where(
+                high, draw.integers(half, self.domain[name].size, rows), draw.integers(0, half, rows)
+            )
+        yield Table(self.domain, codes)
+
+    def sample(self, rows: int, rng: SamplingSource, where=None) -> Table:
+        return whole(self, rows, rng, where)
+
+    def post_processing(self) -> tuple[str, ...]:
+        return ("each value is drawn evenly within its half",)
+
+    def state(self):
+        return {}, {"upper": self.upper}
+
+
+class Halves(Synthesizer[HalvesParameters, HalvesModel]):
+    name, summary = "halves", "the upper half of each column, for a test"
+
+    def __init__(self, progress) -> None:
+        del progress
+
+    def sequence(self, task: Task) -> tuple[str, ...]:
+        return task.domain.names
+
+    def search(self, task: Task, sequence, budget: Budget) -> Plan[HalvesParameters]:
+        event = DiscreteLaplace(budget.epsilon).event(UpperHalves(sequence).sensitivity(task.neighbours))
+        stages = (Stage("halves", event, "noisy rows in the upper half of each column"),)
+        return Plan(self.name, sequence, stages, HalvesParameters(budget.epsilon), Forecast(1.0, 1 << 20))
+
+    def train(self, private, task: Task, plan: Plan[HalvesParameters]) -> HalvesModel:
+        counts = private.answer(UpperHalves(plan.sequence), DiscreteLaplace(plan.parameters.epsilon), "halves")
+        return HalvesModel(task.domain, np.clip(counts / task.data_rows, 0, 1), task.data_rows)
+
+    def restore(self, task: Task, meta, arrays) -> HalvesModel:
+        return HalvesModel(task.domain, arrays["upper"], task.data_rows)
+
+
+@pytest.fixture
+def released(place, prefect_server, monkeypatch, capsys) -> tuple[Any, dict[str, Any]]:
+    """A release of the clubs by the new method."""
+    monkeypatch.setitem(METHODS, "halves", Halves)
+    head, _, rest = place.spec.read_text(encoding="utf-8").partition("constraints:")
+    place.spec.write_text(head + "release:" + rest.partition("release:")[2], encoding="utf-8")
+    assert (
+        run(["release", str(place.spec), "--method", "halves", "--epsilon", "1/2", "--evaluate", "none", "--json"]) == 0
+    )
+    return place, json.loads(capsys.readouterr().out)
+
+
+def test_seventh_method_is_charged_released_certified_and_verified(released, capsys):
+    place, said = released
+    assert (said["method"], said["epsilon"], said["budget_left"]) == ("halves", "1/2", "3.5")
+    assert verified(place.home, None)[1] == []
+    page = (place.home.release(said["release"]) / "public" / "certificate.yaml").read_text(encoding="utf-8")
+    assert "each value is drawn evenly within its half" in page
+    assert "at most 2000 rows" in page
+    assert "cost nothing" not in page
+    assert "soft constraints" not in page
+    assert run(["review", "approve", said["release"], "--reason", "fine"]) == 0
+    out = place.folder / "more.csv"
+    assert run(["sample", said["release"], "--rows", "2001", "--out", str(out)]) == 1
+    assert "at most 2000" in capsys.readouterr().err
+    assert run(["sample", said["release"], "--rows", "50", "--out", str(out)]) == 0
+    assert len(out.read_text(encoding="utf-8").splitlines()) == 51

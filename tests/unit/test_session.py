@@ -1,0 +1,105 @@
+"""Whatever leads to sensitive rows shows a name alone, is not copied, not walked into, and ends with its session."""
+
+import copy
+import gc
+import pickle
+import weakref
+
+import numpy as np
+import pytest
+from prefect.utilities.collections import visit_collection
+
+from cloister.errors import CloisterError
+from cloister.privacy.journal import Journal
+from cloister.privacy.ledger import Anchor
+from tasks.session import Session, Source, Spent
+
+CANARY = "CANARY-81725"
+
+
+class Rows:
+    """Rows that can be watched: a weak reference to them dies when they are forgotten."""
+
+    def __init__(self):
+        self.cells = [CANARY, np.arange(3)]
+
+    def __repr__(self):
+        return CANARY
+
+
+class Memory(Source):
+    """Rows that lie nowhere."""
+
+    def world(self, order):
+        raise NotImplementedError
+
+    def read(self, release, order, home):
+        return Rows(), "digest"
+
+    def door(self, rows, neighbours, planned, journal, home):
+        raise NotImplementedError
+
+
+def tokens(session, folder):
+    """A session, what it opened and what was spent for it, with a journal."""
+    opened = session.open("r-1", None, None)
+    journal = session.open_journal(folder / "journal", {"data": "digest"})
+    return opened, Spent(opened, session.hold("r-1", Rows()), journal, Anchor(3, "hash"))
+
+
+@pytest.fixture
+def run(tmp_path):
+    with Session(Memory()) as session:
+        yield session, *tokens(session, tmp_path)
+
+
+def test_what_leads_to_rows_shows_the_release_alone(run):
+    for token in run:
+        for text in (repr(token), str(token), f"{token}", f"{token!r}"):
+            assert CANARY not in text
+    assert [repr(token) for token in run] == ["<Session>", "<Opened of r-1>", "<Spent of r-1>"]
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_what_leads_to_rows_is_never_copied_or_serialised(run, way):
+    for token in (*run, run[1].rows):
+        with pytest.raises(TypeError, match="neither copied nor serialised"):
+            way(token)
+        assert not hasattr(token, "__dict__")
+
+
+def test_an_orchestrator_that_looks_for_futures_stays_outside(run):
+    for token in run:
+        seen = []
+        parameters = {"token": token}
+        assert visit_collection(parameters, lambda part: seen.append(part) or part, return_data=True) is parameters
+        assert seen == [parameters, "token", token]
+
+
+def test_rows_and_door_are_forgotten_at_the_end_even_by_who_kept_a_token(tmp_path):
+    with pytest.raises(ZeroDivisionError), Session(Memory()) as session:
+        opened, spent = tokens(session, tmp_path)
+        alive = [weakref.ref(opened.rows.value), weakref.ref(spent.private)]
+        assert spent.rows is opened.rows.value
+        1 / 0  # noqa: B018
+    gc.collect()
+    assert [reference() for reference in alive] == [None, None]
+    for ask in (lambda: spent.rows, lambda: spent.private, lambda: opened.rows.value):
+        with pytest.raises(CloisterError, match="r-1 has ended"):
+            ask()
+    Journal.open(tmp_path / "journal", {"data": "digest"}).close()  # its lock was given up
+
+
+def test_rows_are_forgotten_though_the_journal_cannot_be_closed(tmp_path, monkeypatch):
+    close = Journal.close
+
+    def failing(journal):
+        close(journal)
+        raise OSError("full")
+
+    monkeypatch.setattr(Journal, "close", failing)
+    with pytest.raises(OSError, match="full"), Session(Memory()) as session:
+        opened, _ = tokens(session, tmp_path)
+        alive = weakref.ref(opened.rows.value)
+    gc.collect()
+    assert alive() is None
