@@ -15,7 +15,7 @@ import json
 import logging
 import os
 import re
-import tempfile
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -239,14 +239,19 @@ class Tracker:
 
     def _logged(self, run: str, model: Path, name: str, tags: Mapping[str, str]) -> LoggedModel:
         """The page of a model, with its files; one that an earlier attempt began is ended."""
+        # beside the model, not in the folder of temporary files: the next attempt removes what a killed one left
+        work = model.with_name(f".{model.name}.mlflow")
+        shutil.rmtree(work, ignore_errors=True)
         found = self.client.get_run(run)
         held = self._pages(found)
         page = held[0] if held else self._new_page(found, name, tags)
         if page.status == LoggedModelStatus.READY:
             return page
-        with tempfile.TemporaryDirectory(prefix="cloister-") as work:
-            save_pyfunc(model, Path(work) / "model", page)
-            self.client.log_model_artifacts(page.model_id, str(Path(work) / "model"))
+        try:
+            save_pyfunc(model, work, page)
+            self.client.log_model_artifacts(page.model_id, str(work))
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
         return self.client.finalize_logged_model(page.model_id, LoggedModelStatus.READY)
 
     def _new_page(self, run: Run, name: str, tags: Mapping[str, str]) -> LoggedModel:
