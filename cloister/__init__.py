@@ -17,7 +17,7 @@ def __getattr__(name: str) -> Any:
     """What the facade above the flows offers under this name."""
     if name not in __all__:
         raise AttributeError(f"module 'cloister' has no attribute '{name}'")
-    import_module("tasks.home").Home.current().configure()
+    import_module("tasks.runtime.home").Home.current().configure()
     return getattr(import_module("flows.python"), name)
 
 

@@ -8,8 +8,8 @@ from html import escape
 
 import pandas as pd
 
-from cloister.privacy.certificate_parts import ConstraintOrigin
-from tasks.plans import StageCost
+from cloister.privacy.certificate.schema import ConstraintOrigin
+from tasks.requests.plan import StageCost
 
 # rows of a frame that are shown: enough to see its columns
 SHOWN = 5

@@ -23,22 +23,22 @@ from prefect import flow
 from cloister import __version__
 from cloister.errors import BudgetExceeded
 from cloister.privacy.discovery import Findings
+from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.ledger import BudgetStatus
 from cloister.privacy.ledger.exact import decimal
-from cloister.privacy.private import PrivateColumns
 from flows.outcome import Finished
 from models.protocol import AnyPlan
-from tasks.charging import Charge, giving_back, reserve, spend, validate
-from tasks.columns import ColumnsSource
-from tasks.delivery import deliver, keep_outcome, write_finished
-from tasks.discovering import Written, finish, measure_domains, write_spec
-from tasks.domains import domain_order, domain_world, release_plan, require_ready
-from tasks.home import Home
-from tasks.ledgers import open_ledger
-from tasks.orders import Options, Order
-from tasks.plans import StageCost, stage_costs, total_cost
-from tasks.run_page import declined
-from tasks.session import Session
+from tasks.data.open_columns import ColumnsSource
+from tasks.data.session import Session
+from tasks.domains.plan import domain_order, domain_world, release_plan, require_ready
+from tasks.domains.steps import Written, finish, measure_domains, write_spec
+from tasks.ledger.charges import open_ledger
+from tasks.ledger.delivery import deliver, keep_outcome, write_finished
+from tasks.release.charge import Charge, giving_back, reserve, spend, validate
+from tasks.requests.plan import StageCost, stage_costs, total_cost
+from tasks.requests.resolved import Options, Order
+from tasks.runtime.home import Home
+from tasks.stores.prefect_run_page import declined
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from cloister.constraints import ViolationReport
 from cloister.evaluation.report import Evaluation
 from cloister.privacy.ledger import BudgetStatus
 from cloister.privacy.ledger.exact import decimal
-from tasks.orders import Order
-from tasks.plans import StageCost
+from tasks.requests.plan import StageCost
+from tasks.requests.resolved import Order
 
 
 @dataclass(frozen=True)

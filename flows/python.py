@@ -16,21 +16,21 @@ import pandas as pd
 
 from cloister.constraints import violation_reports
 from cloister.evaluation.asked import Level
-from cloister.privacy.certificate import Certificate
-from cloister.privacy.randomness import SamplingSource
+from cloister.privacy.certificate.certificate import Certificate
+from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.reading import parquet_names, read_native
 from flows import html
-from flows.options import user
+from flows.cli.options import user
 from models.storage import SavedModel
-from tasks.certificates import read_certificate
-from tasks.certifying import TABLE_NAME
-from tasks.delivery import telling
-from tasks.frames import kept_frame
-from tasks.home import Home
-from tasks.measures import Asked, compared_files
-from tasks.orders import Options, Order, world_of
-from tasks.outputs import require_capacity, require_kept
-from tasks.plans import StageCost, planned, stage_costs, total_cost
+from tasks.data.frames import kept_frame
+from tasks.evaluation.compare import Asked, compared_files
+from tasks.ledger.certificates import read_certificate
+from tasks.ledger.delivery import telling
+from tasks.release.certify import TABLE_NAME
+from tasks.requests.plan import StageCost, planned, stage_costs, total_cost
+from tasks.requests.resolved import Options, Order, world_of
+from tasks.runtime.home import Home
+from tasks.runtime.tables import require_capacity, require_kept
 
 if TYPE_CHECKING:
     from cloister.evaluation.report import Evaluation
@@ -235,7 +235,7 @@ def _file_of(data: Data | None, home: Home) -> Iterator[Path | None]:
 
 
 def _run(spec: Path, options: Options, home: Home) -> Outcome | Finished:
-    from flows.cli_release import run_release
+    from flows.cli.release import run_release
 
     return run_release(spec, options, home)
 

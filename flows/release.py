@@ -22,30 +22,30 @@ from prefect.runtime import flow_run
 
 from cloister import __version__
 from cloister.errors import BudgetExceeded
-from cloister.privacy.private import PrivateTable
+from cloister.privacy.door.table import PrivateTable
 from cloister.schema.domain import Table
 from flows.outcome import Finished, Outcome
 from models.protocol import AnyPlan
-from tasks.certifying import Certified, write_certificate
-from tasks.charging import Charge, giving_back, reserve, spend, validate
-from tasks.checks import require_usable
-from tasks.delivery import deliver, keep_outcome, publish_finished
-from tasks.drawing import sample
-from tasks.fitting import train, weigh
-from tasks.home import Home
-from tasks.ledgers import open_ledger
-from tasks.measures import Measured
-from tasks.measuring import measure
-from tasks.opening import TableSource
-from tasks.orders import Order, world_of
-from tasks.places import prepare_stores
-from tasks.planning import search, sequence
-from tasks.plans import stage_costs, total_cost
-from tasks.publishing import Recorded, publish
-from tasks.registering import register, version
-from tasks.requests import ReleaseRequest
-from tasks.run_page import declined, note, show_certificate
-from tasks.session import Session
+from tasks.data.open_table import TableSource
+from tasks.data.session import Session
+from tasks.evaluation.compare import Measured
+from tasks.ledger.charges import open_ledger
+from tasks.ledger.delivery import deliver, keep_outcome, publish_finished
+from tasks.release.certify import Certified, write_certificate
+from tasks.release.charge import Charge, giving_back, reserve, spend, validate
+from tasks.release.evaluate import measure
+from tasks.release.fit import train, weigh
+from tasks.release.plan import search, sequence
+from tasks.release.preflight import require_usable
+from tasks.release.publish import Recorded, publish
+from tasks.release.register import register, version
+from tasks.release.sample import sample
+from tasks.release.stores import prepare_stores
+from tasks.requests.plan import stage_costs, total_cost
+from tasks.requests.release_request import ReleaseRequest
+from tasks.requests.resolved import Order, world_of
+from tasks.runtime.home import Home
+from tasks.stores.prefect_run_page import declined, note, show_certificate
 
 
 def run_name() -> str:

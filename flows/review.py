@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from cloister.errors import CloisterError, VerificationError
 from cloister.privacy.ledger import State
-from tasks.books import release_of
-from tasks.home import Home
-from tasks.ledgers import open_ledger
-from tasks.tracking import Tracker
-from tasks.verifying import release_problems
+from tasks.ledger.charges import open_ledger
+from tasks.ledger.queries import release_of
+from tasks.ledger.verify import release_problems
+from tasks.runtime.home import Home
+from tasks.stores.mlflow_store import Tracker
 
 CHECKED = (State.APPROVED, State.PUBLISHED)
 

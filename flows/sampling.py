@@ -12,14 +12,14 @@ from cloister.errors import InputError, StorageError
 from cloister.privacy.ledger import Release, State
 from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain
-from flows.console import facts, show_json, warn
-from models.parts import Request, sample_to
+from flows.cli.console import facts, show_json, warn
 from models.protocol import Where
+from models.sampling.resumable import Request, sample_to
 from models.storage import SavedModel, load_saved
-from tasks.books import release_of
-from tasks.home import Home
-from tasks.outputs import csv_of, require_capacity, require_kept, violations_in
-from tasks.release_findings import released_manifest
+from tasks.ledger.queries import release_of
+from tasks.ledger.release_findings import released_manifest
+from tasks.runtime.home import Home
+from tasks.runtime.tables import csv_of, require_capacity, require_kept, violations_in
 
 OPEN = (State.APPROVED, State.PUBLISHED)
 

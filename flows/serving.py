@@ -20,11 +20,11 @@ from prefect.exceptions import PrefectException
 from prefect.flow_engine import run_flow
 
 from cloister.errors import CloisterError, InputError
-from flows.console import warn
-from tasks.deployments import due_runs, refuse_run
-from tasks.home import Home
-from tasks.locks import exclusive
-from tasks.recurring import Registration, registrations, settings_digest
+from flows.cli.console import warn
+from tasks.requests.recurring import Registration, registrations, settings_digest
+from tasks.runtime.home import Home
+from tasks.runtime.locks import exclusive
+from tasks.stores.prefect_deployment import due_runs, refuse_run
 
 INTERVAL = 10.0
 """Time between two questions to the server, in seconds: schedules are read to the minute."""

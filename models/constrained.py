@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.privacy.randomness import SamplingSource
+from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import Serial
 from cloister.schema.domain import Table
-from models.groups import Groups
-from models.levels import TupleModel
+from models.discretization.bins import Groups
 from models.protocol import Sampler, Task, Where, whole
-from models.sampling import ConstraintSampler, EveryRow
-from models.states import state_of_groups, state_of_rules, state_of_weighing, united
-from models.supporting import Rules
-from models.weights import Weighing
+from models.sampling.ancestral import TupleModel
+from models.sampling.sampler import ConstraintSampler, EveryRow
+from models.sampling.support_builder import Rules
+from models.serialization import state_of_groups, state_of_rules, state_of_weighing, united
+from models.soft_constraints.reweighting import Weighing
 
 State = tuple[dict[str, Any], dict[str, NDArray[np.generic]]]
 

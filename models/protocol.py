@@ -20,10 +20,10 @@ from pydantic import TypeAdapter
 
 from cloister.constraints import DenialConstraint
 from cloister.privacy.events import Composed, Event
-from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from cloister.privacy.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 
 Arrays = Mapping[str, NDArray[Any]]

@@ -30,7 +30,7 @@ from pydantic import ValidationError
 from cloister.constraints.declared import constraints_of, declaration_of
 from cloister.errors import InputError, StorageError, VerificationError
 from cloister.privacy.events import Relation
-from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import AnyAttribute, Categorical, Ordinal, ValuesFile
 from cloister.schema.codelists import resolve_values
 from cloister.schema.domain import Domain

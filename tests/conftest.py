@@ -17,19 +17,19 @@ import pytest
 from absl import logging as absl_logging
 
 from cloister.constraints import constraints_of, violation_reports
-from cloister.privacy.certificate import Facts
-from cloister.privacy.journal import Journal
+from cloister.privacy.certificate.certificate import Facts
+from cloister.privacy.certificate.software import software
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.ledger import Ledger, Request
-from cloister.privacy.mechanisms import Neighbours
-from cloister.privacy.private import PrivateTable
-from cloister.privacy.randomness import NoiseSource, SamplingSource
-from cloister.privacy.software import software
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.domain import Domain
 from cloister.schema.loading import load_spec, spec_digest
 from cloister.schema.spec import Spec
 from models.protocol import Budget, Model, Plan, Task, fit, plan
 from models.registry import create
-from tasks.home import Home
+from tasks.runtime.home import Home
 
 os.environ["CLOISTER_HOME"] = tempfile.mkdtemp(prefix="cloister-tests-")
 Home.current().prepare()
@@ -175,7 +175,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 @pytest.fixture(scope="session")
 def released(prefect_server: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Released]:
     """One release of the clubs, made by its command."""
-    from flows.cli import run
+    from flows.cli.app import run
 
     made = clubs(tmp_path_factory.mktemp("released"))
     with pytest.MonkeyPatch.context() as patch:

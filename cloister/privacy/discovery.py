@@ -17,7 +17,11 @@ from typing import Any
 import numpy as np
 
 from cloister.errors import PlanError
-from cloister.privacy.buckets import (
+from cloister.privacy.accounting.calibration import calibrate
+from cloister.privacy.events import Composed, Event, compose, repeat
+from cloister.privacy.mechanisms.counts import Counts, DiscreteGaussian, DiscreteLaplace, Neighbours, SparseHistogram
+from cloister.privacy.queries.column_counts import BucketCounts, RawColumns, RowCount, TextCounts
+from cloister.privacy.queries.partitions import (
     DAY,
     DECIMALS,
     LARGEST_PARTITION,
@@ -28,10 +32,6 @@ from cloister.privacy.buckets import (
     Presence,
     value_of,
 )
-from cloister.privacy.calibration import calibrate
-from cloister.privacy.events import Composed, Event, compose, repeat
-from cloister.privacy.mechanisms import Counts, DiscreteGaussian, DiscreteLaplace, Neighbours, SparseHistogram
-from cloister.privacy.queries.column_counts import BucketCounts, RawColumns, RowCount, TextCounts
 from cloister.privacy.queries.query import Door
 from cloister.schema.attributes import (
     DATA_DERIVED,

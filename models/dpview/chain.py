@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cloister.constraints.supports import Int
+from models.discretization.bins import Groups
+from models.discretization.coarsening import Reading
 from models.dpview.tables import Counts, Names, View, margin_over
-from models.groups import Groups
-from models.levels import Batch, Chain, LevelDraw, Probabilities
-from models.mixture.readings import Reading
+from models.sampling.ancestral import Batch, Chain, LevelDraw, Probabilities
 
 FLOOR = 1e-9
 
@@ -29,7 +29,7 @@ class ViewChain:
     views: Sequence[View]
 
     def conditional(self, place: int, context: Int) -> Probabilities:
-        """Probabilities of the attribute at ``place``; see :class:`models.levels.TupleModel`."""
+        """Probabilities of the attribute at ``place``; see :class:`models.sampling.ancestral.TupleModel`."""
         name = self.sequence[place]
         if name not in self.readings:
             return self.groups[name].mass[None]

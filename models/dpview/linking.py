@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from models.dpview.normalising import WholeView
+from models.dpview.rounding import WholeView
 from models.dpview.tables import Counts, Names, View, margin_over
 
 Parts = NDArray[np.int64]

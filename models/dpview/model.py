@@ -9,14 +9,14 @@ from typing import Any
 from numpy.typing import NDArray
 
 from models.constrained import ConstrainedModel, State
+from models.discretization.bins import Groups
+from models.discretization.coarsening import Reading
 from models.dpview.chain import ViewChain
-from models.dpview.drawing import LinkedSampler
+from models.dpview.sampler import LinkedSampler
 from models.dpview.tables import Names, View
-from models.groups import Groups
-from models.mixture.readings import Reading
 from models.protocol import Arrays, Task
-from models.states import groups_of, rules_of
-from models.supporting import Rules
+from models.sampling.support_builder import Rules
+from models.serialization import groups_of, rules_of
 
 ALONE = "each attribute is drawn on its own, from its histogram"
 AGREED = "noisy views are made to agree with each other and with the histograms"

@@ -13,15 +13,15 @@ import numpy as np
 
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
+from models.discretization.attribute_order import public_sizes, schema_sequence
 from models.dpview.chain import ViewChain
+from models.dpview.fit import Counting, Released
 from models.dpview.model import DPViewModel, restore
-from models.dpview.search import Shaper, search
-from models.dpview.shaping import Shaping, ViewParameters, alone
-from models.dpview.training import Counting, Released
+from models.dpview.plan import Shaper, search
+from models.dpview.view_choice import Shaping, ViewParameters, alone
 from models.dpview.views import Names, ViewList, with_upper
 from models.protocol import Arrays, Budget, Plan, Progress, Synthesizer, Task, silent
-from models.sequencing import public_sizes, schema_sequence
-from models.supporting import RuleBuilder, Rules
+from models.sampling.support_builder import RuleBuilder, Rules
 
 PUBLIC_SEED = 20_211_001
 

@@ -14,7 +14,7 @@ from functools import lru_cache, singledispatch
 import torch
 from torch import Tensor
 
-from cloister.privacy.gradients import Factored, FactoredGradient, LayeredOuter, Lookup, Outer
+from cloister.privacy.mechanisms.gradients import Factored, FactoredGradient, LayeredOuter, Lookup, Outer
 
 
 @lru_cache(maxsize=1)

@@ -16,20 +16,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cloister.constraints.supports import Int
-from models.groups import Groups
+from models.discretization.bins import Groups
 from models.kamino.attention import ATTENTIONS
 from models.kamino.heads import HEADS
+from models.kamino.hyper_attributes import Units
 from models.kamino.network import Network, Parameters
-from models.kamino.submodels import SubModel
-from models.kamino.units import Units
+from models.kamino.paper.submodels import SubModel
 from models.protocol import Arrays
-from models.sampling import Probabilities
+from models.sampling.sampler import Probabilities
 
 Shares = tuple[NDArray[np.float64], ...]
 
 
 class Chain(Protocol):
-    """A tuple model (:class:`models.sampling.TupleModel`) that can be saved."""
+    """A tuple model (:class:`models.sampling.sampler.TupleModel`) that can be saved."""
 
     @property
     def networked(self) -> int:
@@ -37,7 +37,7 @@ class Chain(Protocol):
         ...
 
     def conditional(self, place: int, context: Int) -> Probabilities:
-        """Probabilities of the attribute at ``place``; see :class:`models.sampling.TupleModel`."""
+        """Probabilities of the attribute at ``place``; see :class:`models.sampling.sampler.TupleModel`."""
         ...
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

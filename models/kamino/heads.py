@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cloister.schema.columns import Grid
-from models.groups import Groups
+from models.discretization.bins import Groups
 
 NARROWEST, WIDEST = -3.0, 1.5
 FEWEST_POINTS = 3

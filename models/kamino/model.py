@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cloister.privacy.randomness import SamplingSource
+from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
-from models.balancing import BalancedSampler
 from models.constrained import BALANCED, State, WeighedModel
-from models.groups import Groups
+from models.discretization.bins import Groups
 from models.kamino.chains import Chain, restore_chain
 from models.protocol import Arrays, Sampler, Task
-from models.states import groups_of, rules_of, weighing_of
-from models.supporting import Rules
-from models.weights import Weighing
+from models.sampling.balanced import BalancedSampler
+from models.sampling.support_builder import Rules
+from models.serialization import groups_of, rules_of, weighing_of
+from models.soft_constraints.reweighting import Weighing
 
 FOLLOWED = "rows are drawn attribute by attribute from the trained network, given the attributes before"
 

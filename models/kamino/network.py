@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cloister.privacy.gradients import FactoredGradient, LayeredOuter, Lookup, Outer
+from cloister.privacy.mechanisms.gradients import FactoredGradient, LayeredOuter, Lookup, Outer
 
 WIDTH = 24
 EMBEDDED, GATED, HEADED, BIASED = 3.0, 3.0, 0.6, 0.3

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cloister.constraints import DenialConstraint
-from models.kamino.ablations import Unweighed, random_sequence
+from models.discretization.attribute_order import schema_sequence
+from models.kamino.paper.ablations import Unweighed, random_sequence
 from models.kamino.trainers import Joint, OneByOne, Trainer
 from models.kamino.weighers import MatrixAscent, PairCounts, Weigher
-from models.sequencing import schema_sequence
 
 Sequencer = Callable[[Mapping[str, int], Sequence[DenialConstraint]], tuple[str, ...]]
 

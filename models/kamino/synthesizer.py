@@ -12,25 +12,25 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cloister.privacy.mechanisms import DiscreteGaussian
+from cloister.privacy.mechanisms.counts import DiscreteGaussian
+from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.gradient_sum import SampledRows
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from cloister.privacy.randomness import SamplingSource
-from models.denoising import to_shares
-from models.groups import Groups
+from models.discretization.attribute_order import public_sizes
+from models.discretization.bins import Groups
+from models.discretization.denoising import to_shares
 from models.kamino.chains import Chain
 from models.kamino.gradients import NoisyGradients
 from models.kamino.model import KaminoModel, restore
+from models.kamino.plan import KaminoParameters, search
 from models.kamino.recipes import JOINT, Recipe
-from models.kamino.search import KaminoParameters, search
 from models.kamino.trainers import Material
 from models.kamino.training import Schedule
+from models.planning.stages import ask_histogram, ask_joint_table
 from models.protocol import Arrays, Budget, Plan, Progress, Synthesizer, Task, silent
-from models.sequencing import public_sizes
-from models.stages import ask_histogram, ask_joint_table
-from models.supporting import Measured, RuleBuilder
-from models.weights import POOL
+from models.sampling.support_builder import Measured, RuleBuilder
+from models.soft_constraints.reweighting import POOL
 
 __all__ = ["Kamino", "Progress", "silent"]
 

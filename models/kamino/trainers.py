@@ -14,14 +14,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.groups import Groups
+from models.discretization.bins import Groups
 from models.kamino.chains import Chain, NetworkChain, UnitChain, submodels_of
 from models.kamino.gradients import NoisyGradients
 from models.kamino.heads import LevelHead
+from models.kamino.hyper_attributes import RUNS, Runs, Units
 from models.kamino.network import WIDTH, Network, Parameters
-from models.kamino.submodels import INHERITANCES, SubModel
+from models.kamino.paper.submodels import INHERITANCES, SubModel
 from models.kamino.training import SAMPLE, Schedule, calibrate, calibrated, train
-from models.kamino.units import RUNS, Runs, Units
 from models.protocol import Progress
 
 
@@ -107,8 +107,9 @@ class Joint:
 class OneByOne:
     """One run for each unit but the first; the parts are chosen by name.
 
-    ``units`` of :data:`models.kamino.units.RUNS`, ``attention`` of :data:`models.kamino.attention.ATTENTIONS`,
-    ``heads`` of :data:`models.kamino.heads.HEADS`, ``inheritance`` of :data:`models.kamino.submodels.INHERITANCES`.
+    ``units`` of :data:`models.kamino.hyper_attributes.RUNS`, ``heads`` of :data:`models.kamino.heads.HEADS`,
+    ``attention`` of :data:`models.kamino.attention.ATTENTIONS`, ``inheritance`` of
+    :data:`models.kamino.paper.submodels.INHERITANCES`.
     """
 
     units: str = "attributes"

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cloister.privacy.gradients import FactoredGradient
+from cloister.privacy.mechanisms.gradients import FactoredGradient
 from models.kamino.blocks import device, gradient_in_units
 from models.kamino.gradients import NoisyGradients
 from models.kamino.network import Network, Parameters

@@ -13,14 +13,14 @@ from typing import Protocol
 import numpy as np
 
 from cloister.constraints import violation_share
-from cloister.privacy.mechanisms import DiscreteGaussian
+from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import Counts, TableRows
 from cloister.privacy.queries.violating_pairs import ViolatingPairs
 from cloister.privacy.queries.violation_matrix import ViolationMatrix
 from cloister.schema.domain import Table
 from models.protocol import Stage, Task
-from models.weights import Weighing, ascend, fit_weights, weighing_by_counts
+from models.soft_constraints.reweighting import Weighing, ascend, fit_weights, weighing_by_counts
 
 MATCHINGS = 8
 TRUST = 0.1

@@ -12,20 +12,20 @@ import torch
 from numpy.typing import NDArray
 
 from cloister.constraints.supports import Int
-from cloister.privacy.randomness import SamplingSource
+from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
-from models.balancing import BalancedSampler, Independent
 from models.constrained import BALANCED, State, WeighedModel
-from models.groups import Groups
-from models.mixture.drawing import EvenSampler
-from models.mixture.hanging import Hanging
+from models.discretization.bins import Groups
+from models.mixture.dependent import Hanging
+from models.mixture.factors import arranged
 from models.mixture.products import Factor, Layout, Mixture
-from models.mixture.tying import arranged
+from models.mixture.sampler import EvenSampler
 from models.protocol import Arrays, Sampler, Task
-from models.sampling import Probabilities
-from models.states import groups_of, rules_of, united, weighing_of
-from models.supporting import Rules
-from models.weights import Weighing
+from models.sampling.balanced import BalancedSampler, Independent
+from models.sampling.sampler import Probabilities
+from models.sampling.support_builder import Rules
+from models.serialization import groups_of, rules_of, united, weighing_of
+from models.soft_constraints.reweighting import Weighing
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class MixtureChain:
         return torch.as_tensor(np.cumsum([0, *sizes[:-1]]))
 
     def conditional(self, place: int, context: Int) -> Probabilities:
-        """Probabilities of the attribute at ``place``; see :class:`models.sampling.TupleModel`.
+        """Probabilities of the attribute at ``place``; see :class:`models.sampling.sampler.TupleModel`.
 
         The mean of the components' shares, weighed by their responsibilities for the context.
         """

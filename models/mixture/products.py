@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.mixture.readings import Reading
+from models.discretization.coarsening import Reading
 
 Int = NDArray[np.int64]
 

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 
 from cloister.constraints import violation_share
-from cloister.privacy.mechanisms import DiscreteGaussian
+from cloister.privacy.mechanisms.counts import DiscreteGaussian
+from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from cloister.privacy.randomness import SamplingSource
 from cloister.schema.domain import Table
+from models.discretization.attribute_order import public_sizes, schema_sequence
+from models.mixture.fit import PUBLIC_SEED, Training
 from models.mixture.model import CloisterModel, restore
-from models.mixture.search import GROUPS, WEIGHER, MixtureParameters, search
-from models.mixture.steering import Belief, believed, steered
-from models.mixture.training import PUBLIC_SEED, Training
+from models.mixture.plan import GROUPS, WEIGHER, MixtureParameters, search
+from models.mixture.soft_constraints import Belief, believed, steered
 from models.protocol import Arrays, Budget, Plan, Progress, Synthesizer, Task, silent
-from models.sequencing import public_sizes, schema_sequence
-from models.weights import POOL, fit_weights
+from models.soft_constraints.reweighting import POOL, fit_weights
 
 MixturePlan = Plan[MixtureParameters]
 

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import figures as rendering
+from benchmarks.markdown import insert, markdown, surroundings
 from cloister.constraints import DenialConstraint, constraints_of
-from cloister.privacy.journal import Journal
-from cloister.privacy.mechanisms import Neighbours
-from cloister.privacy.private import PrivateTable
-from cloister.privacy.randomness import NoiseSource
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.table import PrivateTable
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
 from cloister.schema.loading import load_spec
@@ -24,8 +26,6 @@ from cloister.schema.reading import read_frame
 from cloister.schema.validation import validate
 from models.protocol import Budget, Model, Task, plan
 from models.registry import create
-from tasks.benchmarks import figures as rendering
-from tasks.benchmarks.markdown import insert, markdown, surroundings
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = (ROOT / os.environ.get("CLOISTER_DATA", "../shared/data")).resolve()

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from cloister.privacy.randomness import SamplingSource
+from cloister.privacy.mechanisms.randomness import SamplingSource
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(7_200)]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cloister.constraints import violation_reports
-from cloister.privacy.randomness import SamplingSource
+from cloister.privacy.mechanisms.randomness import SamplingSource
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1_800)]
 

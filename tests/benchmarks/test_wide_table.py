@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from cloister.evaluation.marginals import compare_marginals
-from cloister.privacy.mechanisms import Neighbours
-from cloister.privacy.randomness import SamplingSource
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table
 from models.protocol import Task

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flows.cli import run
+from flows.cli.app import run
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from flows.cli import run
-from tasks.books import existing_ledger
-from tasks.home import Home
+from flows.cli.app import run
+from tasks.ledger.queries import existing_ledger
+from tasks.runtime.home import Home
 
 CANARY = "quokka-417"
 
@@ -340,10 +340,10 @@ def test_full_disk_for_the_home(place, tiny_disk, monkeypatch, capsys):
 @pytest.mark.slow
 def test_disk_that_fills_up_while_the_release_runs(place, prefect_server, tiny_disk, monkeypatch, capsys):
     """Nothing half is handed on; the same command, once there is room, is charged nothing more."""
-    from tasks import checks
+    from tasks.release import preflight
 
-    monkeypatch.setattr(checks, "SPARE_BYTES", 0)
-    monkeypatch.setattr(checks, "CELL_BYTES", 0)
+    monkeypatch.setattr(preflight, "SPARE_BYTES", 0)
+    monkeypatch.setattr(preflight, "CELL_BYTES", 0)
     (tiny_disk / "filler").write_bytes(b"0" * (1 << 20))
     out = tiny_disk / "out"
     assert run(["release", str(place.spec), "--out", str(out), "--evaluate", "none"]) == 2
@@ -360,10 +360,10 @@ def test_disk_that_fills_up_while_the_release_runs(place, prefect_server, tiny_d
 @pytest.mark.parametrize("megabytes", [1, 2, 3, 4, 6, 8, 12])
 def test_disk_of_the_home_that_fills_up_at_any_stage(place, prefect_server, tiny_disk, monkeypatch, capsys, megabytes):
     """The command fails in words; once there is room, it ends with one charge in all."""
-    from tasks import checks
+    from tasks.release import preflight
 
-    monkeypatch.setattr(checks, "SPARE_BYTES", 0)
-    monkeypatch.setattr(checks, "CELL_BYTES", 0)
+    monkeypatch.setattr(preflight, "SPARE_BYTES", 0)
+    monkeypatch.setattr(preflight, "CELL_BYTES", 0)
     monkeypatch.setenv("CLOISTER_HOME", str(tiny_disk / "home"))
     home = Home.current()
     resized(tiny_disk, megabytes)

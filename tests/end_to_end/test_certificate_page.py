@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cloister.privacy.certificate import Facts, certify
-from cloister.privacy.certificate_page import page
+from cloister.privacy.certificate.certificate import Facts, certify
+from cloister.privacy.certificate.page import page
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 

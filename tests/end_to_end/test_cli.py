@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 import yaml
 
-import models.balancing
-import models.parts
-from flows.cli import run
-from tasks.books import existing_ledger
+import models.sampling.balanced
+import models.sampling.resumable
+from flows.cli.app import run
+from tasks.ledger.queries import existing_ledger
 
 COMMANDS = [
     ["demo"],
@@ -85,7 +85,7 @@ def test_every_command_is_listed_above(capsys):
 
 def test_help_loads_no_heavy_library():
     heavy = "{'torch', 'pandas', 'prefect', 'mlflow', 'dvc', 'opendp', 'scipy', 'numba'}"
-    program = f"import sys; from flows.cli import run; run(['--help']); assert not {heavy} & set(sys.modules)"
+    program = f"import sys; from flows.cli.app import run; run(['--help']); assert not {heavy} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
 
 
@@ -181,10 +181,10 @@ def test_conditions_that_cannot_be_met_are_refused(approved, own, capsys, where,
 
 
 def test_an_interrupted_draw_goes_on(approved, own, cloister, monkeypatch):
-    monkeypatch.setattr(models.balancing, "CHUNK", 100)
+    monkeypatch.setattr(models.sampling.balanced, "CHUNK", 100)
     written = []
 
-    def stop_at_the_third(self, number, chunk, write=models.parts._Parts.write):
+    def stop_at_the_third(self, number, chunk, write=models.sampling.resumable._Parts.write):
         if len(written) == 2:
             raise KeyboardInterrupt
         write(self, number, chunk)
@@ -193,7 +193,7 @@ def test_an_interrupted_draw_goes_on(approved, own, cloister, monkeypatch):
     out = own / "long.parquet"
     draw = ["sample", approved, "--rows", "450", "--out", str(out)]
     with monkeypatch.context() as patch:
-        patch.setattr(models.parts._Parts, "write", stop_at_the_third)
+        patch.setattr(models.sampling.resumable._Parts, "write", stop_at_the_third)
         assert run(draw) != 0
     assert not out.exists()
     kept = [path.read_bytes() for path in sorted(own.glob(".long.parquet*/part-*"))]

@@ -15,14 +15,14 @@ import pytest
 import yaml
 
 import flows.measure
-from cloister.privacy.certificate import certify
+from cloister.privacy.certificate.certificate import certify
 from cloister.privacy.ledger import State
 from cloister.schema.loading import load_spec
-from flows.cli import run
+from flows.cli.app import run
 from flows.review import moved
-from tasks.books import existing_ledger
-from tasks.home import Home
-from tasks.verifying import verified
+from tasks.ledger.queries import existing_ledger
+from tasks.ledger.verify import verified
+from tasks.runtime.home import Home
 
 RARE = ("word-canary-quokka", "987654321", "1899-07-13", "KEY-CANARY-5", "0.1234567")
 
@@ -202,10 +202,10 @@ def test_a_spec_with_files_beside_it_stays_beside_them(draft, capsys):
 
 RUN = """
 import os, signal, sys
-import tasks.steps
-tasks.steps.task = lambda **about: (lambda function: function)  # the flow with no server
+import tasks.runtime.step
+tasks.runtime.step.task = lambda **about: (lambda function: function)  # the flow with no server
 from flows.measure import measure
-from tasks.progress import watched_by
+from tasks.runtime.progress import watched_by
 
 class Killer:
     def started(self, step): self.at(step, "started")

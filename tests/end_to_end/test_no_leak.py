@@ -131,7 +131,7 @@ def test_an_unforeseen_failure_says_nothing_of_its_rows(tmp_path):
         "def broken(private, task, plan):\n"
         f"    raise ValueError('could not convert string to float: {WORD}')\n"
         "s._histograms = broken\n"
-        "from flows.cli import main\n"
+        "from flows.cli.app import main\n"
         "main()\n"
     )
     environment = os.environ | {"CLOISTER_HOME": str(tmp_path / "home")}

@@ -13,9 +13,9 @@ import pytest
 
 import flows.sampling
 from cloister.errors import CloisterError, VerificationError
-from flows.cli import run
-from tasks.home import Home
-from tasks.verifying import verified
+from flows.cli.app import run
+from tasks.ledger.verify import verified
+from tasks.runtime.home import Home
 
 SEEN_BY_SQLITE = ".db"
 """Ending of databases: a byte of a page that is free changes nothing, so flips in them have tests of their own."""

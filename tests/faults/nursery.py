@@ -6,6 +6,7 @@ more CPU time or memory than it may is killed, and told apart by its signal or i
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import resource
@@ -16,6 +17,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+# What commands import when they run.
+USED = (
+    "flows.cli.app",
+    "flows.cli.certificates",
+    "flows.cli.console",
+    "flows.cli.reports",
+    "flows.measure",
+    "flows.release",
+    "flows.sampling",
+    "tasks.data.draft",
+    "tasks.evaluation.compare",
+    "tasks.ledger.allowance",
+    "tasks.ledger.verify",
+    "tasks.release.preflight",
+    "tasks.requests.plan",
+    "tasks.stores.prefect_deployment",
+    "tasks.stores.prefect_schedule",
+)
 # Seconds of CPU time and bytes of memory that a refusal may take, beyond the start of the program.
 SECONDS = 5
 MEMORY = 500 << 20
@@ -72,9 +91,8 @@ class Nursery:
 
 def serve() -> None:
     """Answer commands until there are no more."""
-    import flows.release  # noqa: F401
-    from flows import certificates, cli, console, measure, reports, sampling  # noqa: F401
-    from tasks import allowances, checks, deployments, drafts, measures, plans, schedules, verifying  # noqa: F401
+    for module in USED:
+        importlib.import_module(module)
 
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     for line in sys.stdin:
@@ -113,7 +131,7 @@ def _run(words: Sequence[str], environment: dict[str, str], out: int, err: int) 
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
         from prefect.settings import PREFECT_API_URL, temporary_settings
 
-        from flows.cli import main
+        from flows.cli.app import main
 
         url = environment.get("PREFECT_API_URL")
         with temporary_settings({PREFECT_API_URL: url} if url else {}):  # Prefect read its settings before the fork

@@ -17,8 +17,8 @@ from types import SimpleNamespace
 
 import dvc.cli
 
-import tasks.versioning
-from flows.cli import main
+import tasks.stores.dvc_store
+from flows.cli.app import main
 
 USED = (
     "hypothesis.strategies",
@@ -26,14 +26,14 @@ USED = (
     "pandera.backends.pandas",
     "pandera.strategies.pandas_strategies",
     "prefect.engine",
-    "flows.certificates",
+    "flows.cli.certificates",
     "flows.measure",
     "flows.release",
-    "flows.reports",
+    "flows.cli.reports",
     "flows.review",
     "flows.sampling",
-    "tasks.tracking",
-    "tasks.verifying",
+    "tasks.stores.mlflow_store",
+    "tasks.ledger.verify",
 )
 
 
@@ -97,5 +97,5 @@ def serve() -> int:
 if __name__ == "__main__":
     for name in USED:
         importlib.import_module(name)
-    tasks.versioning.subprocess = SimpleNamespace(run=forked)
+    tasks.stores.dvc_store.subprocess = SimpleNamespace(run=forked)
     sys.exit(serve())

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.books import existing_ledger
-from tasks.home import Home
+from tasks.ledger.queries import existing_ledger
+from tasks.runtime.home import Home
 
 pytestmark = pytest.mark.timeout(3600)  # seconds; on a busy machine the first test waits long for its home
 

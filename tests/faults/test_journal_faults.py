@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cloister.errors import StorageError
-from cloister.privacy.journal import FILE_NAME, Journal
+from cloister.privacy.door.journal import FILE_NAME, Journal
 
 Start = Callable[[Callable[[], int]], int]
 

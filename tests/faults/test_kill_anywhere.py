@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.engine.default import DefaultDialect
 
-from cloister.privacy.journal import FILE_NAME, Journal
+from cloister.privacy.door.journal import FILE_NAME, Journal
 from cloister.privacy.ledger import Ledger, Owner, Request, State
 
 Start = Callable[[Callable[[], int]], int]

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import make_url
 
 from cloister.errors import InputError, JournalMismatch, StorageError
-from cloister.privacy.journal import Journal
+from cloister.privacy.door.journal import Journal
 from cloister.privacy.ledger import Ledger, Owner, Request, State
 from cloister.privacy.ledger.leases import LEASE_SECONDS
 

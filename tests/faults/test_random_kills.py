@@ -23,9 +23,9 @@ from pathlib import Path
 import pytest
 
 from cloister.privacy.ledger import State
-from tasks.books import existing_ledger
-from tasks.home import Home
-from tasks.verifying import verified
+from tasks.ledger.queries import existing_ledger
+from tasks.ledger.verify import verified
+from tasks.runtime.home import Home
 
 pytestmark = pytest.mark.timeout(3600)  # seconds; on a busy machine the first test waits long for its home
 
@@ -172,7 +172,7 @@ class Whole:
         self.said = case.folder / "said" / str(len(case.runs))
         self.said.mkdir(parents=True)
         self.err = self.said / "0.err"
-        command = [sys.executable, "-c", "from flows.cli import main; main()", *case.words]
+        command = [sys.executable, "-c", "from flows.cli.app import main; main()", *case.words]
         kept = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_API")}
         with (self.said / "0.out").open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.privacy.randomness import SamplingSource
+from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, TextKey
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain, Table
-from models.balancing import MOST_CELLS, MOST_TABLES, POOL, BalancedSampler, balanced, tables
-from models.denoising import to_shares
-from models.groups import group
+from models.discretization.bins import group
+from models.discretization.denoising import to_shares
 from models.protocol import whole
+from models.sampling.balanced import MOST_CELLS, MOST_TABLES, POOL, BalancedSampler, balanced, tables
 
 SIZES = (3, 4, 5)
 DOMAIN = Domain.of(

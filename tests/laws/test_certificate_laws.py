@@ -8,11 +8,11 @@ from fractions import Fraction
 import pytest
 
 from cloister.constraints import violation_reports
-from cloister.privacy.certificate import Certificate, certify
+from cloister.privacy.certificate.certificate import Certificate, certify
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import Composed, SampledGaussian
-from cloister.privacy.journal import Journal
-from cloister.privacy.private import PrivateTable
-from cloister.privacy.randomness import NoiseSource, SamplingSource
+from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from models.protocol import Budget, fit, plan
 from models.registry import METHODS, create
 

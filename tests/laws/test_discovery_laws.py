@@ -12,14 +12,14 @@ import pandas as pd
 import pytest
 from scipy.stats import beta
 
-from cloister.privacy.accounting import epsilon
-from cloister.privacy.buckets import Line, Presence
+from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.discovery import DomainPlan, discover, plan_domains
+from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.events import Event, repeat
-from cloister.privacy.mechanisms import DiscreteLaplace, Neighbours, SparseHistogram
-from cloister.privacy.private import PrivateColumns
+from cloister.privacy.mechanisms.counts import DiscreteLaplace, Neighbours, SparseHistogram
+from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.column_counts import BucketCounts, RowCount, TextCounts
-from cloister.privacy.randomness import NoiseSource
+from cloister.privacy.queries.partitions import Line, Presence
 from cloister.schema.attributes import Boolean, Categorical, Integer
 
 CHANCE = 1e-10

@@ -9,15 +9,15 @@ import pytest
 
 from cloister.constraints import count_violations, dependency, parse_denial
 from cloister.errors import PlanError, SampleError
-from cloister.privacy.accounting import epsilon
+from cloister.privacy.accounting.accountants import epsilon
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import Composed, LaplaceCounts, Relation
-from cloister.privacy.journal import Journal
-from cloister.privacy.mechanisms import Neighbours
-from cloister.privacy.private import PrivateTable
-from cloister.privacy.randomness import NoiseSource, SamplingSource
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer, Ordinal, TextKey
 from cloister.schema.domain import Domain
-from models.dpview.shaping import MOST_CELLS, Shaping, allocated, queries
+from models.dpview.view_choice import MOST_CELLS, Shaping, allocated, queries
 from models.dpview.views import with_upper
 from models.protocol import Budget, Task, fit, plan
 from models.registry import create
@@ -151,7 +151,7 @@ def test_rows_under_a_condition(run):
 
 @pytest.mark.parametrize("method", METHODS[:2])
 def test_chunks_go_on_where_they_stopped(method, tmp_path, monkeypatch):
-    monkeypatch.setattr("models.dpview.drawing.CHUNK", 400)
+    monkeypatch.setattr("models.dpview.sampler.CHUNK", 400)
     task = task_of()
     _, _, model = fitted(method, task, task.domain.encode(people()), tmp_path)
     every = list(model.sampler.chunks(1_501, SamplingSource(5)))
@@ -222,8 +222,8 @@ def test_schemas_of_any_width_are_planned_sparsely(method, columns):
 
 
 def test_a_table_that_cannot_be_sparse_is_refused_with_the_forecast(monkeypatch):
-    monkeypatch.setattr("models.dpview.shaping.MOST_OF_VIEW", 50)
-    monkeypatch.setattr("models.dpview.search.MOST_CELLS", 50)
+    monkeypatch.setattr("models.dpview.view_choice.MOST_OF_VIEW", 50)
+    monkeypatch.setattr("models.dpview.plan.MOST_CELLS", 50)
     with pytest.raises(PlanError, match=r"'age' would have 100 cells, of which at most 50 .* GiB and .* fewer bins"):
         plan(create("dpview"), task_of(constraints=()), Budget(Fraction(1), PURE))
 

@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 
 from cloister.errors import SpecError
 from cloister.privacy.discovery import discover, outlined
-from cloister.privacy.journal import Journal
-from cloister.privacy.mechanisms import Neighbours
-from cloister.privacy.private import PrivateColumns
-from cloister.privacy.randomness import NoiseSource
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.table import PrivateColumns
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.attributes import Categorical, Float, Integer, TextKey
 from cloister.schema.drafting import draft
 from cloister.schema.marked import read_marked
 from cloister.schema.reading import read_frame
 from cloister.schema.writing import spec_text
-from tasks.discovering import measured_content
-from tasks.domains import domain_order, domain_world, planned_domains, to_measure
-from tasks.orders import Options, Order
+from tasks.domains.plan import domain_order, domain_world, planned_domains, to_measure
+from tasks.domains.steps import measured_content
+from tasks.requests.resolved import Options, Order
 
 ROWS = 60
 TYPE_KEYS = ("type", "true", "false", "dtype")

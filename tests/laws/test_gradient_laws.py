@@ -13,13 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import SampledGaussian
-from cloister.privacy.gradients import FactoredGradient, Outer, block_size, clipped_sum, in_blocks
-from cloister.privacy.journal import Journal
-from cloister.privacy.mechanisms import ALLOWANCE, CHANGED_BLOCKS, GaussianGradient, Neighbours
-from cloister.privacy.private import PrivateTable
+from cloister.privacy.mechanisms.counts import ALLOWANCE, CHANGED_BLOCKS, GaussianGradient, Neighbours
+from cloister.privacy.mechanisms.gradients import FactoredGradient, Outer, block_size, clipped_sum, in_blocks
+from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.gradient_sum import GradientSum, SampledRows
-from cloister.privacy.randomness import NoiseSource
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, Table
 from models.kamino.network import Network

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from cloister.constraints import parse_denial
 from cloister.errors import PlanError
-from cloister.privacy.accounting import epsilon
-from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.accounting.accountants import epsilon
+from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Boolean, Categorical, Integer
 from cloister.schema.domain import Domain
-from models.kamino.search import learning_rate
-from models.kamino.units import HYPER_LEVELS, Units, hyper, single
+from models.kamino.hyper_attributes import HYPER_LEVELS, Units, hyper, single
+from models.kamino.plan import learning_rate
 from models.protocol import Budget, Task, plan
 from models.registry import create
 

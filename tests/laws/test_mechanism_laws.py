@@ -17,10 +17,9 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from cloister.privacy.accounting import epsilon
+from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.events import Event, Sensitivity
-from cloister.privacy.gradients import Outer, clipped_sum
-from cloister.privacy.mechanisms import (
+from cloister.privacy.mechanisms.counts import (
     CountMechanism,
     Counts,
     DiscreteGaussian,
@@ -28,8 +27,9 @@ from cloister.privacy.mechanisms import (
     GaussianGradient,
     SparseHistogram,
 )
-from cloister.privacy.randomness import NoiseSource
-from cloister.privacy.selection import Exponential, PermuteAndFlip
+from cloister.privacy.mechanisms.gradients import Outer, clipped_sum
+from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 
 CHANCE = 1e-10
 FEW, MANY = 15_000, pytest.param(100_000, marks=pytest.mark.slow)

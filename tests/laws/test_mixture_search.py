@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.mixture.search import (
+from models.mixture.plan import (
     COMPONENTS,
     FEWEST,
     FEWEST_STEPS,

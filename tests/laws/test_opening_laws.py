@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.home import Home
-from tasks.opening import open_data
-from tasks.orders import Options, Order, world_of
+from tasks.data.open_table import open_data
+from tasks.requests.resolved import Options, Order, world_of
+from tasks.runtime.home import Home
 
 MOST = 2
 KEYS: dict[str, dict[str, Any]] = {

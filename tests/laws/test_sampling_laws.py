@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from cloister.constraints import Cell, DenialConstraint, Op, Predicate, count_violations
 from cloister.errors import SampleError
-from cloister.privacy.randomness import SamplingSource
+from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Boolean, Categorical, Date, Datetime, Float, Integer, Ordinal, TextKey
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.denoising import to_shares
-from models.groups import group
-from models.sampling import ConstraintSampler
-from models.sequential import ACCEPT_REJECT, DIRECT, Algorithm3, Penalty
-from models.supporting import RuleBuilder
+from models.discretization.bins import group
+from models.discretization.denoising import to_shares
+from models.sampling.row_by_row import ACCEPT_REJECT, DIRECT, Algorithm3, Penalty
+from models.sampling.sampler import ConstraintSampler
+from models.sampling.support_builder import RuleBuilder
 
 LABELS = ["low", "mid", "high"]
 NULLABLE = st.booleans()

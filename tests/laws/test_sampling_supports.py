@@ -10,7 +10,7 @@ from cloister.constraints.choosing import likely_right, monotone_coupling
 from cloister.schema.attributes import Integer
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.groups import group
+from models.discretization.bins import group
 
 masses = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12).map(lambda some: np.array(some) + 1e-6)
 

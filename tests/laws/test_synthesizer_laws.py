@@ -9,12 +9,12 @@ import pytest
 
 from cloister.constraints import count_violations, dependency, parse_denial
 from cloister.errors import PlanError
-from cloister.privacy.accounting import epsilon
+from cloister.privacy.accounting.accountants import epsilon
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import Relation
-from cloister.privacy.journal import Journal
-from cloister.privacy.mechanisms import Neighbours
-from cloister.privacy.private import PrivateTable
-from cloister.privacy.randomness import NoiseSource, SamplingSource
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, Ordinal, TextKey
 from cloister.schema.domain import Domain
 from models.protocol import Budget, Task, fit, plan

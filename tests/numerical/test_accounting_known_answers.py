@@ -14,7 +14,7 @@ from opacus.accountants import PRVAccountant
 from scipy import integrate, optimize
 from scipy.stats import binom, norm
 
-from cloister.privacy.accounting import ACCOUNTANTS, epsilon, spend
+from cloister.privacy.accounting.accountants import ACCOUNTANTS, epsilon, spend
 from cloister.privacy.events import (
     Bounded,
     Event,

@@ -14,14 +14,14 @@ from cloister.constraints.supports import Support
 from cloister.schema.attributes import Categorical
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.groups import group
-from models.mixture.drawing import allocate, even_quantiles, follow
-from models.mixture.fitting import Measurement, Target, Targets, add_price, gradient
-from models.mixture.hanging import Hanging
+from models.discretization.bins import group
+from models.discretization.coarsening import coarse, fine
+from models.mixture.candidates import PAIR_CELLS, TRIPLE_CELLS, candidates, expected, offered
+from models.mixture.dependent import Hanging
+from models.mixture.factors import arranged, carried_over, tied, untied
+from models.mixture.optimizer import Measurement, Target, Targets, add_price, gradient
 from models.mixture.products import Factor, Mixture
-from models.mixture.readings import coarse, fine
-from models.mixture.rounds import PAIR_CELLS, TRIPLE_CELLS, candidates, expected, offered
-from models.mixture.tying import arranged, carried_over, tied, untied
+from models.mixture.sampler import allocate, even_quantiles, follow
 
 SIZES = {"a": 3, "b": 12, "c": 2}
 COMPONENTS = 5

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.constraints import Cell, DenialConstraint, Op, Predicate, bind
-from cloister.privacy.randomness import SamplingSource
+from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Float, Integer, Ordinal
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain, Table
-from models.denoising import to_shares
-from models.groups import group
-from models.pairs import ACCEPT_REJECT, DIRECT, Chooser, PairIndex, Penalty
-from models.sampling import ConstraintSampler
-from models.sequential import Algorithm3
-from models.tally import penalty
+from models.discretization.bins import group
+from models.discretization.denoising import to_shares
+from models.sampling.fenwick import penalty
+from models.sampling.row_by_row import Algorithm3
+from models.sampling.sampler import ConstraintSampler
+from models.sampling.violation_index import ACCEPT_REJECT, DIRECT, Chooser, PairIndex, Penalty
 
 NUMBERS, LISTED = ("number", "other number", "real"), ("tag", "other tag")
 DOMAIN = Domain.of(

@@ -10,21 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister.constraints import parse_denial, violation_share
-from cloister.privacy.mechanisms import Neighbours
-from cloister.privacy.randomness import SamplingSource
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Integer
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.groups import group
-from models.mixture.drawing import EvenSampler
-from models.mixture.fitting import MeanTarget, Measurement, Target
+from models.discretization.bins import group
+from models.discretization.coarsening import fine
+from models.mixture.factors import untied
 from models.mixture.model import CloisterModel
+from models.mixture.optimizer import MeanTarget, Measurement, Target
 from models.mixture.products import Mixture
-from models.mixture.readings import fine
-from models.mixture.steering import Belief, believed, steered
-from models.mixture.tying import untied
+from models.mixture.sampler import EvenSampler
+from models.mixture.soft_constraints import Belief, believed, steered
 from models.protocol import Task
-from models.supporting import Rules
+from models.sampling.support_builder import Rules
 
 ROWS = 20_000
 SIZES = {"pay": 12, "age": 10, "zone": 4, "team": 5}

@@ -5,14 +5,14 @@ import pytest
 import torch
 from torch.func import grad, vmap
 
-from cloister.privacy.gradients import clipped_sum
+from cloister.privacy.mechanisms.gradients import clipped_sum
 from models.kamino.attention import ATTENTIONS
 from models.kamino.blocks import BroughtHome, Dense, gradient_in_units
 from models.kamino.heads import LevelHead, NormalHead
+from models.kamino.hyper_attributes import Units
 from models.kamino.network import Network
-from models.kamino.submodels import SubModel
+from models.kamino.paper.submodels import SubModel
 from models.kamino.training import calibrated
-from models.kamino.units import Units
 
 UNITS = Units(((0, 1), (2,), (3,)), (2, 3, 4, 5))
 HEADS = {

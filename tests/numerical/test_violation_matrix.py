@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.constraints import parse_denial, violations_per_row
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import GaussianCounts
-from cloister.privacy.journal import Journal
-from cloister.privacy.mechanisms import Neighbours
-from cloister.privacy.private import PrivateTable
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.violating_pairs import ViolatingPairs
 from cloister.privacy.queries.violation_matrix import ViolationMatrix
-from cloister.privacy.randomness import NoiseSource
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, Table
-from models.weights import MEASURES, Weighing, ascend, weighing_by_counts
+from models.soft_constraints.reweighting import MEASURES, Weighing, ascend, weighing_by_counts
 
 DOMAIN = Domain.of({name: Integer(type="integer", min=0, max=4) for name in ("a", "b")}, Path())
 RULES = (

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from cloister.constraints import bind, parse_denial, violation_share
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table
-from models.shares import TuplesOf, Violating, fine, shares_against
-from models.weights import fit_weights
+from models.soft_constraints.reweighting import fit_weights
+from models.soft_constraints.violation_rates import TuplesOf, Violating, fine, shares_against
 
 DOMAIN = Domain.of(
     {

@@ -7,16 +7,16 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
+from benchmarks.config import load_benchmark
+from benchmarks.figures import Statistic
+from benchmarks.markdown import insert, markers
+from benchmarks.releases import finished, spec_of
+from benchmarks.runs import home_of
 from cloister.constraints import constraints_of
 from cloister.schema.loading import load_spec
-from flows.cli import run
-from tasks.benchmarks.config import load_benchmark
-from tasks.benchmarks.figures import Statistic
-from tasks.benchmarks.markdown import insert, markers
-from tasks.benchmarks.releases import finished, spec_of
-from tasks.benchmarks.runs import home_of
-from tasks.books import releases
-from tasks.home import Home
+from flows.cli.app import run
+from tasks.ledger.queries import releases
+from tasks.runtime.home import Home
 
 
 def declared(place, **changed):

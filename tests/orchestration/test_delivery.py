@@ -5,12 +5,12 @@ import shutil
 
 import pytest
 
+import flows.cli.reports
 import flows.release
-import flows.reports
 from cloister.errors import CloisterError
 from cloister.privacy.ledger import Ledger, State
-from flows.cli import run
-from tasks.books import existing_ledger
+from flows.cli.app import run
+from tasks.ledger.queries import existing_ledger
 
 
 def command(place, *more: str) -> list[str]:
@@ -50,7 +50,7 @@ def test_killed_after_the_candidate_the_same_command_finds_the_release(
     words = command(place, "--json", "--out", str(place.folder / "out"))
     for module, name in [
         (flows.release, "deliver"),
-        (flows.reports, "show_outcome"),
+        (flows.cli.reports, "show_outcome"),
         (Ledger, "deliver"),
     ]:
         with monkeypatch.context() as patched:
@@ -82,7 +82,7 @@ def test_a_release_that_ended_normally_is_made_anew_at_a_new_charge(place, prefe
 @pytest.mark.slow
 def test_a_finished_release_that_was_altered_is_not_handed_out(place, prefect_server, alone, monkeypatch, capsys):
     with monkeypatch.context() as patched:
-        patched.setattr(flows.reports, "show_outcome", failing)
+        patched.setattr(flows.cli.reports, "show_outcome", failing)
         assert run(command(place)) == 1
     (held,) = ledger_of(place).releases()
     (place.home.release(held.id) / "public" / "synthetic.parquet").write_bytes(b"forged")

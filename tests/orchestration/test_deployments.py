@@ -15,14 +15,14 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_curre
 
 from cloister.errors import InputError
 from cloister.privacy.ledger import Ledger, Request
-from flows.cli import run
+from flows.cli.app import run
 from flows.release import release
 from flows.serving import serve, serve_due
-from tasks.books import existing_ledger
-from tasks.deployments import require_server
-from tasks.locks import exclusive
-from tasks.recurring import registrations
-from tasks.requests import ReleaseRequest
+from tasks.ledger.queries import existing_ledger
+from tasks.requests.recurring import registrations
+from tasks.requests.release_request import ReleaseRequest
+from tasks.runtime.locks import exclusive
+from tasks.stores.prefect_deployment import require_server
 
 MONTHLY = "0 3 1 * *"
 
@@ -244,7 +244,7 @@ def test_a_time_off_the_schedule_is_refused(server, due, recorder, made):
 def test_other_settings_than_registered_are_refused(server, due, recorder, made, monkeypatch):
     ask(server, due)
     monkeypatch.setenv("CLOISTER_LEDGER", str(server.folder / "other.db"))
-    from tasks.home import Home
+    from tasks.runtime.home import Home
 
     assert "CLOISTER_LEDGER" in serve_due(recorder, Home.current())[0]
     assert made == []

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from flows.cli import run
-from tasks.verifying import verified
+from flows.cli.app import run
+from tasks.ledger.verify import verified
 
 FILES = ("synthetic.parquet", "synthetic.csv", "certificate.yaml", "certificate.html")
 

@@ -11,14 +11,14 @@ import yaml
 from prefect.client.orchestration import get_client
 
 from cloister.constraints import violation_reports
+from cloister.privacy.certificate.manifest import verify_folder
 from cloister.privacy.ledger import Ledger, State
-from cloister.privacy.manifest import verify_folder
 from flows import release as flow_module
-from tasks.books import existing_ledger
-from tasks.orders import Order, world_of
-from tasks.outputs import read_synthetic
-from tasks.tracking import Tracker
-from tasks.verifying import verified
+from tasks.ledger.queries import existing_ledger
+from tasks.ledger.verify import verified
+from tasks.requests.resolved import Order, world_of
+from tasks.runtime.tables import read_synthetic
+from tasks.stores.mlflow_store import Tracker
 
 STEPS = [
     "sequence",

@@ -8,19 +8,19 @@ import pandas as pd
 import pytest
 
 from cloister.privacy.ledger import State
-from tasks.books import existing_ledger
-from tasks.verifying import verified
+from tasks.ledger.queries import existing_ledger
+from tasks.ledger.verify import verified
 
 RUN = """
 import os, signal, sys
-import tasks.steps
-tasks.steps.task = lambda **about: (lambda function: function)  # the flow with no server
-import tasks.registering
-tasks.registering.register = lambda *given: ""
-tasks.registering.version = lambda *given: None
+import tasks.runtime.step
+tasks.runtime.step.task = lambda **about: (lambda function: function)  # the flow with no server
+import tasks.release.register
+tasks.release.register.register = lambda *given: ""
+tasks.release.register.version = lambda *given: None
 from flows.release import release
-from tasks.progress import watched_by
-from tasks.requests import ReleaseRequest
+from tasks.runtime.progress import watched_by
+from tasks.requests.release_request import ReleaseRequest
 
 SPEC, OUT, DEADLY = sys.argv[1], sys.argv[2], sys.argv[3]
 

@@ -8,8 +8,8 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 
 import flows.release
-from flows.cli import run
-from tasks.opening import TableSource
+from flows.cli.app import run
+from tasks.data.open_table import TableSource
 
 EDGES = {
     "sequence": set(),

@@ -8,17 +8,17 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
+from benchmarks import peer_steps
+from benchmarks.coding import coded
+from benchmarks.config import load_benchmark
+from benchmarks.environments import environment, paragraphs
+from benchmarks.markdown import markers
+from benchmarks.runs import home_of
 from cloister.errors import CloisterError
 from cloister.schema.cells import declared_cells
-from flows.cli import run
-from tasks.benchmarks import peers
-from tasks.benchmarks.coding import coded
-from tasks.benchmarks.config import load_benchmark
-from tasks.benchmarks.environments import environment, paragraphs
-from tasks.benchmarks.markdown import markers
-from tasks.benchmarks.runs import home_of
-from tasks.books import releases
-from tasks.home import Home
+from flows.cli.app import run
+from tasks.ledger.queries import releases
+from tasks.runtime.home import Home
 
 SHUFFLES = """
 import numpy as np
@@ -70,7 +70,7 @@ def environments(tmp_path_factory):
 
 @pytest.fixture
 def tiny(place, monkeypatch, environments):
-    monkeypatch.setattr(peers, "environment", environments)
+    monkeypatch.setattr(peer_steps, "environment", environments)
     monkeypatch.chdir(place.folder)
     (place.folder / "tiny.py").write_text(SHUFFLES)
     (place.folder / "tiny.txt").write_text("# nothing\n")
@@ -135,42 +135,42 @@ def test_every_failure_of_a_peer_is_a_finding_with_its_reason(tiny, method, told
     declared = load_benchmark(config(tiny, [method]))
     (combination,) = declared.all_combinations()
     home = Home.current()
-    done = peers.run(combination, home_of(declared, home), home)
+    done = peer_steps.run(combination, home_of(declared, home), home)
     assert (done.error, done.finding, done.figures()) == (told, True, {})
-    assert peers.finished(combination, home) == done
+    assert peer_steps.finished(combination, home) == done
     assert not list((home.folder / "peers").rglob("codes.npy"))
 
 
 def test_a_longer_limit_and_another_program_are_reasons_to_run_again(tiny):
     home = Home.current()
     (combination,) = load_benchmark(config(tiny, ["hang"])).all_combinations()
-    peers.run(combination, home, home)
+    peer_steps.run(combination, home, home)
     longer = combination.peer.model_copy(update={"seconds": 1})
-    assert peers.job_of(combination, home).outcome().timed_out
-    assert peers.Job(longer, None, 1, peers.job_of(combination, home).folder).outcome() is None
+    assert peer_steps.job_of(combination, home).outcome().timed_out
+    assert peer_steps.Job(longer, None, 1, peer_steps.job_of(combination, home).folder).outcome() is None
     (tiny.folder / "tiny.py").write_text(SHUFFLES + "\n")
-    assert peers.finished(combination, home) is None
+    assert peer_steps.finished(combination, home) is None
 
 
 def test_a_peer_that_is_killed_from_outside_is_tried_again(tiny):
     home = Home.current()
     (combination,) = load_benchmark(config(tiny, ["shuffle"])).all_combinations()
     (tiny.folder / "tiny.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
-    done = peers.run(combination, home, home)
+    done = peer_steps.run(combination, home, home)
     assert "killed from outside" in done.error and not done.finding
-    assert peers.finished(combination, home) is None
+    assert peer_steps.finished(combination, home) is None
 
 
 def test_what_stops_an_environment_is_told_and_tried_again(tiny, monkeypatch):
     def refused(requirements, home):
         raise CloisterError("cannot be installed")
 
-    monkeypatch.setattr(peers, "environment", refused)
+    monkeypatch.setattr(peer_steps, "environment", refused)
     home = Home.current()
     (combination,) = load_benchmark(config(tiny, ["shuffle"])).all_combinations()
-    done = peers.run(combination, home, home)
+    done = peer_steps.run(combination, home, home)
     assert (done.error, done.finding) == ("cannot be installed", False)
-    assert peers.finished(combination, home) is None
+    assert peer_steps.finished(combination, home) is None
 
 
 def test_an_environment_is_made_once_for_its_requirements(place):

@@ -7,9 +7,9 @@ import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 from opacus.accountants.analysis import rdp as opacus_rdp
 
-from cloister.privacy.composition import together
 from cloister.privacy.events import Composed, GaussianCounts, SampledGaussian, event_from_json
-from tasks.ledgers import open_ledger
+from cloister.privacy.ledger.composition import together
+from tasks.ledger.charges import open_ledger
 
 DELTA = 1e-6
 

@@ -8,8 +8,8 @@ import stat
 import pandas as pd
 from prefect.client.orchestration import get_client
 
-from flows.cli import run
-from tasks.books import existing_ledger
+from flows.cli.app import run
+from tasks.ledger.queries import existing_ledger
 
 DETAIL = ("rows 42", "1 value", "home region")
 

@@ -8,15 +8,15 @@ import pytest
 from sqlalchemy import Engine, event
 
 import flows.release
-import tasks.publishing
+import tasks.release.publish
 from cloister.errors import InputError, PrivacyError, StorageError, VerificationError
 from cloister.privacy.ledger import State
-from flows.cli import run
-from tasks.books import existing_ledger
-from tasks.publishing import record_candidate
-from tasks.steps import recording_step
-from tasks.tracking import Tracker
-from tasks.verifying import verified
+from flows.cli.app import run
+from tasks.ledger.queries import existing_ledger
+from tasks.ledger.verify import verified
+from tasks.release.publish import record_candidate
+from tasks.runtime.step import recording_step
+from tasks.stores.mlflow_store import Tracker
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_paid_release_outlives_blips_of_its_stores(place, prefect_server, at_o
         if answers:
             raise answers.pop()
 
-    monkeypatch.setattr(tasks.publishing, "record_candidate", recorded)
+    monkeypatch.setattr(tasks.release.publish, "record_candidate", recorded)
     words = ["release", str(place.spec), "--method", "independent", "--delta", "0", "--evaluate", "none", "--json"]
     assert run([*words, "--out", str(place.folder / "out")]) == 0
     said = capsys.readouterr()

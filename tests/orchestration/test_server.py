@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from cloister.errors import InputError, StorageError
-from tasks.home import Home
-from tasks.server import answering, require_answer
+from tasks.runtime.home import Home
+from tasks.stores.prefect_server import answering, require_answer
 
 ROOT = Path(__file__).parents[2]
 # Seconds in which a server that was abandoned must be gone, on a machine that is busy.
@@ -27,10 +27,10 @@ UP = 240
 SERVE = """
 import sys, time
 from pathlib import Path
-from tasks.home import Home
+from tasks.runtime.home import Home
 home = Home.current()
 home.configure()
-from tasks.server import serving
+from tasks.stores.prefect_server import serving
 with serving(home):
     print("up", flush=True)
     time.sleep(600)
@@ -74,7 +74,7 @@ def test_a_release_against_nobody_is_refused_and_charged_nothing(place, silent: 
     """In a process of its own, since the session's has a server."""
     words = ["release", str(place.spec), "--evaluate", "none"]
     done = subprocess.run(
-        [sys.executable, "-c", f"from flows.cli import main; main({words!r})"],
+        [sys.executable, "-c", f"from flows.cli.app import main; main({words!r})"],
         env=_environment(place.home) | {"PREFECT_API_URL": silent},
         capture_output=True,
         text=True,

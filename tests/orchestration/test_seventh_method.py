@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from cloister.privacy.events import Sensitivity
-from cloister.privacy.mechanisms import DiscreteLaplace, Neighbours
+from cloister.privacy.mechanisms.counts import DiscreteLaplace, Neighbours
+from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Query
 from cloister.privacy.queries.table_rows import TableRows
-from cloister.privacy.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
-from flows.cli import run
+from flows.cli.app import run
 from models.protocol import Budget, Forecast, Parameters, Plan, Stage, Synthesizer, Task, whole
 from models.registry import METHODS
-from tasks.verifying import verified
+from tasks.ledger.verify import verified
 
 
 @dataclass(frozen=True)

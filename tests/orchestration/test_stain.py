@@ -2,15 +2,15 @@
 
 import yaml
 
-import tasks.ledgers
-import tasks.opening
-from cloister.privacy.randomness import NoiseSource
-from flows.cli import run
-from tasks.ledgers import open_ledger
+import tasks.data.open_table
+import tasks.ledger.charges
+from cloister.privacy.mechanisms.randomness import NoiseSource
+from flows.cli.app import run
+from tasks.ledger.charges import open_ledger
 
 
 def test_seeded_noise_stains_whatever_is_handed_on(prefect_server, place, monkeypatch):
-    for module in (tasks.opening, tasks.ledgers):
+    for module in (tasks.data.open_table, tasks.ledger.charges):
         monkeypatch.setattr(module, "noise_source", lambda: NoiseSource.insecure(1))
     out = place.folder / "out"
     assert run(["release", str(place.spec), "--out", str(out), "--evaluate", "none"]) == 0

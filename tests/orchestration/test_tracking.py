@@ -21,11 +21,11 @@ from cloister.errors import InputError, StorageError
 from cloister.evaluation.marginals import compare_marginals
 from cloister.evaluation.report import Evaluation
 from cloister.evaluation.violations import Violations
-from cloister.privacy.certificate import Certificate, Facts, certify
-from cloister.privacy.certificate_parts import StageSpend
-from cloister.privacy.randomness import SamplingSource
+from cloister.privacy.certificate.certificate import Certificate, Facts, certify
+from cloister.privacy.certificate.schema import StageSpend
+from cloister.privacy.mechanisms.randomness import SamplingSource
 from models.storage import save_model
-from tasks.tracking import Tracker, model_name
+from tasks.stores.mlflow_store import Tracker, model_name
 
 RELEASE = "r-0123456789"
 

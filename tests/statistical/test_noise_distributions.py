@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from cloister.privacy.events import Sensitivity
-from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, GaussianGradient, SparseHistogram
-from cloister.privacy.randomness import NoiseSource
-from cloister.privacy.selection import Exponential, PermuteAndFlip
+from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace, GaussianGradient, SparseHistogram
+from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 
 pytestmark = pytest.mark.slow
 

@@ -11,12 +11,12 @@ import yaml
 
 from cloister.constraints.counting import ViolationReport
 from cloister.errors import PrivacyError, VerificationError
-from cloister.privacy.accounting import epsilon
-from cloister.privacy.certificate import Certificate, Facts, certify
-from cloister.privacy.certificate_origins import domain_words, exact_text
-from cloister.privacy.certificate_page import page
-from cloister.privacy.certificate_spend import describe, second_reading
-from cloister.privacy.certificate_words import best_guess, posterior, true_alarms, unit_statement, unit_words
+from cloister.privacy.accounting.accountants import epsilon
+from cloister.privacy.certificate.certificate import Certificate, Facts, certify
+from cloister.privacy.certificate.page import page
+from cloister.privacy.certificate.provenance import domain_words, exact_text
+from cloister.privacy.certificate.spend import describe, second_reading
+from cloister.privacy.certificate.wording import best_guess, posterior, true_alarms, unit_statement, unit_words
 from cloister.privacy.events import (
     Bounded,
     Composed,

@@ -7,10 +7,10 @@ import pytest
 
 from cloister.errors import PlanError
 from cloister.privacy.events import Relation
-from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Boolean, Categorical, Integer
 from cloister.schema.domain import Domain
-from models.choosing import choose
+from models.auto import choose
 from models.protocol import Budget, Task, plan
 from models.registry import create
 

@@ -9,14 +9,14 @@ import pytest
 
 from cloister.constraints import count_violations, parse_denial
 from cloister.errors import SampleError
-from cloister.privacy.randomness import SamplingSource
+from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, TextKey
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.denoising import to_shares
-from models.groups import group
-from models.sampling import ConstraintSampler
-from models.supporting import RuleBuilder
+from models.discretization.bins import group
+from models.discretization.denoising import to_shares
+from models.sampling.sampler import ConstraintSampler
+from models.sampling.support_builder import RuleBuilder
 
 DOMAIN = Domain.of(
     {

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.errors import PlanError, UnplannedQuery
-from cloister.privacy.buckets import LARGEST_PARTITION, Fineness, Line, Presence, value_of
 from cloister.privacy.discovery import discover, plan_domains, require_enough
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.events import repeat
-from cloister.privacy.journal import Journal
-from cloister.privacy.mechanisms import DiscreteLaplace, Neighbours
-from cloister.privacy.private import PrivateColumns
+from cloister.privacy.mechanisms.counts import DiscreteLaplace, Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.column_counts import BucketCounts, RowCount, numbered
-from cloister.privacy.randomness import NoiseSource
+from cloister.privacy.queries.partitions import LARGEST_PARTITION, Fineness, Line, Presence, value_of
 from cloister.schema.attributes import Boolean, Categorical, Date, Datetime, Float, Integer, TextKey
 from cloister.schema.domain import column_of
 from cloister.schema.loading import load_spec

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.dpview.linking import by_matching, by_priority, linked, matched, refereed, spread_out
-from models.dpview.normalising import WholeView, normalised
-from models.dpview.optimising import best_views
+from models.dpview.rounding import WholeView, normalised
 from models.dpview.tables import View, margin_over
+from models.dpview.view_search import best_views
 from models.dpview.views import with_upper
 
 SHAPES = {"a": 3, "b": 2, "c": 4, "d": 2, "e": 3, "f": 2, "g": 3}

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.dpview.consistency import agreed, non_negative, settled, shared_sets, weights
-from models.dpview.normalising import initial_view, normalised, rounded
-from models.dpview.optimising import best_views
-from models.dpview.shrinking import independent, shrunk
+from models.dpview.rounding import initial_view, normalised, rounded
+from models.dpview.shrinkage import independent, shrunk
 from models.dpview.tables import View, margin_over
+from models.dpview.view_search import best_views
 
 SHAPES = {"a": 3, "b": 2, "c": 4, "d": 2, "e": 3, "f": 2}
 OVERLAPS = st.lists(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.dpview.optimising import Search, best_views
+from models.dpview.view_search import Search, best_views
 from models.dpview.views import ViewList, bridged, cells, ordered_base, with_upper
 
 

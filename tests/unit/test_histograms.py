@@ -7,7 +7,7 @@ import numpy as np
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.histograms import wide, with_spikes
+from models.discretization.histograms import wide, with_spikes
 
 DOMAIN = Domain.of(
     {

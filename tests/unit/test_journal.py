@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cloister.errors import JournalMismatch, StorageError
-from cloister.privacy.journal import FILE_NAME, Journal
+from cloister.privacy.door.journal import FILE_NAME, Journal
 
 OWNER = {"data": "d1", "code": "c1", "spec": "s1"}
 
@@ -115,7 +115,7 @@ def test_identity_stays_and_differs_between_journals(tmp_path: Path) -> None:
 
 def test_two_processes_cannot_use_one_journal(tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom cloister.errors import StorageError\nfrom cloister.privacy.journal import Journal\n"
+        "import sys\nfrom cloister.errors import StorageError\nfrom cloister.privacy.door.journal import Journal\n"
         "try:\n    Journal.open(sys.argv[1], {})\nexcept StorageError as error:\n    print(error)\n"
     )
     with Journal.open(tmp_path, {}):

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister.constraints import dependency
-from cloister.privacy.accounting import epsilon
-from cloister.privacy.randomness import SamplingSource
-from models.kamino.ablations import Unweighed, random_sequence
+from cloister.privacy.accounting.accountants import epsilon
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from models.discretization.attribute_order import NETWORKED, schema_sequence
+from models.kamino.paper.ablations import Unweighed, random_sequence
 from models.protocol import Budget, plan
 from models.registry import create
-from models.sequencing import NETWORKED, schema_sequence
 
 SIZES = st.dictionaries(st.text(st.characters(codec="utf-8"), min_size=1), st.integers(1, 2 * NETWORKED), min_size=1)
 

@@ -11,8 +11,8 @@ import pytest
 
 from cloister.errors import BudgetExceeded, InputError, JournalMismatch, PrivacyError, StorageError
 from cloister.privacy.ledger import Charge, Ledger, Owner, Request, State, basic_composition
+from cloister.privacy.ledger.marks import JournalState, Mark
 from cloister.privacy.ledger.records import REFUSED
-from cloister.privacy.marks import JournalState, Mark
 
 ids = count()
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cloister.errors import StorageError, VerificationError
+from cloister.privacy.certificate.manifest import Lineage, Manifest, read_manifest, verify_folder, write_manifest
 from cloister.privacy.ledger import Anchor
-from cloister.privacy.manifest import Lineage, Manifest, read_manifest, verify_folder, write_manifest
 
 LINEAGE = Lineage(Anchor(3, "ab" * 32), "0.1.0+0123", "cd" * 32, "run-1", "flow-1")
 

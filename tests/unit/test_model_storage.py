@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from cloister.errors import CloisterError, InputError, StorageError, VerificationError
-from cloister.privacy.randomness import SamplingSource
+from cloister.privacy.mechanisms.randomness import SamplingSource
 from models.storage import load_model, load_saved, save_model, self_contained
 
 

@@ -6,9 +6,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tasks.home import Home
-from tasks.opening import open_data
-from tasks.orders import Options, Order, world_of
+from tasks.data.open_table import open_data
+from tasks.requests.resolved import Options, Order, world_of
+from tasks.runtime.home import Home
 
 MOST = 3
 

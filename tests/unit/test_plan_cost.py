@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from cloister.errors import PrivacyError
-from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain
 from models.protocol import Budget, Task, plan
 from models.registry import create
-from tasks.plans import require_kept
+from tasks.requests.plan import require_kept
 
 DOMAIN = Domain.of({name: Integer(type="integer", min=0, max=4) for name in ("a", "b", "c")}, Path())
 

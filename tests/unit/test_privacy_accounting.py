@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.errors import UnsupportedEvent
-from cloister.privacy.accounting import epsilon, leak, spend
+from cloister.privacy.accounting.accountants import epsilon, leak, spend
 from cloister.privacy.events import (
     Bounded,
     Composed,

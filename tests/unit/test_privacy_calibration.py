@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister.errors import PlanError, UnsupportedEvent
-from cloister.privacy.accounting import epsilon
-from cloister.privacy.calibration import calibrate, concentrated, noise_multiplier, shares
+from cloister.privacy.accounting.accountants import epsilon
+from cloister.privacy.accounting.calibration import calibrate, concentrated, noise_multiplier, shares
 from cloister.privacy.events import (
     Event,
     GaussianCounts,

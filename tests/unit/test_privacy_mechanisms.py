@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from cloister.errors import PlanError, PrivacyError
-from cloister.privacy import insecure, mechanisms
 from cloister.privacy.events import GaussianCounts, LaplaceCounts, Relation, SampledGaussian, Sensitivity, Thresholded
-from cloister.privacy.gradients import Outer, clipped_sum
-from cloister.privacy.mechanisms import (
+from cloister.privacy.mechanisms import counts, insecure
+from cloister.privacy.mechanisms.counts import (
     DiscreteGaussian,
     DiscreteLaplace,
     GaussianGradient,
     Neighbours,
     SparseHistogram,
 )
-from cloister.privacy.randomness import NoiseSource
+from cloister.privacy.mechanisms.gradients import Outer, clipped_sum
+from cloister.privacy.mechanisms.randomness import NoiseSource
 
 ROW = Neighbours().partition
 COUNTS = [DiscreteGaussian(Fraction(2)), DiscreteLaplace(Fraction(1, 2))]
@@ -99,8 +99,8 @@ def test_a_secure_source_never_reaches_the_repeatable_samplers(monkeypatch: pyte
     def forbidden(*arguments: object) -> NDArray[np.int64]:
         raise AssertionError("reached")
 
-    monkeypatch.setattr(mechanisms, "insecure_gaussian", forbidden)
-    monkeypatch.setattr(mechanisms, "insecure_laplace", forbidden)
+    monkeypatch.setattr(counts, "insecure_gaussian", forbidden)
+    monkeypatch.setattr(counts, "insecure_laplace", forbidden)
     for mechanism in COUNTS:
         mechanism.release(np.arange(10), ROW, NoiseSource())
         with pytest.raises(AssertionError, match="reached"):

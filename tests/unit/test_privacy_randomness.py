@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cloister.errors import PrivacyError
-from cloister.privacy.randomness import NoiseSource, SamplingSource
+from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 
 
 def test_a_new_source_is_secure_and_never_repeats() -> None:

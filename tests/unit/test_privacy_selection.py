@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from cloister.errors import PrivacyError
-from cloister.privacy import selection
 from cloister.privacy.events import Bounded, Selection
-from cloister.privacy.randomness import NoiseSource
-from cloister.privacy.selection import Exponential, PermuteAndFlip
+from cloister.privacy.mechanisms import selection
+from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 
 MECHANISMS = [PermuteAndFlip(Fraction(1)), Exponential(Fraction(1))]
 

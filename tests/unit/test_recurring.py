@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from cloister.errors import BudgetExceeded, InputError
 from cloister.privacy.ledger import Budget, Charge, basic_composition
 from models.protocol import Budget as Price
-from tasks.allowances import Allowance, room
-from tasks.schedules import Schedule
+from tasks.ledger.allowance import Allowance, room
+from tasks.stores.prefect_schedule import Schedule
 
 NOW = datetime(2026, 11, 21, 13, 0, tzinfo=UTC)
 

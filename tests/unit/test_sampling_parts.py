@@ -7,17 +7,17 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-import models.sampling
+import models.sampling.sampler
 from cloister.constraints import count_violations, parse_denial
 from cloister.errors import StorageError
-from cloister.privacy.randomness import SamplingSource
+from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, TextKey
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.denoising import to_shares
-from models.groups import group
-from models.parts import Request, sample_to
-from models.sampling import ConstraintSampler
+from models.discretization.bins import group
+from models.discretization.denoising import to_shares
+from models.sampling.resumable import Request, sample_to
+from models.sampling.sampler import ConstraintSampler
 
 DOMAIN = Domain.of(
     {
@@ -48,7 +48,7 @@ SIZES = [GROUPS[name].size for name in DOMAIN.modelled]
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(models.sampling, "CHUNK", 100)
+    monkeypatch.setattr(models.sampling.sampler, "CHUNK", 100)
 
 
 def sampler(*pair_rules):

@@ -10,9 +10,9 @@ import pytest
 from prefect.utilities.collections import visit_collection
 
 from cloister.errors import CloisterError
-from cloister.privacy.journal import Journal
+from cloister.privacy.door.journal import Journal
 from cloister.privacy.ledger import Anchor
-from tasks.session import Session, Source, Spent
+from tasks.data.session import Session, Source, Spent
 
 CANARY = "CANARY-81725"
 

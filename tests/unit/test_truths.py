@@ -9,9 +9,9 @@ from cloister.evaluation.learning import train_and_test
 from cloister.evaluation.targets import Listed, Target
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table
-from tasks import truths
-from tasks.home import Home
-from tasks.truths import Truths
+from tasks.evaluation import reference_scores
+from tasks.evaluation.reference_scores import Truths
+from tasks.runtime.home import Home
 
 DOMAIN = Domain.of(
     {"zone": Categorical(type="categorical", values=["n", "s"]), "pay": Integer(type="integer", min=0, max=9)}, Path()
@@ -32,7 +32,7 @@ def known(tmp_path):
 def test_the_scores_are_those_of_the_classifiers_and_are_learnt_once(known, monkeypatch):
     first = known.learnt(table(1), table(2), TARGETS, "nine")
     assert first == train_and_test(table(1), table(2), TARGETS, "nine")
-    monkeypatch.setattr(truths, "train_and_test", lambda *_: pytest.fail("learnt again"))
+    monkeypatch.setattr(reference_scores, "train_and_test", lambda *_: pytest.fail("learnt again"))
     assert known.learnt(table(1), table(2), TARGETS, "nine") == first
 
 
@@ -40,7 +40,9 @@ def test_the_scores_are_those_of_the_classifiers_and_are_learnt_once(known, monk
 def test_other_rows_panels_and_specs_are_learnt_anew(known, monkeypatch, changed):
     known.learnt(table(1), table(2), TARGETS, "nine")
     learnt = []
-    monkeypatch.setattr(truths, "train_and_test", lambda *asked: learnt.append(asked) or train_and_test(*asked))
+    monkeypatch.setattr(
+        reference_scores, "train_and_test", lambda *asked: learnt.append(asked) or train_and_test(*asked)
+    )
     asked = Truths(known.home, "other") if changed == "spec" else known
     rows = {"train": table(1), "test": table(2)} | ({changed: table(3)} if changed in ("train", "test") else {})
     asked.learnt(rows["train"], rows["test"], TARGETS, "twelve" if changed == "panel" else "nine")

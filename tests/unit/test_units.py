@@ -10,7 +10,7 @@ from cloister.errors import DataError
 from cloister.schema.attributes import TextKey
 from cloister.schema.domain import Domain
 from cloister.schema.spec import PersonUnit
-from tasks.units import bounded
+from tasks.data.contribution_bound import bounded
 
 KEY = bytes(32)
 UNIT = PersonUnit(key="person", max_rows=2)

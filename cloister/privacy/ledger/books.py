@@ -8,8 +8,8 @@ from typing import Self
 
 from cloister.errors import InputError, VerificationError
 from cloister.privacy.ledger.entries import Entry
+from cloister.privacy.ledger.marks import Mark
 from cloister.privacy.ledger.records import Budget, Release, Request, State, Step, identifier, required
-from cloister.privacy.marks import Mark
 
 GRANTED, RUN, SEALED, DELIVERED = "budget_granted", "run_begun", "journal_sealed", "delivered"
 """Kinds of the entries that grant a budget, that say where a run begins in the journal of a release and where the

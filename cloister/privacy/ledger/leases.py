@@ -21,9 +21,9 @@ from sqlalchemy import inspect as inspect_database
 
 from cloister.errors import JournalMismatch, StorageError
 from cloister.privacy.ledger.guards import LEASES, LEASES_STATEMENT
+from cloister.privacy.ledger.marks import Mark
 from cloister.privacy.ledger.owners import Owner
 from cloister.privacy.ledger.store import Store
-from cloister.privacy.marks import Mark
 
 LEASE_SECONDS = 120.0
 """How long a lease lasts unless renewed: so long does a machine that died keep others out."""

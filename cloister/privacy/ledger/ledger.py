@@ -30,11 +30,11 @@ from cloister.privacy.ledger.entries import Anchor, Entry, Finding, read_chain
 from cloister.privacy.ledger.exact import Amount, ratio
 from cloister.privacy.ledger.exporting import write_export
 from cloister.privacy.ledger.leases import LEASE_SECONDS, Held, Lease, end, held_lease, shorten, take
+from cloister.privacy.ledger.marks import JournalState, Mark
 from cloister.privacy.ledger.owners import Owner
 from cloister.privacy.ledger.records import Budget, Release, Request, Reservation, State, identifier, required
 from cloister.privacy.ledger.store import Row, Store
 from cloister.privacy.ledger.verification import verify_lines
-from cloister.privacy.marks import JournalState, Mark
 
 
 def utc_now() -> datetime:

@@ -14,7 +14,7 @@ from typing import Any, Self
 from cloister.errors import InputError
 from cloister.privacy.ledger.entries import canonical
 from cloister.privacy.ledger.exact import Amount, positive_epsilon, proper_delta, ratio
-from cloister.privacy.marks import Mark
+from cloister.privacy.ledger.marks import Mark
 
 MEASURE = "measure"
 """Method of the releases that measure a domain: they hold a spec, and no table, model or certificate."""

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.query import Numbers, Query
 from cloister.privacy.queries.table_rows import Counts, Partition, TableRows
-from cloister.privacy.randomness import NoiseSource
 
 # Parts of a row that scores are whole numbers of; finer than any expected count is known.
 FINENESS = 1024

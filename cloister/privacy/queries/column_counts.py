@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from cloister.privacy.buckets import Buckets
 from cloister.privacy.events import Sensitivity
-from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.queries.partitions import Buckets
 from cloister.privacy.queries.query import Numbers, Query
-from cloister.privacy.randomness import NoiseSource
 from cloister.schema.attributes import AnyAttribute
 from cloister.schema.parsing import parse
 from cloister.schema.storage import texts

@@ -12,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cloister.privacy.gradients import FactoredGradient, block_size, clipped_sum, in_blocks
-from cloister.privacy.mechanisms import ClippedSum, GaussianGradient, Neighbours
+from cloister.privacy.mechanisms.counts import ClippedSum, GaussianGradient, Neighbours
+from cloister.privacy.mechanisms.gradients import FactoredGradient, block_size, clipped_sum, in_blocks
+from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.query import Numbers, Query
 from cloister.privacy.queries.table_rows import Partition, TableRows
-from cloister.privacy.randomness import NoiseSource
 
 Gradient = Callable[[Tensor], FactoredGradient]
 

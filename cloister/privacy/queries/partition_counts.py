@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from cloister.privacy.events import Sensitivity
-from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.query import Numbers, Query
 from cloister.privacy.queries.table_rows import Counts, Partition, TableRows
-from cloister.privacy.randomness import NoiseSource
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from numpy.typing import NDArray
 
 from cloister.privacy.events import Event
-from cloister.privacy.mechanisms import Neighbours
-from cloister.privacy.randomness import NoiseSource
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource
 
 Rows = TypeVar("Rows")
 Moved = TypeVar("Moved")

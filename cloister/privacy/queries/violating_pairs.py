@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from cloister.constraints import BoundConstraint, DenialConstraint, bind
 from cloister.privacy.events import Sensitivity
-from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.query import Numbers, Query
 from cloister.privacy.queries.table_rows import Counts, TableRows
-from cloister.privacy.randomness import NoiseSource
 from cloister.schema.domain import Table
 
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from cloister.constraints import DenialConstraint, violations_per_row
 from cloister.privacy.events import Sensitivity
-from cloister.privacy.mechanisms import Neighbours
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.query import Numbers, Query
 from cloister.privacy.queries.table_rows import Counts, TableRows
-from cloister.privacy.randomness import NoiseSource
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,83 @@
+"""A public table as a peer is given it, cells in place of values, and back.
+
+A peer is told as much as Cloister's own methods: the full list of every categorical column, the declared bins of every
+numeric one, or the 16 equal bins by which marginals are read, with its special values and the missing value as cells of
+their own. What it returns are cells; a value is drawn evenly inside each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.config import Given
+from cloister.evaluation.marginals import reading_cells
+from cloister.schema.cells import Cells, declared_cells
+from cloister.schema.columns import Column, Grid
+from cloister.schema.domain import Domain, Table
+from cloister.schema.loading import load_spec
+from tasks.evaluation.compare import table_of
+from tasks.requests.resolved import declared_world
+
+Matrix = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Coded:
+    """The columns of a table that carry meaning, as cells; ``codes`` (n, k), and how many rows are asked."""
+
+    domain: Domain
+    cells: tuple[Cells, ...]
+    codes: Matrix
+    rows: int
+
+    @property
+    def sizes(self) -> list[int]:
+        """Public domain sizes (k,)."""
+        return [cells.size for cells in self.cells]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the codes and sizes, in hexadecimal."""
+        return hashlib.sha256(repr((self.sizes, self.codes.shape)).encode() + self.codes.tobytes()).hexdigest()
+
+    def decoded(self, codes: Matrix, seed: int) -> Table:
+        """The table of cells (m, k): values drawn evenly inside cells, and surrogate keys counted up."""
+        rng = np.random.default_rng(seed)
+        drawn = {cells.name: cells.draw(codes[:, at], rng) for at, cells in enumerate(self.cells)}
+        counted = np.arange(len(codes), dtype=np.int64)
+        return Table(self.domain, {name: drawn.get(name, counted) for name in self.domain.names})
+
+
+def coded(spec: Path, data: Path, given: Given) -> Coded:
+    """A table in its declared cells, or in those by which marginals are read.
+
+    Raises:
+        InputError: the spec or the table cannot be used.
+    """
+    return _coded(spec, data, given, data.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _coded(spec: Path, data: Path, given: Given, changed: int) -> Coded:
+    del changed
+    declared = load_spec(spec)
+    world = declared_world(declared, declared.release.rows or declared.privacy.rows.public or 1)
+    table = table_of(world, data)
+    cells = tuple(_given(table.domain[name], given) for name in table.domain.modelled)
+    codes = np.stack([c.of(table.codes[c.name]) for c in cells], axis=1).astype(np.int64)
+    return Coded(table.domain, cells, codes, world.task.data_rows)
+
+
+def _given(column: Column, given: Given) -> Cells:
+    """The cells of a column that a peer is given, special values apart."""
+    if given == "declared" or not isinstance(column, Grid):
+        return declared_cells(column)
+    points = [code for special in column.special_codes for code in (special, special + 1)]
+    starts = np.unique(np.concatenate([reading_cells(column).starts, np.array(points, dtype=np.int64)]))
+    return Cells(column, starts[starts < column.size])

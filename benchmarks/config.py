@@ -1,0 +1,261 @@
+"""A benchmark as its configuration file declares it, and the single runs that it stands for.
+
+Paths are relative to the working directory, as ``source.path`` of a spec is; ``${NAME}`` in them is read from the
+environment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from os import environ
+from pathlib import Path
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from cloister.errors import InputError, SpecError
+from cloister.evaluation.asked import Level, Panel
+from cloister.privacy.ledger.exact import decimal
+from cloister.schema.attributes import Declared
+from cloister.schema.declarations import ConstraintDeclaration
+from cloister.schema.marked import Key, Problem, read_marked, unusable
+from cloister.schema.spec import Delta, Epsilon
+from tasks.evaluation.compare import Asked
+
+DECLARED = "declared"
+Given = Literal["declared", "read"]
+Shown = Literal["violations", "utility", "cost"]
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
+
+
+class Dataset(Declared):
+    """A spec, the real table, and why figures of that table may be shown, if they may.
+
+    Classifiers predict the ``targets`` alone, all of the spec's if there are none.
+    """
+
+    spec: str
+    data: str
+    targets: tuple[str, ...] = ()
+    public: str | None = Field(default=None, min_length=1)
+
+
+class Variant(Declared):
+    """A release under other constraints than those of the spec; an empty list switches them all off."""
+
+    constraints: tuple[ConstraintDeclaration, ...]
+
+
+class Peer(Declared):
+    """Another library: a program that calls it, and beside it its requirements, named alike but for ``.txt``.
+
+    ``method`` and ``options`` are the program's own; ``seconds`` is the limit of one run in CPU seconds, which may take
+    four times as long; ``cells`` of a numeric column that it is given: the declared bins, or the 16 that marginals are
+    read by.
+    """
+
+    script: str = Field(pattern=r"\.py$")
+    method: str = Field(min_length=1)
+    options: dict[str, int | float | str | bool] = {}
+    seconds: float = Field(default=900, gt=0)
+    cells: Given = "declared"
+
+    @property
+    def program(self) -> Path:
+        """The program, relative to the working directory."""
+        return Path(expanded(self.script))
+
+    @property
+    def requirements(self) -> Path:
+        """Exact versions of all that its environment holds."""
+        return self.program.with_suffix(".txt")
+
+
+class Experiment(Declared):
+    """Every combination of datasets, methods, epsilons and variants, and the tables that show it.
+
+    ``evaluate`` and ``seeds`` are those of the benchmark unless it says so itself; a run that two experiments share is
+    done and evaluated once, for the one that asks for more. A peer is named as a method; it knows no constraints, so
+    variants make no difference to it.
+    """
+
+    name: Word
+    title: str
+    note: str = ""
+    datasets: tuple[Word, ...] = Field(min_length=1)
+    methods: tuple[Word, ...] = Field(min_length=1)
+    epsilons: tuple[Epsilon, ...] = Field(min_length=1)
+    variants: tuple[Word, ...] = (DECLARED,)
+    evaluate: Level | None = None
+    seeds: tuple[int, ...] | None = Field(default=None, min_length=1)
+    tables: tuple[Shown, ...] = ("violations", "utility", "cost")
+
+
+@dataclass(frozen=True)
+class Combination:
+    """One run of a benchmark and how it is evaluated: a release, unless a ``peer`` makes it.
+
+    ``seed`` is that of drawing rows.
+    """
+
+    dataset: str
+    spec: Path
+    data: Path
+    method: str
+    variant: str
+    constraints: tuple[ConstraintDeclaration, ...] | None
+    epsilon: Fraction
+    delta: Fraction
+    seed: int
+    asked: Asked
+    peer: Peer | None = None
+
+    @property
+    def label(self) -> str:
+        """A short name for people."""
+        variant = "" if self.variant == DECLARED else f" {self.variant}"
+        return f"{self.dataset} {self.method}{variant} epsilon {decimal(self.epsilon)} seed {self.seed}"
+
+    def key(self, spec_digest: str, code: str) -> str:
+        """Digest of everything that makes the run what it is; 16 hexadecimal digits."""
+        rules = [rule.model_dump(mode="json") for rule in self.constraints] if self.constraints is not None else None
+        size = self.data.stat()
+        parts = [
+            *(
+                self.dataset,
+                self.method,
+                rules,
+                str(self.epsilon),
+                str(self.delta),
+                self.seed,
+                [self.asked.level, self.asked.panel, list(self.asked.targets)],
+            ),
+            *(str(self.data.absolute()), size.st_size, size.st_mtime_ns, spec_digest, code),
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+class Benchmark(Declared):
+    """Experiments over datasets. Each seed is one repeat: a release of its own, with fresh noise."""
+
+    name: Word
+    delta: Delta = Fraction(1, 10**6)
+    evaluate: Level = "quick"
+    panel: Panel = "nine"
+    seeds: tuple[int, ...] = Field(default=(1,), min_length=1)
+    datasets: dict[Word, Dataset] = Field(min_length=1)
+    variants: dict[Word, Variant] = {}
+    peers: dict[Word, Peer] = {}
+    experiments: tuple[Experiment, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> Self:
+        for experiment in self.experiments:
+            for kind, used, known in (
+                ("dataset", experiment.datasets, self.datasets),
+                ("variant", experiment.variants, {DECLARED: None, **self.variants}),
+            ):
+                unknown = [name for name in used if name not in known]
+                if unknown:
+                    raise ValueError(f"experiment '{experiment.name}' has no {kind} '{unknown[0]}'; declare it")
+        return self
+
+    @model_validator(mode="after")
+    def _peers_see_public_tables_only(self) -> Self:
+        for experiment in self.experiments:
+            hidden = [name for name in experiment.datasets if self.datasets[name].public is None]
+            if hidden and any(method in self.peers for method in experiment.methods):
+                raise ValueError(
+                    f"experiment '{experiment.name}' hands dataset '{hidden[0]}' to a peer, whose privacy nobody "
+                    "accounts for; give public: REASON if the table is public, or leave peers out"
+                )
+        return self
+
+    def combinations(self, experiment: Experiment) -> Iterator[Combination]:
+        """The runs of one experiment, repeats last."""
+        seeds = experiment.seeds or self.seeds
+        crossed = itertools.product(
+            experiment.datasets, experiment.methods, experiment.variants, experiment.epsilons, seeds
+        )
+        for dataset, method, variant, epsilon, seed in crossed:
+            declared, changed, peer = self.datasets[dataset], self.variants.get(variant), self.peers.get(method)
+            yield Combination(
+                dataset,
+                Path(expanded(declared.spec)),
+                Path(expanded(declared.data)),
+                method,
+                DECLARED if peer else variant,
+                changed.constraints if changed and not peer else None,
+                epsilon,
+                self.delta,
+                seed,
+                Asked(experiment.evaluate or self.evaluate, self.panel, declared.targets),
+                peer,
+            )
+
+    def all_combinations(self) -> list[Combination]:
+        """The runs of all experiments; one that two experiments share is done once."""
+        found: dict[str, Combination] = {}
+        for combination in itertools.chain.from_iterable(map(self.combinations, self.experiments)):
+            other = found.setdefault(combination.label, combination)
+            found[combination.label] = max(other, combination, key=lambda c: get_args(Level).index(c.asked.level))
+        return list(found.values())
+
+
+def load_benchmark(path: Path) -> Benchmark:
+    """The benchmark in a YAML file.
+
+    Raises:
+        StorageError: the file cannot be read.
+        SpecError: one message that lists every problem with line, keys, rule and remedy.
+    """
+    document = read_marked(path)
+    try:
+        return Benchmark.model_validate(document.content)
+    except ValidationError as error:
+        problems = [_problem(found, document.line) for found in error.errors(include_url=False)]
+        raise unusable(path, problems) from None
+
+
+def expanded(path: str, environment: Mapping[str, str] = environ) -> str:
+    """A path with each ``${NAME}`` replaced by what the environment holds.
+
+    Raises:
+        InputError: it holds nothing of that name.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        name = found.group(1)
+        if not environment.get(name):
+            raise InputError(f"the path {path} needs the environment variable {name}; set it to a folder")
+        return environment[name]
+
+    return re.sub(r"\$\{(\w+)\}", value, path)
+
+
+def require_public(benchmark: Benchmark) -> None:
+    """Check that the figures of all datasets may be shown in a document.
+
+    Raises:
+        SpecError: names the first whose real table is not declared public.
+    """
+    hidden = [name for name, dataset in benchmark.datasets.items() if dataset.public is None]
+    if hidden:
+        raise SpecError(
+            f"dataset '{hidden[0]}' is not declared public, and figures that compare with its real rows are not "
+            "private; give public: REASON in the configuration, or leave --markdown out"
+        )
+
+
+def _problem(details: ErrorDetails, line: Callable[[Sequence[Key]], int]) -> Problem:
+    keys = details["loc"]
+    unknown = details["type"] == "extra_forbidden"
+    rule = "unknown key; see the examples in benchmarks/" if unknown else details["msg"].removeprefix("Value error, ")
+    return Problem(line(keys), keys, rule)

@@ -1,0 +1,83 @@
+"""Environments of peers: each with its own requirements and nothing else, made once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from cloister.errors import CloisterError, StorageError
+from tasks.runtime.home import Home, private_folder
+from tasks.runtime.locks import exclusive
+
+PATIENCE = 3600.0
+KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE")
+PIP = ("-m", "pip", "install", "--no-input", "--disable-pip-version-check")
+
+
+def environment(requirements: Path, home: Home) -> Path:
+    """The Python of the environment of a requirements file, made by venv and pip if there is none.
+
+    Raises:
+        StorageError: the file cannot be read.
+        CloisterError: pip failed or took over an hour; names its log.
+    """
+    folder = private_folder(home.folder / "environments") / f"{requirements.stem}-{digest(requirements)[:16]}"
+    made = folder / "made"
+    with exclusive(folder.with_suffix(".lock")):
+        if not made.is_file():
+            _make(folder, requirements)
+            made.touch()
+    return folder / "bin" / "python"
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read ({error.strerror}); correct peers in the configuration") from None
+
+
+def plain() -> dict[str, str]:
+    """The environment variables that a program needs to run at all, and none that change what Python imports."""
+    return {name: os.environ[name] for name in KEPT if name in os.environ}
+
+
+def paragraphs(requirements: str) -> Iterator[list[str]]:
+    """The requirements of a file, paragraph by paragraph: they are installed one after the other."""
+    for paragraph in requirements.split("\n\n"):
+        lines = [line.strip() for line in paragraph.splitlines()]
+        wanted = [line for line in lines if line and not line.startswith("#")]
+        if wanted:
+            yield wanted
+
+
+def _make(folder: Path, requirements: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    log = folder.with_suffix(".log")
+    python = str(folder / "bin" / "python")
+    commands = [[sys.executable, "-m", "venv", str(folder)]]
+    commands += [[python, *PIP, *wanted] for wanted in paragraphs(requirements.read_text(encoding="utf-8"))]
+    with log.open("wb") as out:
+        for command in commands:
+            _called(command, out.fileno(), requirements, log)
+
+
+def _called(command: list[str], out: int, requirements: Path, log: Path) -> None:
+    try:
+        done = subprocess.run(  # noqa: S603
+            command, stdout=out, stderr=out, env=plain(), timeout=PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise CloisterError(f"{requirements} was not installed in {PATIENCE:.0f} s; see {log}") from None
+    if done.returncode:
+        raise CloisterError(f"{requirements} cannot be installed (code {done.returncode}); see {log}")

@@ -1,0 +1,76 @@
+"""The benchmark flow: every combination of a configuration, a charged release or a peer's run, then what they say.
+
+    grant        the benchmark's own ledger is granted what the pending releases will cost
+    run          one release, or one run of a peer in its own environment, and its evaluation, each in a process of its
+                 own; skipped if it was done before: a release by this code, a peer's run by its own program
+    summarise    results.json, results.csv, figures
+    track        one MLflow run with all of it
+    document     the tables, between the markers of a Markdown file
+
+Killed at any point, the same command goes on: what was finished is kept, and an unfinished release is resumed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefect import flow
+
+from benchmarks import peer_steps, releases, steps
+from benchmarks.config import Benchmark, Combination, load_benchmark
+from benchmarks.runs import Run, home_of
+from benchmarks.steps import Results
+from cloister import __version__
+from tasks.runtime.home import Home
+
+
+@dataclass(frozen=True)
+class Benchmarked:
+    """The results of a benchmark, how many runs were done before, and the MLflow run that holds all."""
+
+    results: Results
+    kept: int
+    tracking_run: str
+
+
+@flow(
+    name="benchmark",
+    flow_run_name="benchmark {config}",
+    version=__version__,
+    retries=0,
+    persist_result=False,
+    log_prints=False,
+)
+def benchmark(config: str, markdown: str | None = None, by: str = "prefect") -> Benchmarked:
+    """Run a benchmark. Paths are those of the machine that runs the flow, relative to its working directory."""
+    declared, home = load_benchmark(Path(config)), Home.current()
+    own = home_of(declared, home)
+    runs, kept = _runs(declared, own, home, by)
+    results = steps.summarise(declared, runs, own)
+    tracking_run = steps.track(declared, results, home)
+    if markdown:
+        steps.document(declared, results, command_of(config, markdown), Path(markdown))
+    return Benchmarked(results, kept, tracking_run)
+
+
+def command_of(config: str, markdown: str) -> str:
+    """The command that makes a document again."""
+    return f"cloister benchmark {config} --markdown {markdown}"
+
+
+def _runs(declared: Benchmark, own: Home, home: Home, by: str) -> tuple[list[Run], int]:
+    """All runs, and how many of them were done before."""
+    own.prepare()
+    combinations = declared.all_combinations()
+    kept = {c.label: found for c in combinations if (found := _finished(c, own, home))}
+    pending = [combination for combination in combinations if combination.label not in kept]
+    charged = [combination for combination in pending if not combination.peer]
+    if charged:
+        steps.grant(declared, charged, own, by)
+    runs = kept | {combination.label: steps.run(combination, own, home) for combination in pending}
+    return [runs[combination.label] for combination in combinations], len(kept)
+
+
+def _finished(combination: Combination, own: Home, home: Home) -> Run | None:
+    return peer_steps.finished(combination, home) if combination.peer else releases.finished(combination, own)

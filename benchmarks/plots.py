@@ -1,0 +1,148 @@
+"""An experiment drawn: curves over epsilon for each table if there are several, else boxes over attributes and sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from benchmarks.config import DECLARED, Experiment
+from benchmarks.figures import Repeats, Setting, statistic
+from benchmarks.runs import Run
+from cloister.evaluation.plots import FAINT, LINE, REAL, SYNTHETIC, readable
+from tasks.runtime.tables import replaced
+
+CURVES = (
+    ("accuracy", "learning.synthetic.accuracy", "learning.real.accuracy"),
+    ("F1", "learning.synthetic.f1", "learning.real.f1"),
+    ("1-way half L1", "marginals.1_way.half_l1", ""),
+    ("2-way half L1", "marginals.2_way.half_l1", ""),
+    ("3-way half L1", "marginals.3_way.half_l1", ""),
+    ("detection AUC", "detection.auc", ""),
+)
+COLOURS = (SYNTHETIC, "#c2410c", "#6741d9", "#2b8a3e", "#a61e4d", "#1864ab", "#5c940d", "#862e9c", "#e67700", "#212529")
+
+
+def drawn(experiment: Experiment, repeats: Repeats, prefix: Path) -> tuple[Path, ...]:
+    """Draw an experiment into PNG files whose names begin with ``prefix``; their paths.
+
+    Raises:
+        StorageError: they cannot be written.
+    """
+    several = len(experiment.epsilons) > 1
+    figures = _curves_by_dataset(repeats) if several else {"spread": _boxes(repeats)}
+    paths = []
+    for name, figure in figures.items():
+        if figure is not None:
+            path = prefix.with_name(f"{prefix.name}-{name}.png")
+            replaced(path, partial(figure.savefig, dpi=110, format="png"))
+            paths.append(path)
+    return tuple(paths)
+
+
+def _curves_by_dataset(repeats: Repeats) -> dict[str, Figure | None]:
+    return {
+        f"epsilon-{dataset}": _curves(
+            {setting: runs for setting, runs in repeats.items() if setting.dataset == dataset}
+        )
+        for dataset in dict.fromkeys(setting.dataset for setting in repeats)
+    }
+
+
+def _curves(repeats: Repeats) -> Figure | None:
+    shown = [curve for curve in CURVES if any(statistic(runs, curve[1]) for runs in repeats.values())]
+    if not shown:
+        return None
+    figure = Figure(figsize=(1.8 + 4.2 * min(len(shown), 3), 3.4 * -(-len(shown) // 3)), layout="constrained")
+    panels = figure.subplots(-(-len(shown) // 3), min(len(shown), 3), squeeze=False).flat
+    for axes, (title, name, truth) in zip(panels, shown, strict=False):
+        _curve(axes, repeats, name, truth)
+        _dress(axes, title)
+        axes.set_xlabel("epsilon", color=REAL, fontsize=9)
+    for axes in list(panels)[len(shown) :]:
+        axes.set_visible(False)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=8)
+    return figure
+
+
+def _curve(axes: Axes, repeats: Repeats, name: str, truth: str) -> None:
+    lines: dict[str, dict[float, Setting]] = {}
+    for setting in repeats:
+        lines.setdefault(_line_name(setting), {})[float(setting.epsilon)] = setting
+    for colour, (label, points) in zip(_colours(), lines.items(), strict=False):
+        found = [(at, statistic(repeats[setting], name)) for at, setting in sorted(points.items())]
+        known = [(at, value.mean, value.deviation or 0.0) for at, value in found if value is not None]
+        if known:
+            places, means, spreads = zip(*known, strict=True)
+            axes.errorbar(places, means, spreads, color=colour, marker="o", ms=4, capsize=2, label=readable(label))
+    real = statistic([run for runs in repeats.values() for run in runs], truth)
+    if real is not None:
+        axes.axhline(real.mean, color=REAL, linestyle="--", linewidth=1, label="real rows")
+    epsilons = sorted({float(setting.epsilon) for setting in repeats})
+    axes.set_xscale("log")
+    axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons], rotation=60 if len(epsilons) > 6 else 0)
+    axes.minorticks_off()
+
+
+def _boxes(repeats: Repeats) -> Figure | None:
+    """A box for each setting over attributes or sets: of its first repeat that has figures, as one table looks."""
+    panels: dict[str, dict[str, list[float]]] = {}
+    for setting, runs in repeats.items():
+        for panel, values in _spreads(next((run for run in runs if run.evaluation), runs[0])):
+            panels.setdefault(panel, {})[f"{setting.dataset}, {_line_name(setting)}"] = values
+    if not panels:
+        return None
+    high = max(len(boxes) for boxes in panels.values())
+    figure = Figure(figsize=(3.6 * len(panels), 1.2 + 0.32 * high), layout="constrained")
+    alike = len({tuple(boxes) for boxes in panels.values()}) == 1
+    beside = figure.subplots(1, len(panels), squeeze=False, sharey=alike).flat
+    for axes, (title, boxes) in zip(beside, panels.items(), strict=True):
+        axes.boxplot(
+            list(boxes.values()),
+            tick_labels=[readable(name) for name in boxes],
+            orientation="horizontal",
+            widths=0.5,
+            patch_artist=True,
+            boxprops={"facecolor": FAINT, "edgecolor": SYNTHETIC},
+            medianprops={"color": SYNTHETIC, "linewidth": 2},
+            flierprops={"marker": ".", "markersize": 4, "markeredgecolor": REAL},
+        )
+        _dress(axes, title, grid="x")
+        if not alike or axes is figure.axes[0]:
+            axes.invert_yaxis()
+    return figure
+
+
+def _spreads(run: Run) -> Iterator[tuple[str, list[float]]]:
+    """Figures over attributes or sets of attributes of one run, by the panel that shows them."""
+    evaluation = run.evaluation or {}
+    targets = evaluation.get("learning", {}).get("targets", {}).values()
+    for title, name in (("accuracy of each target", "accuracy"), ("F1 of each target", "f1")):
+        known = [target[name] for target in targets if target[name] is not None]
+        if known:
+            yield title, known
+    for way in evaluation.get("marginals", ())[:2]:
+        yield f"half L1 of each {way['ways']}-way marginal", [found["half_l1"] for found in way["sets"]]
+
+
+def _line_name(setting: Setting) -> str:
+    variant = "" if setting.variant == DECLARED else f", {setting.variant}"
+    return f"{setting.method}{variant}"
+
+
+def _colours() -> Iterator[str]:
+    while True:
+        yield from COLOURS
+
+
+def _dress(axes: Axes, title: str, grid: Literal["x", "y"] = "y") -> None:
+    axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
+    axes.grid(axis=grid, color=FAINT)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=8, length=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(LINE)

@@ -1,0 +1,111 @@
+"""One combination of a benchmark, run as an ordinary charged release in the benchmark's own home; done once."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from benchmarks.commands import Answer, ask
+from benchmarks.config import Benchmark, Combination, expanded
+from benchmarks.runs import Run, environment_of, evaluated
+from cloister.errors import CloisterError
+from cloister.privacy.ledger import Ledger
+from cloister.schema.loading import load_spec, spec_digest
+from cloister.schema.spec import PersonUnit
+from tasks.ledger.charges import open_ledger
+from tasks.requests.plan import write_json
+from tasks.runtime.code_version import code_version
+from tasks.runtime.home import Home, private_folder
+from tasks.runtime.tables import replaced
+
+
+def finished(combination: Combination, own: Home) -> Run | None:
+    """The release of a combination that ended well under this code, if there is one."""
+    path = _record(combination, own)
+    return Run.from_json(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+
+
+def run(combination: Combination, own: Home) -> Run:
+    """Release and evaluate a combination; an error of the release is part of the result."""
+    spec = spec_of(combination, own)
+    try:
+        released = _released(combination, spec, own)
+        made = Path(released.content["files"]["public"]) / "synthetic.parquet"
+        measured = evaluated(combination, made, own)
+    except CloisterError as error:
+        return Run.of(combination, error=str(error))
+    done = Run.of(
+        combination,
+        release=released.content["release"],
+        accounted=released.content["accounted_epsilon"],
+        cost=released.cost,
+        evaluation=measured.content,
+    )
+    write_json(_record(combination, own), done.to_json())
+    return done
+
+
+def grant(benchmark: Benchmark, pending: list[Combination], own: Home, by: str) -> None:
+    """Grant the benchmark's own ledger what was charged before and what is still to be charged."""
+    ledger = open_ledger(own)
+    specs = {combination.spec: load_spec(combination.spec) for combination in pending}
+    for path, spec in specs.items():
+        asked = [combination for combination in pending if combination.spec == path]
+        unit = spec.privacy.unit
+        name = f"key:{unit.key}" if isinstance(unit, PersonUnit) else unit
+        held = _charged(ledger, spec.name, name)
+        epsilon = held[0] + sum((c.epsilon for c in asked), Fraction(0))
+        delta = held[1] + sum((c.delta for c in asked), Fraction(0))
+        reason = f"benchmark {benchmark.name}: {len(asked)} releases"
+        ledger.grant(spec.name, name, epsilon, delta, "ever", by, reason)
+
+
+def spec_of(combination: Combination, own: Home) -> Path:
+    """The spec that a combination is released under: the dataset's, or a copy with the constraints of its variant."""
+    if combination.constraints is None:
+        return combination.spec
+    declared = load_spec(combination.spec)
+    changed = declared.model_copy(update={"constraints": combination.constraints})
+    content = _anchored(changed.model_dump(mode="json", exclude_none=True), declared.folder)
+    path = private_folder(own.folder / "specs") / f"{combination.dataset}-{combination.variant}.yaml"
+    replaced(path, lambda part: part.write_text(json.dumps(content, indent=1), encoding="utf-8"))  # JSON is YAML
+    return path
+
+
+def _anchored(content: Any, folder: Path) -> Any:
+    """The content with the names of value and constraint files made absolute, environment variables read."""
+    if isinstance(content, dict):
+        return {
+            key: str(_absolute(value, folder)) if key == "file" and isinstance(value, str) else _anchored(value, folder)
+            for key, value in content.items()
+        }
+    return [_anchored(value, folder) for value in content] if isinstance(content, list) else content
+
+
+def _absolute(path: str, folder: Path) -> Path:
+    """A path beside the spec, or, where it is given by the environment, one from the working directory."""
+    return (Path(expanded(path)) if "${" in path else folder / path).absolute()
+
+
+def _released(combination: Combination, spec: Path, own: Home) -> Answer:
+    words = ["release", str(spec), "--data", str(combination.data), "--method", combination.method]
+    words += ["--epsilon", str(combination.epsilon), "--delta", str(combination.delta)]
+    words += ["--seed-sampling", str(combination.seed), "--evaluate", "none"]
+    return ask(words, environment_of(own))
+
+
+def _record(combination: Combination, own: Home) -> Path:
+    specs = (combination.spec, spec_of(combination, own))
+    digest = " ".join(spec_digest(load_spec(path)) for path in specs)
+    return own.folder / "runs" / f"{combination.key(digest, code_version())}.json"
+
+
+def _charged(ledger: Ledger, dataset: str, unit: str) -> tuple[Fraction, Fraction]:
+    """Epsilon and delta that a ledger holds as charged for a dataset."""
+    held = [r for r in ledger.releases(dataset) if r.request.unit == unit and r.state.charged]
+    return (
+        sum((r.request.epsilon for r in held), Fraction(0)),
+        sum((r.request.delta for r in held), Fraction(0)),
+    )

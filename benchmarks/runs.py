@@ -1,0 +1,93 @@
+"""What one combination of a benchmark gave, and the evaluation that all share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from benchmarks.commands import Answer, Cost, ask
+from benchmarks.config import Benchmark, Combination
+from tasks.runtime.home import Home
+
+OWN = ("CLOISTER_LEDGER", "CLOISTER_REMOTE", "MLFLOW_TRACKING_URI", "PREFECT_HOME")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one combination gave: what it cost and its evaluation, which is internal; ``release`` is empty for a peer's.
+
+    ``error`` is empty unless it failed; a run that failed is tried again next time, unless that is a ``finding``: a
+    peer's own program ended so, or ran out of time.
+    """
+
+    dataset: str
+    method: str
+    variant: str
+    epsilon: str
+    seed: int
+    release: str = ""
+    accounted: float = 0.0
+    cost: Cost | None = None
+    evaluation: Mapping[str, Any] | None = None
+    error: str = ""
+    finding: bool = False
+    peer: bool = False
+
+    @classmethod
+    def of(cls, combination: Combination, **found: Any) -> Self:
+        """The run of a combination."""
+        asked = combination
+        of_peer = asked.peer is not None
+        return cls(asked.dataset, asked.method, asked.variant, str(asked.epsilon), asked.seed, peer=of_peer, **found)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """The run that :meth:`to_json` wrote."""
+        return cls(**{**fields, "cost": Cost(**fields["cost"]) if fields["cost"] else None})
+
+    def to_json(self) -> dict[str, Any]:
+        """The run as JSON values."""
+        return asdict(self)
+
+    def figures(self) -> dict[str, float]:
+        """Every figure by name: cost, steps, and the measures against the real rows; none if the run failed."""
+        figures: dict[str, float] = {}
+        if self.error:
+            return figures
+        if self.cost:
+            figures |= {"seconds": self.cost.seconds, "cpu_seconds": self.cost.cpu_seconds}
+            figures |= {"memory_mib": self.cost.memory / 2**20}
+            figures |= {f"step.{name}.seconds": seconds for name, seconds in self.cost.steps.items()}
+        if self.evaluation:
+            figures |= self.evaluation["metrics"]
+            for found in self.evaluation["violations"]:
+                figures[f"violations.{found['name']}.percent"] = found["synthetic_percent"]
+                figures[f"violations.{found['name']}.real_percent"] = found["real_percent"]
+        return figures
+
+
+def home_of(benchmark: Benchmark, home: Home) -> Home:
+    """The home that a benchmark has for itself: its ledger, releases and finished runs."""
+    return Home.current({"CLOISTER_HOME": str(home.folder / "benchmarks" / benchmark.name)})
+
+
+def evaluated(combination: Combination, synthetic: Path, own: Home) -> Answer:
+    """The measures under the dataset's own spec, whatever the synthetic table's maker was told of its constraints.
+
+    Raises:
+        CloisterError: the evaluation failed.
+    """
+    asked = combination.asked
+    words = ["evaluate", str(combination.spec), "--data", str(combination.data)]
+    words += ["--synthetic", str(synthetic), "--level", asked.level, "--panel", asked.panel]
+    words += [word for target in asked.targets for word in ("--target", target)]
+    return ask(words, environment_of(own))
+
+
+def environment_of(own: Home) -> dict[str, str]:
+    """The environment, with all state in the benchmark's home."""
+    kept = {name: value for name, value in os.environ.items() if name not in OWN}
+    return kept | {"CLOISTER_HOME": str(own.folder)}

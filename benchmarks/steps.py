@@ -1,0 +1,147 @@
+"""The steps of the benchmark flow: grant, release and evaluate each combination, put together, track, document."""
+
+from __future__ import annotations
+
+import csv
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks import peer_steps, releases
+from benchmarks.config import Benchmark, Combination, Experiment
+from benchmarks.figures import UTILITY, Repeats, repeats_of, statistic, tables_of
+from benchmarks.markdown import Section, insert, rendered, surroundings
+from benchmarks.plots import drawn
+from benchmarks.runs import Run
+from tasks.requests.plan import write_json
+from tasks.runtime.home import Home, private_folder
+from tasks.runtime.progress import reporter
+from tasks.runtime.step import step
+from tasks.runtime.tables import replaced
+from tasks.stores.mlflow_store import Tracker, key_of
+
+EXPERIMENT = "benchmarks"
+NO_RELEASE = "not a Cloister release"
+
+
+@dataclass(frozen=True)
+class Results:
+    """All runs of a benchmark, what each experiment shows, and the folder that holds both; internal."""
+
+    runs: tuple[Run, ...]
+    sections: tuple[Section, ...]
+    folder: Path
+
+    @property
+    def failed(self) -> tuple[Run, ...]:
+        """The runs that failed and will be tried again."""
+        return tuple(run for run in self.runs if run.error and not run.finding)
+
+
+@step("grant", "grant the budget of benchmark {benchmark.name}")
+def grant(benchmark: Benchmark, pending: list[Combination], own: Home, by: str) -> None:
+    """Grant the benchmark's own ledger what its releases will cost."""
+    releases.grant(benchmark, pending, own, by)
+
+
+@step("run", "{combination.label}")
+def run(combination: Combination, own: Home, home: Home) -> Run:
+    """Release one combination, or have a peer synthesize it, and evaluate."""
+    with _watched(combination.label):
+        return peer_steps.run(combination, own, home) if combination.peer else releases.run(combination, own)
+
+
+@step("summarise", "summarise benchmark {benchmark.name}")
+def summarise(benchmark: Benchmark, runs: list[Run], own: Home) -> Results:
+    """Write every figure as JSON and CSV, and draw the experiments."""
+    folder = private_folder(own.folder / "results")
+    rows = [_row(run) for run in runs]
+    write_json(folder / "results.json", {"measured": surroundings(), "runs": [run.to_json() for run in runs]})
+    replaced(folder / "results.csv", lambda part: _write_csv(rows, part))
+    sections = tuple(_section(benchmark, experiment, runs, folder) for experiment in benchmark.experiments)
+    return Results(tuple(runs), sections, folder)
+
+
+@step("track", "track benchmark {benchmark.name}")
+def track(benchmark: Benchmark, results: Results, home: Home) -> str:
+    """One run in the tracking store with all figures and files; its id."""
+    tracker = Tracker.open(home.tracking, home.artifacts)
+    tags = {"benchmark": benchmark.name, "internal": "true", **surroundings()}
+    tags |= {key_of(f"peer.{name}"): NO_RELEASE for name in benchmark.peers}
+    tracked = tracker.begin(f"{benchmark.name}-{secrets.token_hex(4)}", EXPERIMENT, "benchmark", tags)
+    for name, figure in _tracked(benchmark, results).items():
+        tracker.client.log_metric(tracked, key_of(name), figure)
+    tracker.client.log_artifacts(tracked, str(results.folder), "results")
+    tracker.finish(tracked, succeeded=not results.failed)
+    return tracked
+
+
+@step("document", "write the tables of benchmark {benchmark.name}")
+def document(benchmark: Benchmark, results: Results, command: str, path: Path) -> None:
+    """Write tables into a document, between its markers, and figures into a folder beside it."""
+    folder = path.parent / path.stem
+    folder.mkdir(exist_ok=True)
+    sections = [_beside(section, folder) for section in results.sections]
+    insert(path, benchmark.name, rendered(benchmark, command, sections, path))
+
+
+def _section(benchmark: Benchmark, experiment: Experiment, runs: Sequence[Run], folder: Path) -> Section:
+    repeats = repeats_of(benchmark, experiment, runs)
+    asked = {(c.dataset, c.method, c.variant, str(c.epsilon)) for c in benchmark.combinations(experiment)}
+    failures = tuple(
+        f"{run.dataset}, {run.method}, ε {run.epsilon}, seed {run.seed}: {run.error}"
+        for run in runs
+        if run.error and (run.dataset, run.method, run.variant, run.epsilon) in asked
+    )
+    plots = drawn(experiment, repeats, folder / f"{benchmark.name}-{experiment.name}")
+    return Section(experiment, tuple(tables_of(experiment, repeats)), plots, failures)
+
+
+def _beside(section: Section, folder: Path) -> Section:
+    """The section with its figures copied into a folder."""
+    copies = tuple(folder / plot.name for plot in section.plots)
+    for plot, copy in zip(section.plots, copies, strict=True):
+        replaced(copy, partial(shutil.copyfile, plot))
+    return replace(section, plots=copies)
+
+
+def _row(run: Run) -> dict[str, Any]:
+    named = {name: getattr(run, name) for name in ("dataset", "method", "variant", "epsilon", "seed", "release")}
+    if run.peer:
+        named["release"] = NO_RELEASE
+    return named | {"accounted_epsilon": run.accounted, "error": run.error} | run.figures()
+
+
+def _write_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(dict.fromkeys(name for row in rows for name in row)))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _tracked(benchmark: Benchmark, results: Results) -> dict[str, float]:
+    """Means over repeats, by dataset, method, variant, epsilon and figure."""
+    everything: Repeats = {}
+    for experiment in benchmark.experiments:
+        everything |= repeats_of(benchmark, experiment, results.runs)
+    names = [name for _, name, _ in UTILITY] + ["seconds", "cpu_seconds", "memory_mib"]
+    names += ["violations.hard.largest_percent", "violations.soft.largest_difference"]
+    return {
+        f"{s.dataset}/{s.method}/{s.variant}/epsilon {float(s.epsilon):g}/{name}": found.mean
+        for s, runs in everything.items()
+        for name in names
+        if (found := statistic(runs, name)) is not None
+    }
+
+
+@contextmanager
+def _watched(label: str) -> Iterator[None]:
+    """Say which run is under way."""
+    reporter().started(label)
+    yield
+    reporter().finished(label)

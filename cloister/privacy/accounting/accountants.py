@@ -1,0 +1,308 @@
+"""What events cost: the least epsilon, at a given delta, among the accountants that read the whole event.
+
+Three accountants read events in different ways, each an upper bound on its own, so the least of them is one too:
+privacy loss distributions, Rényi divergences, and the plain sum. An event that none reads whole is refused
+(`UnsupportedEvent`), never guessed. Answers are rounded up.
+
+Mass that an event may reveal outright (a threshold passed by an empty cell, the delta of a bounded mechanism) is its
+*leak*. Leaks add up, and the rest of delta is left to the accountant: such an event is a mixture that is private but
+for its leak (Kairouz, Oh, Viswanath, arXiv 1311.0776, theorem 3.1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations_with_replacement, product
+from typing import Protocol
+
+import numpy as np
+from dp_accounting.rdp import compute_epsilon
+
+from cloister.errors import UnsupportedEvent
+from cloister.privacy.accounting.loss import Loss, connect_the_dots, convolve, epsilon_at
+from cloister.privacy.accounting.profiles import Direction, worst_pair
+from cloister.privacy.accounting.renyi import ORDERS, renyi
+from cloister.privacy.events import (
+    Bounded,
+    Composed,
+    Event,
+    GaussianCounts,
+    LaplaceCounts,
+    Parallel,
+    Relation,
+    SampledGaussian,
+    Selection,
+    Thresholded,
+)
+
+OUTWARD = 1e-9
+PATHS = 256
+SMALLEST_DELTA = 1e-10
+SHARE = 1e-6
+COARSEST = 2.0**-6
+FINEST = 2.0**-20
+POINTS = 4096
+GRID_POINTS = 2**18
+"""Most points of the grid of one event: a finer one takes minutes where losses are rare and large."""
+
+Leaves = tuple[tuple[Event, int], ...]
+
+
+@dataclass(frozen=True)
+class Spend:
+    """What an event costs: (epsilon, delta), and the name of the accountant that shows it."""
+
+    epsilon: float
+    delta: float
+    accountant: str
+
+
+class Accountant(Protocol):
+    """One way to read simple events, none composed, parallel, thresholded or leaking.
+
+    - The composition of the leaves, each as often as listed, is (epsilon, delta)-private under the relation.
+    - Infinity if there is no bound at this delta; UnsupportedEvent if one of the leaves cannot be read.
+    """
+
+    def epsilon(self, leaves: Leaves, delta: float, relation: Relation, /) -> float:
+        """The least epsilon this accountant can show, rounded up."""
+        ...
+
+
+class PureSum:
+    """Adds the epsilons of mechanisms that are private at delta 0, exactly; the only one with an answer there."""
+
+    def epsilon(self, leaves: Leaves, _delta: float, _relation: Relation, /) -> float:
+        """The sum of epsilons."""
+        return _ceiling(sum((times * self._of(leaf) for leaf, times in leaves), Fraction(0)))
+
+    def _of(self, leaf: Event) -> Fraction:
+        if isinstance(leaf, LaplaceCounts | Selection | Bounded):
+            return leaf.epsilon
+        raise UnsupportedEvent(f"{type(leaf).__name__} events are not private at delta 0.")
+
+
+class Renyi:
+    """Adds Rényi divergences of many orders, and converts the sum.
+
+    Source: conversion of Canonne, Kamath, Steinke (arXiv 2004.00010), proposition 12, by dp_accounting.
+    """
+
+    def epsilon(self, leaves: Leaves, delta: float, relation: Relation, /) -> float:
+        """The least epsilon over the orders."""
+        divergences = sum((times * renyi(leaf, relation) for leaf, times in leaves), np.zeros_like(ORDERS))
+        return _outward(float(compute_epsilon(ORDERS, divergences, delta)[0]))
+
+
+class LossDistribution:
+    """Composes privacy loss distributions, on a grid that is refined until it no longer matters.
+
+    Has no bound at delta below 1e-10, where the rounding of Fourier transforms would count.
+    """
+
+    def epsilon(self, leaves: Leaves, delta: float, relation: Relation, /) -> float:
+        """The epsilon at which the divergence of the composition falls to delta."""
+        if delta < SMALLEST_DELTA or not leaves:
+            return math.inf
+        fineness = POINTS * max(1.0, math.sqrt(sum(times for _, times in leaves)) / 64)
+        finest = max(FINEST, self._width(leaves, delta, relation) / GRID_POINTS)
+        step = COARSEST
+        while True:
+            answer = self._on_grid(leaves, delta, relation, step)
+            wanted = max(finest, min(answer, 1 / COARSEST) / fineness)
+            if step <= 2 * wanted:
+                return _outward(answer)
+            step = 2.0 ** math.floor(math.log2(max(wanted, step / 64)))
+
+    def _parts(self, leaves: Leaves, delta: float, relation: Relation, step: float) -> list[tuple[_GridLosses, int]]:
+        tail = delta * SHARE / sum(times for _, times in leaves)
+        return [(_grid_losses(leaf, relation, step, tail), times) for leaf, times in leaves]
+
+    def _width(self, leaves: Leaves, delta: float, relation: Relation) -> float:
+        return max(losses.width for losses, _ in self._parts(leaves, delta, relation, COARSEST))
+
+    def _on_grid(self, leaves: Leaves, delta: float, relation: Relation, step: float) -> float:
+        slack, parts = delta * SHARE, self._parts(leaves, delta, relation, step)
+        removed = [(losses.removed, times * losses.copies) for losses, times in parts]
+        added = [(losses.added, times * losses.copies) for losses, times in parts]
+        orders = [removed] if all(losses.symmetric for losses, _ in parts) else [removed, added]
+        return max(epsilon_at(convolve(order, slack), delta) for order in orders)
+
+
+ACCOUNTANTS: Mapping[str, Accountant] = {
+    "sum of epsilons": PureSum(),
+    "Rényi divergences": Renyi(),
+    "privacy loss distribution": LossDistribution(),
+}
+
+
+def epsilon(event: Event, delta: float | Fraction, relation: Relation | str) -> float:
+    """The least epsilon for which the event is shown (epsilon, delta)-private, rounded up.
+
+    Errors: UnsupportedEvent if no accountant reads the whole event, or delta is too small for what it may reveal.
+    """
+    return spend(event, delta, relation).epsilon
+
+
+def spend(event: Event, delta: float | Fraction, relation: Relation | str) -> Spend:
+    """What the event costs at this delta, on the worst path through disjoint parts, and which accountant shows it.
+
+    A float delta is read as the decimal number that it is written as.
+
+    Errors: as `epsilon`.
+    """
+    if not 0 <= delta < 1:
+        raise UnsupportedEvent(f"Delta lies between 0 and 1, not at {float(delta):g}.")
+    return _spend(event, Fraction(str(delta)), Relation(relation))
+
+
+def leak(event: Event, relation: Relation | str) -> Fraction:
+    """The mass that the event may reveal outright on its worst path: no delta can be less."""
+    return max(_path_leak(path) for path in _paths(event, Relation(relation)))
+
+
+@lru_cache(maxsize=512)
+def _spend(event: Event, delta: Fraction, relation: Relation) -> Spend:
+    spends = [_path_spend(path, delta, relation) for path in _paths(event, relation)]
+    return max(spends, key=lambda spent: spent.epsilon)
+
+
+def _path_spend(path: Leaves, delta: Fraction, relation: Relation) -> Spend:
+    left = delta - _path_leak(path)
+    if left < 0:
+        raise UnsupportedEvent(f"The event may reveal more than delta {float(delta):g} allows; ask for a larger delta.")
+    leaves = _merged((_kept(leaf), times) for leaf, times in path)
+    answers, refusals = _ask(leaves, math.nextafter(float(left), 0), relation)
+    if not answers:
+        raise UnsupportedEvent(f"No accountant reads the whole event at delta {float(delta):g}. {' '.join(refusals)}")
+    best = min(answers, key=lambda name: answers[name])
+    return Spend(answers[best], float(delta), best)
+
+
+def _ask(leaves: Leaves, delta: float, relation: Relation) -> tuple[dict[str, float], list[str]]:
+    answers, refusals = {}, []
+    for name, accountant in ACCOUNTANTS.items():
+        try:
+            answers[name] = accountant.epsilon(leaves, delta, relation)
+        except UnsupportedEvent as refusal:
+            refusals.append(str(refusal))
+    return {name: answer for name, answer in answers.items() if answer < math.inf}, refusals
+
+
+def _path_leak(path: Leaves) -> Fraction:
+    leaking = ((leaf.delta, times) for leaf, times in path if isinstance(leaf, Bounded | Thresholded))
+    return sum((times * delta for delta, times in leaking), Fraction(0))
+
+
+def _kept(leaf: Event) -> Event:
+    if isinstance(leaf, Thresholded):
+        return leaf.counts
+    return replace(leaf, delta=Fraction(0)) if isinstance(leaf, Bounded) else leaf
+
+
+def _paths(event: Event, relation: Relation) -> set[Leaves]:
+    """The simple events that one unit meets, for each choice of the disjoint parts that it may lie in."""
+    if isinstance(event, Parallel):
+        return _parallel_paths(event, relation)
+    if isinstance(event, Composed):
+        return _composed_paths(event, relation)
+    if isinstance(event, SampledGaussian):
+        return {((replace(event, steps=1), event.steps),)}
+    return {((event, 1),)}
+
+
+def _parallel_paths(event: Parallel, relation: Relation) -> set[Leaves]:
+    if relation is Relation.ADD_REMOVE and _rows_at_most(event) == 1:
+        return _limited(path for part in event.parts for path in _paths(part, relation))
+    return _paths(Composed(tuple((part, 1) for part in event.parts)), relation)
+
+
+def _rows_at_most(event: Event) -> int:
+    """How many rows one unit may own, as far as an event shows."""
+    match event:
+        case Parallel():
+            return max(event.rows, *(_rows_at_most(part) for part in event.parts))
+        case Composed():
+            return max((_rows_at_most(part) for part, _ in event.parts), default=1)
+        case SampledGaussian():
+            return event.rows
+        case GaussianCounts() | LaplaceCounts():
+            return event.sensitivity.step
+        case Thresholded():
+            return event.counts.sensitivity.step
+    return 1
+
+
+def _composed_paths(event: Composed, relation: Relation) -> set[Leaves]:
+    paths: set[Leaves] = {()}
+    for part, times in event.parts:
+        choices = _limited(_joined(chosen) for chosen in _choices(_paths(part, relation), times))
+        paths = _limited(_joined(pair) for pair in product(paths, choices))
+    return paths
+
+
+def _choices(paths: set[Leaves], times: int) -> Iterator[tuple[Leaves, ...]]:
+    if len(paths) == 1:
+        (path,) = paths
+        return iter([(tuple((leaf, count * times) for leaf, count in path),)])
+    return combinations_with_replacement(paths, times)
+
+
+def _joined(paths: Iterable[Leaves]) -> Leaves:
+    return _merged(item for path in paths for item in path)
+
+
+def _merged(items: Iterable[tuple[Event, int]]) -> Leaves:
+    times: dict[Event, int] = {}
+    for leaf, count in items:
+        times[leaf] = times.get(leaf, 0) + count
+    return tuple(sorted(times.items(), key=repr))
+
+
+def _limited(paths: Iterable[Leaves]) -> set[Leaves]:
+    kept: set[Leaves] = set()
+    for path in paths:
+        kept.add(path)
+        if len(kept) > PATHS:
+            raise UnsupportedEvent(f"The event has over {PATHS} paths through disjoint parts; use fewer parts.")
+    return kept
+
+
+@dataclass(frozen=True)
+class _GridLosses:
+    removed: Loss
+    added: Loss
+    copies: int
+
+    @property
+    def width(self) -> float:
+        """Nats from the least to the greatest finite loss of one copy."""
+        return max(self.removed.mass.size, self.added.mass.size) * self.removed.step
+
+    @property
+    def symmetric(self) -> bool:
+        return self.removed is self.added
+
+
+@lru_cache(maxsize=128)
+def _grid_losses(leaf: Event, relation: Relation, step: float, tail: float) -> _GridLosses:
+    pair = worst_pair(leaf, relation, tail)
+    removed = _on_grid(pair.removed, step)
+    return _GridLosses(removed, removed if pair.added is pair.removed else _on_grid(pair.added, step), pair.copies)
+
+
+def _on_grid(way: Direction, step: float) -> Loss:
+    return connect_the_dots(way.profile, way.low, way.high, step)
+
+
+def _outward(answer: float) -> float:
+    return answer * (1 + OUTWARD)
+
+
+def _ceiling(exact: Fraction) -> float:
+    near = float(exact)
+    return near if Fraction(near) >= exact else math.nextafter(near, math.inf)

@@ -1,0 +1,120 @@
+"""The other way round: the least noise that keeps a claim, and ways to share a budget out.
+
+What is shared out here is only a plan: the claim is what `accounting` reads from the events, and `calibrate` asks it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+from dp_accounting.rdp import compute_epsilon
+
+from cloister.errors import PlanError, UnsupportedEvent
+from cloister.privacy.accounting.accountants import spend
+from cloister.privacy.accounting.renyi import ORDERS
+from cloister.privacy.events import Event, Relation
+
+PRECISION = 1e-4
+DIGITS = 6
+STRIDE = 4.0
+MOST = 2.0**30
+HALVINGS = 60
+
+Excess = Callable[[float], float]
+
+
+def calibrate(
+    event_of: Callable[[Fraction], Event],
+    epsilon: float | Fraction,
+    delta: float | Fraction,
+    relation: Relation | str,
+) -> Fraction:
+    """The least noise, to a part in ten thousand, for which the event keeps (epsilon, delta); never too little.
+
+    ``event_of`` makes the event from a level of noise, of which more must cost less: a noise multiplier, or the
+    inverse of an epsilon. The answer has been put to the accountants.
+
+    Errors: PlanError if no level up to 2^30 is enough, UnsupportedEvent if no accountant reads the event.
+    """
+    if epsilon <= 0:
+        raise PlanError("No noise keeps an epsilon of 0; allow a larger epsilon.")
+
+    def excess(noise: float) -> float:
+        try:
+            cost = spend(event_of(_rounded_up(noise)), delta, relation).epsilon
+        except UnsupportedEvent:
+            if noise >= MOST:
+                raise
+            return math.inf
+        return math.log(max(cost, 1e-300) / float(epsilon))
+
+    return _rounded_up(_narrow(excess, *_bracket(excess)))
+
+
+def concentrated(epsilon: float | Fraction, delta: float | Fraction) -> Fraction:
+    """A rho, rounded down, such that rho-zero-concentrated privacy gives (epsilon, delta).
+
+    Source: Canonne, Kamath, Steinke (arXiv 2004.00010), proposition 12, by dp_accounting; never less than by Bun and
+    Steinke (arXiv 1605.02065), proposition 1.3.
+    """
+    low, high = _bun_steinke(float(epsilon), float(delta)), float(epsilon)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        enough = compute_epsilon(ORDERS, middle * ORDERS, float(delta))[0] <= float(epsilon)
+        low, high = (middle, high) if enough else (low, middle)
+    return Fraction(math.floor(low * 999_999 * 10**18), 10**24)
+
+
+def _bun_steinke(epsilon: float, delta: float) -> float:
+    log = math.log(1 / delta)
+    return (epsilon / (math.sqrt(log + epsilon) + math.sqrt(log))) ** 2 if delta < 1 else epsilon
+
+
+def noise_multiplier(rho: Fraction) -> Fraction:
+    """The noise multiplier, rounded up, whose discrete Gaussian counts are rho-zero-concentrated: 1 / sqrt(2 rho)."""
+    rounded = _rounded_up(math.sqrt(1 / (2 * rho)))
+    return rounded if 2 * rho * rounded**2 >= 1 else rounded * Fraction(1_000_001, 10**6)
+
+
+def shares(total: Fraction, weights: Sequence[int | Fraction]) -> tuple[Fraction, ...]:
+    """The total in proportion to the weights; exact, so that the shares add up to the total."""
+    if not weights or min(weights) <= 0 or total <= 0:
+        raise PlanError("A budget is shared out among one or more positive weights, and must itself be positive.")
+    whole = sum(weights, Fraction(0))
+    return tuple(total * weight / whole for weight in weights)
+
+
+def _bracket(excess: Excess) -> tuple[float, float]:
+    low = high = 1.0
+    while excess(high) > 0:
+        if high >= MOST:
+            raise PlanError("No amount of noise keeps this epsilon and delta; ask for less, or allow more of either.")
+        low, high = high, high * STRIDE
+    while low == high and excess(low / STRIDE) <= 0 and low > 1 / MOST:
+        low, high = low / STRIDE, low / STRIDE
+    return (low, high) if low < high else (low / STRIDE, high)
+
+
+def _narrow(excess: Excess, low: float, high: float) -> float:
+    above, below = excess(low), excess(high)
+    while high > low * (1 + PRECISION):
+        middle = _guess(low, high, above, below)
+        found = excess(middle)
+        if found <= 0:
+            high, below = middle, found
+        else:
+            low, above = middle, found
+    return high
+
+
+def _guess(low: float, high: float, above: float, below: float) -> float:
+    part = above / (above - below) if math.isfinite(above) else 0.5
+    margin = min(0.5, PRECISION / 3 / math.log(high / low))
+    return float(low * (high / low) ** min(max(part + margin, margin), 1 - margin))
+
+
+def _rounded_up(number: float) -> Fraction:
+    digits = DIGITS - 1 - math.floor(math.log10(number))
+    return Fraction(math.ceil(Fraction(number) * Fraction(10) ** digits)) / Fraction(10) ** digits

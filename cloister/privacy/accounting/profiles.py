@@ -1,0 +1,295 @@
+"""The worst pair of output distributions of each event, as privacy profiles: delta as a function of epsilon.
+
+The profile of a pair (P, Q) is H(e) = sup over sets S of P(S) - exp(e) Q(S). A pair whose profile is nowhere below
+that of any two neighbouring tables stands for the whole mechanism, also under adaptive composition (Zhu, Dong, Wang,
+arXiv 2106.08567, theorem 10), and so does the largest of several profiles.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial, singledispatch
+
+import numpy as np
+from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.stats import binom
+
+from cloister.errors import UnsupportedEvent
+from cloister.privacy.accounting.loss import Floats, Profile
+from cloister.privacy.events import (
+    Bounded,
+    Event,
+    GaussianCounts,
+    LaplaceCounts,
+    Relation,
+    SampledGaussian,
+    Selection,
+)
+
+LARGEST = 700.0
+WIDTH = 14
+LARGEST_SCALE = 1e5
+TABLE = 0.01
+HALVINGS = 20
+NEARLY_ALL = 1 - Fraction(1, 2**20)
+"""A rate from which sampling is not counted: double precision holds 1 - rate to few digits, or not at all."""
+
+
+@dataclass(frozen=True)
+class Direction:
+    """The profile of a pair in one order, and the range of losses, in nats, outside which little mass lies."""
+
+    profile: Profile
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class WorstPair:
+    """A pair in both orders, composed ``copies`` times with itself.
+
+    Where a unit is removed the first order holds, where it is added the second.
+    """
+
+    removed: Direction
+    added: Direction
+    copies: int = 1
+
+
+@singledispatch
+def worst_pair(event: Event, _relation: Relation, _tail: float) -> WorstPair:
+    """The worst pair of an event; ``_tail`` is the mass that may lie above the range of losses.
+
+    Errors: UnsupportedEvent for an event that no profile is known of.
+    """
+    raise UnsupportedEvent(f"No privacy profile is known of {type(event).__name__} events.")
+
+
+@worst_pair.register
+def _(event: GaussianCounts, _relation: Relation, tail: float) -> WorstPair:
+    bounds = event.sensitivity
+    scale = float(event.noise_multiplier) * math.sqrt(bounds.l2_squared)
+    if bounds.cells * bounds.step**2 != bounds.l2_squared or scale > LARGEST_SCALE:
+        raise UnsupportedEvent("The worst pair of Gaussian counts is known where every cell may move by a full step.")
+    reach = (bounds.step / 2 + 1 + scale * _quantile(tail)) * bounds.step / scale**2
+    return _symmetric(_discrete_gaussian(scale, bounds.step), reach, copies=bounds.cells)
+
+
+@worst_pair.register
+def _(event: LaplaceCounts, _relation: Relation, _tail: float) -> WorstPair:
+    """As many one-cell mechanisms as cells change, where none moves by more than 1; else no more than pure epsilon.
+
+    One count that moves by 5 is worse than five that move by 1, though the noise of both is the same.
+    """
+    bounds = event.sensitivity
+    copies = bounds.cells if bounds.step == 1 and bounds.cells == bounds.l1 else 1
+    reach = float(event.epsilon / copies)
+    return _symmetric(partial(randomized_response, reach), reach, copies=copies)
+
+
+@worst_pair.register
+def _(event: Bounded, _relation: Relation, _tail: float) -> WorstPair:
+    if event.delta:
+        raise UnsupportedEvent("The leak of a bounded event is to be taken off first.")
+    reach = float(event.epsilon)
+    return _symmetric(partial(randomized_response, reach), reach)
+
+
+@worst_pair.register
+def _(event: Selection, _relation: Relation, _tail: float) -> WorstPair:
+    reach = float(event.epsilon)
+    return _symmetric(partial(bounded_range, reach), reach)
+
+
+@worst_pair.register
+def _(event: SampledGaussian, relation: Relation, tail: float) -> WorstPair:
+    if samples_all(event):
+        return _every_row(event, relation, tail)
+    if relation is Relation.REPLACE_ONE:
+        return _replaced_row(event, tail)
+    rate, shift = float(event.rate), event.rows / float(event.noise_multiplier)
+    high, low = _reach(shift, tail), event.rows * math.log1p(-rate)
+    if event.rows > 1:
+        pair = Mixture.of(event)
+        return WorstPair(Direction(pair.removed, low, high), Direction(pair.added, -high, -low))
+    high = math.log1p(rate * math.expm1(high))
+    removed, added = partial(sampled_removed, rate, shift), partial(sampled_added, rate, shift)
+    return WorstPair(Direction(removed, low, high), Direction(added, -high, -low))
+
+
+def samples_all(event: SampledGaussian) -> bool:
+    """Whether a step is read as one on every row, which costs at least as much as one on a sample.
+
+    The sums with and without a unit are then at most its rows apart, and so they are, in pairs, over any sample.
+    """
+    return event.rate >= NEARLY_ALL
+
+
+def _every_row(event: SampledGaussian, relation: Relation, tail: float) -> WorstPair:
+    sides = 1 if relation is Relation.ADD_REMOVE else 2
+    shift = sides * event.rows / float(event.noise_multiplier)
+    return _symmetric(partial(gaussian, shift), _reach(shift, tail))
+
+
+def _replaced_row(event: SampledGaussian, tail: float) -> WorstPair:
+    if event.rows > 1:
+        raise UnsupportedEvent(
+            "DP-SGD over sampled rows of units with several rows is accounted for adding or removing a unit only; "
+            "declare relation add_remove, or one row for each unit."
+        )
+    rate, shift = float(event.rate), 1 / float(event.noise_multiplier)
+    high = math.log1p(rate * math.expm1(_reach(shift, tail))) - math.log1p(-rate)
+    return _symmetric(partial(sampled_replaced, rate, shift), high)
+
+
+def gaussian(shift: float, epsilons: Floats) -> Floats:
+    """Two normals of unit variance whose means differ by ``shift``.
+
+    Source: Balle, Wang (arXiv 1805.06530), theorem 8.
+    """
+    epsilons = np.minimum(epsilons, LARGEST)
+    first, second = shift / 2 - epsilons / shift, -shift / 2 - epsilons / shift
+    deltas: Floats = ndtr(first) - np.exp(epsilons + log_ndtr(second))
+    return deltas
+
+
+def sampled_removed(rate: float, shift: float, epsilons: Floats) -> Floats:
+    """The mixture (1 - q) N(0) + q N(shift) against N(0): q H(a') with exp(a') = 1 + (exp(e) - 1) / q.
+
+    Source: Balle, Barthe, Gaboardi (arXiv 1807.01647), theorem 2.
+    """
+    factors = np.exp(np.minimum(epsilons, LARGEST))
+    scaled = 1.0 + (factors - 1.0) / rate
+    inside = scaled > 0
+    deltas = 1.0 - factors
+    deltas[inside] = rate * gaussian(shift, np.log(scaled[inside]))
+    return deltas
+
+
+def sampled_added(rate: float, shift: float, epsilons: Floats) -> Floats:
+    """N(0) against the mixture (1 - q) N(0) + q N(shift): the same pair in the other order."""
+    factors = np.exp(np.minimum(epsilons, LARGEST))
+    weight = 1.0 - factors * (1.0 - rate)
+    inside = weight > 0
+    deltas = np.zeros_like(epsilons)
+    deltas[inside] = weight[inside] * gaussian(shift, np.log(factors[inside] * rate / weight[inside]))
+    return deltas
+
+
+def sampled_replaced(rate: float, shift: float, epsilons: Floats) -> Floats:
+    """The mixture (1 - q) N(0) + q N(shift) against (1 - q) N(0) + q N(-shift): the replaced row pulls the other way.
+
+    Nothing else is worse: the profile is a convex function of a weighted sum of exponentials of normals, which grows
+    with each of their covariances (Kahane 1985), all largest where the two gradients are opposite and full.
+    """
+    steep = np.minimum(np.abs(epsilons), LARGEST / 2)
+    factors, weight = np.exp(steep), rate * math.exp(-(shift**2) / 2)
+    rise = (1 - rate) * np.expm1(steep)
+    points = (np.log(rise + np.hypot(rise, 2 * np.sqrt(factors) * weight)) - math.log(2 * weight)) / shift
+    above: Floats = (1 - rate) * ndtr(-points) * -np.expm1(steep)
+    deltas: Floats = above + rate * (ndtr(shift - points) - factors * ndtr(-shift - points))
+    mirrored: Floats = -np.expm1(-steep) + np.exp(-steep) * deltas
+    return np.where(epsilons < 0, mirrored, np.maximum(deltas, 0.0))
+
+
+def randomized_response(reach: float, epsilons: Floats) -> Floats:
+    """The worst pair of any mechanism that is private with epsilon ``reach`` and delta 0.
+
+    Source: Kairouz, Oh, Viswanath (arXiv 1311.0776), theorem 3.1. One discrete Laplace count that moves by 1 is
+    exactly this pair.
+    """
+    between = -np.expm1(np.minimum(epsilons, LARGEST) - reach) / (1.0 + math.exp(-reach))
+    return np.maximum(np.maximum(between, -np.expm1(np.minimum(epsilons, LARGEST))), 0.0)
+
+
+def bounded_range(reach: float, epsilons: Floats) -> Floats:
+    """The largest profile of mechanisms whose losses span at most ``reach``, such as the exponential mechanism.
+
+    The worst such pair has two losses, t and t - reach, and this is the largest over t. Source: Dong, Durfee, Rogers
+    (arXiv 1909.13830), lemma 3.4 for the two losses.
+    """
+    between = np.square(np.expm1((np.minimum(epsilons, reach) - reach) / 2)) / -math.expm1(-reach)
+    return np.where(epsilons < -reach, -np.expm1(np.minimum(epsilons, 0.0)), between)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Normals of unit variance with means ``means`` (k,) and probabilities ``weights`` (k,), against a mean of 0.
+
+    The worst pair of a sum of sampled rows of which one unit owns several: the number sampled is binomial. Source:
+    Charles et al. (arXiv 2407.07737); Choquette-Choo et al. (arXiv 2310.15526); also as in `sampled_replaced`.
+    """
+
+    means: Floats
+    weights: Floats
+
+    @classmethod
+    def of(cls, event: SampledGaussian) -> Mixture:
+        """The worst pair of one step."""
+        taken = np.arange(event.rows + 1)
+        return cls(taken / float(event.noise_multiplier), binom.pmf(taken, event.rows, float(event.rate)))
+
+    def loss(self, points: Floats) -> Floats:
+        """Log ratio of the mixture to the normal at mean 0, at points (n,); increasing."""
+        logs: Floats = np.logaddexp.reduce(
+            np.log(self.weights) + np.multiply.outer(points, self.means) - self.means**2 / 2, axis=-1
+        )
+        return logs
+
+    def removed(self, epsilons: Floats) -> Floats:
+        """The profile of the mixture against the normal."""
+        points = self._where(epsilons)
+        taken = ndtr(np.subtract.outer(self.means, points)).T @ self.weights
+        deltas: Floats = taken - np.exp(np.minimum(epsilons, LARGEST) + log_ndtr(-points))
+        return np.maximum(deltas, -np.expm1(np.minimum(epsilons, LARGEST)))
+
+    def added(self, epsilons: Floats) -> Floats:
+        """The profile of the normal against the mixture."""
+        points = self._where(-epsilons)
+        taken = ndtr(np.subtract.outer(points, self.means)) @ self.weights
+        deltas: Floats = ndtr(points) - np.exp(np.minimum(epsilons, LARGEST)) * taken
+        return np.maximum(deltas, -np.expm1(np.minimum(epsilons, LARGEST)))
+
+    def _where(self, losses: Floats) -> Floats:
+        table = np.arange(-50.0 - self.means[-1], 50.0 + 2 * self.means[-1], TABLE)
+        place = np.clip(np.searchsorted(self.loss(table), losses), 1, table.size - 1)
+        low, high = table[place - 1], table[place]
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            below = self.loss(middle) < losses
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return high
+
+
+def _discrete_gaussian(scale: float, step: int) -> Profile:
+    edge = math.ceil(WIDTH * scale) + step + 2
+    support = np.arange(-edge, edge + 1)
+    below = np.cumsum(np.exp(-(support**2) / (2 * scale**2)))
+    below = np.append(0.0, below / below[-1])
+
+    def profile(epsilons: Floats) -> Floats:
+        epsilons = np.minimum(epsilons, LARGEST)
+        last = np.ceil(np.clip(step / 2 - epsilons * scale**2 / step, -edge - 1, edge + 1)).astype(np.int64) - 1
+        first, second = np.clip(last + edge + 1, 0, None), np.clip(last - step + edge + 1, 0, None)
+        deltas: Floats = np.maximum(below[first] - np.exp(epsilons) * below[second], -np.expm1(epsilons))
+        return deltas
+
+    return profile
+
+
+def _symmetric(profile: Profile, reach: float, copies: int = 1) -> WorstPair:
+    direction = Direction(profile, -reach, reach)
+    return WorstPair(direction, direction, copies)
+
+
+def _quantile(tail: float) -> float:
+    return float(-ndtri(max(tail, 1e-300)))
+
+
+def _reach(shift: float, tail: float) -> float:
+    reach = shift**2 / 2 + shift * _quantile(tail)
+    if reach > LARGEST:
+        raise UnsupportedEvent("The noise of a sampled sum is too small to account for; raise its noise multiplier.")
+    return reach

@@ -1,0 +1,106 @@
+"""Rényi divergences of the worst pair of each event, in nats, at a fixed list of orders; they add up.
+
+Sources: Mironov (arXiv 1702.07476), proposition 1; Bun, Steinke (arXiv 1605.02065) for zero-concentrated privacy.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, singledispatch
+
+import numpy as np
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+from dp_accounting.rdp import RdpAccountant
+
+from cloister.errors import UnsupportedEvent
+from cloister.privacy.accounting.loss import Floats
+from cloister.privacy.accounting.profiles import Mixture, samples_all
+from cloister.privacy.events import (
+    Bounded,
+    Event,
+    GaussianCounts,
+    LaplaceCounts,
+    Relation,
+    SampledGaussian,
+    Selection,
+)
+
+ORDERS = np.unique(
+    np.concatenate([1 + np.geomspace(0.02, 5, 30), np.arange(2.0, 64), np.geomspace(64, 16384, 40).round()])
+)
+LARGEST_SAMPLED_ORDER = 512
+LARGEST_MIXTURE_ORDER = 128
+GRID = 0.05
+
+
+@singledispatch
+def renyi(event: Event, _relation: Relation) -> Floats:
+    """Rényi divergences (orders,) of a simple event at `ORDERS`; infinite where unknown.
+
+    Errors: UnsupportedEvent for an event that none is known of.
+    """
+    raise UnsupportedEvent(f"No Rényi divergence is known of {type(event).__name__} events.")
+
+
+@renyi.register
+def _(event: GaussianCounts, _relation: Relation) -> Floats:
+    """Canonne, Kamath, Steinke (arXiv 2004.00010), theorem 14: rho = 1 / (2 noise_multiplier^2), in any dimension."""
+    divergences: Floats = ORDERS / (2 * float(event.noise_multiplier) ** 2)
+    return divergences
+
+
+@renyi.register(LaplaceCounts)
+@renyi.register(Bounded)
+def _(event: LaplaceCounts | Bounded, _relation: Relation) -> Floats:
+    if isinstance(event, Bounded) and event.delta:
+        raise UnsupportedEvent("The leak of a bounded event is to be taken off first.")
+    return _randomized_response(float(event.epsilon))
+
+
+@renyi.register
+def _(event: Selection, _relation: Relation) -> Floats:
+    """Cesar, Rogers (arXiv 2004.07223), lemma 3.2: range epsilon gives rho = epsilon^2 / 8."""
+    return np.minimum(_randomized_response(float(event.epsilon)), ORDERS * float(event.epsilon) ** 2 / 8)
+
+
+@renyi.register
+def _(event: SampledGaussian, relation: Relation) -> Floats:
+    """Mironov, Talwar, Zhang (arXiv 1908.10530) by dp_accounting for whole orders, by integration for others."""
+    sides = 1 if relation is Relation.ADD_REMOVE else 2
+    if samples_all(event):
+        divergences: Floats = ORDERS * (sides * event.rows / float(event.noise_multiplier)) ** 2 / 2
+        return divergences
+    if relation is not Relation.ADD_REMOVE:
+        raise UnsupportedEvent("Rényi divergences of Poisson-sampled sums are known for adding or removing a unit.")
+    whole = event.rows == 1 and ORDERS.round() == ORDERS
+    return np.where(whole, _whole_orders(float(event.rate), float(event.noise_multiplier)), _integrated(event))
+
+
+@lru_cache(maxsize=64)
+def _whole_orders(rate: float, noise_multiplier: float) -> Floats:
+    whole = (ORDERS.round() == ORDERS) & (ORDERS <= LARGEST_SAMPLED_ORDER)
+    reader = RdpAccountant(ORDERS[whole])
+    reader.compose(PoissonSampledDpEvent(rate, GaussianDpEvent(noise_multiplier)))
+    divergences = np.full_like(ORDERS, np.inf)
+    divergences[whole] = reader.rdp
+    return divergences
+
+
+def _randomized_response(reach: float) -> Floats:
+    logs: Floats = np.logaddexp(ORDERS * reach, (1 - ORDERS) * reach) - np.logaddexp(0.0, reach)
+    divergences: Floats = np.minimum(logs / (ORDERS - 1), reach)
+    return divergences
+
+
+@lru_cache(maxsize=64)
+def _integrated(event: SampledGaussian) -> Floats:
+    pair = Mixture.of(event)
+    points = np.arange(-40.0, 40.0 + LARGEST_MIXTURE_ORDER * pair.means[-1], GRID)
+    loss = pair.loss(points)
+    densities = -(points**2) / 2 - np.log(2 * np.pi) / 2 + np.log(GRID)
+    divergences = np.full_like(ORDERS, np.inf)
+    for place in np.flatnonzero(ORDERS <= LARGEST_MIXTURE_ORDER):
+        order = ORDERS[place]
+        removed = np.logaddexp.reduce(densities + order * loss)
+        added = np.logaddexp.reduce(densities + (1 - order) * loss)
+        divergences[place] = max(removed, added, 0.0) / (order - 1)
+    return divergences

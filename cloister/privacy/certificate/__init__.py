@@ -1,0 +1,1 @@
+"""What a release is certified to be: the certificate, its wording, its page, and the manifest beside it."""

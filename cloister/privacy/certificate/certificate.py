@@ -1,0 +1,236 @@
+"""The certificate of a release: what was promised and spent, by which code, under which declarations.
+
+Everything in it is public: declarations of the spec, the plan, counts on the synthetic table, records of the ledger. No
+figure that was computed from the real table, no time that a step took, no exact private count enters it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import yaml
+
+from cloister.constraints import DenialConstraint
+from cloister.constraints.counting import ViolationReport
+from cloister.errors import PrivacyError, VerificationError
+from cloister.privacy.certificate.provenance import attribute_origins, constraint_origins, exact_text, unprotected
+from cloister.privacy.certificate.schema import (
+    AttributeOrigin,
+    ConstraintOrigin,
+    Cumulative,
+    Guarantee,
+    LedgerEntry,
+    Mechanism,
+    Part,
+    Software,
+    StageSpend,
+    Subject,
+)
+from cloister.privacy.certificate.spend import PlannedStage, mechanisms, second_reading, stage_spends, whole
+from cloister.privacy.certificate.wording import (
+    definition_of,
+    detection,
+    limitations,
+    meaning,
+    odds,
+    relation_words,
+    rows_words,
+    safeguards,
+    unit_statement,
+    unit_words,
+)
+from cloister.privacy.ledger import Anchor, BudgetStatus
+from cloister.privacy.ledger.exact import decimal
+from cloister.privacy.mechanisms.counts import up
+from cloister.schema.loading import spec_digest
+from cloister.schema.spec import Spec
+
+FORMAT = 1
+YAML_NAME, PAGE_NAME = "certificate.yaml", "certificate.html"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a certificate is made from.
+
+    Args:
+        epsilon, delta: what was asked for and charged.
+        stages: of the plan; the noise and the events are in them.
+        violations: of every constraint, counted on the synthetic file.
+        post_processing: what the model says was done to its answers, in sentences.
+        capacity: how many rows the model may ever give; None if any number.
+        budget: of the dataset and unit, after the charge; ``composition`` is how the ledger adds releases up.
+        anchor: the ledger entry that made the charge final.
+        artefacts: SHA-256 by file name.
+        model: digest of the model that the rows were drawn from.
+        secure: whether all noise came from a secure source.
+        input_digest: keyed, of the data.
+    """
+
+    spec: Spec
+    constraints: Sequence[DenialConstraint]
+    release: str
+    method: str
+    method_summary: str
+    rows: int
+    epsilon: Fraction
+    delta: Fraction
+    stages: Sequence[PlannedStage]
+    violations: Sequence[ViolationReport]
+    post_processing: tuple[str, ...]
+    budget: BudgetStatus
+    composition: str
+    anchor: Anchor
+    software: Software
+    artefacts: Mapping[str, str]
+    written: dt.date
+    secure: bool = True
+    input_digest: str | None = None
+    model: str | None = None
+    capacity: int | None = None
+
+
+class Certificate(Part):
+    """The certificate of one release; ``model`` is the digest of its model, None in certificates of older versions."""
+
+    certificate: int
+    subject: Subject
+    guarantee: Guarantee
+    stages: tuple[StageSpend, ...]
+    cumulative: Cumulative
+    attributes: tuple[AttributeOrigin, ...]
+    constraints: tuple[ConstraintOrigin, ...]
+    unprotected: tuple[str, ...]
+    post_processing: tuple[str, ...]
+    mechanisms: tuple[Mechanism, ...]
+    safeguards: tuple[str, ...]
+    limitations: tuple[str, ...]
+    software: Software
+    artefacts: dict[str, str]
+    ledger: LedgerEntry
+    verification: str
+    model: str | None = None
+
+    def to_yaml(self) -> str:
+        """The text of ``certificate.yaml``; the same certificate always gives the same text."""
+        content = self.model_dump(mode="json", exclude={"model"} if self.model is None else None)
+        return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
+
+    @classmethod
+    def from_yaml(cls, text: str) -> Certificate:
+        """The certificate in a text that `to_yaml` wrote.
+
+        Raises:
+            VerificationError: the text is not what was written.
+        """
+        try:
+            certificate = cls.model_validate(yaml.safe_load(text))
+        except (yaml.YAMLError, ValueError, TypeError, RecursionError):
+            raise VerificationError(f"{YAML_NAME} was altered: it cannot be read as a certificate") from None
+        if certificate.to_yaml() != text:
+            raise VerificationError(f"{YAML_NAME} was altered: its text is not as it was written")
+        return certificate
+
+
+def certify(facts: Facts) -> Certificate:
+    """The certificate that facts make.
+
+    Raises:
+        PrivacyError: the events cost more than was asked, or a hard constraint is violated: nothing is to be published.
+    """
+    _require_true(facts)
+    return Certificate(
+        certificate=FORMAT,
+        subject=_subject(facts),
+        guarantee=_guarantee(facts),
+        stages=stage_spends(facts.stages, facts.delta, facts.spec.privacy.relation, facts.capacity),
+        cumulative=_cumulative(facts.budget, facts.composition),
+        attributes=attribute_origins(facts.spec),
+        constraints=constraint_origins(facts.constraints, facts.violations),
+        unprotected=unprotected(facts.spec),
+        post_processing=facts.post_processing,
+        mechanisms=mechanisms(facts.stages, facts.secure),
+        safeguards=safeguards(facts.stages, facts.secure),
+        limitations=tuple(limitations(facts.spec, facts.secure)),
+        software=facts.software,
+        artefacts=dict(sorted(facts.artefacts.items())),
+        ledger=LedgerEntry(seq=facts.anchor.seq, hash=facts.anchor.hash),
+        verification=f"cloister verify {facts.release}",
+        model=facts.model,
+    )
+
+
+def _require_true(facts: Facts) -> None:
+    accounted = whole(facts.stages, facts.delta, facts.spec.privacy.relation)
+    if accounted.epsilon > up(facts.epsilon):
+        raise PrivacyError(
+            f"the events of release {facts.release} cost more than the epsilon charged; it must not be published"
+        )
+    broken = [report.name for report in facts.violations if report.hard and report.violations]
+    if broken:
+        raise PrivacyError(
+            f"the synthetic table violates the hard constraint(s) {', '.join(broken)}; it must not be published"
+        )
+
+
+def _subject(facts: Facts) -> Subject:
+    return Subject(
+        id=facts.release,
+        product="synthetic table",
+        dataset=facts.spec.name,
+        method=facts.method,
+        method_summary=facts.method_summary,
+        rows=facts.rows,
+        state="candidate",
+        written=facts.written.isoformat(),
+        spec=spec_digest(facts.spec),
+        input=facts.input_digest,
+    )
+
+
+def _guarantee(facts: Facts) -> Guarantee:
+    privacy = facts.spec.privacy
+    epsilon, period = _worst_epsilons(facts)
+    return Guarantee(
+        private=facts.secure,
+        definition=definition_of(facts.delta),
+        unit=unit_words(privacy.unit),
+        unit_statement=unit_statement(facts.spec.name, privacy.unit),
+        relation=privacy.relation,
+        relation_words=relation_words(privacy.relation),
+        rows=rows_words(privacy.rows),
+        epsilon=exact_text(facts.epsilon),
+        delta=exact_text(facts.delta),
+        accounted=whole(facts.stages, facts.delta, privacy.relation),
+        second=second_reading(facts.stages, facts.delta, privacy.relation),
+        meaning=meaning(privacy, facts.epsilon, facts.delta, facts.secure, facts.capacity),
+        odds=odds(epsilon, period),
+        detection=detection(epsilon, facts.delta, period, facts.budget.budget.delta),
+    )
+
+
+def _worst_epsilons(facts: Facts) -> tuple[float, float]:
+    """Of this release, and of all of its budget period; nothing bounds a release without secure noise."""
+    if not facts.secure:
+        return math.inf, math.inf
+    spent = facts.budget.spent
+    return float(facts.epsilon), math.inf if spent is None else float(max(spent, facts.epsilon))
+
+
+def _cumulative(status: BudgetStatus, composition: str) -> Cumulative:
+    return Cumulative(
+        period=status.budget.period.value,
+        window=status.window,
+        releases=status.releases,
+        spent=decimal(status.spent),
+        reserved=decimal(status.reserved),
+        left=decimal(status.left),
+        cap=exact_text(status.budget.epsilon),
+        cap_delta=exact_text(status.budget.delta),
+        lifetime=decimal(status.lifetime),
+        composition=composition,
+    )

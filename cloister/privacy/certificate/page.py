@@ -1,0 +1,42 @@
+"""The certificate as one HTML page: nothing outside it is loaded, and it prints well."""
+
+from __future__ import annotations
+
+import json
+import math
+from importlib.resources import files
+
+from jinja2 import Environment, StrictUndefined
+
+from cloister.privacy.certificate.certificate import Certificate
+
+TEMPLATE = "certificate.html"
+
+
+def page(certificate: Certificate) -> str:
+    """The page of a certificate; every text in it is escaped."""
+    source = files("cloister.privacy.certificate").joinpath(TEMPLATE).read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"figure": _figure, "percent": _percent, "grouped": _grouped, "event": _event}
+    return environment.from_string(source).render(c=certificate)
+
+
+def _figure(amount: float) -> str:
+    """A figure rounded up to three decimals, or to three digits where it is small: claims are never made smaller."""
+    if amount == 0:
+        return "0"
+    digits = max(3, 2 - math.floor(math.log10(abs(amount))))
+    scale = 10**digits
+    return f"{math.ceil(round(amount * scale, 6)) / scale:.{digits}f}".rstrip("0").rstrip(".")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _grouped(number: int) -> str:
+    return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def _event(event: dict[str, object]) -> str:
+    return json.dumps(event, separators=(", ", ": "), ensure_ascii=False)

@@ -1,0 +1,133 @@
+"""Where the declared world of a release comes from: bounds, lists of values, constraints; all of it public."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from cloister.constraints import DenialConstraint
+from cloister.constraints.counting import ViolationReport
+from cloister.constraints.declared import declaration_of
+from cloister.privacy.certificate.schema import AttributeOrigin, ConstraintOrigin
+from cloister.schema.attributes import (
+    AnyAttribute,
+    Boolean,
+    Categorical,
+    Datetime,
+    Float,
+    Ordinal,
+    TextKey,
+    ValuesFile,
+    ValuesPattern,
+)
+from cloister.schema.spec import Spec
+
+FEW = 8
+
+
+def exact_text(amount: Fraction) -> str:
+    """An exact number as text: the decimal that it is, or ``p/q``."""
+    decimal = f"{float(amount):.15g}".replace("e-0", "e-").replace("e+0", "e+")
+    return decimal if Fraction(decimal) == amount else str(amount)
+
+
+def attribute_origins(spec: Spec) -> tuple[AttributeOrigin, ...]:
+    """Every attribute with its declared domain in words, and where that comes from."""
+    return tuple(
+        AttributeOrigin(
+            name=name,
+            type=attribute.type,
+            domain=domain_words(attribute),
+            missing=attribute.nullable,
+            provenance=_provenance(attribute),
+        )
+        for name, attribute in spec.attributes.items()
+    )
+
+
+def constraint_origins(
+    constraints: Sequence[DenialConstraint], violations: Sequence[ViolationReport]
+) -> tuple[ConstraintOrigin, ...]:
+    """Every constraint with its violations in the synthetic table."""
+    counted = {report.name: report for report in violations}
+    return tuple(
+        ConstraintOrigin(
+            name=constraint.name,
+            rule=rule_text(constraint),
+            hard=constraint.hard,
+            provenance="public: declared in the spec",
+            violations=counted[constraint.name].violations,
+            percent=counted[constraint.name].percent,
+        )
+        for constraint in constraints
+    )
+
+
+def unprotected(spec: Spec) -> tuple[str, ...]:
+    """What is published as it is, without noise, because it was declared and not computed from the data."""
+    rows = spec.privacy.rows.public
+    declared = [f"the declared number of rows, {rows}"] if rows is not None else []
+    return (
+        *declared,
+        "the schema: names, types and order of the attributes, and which may be missing",
+        "bounds, lists of values, bins and special values of every attribute, with the provenance given here"
+        + _noisy(spec),
+        "the constraints, as declared",
+        "the method, its parameters, the noise levels and the order in which attributes are modelled",
+        "this certificate",
+    )
+
+
+def _noisy(spec: Spec) -> str:
+    measured = any(attribute.measured for attribute in spec.attributes.values())
+    return "; what is marked dp was measured with noise and charged" if measured else ""
+
+
+def rule_text(constraint: DenialConstraint) -> str:
+    """A constraint as a spec writes it."""
+    declared = declaration_of(constraint)
+    if declared.key is not None:
+        return f"key: {', '.join(declared.key)}"
+    return f"fd: {declared.fd}" if declared.fd is not None else f"deny: {declared.deny}"
+
+
+def domain_words(attribute: AnyAttribute) -> str:
+    """The declared domain of an attribute, short."""
+    if isinstance(attribute, Categorical | Ordinal):
+        return _list_words(attribute)
+    if isinstance(attribute, Boolean):
+        return f"{attribute.false}, {attribute.true}"
+    if isinstance(attribute, TextKey):
+        return f"fresh serial values {attribute.pattern}; never modelled, never copied"
+    return _range_words(attribute)
+
+
+def _list_words(attribute: Categorical | Ordinal) -> str:
+    if isinstance(attribute.values, ValuesFile):
+        return f"the values in the file {attribute.values.file}"
+    if isinstance(attribute.values, ValuesPattern):
+        return f"the values {attribute.values.pattern}"
+    values = [str(value) for value in attribute.values]
+    shown = ", ".join(values[:FEW])
+    return shown if len(values) <= FEW else f"{len(values)} values: {shown}, ..."
+
+
+def _range_words(attribute: AnyAttribute) -> str:
+    low, high = (getattr(attribute, end) for end in ("min", "max"))
+    words = [f"{low} to {high}"]
+    if isinstance(attribute, Float) and attribute.decimals is not None:
+        words.append(f"{attribute.decimals} decimals")
+    step = getattr(attribute, "step", 1)
+    if step != 1:
+        words.append(f"steps of {step}{' seconds' if isinstance(attribute, Datetime) else ''}")
+    if bins := getattr(attribute, "bins", None):
+        words.append(f"{bins} bins")
+    if special := getattr(attribute, "special", ()):
+        words.append(f"special: {', '.join(str(value) for value in special)}")
+    return "; ".join(words)
+
+
+def _provenance(attribute: AnyAttribute) -> str:
+    if attribute.measured:
+        return attribute.provenance
+    return f"data-derived: {attribute.provenance}" if attribute.data_derived else f"public: {attribute.provenance}"

@@ -1,0 +1,198 @@
+"""What a guarantee means, in words and odds: for those who have to decide on a release."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Literal
+
+from cloister.privacy.certificate.provenance import exact_text
+from cloister.privacy.certificate.schema import Detection, Odds
+from cloister.privacy.certificate.spend import PlannedStage, kinds
+from cloister.privacy.events import GaussianCounts, LaplaceCounts, Relation, SampledGaussian, Thresholded
+from cloister.schema.attributes import MEASURED
+from cloister.schema.spec import PersonUnit, Privacy, Rows, Spec
+
+DEFINITION = "approximate differential privacy, (epsilon, delta); central model: one curator holds the data"
+PURE_DEFINITION = "pure differential privacy, epsilon alone; central model: one curator holds the data"
+PRIORS = (0.01, 0.10, 0.50, 0.90)
+FALSE_ALARMS = (0.01, 0.05, 0.10)
+
+CHANGE = (
+    "Whether one {noun} {case} changes the probability of any outcome of this release by a factor of at most "
+    "{factor}, apart from a probability of {delta}."
+)
+CERTAINTY = (
+    "Someone who knew everything about the data but this one {noun}, and held either case as likely as the other, is "
+    "right about it with a probability of at most {certainty} after seeing the release."
+)
+ANYONE = "This holds for any attacker, whatever else they know or learn later. {further}"
+ANY_NUMBER = "Further rows drawn from the model cost nothing."
+NO_MORE = "The model gives at most {capacity} rows in all, which are paid for; it never gives more."
+GROUPS = (
+    "It does not hide what is true of many: what the release tells of a group, it tells whether or not any one {noun} "
+    "took part."
+)
+
+EXACT_COUNTS = (
+    "noise on counts is drawn exactly, on integers, from randomness of the operating system; no floating-point number "
+    "is added to a count"
+)
+SECURE_GRADIENTS = (
+    "gradient noise and Poisson samples come from AES-256 in counter mode under a fresh key of the operating system; "
+    "the key is never stored or copied"
+)
+ROUNDED_GRADIENTS = (
+    "gradient sums and their noise are rounded to a fixed grid, and each normal number combines four draws, so that "
+    "the bits of a floating-point number tell nothing"
+)
+JOURNALED = "every noisy answer is on disk before it is used: a run that was killed goes on with the same answers"
+CHARGED = "the charge was recorded before the data was opened, and nothing gives it back"
+SEEDED = "NONE: the noise was drawn from a fixed seed, for a test; anyone can take it off again"
+
+STAIN = "This release is NOT PRIVATE: its noise was seeded. It must not leave the house."
+SEVERAL_ROWS = "The unit is a row: a person who owns several rows is protected less, at k rows by k times epsilon."
+SMALL_GROUPS = (
+    "Small groups are drowned by noise: counts of few rows, rare values and their combinations are not to be relied "
+    "on. Patterns that no part of the model measures may be missing."
+)
+INTERNAL = (
+    "Figures that compare the synthetic with the real table are not private; they are kept inside and are no part of "
+    "this certificate."
+)
+AS_GIVEN = (
+    "The guarantee starts with the data as it was handed over: it says nothing about how the data was collected, who "
+    "else holds it, or whether it is right."
+)
+TIMING = "How long the run took is not protected and not published."
+
+
+def definition_of(delta: Fraction) -> str:
+    """The notion of privacy that a release keeps."""
+    return DEFINITION if delta else PURE_DEFINITION
+
+
+def unit_words(unit: Literal["row"] | PersonUnit) -> str:
+    """Whom the guarantee protects, in plain words."""
+    if isinstance(unit, PersonUnit):
+        return f"one person: all rows with the same {unit.key}, at most {unit.max_rows} of them"
+    return "one row of the table"
+
+
+def unit_statement(dataset: str, unit: Literal["row"] | PersonUnit) -> str:
+    """Whom the guarantee protects, as a statement about the schema."""
+    if isinstance(unit, PersonUnit):
+        return f"unit = rows of {dataset} grouped by {unit.key}; rows per unit <= {unit.max_rows}"
+    return f"unit = one row of {dataset}; rows per unit = 1"
+
+
+def relation_words(relation: Relation | str) -> str:
+    """Which two tables must be hard to tell apart."""
+    if Relation(relation) is Relation.ADD_REMOVE:
+        return "the table with the unit, and the table without it"
+    return "the table, and the table in which the unit is replaced by any other"
+
+
+def rows_words(rows: Rows) -> str:
+    """Whether the number of rows is public."""
+    if rows.public is None:
+        return "measured with noise, and charged"
+    if rows.provenance.startswith(MEASURED):
+        return f"{rows.public} rows, a figure measured with noise: {rows.provenance.removeprefix(MEASURED).strip()}"
+    return f"public: {rows.public} rows, as declared in the spec; the exact number in the data is not published"
+
+
+def meaning(
+    privacy: Privacy, epsilon: Fraction, delta: Fraction, secure: bool, capacity: int | None = None
+) -> tuple[str, ...]:
+    """What epsilon and delta promise, in sentences."""
+    if not secure:
+        return (STAIN,)
+    noun = "row" if privacy.unit == "row" else "person"
+    told_apart = Relation(privacy.relation) is Relation.ADD_REMOVE
+    terms = {
+        "noun": noun,
+        "case": "is in the table or not" if told_apart else "is as it is or any other",
+        "factor": _factor(float(epsilon)),
+        "delta": exact_text(delta),
+        "further": ANY_NUMBER if capacity is None else NO_MORE.format(capacity=capacity),
+        "certainty": f"{100 * _up(best_guess(float(epsilon), float(delta))):.1f} %",
+    }
+    return tuple(sentence.format(**terms) for sentence in (CHANGE, CERTAINTY, ANYONE, GROUPS))
+
+
+def odds(epsilon: float, period: float) -> tuple[Odds, ...]:
+    """How certain a guess about one unit can become, for several certainties before.
+
+    The posterior p e^epsilon / (p e^epsilon + 1 - p), apart from delta. Source: Dwork and Roth (2014), section 2.3;
+    Desfontaines and Pejó (arXiv 1906.01337), section 3.
+    """
+    return tuple(
+        Odds(prior=prior, release=_up(posterior(prior, epsilon)), period=_up(posterior(prior, period)))
+        for prior in PRIORS
+    )
+
+
+def detection(epsilon: float, delta: Fraction, period: float, period_delta: Fraction) -> tuple[Detection, ...]:
+    """How often any attack on one unit can be right, for several shares of false alarms.
+
+    Source: Kairouz, Oh, Viswanath (arXiv 1311.0776), theorem 2.1.
+    """
+    return tuple(
+        Detection(
+            false_alarms=alarms,
+            release=_up(true_alarms(alarms, epsilon, float(delta))),
+            period=_up(true_alarms(alarms, period, float(period_delta))),
+        )
+        for alarms in FALSE_ALARMS
+    )
+
+
+def posterior(prior: float, epsilon: float) -> float:
+    """The greatest certainty that a guess of certainty ``prior`` can reach."""
+    return prior / (prior + (1 - prior) * math.exp(-epsilon))
+
+
+def best_guess(epsilon: float, delta: float) -> float:
+    """The greatest probability of telling two equally likely cases apart: (e^epsilon + delta) / (e^epsilon + 1)."""
+    return (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
+
+
+def true_alarms(false_alarms: float, epsilon: float, delta: float) -> float:
+    """The greatest power of a test of this size."""
+    if epsilon > 700:
+        return 1.0
+    high = math.exp(epsilon) * false_alarms + delta
+    return min(1.0, high, 1 - math.exp(-epsilon) * (1 - delta - false_alarms))
+
+
+def safeguards(stages: Sequence[PlannedStage], secure: bool) -> tuple[str, ...]:
+    """What is done about the source of randomness, floating-point arithmetic and crashes."""
+    if not secure:
+        return (SEEDED,)
+    used = kinds(stages)
+    counting = (EXACT_COUNTS,) if {GaussianCounts, LaplaceCounts, Thresholded}.intersection(used) else ()
+    learning = (SECURE_GRADIENTS, ROUNDED_GRADIENTS) if SampledGaussian in used else ()
+    return (*counting, *learning, JOURNALED, CHARGED)
+
+
+def limitations(spec: Spec, secure: bool) -> tuple[str, ...]:
+    """What the guarantee does not cover."""
+    stain = () if secure else (STAIN,)
+    return (*stain, _unit_limit(spec.privacy.unit), SMALL_GROUPS, INTERNAL, AS_GIVEN, TIMING)
+
+
+def _unit_limit(unit: Literal["row"] | PersonUnit) -> str:
+    if isinstance(unit, PersonUnit):
+        return f"Of a person with more than {unit.max_rows} rows, rows chosen at random were left out beforehand."
+    return SEVERAL_ROWS
+
+
+def _factor(epsilon: float) -> str:
+    return f"{math.exp(epsilon):.3g}" if epsilon < 700 else "more than 10^300"
+
+
+def _up(share: float) -> float:
+    """A share rounded up to a tenth of a percent."""
+    return math.ceil(round(share * 1000, 9)) / 1000

@@ -1,0 +1,382 @@
+"""The journal: every noisy answer of a run, on disk before the algorithm sees it.
+
+A run asks the same questions in the same order each time. Answer n is read back if the journal holds it and drawn if
+it does not, so a run that was killed resumes with the answers it had, and nothing is drawn (or charged) twice.
+
+A file can be copied, and an older copy put back. So each run begins with a frame that holds a fresh random number, and
+a ``Guard`` (a lease of the ledger) is asked before each draw and told of each answer before it is returned: of two
+journals that began as one, the ledger accepts only the one that holds all it was told.
+
+The file is a magic line and frames, appended and never changed::
+
+    frame    = kind (1 byte) | length of meta (u32) | length of payload (u64) | CRC-32 of these | meta | payload | seal
+    seal     = SHA-256 (seal of the frame before | all bytes of this frame before its seal)
+    first    = "F", meta {id, fingerprint}
+    then     = "R", meta {nonce}: a run begins;   "A", meta {request, dtype, shape}, payload: the noisy array
+    last     = "S": the journal is sealed
+
+Each frame is fsynced before its answer is returned. A tail that was never completed is cut off on opening: its answer
+was never seen. Any other difference is damage, and the journal is refused.
+
+Privacy: the file holds noisy answers, digests of requests and the fingerprint; no value of the data. Mode 0600.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from cloister.errors import JournalMismatch, StorageError
+from cloister.privacy.ledger.marks import JournalState, Mark
+
+FILE_NAME = "journal.bin"
+
+_MAGIC = b"cloister journal 1\n"
+_HEAD = struct.Struct("<cIQI")
+_SEAL_BYTES = hashlib.sha256().digest_size
+_FIRST, _RUN, _ANSWER, _LAST = b"F", b"R", b"A", b"S"
+_ARRAY_KINDS = "biuf"
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class _Torn(Exception):
+    """The rest of the file is a frame whose write was cut short."""
+
+
+@dataclass(frozen=True)
+class _Frame:
+    kind: bytes
+    meta: dict[str, Any]
+    start: int
+    end: int
+    seal: bytes
+    payload: slice
+
+
+class Guard(Protocol):
+    """Who may draw the answers of a journal."""
+
+    def require(self) -> None:
+        """Check, before a draw, that this process may draw; raises if not."""
+        ...
+
+    def record(self, position: int, digest: str) -> None:
+        """Take down how many answers are on disk, and the digest up to there; raises if this process lost its right."""
+        ...
+
+    def close(self) -> None:
+        """Give up the right to draw."""
+        ...
+
+
+class _Unguarded:
+    """Of a journal that no ledger knows."""
+
+    def require(self) -> None:
+        """Nothing."""
+
+    def record(self, position: int, digest: str) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class Journal:
+    """The noisy answers of one run, in order; one process at a time.
+
+    ``id`` is drawn once, when the file is made: a ledger that records it can tell this journal from a new one.
+    ``position`` counts the answers given so far by this process, ``recorded`` those the file holds.
+    """
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._file = descriptor
+        self._frames: list[_Frame] = []
+        self._answers: list[_Frame] = []
+        self._guard: Guard = _Unguarded()
+        self.position = 0
+
+    @classmethod
+    def open(cls, folder: Path | str, fingerprint: Mapping[str, str]) -> Self:
+        """The journal in ``folder``, made if there is none; ``fingerprint`` says whose it is (data, code, spec, ...).
+
+        Errors: ``JournalMismatch`` for another run's journal or a damaged one; ``StorageError`` if it cannot be read or
+        written, or another process has it open.
+        """
+        path = Path(folder) / FILE_NAME
+        journal = cls(path, _open_locked(path))
+        try:
+            journal._load()
+            journal._begin(dict(fingerprint))
+        except BaseException:
+            journal.close()
+            raise
+        return journal
+
+    @property
+    def id(self) -> str:
+        """32 hexadecimal digits, drawn when the file was made."""
+        return str(self._frames[0].meta["id"])
+
+    @property
+    def recorded(self) -> int:
+        """Number of answers in the file."""
+        return len(self._answers)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether nothing more is asked: no answer can be added."""
+        return self._frames[-1].kind == _LAST
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the whole journal, hexadecimal."""
+        return self._frames[-1].seal.hex()
+
+    def begin_run(self) -> JournalState:
+        """Write that a run begins, with a fresh random number; a sealed journal is left as it is.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        nonce = "" if self.sealed else secrets.token_hex(16)
+        if nonce:
+            self._append(_RUN, {"nonce": nonce}, b"")
+        digests = frozenset(frame.seal.hex() for frame in self._frames)
+        return JournalState(Mark(self.recorded, self.digest, nonce), self.sealed, digests)
+
+    def guard(self, guard: Guard) -> None:
+        """Have ``guard`` asked before each draw, told of each answer, and closed with the journal."""
+        self._guard = guard
+
+    def answer(self, request: Mapping[str, Any], draw: Callable[[], Array]) -> Array:
+        """The answer at this position of the run: read back, or drawn, written and fsynced.
+
+        ``request`` is what was asked, as JSON values (public; only its digest is kept). ``draw`` returns an array of
+        booleans, integers or floats, of any shape.
+        Errors: ``JournalMismatch`` if the journal holds the answer to another request here, or is sealed, or another
+        process took the release over; ``StorageError`` if the answer cannot be written, and then the journal is closed,
+        or the guard not be told of it. An answer that raised is not returned.
+        """
+        digest = hashlib.sha256(_canonical(request)).hexdigest()
+        answer = self._replay(digest) if self.position < self.recorded else self._record(digest, draw)
+        self.position += 1
+        return answer
+
+    def seal(self) -> Mark:
+        """Seal the journal: nothing more is asked. Where it ends.
+
+        Errors: ``JournalMismatch`` if this process has not asked for every recorded answer.
+        """
+        if self.position != self.recorded:
+            raise JournalMismatch(f"{self._path} holds more answers than this run asked for: start a new release.")
+        if not self.sealed:
+            self._append(_LAST, {}, b"")
+            self._guard.record(self.recorded, self.digest)
+        return Mark(self.recorded, self.digest)
+
+    def close(self) -> None:
+        """Give up the guard, the file and its lock."""
+        try:
+            self._guard.close()
+        finally:
+            if self._file >= 0:
+                os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _replay(self, digest: str) -> Array:
+        frame = self._answers[self.position]
+        if frame.meta["request"] != digest:
+            raise JournalMismatch(
+                f"{self._path} holds the answer to another request at position {self.position}: the data, code, spec "
+                "or parameters changed; start a new release."
+            )
+        return _array(frame, self._read(frame.payload.start, frame.payload.stop))
+
+    def _record(self, digest: str, draw: Callable[[], Array]) -> Array:
+        if self.sealed:
+            raise JournalMismatch(f"{self._path} is finished and holds {self.recorded} answers: start a new release.")
+        self._guard.require()
+        answer = np.array(draw(), order="C")
+        if answer.dtype.kind not in _ARRAY_KINDS:
+            raise TypeError("a journal holds arrays of booleans, integers or floats")
+        meta = {"request": digest, "dtype": answer.dtype.str, "shape": list(answer.shape)}
+        self._append(_ANSWER, meta, answer.tobytes())
+        self._guard.record(self.recorded, self.digest)
+        return answer
+
+    def _load(self) -> None:
+        size = os.fstat(self._file).st_size
+        end = min(size, len(_MAGIC))
+        if self._read(0, end) != _MAGIC[:end]:
+            raise JournalMismatch(f"{self._path} is not a journal: move it away.")
+        try:
+            while end < size:
+                self._hold(self._next_frame(end))
+                end = self._frames[-1].end
+        except _Torn:
+            os.ftruncate(self._file, end)
+            os.fsync(self._file)
+
+    def _hold(self, frame: _Frame) -> None:
+        self._frames.append(frame)
+        if frame.kind == _ANSWER:
+            self._answers.append(frame)
+
+    def _next_frame(self, start: int) -> _Frame:
+        frame = _parse(self._read, start, self._last_seal)
+        misplaced = bool(self._frames) and self.sealed
+        if frame is None or misplaced or (frame.kind == _FIRST) != (not self._frames):
+            raise JournalMismatch(
+                f"{self._path} is damaged at byte {start}: its answers cannot be used; withdraw the release and start "
+                "a new one."
+            )
+        return frame
+
+    @property
+    def _last_seal(self) -> bytes:
+        return self._frames[-1].seal if self._frames else hashlib.sha256(_MAGIC).digest()
+
+    def _begin(self, fingerprint: dict[str, str]) -> None:
+        if not self._frames:
+            self._append(_FIRST, {"id": secrets.token_hex(16), "fingerprint": fingerprint}, b"")
+        held = self._frames[0].meta["fingerprint"]
+        differing = sorted(key for key in held.keys() | fingerprint if held.get(key) != fingerprint.get(key))
+        if differing:
+            raise JournalMismatch(
+                f"{self._path} belongs to another run ({', '.join(differing)} differ): start a new release."
+            )
+
+    def _append(self, kind: bytes, meta: dict[str, Any], payload: bytes) -> None:
+        start = self._frames[-1].end if self._frames else 0
+        lead = b"" if self._frames else _MAGIC
+        frame = _encode(kind, _canonical(meta), payload, self._last_seal)
+        self._write(start, lead + frame)
+        end = start + len(lead) + len(frame)
+        at = slice(end - _SEAL_BYTES - len(payload), end - _SEAL_BYTES)
+        self._hold(_Frame(kind, meta, start, end, frame[-_SEAL_BYTES:], at))
+
+    def _write(self, start: int, content: bytes) -> None:
+        """Write and fsync; what cannot be written whole is taken back, and the journal closed."""
+        if self._file < 0:
+            raise StorageError(f"{self._path} was closed: open it again.")
+        try:
+            _write_all(self._file, start, content)
+            os.fsync(self._file)
+        except OSError as error:
+            self._take_back(start)
+            raise _storage_error(self._path, "written", error) from error
+
+    def _read(self, start: int, stop: int) -> bytes:
+        """The bytes from ``start`` to ``stop``, fewer where the file ends."""
+        chunks, at = [], start
+        try:
+            while at < stop and (chunk := os.pread(self._file, stop - at, at)):
+                chunks.append(chunk)
+                at += len(chunk)
+        except OSError as error:
+            raise _storage_error(self._path, "read", error) from error
+        return b"".join(chunks)
+
+    def _take_back(self, start: int) -> None:
+        try:
+            os.ftruncate(self._file, start)
+        except OSError:
+            pass  # the tail stays torn, and is cut off at the next opening
+        finally:
+            self.close()
+
+
+def _encode(kind: bytes, meta: bytes, payload: bytes, before: bytes) -> bytes:
+    lengths = struct.pack("<cIQ", kind, len(meta), len(payload))
+    body = lengths + struct.pack("<I", zlib.crc32(lengths)) + meta + payload
+    return body + hashlib.sha256(before + body).digest()
+
+
+def _parse(read: Callable[[int, int], bytes], start: int, before: bytes) -> _Frame | None:
+    """The frame at ``start``, None if it is damaged; raises ``_Torn`` if it was never completed."""
+    head = read(start, start + _HEAD.size)
+    if len(head) < _HEAD.size or not any(head):
+        raise _Torn
+    kind, meta, payload, crc = _HEAD.unpack(head)
+    if zlib.crc32(head[:-4]) != crc:
+        return None
+    end = start + _HEAD.size + meta + payload + _SEAL_BYTES
+    frame = read(start, end)
+    body, seal = frame[:-_SEAL_BYTES], frame[-_SEAL_BYTES:]
+    if len(frame) < end - start or not any(seal):
+        raise _Torn
+    if hashlib.sha256(before + body).digest() != seal:
+        return None
+    split = _HEAD.size + meta
+    return _Frame(kind, json.loads(body[_HEAD.size : split]), start, end, seal, slice(start + split, end - _SEAL_BYTES))
+
+
+def _array(frame: _Frame, payload: bytes) -> Array:
+    return np.frombuffer(bytearray(payload), dtype=np.dtype(frame.meta["dtype"])).reshape(frame.meta["shape"])
+
+
+def _canonical(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _open_locked(path: Path) -> int:
+    try:
+        _make_folder(path.parent)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise _storage_error(path, "opened", error) from error
+    try:
+        os.fchmod(descriptor, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise StorageError(f"{path} is in use by another process: wait for that run to end.") from error
+    return descriptor
+
+
+def _make_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, start: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        written = os.pwrite(descriptor, rest, start)
+        start, rest = start + written, rest[written:]
+
+
+def _storage_error(path: Path, verb: str, error: OSError) -> StorageError:
+    return StorageError(f"{path} cannot be {verb} ({os.strerror(error.errno or 0)}): make room or correct the path.")

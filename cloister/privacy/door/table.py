@@ -1,0 +1,128 @@
+"""The door: the one place where sensitive rows are read for release.
+
+A model holds a door and never raw rows. ``answer`` takes a query and a mechanism, checks that the plan holds the event,
+reads the exact answer, makes it noisy, writes that to the journal, and only then returns it. What was planned was
+reserved in the ledger before the data was opened; what was not planned is refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Generic
+
+import pandas as pd
+
+from cloister.errors import UnplannedQuery
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.events import Composed, Event, SampledGaussian
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.queries.column_counts import RawColumns
+from cloister.privacy.queries.query import Answer, Mechanism, Moved, Numbers, Query, Rows
+from cloister.privacy.queries.table_rows import TableRows
+from cloister.schema.domain import Table
+
+
+class Meter:
+    """What is left of a plan: every answer takes its event out."""
+
+    def __init__(self, planned: Event) -> None:
+        self._left: Counter[Event] = Counter()
+        self._add(planned, 1)
+
+    @property
+    def left(self) -> Mapping[Event, int]:
+        """Events planned and not yet used, with their number; DP-SGD steps one by one."""
+        return {event: times for event, times in self._left.items() if times}
+
+    def take(self, event: Event) -> None:
+        """Use one planned event; UnplannedQuery if there is none left."""
+        if self._left[event] < 1:
+            raise UnplannedQuery(f"the plan holds no further {type(event).__name__}; plan every query before fitting")
+        self._left[event] -= 1
+
+    def _add(self, event: Event, times: int) -> None:
+        if isinstance(event, Composed):
+            for part, repeats in event.parts:
+                self._add(part, repeats * times)
+        elif isinstance(event, SampledGaussian):
+            self._left[_one_step(event)] += event.steps * times
+        else:
+            self._left[event] += times
+
+
+def _one_step(event: SampledGaussian) -> SampledGaussian:
+    return SampledGaussian(event.rate, event.noise_multiplier, 1, event.rows)
+
+
+class PrivateRows(Generic[Rows]):
+    """Sensitive rows behind mechanisms.
+
+    Args:
+        rows: the sensitive rows, already bounded to ``neighbours.max_rows`` rows a unit.
+        planned: everything that may be asked, as reserved in the ledger.
+        journal: where each answer is written before it is returned.
+        noise: the secure source.
+    """
+
+    def __init__(
+        self, rows: Rows, neighbours: Neighbours, planned: Event, journal: Journal, noise: NoiseSource
+    ) -> None:
+        self.__rows = rows
+        self.__noise = noise
+        self.__journal = journal
+        self.meter = Meter(planned)
+        self.neighbours = neighbours
+
+    @property
+    def secure(self) -> bool:
+        """Whether the noise is secret; rows behind a seeded source are not private."""
+        return self.__noise.secure
+
+    def answer(self, query: Query[Rows, Moved, Answer], mechanism: Mechanism[Moved], label: str) -> Answer:
+        """The noisy answer to a query, which is in the journal by then.
+
+        Privacy: the event is that of the mechanism for the query's own sensitivity, and is taken out of the plan.
+
+        Raises:
+            UnplannedQuery: the plan does not hold the event.
+        """
+        moved = query.sensitivity(self.neighbours)
+        event = mechanism.event(moved)
+        self.meter.take(event)
+        request = {"ask": query.name, "label": label, **query.request(), "event": event.to_json()}
+
+        def draw() -> Numbers:
+            return mechanism.release(query.exact(self.__rows, self.__noise), moved, self.__noise)
+
+        return query.outcome(self.__rows, self.__journal.answer(request, draw))
+
+
+class PrivateTable(PrivateRows[TableRows]):
+    """A coded table behind mechanisms; see :class:`PrivateRows`."""
+
+    def __init__(
+        self, table: Table, neighbours: Neighbours, planned: Event, journal: Journal, noise: NoiseSource
+    ) -> None:
+        super().__init__(TableRows(table), neighbours, planned, journal, noise)
+
+
+class PrivateColumns(PrivateRows[RawColumns]):
+    """Raw columns behind mechanisms, whose domains are not known yet; see :class:`PrivateRows`.
+
+    Args:
+        frame: the rows as they were read.
+        key: secret; numbers distinct texts, so that the journal holds numbers only.
+    """
+
+    def __init__(
+        self,
+        frame: pd.DataFrame,
+        key: bytes,
+        neighbours: Neighbours,
+        planned: Event,
+        journal: Journal,
+        noise: NoiseSource,
+    ) -> None:
+        super().__init__(RawColumns(frame, key), neighbours, planned, journal, noise)

@@ -1,0 +1,148 @@
+"""Two kinds of randomness that cannot be mixed up: secret noise, and free sampling.
+
+`NoiseSource` pays for privacy: its key comes from the operating system, its stream is AES-256 in counter mode, it
+cannot be copied, pickled or shared with a forked process, and nothing outlives the run. `SamplingSource` draws
+synthetic rows, which is post-processing: it may be seeded, repeated and published. They share no base class and no
+method name, so that neither type nor attribute lookup lets one stand in for the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import threading
+from fractions import Fraction
+from typing import NoReturn
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+from numpy.typing import NDArray
+
+from cloister.errors import PrivacyError
+
+Words = NDArray[np.uint64]
+
+WORD = 2**64
+CHUNK = 2**17
+DRAWS = 4
+
+
+class NoiseSource:
+    """Secret random numbers for privacy noise and for Poisson sampling.
+
+    Privacy: computational differential privacy under AES-256 as a pseudo-random function. `secure` is False only for
+    a source made by `insecure`; whatever such a source touched is not private.
+    """
+
+    def __init__(self) -> None:
+        self._start(os.urandom(32), secure=True)
+
+    @classmethod
+    def insecure(cls, seed: int) -> NoiseSource:
+        """A repeatable source for tests; everything drawn from it is public, and stains what it touches."""
+        source = cls.__new__(cls)
+        source._start(hashlib.sha256(f"insecure {seed}".encode()).digest(), secure=False)
+        return source
+
+    @property
+    def secure(self) -> bool:
+        """Whether the key came from the operating system."""
+        return self._secure
+
+    def stream(self, count: int) -> bytes:
+        """The next ``count`` bytes of the stream."""
+        with self._lock:
+            self._leave_parent_process()
+            return self._cipher.update(bytes(count))
+
+    def words(self, count: int) -> Words:
+        """Even 64-bit integers (count,)."""
+        return np.frombuffer(self.stream(8 * count), dtype=np.uint64)
+
+    def integers(self, bound: int, count: int) -> NDArray[np.int64]:
+        """Even integers (count,) in 0..bound-1, without modulo bias; bound at most 2^63."""
+        if not 0 < bound <= WORD // 2:
+            raise PrivacyError(f"Even integers need a bound between 1 and 2^63, not {bound}.")
+        limit = WORD - WORD % bound
+        drawn = self.words(count).copy()
+        while limit < WORD and (late := np.flatnonzero(drawn >= np.uint64(limit))).size:
+            drawn[late] = self.words(late.size)
+        return (drawn % np.uint64(bound)).astype(np.int64)
+
+    def normals(self, shape: int | tuple[int, ...]) -> NDArray[np.float64]:
+        """Standard normals of the given shape, each half the sum of four normals from different Box-Muller pairs.
+
+        Source: Holohan and Braghin, "Secure random sampling in differential privacy" (ESORICS 2021), section 4: the
+        sum hides the floating-point lattice of a single draw, so that the sampler cannot be inverted.
+        """
+        size = math.prod(shape) if isinstance(shape, tuple) else shape
+        out = np.empty(size)
+        for start in range(0, size, CHUNK):
+            part = out[start : start + CHUNK]
+            cosines, sines = _box_muller(self.words(2 * DRAWS * (part.size // 2 + 1)))
+            part[:] = ((cosines[0] + cosines[1] + np.roll(sines[0] + sines[1], 1)) / 2)[: part.size]
+        return out.reshape(shape)
+
+    def bernoulli(self, rate: Fraction, count: int) -> NDArray[np.bool_]:
+        """A mask (count,), each entry True on its own with probability ``rate`` rounded down to a multiple of 2^-64."""
+        if not 0 <= rate <= 1:
+            raise PrivacyError(f"A sampling rate lies between 0 and 1, not at {rate}.")
+        threshold = math.floor(rate * WORD)
+        if threshold == WORD:
+            return np.ones(count, dtype=np.bool_)
+        return self.words(count) < np.uint64(threshold)
+
+    def permutation(self, count: int) -> NDArray[np.int64]:
+        """An even random order of 0..count-1."""
+        while True:
+            keys = self.words(count)
+            order = np.argsort(keys)
+            if count < 2 or (np.diff(keys[order]) > 0).all():
+                return order.astype(np.int64)
+
+    def _start(self, key: bytes, *, secure: bool) -> None:
+        self._secure = secure
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._cipher: CipherContext = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
+
+    def _leave_parent_process(self) -> None:
+        if os.getpid() == self._process:
+            return
+        if not self._secure:
+            raise PrivacyError("An insecure noise source cannot be used in a forked process; make one there.")
+        self._process = os.getpid()
+        self._cipher = Cipher(algorithms.AES256(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise PrivacyError("A noise source cannot be copied or pickled: the copy would draw the same noise again.")
+
+
+class SamplingSource:
+    """Seedable randomness for drawing synthetic rows, which is post-processing and free.
+
+    Without a seed one is taken from the operating system; `seed` tells which, so that a draw can be repeated.
+    """
+
+    def __init__(self, seed: int | np.random.SeedSequence | None = None) -> None:
+        self._sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+        self.generator = np.random.Generator(np.random.PCG64(self._sequence))
+
+    @property
+    def seed(self) -> int:
+        """The number that repeats this source, and all that were spawned from it in the same order."""
+        entropy = self._sequence.entropy
+        if not isinstance(entropy, int):
+            raise PrivacyError("This sampling source was made from several numbers and has no single seed.")
+        return entropy
+
+    def spawn(self, count: int) -> list[SamplingSource]:
+        """Independent sources (count) for parallel draws."""
+        return [SamplingSource(child) for child in self._sequence.spawn(count)]
+
+
+def _box_muller(words: Words) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    radii, angles = words.astype(np.float64).reshape(2, 2, -1)
+    radii, angles = np.sqrt(-2.0 * np.log((radii + 1.0) / WORD)), angles * (2.0 * np.pi / WORD)
+    return radii * np.cos(angles), radii * np.sin(angles)

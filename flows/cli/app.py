@@ -1,0 +1,86 @@
+"""The command line: ``cloister``. Exit codes: 0 done, 1 failed, 2 what was given cannot be used."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import typer
+
+from cloister.errors import CloisterError, InputError
+from flows.cli import benchmark, data, deploy, ledger, release, review
+from tasks.runtime.home import Home
+
+WITHHELD = "its message is withheld, since it may quote the data: please report this"
+
+app = typer.Typer(
+    name="cloister",
+    help="Differentially private synthetic tables that keep their integrity constraints.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+for commands in (release, data, ledger, review, benchmark, deploy):
+    commands.add_to(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run a command and leave with its exit code; errors are one message, without traceback or data."""
+    Home.current().configure()
+    warnings.simplefilter("ignore")  # a warning of a library may quote the data
+    logging.getLogger("absl").setLevel(logging.ERROR)
+    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command; its exit code."""
+    try:
+        _require_text(arguments)
+        typer.main.get_command(app).main(list(arguments), prog_name="cloister")
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else 0
+    except CloisterError as error:
+        return _failed(str(error), error.exit_code)
+    except OSError as error:
+        return _failed(*_of_path(error))
+    except Exception as error:  # noqa: BLE001 - any message may quote the data
+        return _failed(f"{_place(error)}; {WITHHELD}", 1)
+    return 0
+
+
+def _require_text(arguments: Sequence[str]) -> None:
+    for number, argument in enumerate(arguments, 1):
+        if not argument.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in argument):
+            raise InputError(f"word {number} of the command is not UTF-8 text; write it, or name the file, otherwise")
+
+
+def _failed(message: str, code: int) -> int:
+    sys.stderr.write(f"error: {_shown(message)}\n")
+    return code
+
+
+def _of_path(error: OSError) -> tuple[str, int]:
+    """What to say of an error that no command foresaw, and the exit code: a path too long was given."""
+    if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+        return f"a path that was given cannot be used ({os.strerror(error.errno)}); give another", 2
+    return f"{_place(error)}; {WITHHELD}", 1
+
+
+def _shown(message: str) -> str:
+    """A message in which no letter steers the terminal, nor keeps it from being written."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else ascii(letter)[1:-1] for letter in message)
+
+
+def _place(error: BaseException) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"unforeseen {type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}"

@@ -1,0 +1,88 @@
+"""The command of benchmarks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.cli.options import Json, example, user
+
+if TYPE_CHECKING:
+    from benchmarks.flow import Benchmarked
+
+
+PROGRAM = Path(__file__).parents[2] / "benchmarks"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this command to the command line of a checkout; an installed package brings no benchmarks."""
+    if PROGRAM.is_dir():
+        app.command(epilog=example("cloister benchmark benchmarks/quick.yaml --markdown docs/benchmarks.md"))(benchmark)
+
+
+def benchmark(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The benchmark, a YAML file.")],
+    markdown: Annotated[
+        Path | None, typer.Option(help="A document to write the tables into, between its markers.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare methods: run every combination of a configuration, measure, tabulate, draw.
+
+    Each run is an ordinary release, charged to the benchmark's own ledger under CLOISTER_HOME/benchmarks, or that of a
+    peer: another library in an environment of its own under CLOISTER_HOME/environments, for public tables only. Run
+    again, the same command keeps what is finished. Figures are internal; --markdown wants data sets that are declared
+    public. Leaves with exit code 1 if a release failed; a peer that fails or takes too long is a finding.
+    """
+    from benchmarks.config import load_benchmark, require_public
+    from benchmarks.markdown import require_markers
+    from benchmarks.usable import require_usable
+    from tasks.runtime.home import Home
+
+    declared = load_benchmark(config)
+    require_usable(declared)
+    if markdown:
+        require_public(declared)
+        require_markers(markdown, declared.name)
+    Home.current().prepare()
+    done = _run(config, markdown)
+    _show(done, as_json)
+    if done.results.failed:
+        raise typer.Exit(1)
+
+
+def _run(config: Path, markdown: Path | None) -> Benchmarked:
+    from benchmarks.flow import benchmark as flow
+    from flows.cli.console import progress
+    from tasks.runtime.home import Home
+    from tasks.runtime.progress import watched_by
+    from tasks.stores.prefect_server import serving
+
+    with progress() as watcher, watched_by(watcher), serving(Home.current()):
+        return flow(str(config), str(markdown) if markdown else None, user())
+
+
+def _show(done: Benchmarked, as_json: bool) -> None:
+    from flows.cli.console import facts, say, show_json, table
+    from flows.cli.reports import INTERNAL
+
+    results = done.results
+    told = {
+        "runs": len(results.runs),
+        "done before": done.kept,
+        "failed": len(results.failed),
+        "peers failed": sum(run.finding for run in results.runs),
+        "files": results.folder,
+        "tracking run": done.tracking_run,
+    }
+    if as_json:
+        show_json(told | {"results": [run.to_json() for run in results.runs]})
+        return
+    for section in results.sections:
+        for shown in section.tables:
+            table(f"{section.experiment.title}: {shown.title}", shown.headings, shown.rows, INTERNAL)
+        for failure in section.failures:
+            say(f"Failed: {failure}")
+    facts("Benchmark", told)

@@ -1,0 +1,57 @@
+"""The certificate of a release, as tables or JSON."""
+
+from __future__ import annotations
+
+from cloister.errors import InputError
+from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Certificate
+from flows.cli.console import facts, say, show_json, table
+from tasks.ledger.certificates import recorded_certificate
+from tasks.ledger.queries import release_of
+from tasks.runtime.home import Home
+
+
+def show_certificate(home: Home, release: str, as_json: bool) -> None:
+    """What a release promises and spent, where it stands now, and where its page lies.
+
+    Raises:
+        InputError: there is no such release, or it has no certificate yet.
+        VerificationError: the certificate was altered, or is another one than the ledger recorded.
+    """
+    held = release_of(home, release)
+    state = held.state.value
+    folder = home.release(release) / "public"
+    if not (folder / YAML_NAME).exists():
+        raise InputError(f"release {release} is {state} and has no certificate; run its command again to finish it")
+    certificate = recorded_certificate(folder, held)
+    if as_json:
+        show_json(certificate.model_dump(mode="json") | {"state": state, "page": str(folder / PAGE_NAME)})
+        return
+    _show(certificate, state)
+    say(f"Page: {folder / PAGE_NAME}")
+
+
+def _show(certificate: Certificate, state: str) -> None:
+    subject, guarantee, total = certificate.subject, certificate.guarantee, certificate.cumulative
+    facts(
+        f"Release {subject.id}",
+        {
+            "dataset": subject.dataset,
+            "method": subject.method,
+            "state": state,
+            "rows": subject.rows,
+            "private": guarantee.private,
+            "epsilon": f"{guarantee.epsilon} (accounted {guarantee.accounted.epsilon:.6g})",
+            "delta": guarantee.delta,
+            "protects": f"{guarantee.unit}; {guarantee.relation_words}",
+            "spent so far": f"{total.spent} of {total.cap} in {total.window}",
+        },
+    )
+    for line in guarantee.meaning:
+        say(f"  {line}")
+    stages = [(stage.name, stage.epsilon, stage.purpose) for stage in certificate.stages]
+    table("Stages", ("stage", "epsilon alone", "what for"), stages)
+    rules = [
+        (rule.name, "hard" if rule.hard else "soft", rule.violations, rule.rule) for rule in certificate.constraints
+    ]
+    if rules:
+        table("Constraints in the synthetic table", ("constraint", "kind", "violations", "rule"), rules)

@@ -1,0 +1,119 @@
+"""Commands on tables and specs: evaluate, constraints check, spec draft, spec check, spec measure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli import measure
+from flows.cli.options import Classifiers, Evaluate, Json, SpecFile, example
+
+DataFile = Annotated[Path, typer.Option("--data", help="The real table, CSV or Parquet.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.command(
+        epilog=example(
+            "cloister evaluate data/specs/demo.yaml --data data/raw/demo.csv --synthetic out/synthetic.parquet"
+        )
+    )(evaluate)
+    constraints = typer.Typer(help="Exact violations of constraints.", no_args_is_help=True, rich_markup_mode=None)
+    constraints.command(
+        "check", epilog=example("cloister constraints check data/specs/demo.yaml --data data/raw/demo.csv")
+    )(check_constraints)
+    app.add_typer(constraints, name="constraints")
+    spec = typer.Typer(help="Specs: draft one from a file, check one.", no_args_is_help=True, rich_markup_mode=None)
+    spec.command("draft", epilog=example("cloister spec draft data/raw/demo.csv --out data/specs/mine.yaml"))(
+        draft_spec
+    )
+    spec.command("check", epilog=example("cloister spec check data/specs/demo.yaml"))(check_spec)
+    measure.add_to(spec)
+    app.add_typer(spec, name="spec")
+
+
+def evaluate(
+    spec: SpecFile,
+    data: DataFile,
+    synthetic: Annotated[Path, typer.Option(help="The synthetic table, CSV or Parquet.")],
+    level: Annotated[Evaluate, typer.Option(help="full trains models too.")] = Evaluate.quick,
+    panel: Annotated[Classifiers, typer.Option(help="The models of level full.")] = Classifiers.nine,
+    target: Annotated[list[str] | None, typer.Option(help="Predict this attribute; else all targets.")] = None,
+    held_out: Annotated[
+        Path | None, typer.Option(help="Real rows that took no part in the release, to attack membership; level full.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A folder for evaluation.json, tables and plots.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure a synthetic table against the real one. Internal: the figures are not private."""
+    from flows.cli.console import facts, show_json
+    from flows.cli.reports import INTERNAL, show_metrics
+    from tasks.evaluation.compare import Asked, compared_files, written
+    from tasks.runtime.home import Home
+
+    asked = Asked(level.value, panel.value, tuple(target or ()), held_out)
+    evaluation = compared_files(spec, data, synthetic, asked, Home.current())
+    if out:
+        written(evaluation, out)
+    if as_json:
+        show_json(evaluation.to_dict())
+        return
+    show_metrics(evaluation)
+    facts("Evaluation", {"level": level.value, "files": out or "none written; see --out", "note": INTERNAL})
+
+
+def check_constraints(spec: SpecFile, data: DataFile, as_json: Json = False) -> None:
+    """Count exact violations of each constraint: rows, or unordered pairs of rows. Internal.
+
+    Leaves with exit code 1 if a hard constraint is violated.
+    """
+    from flows.cli.console import show_json, table
+    from tasks.evaluation.compare import violations_of
+
+    reports = violations_of(spec, data)
+    if as_json:
+        show_json([vars(report) for report in reports])
+    else:
+        rows = [(r.name, "hard" if r.hard else "soft", r.violations, f"{r.percent:.6g} %") for r in reports]
+        table("Violations", ("constraint", "kind", "violations", "of all"), rows, "exact counts, internal")
+    if any(report.hard and report.violations for report in reports):
+        raise typer.Exit(1)
+
+
+def draft_spec(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The table, CSV or Parquet.")],
+    out: Annotated[Path | None, typer.Option(help="The spec to write, a new file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Draft a spec for a table. Every guess is marked; a release refuses it until a person declares it.
+
+    What stands under unconfirmed (names, types and their like) is confirmed by deleting it; what is marked
+    data-derived is declared public, or measured.
+    """
+    from flows.cli.console import say, show_json
+    from tasks.data.draft import drafted
+
+    text = drafted(file, out)
+    if as_json:
+        show_json({"spec": text, "file": str(out) if out else None})
+    else:
+        say(
+            f"{out} is written. Read through what it calls unconfirmed, then delete that line; declare each "
+            "data-derived attribute public, or have it measured: cloister spec measure"
+            if out
+            else text
+        )
+
+
+def check_spec(spec: SpecFile, as_json: Json = False) -> None:
+    """Check a spec: form, bounds, constraints, and whether a release would take it. Touches no data."""
+    from flows.cli.console import facts, show_json
+    from tasks.release.preflight import checked_spec
+
+    found = checked_spec(spec)
+    if as_json:
+        show_json(found)
+    else:
+        facts(f"{spec} can be released", found)

@@ -1,0 +1,172 @@
+"""The commands that make a release a recurring job, and run what is due."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.cli.options import Delta, Epsilon, Evaluate, Json, Method, SpecFile, example, user
+
+if TYPE_CHECKING:
+    from tasks.ledger.allowance import Allowance
+    from tasks.requests.resolved import Options
+    from tasks.runtime.home import Home
+    from tasks.stores.prefect_deployment import Recurring
+
+SHOWN = 3
+
+Unauthenticated = Annotated[
+    bool,
+    typer.Option(
+        "--allow-unauthenticated",
+        help="Take a server that asks nobody for a password: any user of this machine may then delay or delete runs.",
+    ),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this command to the command line."""
+    app.command(epilog=example('cloister deploy data/specs/demo.yaml --data data/raw/demo.csv --cron "0 3 1 * *"'))(
+        deploy
+    )
+    app.command(epilog=example("cloister serve"))(serve)
+
+
+def deploy(
+    spec: SpecFile,
+    cron: Annotated[str, typer.Option(help="When: minute, hour, day, month, weekday.")],
+    timezone: Annotated[str, typer.Option(help="The time zone that the schedule is read in.")] = "UTC",
+    method: Method = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    rows: Annotated[int | None, typer.Option(help="Rows to draw; by default as many as the spec declares.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The data, in place of the spec's source.")] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv too.")] = False,
+    evaluate: Annotated[
+        Evaluate, typer.Option(help="Measures against the real data, kept inside; full trains models.")
+    ] = Evaluate.quick,
+    allow_unauthenticated: Unauthenticated = False,
+    as_json: Json = False,
+) -> None:
+    """Make a release a recurring job on the Prefect server at PREFECT_API_URL.
+
+    Each run is a release of its own, with its own charge; the ledger refuses those that the budget does not admit. Run
+    again, the command replaces the schedule of the same dataset. cloister serve runs what is due.
+    """
+    from tasks.requests.resolved import Options
+    from tasks.runtime.home import Home
+
+    options = Options(method, epsilon, delta, rows, data, csv=csv, evaluate=evaluate.value)
+    _show(_deployed(spec, options, (cron, timezone), Home.current(), not allow_unauthenticated), as_json)
+
+
+def serve(allow_unauthenticated: Unauthenticated = False, as_json: Json = False) -> None:
+    """Run what cloister deploy registered in this home, when the Prefect server at PREFECT_API_URL says it is due.
+
+    Stays until it is ended; one release at a time. What the server asks for beyond what is registered is refused.
+    """
+    from flows.cli.console import say, show_json
+    from flows.release import release as flow
+    from flows.serving import serve as served
+    from tasks.runtime.home import Home
+    from tasks.stores.prefect_deployment import require_server
+
+    server = require_server(authenticated=not allow_unauthenticated)
+    if as_json:
+        show_json({"server": server})
+    else:
+        say(f"Serving the recurring releases of this home; {server} says when they are due.")
+    served(flow, Home.current())
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """A recurring release that a server holds, and what its budget admits."""
+
+    recurring: Recurring
+    allowance: Allowance
+    server: str
+    id: str
+    now: datetime
+
+
+def _deployed(spec: Path, options: Options, when: tuple[str, str], home: Home, authenticated: bool) -> Deployed:
+    """Check what can be checked before anything runs, then register: on the server, and in the home."""
+    from tasks.ledger.allowance import allowance_of
+    from tasks.release.preflight import require_usable
+    from tasks.requests.plan import planned
+    from tasks.requests.recurring import Registration, settings_digest
+    from tasks.requests.release_request import ReleaseRequest
+    from tasks.requests.resolved import world_of
+    from tasks.stores.prefect_deployment import Recurring, register, require_server
+    from tasks.stores.prefect_schedule import Schedule
+
+    now = datetime.now(UTC)
+    schedule = Schedule.of(*when, now)
+    request = ReleaseRequest.of(spec, options, user()).recurring()
+    order = request.order()
+    world = world_of(order)
+    require_usable(order, world, home)
+    planned(order)
+    allowance = allowance_of(order, world, home, now)
+    allowance.require_one()
+    server = require_server(authenticated=authenticated)
+    home.prepare()
+    from flows.release import release as flow
+
+    recurring = Recurring(world.spec.name, request.parameters(), schedule)
+    deployment = str(register(flow, recurring))
+    place = (str(Path.cwd()), settings_digest(home), now.isoformat())
+    Registration(recurring.name, deployment, recurring.parameters, schedule, *place).write(home)
+    return Deployed(recurring, allowance, server, deployment, now)
+
+
+def _show(done: Deployed, as_json: bool) -> None:
+    from flows.cli.console import facts, say, show_json, table
+
+    recurring, allowance = done.recurring, done.allowance
+    content = {
+        "deployment": f"release/{recurring.name}",
+        "id": done.id,
+        "server": done.server,
+        "runner": "cloister serve",
+        "schedule": f"{recurring.schedule.cron} ({recurring.schedule.timezone})",
+        "budget": _budget(allowance),
+    }
+    runs = _first_runs(done)
+    surplus = allowance.exceeded_by(recurring.schedule.runs(done.now), done.now)
+    if as_json:
+        figures = {"per": allowance.budget.period.value, "whole": allowance.whole, "left": allowance.left}
+        show_json(
+            content | {"admits": figures, "first_runs": runs, "surplus": surplus, "parameters": recurring.parameters}
+        )
+        return
+    facts("Recurring release", content)
+    table("First runs", ("time", "the budget admits it"), [tuple(run.values()) for run in runs])
+    if surplus:
+        say(
+            "The schedule runs more often than the budget admits: the ledger will refuse the surplus runs, "
+            "which then end as Declined and spend nothing."
+        )
+    say("Runs start while cloister serve is up: run it in the background, or as a service, with the same settings.")
+
+
+def _first_runs(done: Deployed) -> list[dict[str, Any]]:
+    foreseen = done.allowance.foreseen(done.recurring.schedule.runs(done.now))
+    return [{"time": run.isoformat(timespec="minutes"), "admitted": fits} for run, fits in islice(foreseen, SHOWN)]
+
+
+def _budget(allowance: Allowance) -> str:
+    from cloister.privacy.ledger.exact import decimal
+
+    budget, price = allowance.budget, allowance.price
+    return (
+        f"epsilon {decimal(budget.epsilon)} at delta {decimal(budget.delta)} per {budget.period.value}: "
+        f"{allowance.whole} releases of epsilon {decimal(price.epsilon)}, {allowance.left} of them left in "
+        f"{allowance.window}"
+    )

@@ -1,0 +1,190 @@
+"""Commands on the ledger: budget show and grant, ledger list, show and export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.cli.options import By, Dataset, Json, Reason, ReleaseId, Unit, example
+
+if TYPE_CHECKING:
+    from cloister.privacy.accounting.accountants import Spend
+    from cloister.privacy.ledger import BudgetStatus, Release
+
+AnyDataset = Annotated[str | None, typer.Argument(metavar="[DATASET]", help="One dataset; by default all.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    budget = typer.Typer(help="Budgets: what is granted, spent and left.", no_args_is_help=True, rich_markup_mode=None)
+    budget.command("show", epilog=example("cloister budget show demo"))(show_budgets)
+    budget.command(
+        "grant", epilog=example('cloister budget grant demo --epsilon 10 --delta 1e-5 --per year --reason "policy 7"')
+    )(grant)
+    app.add_typer(budget, name="budget")
+    ledger = typer.Typer(help="The ledger: releases and entries.", no_args_is_help=True, rich_markup_mode=None)
+    ledger.command("list", epilog=example("cloister ledger list demo"))(list_releases)
+    ledger.command("show", epilog=example("cloister ledger show r-0123456789"))(show_release)
+    ledger.command("export", epilog=example("cloister ledger export ledger-2026-11.jsonl"))(export)
+    app.add_typer(ledger, name="ledger")
+
+
+def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
+    """Show what was granted to a dataset, what its releases hold, and what is left.
+
+    "spent" adds up the epsilons of releases, which holds however each was chosen; "together" is the tight composition
+    of their events, which holds for a schedule fixed in advance. "refusals" counts how often data was opened and
+    refused, at no charge: each refusal answered an exact question about it.
+    """
+    from flows.cli.console import show_json, table
+    from tasks.ledger.queries import budgets, composed
+    from tasks.runtime.home import Home
+
+    home = Home.current()
+    found = [_budget_json(status, composed(home, status)) for status in budgets(home, dataset)]
+    if as_json:
+        show_json(found)
+    else:
+        headings = (
+            "dataset",
+            "unit",
+            "window",
+            "granted",
+            "delta",
+            "spent",
+            "reserved",
+            "left",
+            "lifetime",
+            "releases",
+            "refusals",
+            "together",
+        )
+        table("Budgets (epsilon)", headings, [tuple(budget.values()) for budget in found])
+
+
+def grant(
+    dataset: Dataset,
+    epsilon: Annotated[str, typer.Option(help="Cap on the composed epsilon, exact.")],
+    delta: Annotated[str, typer.Option(help="Delta at which releases are composed, exact.")],
+    per: Annotated[str, typer.Option(help="year, month or ever.")],
+    reason: Reason,
+    by: By,
+    unit: Unit = "row",
+    as_json: Json = False,
+) -> None:
+    """Grant a budget; it replaces the one before from now on, and frees nothing that was spent."""
+    from flows.cli.console import facts, show_json
+    from tasks.ledger.charges import open_ledger
+    from tasks.runtime.home import Home
+
+    status = _budget_json(open_ledger(Home.current()).grant(dataset, unit, epsilon, delta, per, by, reason), None)
+    if as_json:
+        show_json(status)
+    else:
+        facts("Granted", status)
+
+
+def list_releases(dataset: AnyDataset = None, as_json: Json = False) -> None:
+    """List releases, oldest first: what each costs and where it stands; "refused" ones were given back."""
+    from flows.cli.console import show_json, table
+    from tasks.ledger.queries import releases
+    from tasks.runtime.home import Home
+
+    found = [_release_json(release) for release in releases(Home.current(), dataset)]
+    if as_json:
+        show_json(found)
+    else:
+        headings = (
+            "release",
+            "dataset",
+            "unit",
+            "method",
+            "epsilon",
+            "delta",
+            "state",
+            "reserved at",
+            "last by",
+            "refused",
+        )
+        refused = sum(release["refused"] for release in found)
+        note = f"refusals of data, each of which answered an exact question about it: {refused}"
+        table("Releases", headings, [tuple(release.values()) for release in found], note)
+
+
+def show_release(release: ReleaseId, as_json: Json = False) -> None:
+    """Show one release: its charge, its events, and who moved it, when and why."""
+    from flows.cli.console import facts, show_json, table
+    from tasks.ledger.queries import release_of
+    from tasks.runtime.home import Home
+
+    held = release_of(Home.current(), release)
+    steps = [
+        {"entry": s.seq, "time": s.time, "state": s.state.value, "by": s.by, "reason": s.reason, "evidence": s.evidence}
+        for s in held.steps
+    ]
+    about = {key: value for key, value in held.request.body.items() if key != "events"}
+    about |= {"refused": held.refused, "runs": len(held.runs), "sealed": held.seal is not None}
+    if as_json:
+        show_json(about | {"events": held.request.events, "steps": steps})
+        return
+    facts(f"Release {release}", about)
+    table("Steps", ("entry", "time", "state", "by", "reason"), [tuple(step.values())[:5] for step in steps])
+
+
+def export(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")], as_json: Json = False
+) -> None:
+    """Write all entries to a file, one a line, to be kept elsewhere; prints the anchor of the last.
+
+    cloister verify FILE checks the copy; cloister verify --anchor NUMBER:HASH, that the ledger still holds its end.
+    """
+    from flows.cli.console import facts, show_json
+    from tasks.ledger.queries import exported
+    from tasks.runtime.home import Home
+
+    anchor = exported(Home.current(), path)
+    found = {"file": str(path), "anchor": f"{anchor.seq}:{anchor.hash}"}
+    if as_json:
+        show_json(found)
+    else:
+        facts("Exported", found)
+
+
+def _budget_json(status: BudgetStatus, together: Spend | None) -> dict[str, Any]:
+    from cloister.privacy.ledger.exact import decimal
+
+    budget = status.budget
+    return {
+        "dataset": budget.dataset,
+        "unit": budget.unit,
+        "window": status.window,
+        "granted": decimal(budget.epsilon),
+        "delta": decimal(budget.delta),
+        "spent": decimal(status.spent),
+        "reserved": decimal(status.reserved),
+        "left": decimal(status.left),
+        "lifetime": decimal(status.lifetime),
+        "releases": status.releases,
+        "refusals": status.refusals,
+        "together": None if together is None else f"{together.epsilon:.4g}",
+    }
+
+
+def _release_json(release: Release) -> dict[str, Any]:
+    from cloister.privacy.ledger.exact import decimal
+
+    asked = release.request
+    return {
+        "release": release.id,
+        "dataset": asked.dataset,
+        "unit": asked.unit,
+        "method": asked.method,
+        "epsilon": decimal(asked.epsilon),
+        "delta": decimal(asked.delta),
+        "state": release.state.value,
+        "reserved_at": release.reserved_at,
+        "by": release.steps[-1].by,
+        "refused": release.refused,
+    }

@@ -1,0 +1,100 @@
+"""The command that measures domains: spec measure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.cli.options import Json, SpecFile, example, user
+
+if TYPE_CHECKING:
+    from flows.measure import Measurement
+    from flows.outcome import Finished
+    from tasks.requests.resolved import Options
+
+
+def add_to(group: typer.Typer) -> None:
+    """Add this command to the group of commands on specs."""
+    text = example("cloister spec measure draft.yaml --data people.csv --epsilon 0.5 --delta 1e-7 --out people.yaml")
+    group.command("measure", epilog=text)(measure_spec)
+
+
+def measure_spec(
+    spec: SpecFile,
+    epsilon: Annotated[str, typer.Option(help="What the measurement spends, exact: 0.5 or 1/3.")],
+    delta: Annotated[str, typer.Option(help="Probability that its guarantee fails, less than 1 / rows.")],
+    out: Annotated[Path, typer.Option(help="The new spec, a new file.")],
+    data: Annotated[Path | None, typer.Option(help="The data, in place of the spec's source.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure what a spec marks data-derived, with noise and at a charge, and write a new spec that may be handed on.
+
+    Bounds, values, grids, missing cells and the number of rows are measured. Names and types become public as they
+    stand in SPEC: what a draft left unconfirmed is refused. Run again after a crash, the same command resumes and
+    charges nothing twice.
+    """
+    from tasks.domains.plan import domain_order, release_plan, require_ready
+    from tasks.ledger.delivery import telling
+    from tasks.requests.resolved import Options
+    from tasks.runtime.home import Home
+
+    home, options = Home.current(), Options(epsilon=epsilon, delta=delta, data=data, out=out)
+    order = domain_order(spec, options, user())
+    require_ready(order, home)
+    release_plan(order)
+    home.prepare()
+    with telling(home, user()):
+        _show(_run(spec, options).to_json(), as_json)
+
+
+def _run(spec: Path, options: Options) -> Measurement | Finished:
+    from flows.cli.console import progress
+    from tasks.runtime.home import Home
+    from tasks.runtime.progress import watched_by
+    from tasks.stores.prefect_server import serving
+
+    with progress() as watcher, watched_by(watcher), serving(Home.current()):
+        from flows.measure import measure
+
+        data = str(options.data) if options.data else None
+        return measure(str(spec), str(options.epsilon), str(options.delta), str(options.out), data, user())
+
+
+def _show(done: dict[str, Any], as_json: bool) -> None:
+    from flows.cli.console import facts, show_json, table
+
+    if as_json:
+        show_json(done)
+        return
+    stages = [(stage["name"], stage["epsilon"], stage["explanation"]) for stage in done["stages"]]
+    spent = ("all together", done["accounted_epsilon"], "")
+    table("Privacy spend", ("stage", "epsilon alone", "what for"), [*stages, spent])
+    rows = [(name, keys["type"], _domain(name, done)) for name, keys in done["attributes"].items()]
+    table("Measured domains", ("attribute", "type", "domain"), rows)
+    earlier = " in an earlier run of this command: nothing was charged now" if done.get("earlier") else ""
+    facts(
+        f"Release {done['release']} measured {done['dataset']}{earlier}",
+        {
+            "rows, with noise": done["rows"],
+            "budget left": f"epsilon {done['budget_left']} in {done['budget_window']}",
+            "new spec": done["spec"],
+            "next": done["problem"] or f"cloister release {done['spec']}",
+        },
+    )
+
+
+def _domain(name: str, done: dict[str, Any]) -> str:
+    """What was found for an attribute, short."""
+    keys = done["attributes"][name]
+    if name in done["not_found"]:
+        return "nothing was found; declare it, or measure with a larger epsilon"
+    words = (
+        f"{len(keys['values'])} values"
+        if "values" in keys
+        else f"{keys['min']} to {keys['max']}"
+        if "min" in keys
+        else ""
+    )
+    return ", ".join(filter(None, (words, "may be missing" if keys.get("nullable") else "")))

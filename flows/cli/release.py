@@ -1,0 +1,148 @@
+"""Commands that make synthetic tables: demo, release, plan, sample, methods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.cli.options import MOST_ROWS, Delta, Epsilon, Evaluate, Json, Method, ReleaseId, SpecFile, example, user
+
+if TYPE_CHECKING:
+    from flows.outcome import Finished, Outcome
+    from tasks.requests.release_request import ReleaseRequest
+    from tasks.requests.resolved import Options
+    from tasks.runtime.home import Home
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.command(epilog=example("cloister demo"))(demo)
+    app.command(
+        epilog=example("cloister release data/specs/demo.yaml --data data/raw/demo.csv --epsilon 1 --out out/")
+    )(release)
+    app.command(epilog=example("cloister plan data/specs/demo.yaml --epsilon 0.5"))(plan)
+    app.command(
+        epilog=example(
+            "cloister sample r-0123456789 --rows 1000 --out more.parquet",
+            "cloister sample r-0123456789 --rows 1000 --out doctors.csv --where education=Doctorate",
+        )
+    )(sample)
+    app.command(epilog=example("cloister methods"))(methods)
+
+
+def demo(as_json: Json = False) -> None:
+    """Release the built-in demo data, a fictional civic registry, end to end."""
+    from tasks.data.demo import demo_data, demo_spec
+    from tasks.requests.resolved import Options
+    from tasks.runtime.home import Home
+
+    home = Home.current()
+    _release(demo_spec(), Options(data=demo_data(home)), home, as_json)
+
+
+def release(
+    spec: SpecFile,
+    method: Method = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    rows: Annotated[int | None, typer.Option(help="Rows to draw; by default as many as the spec declares.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The data, in place of the spec's source.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A new folder for the files that may be handed on.")] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv too.")] = False,
+    seed_sampling: Annotated[int | None, typer.Option(help="Seed for drawing rows; the noise has none.", min=0)] = None,
+    evaluate: Annotated[
+        Evaluate, typer.Option(help="Measures against the real data, kept inside; full trains models.")
+    ] = Evaluate.quick,
+    as_json: Json = False,
+) -> None:
+    """Release a synthetic table: plan, charge, train, draw, measure, certify, register.
+
+    Run again after a crash, the same command resumes where it stopped, or finds the finished release, and charges
+    nothing twice.
+    """
+    from tasks.requests.resolved import Options
+    from tasks.runtime.home import Home
+
+    options = Options(method, epsilon, delta, rows, data, out, csv, seed_sampling, evaluate.value)
+    _release(spec, options, Home.current(), as_json)
+
+
+def plan(
+    spec: SpecFile,
+    method: Method = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    rows: Annotated[int | None, typer.Option(help="Rows to draw.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Forecast a release: steps, what each would spend, time and memory. Touches no data and costs nothing."""
+    from flows.cli.reports import show_plan
+    from tasks.requests.resolved import Options, Order
+
+    show_plan(Order.of(spec, Options(method, epsilon, delta, rows), user()), as_json)
+
+
+def sample(
+    release: ReleaseId,
+    rows: Annotated[int, typer.Option(help="Rows to draw.", min=1, max=MOST_ROWS)],
+    out: Annotated[Path, typer.Option(help="The file to write: .parquet or .csv.")],
+    where: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="What all rows shall have; repeat for more.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed, to draw the same rows again.", min=0)] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw more rows from the model of an approved release, at no cost; run again, an interrupted draw goes on."""
+    from flows.sampling import Draw, sample_release
+    from tasks.runtime.home import Home
+
+    sample_release(Home.current(), Draw(release, rows, out, tuple(where or ()), seed), as_json)
+
+
+def methods(as_json: Json = False) -> None:
+    """List the methods of synthesis."""
+    from flows.cli.console import show_json, table
+    from models.registry import METHODS, create
+
+    found = [{"name": name, "summary": create(name).summary} for name in sorted(METHODS)]
+    if as_json:
+        show_json(found)
+    else:
+        table("Methods", ("method", "what it does"), [tuple(method.values()) for method in found])
+
+
+def _release(spec: Path, options: Options, home: Home, as_json: bool) -> None:
+    from flows.cli.reports import show_outcome
+    from tasks.ledger.delivery import telling
+
+    with telling(home, user()):
+        show_outcome(run_release(spec, options, home), as_json)
+
+
+def run_release(spec: Path, options: Options, home: Home) -> Outcome | Finished:
+    """Check what can be checked before an orchestrator is started, then run the flow."""
+    from tasks.release.preflight import require_usable
+    from tasks.requests.plan import planned
+    from tasks.requests.release_request import ReleaseRequest
+    from tasks.requests.resolved import world_of
+
+    request = ReleaseRequest.of(spec, options, user())
+    order = request.order()
+    require_usable(order, world_of(order), home)
+    planned(order)
+    home.prepare()
+    return _run(request)
+
+
+def _run(request: ReleaseRequest) -> Outcome | Finished:
+    from flows.cli.console import progress
+    from tasks.runtime.home import Home
+    from tasks.runtime.progress import watched_by
+    from tasks.stores.prefect_server import serving
+
+    with progress() as watcher, watched_by(watcher), serving(Home.current()):
+        from flows.release import release as flow
+
+        return flow(request)

@@ -1,0 +1,116 @@
+"""Commands of review: list, approve, reject, publish, withdraw; verify, report and fetch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.options import By, Json, Reason, ReleaseId, example
+
+MOVES = {
+    "approve": ("approved", "Approve a candidate: its folder is verified first."),
+    "reject": ("rejected", "Reject a candidate; its charge stays."),
+    "publish": ("published", "Record that an approved release was handed on."),
+    "withdraw": ("withdrawn", "Withdraw a release; a reservation that was never used is given back."),
+}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    review = typer.Typer(help="Review of releases.", no_args_is_help=True, rich_markup_mode=None)
+    review.command("list", epilog=example("cloister review list"))(list_candidates)
+    for name, (state, summary) in MOVES.items():
+        text = example(f'cloister review {name} r-0123456789 --by "A. Officer" --reason "checked the certificate"')
+        review.command(name, help=summary, epilog=text)(_mover(state))
+    app.add_typer(review, name="review")
+    app.command(epilog=example("cloister verify", "cloister verify r-0123456789", "cloister verify out/"))(verify)
+    app.command(epilog=example("cloister report r-0123456789"))(report)
+    app.command(epilog=example("cloister fetch r-0123456789", "cloister fetch r-0123456789 --out again/"))(fetch)
+
+
+def list_candidates(as_json: Json = False) -> None:
+    """List the releases that wait for review."""
+    from flows.cli.console import show_json, table
+    from tasks.ledger.queries import releases
+    from tasks.runtime.home import Home
+
+    waiting = [release for release in releases(Home.current(), None) if release.state.value == "candidate"]
+    rows = [(r.id, r.request.dataset, r.request.method, float(r.request.epsilon), r.steps[-1].time) for r in waiting]
+    headings = ("release", "dataset", "method", "epsilon", "since")
+    if as_json:
+        show_json([dict(zip(headings, row, strict=True)) for row in rows])
+    else:
+        table("Candidates", headings, rows)
+
+
+def verify(
+    what: Annotated[
+        str | None, typer.Argument(metavar="[RELEASE|PATH]", help="One release, its folder, or an exported ledger.")
+    ] = None,
+    anchor: Annotated[
+        list[str] | None, typer.Option(help="NUMBER:HASH of an entry that the ledger must hold, as exports print it.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Recompute the ledger's chain and budgets, manifests and certificates; name whatever was altered or cut off.
+
+    Leaves with exit code 1 if anything is wrong.
+    """
+    from flows.cli.console import say, show_json
+    from tasks.ledger.verify import anchor_of, verified
+    from tasks.runtime.home import Home
+
+    anchors = [anchor_of(text) for text in anchor or ()]
+    checked, findings = verified(Home.current(), what, anchors)
+    if as_json:
+        show_json({"checked": checked, "findings": findings})
+    else:
+        say("\n".join([*findings, f"{len(findings)} problem(s) in {', '.join(checked)}"]))
+    if findings:
+        raise typer.Exit(1)
+
+
+def report(release: ReleaseId, as_json: Json = False) -> None:
+    """Show the certificate of a release, and where its page lies."""
+    from flows.cli.certificates import show_certificate
+    from tasks.runtime.home import Home
+
+    show_certificate(Home.current(), release, as_json)
+
+
+def _mover(state: str) -> Callable[..., None]:
+    def move(release: ReleaseId, reason: Reason, by: By, as_json: Json = False) -> None:
+        """Move a release to the state, in the ledger, and say where it stands; free of charge."""
+        from flows.cli.console import say, show_json
+        from flows.review import moved
+        from tasks.runtime.home import Home
+
+        now = moved(Home.current(), release, state, by, reason)
+        if as_json:
+            show_json({"release": release, "state": now})
+        else:
+            say(f"{release} is {now}")
+
+    return move
+
+
+def fetch(
+    release: ReleaseId,
+    out: Annotated[
+        Path | None, typer.Option(help="A new folder for the files; by default they go to the home.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Restore the files of a release that may be handed on from the DVC remote, checked against the ledger."""
+    from flows.cli.console import say, show_json
+    from tasks.runtime.home import Home
+    from tasks.stores.dvc_fetch import fetch_release
+
+    folder = fetch_release(Home.current(), release, out)
+    if as_json:
+        show_json({"release": release, "public": str(folder)})
+    else:
+        say(f"Files of release {release}: {folder}")

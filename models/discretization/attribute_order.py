@@ -1,0 +1,55 @@
+"""The schema sequence, from public sizes and constraints.
+
+Source: Kamino Algorithm 4; section 4.3 for very large domains, which stand last and are drawn from independent noisy
+histograms inside the supports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cloister.constraints import DenialConstraint, functional_dependency
+from cloister.schema.cells import declared_cells
+from cloister.schema.columns import Grid
+from cloister.schema.domain import Domain
+from models.discretization.bins import GROUPS
+
+NETWORKED = 256
+
+
+def public_sizes(domain: Domain, groups: int = GROUPS) -> dict[str, int]:
+    """The greatest number of groups that each modelled attribute can have, numeric ones about ``groups``."""
+    sizes = {}
+    for name in domain.modelled:
+        column = domain[name]
+        cells = declared_cells(column).size
+        apart = 2 * len(column.special_codes) + 2 if isinstance(column, Grid) else 0
+        sizes[name] = min(cells, groups + apart) if isinstance(column, Grid) else cells
+    return sizes
+
+
+def schema_sequence(sizes: Mapping[str, int], constraints: Sequence[DenialConstraint]) -> tuple[str, ...]:
+    """Attributes of functional dependencies first, smaller left sides before larger; then the rest by size.
+
+    Attributes of more than ``NETWORKED`` levels come last, in the same order among themselves.
+    """
+    dependencies = [d for c in constraints if (d := functional_dependency(c)) is not None]
+    modelled = [d for d in dependencies if all(name in sizes for name in (*d[0], d[1]))]
+    sequence: list[str] = []
+    for left, right in sorted(modelled, key=lambda dependency: _product(sizes, dependency[0])):
+        sequence += [*sorted(left, key=sizes.__getitem__), right]
+    sequence += sorted(sizes, key=sizes.__getitem__)
+    unique = dict.fromkeys(sequence)
+    return tuple(sorted(unique, key=lambda name: sizes[name] > NETWORKED))
+
+
+def networked(sizes: Mapping[str, int]) -> int:
+    """How many attributes, from the front of the sequence, are modelled jointly."""
+    return sum(size <= NETWORKED for size in sizes.values())
+
+
+def _product(sizes: Mapping[str, int], names: Sequence[str]) -> float:
+    product = 1.0
+    for name in names:
+        product *= sizes[name]
+    return product

@@ -1,0 +1,171 @@
+"""Groups of an attribute's public cells: the coarse domain on which joint models work.
+
+A group is refined at the end by the attribute's released one-way histogram. Grouping is post-processing: its inputs
+are public or already released.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.constraints.supports import Levels
+from cloister.schema.cells import Cells
+from cloister.schema.columns import Codes, Grid
+from models.discretization.denoising import apart
+
+Shares = NDArray[np.float64]
+
+GROUPS = 20
+NOISE_DEVIATIONS = 3.0
+
+
+@dataclass(frozen=True)
+class Groups:
+    """A partition of cells: cell c lies in group ``of_cell[c]``.
+
+    Shapes: ``of_cell`` (cells,) int64; ``shares`` (cells,) the released share of rows in each cell, summing to 1.
+    Groups of a numeric attribute are contiguous.
+    """
+
+    cells: Cells
+    of_cell: Codes
+    shares: Shares
+
+    @property
+    def name(self) -> str:
+        """The attribute."""
+        return self.cells.column.name
+
+    @cached_property
+    def size(self) -> int:
+        """Number of groups."""
+        return int(self.of_cell.max()) + 1
+
+    @cached_property
+    def mass(self) -> Shares:
+        """Released share of rows in each group; shape (size,)."""
+        return np.bincount(self.of_cell, weights=self.shares, minlength=self.size).astype(np.float64)
+
+    def of(self, codes: Codes) -> Codes:
+        """Groups (n,) of fine codes (n,)."""
+        return self.of_cell[self.cells.of(codes)]
+
+    @cached_property
+    def levels(self) -> Levels:
+        """The groups as levels for supports."""
+        first, last = _bounds(self.of_cell, self.size)
+        start, stop = self.cells.starts[first], self.cells.stops[last]
+        point = self._points()
+        column = self.cells.column
+        null = None if column.null_code is None else int(self.of(np.array([column.null_code]))[0])
+        return Levels(
+            name=self.name,
+            low=column.comparable(start),
+            high=column.comparable(stop - 1),
+            start=start,
+            stop=stop,
+            point=point,
+            value=column.comparable(point),
+            null=null,
+        )
+
+    def refine(self, groups: Codes, quantile: Shares) -> Codes:
+        """Fine codes (n,) inside groups (n,), by the histogram, at quantiles (n,) in [0, 1)."""
+        cells = self._cell_at(groups, quantile)
+        width = self.cells.widths[cells]
+        inside = self._within(groups, cells, quantile)
+        return self.cells.starts[cells] + np.minimum((inside * width).astype(np.int64), width - 1)
+
+    def refine_box(self, boxes: Codes, quantile: Shares) -> Codes:
+        """Fine codes (n,) inside ranges (n, 2) of fine codes, by the histogram, at quantiles (n,); monotone in them."""
+        knots = np.append(self.cells.starts, self.cells.column.size).astype(np.float64)
+        floor = 1e-9 * self.cells.widths / self.cells.column.size
+        heights = np.concatenate([[0.0], np.cumsum(self.shares + floor)])
+        low, high = np.interp(boxes[:, 0], knots, heights), np.interp(boxes[:, 1], knots, heights)
+        codes = np.floor(np.interp(low + quantile * (high - low), heights, knots)).astype(np.int64)
+        return np.clip(codes, boxes[:, 0], boxes[:, 1] - 1)
+
+    def _points(self) -> Codes:
+        density = self.shares / self.cells.widths
+        order = np.lexsort((-density, self.of_cell))
+        heaviest = order[np.searchsorted(self.of_cell[order], np.arange(self.size))]
+        return self.cells.starts[heaviest] + self.cells.widths[heaviest] // 2
+
+    @cached_property
+    def _by_group(self) -> tuple[Codes, Shares]:
+        order = np.argsort(self.of_cell, kind="stable")
+        floored = self.shares[order] + 1e-12
+        return order, np.cumsum(floored)
+
+    def _bounds_of(self, groups: Codes) -> tuple[Shares, Shares]:
+        order, heights = self._by_group
+        edges = np.searchsorted(self.of_cell[order], np.arange(self.size + 1))
+        sums = np.append(0.0, heights)
+        return sums[edges[groups]], sums[edges[groups + 1]]
+
+    def _cell_at(self, groups: Codes, quantile: Shares) -> Codes:
+        order, heights = self._by_group
+        low, high = self._bounds_of(groups)
+        found = np.searchsorted(heights, low + quantile * (high - low), side="right")
+        first, last = _bounds(self.of_cell[order], self.size)
+        return order[np.clip(found, first[groups], last[groups])]
+
+    def _within(self, groups: Codes, cells: Codes, quantile: Shares) -> Shares:
+        order, heights = self._by_group
+        low, high = self._bounds_of(groups)
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        before, after = np.append(0.0, heights)[place[cells]], heights[place[cells]]
+        return np.clip((low + quantile * (high - low) - before) / (after - before), 0.0, 1.0)
+
+
+def _bounds(of_cell: Codes, size: int) -> tuple[Codes, Codes]:
+    first = np.full(size, len(of_cell), dtype=np.int64)
+    last = np.zeros(size, dtype=np.int64)
+    np.minimum.at(first, of_cell, np.arange(len(of_cell)))
+    np.maximum.at(last, of_cell, np.arange(len(of_cell)))
+    return first, last
+
+
+def group(cells: Cells, shares: Shares, noise: float, keep: bool, groups: int = GROUPS) -> Groups:
+    """The coarse domain of one attribute, from its released histogram.
+
+    Numeric attributes: at most ``groups`` runs of about equal mass, special values and missing apart. Listed ones:
+    values below three standard deviations of the noise are merged, unless ``keep`` (the attribute stands in a hard
+    constraint, where each value matters).
+
+    Args:
+        shares: shape (cells,), released share of rows in each cell.
+        noise: standard deviation of a share.
+    """
+    if isinstance(cells.column, Grid):
+        return Groups(cells, _equal_mass_runs(cells, shares, noise, groups), shares)
+    if keep or cells.size <= 3:
+        return Groups(cells, np.arange(cells.size, dtype=np.int64), shares)
+    return Groups(cells, _merge_rare(cells, shares, noise), shares)
+
+
+def _equal_mass_runs(cells: Cells, shares: Shares, noise: float, groups: int) -> Codes:
+    if cells.size <= groups:
+        return np.arange(cells.size, dtype=np.int64)
+    alone = apart(cells)
+    rest = np.where(alone, 0.0, shares)
+    target = max(float(rest.sum()) / groups, NOISE_DEVIATIONS * noise, 1e-12)
+    run = np.floor((np.cumsum(rest) - rest / 2) / target).astype(np.int64)
+    heavy = alone | (rest > target)
+    begins = np.diff(run, prepend=-1) != 0
+    begins |= heavy | np.append(False, heavy[:-1])
+    return np.cumsum(begins) - 1
+
+
+def _merge_rare(cells: Cells, shares: Shares, noise: float) -> Codes:
+    rare = (shares < NOISE_DEVIATIONS * noise) & ~apart(cells)
+    if rare.sum() < 2:
+        return np.arange(cells.size, dtype=np.int64)
+    groups = np.cumsum(~rare) - 1
+    groups[rare] = (~rare).sum()
+    return groups

@@ -1,0 +1,100 @@
+"""The plan of DPView: the noise of each table that is counted, and its price; public.
+
+Source: Lin, Yu, Huang, "DPView", section IV-D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fractions import Fraction
+
+from cloister.errors import PlanError
+from cloister.privacy.accounting.calibration import calibrate
+from cloister.privacy.events import Event, compose
+from cloister.privacy.mechanisms.counts import DiscreteLaplace
+from models.dpview.view_choice import EXPLANATIONS, MOST_CELLS, Query, Shape, ViewParameters, allocated, queries
+from models.dpview.views import Names
+from models.planning.noise import require_signal
+from models.protocol import Budget, Forecast, Plan, Stage, Task
+
+Shaper = Callable[[Task, Fraction], Shape]
+
+
+def search(method: str, task: Task, sequence: Names, budget: Budget, shaper: Shaper) -> Plan[ViewParameters]:
+    """The plan that spends the whole budget; at delta 0 exactly epsilon.
+
+    With a delta above 0 the same noise is priced by tighter accounting, so that there is less of it.
+
+    Raises:
+        PlanError: a table would be too large, or the noise would drown the rows.
+    """
+    if budget.epsilon <= 0:
+        raise PlanError("no noise keeps an epsilon of 0; allow a larger epsilon")
+    shape = shaper(task, budget.epsilon)
+    asked = list(queries(task, shape))
+    expected = forecast(task, asked)
+    _require_sparse(asked, expected)
+    parts = allocated(asked)
+    level = _level(task, parts, budget)
+    epsilons = {label: part / level for label, part in parts.items()}
+    require_signal(_scale(task, epsilons, asked), task.data_rows, budget)
+    parameters = ViewParameters(shape, epsilons)
+    return Plan(method, _ordered(shape, sequence), tuple(_stages(task, asked, epsilons)), parameters, expected)
+
+
+def forecast(task: Task, asked: list[Query]) -> Forecast:
+    """Seconds and bytes, from the cells counted and the rows drawn."""
+    counted, columns = sum(query.cells for query in asked), len(task.domain.names)
+    rows = max(task.data_rows, task.output_rows)
+    seconds = 3 + counted * 4e-6 + rows * columns * 2e-6
+    return Forecast(round(seconds, 1), 400_000_000 + 400 * counted + 60 * rows * columns)
+
+
+def _ordered(shape: Shape, sequence: Names) -> Names:
+    """The attributes of the views in the order of linking, then the others."""
+    first = shape.views.sequence if shape.views else ()
+    return (*first, *(name for name in sequence if name not in first))
+
+
+def _event(task: Task, epsilons: Iterable[Fraction]) -> Event:
+    return compose(*(DiscreteLaplace(epsilon).event(task.neighbours.partition) for epsilon in epsilons))
+
+
+def _level(task: Task, parts: Mapping[str, Fraction], budget: Budget) -> Fraction:
+    """The level of noise: shares of the budget over it are epsilons."""
+    pure = 1 / budget.epsilon
+    if not budget.delta:
+        return pure
+    found = calibrate(
+        lambda level: _event(task, [part / level for part in parts.values()]),
+        budget.epsilon,
+        budget.delta,
+        task.neighbours.relation,
+    )
+    return min(found, pure)
+
+
+def _stages(task: Task, asked: list[Query], epsilons: Mapping[str, Fraction]) -> Iterator[Stage]:
+    for stage, explanation in EXPLANATIONS.items():
+        own = [epsilons[query.label] for query in asked if query.stage == stage]
+        if own:
+            scales = [DiscreteLaplace(epsilon).scale(task.neighbours.partition) for epsilon in own]
+            words = f"{explanation}; noise of {min(scales):.3g} to {max(scales):.3g} rows a count"
+            yield Stage(stage, _event(task, own), words)
+
+
+def _require_sparse(asked: list[Query], expected: Forecast) -> None:
+    worst = max(asked, key=lambda query: query.cells)
+    if worst.cells > MOST_CELLS:
+        names = ", ".join(f"'{name}'" for name in worst.names)
+        raise PlanError(
+            f"the table of {names} would have {worst.cells} cells, of which at most {MOST_CELLS} are planned; the fit "
+            f"would take about {expected.memory / 2**30:.1f} GiB and {expected.seconds:.0f} s; declare fewer bins or "
+            "values"
+        )
+
+
+def _scale(task: Task, epsilons: Mapping[str, Fraction], asked: list[Query]) -> float:
+    """The greatest scale of noise of a one-way histogram, in rows."""
+    single = [epsilons[query.label] for query in asked if query.stage == "attributes"]
+    return max(DiscreteLaplace(epsilon).scale(task.neighbours.partition) for epsilon in single)

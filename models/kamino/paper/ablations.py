@@ -1,0 +1,50 @@
+"""Parts of Kamino switched off, one by one, to see what they are worth.
+
+Source: Kamino section 7.3.1 and Table 3. RandSequence is an arbitrary sequence; RandSampling draws rows that heed no
+constraint, which here are rows under constraints declared soft, and these left unweighed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from cloister.constraints import DenialConstraint
+from cloister.privacy.events import Composed
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.table_rows import TableRows
+from cloister.schema.domain import Table
+from models.discretization.attribute_order import NETWORKED
+from models.protocol import Stage, Task
+from models.soft_constraints.reweighting import Weighing
+
+SEED = 7
+
+
+def random_sequence(sizes: Mapping[str, int], constraints: Sequence[DenialConstraint]) -> tuple[str, ...]:
+    """One arbitrary order of the attributes, whatever the constraints; those of very large domains still come last."""
+    del constraints
+    shuffled = np.random.default_rng(SEED).permutation(len(sizes))
+    names = [sorted(sizes)[place] for place in shuffled]
+    return tuple(sorted(names, key=lambda name: sizes[name] > NETWORKED))
+
+
+@dataclass(frozen=True)
+class Unweighed:
+    """Asks nothing of the data, and gives every soft constraint the weight zero: every row is kept."""
+
+    def stage(self, task: Task, noise: Fraction) -> Stage:  # noqa: ARG002
+        return Stage("soft constraints", Composed(()), "nothing is asked: soft constraints are left to the model")
+
+    def weigh(
+        self,
+        private: Door[TableRows],  # noqa: ARG002
+        task: Task,
+        noise: Fraction,  # noqa: ARG002
+        pool: Table,
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> Weighing:
+        return Weighing(tuple((constraint, 0.0) for constraint in task.soft), pool.take(np.arange(1)))

@@ -1,0 +1,109 @@
+"""One discriminative sub-model a unit, trained one after the other.
+
+Source: Kamino Algorithm 2: sub-model j predicts unit j from the units before it. Embeddings are handed on from one to
+the next (lines 7 and 19), or each starts anew, so that all could be trained at once (section 4.1, last paragraph).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.func import grad, vmap
+
+from cloister.privacy.mechanisms.gradients import FactoredGradient, Lookup, Outer
+from models.kamino.attention import Attention
+from models.kamino.blocks import Dense
+from models.kamino.heads import Head
+from models.kamino.hyper_attributes import Units
+from models.kamino.network import BIASED, EMBEDDED, GATED, HEADED, WIDTH, Parameters
+
+
+@dataclass(frozen=True)
+class SubModel:
+    """Predicts one unit from all units before it.
+
+    Parameters: ``embed.a`` (levels of unit a, width) for each unit before; ``attention``; ``head`` (outputs,
+    width + 1), the last column the bias.
+    """
+
+    unit: int
+    units: Units
+    attention: Attention
+    head: Head
+    width: int = WIDTH
+
+    def initial(self, known: Parameters, generator: torch.Generator) -> dict[str, Tensor]:
+        """Starting parameters: embeddings that are ``known``, small random ones where not, a head at its bias."""
+        bias = self.head.bias[:, None]
+        parameters = {
+            "attention": self.attention.initial(self.unit, self.width),
+            "head": torch.cat([torch.zeros(len(bias), self.width), bias], 1),
+        }
+        for name, levels in self._tables.items():
+            fresh = torch.randn(levels, self.width, generator=generator)
+            parameters[name] = known.get(name, fresh)
+        return parameters
+
+    def gains(self) -> dict[str, Tensor]:
+        """The units in which each parameter is learnt."""
+        column = torch.full((self.width + 1,), HEADED)
+        column[-1] = BIASED
+        gains = {"attention": torch.tensor(GATED), "head": column}
+        return gains | {name: torch.tensor(EMBEDDED) for name in self._tables}
+
+    def outputs(self, parameters: Parameters, joint: Tensor) -> Tensor:
+        """Outputs of the head (n, outputs), given joint levels (n, unit or more) of the units before."""
+        vector = self.attention.vector(parameters["attention"], self._embedded(parameters, joint))
+        return _with_one(vector) @ parameters["head"].T
+
+    def gradient(self, parameters: Parameters, codes: Tensor) -> FactoredGradient:
+        """Per-example gradients of the head's loss, from levels of attributes (b, k)."""
+        joint = self.units.joined(codes, self.unit + 1)
+        embedded = self._embedded(parameters, joint)
+        vectors = self.attention.vector(parameters["attention"], embedded)
+        outputs = _with_one(vectors) @ parameters["head"].T
+        errors = grad(lambda given: self.head.losses(given, joint[:, self.unit]).sum())(outputs)
+        back = errors @ parameters["head"][:, :-1]
+        to_attention, to_embedded = vmap(grad(self._pull, argnums=(0, 1)), in_dims=(None, 0, 0))(
+            parameters["attention"], embedded, back
+        )
+        blocks: dict[str, Dense | Outer | Lookup] = {
+            "attention": Dense(to_attention),
+            "head": Outer(errors, _with_one(vectors)),
+        }
+        for at, (name, levels) in enumerate(self._tables.items()):
+            blocks[name] = Lookup(joint[:, at], to_embedded[:, at], levels)
+        return blocks
+
+    @cached_property
+    def _tables(self) -> dict[str, int]:
+        return {f"embed.{at}": levels for at, levels in enumerate(self.units.levels[: self.unit])}
+
+    def _embedded(self, parameters: Parameters, joint: Tensor) -> Tensor:
+        return torch.stack([parameters[name][joint[:, at]] for at, name in enumerate(self._tables)], 1)
+
+    def _pull(self, weights: Tensor, embedded: Tensor, back: Tensor) -> Tensor:
+        return (self.attention.vector(weights, embedded) * back).sum()
+
+
+def _with_one(vectors: Tensor) -> Tensor:
+    return torch.cat([vectors, torch.ones_like(vectors[:, :1])], 1)
+
+
+def handed_on(trained: Sequence[Parameters]) -> Mapping[str, Tensor]:
+    """What the next sub-model starts from: the embeddings of the last."""
+    return {name: value for own in trained[-1:] for name, value in own.items() if name.startswith("embed.")}
+
+
+def nothing(trained: Sequence[Parameters]) -> Mapping[str, Tensor]:  # noqa: ARG001
+    """What the next sub-model starts from when each starts anew."""
+    return {}
+
+
+Inheritance = Callable[[Sequence[Parameters]], Mapping[str, Tensor]]
+
+INHERITANCES: Mapping[str, Inheritance] = {"embeddings": handed_on, "nothing": nothing}

@@ -1,0 +1,245 @@
+"""Fitting a mixture of products to noisy tables, by Adam on half the chi-square.
+
+The gradient is written out: with one product of matrices for each table it costs about as much as the tables
+themselves. Everything here is post-processing of released values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.discretization.coarsening import Reading
+from models.mixture.products import Layout, Mixture, View
+
+FIRST, SECOND = 0.9, 0.99
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A released joint table: noisy ``counts``, one axis a reading, with the standard deviation of each, in rows.
+
+    ``deviation`` is one number or has the shape of the counts.
+    """
+
+    readings: tuple[Reading, ...]
+    counts: NDArray[np.float64]
+    deviation: NDArray[np.float64] | float
+
+
+class Aim(Protocol):
+    """Something that a joint table of the mixture shall be."""
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """The axes of the table, the last one apart."""
+        ...
+
+    def pull(self, table: Tensor) -> tuple[float, Tensor]:
+        """Half the chi-square of a table (product of all views but the last, size of the last), and its slope."""
+        ...
+
+
+@dataclass(frozen=True)
+class Target:
+    """A measurement as the fit sees it: shares of rows and their inverse deviations in the order of its views.
+
+    Shapes: ``shares`` and ``precision`` (product of all views but the last, size of the last).
+    """
+
+    views: tuple[View, ...]
+    shares: Tensor
+    precision: Tensor
+
+    @classmethod
+    def of(cls, measured: Measurement, layout: Layout, rows: int) -> Target:
+        """The target of a measurement on a table of so many rows."""
+        views, axes = layout.views(measured.readings)
+        shape = (-1, views[-1].size)
+        deviation = np.broadcast_to(measured.deviation, measured.counts.shape).transpose(axes).reshape(shape)
+        shares = measured.counts.transpose(axes).reshape(shape) / rows
+        return cls(views, torch.as_tensor(shares).float(), torch.as_tensor(rows / deviation).float())
+
+    def pull(self, table: Tensor) -> tuple[float, Tensor]:
+        """See :class:`Aim`."""
+        error = (table - self.shares) * self.precision
+        return float(error.square().sum()) / 2, error * self.precision
+
+
+@dataclass(frozen=True)
+class MeanTarget:
+    """The mean over rows of a number that each cell of a joint table has, to an inverse deviation of ``precision``."""
+
+    views: tuple[View, ...]
+    numbers: Tensor
+    mean: float
+    precision: float
+
+    @classmethod
+    def of(
+        cls, readings: Sequence[Reading], numbers: NDArray[np.float64], mean: float, deviation: float, layout: Layout
+    ) -> MeanTarget:
+        """The target for numbers with one axis a reading."""
+        views, axes = layout.views(readings)
+        ordered = numbers.transpose(axes).reshape(-1, views[-1].size)
+        return cls(views, torch.as_tensor(ordered).float(), mean, 1 / deviation)
+
+    def pull(self, table: Tensor) -> tuple[float, Tensor]:
+        """See :class:`Aim`."""
+        error = (float((table * self.numbers).sum()) - self.mean) * self.precision
+        return error**2 / 2, error * self.precision * self.numbers
+
+
+@dataclass(frozen=True)
+class Targets:
+    """All targets of a fit; ``whole`` factors, each seen alone and level by level, are computed as one.
+
+    Joint ones come with the places of their views among the different ``views``, each of which is computed once.
+    Shapes: ``levels`` (m,) numbers among all levels, their ``shares`` and ``precision`` (m,).
+    """
+
+    joint: tuple[tuple[Aim, tuple[int, ...]], ...]
+    views: tuple[View, ...]
+    levels: Tensor
+    shares: Tensor
+    precision: Tensor
+
+    @classmethod
+    def of(cls, aims: Sequence[Aim], layout: Layout) -> Targets:
+        """The targets, sorted by kind."""
+        whole = [aim for aim in aims if isinstance(aim, Target) and _whole(aim)]
+        joint = [aim for aim in aims if not isinstance(aim, Target) or not _whole(aim)]
+        views = {_key(view): view for aim in joint for view in aim.views}
+        place = {key: at for at, key in enumerate(views)}
+        levels = [torch.arange(layout.edges[t.views[0].at], layout.edges[t.views[0].at + 1]) for t in whole]
+        none = torch.zeros(0)
+        return cls(
+            tuple((aim, tuple(place[_key(view)] for view in aim.views)) for aim in joint),
+            tuple(views.values()),
+            torch.cat([none.long(), *levels]),
+            torch.cat([none, *(target.shares.flatten() for target in whole)]),
+            torch.cat([none, *(target.precision.flatten() for target in whole)]),
+        )
+
+
+def _key(view: View) -> tuple[int, bytes]:
+    return view.at, b"" if view.index is None else view.index.numpy().tobytes()
+
+
+def _whole(target: Target) -> bool:
+    return len(target.views) == 1 and target.views[0].index is None
+
+
+class Fit:
+    """A mixture under training: logits of component weights and of all levels of all factors.
+
+    The loss is half the chi-square of the targets and the ``price`` of dependence, see :func:`add_price`. Adam divides
+    each slope by its recent size; with a ``floor``, in typical sizes, what hardly matters hardly moves.
+    """
+
+    def __init__(self, start: Mixture, price: float, floor: float = 0.0) -> None:
+        self._layout, self._price, self._floor = start.layout, price, floor
+        self._parameters = [torch.log(start.weights + 1e-12), torch.log(start.shares + 1e-12)]
+        self._mean = [torch.zeros_like(p) for p in self._parameters]
+        self._square = [torch.zeros_like(p) for p in self._parameters]
+        self._steps = 0
+
+    @property
+    def mixture(self) -> Mixture:
+        """The mixture as it stands."""
+        weights, logits = self._parameters
+        shares = torch.cat([torch.softmax(logits[a:b], 0) for a, b in pairwise(self._layout.edges)])
+        return Mixture(self._layout, torch.softmax(weights, 0), shares)
+
+    def run(self, targets: Sequence[Aim], steps: int, first_rate: float, last_rate: float) -> None:
+        """Some steps of Adam on the loss, at a rate that goes evenly from first to last."""
+        sorted_targets = Targets.of(targets, self._layout)
+        for step in range(steps):
+            mixture = self.mixture
+            _, to_weights, to_shares = gradient(mixture, sorted_targets)
+            add_price(mixture, self._price, to_weights, to_shares)
+            rate = first_rate + (last_rate - first_rate) * step / steps
+            self._update([_weights_back(mixture, to_weights), _shares_back(mixture, to_shares)], rate)
+
+    def _update(self, gradients: Sequence[Tensor], rate: float) -> None:
+        self._steps += 1
+        for at, slope in enumerate(gradients):
+            self._mean[at].mul_(FIRST).add_(slope, alpha=1 - FIRST)
+            self._square[at].mul_(SECOND).addcmul_(slope, slope, value=1 - SECOND)
+            size = torch.sqrt(self._square[at] / (1 - SECOND**self._steps))
+            size.add_(self._floor * float(size.square().mean()) ** 0.5 + 1e-10)
+            self._parameters[at].addcdiv_(self._mean[at], size, value=-rate / (1 - FIRST**self._steps))
+
+
+def gradient(mixture: Mixture, targets: Targets) -> tuple[float, Tensor, Tensor]:
+    """Half the chi-square of all targets, and its slopes by component weights and by shares, in their shapes."""
+    to_weights, to_shares = torch.zeros_like(mixture.weights), torch.zeros_like(mixture.shares)
+    shares = mixture.shares[targets.levels]
+    error = (shares @ mixture.weights - targets.shares) * targets.precision
+    slope = error * targets.precision
+    to_weights += slope @ shares
+    to_shares.index_add_(0, targets.levels, slope[:, None] * mixture.weights)
+    loss = float(error.square().sum()) / 2
+    seen = [mixture.seen(view) for view in targets.views]
+    slopes = [torch.zeros_like(shares) for shares in seen]
+    for aim, places in targets.joint:
+        loss += _add_gradient(
+            aim, mixture.weights, [seen[at] for at in places], [slopes[at] for at in places], to_weights
+        )
+    for view, to_view in zip(targets.views, slopes, strict=True):
+        _scatter(mixture.layout, view, to_view, to_shares)
+    return loss, to_weights, to_shares
+
+
+def add_price(mixture: Mixture, price: float, to_weights: Tensor, to_shares: Tensor) -> None:
+    """Add the slopes of ``price`` times the information, in nats, that a component has on its row, factor by factor.
+
+    That sum is at least the total correlation of the factors, so of the mixtures that fit alike one of great entropy
+    is preferred, which claims no dependence that was not measured.
+    """
+    logs = torch.log(mixture.shares / (mixture.shares @ mixture.weights)[:, None] + 1e-12)
+    to_shares.addcmul_(logs, mixture.weights[None], value=price)
+    to_weights.add_((mixture.shares * logs).sum(0), alpha=price)
+
+
+def _add_gradient(
+    aim: Aim, weights: Tensor, seen: Sequence[Tensor], slopes: Sequence[Tensor], to_weights: Tensor
+) -> float:
+    """Half the chi-square of an aim whose views are ``seen``; its slopes are added to those of views and weights."""
+    folded = [weights[None]]
+    for shares in seen[:-1]:
+        folded.append((folded[-1][:, None] * shares[None]).flatten(0, 1))
+    loss, slope = aim.pull(folded[-1] @ seen[-1].T)
+    slopes[-1].addmm_(slope.T, folded[-1])
+    back = slope @ seen[-1]
+    for at in range(len(seen) - 2, -1, -1):
+        back = back.view(-1, *seen[at].shape)
+        slopes[at].add_((back * folded[at][:, None]).sum(0))
+        back = (back * seen[at][None]).sum(1)
+    to_weights += back[0]
+    return loss
+
+
+def _scatter(layout: Layout, view: View, slope: Tensor, to_shares: Tensor) -> None:
+    own = to_shares[layout.edges[view.at] : layout.edges[view.at + 1]]
+    own += slope if view.index is None else slope[view.index]
+
+
+def _weights_back(mixture: Mixture, slope: Tensor) -> Tensor:
+    return mixture.weights * (slope - (mixture.weights * slope).sum())
+
+
+def _shares_back(mixture: Mixture, slope: Tensor) -> Tensor:
+    product = mixture.shares * slope
+    edges = mixture.layout.edges
+    for begin, end in pairwise(edges):
+        own = slice(begin, end)
+        product[own] -= mixture.shares[own] * product[own].sum(0)
+    return product

@@ -1,0 +1,159 @@
+"""Drawing rows of a mixture with low variance.
+
+Component sizes, the levels inside a component and the values inside a group are drawn by systematic sampling, so that
+every marginal of the rows lies nearer to the model's than independent draws would. Each row alone has the model's law.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.constraints import violations_per_row
+from cloister.constraints.supports import Int
+from cloister.errors import SampleError
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.domain import Domain, Table
+from models.mixture.dependent import Hanging
+from models.mixture.products import Mixture
+from models.protocol import Where
+from models.sampling.ancestral import Batch
+from models.sampling.sampler import ConstraintSampler, enough
+
+TRIES = 300
+LEAST_SHARE = 1e-12
+
+Numbers = NDArray[np.float64]
+
+
+def even_quantiles(kinds: Int, rng: np.random.Generator) -> Numbers:
+    """Quantiles (n,) in [0, 1), spread evenly over the rows of each kind (n,), in random order."""
+    order = np.lexsort((rng.random(len(kinds)), kinds))
+    counts = np.bincount(kinds)
+    begins = np.cumsum(counts) - counts
+    shifts = rng.random(len(counts))
+    ranks = np.empty(len(kinds))
+    ranks[order] = np.arange(len(kinds)) - begins[kinds[order]] + shifts[kinds[order]]
+    return ranks / counts[kinds]
+
+
+def allocate(shares: Numbers, kinds: Int, rng: np.random.Generator) -> Int:
+    """One level for each row (n,) of a kind (n,), systematically by shares (kinds, size); levels in random order."""
+    order = rng.permutation(shares.shape[1])
+    heights = np.cumsum(shares[:, order], axis=1)
+    heights /= heights[:, -1:]
+    shifted = (heights + np.arange(len(shares))[:, None]).ravel()
+    found = np.searchsorted(shifted, kinds + even_quantiles(kinds, rng), side="right") - kinds * shares.shape[1]
+    return order[np.clip(found, 0, shares.shape[1] - 1)]
+
+
+def follow(hanging: Hanging, parents: Int, shares: Numbers, kinds: Int, rng: np.random.Generator) -> Int:
+    """Levels (n,) of a hanging attribute, systematically by the shares (kinds, size) of those that its parents allow.
+
+    ``parents`` (n, parents) are levels, ``kinds`` (n,) the line of ``shares`` for each row.
+    """
+    place, count = hanging.place(parents), len(hanging.children)
+    owner = np.repeat(np.arange(len(hanging.keys)), np.diff(hanging.begins))
+    children = hanging.children[np.lexsort((rng.random(count), owner))]
+    heights = np.cumsum(shares[:, children] + LEAST_SHARE, axis=1)
+    heights = np.hstack([np.zeros((len(shares), 1)), heights / heights[:, -1:]]) + 2.0 * np.arange(len(shares))[:, None]
+    low, high = heights[kinds, hanging.begins[place]], heights[kinds, hanging.begins[place + 1]]
+    _, together = np.unique(kinds * len(hanging.keys) + place, return_inverse=True)
+    wanted = low + even_quantiles(together, rng) * (high - low)
+    found = np.searchsorted(heights.ravel(), wanted, side="right") - 1 - kinds * (count + 1)
+    return children[np.clip(found, hanging.begins[place], hanging.begins[place + 1] - 1)]
+
+
+@dataclass(frozen=True)
+class EvenSampler:
+    """Draws tables from a mixture whose factors, with the attributes ``hanging`` on them, keep all rules on pairs.
+
+    ``plain`` is the constraint sampler over the same mixture, which draws under conditions. Attributes that the mixture
+    leaves out follow their histograms.
+    """
+
+    plain: ConstraintSampler
+    mixture: Mixture
+    hanging: tuple[Hanging, ...] = ()
+
+    @property
+    def domain(self) -> Domain:
+        """The columns of the rows."""
+        return self.plain.domain
+
+    def independent(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
+        """Exactly ``rows`` rows that keep every hard constraint, keys left unset; SampleError if there are fewer."""
+        if where:
+            return self.plain.independent(rows, rng, where)
+        kept, missing, drawn = [self._draw(0, rng.generator)], rows, 0
+        for _ in range(TRIES):
+            if not missing:
+                return Table.concatenate(kept)
+            tried = enough(missing, rows - missing, drawn) if drawn else missing
+            admitted = self._admit(self._draw(tried, rng.generator), rng.generator)
+            kept.append(admitted.take(np.arange(min(missing, admitted.rows))))
+            missing, drawn = missing - kept[-1].rows, drawn + tried
+        names = ", ".join(f"'{rule.name}'" for rule in self.plain.row_rules) or "the soft constraints together"
+        raise SampleError(
+            f"only {rows - missing} of {rows} rows could be drawn under {names}; ask for fewer rows, widen a domain, "
+            "or make a constraint soft"
+        )
+
+    def _draw(self, rows: int, rng: np.random.Generator) -> Table:
+        chain = self.plain.chain
+        batch = Batch.start(chain, rows, rng)
+        self._levels(batch, rng)
+        batch.nodes = [self._leaves(at, batch) for at in range(len(chain.supports))]
+        self._even(batch, rng)
+        unknown = np.zeros(rows, dtype=np.int64)
+        codes = dict.fromkeys(self.domain.names, unknown) | {
+            name: chain.refined(batch, name) for name in chain.sequence
+        }
+        return Table(self.domain, codes)
+
+    def _levels(self, batch: Batch, rng: np.random.Generator) -> None:
+        sequence, groups = self.plain.sequence, self.plain.groups
+        together = np.zeros(batch.rows, dtype=np.int64)
+        component = allocate(self.mixture.weights.double().numpy()[None], together, rng)
+        late = {hanging.name for hanging in self.hanging}
+        for at, factor in enumerate(self.mixture.layout.factors):
+            if late.isdisjoint(factor.attributes):
+                level = allocate(self.mixture.factor(at).T.double().numpy(), component, rng)
+                batch.levels[:, [sequence.index(name) for name in factor.attributes]] = factor.levels[level]
+        for place in range(len(self.mixture.layout.sizes), len(sequence)):
+            if sequence[place] not in late:
+                batch.levels[:, place] = allocate(groups[sequence[place]].mass[None], together, rng)
+        for hanging in self.hanging:
+            shares, kinds = self.plain.groups[hanging.name].mass[None], together
+            if hanging.name in self.mixture.layout.home:
+                shares, kinds = self.mixture.shares_of(hanging.name).T.double().numpy(), component
+            parents = batch.levels[:, [sequence.index(name) for name in hanging.parents]]
+            batch.levels[:, sequence.index(hanging.name)] = follow(hanging, parents, shares, kinds, rng)
+
+    def _leaves(self, at: int, batch: Batch) -> Int:
+        """The row of a support on which each row of the batch stands; shape (n,)."""
+        chain = self.plain.chain
+        node = np.zeros(batch.rows, dtype=np.int64)
+        for depth, name in enumerate(chain.supports[at].attributes):
+            node = chain.tries[at].step(depth, node, batch.levels[:, chain.sequence.index(name)])
+        return node
+
+    def _even(self, batch: Batch, rng: np.random.Generator) -> None:
+        """Spread the quantiles of each attribute evenly over the rows of a level, or of a leaf where it is narrowed."""
+        chain = self.plain.chain
+        kinds = {name: batch.levels[:, place] for place, name in enumerate(chain.sequence)}
+        for support, leaf in zip(chain.supports, batch.nodes, strict=True):
+            kinds |= dict.fromkeys(support.boxes, leaf)
+        for name, kind in kinds.items():
+            batch.quantiles[name] = even_quantiles(kind, rng)
+        for coupling in (coupling for support in chain.supports for coupling in support.couplings):
+            first = batch.quantiles[coupling.first]
+            batch.quantiles[coupling.second] = first if coupling.sign > 0 else 1.0 - first
+
+    def _admit(self, rows: Table, rng: np.random.Generator) -> Table:
+        rows = rows.take(self.plain.acceptance.keep(rows, rng))
+        for rule in self.plain.row_rules:
+            rows = rows.take(violations_per_row(rule, rows) == 0)
+        return rows

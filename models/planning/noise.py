@@ -1,0 +1,33 @@
+"""How strong the noise of a plan is beside the rows: what is said of it, and when it is too strong."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from cloister.errors import PlanError
+from cloister.privacy.events import repeat
+from cloister.privacy.mechanisms.counts import DiscreteGaussian
+from models.protocol import Budget, Stage, Task
+
+NOISIEST = 4
+
+
+def counts_stage(task: Task, name: str, multiplier: Fraction, times: int, explanation: str) -> Stage:
+    """The stage of ``times`` tables of counts with discrete Gaussian noise."""
+    mechanism = DiscreteGaussian(multiplier)
+    words = f"{explanation}; noise of {mechanism.scale(task.neighbours.partition):.3g} rows a count"
+    return Stage(name, repeat(mechanism.event(task.neighbours.partition), times), words)
+
+
+def require_signal(scale: float, rows: int, budget: Budget) -> None:
+    """Check that noise of a ``scale`` in rows leaves something of one-way counts.
+
+    Raises:
+        PlanError: says what epsilon would do.
+    """
+    if scale * NOISIEST > rows:
+        least = float(budget.epsilon) * scale * NOISIEST / rows
+        raise PlanError(
+            f"epsilon {float(budget.epsilon):g} is too small for {rows} rows: the noise would drown the counts; "
+            f"use at least about {least:.2g}, or more rows"
+        )

@@ -1,0 +1,1 @@
+"""Drawing rows from a fitted model under hard constraints and conditions."""

@@ -1,0 +1,161 @@
+"""Balanced samples: of more rows than are wanted, those whose joint tables lie nearest to the joint tables of all.
+
+A plain draw adds its own chance to the error of the model. Here several times the rows are drawn, and rows are
+exchanged one for one while that brings the tables of all pairs of attributes nearer to those of the whole pool.
+Post-processing of a released model.
+
+Source: the aim is that of balanced sampling, Deville and Tillé, "Efficient balanced sampling: the cube method" (2004);
+the exchanges are a local search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Protocol
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.domain import Domain, Table
+from models.discretization.bins import Groups
+from models.protocol import Where
+from models.sampling.sampler import CHUNK, numbered
+
+POOL = 3
+TRIES = 16
+MOST_TABLES, MOST_CELLS = 300, 4_000
+SEED = 20_040_401
+
+Int = NDArray[np.int64]
+Cells = NDArray[np.int32]
+Numbers = NDArray[np.float64]
+
+
+class Independent(Protocol):
+    """A sampler of rows that do not depend on each other."""
+
+    @property
+    def domain(self) -> Domain:
+        """The columns of the rows."""
+        ...
+
+    def independent(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
+        """Exactly ``rows`` rows, keys left unset; SampleError if they cannot be drawn."""
+        ...
+
+
+@dataclass(frozen=True)
+class BalancedSampler:
+    """Draws ``POOL`` times the rows from a sampler and keeps a balanced part; balanced in the levels of ``groups``."""
+
+    inner: Independent
+    groups: Mapping[str, Groups]
+
+    @property
+    def domain(self) -> Domain:
+        """The columns of the rows."""
+        return self.inner.domain
+
+    @property
+    def remembers(self) -> bool:
+        """No chunk depends on those before it."""
+        return False
+
+    def chunks(
+        self,
+        rows: int,
+        rng: SamplingSource,
+        where: Where | None = None,
+        first: int = 0,
+        before: Iterable[Table] = (),  # noqa: ARG002
+    ) -> Iterator[Table]:
+        """The rows in chunks, from number ``first`` on; a chunk depends on the seed and its number alone."""
+        for number, stream in list(enumerate(rng.spawn(max(1, -(-rows // CHUNK)))))[first:]:
+            chunk = self._chunk(min(CHUNK, rows - number * CHUNK), stream, where)
+            yield numbered(chunk, number * CHUNK)
+
+    def _chunk(self, wanted: int, stream: SamplingSource, where: Where | None) -> Table:
+        draws = [self.inner.independent(wanted, source, where) for source in stream.spawn(POOL)]
+        pool = Table.concatenate(draws)
+        levels = [groups.of(pool.codes[name]) for name, groups in self.groups.items()]
+        return pool.take(balanced(levels, [g.size for g in self.groups.values()], wanted, stream.generator))
+
+
+def balanced(levels: Sequence[Int], sizes: Sequence[int], wanted: int, rng: np.random.Generator) -> Int:
+    """Numbers (wanted,) of rows whose tables are near those of the pool: the first rows, some of them exchanged.
+
+    Args:
+        levels: one column (pool,) for each attribute.
+        sizes: the number of levels of each.
+    """
+    cells, count = _cells(levels, sizes)
+    pool = len(levels[0])
+    expected = np.bincount(cells.ravel(), minlength=count) * (wanted / pool)
+    excess = np.bincount(cells[:wanted].ravel(), minlength=count) - expected
+    chosen, others = np.arange(wanted), wanted + rng.permutation(pool - wanted)
+    if cells.shape[1] and len(others):
+        _exchange(cells, excess, 1.0 / np.maximum(expected, 0.5), chosen, others, rng.permutation(wanted), TRIES)
+    return chosen
+
+
+def _cells(levels: Sequence[Int], sizes: Sequence[int]) -> tuple[Cells, int]:
+    """The cell of each row in the table of each pair of attributes, numbered through; and how many cells there are."""
+    cells = np.empty((len(levels[0]), 0), dtype=np.int32)
+    pairs, begins = tables(sizes), [0]
+    if pairs:
+        begins = np.cumsum([0, *(sizes[a] * sizes[b] for a, b in pairs)]).tolist()
+        columns = [begin + levels[a] * sizes[b] + levels[b] for (a, b), begin in zip(pairs, begins[:-1], strict=True)]
+        cells = np.stack(columns, axis=1).astype(np.int32)
+    return cells, begins[-1]
+
+
+def tables(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """The pairs of attributes whose tables count: those of modest size, an even choice if there are many."""
+    pairs = [(a, b) for a, b in combinations(range(len(sizes)), 2) if sizes[a] * sizes[b] <= MOST_CELLS]
+    if len(pairs) <= MOST_TABLES:
+        return pairs
+    chosen = np.random.default_rng(SEED).choice(len(pairs), MOST_TABLES, replace=False)
+    return [pairs[at] for at in np.sort(chosen)]
+
+
+@numba.njit(cache=True)
+def _exchange(
+    cells: Cells, excess: Numbers, weights: Numbers, chosen: Int, others: Int, order: Int, tries: int
+) -> None:
+    """Exchange each chosen row, in order, for the first of some others that lowers the weighted sum of squares."""
+    at = 0
+    for place in order:
+        leaving = cells[chosen[place]]
+        without = _leaving(leaving, excess, weights)
+        for _ in range(tries):
+            at = (at + 1) % len(others)
+            coming = cells[others[at]]
+            if without + _coming(coming, leaving, excess, weights) < 0.0:
+                excess[leaving] -= 1.0
+                excess[coming] += 1.0
+                chosen[place], others[at] = others[at], chosen[place]
+                break
+
+
+@numba.njit(cache=True)
+def _leaving(row: Cells, excess: Numbers, weights: Numbers) -> float:
+    """What the weighted sum of squares gains when a row leaves."""
+    gain = 0.0
+    for cell in row:
+        gain += weights[cell] * (1.0 - 2.0 * excess[cell])
+    return gain
+
+
+@numba.njit(cache=True)
+def _coming(row: Cells, left: Cells, excess: Numbers, weights: Numbers) -> float:
+    """What the weighted sum of squares gains when a row comes after another has left."""
+    gain = 0.0
+    for table in range(len(row)):
+        cell = row[table]
+        fewer = 1.0 if cell == left[table] else 0.0
+        gain += weights[cell] * (1.0 + 2.0 * (excess[cell] - fewer))
+    return gain

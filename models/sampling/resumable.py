@@ -1,0 +1,146 @@
+"""Drawing any number of rows to one Parquet file, in parts: an interrupted draw goes on where it stopped.
+
+A part is one chunk of a sampler, written whole or not at all. Beside the file stands a folder of parts with a note of
+what is drawn; parts that a draw of the same model, rows, seed and condition left behind are not drawn again. When all
+are there they are joined, and the folder goes. Memory is that of one chunk, but for rules kept against all rows before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cloister.errors import SampleError, StorageError
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.domain import Domain, Table
+from models.protocol import Sampler, Where
+from models.sampling.sampler import CHUNK
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is drawn: ``model`` identifies the fitted model, ``seed`` the draw.
+
+    Without a seed an unfinished draw goes on with its own, and a new one takes a fresh one.
+    """
+
+    model: str
+    rows: int
+    seed: int | None = None
+    where: Where | None = None
+
+    @property
+    def note(self) -> str:
+        """The request as text, equal for equal requests."""
+        where = {name: None if value is None else str(value) for name, value in (self.where or {}).items()}
+        return json.dumps(
+            {"model": self.model, "rows": self.rows, "seed": self.seed, "where": where, "chunk": CHUNK}, sort_keys=True
+        )
+
+
+def sample_to(sampler: Sampler, request: Request, path: Path) -> Path:
+    """Draw the rows that are requested to a Parquet file; the same request again goes on where it stopped.
+
+    Raises:
+        SampleError: so many rows cannot be drawn.
+        StorageError: a file cannot be written.
+    """
+    parts = _Parts(path, sampler.domain)
+    try:
+        request = parts.seeded(request)
+        first = parts.open(request)
+        before = parts.tables(first) if sampler.remembers else ()
+        chunks = sampler.chunks(request.rows, SamplingSource(request.seed), request.where, first, before)
+        for number, chunk in enumerate(chunks, start=first):
+            parts.write(number, chunk)
+        parts.join()
+    except SampleError:
+        parts.forget()
+        raise
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written ({os.strerror(error.errno or 0)}); make room") from None
+    return path
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of one file, in a folder beside it."""
+
+    path: Path
+    domain: Domain
+
+    @property
+    def folder(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.parts")
+
+    def seeded(self, request: Request) -> Request:
+        """The request with its own seed, that of the same draw left unfinished, or a fresh one."""
+        if request.seed is not None:
+            return request
+        left = self._left()
+        seed = json.loads(left)["seed"] if left else None
+        same = seed is not None and replace(request, seed=seed).note == left
+        return replace(request, seed=seed if same else SamplingSource().seed)
+
+    def open(self, request: Request) -> int:
+        """How many parts the same request has left, from the first on; parts of another are removed."""
+        if self.folder.exists() and self._left() != request.note:
+            shutil.rmtree(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        _replaced(self._note, lambda part: part.write_text(request.note, encoding="utf-8"))
+        return len(list(self._finished()))
+
+    @property
+    def _note(self) -> Path:
+        return self.folder / "request.json"
+
+    def _left(self) -> str | None:
+        return self._note.read_text(encoding="utf-8") if self._note.exists() else None
+
+    def write(self, number: int, chunk: Table) -> None:
+        rows = pa.Table.from_pandas(chunk.frame(), preserve_index=False)
+        _replaced(self._part(number), lambda part: pq.write_table(rows, part))
+
+    def tables(self, count: int) -> Iterator[Table]:
+        for number in range(count):
+            yield self.domain.encode(pd.read_parquet(self._part(number)))
+
+    def join(self) -> None:
+        _replaced(self.path, self._joined)
+        shutil.rmtree(self.folder)
+
+    def forget(self) -> None:
+        """Remove the folder if no part was drawn."""
+        if not self._part(0).exists():
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _joined(self, path: Path) -> None:
+        with pq.ParquetWriter(path, pq.read_schema(self._part(0))) as writer:
+            for part in self._finished():
+                writer.write_table(pq.read_table(part))
+
+    def _finished(self) -> Iterator[Path]:
+        number = 0
+        while self._part(number).exists():
+            yield self._part(number)
+            number += 1
+
+    def _part(self, number: int) -> Path:
+        return self.folder / f"part-{number:06}.parquet"
+
+
+def _replaced(path: Path, write: Callable[[Path], object]) -> None:
+    """Have a file written beside its place, then moved there whole."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    write(unfinished)
+    with unfinished.open("rb") as file:
+        os.fsync(file.fileno())
+    unfinished.replace(path)

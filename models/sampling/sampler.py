@@ -1,0 +1,223 @@
+"""Constraint-aware sampling for any chain of conditionals.
+
+Rows are drawn attribute by attribute inside the supports of the hard constraints, refined from groups to values; rules
+that no support could take, and soft ones, are kept row by row against all rows before. Random streams of a chunk depend
+on its number alone, so that sampling can stop and go on.
+
+Source: Kamino Algorithm 3, with supports in place of counting violations wherever a constraint has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from cloister.constraints import DenialConstraint, violations_per_row
+from cloister.constraints.supports import Bool, Int, Support
+from cloister.errors import SampleError
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.columns import Serial
+from cloister.schema.domain import Domain, Table
+from models.discretization.bins import Groups
+from models.protocol import Where, whole
+from models.sampling.ancestral import Batch, Chain, LevelDraw, Probabilities, TupleModel
+from models.sampling.conditions import Condition
+from models.sampling.row_by_row import Algorithm3, Penalty, RowsBefore
+
+__all__ = [
+    "CHUNK",
+    "ROUNDS",
+    "Acceptance",
+    "ConstraintSampler",
+    "EveryRow",
+    "LevelDraw",
+    "Probabilities",
+    "TupleModel",
+    "numbered",
+]
+
+CHUNK = 32_768
+ROUNDS = 60
+TRIES = 300
+IDLE = 20_000
+LEAST = 2_048
+
+
+class Acceptance(Protocol):
+    """Which rows to keep, by a probability of each row alone."""
+
+    def keep(self, rows: Table, rng: np.random.Generator) -> Bool:
+        """Mask (n,) of the rows kept."""
+        ...
+
+
+@dataclass(frozen=True)
+class EveryRow:
+    """Keeps every row."""
+
+    def keep(self, rows: Table, rng: np.random.Generator) -> Bool:  # noqa: ARG002
+        return np.ones(rows.rows, dtype=bool)
+
+
+@dataclass(frozen=True)
+class ConstraintSampler:
+    """Draws tables from a tuple model under hard constraints.
+
+    ``supports`` hold by construction; ``row_rules`` are checked on each row's values, ``pair_rules`` against all rows
+    before; ``acceptance`` weighs rows for the soft constraints, or ``algorithm`` does by penalties.
+    """
+
+    domain: Domain
+    sequence: tuple[str, ...]
+    groups: Mapping[str, Groups]
+    model: TupleModel
+    supports: tuple[Support, ...] = ()
+    row_rules: tuple[DenialConstraint, ...] = ()
+    pair_rules: tuple[DenialConstraint, ...] = ()
+    acceptance: Acceptance = EveryRow()
+    algorithm: Algorithm3 = field(default_factory=Algorithm3)
+
+    def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
+        """Exactly ``rows`` rows without a violation of a hard constraint.
+
+        With ``where`` (a value for each of some columns) rows are drawn from the distribution under that condition, and
+        all satisfy it.
+
+        Raises:
+            SampleError: so many rows cannot be drawn; names the constraints or the condition that stand in the way.
+        """
+        return whole(self, rows, rng, where)
+
+    def chunks(
+        self,
+        rows: int,
+        rng: SamplingSource,
+        where: Where | None = None,
+        first: int = 0,
+        before: Iterable[Table] = (),
+    ) -> Iterator[Table]:
+        """The same rows in chunks, from number ``first`` on.
+
+        A chunk depends on the seed and its number; if this sampler ``remembers``, also on those ``before`` it.
+        """
+        draw = _Draw(self, where)
+        draw.before.record(before)
+        for number, stream in list(enumerate(rng.spawn(max(1, -(-rows // CHUNK)))))[first:]:
+            chunk = draw.chunk(number * CHUNK, min(CHUNK, rows - number * CHUNK), stream.generator)
+            yield numbered(chunk, number * CHUNK)
+
+    def independent(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
+        """Exactly ``rows`` rows in one piece, keys left unset; they fit each other, but no rows drawn before."""
+        return _Draw(self, where).chunk(0, rows, rng.generator)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether rows depend on the rows before them, so that chunks do."""
+        return bool(self.pair_rules or self.algorithm.penalties)
+
+    @cached_property
+    def chain(self) -> Chain:
+        """The tuple model inside its supports."""
+        return Chain(self.sequence, self.groups, self.model, self.supports)
+
+
+class _Draw:
+    """One draw of a table, chunk after chunk."""
+
+    def __init__(self, sampler: ConstraintSampler, where: Where | None) -> None:
+        self._sampler = sampler
+        _require_rows(sampler.supports)
+        self._condition = Condition.of(where, sampler.domain, sampler.chain) if where else None
+        hard = [Penalty(rule) for rule in sampler.pair_rules]
+        self.before = RowsBefore(sampler.domain, sampler.chain, sampler.algorithm, hard, self._condition is not None)
+
+    def chunk(self, first: int, wanted: int, rng: np.random.Generator) -> Table:
+        """The rows ``first``, ..., ``first + wanted - 1``, keys left unset."""
+        kept, missing, drawn, idle = [self._empty()], wanted, 0, 0
+        while missing:
+            if idle > IDLE or drawn > IDLE + TRIES * wanted:
+                raise SampleError(
+                    f"only {first + wanted - missing} rows could be drawn under {self._rules()}; ask for fewer rows, "
+                    "widen a domain, or make a constraint soft"
+                )
+            rows = self._enough(missing, wanted - missing, drawn)
+            kept.append(self._round(rows, missing, rng))
+            missing, drawn = missing - kept[-1].rows, drawn + rows
+            idle = 0 if kept[-1].rows else idle + rows
+        return Table.concatenate(kept)
+
+    def _enough(self, missing: int, kept: int, drawn: int) -> int:
+        """Rows to draw so that about ``missing`` are kept, from those kept and drawn before."""
+        sampler = self._sampler
+        if not drawn:
+            sure = not sampler.row_rules and isinstance(sampler.acceptance, EveryRow)
+            return missing if sure else missing + missing // 8 + 16
+        return enough(missing, kept, drawn)
+
+    def _round(self, rows: int, missing: int, rng: np.random.Generator) -> Table:
+        batch = self._batch(rows, rng)
+        table = Table(self._sampler.domain, self._all_codes(batch))
+        stay = self._stay(table, batch, missing, rng)
+        self.before.withdraw(table.take(~stay), batch.reached[~stay])
+        return table.take(stay)
+
+    def _batch(self, rows: int, rng: np.random.Generator) -> Batch:
+        if self._condition is not None:
+            return self._condition.draw(rows, rng)
+        return LevelDraw(self._sampler.chain, watch=self.before).run(rows, rng)
+
+    def _stay(self, table: Table, batch: Batch, missing: int, rng: np.random.Generator) -> Bool:
+        stay = batch.alive & self._sampler.acceptance.keep(table, rng)
+        for rule in self._sampler.row_rules:
+            stay &= violations_per_row(rule, table) == 0
+        chosen = np.flatnonzero(stay)[:missing]
+        stay = np.zeros(table.rows, dtype=bool)
+        stay[chosen[self.before.admit(table.take(chosen), rng)]] = True
+        return stay
+
+    def _all_codes(self, batch: Batch) -> dict[str, Int]:
+        unknown = np.zeros(batch.rows, dtype=np.int64)
+        return {name: batch.codes.get(name, unknown) for name in self._sampler.domain.names}
+
+    def _empty(self) -> Table:
+        return Table(self._sampler.domain, {n: np.zeros(0, dtype=np.int64) for n in self._sampler.domain.names})
+
+    def _rules(self) -> str:
+        names = [f"'{rule.name}'" for rule in (*self._sampler.row_rules, *self._sampler.pair_rules)]
+        rules = "constraint " + ", ".join(names) if names else "the hard constraints together"
+        return rules if self._condition is None else f"{rules} and {self._condition.name}"
+
+
+def enough(missing: int, kept: int, drawn: int) -> int:
+    """Rows to draw so that about ``missing`` are kept, where ``kept`` of those ``drawn`` before were."""
+    return min(max(4 * missing, LEAST), int(1.1 * missing * drawn / max(kept, 1)) + 16)
+
+
+def numbered(table: Table, first: int) -> Table:
+    """The table with its keys: those of rows ``first``, ``first + 1``, ...
+
+    Raises:
+        SampleError: a key's pattern has fewer keys.
+    """
+    codes = dict(table.codes)
+    for column in table.domain:
+        if isinstance(column, Serial):
+            if first + table.rows > column.values:
+                raise SampleError(
+                    f"column '{column.name}': its pattern has only {column.values} keys; widen the pattern"
+                )
+            codes[column.name] = np.arange(first, first + table.rows, dtype=np.int64)
+    return Table(table.domain, codes)
+
+
+def _require_rows(supports: Sequence[Support]) -> None:
+    for support in supports:
+        if not len(support.levels):
+            names = ", ".join(f"'{name}'" for name in support.attributes)
+            raise SampleError(
+                f"no row can be drawn: the hard constraints on {names} leave none; make one soft or widen a domain"
+            )

@@ -1,0 +1,103 @@
+"""Parts that all models share, as JSON and arrays and back: groups, rules, and weights of soft constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.constraints.supports import Coupling, Support
+from cloister.schema.cells import Cells
+from cloister.schema.domain import Table
+from models.discretization.bins import Groups
+from models.protocol import Arrays, Task
+from models.sampling.support_builder import Rules
+from models.soft_constraints.reweighting import Weighing
+
+Meta = dict[str, Any]
+Stored = dict[str, NDArray[Any]]
+
+
+def state_of_groups(groups: Mapping[str, Groups], sequence: Sequence[str]) -> Stored:
+    """The arrays of the groups of a sequence of attributes."""
+    arrays: Stored = {}
+    for at, name in enumerate(sequence):
+        own = groups[name]
+        arrays |= {f"cells.{at}": own.cells.starts, f"groups.{at}": own.of_cell, f"histogram.{at}": own.shares}
+    return arrays
+
+
+def groups_of(task: Task, sequence: Sequence[str], arrays: Arrays) -> dict[str, Groups]:
+    """The groups whose :func:`state_of_groups` is given."""
+    return {
+        name: Groups(Cells(task.domain[name], arrays[f"cells.{at}"]), arrays[f"groups.{at}"], arrays[f"histogram.{at}"])
+        for at, name in enumerate(sequence)
+    }
+
+
+def state_of_rules(rules: Rules) -> tuple[Meta, Stored]:
+    """The rules as JSON and arrays."""
+    arrays: Stored = {}
+    for at, support in enumerate(rules.supports):
+        arrays[f"support.{at}"] = support.levels
+        arrays |= {f"box.{at}.{support.attributes.index(name)}": box for name, box in support.boxes.items()}
+    meta = {
+        "supports": list(map(_described, rules.supports)),
+        "row_rules": [rule.name for rule in rules.row_rules],
+        "pair_rules": [rule.name for rule in rules.pair_rules],
+    }
+    return meta, arrays
+
+
+def _described(support: Support) -> Meta:
+    return {
+        "attributes": list(support.attributes),
+        "boxes": [support.attributes.index(name) for name in support.boxes],
+        "couplings": [[coupling.first, coupling.second, coupling.sign] for coupling in support.couplings],
+    }
+
+
+def rules_of(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Rules:
+    """The rules whose :func:`state_of_rules` is given."""
+    named = {constraint.name: constraint for constraint in task.constraints}
+    supports = tuple(_support(at, about, arrays) for at, about in enumerate(meta["supports"]))
+    row_rules = tuple(named[name] for name in meta["row_rules"])
+    return Rules(supports, row_rules, tuple(named[name] for name in meta["pair_rules"]))
+
+
+def _support(at: int, about: Mapping[str, Any], arrays: Arrays) -> Support:
+    attributes = tuple(about["attributes"])
+    boxes = {attributes[column]: arrays[f"box.{at}.{column}"] for column in about["boxes"]}
+    couplings = tuple(Coupling(first, second, sign) for first, second, sign in about["couplings"])
+    return Support(attributes, arrays[f"support.{at}"], boxes, couplings)
+
+
+def state_of_weighing(weighing: Weighing | None) -> tuple[Meta, Stored]:
+    """The weights as JSON and arrays; nothing if there are none."""
+    if weighing is None:
+        return {"weights": None}, {}
+    codes = weighing.reference.codes
+    arrays = {f"reference.{at}": codes[name] for at, name in enumerate(weighing.reference.domain.names)}
+    return {"weights": dict(weighing.weights), "measure": weighing.measure}, dict(arrays)
+
+
+def weighing_of(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Weighing | None:
+    """The weights whose :func:`state_of_weighing` is given."""
+    if meta["weights"] is None:
+        return None
+    codes = {name: arrays[f"reference.{at}"] for at, name in enumerate(task.domain.names)}
+    named = {constraint.name: constraint for constraint in task.soft}
+    rules = tuple((named[name], weight) for name, weight in meta["weights"].items())
+    return Weighing(rules, Table(task.domain, codes), meta["measure"])
+
+
+def united(*parts: tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]) -> tuple[Meta, dict[str, NDArray[np.generic]]]:
+    """Several states as one."""
+    meta: Meta = {}
+    arrays: Stored = {}
+    for part_meta, part_arrays in parts:
+        meta |= part_meta
+        arrays |= part_arrays
+    return meta, arrays

@@ -1,0 +1,202 @@
+"""Weights of soft constraints: rows are kept with a probability that falls, or rises, with their violations.
+
+Source: Kamino equation (1), where a row with v violations of a constraint of weight w has the factor exp(-w v). Here v
+is a score of the row's violations against a fixed reference sample, so that rows stay independent. The weights are
+fitted by post-processing to noisy counts of violating pairs, or learnt by Algorithm 5, whose noise swamps the counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.constraints import DenialConstraint
+from cloister.constraints.supports import Bool, Int
+from cloister.schema.domain import Table
+from models.soft_constraints.violation_rates import TuplesOf, Violating, fine, shares_against
+
+POOL = 40_000
+"""Rows by which a model's own rates of violation are measured."""
+
+STEPS = 8
+STRONGEST = 2.0
+RESTRAINT = 0.05
+FARTHEST = 2.0
+NEVER = 1e-9
+ASCENT, ASCENT_RATE = 1000, 0.01
+
+Shares = NDArray[np.float64]
+
+
+class Measure(Protocol):
+    """How much a row's violations count; the ``surest`` quantile of reference rows is always kept."""
+
+    @property
+    def surest(self) -> float:
+        """A quantile."""
+        ...
+
+    def scores(self, shares: Shares, mean: float, reference: int) -> Shares:
+        """Scores (n,) of rows, from shares (n,), their mean over the reference, and its number of rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class Relative:
+    """The logarithm of one plus the share relative to its mean: a few rows with very many violations do not decide."""
+
+    surest: float = 0.98
+
+    def scores(self, shares: Shares, mean: float, reference: int) -> Shares:  # noqa: ARG002
+        return np.log1p(shares / mean)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The number of violations with as many rows as the reference has: Kamino's equation (1), on a sample."""
+
+    surest: float = 0.9
+
+    def scores(self, shares: Shares, mean: float, reference: int) -> Shares:  # noqa: ARG002
+        return shares * reference
+
+
+MEASURES: Mapping[str, Measure] = {"relative": Relative(), "counted": Counted()}
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """Keeps a row with probability proportional to exp(-sum of weight times violation score).
+
+    ``rules`` pairs each soft constraint with its weight; scores are those of ``measure``, of :data:`MEASURES`, from
+    the share of ``reference`` rows that a row violates with.
+    """
+
+    rules: tuple[tuple[DenialConstraint, float], ...]
+    reference: Table
+    measure: str = "relative"
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Weight of each constraint, by name."""
+        return {constraint.name: weight for constraint, weight in self.rules}
+
+    @cached_property
+    def _used(self) -> tuple[tuple[DenialConstraint, ...], tuple[float, ...]]:
+        used = [(constraint, weight) for constraint, weight in self.rules if weight]
+        return tuple(constraint for constraint, _ in used), tuple(weight for _, weight in used)
+
+    @cached_property
+    def _tuples(self) -> TuplesOf:
+        return TuplesOf(self.reference)
+
+    @cached_property
+    def _means(self) -> tuple[float, ...]:
+        return tuple(map(_mean, shares_against(self._used[0], self._tuples, self._tuples)))
+
+    @cached_property
+    def _best(self) -> float:
+        return float(np.quantile(self._scores(self.reference), MEASURES[self.measure].surest)) if self.rules else 0.0
+
+    def _scores(self, rows: Table) -> Shares:
+        constraints, weights = self._used
+        scores = np.zeros(rows.rows)
+        shares = shares_against(constraints, TuplesOf(rows), self._tuples)
+        for weight, share, mean in zip(weights, shares, self._means, strict=True):
+            scores -= weight * MEASURES[self.measure].scores(share, mean, self.reference.rows)
+        return scores
+
+    def keep(self, rows: Table, rng: np.random.Generator) -> Bool:
+        """Mask (rows,) of the rows kept."""
+        return rng.random(rows.rows) < np.exp(np.minimum(self._scores(rows) - self._best, 0.0))
+
+
+def _mean(shares: Shares) -> float:
+    """The mean share, never quite 0."""
+    return max(float(shares.mean()), NEVER)
+
+
+def ascend(matrix: NDArray[np.int64], rng: np.random.Generator) -> Shares:
+    """Weights (constraints,) after gradient ascent on exp(-weights . violations) of lines of a matrix.
+
+    The objective has no maximum but at weights of 0, so that the answer is set by where it starts and how long it
+    goes on. Source: Kamino Algorithm 5, lines 8 to 15, with batches of one line; weights start at 1 and stay positive.
+    """
+    weights = np.ones(matrix.shape[1])
+    for line in rng.integers(0, len(matrix), ASCENT):
+        weights = np.maximum(weights - ASCENT_RATE * matrix[line] * np.exp(-float(weights @ matrix[line])), 0.0)
+    return weights
+
+
+def weighing_by_counts(constraints: Sequence[DenialConstraint], weights: Shares, reference: Table) -> Weighing:
+    """A weighing by the number of violations with the rows of a reference."""
+    return Weighing(tuple(zip(constraints, weights.tolist(), strict=True)), reference, "counted")
+
+
+def fit_weights(
+    constraints: Sequence[DenialConstraint], targets: Sequence[float], pool: Table, rng: np.random.Generator
+) -> Weighing:
+    """Weights under which rows like those of ``pool`` violate each constraint at its target share of pairs.
+
+    All at once, by Levenberg's and Marquardt's method, in logarithms of the shares; where targets contradict each
+    other, as near to all as small weights can come. A random half of the pool is the reference. Post-processing.
+    """
+    half = rng.permutation(pool.rows)[: pool.rows // 2]
+    fit = _Fit.of(constraints, np.array(targets), pool, half)
+    return Weighing(tuple(zip(constraints, fit.weights().tolist(), strict=True)), pool.take(half))
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Relative scores (n, c) of rows, their violations, and the logarithms (c,) of the shares to reach."""
+
+    scores: Shares
+    violating: tuple[Violating, ...]
+    aims: Shares
+
+    @classmethod
+    def of(cls, constraints: Sequence[DenialConstraint], targets: Shares, pool: Table, reference: Int) -> _Fit:
+        rows = TuplesOf(pool)
+        shares = shares_against(constraints, rows, TuplesOf(pool.take(reference)))
+        scores = np.stack([np.log1p(share / _mean(share[reference])) for share in shares], axis=1)
+        violating = tuple(Violating.of(constraint, rows) for constraint in constraints)
+        return cls(scores, violating, np.log(np.maximum(targets, NEVER)))
+
+    def weights(self) -> Shares:
+        """The weights (c,), each at most STRONGEST on either side."""
+        weights, damping = np.zeros(self.scores.shape[1]), RESTRAINT
+        logs, slopes = self._at(weights)
+        aims = np.clip(self.aims, logs - FARTHEST, logs + FARTHEST)
+        for _ in range(STEPS):
+            tried = _step(weights, logs - aims, slopes, damping)
+            found = self._at(tried)
+            if _cost(found[0] - aims, tried) < _cost(logs - aims, weights):
+                weights, (logs, slopes), damping = tried, found, damping / 4
+            else:
+                damping *= 8
+        return weights
+
+    def _at(self, weights: Shares) -> tuple[Shares, Shares]:
+        """The logarithms of the shares of violation (c,), and their slopes (c, c) in the weights."""
+        logits = -self.scores @ weights
+        keep = fine(np.exp(np.minimum(logits - np.quantile(logits, Relative.surest), 0.0)))
+        violations = np.stack([violating.expected(keep) for violating in self.violating])
+        shares = np.maximum(violations.sum(axis=1), NEVER)
+        arity = np.array([violating.constraint.arity for violating in self.violating])
+        among = violations @ self.scores / shares[:, None]
+        return np.log(shares), arity[:, None] * (keep @ self.scores / keep.sum() - among)
+
+
+def _step(weights: Shares, errors: Shares, slopes: Shares, damping: float) -> Shares:
+    curvature = slopes.T @ slopes + (RESTRAINT + damping) * np.eye(len(weights))
+    step = np.linalg.solve(curvature, slopes.T @ errors + RESTRAINT * weights)
+    return np.clip(weights - step, -STRONGEST, STRONGEST)
+
+
+def _cost(errors: Shares, weights: Shares) -> float:
+    return float(errors @ errors + RESTRAINT * weights @ weights)

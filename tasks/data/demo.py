@@ -1,0 +1,35 @@
+"""The built-in demo: its spec, and its data, made on first use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cloister.demo.registry import civic_registry
+from cloister.errors import StorageError
+from tasks.runtime.home import Home, private_folder
+from tasks.runtime.tables import replaced
+
+SPEC = Path(__file__).parents[2] / "data" / "specs" / "demo.yaml"
+
+
+def demo_spec() -> Path:
+    """The spec of the demo data.
+
+    Raises:
+        StorageError: it is not part of this installation.
+    """
+    if not SPEC.exists():
+        raise StorageError(f"{SPEC} does not exist; run the demo from a checkout of the project")
+    return SPEC
+
+
+def demo_data(home: Home) -> Path:
+    """The demo data as CSV, in a home.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    path = private_folder(home.folder / "demo") / "demo.csv"
+    if not path.exists():
+        replaced(path, lambda part: civic_registry().to_csv(part, index=False))
+    return path

@@ -1,0 +1,81 @@
+"""The raw columns of a measurement, as its session opens them: read and bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cloister.errors import DataError
+from cloister.privacy.events import Event
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.door.table import PrivateColumns
+from cloister.schema.parsing import parse
+from cloister.schema.reading import read_frame
+from cloister.schema.spec import PersonUnit, Spec
+from cloister.schema.storage import texts
+from tasks.domains.plan import domain_world
+from tasks.runtime.home import Home
+from tasks.data.open_table import noise_source
+from tasks.requests.resolved import Order, World
+from tasks.data.session import Source, keyed_digest
+from tasks.data.contribution_bound import kept, persons
+
+
+class ColumnsSource(Source[pd.DataFrame, PrivateColumns]):
+    """The raw columns of a measurement, whose domains are not known yet, behind their own door."""
+
+    def world(self, order: Order) -> World:
+        """What is declared before any domain is known."""
+        return domain_world(order)
+
+    def read(self, release: str, order: Order, home: Home) -> tuple[pd.DataFrame, str]:
+        """The rows, at most so many of each person, and the digest of all that were read.
+
+        Raises:
+            StorageError: the data cannot be read.
+            DataError: it has other columns than declared, or rows that belong to no person.
+        """
+        spec, key = self.world(order).spec, home.key()
+        frame, unit = read_frame(spec, order.data), spec.privacy.unit
+        rows = bounded(frame, unit, spec, key) if isinstance(unit, PersonUnit) else frame
+        return rows, keyed_digest(b"columns", _hashes(frame), release, key)
+
+    def door(
+        self,
+        rows: pd.DataFrame,
+        neighbours: Neighbours,
+        planned: Event,
+        journal: Journal,
+        home: Home,
+    ) -> PrivateColumns:
+        """The door of raw columns; the journal holds numbers in place of texts."""
+        return PrivateColumns(rows, home.key(), neighbours, planned, journal, noise_source())
+
+
+def bounded(frame: pd.DataFrame, unit: PersonUnit, spec: Spec, key: bytes) -> pd.DataFrame:
+    """The rows of a frame with at most ``unit.max_rows`` of each person, in the order they had.
+
+    Rows without a readable person are left out, or refused where ``on_invalid`` is ``fail``.
+
+    Raises:
+        DataError: a row has no person, under ``fail``.
+    """
+    typed, _ = parse(frame[unit.key], spec.attributes[unit.key])
+    known = np.flatnonzero(typed.notna().to_numpy(dtype=bool))
+    if len(known) < len(typed) and spec.validation.on_invalid == "fail":
+        raise DataError(
+            f"column '{unit.key}' identifies persons but lacks values; give every row one, or set "
+            "validation.on_invalid to drop"
+        )
+    return frame.iloc[known[np.sort(kept(persons(typed.iloc[known], key), unit.max_rows, key))]]
+
+
+def _hashes(frame: pd.DataFrame) -> Iterator[tuple[str, NDArray[Any]]]:
+    """A 64-bit hash (n,) of each cell of each column, by its name."""
+    for name in frame.columns:
+        yield str(name), pd.util.hash_pandas_object(texts(frame[name]), index=False).to_numpy()

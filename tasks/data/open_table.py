@@ -1,0 +1,76 @@
+"""The rows of a release, as the session of the release opens them: read, validated, coded, bounded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cloister.privacy.events import Event
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.door.table import PrivateTable
+from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.schema.domain import Table
+from cloister.schema.parsing import parse
+from cloister.schema.reading import read_frame
+from cloister.schema.spec import PersonUnit
+from cloister.schema.validation import ValidationReport, validate
+from tasks.runtime.home import Home
+from tasks.requests.resolved import Order, World, world_of
+from tasks.data.refusals import write_validation
+from tasks.data.session import Source, keyed_digest
+from tasks.data.contribution_bound import bounded
+
+
+@dataclass(frozen=True, repr=False)
+class RealRows:
+    """The rows of a release, and a keyed digest of all that were read."""
+
+    table: Table
+    digest: str
+
+
+class TableSource(Source[Table, PrivateTable]):
+    """The rows of a release: validated, coded in their public domains, behind the door of a table."""
+
+    def world(self, order: Order) -> World:
+        """The declared world of an order."""
+        return world_of(order)
+
+    def read(self, release: str, order: Order, home: Home) -> tuple[Table, str]:
+        """The rows and their digest; what validation found stays inside the home."""
+        opened, report = open_data(release, order, self.world(order), home)
+        write_validation(release, report.to_dict(), home)
+        return opened.table, opened.digest
+
+    def door(
+        self,
+        rows: Table,
+        neighbours: Neighbours,
+        planned: Event,
+        journal: Journal,
+        home: Home,  # noqa: ARG002 - a door to raw columns numbers texts under the home's key
+    ) -> PrivateTable:
+        """The door of a table."""
+        return PrivateTable(rows, neighbours, planned, journal, noise_source())
+
+
+def open_data(release: str, order: Order, world: World, home: Home) -> tuple[RealRows, ValidationReport]:
+    """Read, validate, encode and bound the rows of a release.
+
+    Raises:
+        StorageError: the data cannot be read.
+        DataError: it is not as declared; names columns, rules and row numbers.
+    """
+    frame, report = validate(read_frame(world.spec, order.data), world.spec)
+    table = world.task.domain.encode(frame)
+    columns = ((name, table.codes[name]) for name in table.domain.names)
+    digest = keyed_digest(b"data", columns, release, home.key())
+    unit = world.spec.privacy.unit
+    if isinstance(unit, PersonUnit):
+        table = bounded(table, parse(frame[unit.key], world.spec.attributes[unit.key])[0], unit, home.key())
+    return RealRows(table, digest), report
+
+
+def noise_source() -> NoiseSource:
+    """The source of all noise of releases: fresh entropy of the operating system."""
+    return NoiseSource()

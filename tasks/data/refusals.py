@@ -1,0 +1,37 @@
+"""What is wrong with data that cannot be used: said in the home alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cloister.errors import DataError
+from tasks.runtime.home import Home
+from tasks.requests.plan import write_json
+
+T = TypeVar("T")
+
+
+def usable(opened: Callable[[], T], release: str, home: Home) -> T:
+    """What ``opened`` gives.
+
+    Raises:
+        DataError: the data cannot be used; says where the detail can be read, and nothing of it.
+
+    Privacy: counts and row numbers are exact facts about the data, and what a step raises is sent
+    to the orchestrator.
+    """
+    try:
+        return opened()
+    except DataError as error:
+        problems = str(error).splitlines()
+    path = write_validation(release, {"refused": True, "problems": problems}, home)
+    raise DataError(f"the data is not as the spec declares it; {path} says what is wrong, and must not leave the house")
+
+
+def write_validation(release: str, content: dict[str, Any], home: Home) -> Path:
+    """Write what was found in the data of a release, for its owner alone; internal."""
+    path = write_json(home.release(release) / "internal" / "validation.json", content)
+    path.chmod(0o600)
+    return path

@@ -1,0 +1,205 @@
+"""The sensitive rows of a release while it runs: in the memory of one process, until its session ends.
+
+A session opens the rows and hands out tokens, whose types are the order of the steps::
+
+    Session --validate--> Opened --spend--> Spent --train, weigh, evaluate
+
+``Opened`` has no door. ``spend`` turns it into ``Spent``, which holds the ledger's entry of the
+charge, and the steps that ask the rows take ``Spent``: nothing is asked before it is paid for.
+
+Privacy: an orchestrator gets sessions and tokens as parameters and results of steps. They are no
+collections, so it cannot walk into them; ``repr`` shows the id of the release alone; whoever copies
+or pickles one gets an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Never, Self, SupportsIndex, TypeVar
+
+from numpy.typing import NDArray
+
+from cloister.errors import CloisterError
+from cloister.privacy.events import Event
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.ledger import Anchor
+from cloister.privacy.mechanisms.counts import Neighbours
+from tasks.runtime.home import Home
+from tasks.requests.resolved import Order, World
+
+Rows = TypeVar("Rows")
+Private = TypeVar("Private")
+T = TypeVar("T")
+
+
+class Source(ABC, Generic[Rows, Private]):
+    """Which rows a release reads, and the door that they are put behind."""
+
+    @abstractmethod
+    def world(self, order: Order) -> World:
+        """What is declared of the data."""
+
+    @abstractmethod
+    def read(self, release: str, order: Order, home: Home) -> tuple[Rows, str]:
+        """The rows, at most so many of each unit, and a keyed digest of all that were read.
+
+        Raises:
+            StorageError: the data cannot be read.
+            DataError: it is not as declared.
+        """
+
+    @abstractmethod
+    def door(self, rows: Rows, neighbours: Neighbours, planned: Event, journal: Journal, home: Home) -> Private:
+        """The rows behind a door that answers what was planned."""
+
+
+class Confidential:
+    """What leads to sensitive rows: it is never copied or serialised, and shows a name alone."""
+
+    __slots__ = ("__weakref__",)
+
+    def __repr__(self) -> str:
+        """The type, and the release if there is one."""
+        release = getattr(self, "release", "")
+        return f"<{type(self).__name__}{' of ' if release else ''}{release}>"
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Never:
+        """Refuse to be copied or pickled."""
+        raise TypeError(f"{self!r} leads to sensitive rows and is neither copied nor serialised")
+
+
+class Held(Confidential, Generic[T]):
+    """Something that is at hand until the session of a release ends."""
+
+    __slots__ = ("_value", "release")
+
+    def __init__(self, release: str, value: T) -> None:
+        self.release = release
+        self._value: T | None = value
+
+    @property
+    def value(self) -> T:
+        """What is held.
+
+        Raises:
+            CloisterError: the session has ended.
+        """
+        if self._value is None:
+            raise CloisterError(f"the session of release {self.release} has ended; rerun its command")
+        return self._value
+
+    def forget(self) -> None:
+        """Let go of it."""
+        self._value = None
+
+
+class Session(Confidential, Generic[Rows, Private]):
+    """One run of a release: what it opens is closed and forgotten at its end, whatever happens."""
+
+    __slots__ = ("_ending", "source")
+
+    def __init__(self, source: Source[Rows, Private]) -> None:
+        self.source = source
+        self._ending = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ending.close()
+
+    def open(self, release: str, order: Order, home: Home) -> Opened[Rows, Private]:
+        """Read the rows of a release.
+
+        Raises:
+            StorageError: the data cannot be read.
+            DataError: it is not as declared.
+        """
+        rows, digest = self.source.read(release, order, home)
+        return Opened(self, self.hold(release, rows), digest)
+
+    def hold(self, release: str, value: T) -> Held[T]:
+        """Hold something until the end."""
+        held = Held(release, value)
+        self._ending.callback(held.forget)
+        return held
+
+    def open_journal(self, folder: Path, fingerprint: Mapping[str, str]) -> Journal:
+        """The journal in a folder, closed at the end.
+
+        Raises:
+            JournalMismatch: it belongs to other data, code, spec or parameters.
+            StorageError: it cannot be written, or another process runs this release.
+        """
+        journal = Journal.open(folder, fingerprint)
+        self._ending.callback(journal.close)
+        return journal
+
+
+class Opened(Confidential, Generic[Rows, Private]):
+    """The rows of a release, read and not yet paid for; ``digest`` is of all that were read."""
+
+    __slots__ = ("digest", "release", "rows", "session")
+
+    def __init__(self, session: Session[Rows, Private], rows: Held[Rows], digest: str) -> None:
+        self.session = session
+        self.release = rows.release
+        self.rows = rows
+        self.digest = digest
+
+
+class Spent(Confidential, Generic[Rows, Private]):
+    """A release whose charge is final, as its ``anchor`` in the ledger says, and its way to the rows."""
+
+    __slots__ = ("_private", "_rows", "anchor", "digest", "journal", "release")
+
+    def __init__(self, opened: Opened[Rows, Private], private: Held[Private], journal: Journal, anchor: Anchor) -> None:
+        self.release = opened.release
+        self.digest = opened.digest
+        self.anchor = anchor
+        self.journal = journal
+        self._private = private
+        self._rows = opened.rows
+
+    @property
+    def private(self) -> Private:
+        """The door to the rows.
+
+        Raises:
+            CloisterError: the session has ended.
+        """
+        return self._private.value
+
+    @property
+    def rows(self) -> Rows:
+        """The rows themselves.
+
+        Privacy: raw; for a measure that is kept inside.
+
+        Raises:
+            CloisterError: the session has ended.
+        """
+        return self._rows.value
+
+
+def keyed_digest(kind: bytes, columns: Iterable[tuple[str, NDArray[Any]]], release: str, key: bytes) -> str:
+    """HMAC-SHA256 of all columns and rows for one release, in hexadecimal: it shows changed data.
+
+    Privacy: certificates show it. Two releases have different digests of the same rows, so that
+    nobody learns from two certificates whether a row was changed.
+    """
+    digest = hmac.new(key, kind + b" " + release.encode(), hashlib.sha256)
+    for name, values in columns:
+        digest.update(name.encode() + b"\0" + values.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""Measured domains: their plan, and the steps that ask for them."""

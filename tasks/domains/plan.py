@@ -1,0 +1,196 @@
+"""What a measurement of domains is asked to do, and its plan: from the types that a spec declares, no data."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+
+from cloister.errors import PlanError, SpecError, StorageError
+from cloister.privacy.discovery import DomainPlan, outlined, plan_domains, require_enough
+from cloister.privacy.ledger.exact import decimal
+from cloister.privacy.ledger.records import MEASURE
+from cloister.schema.attributes import AnyAttribute, Ordinal, ValuesFile
+from cloister.schema.domain import Domain
+from cloister.schema.loading import load_spec, spec_digest
+from cloister.schema.spec import Spec
+from cloister.schema.unconfirmed import unconfirmed_facts
+from models.protocol import Forecast, Parameters, Plan, Stage, Task
+from tasks.ledger.queries import pending_release
+from tasks.release.preflight import require_home, require_nameable, require_readable, require_room
+from tasks.requests.resolved import Options, Order, World, budget_of, neighbours_of, require_none, require_small_delta
+from tasks.runtime.home import Home
+
+SPEC_BYTES = 1 << 20
+SPEC_NAME = "spec.yaml"
+SECONDS = 2.0
+MEMORY = 1 << 30
+
+EXPLANATIONS = MappingProxyType(
+    {
+        "rows": "noisy number of rows",
+        "bounds": "noisy counts of public parts of the whole line; a bound is the outer end of "
+        "the outermost part with at least {threshold} rows, noise included",
+        "categories": "values with at least {values} rows, noise included; the rest become missing",
+    }
+)
+
+
+@dataclass(frozen=True)
+class DomainParameters(Parameters):
+    """The noise that domains are measured with, and the rows that a bound (``threshold``) and a value need."""
+
+    noise: str
+    level: Fraction
+    leak: Fraction
+    threshold: int | None
+    values: int | None
+
+
+def domain_order(spec: Path, options: Options, by: str) -> Order:
+    """The order to measure what a spec marks data-derived, and the number of rows if it is to be measured.
+
+    Raises:
+        SpecError: the spec cannot be used, was drafted and not confirmed, or nothing in it can be measured.
+        PlanError: epsilon or delta cannot be.
+    """
+    path = spec.absolute()
+    declared = load_spec(path)
+    require_none(path, unconfirmed_facts(declared))
+    _require_measurable(path, declared)
+    declared = confirmed(declared)
+    return Order(
+        path,
+        spec_digest(declared),
+        MEASURE,
+        budget_of(declared, options),
+        declared.privacy.rows.public or 1,
+        options.data.absolute() if options.data else None,
+        options.out.absolute() if options.out else None,
+        csv=False,
+        seed=None,
+        evaluate="none",
+        by=by,
+        reason="bounds are measured before a release",
+    )
+
+
+def domain_world(order: Order) -> World:
+    """What is declared before any domain is known: nothing of a domain that is marked data-derived.
+
+    Raises:
+        SpecError: the spec cannot be used, or was changed since the order was made.
+    """
+    spec = confirmed(load_spec(order.spec))
+    if spec.unconfirmed or spec_digest(spec) != order.digest:
+        raise SpecError(f"{order.spec} was changed since the measurement began; run the command again")
+    return World(spec, Task(Domain(()), (), order.rows, neighbours_of(spec)))
+
+
+def confirmed(spec: Spec) -> Spec:
+    """A spec without the domains that are marked data-derived: all that a measurement may know, digest included."""
+    outlines = {name: outlined(attribute) for name, attribute in to_measure(spec).items()}
+    return spec.model_copy(update={"attributes": {**spec.attributes, **outlines}})
+
+
+def to_measure(spec: Spec) -> Mapping[str, AnyAttribute]:
+    """The attributes that a spec marks data-derived."""
+    return {name: attribute for name, attribute in spec.attributes.items() if attribute.data_derived}
+
+
+@lru_cache(maxsize=4)
+def planned_domains(order: Order) -> DomainPlan:
+    """What will be asked.
+
+    Raises:
+        PlanError: no noise keeps the budget, or nothing could be found with so much noise.
+    """
+    world = domain_world(order)
+    made = plan_domains(to_measure(world.spec), world.task.neighbours, order.budget.epsilon, order.budget.delta)
+    if world.spec.privacy.rows.public:
+        require_enough(made, world.spec.privacy.rows.public)
+    return made
+
+
+def release_plan(order: Order) -> Plan[DomainParameters]:
+    """The plan as the ledger and the release folder hold it."""
+    made = planned_domains(order)
+    thresholds = {"threshold": made.threshold, "values": made.values_threshold}
+    stages = [Stage(name, event, EXPLANATIONS[name].format(**thresholds)) for name, event in made.parts.items()]
+    parameters = DomainParameters(
+        type(made.noise).__name__, Fraction(*dataclasses.astuple(made.noise)), made.leak, **thresholds
+    )
+    return Plan(MEASURE, tuple(made.attributes), tuple(stages), parameters, Forecast(SECONDS, MEMORY))
+
+
+def require_ready(order: Order, home: Home) -> None:
+    """Check everything about a measurement that needs no data.
+
+    Raises:
+        StorageError: the data cannot be read, the new spec cannot be written, or would not find its files.
+        PlanError: delta cannot be, or too little of the declared budget is left for a release.
+    """
+    world = domain_world(order)
+    if not 0 < order.budget.delta < 1:
+        raise PlanError("delta should be above 0 and below 1; give a small one with --delta")
+    if world.spec.privacy.rows.public:
+        require_small_delta(order.budget, world.spec)
+    _require_rest(order, world.spec)
+    require_readable(order, world.spec)
+    _require_place(order, world, home)
+    require_home(home)
+    require_room(home.folder, SPEC_BYTES)
+
+
+def _require_rest(order: Order, spec: Spec) -> None:
+    """The declared budget holds the measurement and one release as it is declared."""
+    declared, release = spec.privacy.budget, spec.release
+    rest = declared.epsilon - order.budget.epsilon, declared.delta - order.budget.delta
+    if rest[0] < release.epsilon or rest[1] < release.delta:
+        raise PlanError(
+            f"of the declared budget, epsilon {decimal(declared.epsilon)} and delta {decimal(declared.delta)}, too "
+            f"little is left for the declared release, epsilon {decimal(release.epsilon)} and delta "
+            f"{decimal(release.delta)}; "
+            "measure with less, or declare a smaller release or a larger budget"
+        )
+
+
+def _require_place(order: Order, world: World, home: Home) -> None:
+    """The new spec lies where nothing is yet but itself, and where it finds the files that it names."""
+    out, spec = order.out, world.spec
+    if out is None:
+        raise StorageError("the new spec has no place; give a file with --out")
+    require_nameable(out)
+    if (out.exists() or out.is_symlink()) and not _written_before(out, order, world, home):
+        raise StorageError(f"{out} exists; give another file with --out, or move it away")
+    if _names_files(spec) and out.parent != order.spec.parent:
+        raise StorageError(f"the spec names files beside it; give --out a file in {order.spec.parent}")
+    require_room(out.parent, SPEC_BYTES)
+
+
+def _written_before(out: Path, order: Order, world: World, home: Home) -> bool:
+    """Whether ``out`` is the spec that an earlier run of this order wrote before it was killed."""
+    held = pending_release(order, world, home)
+    kept = home.release(held.id) / "public" / SPEC_NAME if held else None
+    return kept is not None and kept.is_file() and out.is_file() and out.read_bytes() == kept.read_bytes()
+
+
+def _names_files(spec: Spec) -> bool:
+    kept = [attribute for attribute in spec.attributes.values() if not attribute.data_derived]
+    lists = any(isinstance(getattr(attribute, "values", None), ValuesFile) for attribute in kept)
+    return lists or any(declaration.file for declaration in spec.constraints)
+
+
+def _require_measurable(path: Path, spec: Spec) -> None:
+    ordered = [name for name, attribute in to_measure(spec).items() if isinstance(attribute, Ordinal)]
+    if ordered:
+        raise SpecError(
+            f"{path}: '{ordered[0]}' is ordinal, and an order cannot be measured; declare its list public, or make it "
+            "categorical"
+        )
+    if not to_measure(spec) and not spec.privacy.rows.measured:
+        raise SpecError(f"{path}: nothing is marked data-derived or measured; it can be released as it is")

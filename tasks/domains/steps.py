@@ -1,0 +1,114 @@
+"""The steps that measure domains once they are charged: ask, write the new spec."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from cloister.errors import InputError
+from cloister.privacy.certificate.manifest import Lineage, write_manifest
+from cloister.privacy.certificate.provenance import exact_text
+from cloister.privacy.discovery import Findings, discover
+from cloister.privacy.door.table import PrivateColumns
+from cloister.schema.attributes import DATA_DERIVED, MEASURED
+from cloister.schema.marked import read_marked
+from cloister.schema.writing import spec_text
+from tasks.data.session import Spent
+from tasks.domains.plan import SPEC_NAME, planned_domains
+from tasks.ledger.charges import record_candidate, seal
+from tasks.release.certify import fresh
+from tasks.release.preflight import checked_spec
+from tasks.release.retained import write_kept
+from tasks.requests.resolved import Order
+from tasks.runtime.code_version import code_version
+from tasks.runtime.home import Home
+from tasks.runtime.progress import reporter
+from tasks.runtime.references import digest_of
+from tasks.runtime.step import step
+from tasks.runtime.tables import replaced
+
+_HEAD = """\
+# What is marked dp was measured with noise by release {release}, and may be handed on: bounds, values, grids and
+# whether values may be missing. All the rest is as declared, names, types and words of booleans among it. Values
+# outside are clipped, or become missing.
+"""
+
+
+@dataclass(frozen=True)
+class Written:
+    """The new spec, and what keeps a release from taking it as it is; empty if nothing does."""
+
+    path: Path
+    problem: str
+
+
+@step("measure", "measure domains for {spent.release}")
+def measure_domains(order: Order, spent: Spent[pd.DataFrame, PrivateColumns], home: Home) -> Findings:
+    """What was found, all of it released; the journal is sealed: nothing more is asked."""
+    advanced = partial(reporter().advanced, "measure")
+    found = discover(spent.private, planned_domains(order), advanced)
+    seal(spent.release, order, spent.journal, home)
+    return found
+
+
+@step("write", "write spec of {spent.release}")
+def write_spec(order: Order, spent: Spent[pd.DataFrame, PrivateColumns], found: Findings, home: Home) -> Written:
+    """The new spec, in the release folder and where it was asked.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    release = spent.release
+    content = measured_content(read_marked(order.spec).content, order, release, found)
+    text = _HEAD.format(release=release) + spec_text(content)
+    folder = fresh(home.release(release) / "public")
+    (folder / SPEC_NAME).write_text(text, encoding="utf-8")
+    out = order.out or folder / SPEC_NAME
+    replaced(out, lambda part: part.write_text(text, encoding="utf-8"))
+    return Written(out, _problem(out))
+
+
+@step("finish", "finish {spent.release}")
+def finish(order: Order, spent: Spent[pd.DataFrame, PrivateColumns], home: Home) -> None:
+    """Make the measurement a candidate: its spec is where it was asked, and all that it leaves is there to be listed.
+
+    Raises:
+        StorageError: the manifest cannot be written.
+    """
+    folder, kept = home.release(spent.release) / "public", write_kept(home, spent.release)
+    lineage = Lineage(spent.anchor, code_version(), order.digest, kept=kept)
+    manifest = write_manifest(folder, spent.release, lineage)
+    evidence = {"manifest": manifest.digest, "spec": digest_of(folder / SPEC_NAME)}
+    record_candidate(spent.release, order.by, evidence, home)
+
+
+def measured_content(content: dict[str, Any], order: Order, release: str, found: Findings) -> dict[str, Any]:
+    """The plain values of a spec with what was found in place of what the data had been asked for without noise."""
+    source = f"{MEASURED} release {release}, epsilon {exact_text(order.budget.epsilon)}, delta "
+    source += exact_text(order.budget.delta)
+    nothing = f"{DATA_DERIVED}: nothing was found by release {release}; declare it"
+    attributes = {
+        name: {**keys, "provenance": nothing if name in found.empty else source}
+        for name, keys in found.attributes.items()
+    }
+    rows = {"public": found.rows, "provenance": source}
+    privacy = content["privacy"]
+    validation = content.get("validation") or {}
+    return {
+        **content,
+        "privacy": {**privacy, "rows": rows} if privacy["rows"].get("measured") else privacy,
+        "attributes": {**content["attributes"], **attributes},
+        "validation": validation if validation.get("on_invalid", "fail") != "fail" else {"on_invalid": "clip"},
+    }
+
+
+def _problem(path: Path) -> str:
+    try:
+        checked_spec(path)
+    except InputError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,1 @@
+"""Comparisons of a synthetic table with its real one; they stay inside."""

@@ -1,0 +1,108 @@
+"""Evaluations against real rows: internal, written to private folders only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from cloister.constraints import ViolationReport, violation_reports
+from cloister.errors import InputError
+from cloister.evaluation.asked import Level, Panel
+from cloister.evaluation.plots import plots, tables
+from cloister.evaluation.report import Evaluation, evaluate
+from cloister.evaluation.targets import Target, targets_of
+from cloister.schema.domain import Table
+from cloister.schema.loading import load_spec, spec_digest
+from cloister.schema.reading import read_frame
+from cloister.schema.validation import validate
+from tasks.evaluation.reference_scores import Truths
+from tasks.requests.plan import write_json
+from tasks.requests.resolved import World, declared_world
+from tasks.runtime.home import Home
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is measured; classifiers of the ``panel`` predict the ``targets``, all of the spec's if none is named.
+
+    ``held_out`` is a file of real rows of the same population that took no part in the release, for attacks on
+    membership.
+    """
+
+    level: Level
+    panel: Panel = "nine"
+    targets: tuple[str, ...] = ()
+    held_out: Path | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured, and the folder that holds it as JSON, tables and plots; internal."""
+
+    evaluation: Evaluation
+    folder: Path
+
+
+def compared(real: Table, synthetic: Table, world: World, asked: Asked, home: Home) -> Evaluation:
+    """The evaluation of one table against another of the same world; internal.
+
+    Raises:
+        InputError: a target is none of the spec's, or the rows held out cannot be used.
+    """
+    targets, truths = _targets(world, asked), Truths(home, spec_digest(world.spec))
+    others = table_of(world, asked.held_out) if asked.held_out else None
+    rules, panel = world.task.constraints, asked.panel
+    return evaluate(real, synthetic, rules, targets, asked.level, others, panel, truths.learnt)
+
+
+def written(evaluation: Evaluation, folder: Path) -> Measured:
+    """Write an evaluation as JSON, tables and plots."""
+    write_json(folder / "evaluation.json", evaluation.to_dict())
+    if evaluation.level != "none":
+        plots(evaluation, folder / "plots")
+        tables(evaluation, folder / "plots")
+    return Measured(evaluation, folder)
+
+
+def compared_files(spec: Path, data: Path, synthetic: Path, asked: Asked, home: Home) -> Evaluation:
+    """The evaluation of one file against another; internal.
+
+    Raises:
+        InputError: the spec or a file cannot be used.
+    """
+    world = _world(spec)
+    real = table_of(world, data)
+    return compared(real, table_of(world, synthetic), world, asked, home)
+
+
+def violations_of(spec: Path, data: Path) -> tuple[ViolationReport, ...]:
+    """Exact violations of each constraint of a spec in a file; internal.
+
+    Raises:
+        InputError: the spec or the file cannot be used.
+    """
+    world = _world(spec)
+    return violation_reports(world.task.constraints, table_of(world, data))
+
+
+def table_of(world: World, file: Path) -> Table:
+    """The rows of a file, validated as the spec says.
+
+    Raises:
+        DataError: they are not as declared.
+    """
+    return world.task.domain.encode(validate(read_frame(world.spec, file), world.spec)[0])
+
+
+def _targets(world: World, asked: Asked) -> tuple[Target, ...]:
+    known = {target.attribute: target for target in targets_of(world.spec.evaluation.targets, world.task.domain)}
+    unknown = [name for name in asked.targets if name not in known]
+    if unknown:
+        raise InputError(f"the spec has no target '{unknown[0]}'; its targets are {', '.join(known)}")
+    return tuple(known[name] for name in asked.targets or known)
+
+
+def _world(path: Path) -> World:
+    """The world of a spec where its number of rows does not matter."""
+    spec = load_spec(path)
+    return declared_world(spec, spec.privacy.rows.public or 1)

@@ -1,0 +1,56 @@
+"""What models learn from the real rows, kept in the home: every evaluation on the same rows compares with the same.
+
+Privacy: scores of real rows without noise; internal, like every evaluation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import sklearn
+import xgboost
+
+from cloister.evaluation.asked import Panel
+from cloister.evaluation.learning import Learning, Score, train_and_test
+from cloister.evaluation.targets import Target
+from cloister.schema.domain import Table
+from tasks.requests.plan import write_json
+from tasks.runtime.code_version import evaluating_digest
+from tasks.runtime.home import Home, private_folder
+
+LIBRARIES = tuple(library.__version__ for library in (np, sklearn, xgboost))
+
+
+@dataclass(frozen=True)
+class Truths:
+    """Scores kept under the digest of all that decides them; ``spec`` is the digest of the spec."""
+
+    home: Home
+    spec: str
+
+    def learnt(self, train: Table, test: Table, targets: Sequence[Target], panel: Panel) -> Learning:
+        """The scores of :func:`cloister.evaluation.learning.train_and_test`, from before if they are known."""
+        self.home.prepare()
+        path = private_folder(self.home.folder / "truths") / f"{self._key(train, test, targets, panel)}.json"
+        if not path.is_file():
+            scores = asdict(train_and_test(train, test, targets, panel))
+            write_json(path, scores)
+        return _learning(json.loads(path.read_text(encoding="utf-8")))
+
+    def _key(self, train: Table, test: Table, targets: Sequence[Target], panel: Panel) -> str:
+        decisive = [self.spec, evaluating_digest(), panel, [target.attribute for target in targets]]
+        digest = hashlib.sha256(json.dumps([*decisive, *LIBRARIES]).encode())
+        for table in (train, test):
+            for name in table.domain.modelled:
+                digest.update(table.codes[name].tobytes())
+        return digest.hexdigest()[:16]
+
+
+def _learning(fields: dict[str, Any]) -> Learning:
+    scores = tuple(Score(**score) for score in fields["scores"])
+    return Learning(**fields | {"scores": scores, "one_class": tuple(fields["one_class"])})

@@ -1,0 +1,104 @@
+"""How many releases of one price a budget admits; reads the ledger, and makes none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from itertools import groupby, islice, takewhile
+
+from cloister.errors import BudgetExceeded
+from cloister.privacy.ledger import Budget, Period, Release
+from cloister.privacy.ledger.exact import decimal
+from models.protocol import Budget as Price
+from tasks.ledger.queries import budgets, releases
+from tasks.requests.resolved import Order, World
+from tasks.runtime.home import Home
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """Releases of ``price`` that ``budget`` admits: ``whole`` in a window of its own, ``left`` in the current one."""
+
+    budget: Budget
+    price: Price
+    window: str
+    whole: int
+    left: int
+
+    def admits(self, window: str) -> int:
+        """How many more releases a window takes."""
+        return self.left if window == self.window else self.whole
+
+    def foreseen(self, runs: Iterable[datetime]) -> Iterator[tuple[datetime, bool]]:
+        """Each run, and whether its window has room for it, if nothing else is charged."""
+        for window, held in groupby(runs, self._window_of):
+            yield from ((run, place < self.admits(window)) for place, run in enumerate(held))
+
+    def exceeded_by(self, runs: Iterable[datetime], now: datetime) -> bool:
+        """Whether a schedule runs more often than the budget admits, in this year or the next."""
+        if self.budget.period is Period.EVER:
+            return True
+        soon = takewhile(lambda run: run.year <= now.year + 1, runs)
+        return any(_more_than(self.admits(window), held) for window, held in groupby(soon, self._window_of))
+
+    def require_one(self) -> None:
+        """Check that there is room for one release, now or in a later window.
+
+        Raises:
+            BudgetExceeded: there is none.
+        """
+        budget, last = self.budget, self.budget.period is Period.EVER
+        if not (self.left if last else self.whole):
+            raise BudgetExceeded(
+                f"the budget of '{budget.dataset}' is epsilon {decimal(budget.epsilon)} at delta "
+                f"{decimal(budget.delta)} per {budget.period.value} and admits {self.whole} releases of epsilon "
+                f"{decimal(self.price.epsilon)} at delta {decimal(self.price.delta)}, {self.left} of them now; ask for "
+                "less, or have more granted with cloister budget grant"
+            )
+
+    def _window_of(self, run: datetime) -> str:
+        return self.budget.period.window(run.astimezone(UTC).isoformat())
+
+
+def allowance_of(order: Order, world: World, home: Home, now: datetime) -> Allowance:
+    """What the budget of an order's dataset admits: the granted one, else the one that the spec declares.
+
+    Raises:
+        StorageError: the ledger cannot be read.
+    """
+    budget = _budget(world, home)
+    window = budget.period.window(now.astimezone(UTC).isoformat())
+    held = [charged for charged in _charged(world, home) if budget.period.window(charged.reserved_at) == window]
+    epsilon = budget.epsilon - sum(charged.request.epsilon for charged in held)
+    delta = budget.delta - sum(charged.request.delta for charged in held)
+    whole = room(budget.epsilon, budget.delta, order.budget)
+    return Allowance(budget, order.budget, window, whole, room(epsilon, delta, order.budget))
+
+
+def room(epsilon: Fraction, delta: Fraction, price: Price) -> int:
+    """How many releases of a price fit into what is left: epsilons and deltas add up (basic composition)."""
+    if min(epsilon, delta) < 0:
+        return 0
+    fit = epsilon // price.epsilon
+    return min(fit, delta // price.delta) if price.delta else fit
+
+
+def _budget(world: World, home: Home) -> Budget:
+    granted = (status.budget for status in budgets(home, None))
+    declared = world.spec.privacy.budget
+    name, unit = world.spec.name, world.unit
+    return next(
+        (budget for budget in granted if (budget.dataset, budget.unit) == (name, unit)),
+        Budget.of(name, unit, declared.epsilon, declared.delta, declared.per),
+    )
+
+
+def _charged(world: World, home: Home) -> list[Release]:
+    found = releases(home, world.spec.name)
+    return [release for release in found if release.request.unit == world.unit and release.state.charged]
+
+
+def _more_than(number: int, runs: Iterable[datetime]) -> bool:
+    return len(list(islice(runs, number + 1))) > number

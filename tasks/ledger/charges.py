@@ -1,0 +1,129 @@
+"""The ledger's part in a release: whose budget is asked for what, and where the release stands."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+
+from cloister.errors import BudgetExceeded, InputError
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.events import Relation
+from cloister.privacy.ledger import Anchor, Ledger, Owner, Request, State
+from cloister.privacy.ledger.exact import decimal
+from cloister.privacy.ledger.records import REFUSED
+from models.protocol import AnyPlan
+from tasks.data.open_table import noise_source
+from tasks.requests.resolved import Order, World
+from tasks.runtime.code_version import code_version
+from tasks.runtime.home import Home
+
+COMPOSITION = "the sum of the epsilons of all releases (basic composition)"
+
+
+def open_ledger(home: Home) -> Ledger:
+    """The ledger of a home.
+
+    Raises:
+        StorageError: it cannot be reached, read or made.
+    """
+    home.prepare()
+    return replace(Ledger.open(home.ledger), written=home.write_end)
+
+
+def spent_anchor(ledger: Ledger, release: str) -> Anchor:
+    """The entry that made the charge of a release final."""
+    spent = next(moved for moved in ledger.release(release).steps if moved.state is State.SPENT)
+    return ledger.entries()[spent.seq - 1].anchor
+
+
+def make_final(release: str, order: Order, journal: Journal, data: str, home: Home) -> Anchor:
+    """Make the charge of a release final, and lease the release to this process until its journal is closed.
+
+    The run is written into the journal before the ledger: killed in between, the journal holds one place more than the
+    ledger knows, and is still accepted.
+
+    Raises:
+        JournalMismatch: the release was begun with another journal or other data, or the journal is not whole.
+        StorageError: another process runs the release.
+    """
+    ledger = open_ledger(home)
+    ledger.spend(release, order.by, journal.id, data)
+    journal.guard(ledger.begin_run(release, order.by, journal.begin_run(), Owner.current()))
+    return spent_anchor(ledger, release)
+
+
+def seal(release: str, order: Order, journal: Journal, home: Home) -> None:
+    """Seal the journal of a release, in its file and in the ledger: nothing more is asked."""
+    open_ledger(home).seal(release, order.by, journal.seal())
+
+
+def give_back(release: str, order: Order, home: Home) -> None:
+    """Give back a reservation whose data was never asked; a charge that is final stays."""
+    ledger = open_ledger(home)
+    if ledger.release(release).state is State.RESERVED:
+        ledger.advance(release, State.RELEASED_BACK, order.by, REFUSED)
+
+
+def record_candidate(release: str, by: str, evidence: dict[str, str], home: Home) -> None:
+    """Record that a release is ready for review, with digests of what is to be reviewed."""
+    open_ledger(home).advance(release, State.CANDIDATE, by, "the release flow ended", evidence)
+
+
+def is_candidate(release: str, home: Home) -> bool:
+    """Whether a release is ready for review."""
+    return open_ledger(home).release(release).state is State.CANDIDATE
+
+
+def spend_id(order: Order, world: World) -> str:
+    """SHA-256 of everything that makes a fit what it is: spec, data, method, budget and code."""
+    source = world.spec.source
+    parts = {
+        "spec": order.digest,
+        "data": str(order.data or source.path or f"{source.url} {source.table}"),
+        "method": order.method,
+        "epsilon": str(order.budget.epsilon),
+        "delta": str(order.budget.delta),
+        "code": code_version(),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def release_request(order: Order, world: World, plan: AnyPlan) -> Request:
+    """What an order asks of the ledger."""
+    return Request(
+        dataset=world.spec.name,
+        unit=world.unit,
+        relation=Relation(world.spec.privacy.relation).value,
+        epsilon=order.budget.epsilon,
+        delta=order.budget.delta,
+        events=plan.event.to_json(),
+        method=order.method,
+        spec_digest=order.digest,
+        code_version=code_version(),
+        spend_id=spend_id(order, world),
+        stain="" if noise_source().secure else "NOT PRIVATE: seeded noise",
+    )
+
+
+def grant_declared(ledger: Ledger, order: Order, world: World) -> None:
+    """Grant what the spec declares to a dataset that has no budget yet."""
+    try:
+        ledger.budget(world.spec.name, world.unit)
+    except InputError:
+        declared = world.spec.privacy.budget
+        _require_declared(order, world)
+        reason = f"first release; declared in the spec with digest {order.digest[:16]}"
+        ledger.grant(
+            world.spec.name, world.unit, declared.epsilon, declared.delta, declared.per, f"spec ({order.by})", reason
+        )
+
+
+def _require_declared(order: Order, world: World) -> None:
+    declared = world.spec.privacy.budget
+    if order.budget.epsilon > declared.epsilon or order.budget.delta > declared.delta:
+        raise BudgetExceeded(
+            f"the spec gives '{world.spec.name}' a budget of epsilon {decimal(declared.epsilon)} and delta "
+            f"{decimal(declared.delta)}, but epsilon {decimal(order.budget.epsilon)} and delta "
+            f"{decimal(order.budget.delta)} was asked; ask for less, or have more granted with cloister budget grant"
+        )

@@ -1,0 +1,136 @@
+"""The end of a release: what became of it is kept, and the ledger knows whether it was said.
+
+A run that is killed after the candidate entry leaves a finished release that nobody was told of.
+The same order then gets this release, at no charge; once it was said, the same order is a new
+release.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from cloister.errors import InputError, VerificationError
+from cloister.privacy.ledger.exact import decimal
+from tasks.domains.plan import SPEC_NAME
+from tasks.ledger.charges import open_ledger
+from tasks.ledger.verify import release_problems
+from tasks.release.certify import CSV_NAME
+from tasks.release.charge import Charge
+from tasks.release.publish import copy_whole
+from tasks.requests.plan import write_json
+from tasks.requests.resolved import Order, world_of
+from tasks.runtime.home import Home
+from tasks.runtime.references import digest_of
+from tasks.runtime.step import step
+from tasks.runtime.tables import replaced
+
+_ended: ContextVar[list[str] | None] = ContextVar("ended", default=None)
+"""The releases that ended inside the block of ``telling`` that this context is in, if it is in one."""
+
+
+def keep_outcome(release: str, content: dict[str, Any], home: Home) -> None:
+    """Keep what is to be said of a release, before it is a candidate; internal, mode 0600."""
+    path = _outcome(release, home)
+    write_json(path, json.loads(json.dumps(content, default=str)))
+    path.chmod(0o600)
+
+
+@step("publish", "publish {charge.release}, finished before")
+def publish_finished(order: Order, charge: Charge, home: Home) -> dict[str, Any]:
+    """What was to be said of a release that an earlier run finished, with its files at ``out``.
+
+    Raises:
+        VerificationError: its files are not what was recorded.
+        InputError: it was drawn with other options than asked now.
+    """
+    content = finished_outcome(charge.release, home)
+    public = home.release(charge.release) / "public"
+    _require_same(order, content, public, charge.release)
+    if order.out and not (order.out.is_dir() and digest_of(order.out) == digest_of(public)):
+        copy_whole(public, order.out, charge.release)
+    status = open_ledger(home).budget(content["dataset"], world_of(order).unit)
+    files = {**content["files"], "public": str(order.out or public)}
+    return content | {"files": files, "earlier": True, "budget_left": decimal(status.left)}
+
+
+@step("write", "write spec of {charge.release}, finished before")
+def write_finished(order: Order, charge: Charge, home: Home) -> dict[str, Any]:
+    """What was to be said of a measurement that an earlier run finished, its spec at ``out``.
+
+    Raises:
+        VerificationError: its files are not what was recorded.
+    """
+    content = finished_outcome(charge.release, home)
+    spec = home.release(charge.release) / "public" / SPEC_NAME
+    out = order.out or spec
+    if not out.exists():
+        replaced(out, lambda part: part.write_bytes(spec.read_bytes()))
+    return content | {"spec": str(out), "earlier": True}
+
+
+def finished_outcome(release: str, home: Home) -> dict[str, Any]:
+    """What was to be said of a finished release, whose files are what was recorded.
+
+    Raises:
+        VerificationError: they are not, or it cannot be read.
+    """
+    remedy = (
+        f"release {release} is finished and was charged; see cloister verify {release}, or reject it and start anew"
+    )
+    findings = release_problems(home, release)
+    if findings:
+        raise VerificationError(f"{findings[0]}; {remedy}")
+    try:
+        content: dict[str, Any] = json.loads(_outcome(release, home).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise VerificationError(f"{_outcome(release, home)} cannot be read; {remedy}") from None
+    return content
+
+
+@contextmanager
+def telling(home: Home, by: str) -> Iterator[None]:
+    """Releases that end inside count as delivered once the block has ended well."""
+    ended: list[str] = []
+    token = _ended.set(ended)
+    try:
+        yield
+    finally:
+        _ended.reset(token)
+    sys.stdout.flush()
+    for release in ended:
+        open_ledger(home).deliver(release, by)
+
+
+def deliver(release: str, by: str, home: Home) -> None:
+    """Hand a finished release to whoever asked: the last act of a flow.
+
+    Inside ``telling`` this waits until a person was told.
+    """
+    if (waiting := _ended.get()) is None:
+        open_ledger(home).deliver(release, by)
+    else:
+        waiting.append(release)
+
+
+def _require_same(order: Order, content: dict[str, Any], public: Path, release: str) -> None:
+    asked = {
+        "--rows": order.rows == content["rows"],
+        "--csv": not order.csv or (public / CSV_NAME).is_file(),
+    }
+    differing = [option for option, same in asked.items() if not same]
+    if differing:
+        raise InputError(
+            f"release {release} of the same order is finished, with {content['rows']} rows, and "
+            f"nobody was told; give {' and '.join(differing)} as before to get it at no charge, or "
+            f"cloister review reject {release} first"
+        )
+
+
+def _outcome(release: str, home: Home) -> Path:
+    return home.release(release) / "internal" / "outcome.json"

@@ -1,0 +1,64 @@
+"""What is wrong with a home as a whole: who may enter it, its key, and the stores of the tools in it."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+
+from cloister.errors import StorageError
+from tasks.runtime.home import Home, open_to_others
+
+NAMED = 3
+"""How many open files a finding names."""
+
+
+def mode_findings(home: Home) -> list[str]:
+    """Files and folders that others may use; to be asked before the home is used, which closes them."""
+    found = list(islice(open_to_others(home.folder), NAMED)) if home.folder.is_dir() else []
+    return [f"{path}: others could use it (mode {path.lstat().st_mode & 0o777:o}); it is closed now" for path in found]
+
+
+def home_findings(home: Home) -> Iterator[str]:
+    """What is wrong with the key, the databases of MLflow, Prefect and DVC, and the objects of the DVC remote."""
+    if (home.folder / "key").exists() or (home.folder / "releases").exists():
+        yield from _key_findings(home)
+    for path in sorted(home.folder.glob("*/**/*.db")):
+        yield from _database_findings(path)
+    yield from _object_findings(Path(home.remote) / "files" / "md5")
+
+
+def _key_findings(home: Home) -> Iterator[str]:
+    if not (home.folder / "key").exists():
+        yield f"{home.folder / 'key'}: is missing; restore it from a backup"
+        return
+    try:
+        home.key()
+    except StorageError as error:
+        yield str(error)
+
+
+def _database_findings(path: Path) -> Iterator[str]:
+    """What SQLite itself finds."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            ((told,),) = database.execute("PRAGMA integrity_check(1)").fetchall()
+            schema = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except (sqlite3.Error, ValueError) as error:
+        told, schema = type(error).__name__, ()
+    if told != "ok" or not schema:
+        yield f"{path}: is damaged ({str(told).splitlines()[0]}); restore a copy"
+
+
+def _object_findings(folder: Path) -> Iterator[str]:
+    """Objects of a DVC remote that is a folder: each is named by its MD5."""
+    for path in sorted(folder.glob("??/*")):
+        name = path.parent.name + path.name
+        if (
+            path.is_file()
+            and hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() != name.partition(".")[0]
+        ):
+            yield f"{path}: was altered: its name is not its digest"

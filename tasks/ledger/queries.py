@@ -1,0 +1,79 @@
+"""Reading the ledger; none is made where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cloister.errors import InputError
+from cloister.privacy.accounting.accountants import Spend
+from cloister.privacy.ledger import Anchor, BudgetStatus, Ledger, Release
+from cloister.privacy.ledger.composition import together
+from tasks.ledger.charges import open_ledger, spend_id
+from tasks.requests.resolved import Order, World
+from tasks.runtime.home import Home
+
+
+def existing_ledger(home: Home) -> Ledger | None:
+    """The ledger of a home, if there is one."""
+    kept_in_file = "://" not in home.ledger
+    return None if kept_in_file and not Path(home.ledger).exists() else open_ledger(home)
+
+
+def budgets(home: Home, dataset: str | None) -> list[BudgetStatus]:
+    """The budgets of a dataset, or all.
+
+    Raises:
+        InputError: none was granted to the dataset.
+    """
+    ledger = existing_ledger(home)
+    found = [status for status in ledger.budgets() if dataset in (None, status.budget.dataset)] if ledger else []
+    if dataset and not found:
+        raise InputError(f"no budget is granted to dataset '{dataset}'; grant one with cloister budget grant")
+    return found
+
+
+def composed(home: Home, status: BudgetStatus) -> Spend | None:
+    """What the releases of a budget's window cost together, by their events; None if no accountant reads them all."""
+    budget = status.budget
+    mine = [held for held in releases(home, budget.dataset) if held.request.unit == budget.unit]
+    current = [held for held in mine if budget.period.window(held.reserved_at) == status.window]
+    return together(current, budget.delta)
+
+
+def exported(home: Home, path: Path) -> Anchor:
+    """Write all entries of the ledger to a file; the anchor of the last.
+
+    Raises:
+        InputError: there is none.
+        StorageError: the file cannot be written.
+    """
+    ledger = existing_ledger(home)
+    anchor = ledger.export(path) if ledger and ledger.anchor() else None
+    if anchor is None:
+        raise InputError(f"there is no entry in a ledger at {home.ledger}; set CLOISTER_HOME")
+    return anchor
+
+
+def releases(home: Home, dataset: str | None) -> list[Release]:
+    """The releases of a dataset, or all, oldest first."""
+    ledger = existing_ledger(home)
+    return ledger.releases(dataset) if ledger else []
+
+
+def release_of(home: Home, release: str) -> Release:
+    """One release.
+
+    Raises:
+        InputError: there is none of this name.
+    """
+    ledger = existing_ledger(home)
+    if ledger is None:
+        raise InputError(f"there is no release '{release}': there is no ledger at {home.ledger} yet")
+    return ledger.release(release)
+
+
+def pending_release(order: Order, world: World, home: Home) -> Release | None:
+    """The release that the same order began before and that is unfinished, or that nobody was told of."""
+    ledger = existing_ledger(home)
+    mine = [held for held in ledger.releases() if held.request.spend_id == spend_id(order, world)] if ledger else []
+    return mine[-1] if mine and mine[-1].pending else None

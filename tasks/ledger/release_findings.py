@@ -1,0 +1,152 @@
+"""What is wrong with one release: its folder, certificate, model, journal, and all else that it left in the home."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from pathlib import Path
+
+from cloister.errors import CloisterError, StorageError, VerificationError
+from cloister.privacy.certificate.certificate import YAML_NAME, Certificate
+from cloister.privacy.certificate.manifest import FILE_NAME, Manifest, read_manifest, verify_folder
+from cloister.privacy.door.journal import FILE_NAME as JOURNAL_NAME
+from cloister.privacy.door.journal_reading import read_journal
+from cloister.privacy.ledger import Anchor, Ledger, Release, State
+from models.storage import model_digest
+from tasks.ledger.certificates import read_certificate
+from tasks.release.retained import kept_findings
+from tasks.runtime.home import Home
+from tasks.runtime.references import digest_of
+
+
+def release_findings(home: Home, ledger: Ledger, release: Release) -> Iterator[str]:
+    """Everything that is wrong with a release in this home."""
+    yield from _journal_findings(home, release)
+    if not _finished(release):
+        yield from _unfinished_findings(home, release)
+        return
+    folder = home.release(release.id) / "public"
+    yield from folder_findings(folder, ledger, release)
+    try:
+        manifest = released_manifest(home, release)
+    except (StorageError, VerificationError):
+        return  # named above
+    yield from _model_findings(home, release, manifest)
+    if manifest.lineage.kept:
+        yield from kept_findings(home, release.id, manifest.lineage.kept)
+
+
+def folder_findings(folder: Path, ledger: Ledger | None, release: Release | None) -> Iterator[str]:
+    """Everything that is wrong with a folder of files that may be handed on."""
+    expected = release.evidence.get("manifest") if release else None
+    if not folder.is_dir():
+        yield f"{folder}: is missing"
+        return
+    yield from (f"{folder / finding.file}: {finding.problem}" for finding in verify_folder(folder, expected))
+    if (release and release.of_domain) or not _certified(folder):
+        return
+    try:
+        certificate = read_certificate(folder)
+    except (StorageError, VerificationError) as error:
+        yield f"{folder / YAML_NAME}: {str(error).removeprefix(f'{YAML_NAME} ')}"
+        return
+    problems = [*_artefact_problems(folder, certificate), *_ledger_problems(certificate, ledger, release)]
+    yield from (f"{folder / YAML_NAME}: {problem}" for problem in problems)
+
+
+def released_manifest(home: Home, release: Release) -> Manifest:
+    """The manifest that the ledger recorded when a release was finished.
+
+    Raises:
+        StorageError: it cannot be read.
+        VerificationError: it was altered or replaced.
+    """
+    folder = home.release(release.id) / "public"
+    manifest = read_manifest(folder)
+    if manifest.digest != release.evidence.get("manifest") or manifest.release != release.id:
+        raise VerificationError(
+            f"{folder / FILE_NAME} is not the one that the ledger recorded; see cloister verify {release.id}"
+        )
+    return manifest
+
+
+def _finished(release: Release) -> bool:
+    return any(step.state is State.CANDIDATE for step in release.steps)
+
+
+def _certified(folder: Path) -> bool:
+    """Whether a folder holds a certificate, or should; that of a measurement holds a spec."""
+    try:
+        return any(record.path == YAML_NAME for record in read_manifest(folder).files)
+    except (StorageError, VerificationError):
+        return True
+
+
+def _unfinished_findings(home: Home, release: Release) -> Iterator[str]:
+    """A manifest is written just before the ledger is told: one that it does not know says that its end is missing."""
+    path = home.release(release.id) / "public" / FILE_NAME
+    if release.state is State.SPENT and path.exists():
+        yield (
+            f"{path}: the release is finished, and the ledger does not say so: its last entries were cut off, or the "
+            "run was killed before it wrote them; run the same command again"
+        )
+
+
+def _journal_findings(home: Home, release: Release) -> Iterator[str]:
+    """A charge that is final has a journal, of the id, data, spec and code that the ledger recorded."""
+    recorded, asked = release.evidence, release.request
+    if "journal" not in recorded:
+        return
+    path = home.journal(release.id) / JOURNAL_NAME
+    if not path.is_file():
+        yield f"{path}: is missing"
+        return
+    try:
+        journal = read_journal(path.parent)
+    except (StorageError, VerificationError) as error:
+        yield f"{path}: {str(error).removeprefix(f'{path} ')}"
+        return
+    said = {"data": recorded["data"], "spec": asked.spec_digest, "code": asked.code_version}
+    if journal.id != recorded["journal"] or said != {name: journal.fingerprint.get(name) for name in said}:
+        yield f"{path}: is not the journal that the ledger recorded"
+    elif _finished(release) and not journal.sealed:
+        yield f"{path}: its end is missing"
+
+
+def _model_findings(home: Home, release: Release, manifest: Manifest) -> Iterator[str]:
+    if release.of_domain:
+        return
+    folder = home.release(release.id) / "model"
+    try:
+        if model_digest(folder) != (manifest.lineage.model or model_digest(folder)):
+            yield f"{folder}: is not the model that was released"
+    except CloisterError as error:
+        yield f"{folder}: {error}"
+
+
+def _artefact_problems(folder: Path, certificate: Certificate) -> Iterator[str]:
+    for name, digest in certificate.artefacts.items():
+        if not (folder / name).is_file():
+            yield f"it vouches for {name}, which is missing"
+        elif digest_of(folder / name) != digest:
+            yield f"it vouches for another {name}"
+
+
+def _ledger_problems(certificate: Certificate, ledger: Ledger | None, release: Release | None) -> Iterable[str]:
+    if ledger is None or release is None:
+        return []
+    asked, subject = release.request, certificate.subject
+    said = (subject.id, subject.dataset, subject.method, subject.spec)
+    anchor = Anchor(certificate.ledger.seq, certificate.ledger.hash)
+    checks = {
+        "it names another release, dataset, method or spec than the ledger": said
+        == (release.id, asked.dataset, asked.method, asked.spec_digest),
+        "it states another epsilon or delta than the ledger": (
+            Fraction(certificate.guarantee.epsilon),
+            Fraction(certificate.guarantee.delta),
+        )
+        == (asked.epsilon, asked.delta),
+        "it names other data than the ledger": subject.input == release.evidence.get("data"),
+        "the ledger does not hold the entry that it names": anchor in [entry.anchor for entry in ledger.entries()],
+    }
+    return [problem for problem, holds in checks.items() if not holds]

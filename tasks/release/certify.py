@@ -1,0 +1,109 @@
+"""The step that puts together what may be handed on: the synthetic table and its certificate."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Facts, certify
+from cloister.privacy.certificate.page import page
+from cloister.privacy.certificate.software import software
+from cloister.privacy.door.table import PrivateTable
+from cloister.privacy.ledger import Anchor, BudgetStatus
+from cloister.schema.domain import Table
+from cloister.schema.reading import read_native
+from models.protocol import AnyPlan
+from models.registry import create
+from models.storage import model_digest
+from tasks.data.session import Spent
+from tasks.ledger.charges import COMPOSITION, open_ledger
+from tasks.release.charge import Charge
+from tasks.release.sample import Drawn
+from tasks.requests.resolved import Order, World, world_of
+from tasks.runtime.code_version import code_digest
+from tasks.runtime.home import Home
+from tasks.runtime.references import Reference, digest_of
+from tasks.runtime.step import step
+from tasks.runtime.tables import write_csv
+
+TABLE_NAME, CSV_NAME = "synthetic.parquet", "synthetic.csv"
+
+
+@dataclass(frozen=True)
+class Certified:
+    """What a certificate vouches for: the charge, what was done under it, the model and the rows that came of it."""
+
+    charge: Charge
+    spent: Spent[Table, PrivateTable]
+    plan: AnyPlan
+    model: Reference
+    drawn: Drawn
+
+    @property
+    def anchor(self) -> Anchor:
+        """The ledger's entry that made the charge final."""
+        return self.spent.anchor
+
+
+@step("certify", "certify {done.charge.release}")
+def write_certificate(order: Order, done: Certified, home: Home) -> Reference:
+    """The folder of files that may be handed on, but for the manifest.
+
+    Raises:
+        PrivacyError: the events cost more than was charged, or a hard constraint is violated.
+    """
+    world = world_of(order)
+    folder = fresh(home.release(done.charge.release) / "public")
+    artefacts = _place_table(done.drawn, order, world, folder)
+    status = open_ledger(home).budget(world.spec.name, world.unit)
+    certificate = certify(_facts(order, done, artefacts, status))
+    (folder / YAML_NAME).write_text(certificate.to_yaml(), encoding="utf-8")
+    (folder / PAGE_NAME).write_text(page(certificate), encoding="utf-8")
+    return Reference.of(folder)
+
+
+def fresh(folder: Path) -> Path:
+    """The folder, empty."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, mode=0o700)
+    return folder
+
+
+def _place_table(drawn: Drawn, order: Order, world: World, folder: Path) -> dict[str, str]:
+    """The synthetic table, as Parquet and CSV if that was asked; SHA-256 by file name."""
+    os.link(drawn.file.open(), folder / TABLE_NAME)
+    if not order.csv:
+        return {TABLE_NAME: drawn.file.digest}
+    frame = read_native(folder / TABLE_NAME, world.task.domain.names)
+    write_csv(frame, folder / CSV_NAME, world.spec.source)
+    return {TABLE_NAME: drawn.file.digest, CSV_NAME: digest_of(folder / CSV_NAME)}
+
+
+def _facts(order: Order, done: Certified, artefacts: dict[str, str], status: BudgetStatus) -> Facts:
+    world = world_of(order)
+    return Facts(
+        spec=world.spec,
+        constraints=world.task.constraints,
+        release=done.charge.release,
+        method=order.method,
+        method_summary=create(order.method).summary,
+        rows=order.rows,
+        epsilon=order.budget.epsilon,
+        delta=order.budget.delta,
+        stages=done.plan.stages,
+        violations=done.drawn.violations,
+        post_processing=done.drawn.post_processing,
+        capacity=done.drawn.capacity,
+        budget=status,
+        composition=COMPOSITION,
+        anchor=done.anchor,
+        software=software(code_digest()),
+        artefacts=artefacts,
+        written=datetime.now(UTC).date(),
+        secure=done.spent.private.secure,
+        input_digest=done.spent.digest,
+        model=model_digest(done.model.open()),
+    )

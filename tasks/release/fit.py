@@ -1,0 +1,56 @@
+"""Training and weighing: the only steps that ask the data, and only through the door."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from cloister.privacy.door.table import PrivateTable
+from cloister.schema.domain import Table
+from models.protocol import AnyPlan, Model
+from models.registry import create
+from models.storage import load_model, save_model
+from tasks.data.session import Spent
+from tasks.ledger.charges import seal
+from tasks.requests.resolved import Order, World, world_of
+from tasks.runtime.home import Home
+from tasks.runtime.progress import reporter
+from tasks.runtime.references import Reference
+from tasks.runtime.step import step
+
+
+@step("train", "train {order.method} for {spent.release}")
+def train(order: Order, spent: Spent[Table, PrivateTable], plan: AnyPlan, home: Home) -> Reference:
+    """The model of rows, on disk.
+
+    Raises:
+        UnplannedQuery: the method asked for something that the plan does not hold.
+    """
+    world = world_of(order)
+    synthesizer = create(order.method, partial(_advanced, "train"))
+    model = synthesizer.train(spent.private, world.task, plan)
+    return _saved(home.release(spent.release) / "trained", order, world, model)
+
+
+@step("weights", "weigh soft constraints for {spent.release}")
+def weigh(
+    order: Order,
+    spent: Spent[Table, PrivateTable],
+    plan: AnyPlan,
+    trained: Reference,
+    home: Home,
+) -> Reference:
+    """The model with its soft constraints weighed, on disk; the journal is sealed: nothing more is asked."""
+    world = world_of(order)
+    model = load_model(trained.open())
+    weighed = create(order.method).weigh(spent.private, world.task, plan, model)
+    seal(spent.release, order, spent.journal, home)
+    return _saved(home.release(spent.release) / "model", order, world, weighed)
+
+
+def _saved(folder: Path, order: Order, world: World, model: Model) -> Reference:
+    return Reference.of(save_model(folder, order.method, model, world.task, world.spec))
+
+
+def _advanced(step_name: str, done: int, total: int) -> None:
+    reporter().advanced(step_name, done, total)

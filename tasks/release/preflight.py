@@ -1,0 +1,186 @@
+"""What can be known to be wrong before the ledger is asked and any data is opened."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from cloister.constraints import require_consistent
+from cloister.errors import StorageError
+from cloister.schema.loading import load_spec
+from cloister.schema.spec import Spec
+from models.protocol import Budget
+from tasks.ledger.queries import pending_release
+from tasks.requests.resolved import Order, World, declared_world, public_rows, require_public, require_small_delta
+from tasks.runtime.home import Home
+
+# Bytes of memory and disk that a cell of the output takes, in all its copies.
+CELL_BYTES = 24
+# Bytes that a release writes whatever its size: ledger, stores, certificate, plots.
+SPARE_BYTES = 32 << 20
+# Bytes of a file's name on every usual file system.
+LONGEST_NAME = 255
+# What no home may have in its path: ? and % mean something else in a database's URL, quotes end a quoted text.
+UNFIT = "?%\"'"
+# The longest path that a home holds, the name of a dataset and the tools' own parts together.
+LONGEST_IN_HOME = "x" * 200
+
+
+def require_usable(order: Order, world: World, home: Home) -> None:
+    """Check everything about an order that needs no data.
+
+    Raises:
+        ConstraintError: the hard constraints contradict each other, or cannot hold for so many rows.
+        StorageError: the data cannot be read, an output cannot be written, or the disk has no room.
+    """
+    require_consistent(world.task.constraints, world.task.domain, max(world.task.output_rows, world.task.data_rows))
+    require_readable(order, world.spec)
+    require_home(home)
+    if order.out:
+        require_place(order.out, home)
+        require_new(order.out, _pending(order, world, home))
+    for folder in _written(order, home):
+        require_room(folder, order.rows * len(world.task.domain.names) * CELL_BYTES + SPARE_BYTES)
+
+
+def require_home(home: Home) -> None:
+    """Check that all stores can lie in a home: MLflow and Prefect write its path into URLs, DVC into its settings.
+
+    Raises:
+        StorageError: the path holds a letter that one of them cannot take, or is too long.
+    """
+    text = str(home.folder)
+    if not text.isprintable() or set(text) & set(UNFIT):
+        raise StorageError(
+            f"the home {text!a} has a path with control characters or one of {UNFIT}; name it otherwise with "
+            "CLOISTER_HOME"
+        )
+    require_nameable(home.folder / LONGEST_IN_HOME)
+
+
+def require_place(out: Path, home: Home) -> None:
+    """Check that a folder can appear at ``out`` by a rename, apart from all that the home keeps.
+
+    Raises:
+        StorageError: it cannot.
+    """
+    require_nameable(out)
+    if out.is_symlink() or out.is_mount():
+        kind = "a link" if out.is_symlink() else "a mount point"
+        raise StorageError(f"{out} is {kind}, which no folder can replace; give a new folder inside it with --out")
+    place, held = out.resolve(), home.folder.resolve()
+    if place == held or held in place.parents or place in held.parents:
+        raise StorageError(f"{out} and the home {home.folder} hold one another; give another folder with --out")
+    if place == Path.cwd() or place in Path.cwd().parents:
+        raise StorageError(f"{out} holds the working directory; give a new folder with --out")
+
+
+def require_nameable(path: Path) -> None:
+    """Check that the system takes a path, whether something lies there or not.
+
+    Raises:
+        StorageError: it is no UTF-8 text, too long in whole or in part, or leads through a file.
+    """
+    try:
+        os.fsencode(path).decode()
+        path.lstat()
+    except FileNotFoundError:
+        pass
+    except UnicodeDecodeError:
+        raise StorageError(f"{str(path)!a} is not UTF-8 text; name it otherwise") from None
+    except (OSError, ValueError) as error:
+        reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else "no file has such a name"
+        raise StorageError(f"{path} cannot be used ({reason}); give another path") from None
+    if any(len(os.fsencode(name)) > LONGEST_NAME for name in path.parts):
+        raise StorageError(f"{path} has a name of more than {LONGEST_NAME} bytes; give a shorter one")
+
+
+def require_new(out: Path, release: str | None = None) -> None:
+    """Check that nothing would be overwritten at ``out``, other than an unfinished copy of the same release.
+
+    Raises:
+        StorageError: something else lies there.
+    """
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    manifest = out / "manifest.json"
+    if release and manifest.is_file() and release.encode() in manifest.read_bytes():
+        return
+    raise StorageError(f"{out} exists and is not empty; give another folder with --out, or move it away")
+
+
+def _pending(order: Order, world: World, home: Home) -> str | None:
+    """The release that the same order began before, if it is unfinished or nobody was told that it ended."""
+    held = pending_release(order, world, home)
+    return held.id if held else None
+
+
+def require_readable(order: Order, spec: Spec) -> None:
+    """Check that the data is a file that can be read.
+
+    Raises:
+        StorageError: it is not.
+    """
+    named = order.data or (Path(spec.source.path) if spec.source.path else None)
+    if named is None:
+        return
+    require_nameable(named)
+    if not named.exists():
+        raise StorageError(f"the data {named} does not exist; correct source.path in the spec or give --data")
+    if not named.is_file() or not os.access(named, os.R_OK):
+        raise StorageError(f"the data {named} cannot be read; check that it is a file and its permissions")
+
+
+def _written(order: Order, home: Home) -> Iterator[Path]:
+    yield home.folder
+    if "://" not in home.remote:
+        yield home.versions / home.remote
+    if order.out:
+        yield order.out
+
+
+def require_room(folder: Path, needed: int) -> None:
+    """Check that files of so many bytes can be made in or below the nearest folder that exists.
+
+    Raises:
+        StorageError: they cannot.
+    """
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    try:
+        free = shutil.disk_usage(existing).free
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise StorageError(
+            f"{folder} cannot be written ({reason}); give another folder or correct its rights"
+        ) from None
+    if free < needed:
+        raise StorageError(
+            f"{folder}: the disk has {free >> 20} MiB free and the release needs about {needed >> 20}; make room"
+        )
+
+
+def checked_spec(path: Path) -> dict[str, object]:
+    """What a spec declares, if a release would take it.
+
+    Raises:
+        SpecError, ConstraintError, PlanError: a release would not.
+    """
+    spec = load_spec(path)
+    require_public(path, spec)
+    world = declared_world(spec, public_rows(spec))
+    require_consistent(world.task.constraints, world.task.domain, world.task.data_rows)
+    require_small_delta(Budget(spec.release.epsilon, spec.release.delta), spec)
+    return {
+        "name": spec.name,
+        "attributes": len(spec.attributes),
+        "hard constraints": len(world.task.hard),
+        "soft constraints": len(world.task.soft),
+        "privacy unit": world.unit,
+        "relation": spec.privacy.relation,
+        "declared rows": world.task.data_rows,
+    }

@@ -1,0 +1,108 @@
+"""The last step: the manifest, the copy that was asked for, and the candidate in the ledger."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefect.runtime import flow_run
+
+from cloister.errors import StorageError
+from cloister.privacy.certificate.certificate import YAML_NAME
+from cloister.privacy.certificate.manifest import FILE_NAME as MANIFEST_NAME
+from cloister.privacy.certificate.manifest import Lineage, Manifest, write_manifest
+from models.storage import model_digest
+from tasks.ledger.charges import is_candidate, record_candidate
+from tasks.release.certify import Certified
+from tasks.release.preflight import require_new
+from tasks.release.retained import write_kept
+from tasks.requests.resolved import Order
+from tasks.runtime.code_version import code_version
+from tasks.runtime.home import Home
+from tasks.runtime.references import Reference, digest_of
+from tasks.runtime.step import recording_step
+
+HANDED_ON = 0o644
+"""Mode of the files that may be handed on, in the folder that was asked: all may read them."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Where a release is recorded: the id of MLflow's run, and the folder of DVC's pointers."""
+
+    run: str
+    pointers: Path
+
+
+@recording_step("publish", "publish {done.charge.release}")
+def publish(order: Order, done: Certified, folder: Reference, recorded: Recorded, home: Home) -> Path:
+    """Where the files that may be handed on lie: the asked folder, else the one in the home.
+
+    The copy appears whole or not at all. The release is a candidate once it is there; repeated after that, nothing is
+    written again.
+
+    Raises:
+        StorageError: the asked folder holds something else, or cannot be written.
+    """
+    release, public = done.charge.release, folder.path
+    if is_candidate(release, home):
+        return order.out or public
+    (public / MANIFEST_NAME).unlink(missing_ok=True)  # of an attempt that failed: the digest of the folder is without
+    folder.open()
+    lineage = Lineage(
+        done.anchor,
+        code_version(),
+        order.digest,
+        recorded.run,
+        str(flow_run.id or ""),
+        model=model_digest(done.model.open()),
+        kept=write_kept(home, release),
+    )
+    manifest = write_manifest(public, release, lineage)
+    if order.out:
+        copy_whole(public, order.out, release)
+    record_candidate(release, order.by, _evidence(manifest, public, recorded.run), home)
+    return order.out or public
+
+
+def copy_whole(folder: Path, out: Path, release: str) -> None:
+    """Copy a folder so that ``out`` is never half there.
+
+    Raises:
+        StorageError: something else lies at ``out``, or it cannot be written.
+    """
+    require_new(out, release)
+    part = out.with_name(f".{release}.part")
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        part.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(folder, part, copy_function=_copied)
+        part.chmod(0o755)
+        shutil.rmtree(out, ignore_errors=True)
+        part.rename(out)
+        _sync(out.parent)
+    except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        reason = os.strerror(error.errno or 0)
+        raise StorageError(f"{out} cannot be written ({reason}); make room and run the same command again") from None
+
+
+def _copied(source: str, target: str) -> None:
+    shutil.copyfile(source, target)
+    Path(target).chmod(HANDED_ON)
+    _sync(Path(target))
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _evidence(manifest: Manifest, public: Path, tracking_run: str) -> dict[str, str]:
+    digests = {"manifest": manifest.digest, "certificate": digest_of(public / YAML_NAME)}
+    return digests | ({"tracking_run": tracking_run} if tracking_run else {})

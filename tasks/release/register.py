@@ -1,0 +1,72 @@
+"""The steps that tell two tools: MLflow what happened and which model waits, DVC which data went in and out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cloister.privacy.certificate.certificate import YAML_NAME, Certificate
+from tasks.evaluation.compare import Measured
+from tasks.ledger.certificates import read_certificate
+from tasks.release.certify import TABLE_NAME, Certified
+from tasks.release.retained import RUNS_NAME
+from tasks.requests.plan import plan_json, write_json
+from tasks.requests.resolved import Order, World, world_of
+from tasks.runtime.home import Home
+from tasks.runtime.references import Reference, digest_of
+from tasks.runtime.step import recording_step
+from tasks.stores.dvc_store import Versions
+from tasks.stores.mlflow_store import Tracker
+
+
+@recording_step("register", "register {done.charge.release}")
+def register(order: Order, done: Certified, measured: Measured, folder: Reference, home: Home) -> str:
+    """Record a release in the tracking store, with a child run per stage, and put its model into the registry.
+
+    Returns the id of the run. A release that was recorded before keeps its run.
+    """
+    public = folder.open()
+    certificate = read_certificate(public)
+    tracker = Tracker.open(home.tracking, home.artifacts)
+    tags = {"spec.digest": order.digest, "ledger.entry": str(done.anchor.seq)}
+    run = tracker.begin(done.charge.release, world_of(order).spec.name, order.method, tags)
+    tracker.log_input(run, world_of(order).spec.name, done.spent.digest)
+    tracker.log_plan(run, plan_json(done.plan))
+    _record_spend(tracker, run, certificate)
+    _record_measures(tracker, run, measured)
+    tracker.log_certificate(run, public)
+    tracker.register(run, done.model.open(), certificate, digest_of(public / YAML_NAME))
+    tracker.finish(run, succeeded=True)
+    kept = {"runs": tracker.runs(run), "models": tracker.models(run)}
+    write_json(home.release(done.charge.release) / RUNS_NAME, kept)
+    return run
+
+
+@recording_step("version", "version {done.charge.release}")
+def version(order: Order, done: Certified, folder: Reference, home: Home) -> Path:
+    """Point DVC at the data, and give it the synthetic table and the certificate; the folder of the pointers."""
+    public = folder.open()
+    published = {"synthetic": public / TABLE_NAME, "certificate": public / YAML_NAME}
+    source = _source(order, world_of(order))
+    return Versions(home.versions, home.remote).track(done.charge.release, source, published)
+
+
+def _record_spend(tracker: Tracker, run: str, certificate: Certificate) -> None:
+    guarantee = certificate.guarantee
+    tracker.log_spend(run, certificate.stages, guarantee.accounted.epsilon, guarantee.delta)
+    for stage in certificate.stages:
+        with tracker.stage(run, stage.name) as child:
+            tracker.log_spend(child, [stage], stage.epsilon, guarantee.delta)
+
+
+def _record_measures(tracker: Tracker, run: str, measured: Measured) -> None:
+    """On the run, where releases are compared, and on a child, as every stage has one."""
+    if measured.evaluation.level == "none":
+        return
+    tracker.log_evaluation(run, measured.evaluation, measured.folder)
+    with tracker.stage(run, "evaluation") as child:
+        tracker.log_evaluation(child, measured.evaluation, measured.folder)
+
+
+def _source(order: Order, world: World) -> Path | None:
+    declared = world.spec.source.path
+    return order.data or (Path(declared).absolute() if declared else None)

@@ -1,0 +1,112 @@
+"""What a release leaves in the home beside the files that may be handed on, and whether it is still that.
+
+``kept.json`` in the folder of a release lists its files with their SHA-256: order, plan, models, internal measures,
+journal, DVC's pointers, and what MLflow was handed. The manifest holds a keyed digest of the list, so that whoever sees
+a manifest learns nothing of what stays inside; the ledger holds the manifest's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from cloister.errors import StorageError, VerificationError
+from tasks.requests.plan import write_json
+from tasks.runtime.home import Home, close
+from tasks.runtime.references import digest_of
+
+FILE_NAME, RUNS_NAME, PUBLIC = "kept.json", "runs.json", "public"
+
+
+def write_kept(home: Home, release: str) -> str:
+    """List what a release leaves in the home, closed to others; the keyed digest of the list.
+
+    Raises:
+        StorageError: a file cannot be read or written.
+    """
+    for place in _places(home, release):
+        close(place)
+    files = {name: digest_of(home.folder / name) for name in sorted(_present(home, release))}
+    path = write_json(home.release(release) / FILE_NAME, {"release": release, "files": files})
+    return keyed_list_digest(path.read_bytes(), release, home)
+
+
+def keyed_list_digest(content: bytes, release: str, home: Home) -> str:
+    """HMAC-SHA256 of a list under the home's key, in hexadecimal."""
+    return hmac.new(home.key(), b"kept " + release.encode() + b"\0" + content, hashlib.sha256).hexdigest()
+
+
+def kept_findings(home: Home, release: str, digest: str) -> Iterator[str]:
+    """What of a release in the home was altered, is missing or does not belong."""
+    path = home.release(release) / FILE_NAME
+    try:
+        content = path.read_bytes()
+    except OSError:
+        yield f"{path}: is missing"
+        return
+    if not hmac.compare_digest(keyed_list_digest(content, release, home), digest):
+        yield f"{path}: was altered, or {home.folder / 'key'} was: restore both from a backup"
+        return
+    listed: dict[str, str] = json.loads(content)["files"]
+    present = _present(home, release)
+    yield from (f"{home.folder / name}: is missing" for name in listed if name not in present)
+    yield from (f"{home.folder / name}: is not part of the release" for name in sorted(present - listed.keys()))
+    held = (name for name in listed if name in present)
+    yield from (f"{home.folder / name}: was altered" for name in held if _digest(home.folder / name) != listed[name])
+
+
+def kept_seed(folder: Path) -> int:
+    """The seed for drawing rows that a release was begun with.
+
+    Raises:
+        VerificationError: the order in its folder was altered.
+    """
+    path = folder / "order.json"
+    try:
+        seed = json.loads(path.read_text(encoding="utf-8"))["seed"]
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read ({error.strerror}); restore it from a backup") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        seed = None
+    if type(seed) is not int:
+        raise VerificationError(f"{path} was altered; restore it, or withdraw the release and start a new one")
+    return seed
+
+
+def _present(home: Home, release: str) -> set[str]:
+    """The files of a release in the home, as paths inside it; links count as files."""
+    own = home.release(release)
+    found = (
+        path for place in _places(home, release) for path in place.rglob("*") if path.is_symlink() or not path.is_dir()
+    )
+    mine = (path for path in found if not path.is_relative_to(own / PUBLIC) and path != own / FILE_NAME)
+    return {path.relative_to(home.folder).as_posix() for path in mine}
+
+
+def _places(home: Home, release: str) -> list[Path]:
+    """The folders that hold files of a release."""
+    own = home.release(release)
+    return [own, home.journal(release), home.versions / "releases" / release, *_tracked(home, own)]
+
+
+def _tracked(home: Home, own: Path) -> list[Path]:
+    """Where MLflow keeps files of the runs and models of a release, in a store of this home."""
+    try:
+        kept = json.loads((own / RUNS_NAME).read_text(encoding="utf-8"))
+        names = [*kept["runs"], *(f"models/{model}" for model in kept.get("models", []))]
+        return [place for name in names for place in home.artifacts.glob(f"*/{name}")]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _digest(path: Path) -> str:
+    """The digest of a plain file; empty for whatever is none."""
+    if path.is_symlink() or not path.is_file():
+        return ""
+    try:
+        return digest_of(path)
+    except StorageError:
+        return ""

@@ -1,0 +1,45 @@
+"""The step that draws rows from a fitted model: free, repeatable post-processing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cloister.constraints import ViolationReport, violation_reports
+from models.storage import load_model
+from tasks.release.charge import Charge
+from tasks.release.retained import kept_seed
+from tasks.requests.resolved import Order, world_of
+from tasks.runtime.home import Home
+from tasks.runtime.references import Reference
+from tasks.runtime.step import step
+from tasks.runtime.tables import drawn, read_synthetic, require_kept, write_parquet
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The synthetic file, and what a certificate says of it; all of it public.
+
+    ``violations`` are those of every constraint, counted on the file; ``post_processing`` and ``capacity`` are the
+    model's.
+    """
+
+    file: Reference
+    violations: tuple[ViolationReport, ...]
+    post_processing: tuple[str, ...]
+    capacity: int | None
+
+
+@step("sample", "draw {order.rows} rows for {charge.release}")
+def sample(order: Order, charge: Charge, model: Reference, home: Home) -> Drawn:
+    """Draw exactly the rows that were asked, and count every constraint on the file that was written.
+
+    Raises:
+        SampleError: the rows cannot be drawn, or a hard constraint is violated.
+    """
+    world, folder = world_of(order), home.release(charge.release)
+    path = folder / "synthetic.parquet"
+    fitted = load_model(model.open())
+    write_parquet(drawn(fitted, order.rows, kept_seed(folder)).frame(), path)
+    violations = violation_reports(world.task.constraints, read_synthetic(path, world.task))
+    require_kept(violations)
+    return Drawn(Reference.of(path), violations, fitted.post_processing(), fitted.capacity)

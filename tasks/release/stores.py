@@ -1,0 +1,22 @@
+"""Where a release will write: asked before it is charged, so that what was charged can be delivered."""
+
+from __future__ import annotations
+
+from tasks.release.charge import Stores
+from tasks.requests.resolved import Order
+from tasks.runtime.home import Home
+from tasks.runtime.step import step
+from tasks.stores.dvc_store import Versions
+from tasks.stores.mlflow_store import Tracker
+
+
+@step("stores", "prepare the stores of {order.spec.stem}")
+def prepare_stores(order: Order, home: Home) -> Stores:  # noqa: ARG001 - names the step
+    """Make the stores that a release will write to, or find that they can be used.
+
+    Raises:
+        StorageError: MLflow's store cannot be reached or made, or DVC's repository cannot.
+    """
+    Tracker.open(home.tracking, home.artifacts)
+    Versions(home.versions, home.remote).prepare()
+    return Stores(home.tracking, home.versions)

@@ -1,0 +1,111 @@
+"""The plan of an order, from public inputs alone, and what its stages cost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from cloister.errors import PrivacyError, StorageError
+from cloister.privacy.accounting.accountants import epsilon
+from cloister.privacy.mechanisms.counts import up
+from models.protocol import AnyPlan, Budget, Task
+from models.registry import create
+from tasks.requests.resolved import Order, world_of
+from tasks.runtime.part_files import part_beside
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """A stage of a plan and the epsilon of that stage alone, at the delta of the whole; these do not add up."""
+
+    name: str
+    explanation: str
+    epsilon: float
+
+
+@lru_cache(maxsize=4)
+def planned_sequence(order: Order) -> tuple[str, ...]:
+    """The order in which attributes are modelled."""
+    return create(order.method).sequence(world_of(order).task)
+
+
+@lru_cache(maxsize=4)
+def planned_along(order: Order, sequence: tuple[str, ...]) -> AnyPlan:
+    """The plan of an order that models the attributes in a sequence.
+
+    Raises:
+        PlanError: no parameters fit the budget.
+    """
+    return create(order.method).search(world_of(order).task, sequence, order.budget)
+
+
+def planned(order: Order) -> AnyPlan:
+    """The whole plan of an order.
+
+    Raises:
+        PlanError: no parameters fit the budget.
+    """
+    return planned_along(order, planned_sequence(order))
+
+
+def stage_costs(plan: AnyPlan, budget: Budget, task: Task) -> tuple[StageCost, ...]:
+    """What each stage would cost alone."""
+    relation = task.neighbours.relation
+    return tuple(
+        StageCost(stage.name, stage.explanation, epsilon(stage.event, budget.delta, relation)) for stage in plan.stages
+    )
+
+
+def total_cost(plan: AnyPlan, budget: Budget, task: Task) -> float:
+    """The epsilon of all stages together, as accounted."""
+    return epsilon(plan.event, budget.delta, task.neighbours.relation)
+
+
+def require_kept(plan: AnyPlan, budget: Budget, task: Task) -> None:
+    """Check that a plan keeps the epsilon that is to be charged for it.
+
+    Raises:
+        PrivacyError: it costs more.
+    """
+    if total_cost(plan, budget, task) > up(budget.epsilon):
+        raise PrivacyError(f"the plan of method {plan.method} costs more than its epsilon; nothing was charged")
+
+
+def plan_json(plan: AnyPlan) -> dict[str, Any]:
+    """The plan as JSON values."""
+    return {
+        "method": plan.method,
+        "sequence": list(plan.sequence),
+        "stages": [
+            {"name": stage.name, "event": stage.event.to_json(), "explanation": stage.explanation}
+            for stage in plan.stages
+        ],
+        "parameters": plan.parameters.to_json(),
+        "forecast": {"seconds": plan.forecast.seconds, "memory": plan.forecast.memory},
+    }
+
+
+def plan_digest(plan: AnyPlan) -> str:
+    """SHA-256 of what decides the answers of a fit: everything but the forecast."""
+    decisive = plan_json(plan) | {"forecast": None}
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def write_json(path: Path, content: dict[str, Any]) -> Path:
+    """Write JSON values to a file of a private folder, whole or not at all.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = part_beside(path)
+        part.write_text(json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written ({error.strerror}); make room or correct its rights") from None
+    return path

@@ -1,0 +1,104 @@
+"""Recurring releases as this home knows them: what is run and when, whatever a server says.
+
+One file a dataset in ``recurring/``. The server that keeps the schedule is asked only whether a run is due.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Self
+
+from cloister.errors import InputError, VerificationError
+from tasks.requests.plan import write_json
+from tasks.requests.release_request import nested
+from tasks.runtime.home import Home, private_folder
+from tasks.stores.prefect_schedule import Schedule
+
+INSTANT = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A release that is made again and again, as ``cloister deploy`` registered it here.
+
+    ``deployment`` is its id on the server, ``folder`` the working directory, ``settings`` a digest of the places of
+    ledger and stores, ``after`` the time that the last run was due, in ISO 8601: only later ones are started.
+    """
+
+    name: str
+    deployment: str
+    parameters: dict[str, Any]
+    schedule: Schedule
+    folder: str
+    settings: str
+    after: str
+
+    def write(self, home: Home) -> Self:
+        """Keep it in the home, in place of the one of the same dataset.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        write_json(_path(home, self.name), asdict(self))
+        return self
+
+    def require_due(self, parameters: dict[str, Any], due: datetime) -> None:
+        """Check that a run is one that was registered here and was not started before.
+
+        Raises:
+            InputError: says how it differs.
+        """
+        if nested(parameters) != self.parameters:
+            named = ", ".join(sorted(set(_differing(nested(parameters), self.parameters))))
+            raise InputError(f"the server asks for other parameters than were registered in this home ({named})")
+        if next(self.schedule.runs(due - INSTANT)) != due:
+            raise InputError("the server asks for a run at a time that is not on the schedule registered in this home")
+        if due <= datetime.fromisoformat(self.after):
+            raise InputError("a run that was due then, or later, was started before")
+
+    def started(self, due: datetime, home: Home) -> Self:
+        """Note that the run of a time is started, so that none of that time or before is started again."""
+        return replace(self, after=due.isoformat()).write(home)
+
+
+def registrations(home: Home) -> list[Registration]:
+    """All that are registered in a home, by dataset.
+
+    Raises:
+        VerificationError: a file cannot be read as a registration.
+    """
+    return sorted((_read(path) for path in (home.folder / "recurring").glob("*.json")), key=lambda held: held.name)
+
+
+def settings_digest(home: Home) -> str:
+    """SHA-256 of the places of ledger, tracking store and remote."""
+    return hashlib.sha256(repr((home.ledger, home.tracking, home.remote)).encode()).hexdigest()
+
+
+def _read(path: Path) -> Registration:
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        read = {"schedule": Schedule(**fields["schedule"]), "parameters": nested(fields["parameters"])}
+        held = Registration(**(fields | read))
+        datetime.fromisoformat(held.after)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        raise VerificationError(f"{path} was altered; remove it and run cloister deploy again") from None
+    return held
+
+
+def _path(home: Home, name: str) -> Path:
+    """Named by a digest, since a dataset may have any name."""
+    return private_folder(home.folder / "recurring") / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
+
+
+def _differing(said: dict[str, Any], held: dict[str, Any]) -> list[str]:
+    """The names that differ, those in a request for themselves."""
+    names = [name for name in said.keys() | held.keys() if said.get(name) != held.get(name)]
+    inner, own = said.get("request"), held.get("request")
+    if "request" not in names or not isinstance(inner, dict) or not isinstance(own, dict):
+        return names
+    return [name for name in names if name != "request"] + _differing(inner, own)

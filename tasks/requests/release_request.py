@@ -1,0 +1,66 @@
+"""A release as it is asked of the flow: what the form of the orchestrator shows, and what deployments keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from cloister.evaluation.asked import Level
+from tasks.requests.resolved import Options, Order
+
+
+class ReleaseRequest(BaseModel):
+    """One release of the dataset that a spec declares; what is left out is as the spec says.
+
+    Paths are those of the machine that runs the flow. ``epsilon`` and ``delta`` are text, so that they are exact.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    spec: Path = Field(description="The spec of the dataset, a YAML file.")
+    method: str | None = Field(None, description="Method of synthesis.")
+    epsilon: str | None = Field(None, description="Privacy budget of this release, exact: 0.5 or 1/3.")
+    delta: str | None = Field(None, description="Probability that the guarantee fails, less than 1 / rows.")
+    rows: int | None = Field(None, description="Rows to draw.")
+    data: Path | None = Field(None, description="The data, in place of the spec's source.")
+    out: Path | None = Field(None, description="A new folder for the files that may be handed on.")
+    csv: bool = Field(default=False, description="Write synthetic.csv too.")
+    seed: int | None = Field(None, description="Seed for drawing rows; the noise has none.")
+    evaluate: Level = Field("quick", description="Measures against the real data, kept inside.")
+    by: str = Field("prefect", description="Who asks.")
+
+    @classmethod
+    def of(cls, spec: Path, options: Options, by: str) -> Self:
+        """The request that a command line makes."""
+        return cls(spec=spec, by=by, **asdict(options))
+
+    @property
+    def options(self) -> Options:
+        """What it says about the release, as a command line would."""
+        return Options(**{field.name: getattr(self, field.name) for field in fields(Options)})
+
+    def order(self) -> Order:
+        """The order that it makes.
+
+        Raises:
+            SpecError, PlanError, InputError: as :meth:`Order.of`.
+        """
+        return Order.of(self.spec, self.options, self.by)
+
+    def recurring(self) -> Self:
+        """The same with absolute paths, and none to copy to, which the second run would find full."""
+        data = self.data.absolute() if self.data else None
+        return self.model_copy(update={"spec": self.spec.absolute(), "data": data, "out": None, "seed": None})
+
+    def parameters(self) -> dict[str, Any]:
+        """What the flow is called with, as JSON values."""
+        return {"request": self.model_dump(mode="json")}
+
+
+def nested(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of the release flow; those that an earlier version wrote one beside the other become a request."""
+    return dict(parameters) if "request" in parameters else {"request": dict(parameters)}

@@ -1,0 +1,267 @@
+"""What a release is asked to do, and the declared world that it happens in: public inputs only, no data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Self
+
+from cloister.constraints import constraints_of
+from cloister.errors import InputError, PlanError, SpecError
+from cloister.evaluation.asked import Level
+from cloister.privacy.events import Relation
+from cloister.privacy.ledger import exact
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.schema.domain import Domain
+from cloister.schema.loading import load_spec, spec_digest
+from cloister.schema.marked import read_marked, unusable
+from cloister.schema.spec import PersonUnit, Spec
+from cloister.schema.unconfirmed import Finding, unconfirmed_facts, unmeasured_facts
+from models.auto import AUTO, Choice, choose
+from models.protocol import Budget, Task
+from models.registry import require_method
+
+# Epsilons: above the greatest nothing is promised, below the least no method has an answer that is not noise.
+LEAST, GREATEST = Fraction(1, 10**9), 1000
+# Rows of an output: a thousand times those of the greatest table that was released.
+MOST_ROWS = 10**9
+# Seeds are 128 bits, as those that the operating system gives.
+MOST_SEED = 2**128 - 1
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a command line may say about a release; what is None is as the spec says.
+
+    ``epsilon`` and ``delta`` are text, so that they are exact. ``seed`` fixes the drawing of rows, never the noise.
+    """
+
+    method: str | None = None
+    epsilon: str | None = None
+    delta: str | None = None
+    rows: int | None = None
+    data: Path | None = None
+    out: Path | None = None
+    csv: bool = False
+    seed: int | None = None
+    evaluate: Level = "quick"
+
+
+@dataclass(frozen=True)
+class Order:
+    """A release as it was asked, with nothing left open but the seed.
+
+    ``rows`` is the size of the output. ``digest`` is that of the spec and its files, ``by`` who asked, ``reason`` why
+    the method is used.
+    """
+
+    spec: Path
+    digest: str
+    method: str
+    budget: Budget
+    rows: int
+    data: Path | None
+    out: Path | None
+    csv: bool
+    seed: int | None
+    evaluate: Level
+    by: str
+    reason: str
+
+    @classmethod
+    def of(cls, spec: Path, options: Options, by: str) -> Self:
+        """The order that a spec file and options make.
+
+        Raises:
+            SpecError: the spec cannot be used, or holds what was read from the data.
+            PlanError: epsilon, delta or the number of rows cannot be.
+            InputError: the seed cannot be, or there is no such method.
+        """
+        path = spec.absolute()
+        declared = load_spec(path)
+        require_public(path, declared)
+        budget, rows = budget_of(declared, options), _rows(declared, options)
+        require_small_delta(budget, declared)
+        choice = method_of(declared, options, budget)
+        return cls(
+            path,
+            spec_digest(declared),
+            choice.method,
+            budget,
+            rows,
+            options.data.absolute() if options.data else None,
+            options.out.absolute() if options.out else None,
+            options.csv,
+            _seed(options),
+            options.evaluate,
+            by,
+            choice.reason,
+        )
+
+    def with_seed(self, seed: int | None) -> Order:
+        """The same order with another seed for drawing rows."""
+        return replace(self, seed=seed)
+
+    def to_json(self) -> dict[str, Any]:
+        """The order as JSON values."""
+        fields = asdict(self) | {"spec": str(self.spec)}
+        fields["budget"] = {"epsilon": str(self.budget.epsilon), "delta": str(self.budget.delta)}
+        return fields | {name: str(fields[name]) if fields[name] else None for name in ("data", "out")}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """The order that :meth:`to_json` wrote."""
+        budget = Budget(Fraction(fields["budget"]["epsilon"]), Fraction(fields["budget"]["delta"]))
+        places = {name: Path(fields[name]) if fields[name] else None for name in ("data", "out")}
+        return cls(**(fields | places | {"spec": Path(fields["spec"]), "budget": budget}))
+
+
+@dataclass(frozen=True)
+class World:
+    """The declared world of an order: public."""
+
+    spec: Spec
+    task: Task
+
+    @property
+    def unit(self) -> str:
+        """The name that the ledger knows the privacy unit by; the same persons share a budget."""
+        unit = self.spec.privacy.unit
+        return f"key:{unit.key}" if isinstance(unit, PersonUnit) else unit
+
+
+def world_of(order: Order) -> World:
+    """The declared world of an order.
+
+    Raises:
+        SpecError: the spec cannot be used, or was changed since the order was made.
+        PlanError: the spec does not declare the number of rows.
+        ConstraintError: a constraint cannot be used.
+    """
+    return _world(order.spec, order.digest, order.rows)
+
+
+@lru_cache(maxsize=4)
+def _world(path: Path, digest: str, wanted: int) -> World:
+    spec = load_spec(path)
+    if spec_digest(spec) != digest:
+        raise SpecError(f"{path} was changed since the release began; run the command again")
+    return declared_world(spec, public_rows(spec), wanted)
+
+
+def method_of(declared: Spec, options: Options, budget: Budget) -> Choice:
+    """The method of a release: as the command or the spec says, or chosen by public facts.
+
+    Raises:
+        PlanError: no method has a plan, or the spec does not declare the number of rows.
+        InputError: there is no such method.
+    """
+    if (asked := declared.release.method if options.method is None else options.method) != AUTO:
+        require_method(asked)
+        return Choice(asked, "named by the spec" if options.method is None else "named on the command line")
+    world = declared_world(declared, public_rows(declared), _rows(declared, options))
+    return choose(world.task, budget)
+
+
+def declared_world(spec: Spec, rows: int, wanted: int | None = None) -> World:
+    """The declared world of a spec, for data of ``rows`` rows; ``wanted`` are to be released, if not as many.
+
+    Raises:
+        ConstraintError: a constraint cannot be used.
+    """
+    domain = Domain.of(spec.attributes, spec.folder)
+    constraints = constraints_of(spec.constraints, domain.names, spec.folder)
+    return World(spec, Task(domain, constraints, rows, neighbours_of(spec), wanted))
+
+
+def neighbours_of(spec: Spec) -> Neighbours:
+    """Which tables must be hard to tell apart, as a spec declares it."""
+    unit = spec.privacy.unit
+    return Neighbours(Relation(spec.privacy.relation), unit.max_rows if isinstance(unit, PersonUnit) else 1)
+
+
+def public_rows(spec: Spec) -> int:
+    """The declared number of rows of the data.
+
+    Raises:
+        PlanError: the spec wants it measured, which is a step of its own.
+    """
+    rows = spec.privacy.rows.public
+    if rows is None:
+        raise PlanError(
+            f"spec '{spec.name}': the number of rows is to be measured; run cloister spec measure, or declare a public "
+            "figure, privacy.rows: {public: NUMBER}"
+        )
+    return rows
+
+
+def require_public(path: Path, spec: Spec) -> None:
+    """Check that nothing in a spec was read from the data, unless a person confirmed it or it was measured.
+
+    Raises:
+        SpecError: lists all that was, with line, rule and remedy.
+    """
+    require_none(path, [*unconfirmed_facts(spec), *unmeasured_facts(spec)])
+
+
+def require_none(path: Path, findings: Sequence[Finding]) -> None:
+    """Check that nothing was found wrong in a spec file.
+
+    Raises:
+        SpecError: lists the findings by their lines.
+    """
+    if findings:
+        document = read_marked(path)
+        raise unusable(path, [document.problem(*finding) for finding in findings])
+
+
+def require_small_delta(budget: Budget, spec: Spec) -> None:
+    """Check that delta is below one in the declared number of rows; zero is for methods of pure epsilon.
+
+    Raises:
+        PlanError: it is not.
+    """
+    rows = public_rows(spec)
+    if not 0 <= budget.delta < Fraction(1, rows):
+        raise PlanError(f"delta should be at least 0 and less than 1 / rows = 1 / {rows}; give another with --delta")
+
+
+def budget_of(spec: Spec, options: Options) -> Budget:
+    """The budget that options ask, else the one that a spec declares.
+
+    Raises:
+        PlanError: epsilon or delta cannot be.
+    """
+    epsilon = spec.release.epsilon if options.epsilon is None else _amount("epsilon", options.epsilon)
+    delta = spec.release.delta if options.delta is None else _amount("delta", options.delta)
+    if epsilon <= 0:
+        raise PlanError("epsilon should be above 0; give a positive one with --epsilon")
+    if epsilon < LEAST:
+        raise PlanError(f"epsilon should be at least {float(LEAST)}: with less, all would be noise; raise --epsilon")
+    if epsilon > GREATEST:
+        raise PlanError(f"epsilon should be at most {GREATEST}: a greater one promises nothing; lower --epsilon")
+    return Budget(epsilon, delta)
+
+
+def _amount(name: str, text: str) -> Fraction:
+    try:
+        return exact(text)
+    except InputError:
+        raise PlanError(f"{name} should be a finite number; give one such as 0.5, 1e-6 or 1/3 with --{name}") from None
+
+
+def _rows(spec: Spec, options: Options) -> int:
+    declared = spec.release.rows or public_rows(spec)
+    rows = declared if options.rows is None else options.rows
+    if not 1 <= rows <= MOST_ROWS:
+        raise PlanError(f"the number of rows should be from 1 to {MOST_ROWS:,}; give another one with --rows")
+    return rows
+
+
+def _seed(options: Options) -> int | None:
+    if options.seed is not None and not 0 <= options.seed <= MOST_SEED:
+        raise InputError("the seed should be from 0 to 2^128 - 1; give another one with --seed-sampling")
+    return options.seed

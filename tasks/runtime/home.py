@@ -1,0 +1,253 @@
+"""Where state lives: one private folder, and the settings that put parts of it elsewhere.
+
+CLOISTER_HOME        the folder, by default ``.cloister`` in the working directory; mode 0700
+CLOISTER_LEDGER      the ledger, a path or a PostgreSQL URL; by default ``ledger.db`` in the folder
+MLFLOW_TRACKING_URI  the tracking store; by default SQLite in the folder
+PREFECT_API_URL      a Prefect server; by default none, flows run on an ephemeral one
+CLOISTER_REMOTE      the DVC remote; by default a folder beside the DVC repository
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Self
+
+from cloister.errors import StorageError
+from cloister.privacy.ledger import Anchor
+
+KEY_BYTES = 32
+OTHERS = 0o077
+"""Bits of a mode that let group and others in; the umask of every process that uses a home."""
+
+_QUIET = MappingProxyType(
+    {
+        "DO_NOT_TRACK": "1",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_TELEMETRY_ENABLE_RESOURCE_METRICS": "false",
+        "PREFECT_CLOUD_ENABLE_ORCHESTRATION_TELEMETRY": "false",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+        "DVC_NO_ANALYTICS": "true",
+    }
+)
+
+_EPHEMERAL = MappingProxyType(
+    {
+        "PREFECT_SERVER_EPHEMERAL_ENABLED": "true",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
+        "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED": "false",
+        "PREFECT_SERVER_SERVICES_LATE_RUNS_ENABLED": "false",
+        "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
+        "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
+        "PREFECT_LOGGING_LEVEL": "CRITICAL",
+        "PREFECT_LOGGING_TO_API_ENABLED": "false",
+    }
+)
+
+
+TOKEN_BYTES = 16
+"""Bytes of the password of a temporary server: nobody guesses 128 random bits while it runs."""
+
+
+@dataclass(frozen=True)
+class Home:
+    """The private folder of an installation; nothing is made until it is needed."""
+
+    folder: Path
+    ledger: str
+    tracking: str
+    remote: str
+
+    @classmethod
+    def current(cls, environment: MutableMapping[str, str] = os.environ) -> Self:
+        """The home that the environment names."""
+        folder = Path(environment.get("CLOISTER_HOME") or ".cloister").absolute()
+        return cls(
+            folder,
+            environment.get("CLOISTER_LEDGER") or str(folder / "ledger.db"),
+            environment.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder / 'mlflow' / 'mlflow.db'}",
+            environment.get("CLOISTER_REMOTE") or str(folder / "dvc-remote"),
+        )
+
+    @property
+    def artifacts(self) -> Path:
+        """Where MLflow keeps files, unless its server has a place of its own."""
+        return self.folder / "mlflow" / "artifacts"
+
+    @property
+    def versions(self) -> Path:
+        """The DVC repository."""
+        return self.folder / "dvc"
+
+    def _ended_at(self) -> int:
+        """The number of the entry that is kept; 0 if none can be read."""
+        try:
+            return int(self.end.read_text(encoding="ascii").partition(":")[0])
+        except (OSError, ValueError):
+            return 0
+
+    def journal(self, release: str) -> Path:
+        """The folder of a release's journal."""
+        return self.folder / "journals" / release
+
+    def release(self, release: str) -> Path:
+        """The folder of a release."""
+        return self.folder / "releases" / release
+
+    def prepare(self) -> None:
+        """Make the folder, and Prefect's in it, for their owner alone; from here on, so is all that this process makes.
+
+        What an earlier version or a lax umask left open to others is closed.
+
+        Raises:
+            StorageError: they cannot be made, or belong to another user.
+        """
+        os.umask(OTHERS)
+        private_folder(self.folder)
+        _close_once(self.folder)
+        private_folder(self.folder / "prefect")
+
+    @property
+    def end(self) -> Path:
+        """The file that names the last entry of the ledger that this home wrote."""
+        return self.folder / "end"
+
+    def write_end(self, anchor: Anchor) -> None:
+        """Keep the last entry that was written, so that a ledger whose end was cut off is found.
+
+        A later one stays, as it is what shows the cut. If it cannot be written, the one before stays, which holds too.
+        """
+        if self._ended_at() >= anchor.seq:
+            return
+        part = self.folder / f".end.{secrets.token_hex(8)}"
+        with suppress(OSError):
+            part.write_text(f"{anchor.seq}:{anchor.hash}\n", encoding="ascii")
+            part.replace(self.end)
+
+    def key(self) -> bytes:
+        """The key of the digests that leave the house, made on first use; 32 bytes, mode 0600.
+
+        Raises:
+            StorageError: it cannot be read or made, or has another length.
+        """
+        self.prepare()
+        path = self.folder / "key"
+        try:
+            if not path.exists():
+                _make_key(path)
+            key = path.read_bytes()
+        except OSError as error:
+            raise StorageError(f"{path} cannot be read or made ({os.strerror(error.errno or 0)}); make room") from None
+        if len(key) != KEY_BYTES:
+            raise StorageError(f"{path} is not a key of {KEY_BYTES} bytes; restore it from a backup")
+        return key
+
+    def configure(self, environment: MutableMapping[str, str] = os.environ) -> None:
+        """Settings of Prefect, MLflow and DVC, for those that are not set: state in this home, no telemetry.
+
+        Compiled code is kept here too if it cannot be kept beside its source. To be called before any is imported.
+        """
+        settings = _QUIET | {"PREFECT_HOME": str(self.folder / "prefect")}
+        if "PREFECT_API_URL" not in environment:
+            settings |= _EPHEMERAL | _password(environment)
+        if not os.access(Path(__file__).parents[2] / "cloister", os.W_OK):
+            settings["NUMBA_CACHE_DIR"] = str(self.folder / "numba")
+        for name, value in settings.items():
+            environment.setdefault(name, value)
+
+
+def _password(environment: Mapping[str, str]) -> dict[str, str]:
+    """A password that a temporary Prefect server asks for and this process gives, so that no other user can."""
+    names = ("PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING")
+    given = [environment[name] for name in names if environment.get(name)]
+    return dict.fromkeys(names, given[0] if given else f"cloister:{secrets.token_hex(TOKEN_BYTES)}")
+
+
+def private_folder(folder: Path) -> Path:
+    """The folder, made with its parents if there is none, for its owner alone.
+
+    One that others may enter is closed, with all that is in it.
+
+    Raises:
+        StorageError: it cannot be made, or belongs to another user.
+    """
+    try:
+        for missing in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise StorageError(f"the folder {folder} cannot be made ({reason}); check CLOISTER_HOME") from None
+    if not folder.is_dir():
+        raise StorageError(f"{folder} is a file; move it away")
+    _require_own(folder)
+    if folder.stat().st_mode & OTHERS:
+        close(folder)
+    return folder
+
+
+def open_to_others(folder: Path) -> Iterator[Path]:
+    """What in a folder, itself included, its group or others may read, write or enter; links are not followed."""
+    for place, _, files in os.walk(folder):
+        for path in (Path(place), *(Path(place, name) for name in files)):
+            if _lets_in(path):
+                yield path
+
+
+def _lets_in(path: Path) -> bool:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:  # another process takes its temporary files away
+        return False
+    return not stat.S_ISLNK(mode) and bool(mode & OTHERS)
+
+
+def close(folder: Path) -> None:
+    """Leave a folder, and all that is in it, to its owner alone.
+
+    Raises:
+        StorageError: a mode cannot be changed.
+    """
+    for path in open_to_others(folder):
+        try:
+            path.chmod(stat.S_IMODE(path.stat().st_mode) & ~OTHERS)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            reason = os.strerror(error.errno or 0)
+            raise StorageError(f"{path} lets others in and cannot be closed ({reason}); correct its owner") from None
+
+
+@cache
+def _close_once(folder: Path) -> None:
+    close(folder)
+
+
+def _require_own(folder: Path) -> None:
+    if folder.stat().st_uid != os.geteuid():
+        raise StorageError(
+            f"{folder} belongs to another user, who could read and change all that is kept there; choose a folder of "
+            "your own with CLOISTER_HOME"
+        )
+
+
+def _make_key(path: Path) -> None:
+    """Write a fresh key; of two that race, the first stays."""
+    part = path.with_name(f".key.{secrets.token_hex(8)}")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.write(descriptor, secrets.token_bytes(KEY_BYTES))
+        os.fsync(descriptor)
+        os.link(part, path)
+    except FileExistsError:
+        pass
+    finally:
+        os.close(descriptor)
+        part.unlink()

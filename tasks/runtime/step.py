@@ -1,0 +1,121 @@
+"""How a function becomes a step of a flow: versioned, named, never kept, and its errors without data.
+
+Steps that meet the data are never retried. Those that only record what was done are, so that a tracking server that
+restarts does not fail a release that was paid for.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from prefect import Task, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State, TaskRun
+
+from cloister import __version__
+from cloister.errors import CloisterError, InputError, PrivacyError, StorageError, VerificationError
+from tasks.runtime.progress import reporter
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+ROOT = Path(__file__).parents[2]
+
+
+DELAYS = (2.0, 10.0, 60.0)
+"""Seconds before each further attempt of a step that records: most servers restart within a minute."""
+
+
+def step(name: str, run_name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function a Prefect task that runs once.
+
+    Results are not persisted and runs are not retried or cached: a second run of a step that meets data is a second
+    release, and only the ledger decides on that.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        made: Callable[P, R] = task(**_about(name, run_name), retries=0)(reported(name, function))
+        return made
+
+    return decorate
+
+
+def recording_step(name: str, run_name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function a Prefect task that is retried, with growing delays, unless what it was given is at fault.
+
+    For functions that meet no data, and give the same when they are repeated after a failure at any point.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        again: dict[str, Any] = {
+            "retries": len(DELAYS),
+            "retry_delay_seconds": list(DELAYS),
+            "retry_condition_fn": _may_pass,
+        }
+        made: Callable[P, R] = task(**_about(name, run_name), **again)(reported(name, function))
+        return made
+
+    return decorate
+
+
+def _about(name: str, run_name: str) -> dict[str, Any]:
+    """What all tasks have in common."""
+    return {
+        "name": name,
+        "task_run_name": run_name,
+        "version": __version__,
+        "persist_result": False,
+        "cache_policy": NO_CACHE,
+        "log_prints": False,
+    }
+
+
+def _may_pass(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
+    """Whether the same step may succeed later: a store may come back, a wrong file stays wrong."""
+    lasting = isinstance(state.data, InputError | PrivacyError | VerificationError)
+    return isinstance(state.data, StorageError) or not lasting
+
+
+def reported(name: str, function: Callable[P, R]) -> Callable[P, R]:
+    """The function with its start and end reported, and its unforeseen errors stripped of whatever they quote."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        reporter().started(name)
+        try:
+            result = function(*args, **kwargs)
+        except CloisterError:
+            reporter().failed(name)
+            raise
+        except Exception as error:  # noqa: BLE001 - any message may quote the data
+            reporter().failed(name)
+            raise scrubbed(name, error) from None
+        reporter().finished(name)
+        return result
+
+    return run
+
+
+def scrubbed(name: str, error: Exception) -> CloisterError:
+    """An error that says where another one was raised and of which type, and nothing that it says."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageError(f"the disk is full at {error.filename or 'an output'}; make room and run the same command")
+    if isinstance(error, MemoryError):
+        return CloisterError(f"step '{name}' ran out of memory; free memory or run on a larger machine")
+    return CloisterError(
+        f"step '{name}' failed inside: {place_of(error)}; its message is withheld, since it may quote the data"
+    )
+
+
+def place_of(error: BaseException) -> str:
+    """The type of an error and the innermost line of this project that it passed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(ROOT) and ".venv" not in frame.filename]
+    if not ours:
+        return type(error).__name__
+    return f"{type(error).__name__} at {Path(ours[-1].filename).relative_to(ROOT)}:{ours[-1].lineno}"

@@ -1,0 +1,144 @@
+"""Drawn rows: exactly as many as asked, no hard constraint violated, written as the data was written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+
+from cloister.constraints import DenialConstraint, ViolationReport, violation_reports
+from cloister.errors import SampleError, StorageError
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.domain import Domain, Table
+from cloister.schema.reading import read_native
+from cloister.schema.spec import Source
+from models.protocol import Model, Task
+from tasks.runtime.part_files import part_beside
+
+
+def drawn(model: Model, rows: int, seed: int | None) -> Table:
+    """Exactly ``rows`` rows.
+
+    Raises:
+        SampleError: the model gave another number, or cannot give so many.
+    """
+    require_capacity(model, rows)
+    table = model.sample(rows, SamplingSource(seed))
+    if table.rows != rows:
+        raise SampleError(f"{rows} rows were asked but {table.rows} could be drawn; ask for fewer rows")
+    return table
+
+
+def require_capacity(model: Model, rows: int) -> None:
+    """Check that a model may give so many rows.
+
+    Raises:
+        SampleError: it gives fewer.
+    """
+    if model.capacity is not None and rows > model.capacity:
+        raise SampleError(
+            f"{rows} rows were asked, but the model gives at most {model.capacity}: they are what was paid for; "
+            "ask for fewer rows"
+        )
+
+
+def require_kept(reports: tuple[ViolationReport, ...]) -> None:
+    """Check that no hard constraint is violated.
+
+    Raises:
+        SampleError: names those that are, and by how many rows or pairs of the synthetic table.
+    """
+    broken = [f"'{report.name}' ({report.violations})" for report in reports if report.hard and report.violations]
+    if broken:
+        raise SampleError(
+            f"the rows that were drawn violate the hard constraint(s) {', '.join(broken)}; they are not published: run "
+            "the same command again, make the constraint soft, or report this"
+        )
+
+
+def violations_in(path: Path, task: Task) -> tuple[ViolationReport, ...]:
+    """Violations of each hard constraint by the rows of a Parquet file; memory is that of a constraint's columns.
+
+    Raises:
+        DataError: the rows do not fit the domain.
+    """
+    return tuple(report for rule in task.hard for report in violation_reports([rule], _columns_of(path, rule, task)))
+
+
+def _columns_of(path: Path, rule: DenialConstraint, task: Task) -> Table:
+    domain = Domain(tuple(task.domain[name] for name in rule.attributes))
+    return domain.encode(read_native(path, domain.names))
+
+
+def read_synthetic(path: Path, task: Task) -> Table:
+    """The synthetic table in a Parquet file, as codes.
+
+    Raises:
+        DataError: it does not fit the domain.
+    """
+    return task.domain.encode(read_native(path, task.domain.names))
+
+
+def write_parquet(frame: pd.DataFrame, path: Path) -> None:
+    """Write a table whole or not at all.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    replaced(path, lambda part: frame.to_parquet(part, index=False))
+
+
+def write_csv(frame: pd.DataFrame, path: Path, source: Source) -> None:
+    """Write a table as the source writes CSV: its delimiter, its first token for missing values.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    replaced(path, lambda part: frame.to_csv(part, **_dialect(source)))
+
+
+def _dialect(source: Source) -> dict[str, Any]:
+    return {"index": False, "sep": source.delimiter, "na_rep": (*source.missing, "")[0]}
+
+
+def csv_of(parquet: Path, path: Path, source: Source) -> None:
+    """Turn a Parquet file into a CSV file as :func:`write_csv` would, piece by piece; the Parquet file goes.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    written = _dialect(source)
+
+    def write(part: Path) -> None:
+        with part.open("w", encoding="utf-8", newline="") as file:
+            for number, piece in enumerate(pq.ParquetFile(parquet).iter_batches()):
+                piece.to_pandas().to_csv(file, header=number == 0, **written)
+
+    replaced(path, write)
+    parquet.unlink()
+
+
+def replaced(path: Path, write: Callable[[Path], object]) -> None:
+    """Have a file written beside ``path`` and moved there when it is whole.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    part = part_beside(path)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write(part)
+        _sync(part)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise StorageError(f"{path} cannot be written ({os.strerror(error.errno or 0)}); make room") from None
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

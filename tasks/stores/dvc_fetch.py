@@ -1,0 +1,82 @@
+"""The files of a release that may be handed on, restored from the DVC remote and checked against the ledger."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from cloister.errors import InputError, VerificationError
+from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Certificate
+from cloister.privacy.certificate.manifest import FILE_NAME as MANIFEST_NAME
+from cloister.privacy.certificate.page import page
+from cloister.privacy.ledger import Release
+from cloister.schema.reading import read_native
+from models.storage import load_saved
+from tasks.ledger.certificates import read_certificate
+from tasks.ledger.queries import release_of
+from tasks.release.certify import CSV_NAME, TABLE_NAME
+from tasks.release.publish import copy_whole
+from tasks.runtime.home import Home
+from tasks.runtime.references import digest_of
+from tasks.runtime.tables import replaced, write_csv
+from tasks.stores.dvc_store import Versions
+
+
+def fetch_release(home: Home, release: str, out: Path | None) -> Path:
+    """Restore table, certificate and page of a release in the home, or in a new folder; where they lie.
+
+    A manifest lies in the home alone, since it seals what the home keeps; a new folder gets a copy of it.
+
+    Raises:
+        InputError: there is no such release, it was not finished, or it has no pointers.
+        StorageError: the remote does not hold it, or the files cannot be written.
+        VerificationError: the remote holds something else than the ledger recorded; nothing is written.
+    """
+    held, public = release_of(home, release), home.release(release) / "public"
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=home.folder) as work:
+        folder = Path(work)
+        names = _fetched(home, held, folder)
+        if out:
+            _copy(public / MANIFEST_NAME, folder)
+            copy_whole(folder, out, release)
+            return out
+        for name in names:
+            _copy(folder / name, public)
+    return public
+
+
+def _fetched(home: Home, held: Release, folder: Path) -> list[str]:
+    """Write the files of a release into a folder; their names."""
+    recorded = held.evidence.get("certificate")
+    if recorded is None:
+        raise InputError(f"release {held.id} is {held.state.value}, and has no certificate; there is nothing to fetch")
+    wanted = {"synthetic": folder / TABLE_NAME, "certificate": folder / YAML_NAME}
+    Versions(home.versions, home.remote).fetch(held.id, wanted)
+    _require(digest_of(folder / YAML_NAME) == recorded, YAML_NAME, held.id)
+    certificate = read_certificate(folder)
+    (folder / PAGE_NAME).write_text(page(certificate), encoding="utf-8")
+    if CSV_NAME in certificate.artefacts:
+        saved = load_saved(home.release(held.id) / "model")
+        write_csv(read_native(folder / TABLE_NAME, saved.task.domain.names), folder / CSV_NAME, saved.spec.source)
+    _require_artefacts(certificate, folder)
+    return [YAML_NAME, PAGE_NAME, *certificate.artefacts]
+
+
+def _require_artefacts(certificate: Certificate, folder: Path) -> None:
+    for name, digest in certificate.artefacts.items():
+        _require(digest_of(folder / name) == digest, name, certificate.subject.id)
+
+
+def _require(same: bool, name: str, release: str) -> None:
+    if not same:
+        raise VerificationError(
+            f"the remote holds another {name} than the ledger recorded for release {release}; see cloister verify"
+        )
+
+
+def _copy(file: Path, folder: Path) -> None:
+    """Put a file, if it exists, into a folder, whole or not at all; the same content is not written again."""
+    target = folder / file.name
+    if file.is_file() and not (target.is_file() and digest_of(target) == digest_of(file)):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replaced(target, lambda part: part.write_bytes(file.read_bytes()))

@@ -1,0 +1,208 @@
+"""Which data went in and came out, in DVC: pointers of one release each, and a remote that holds what may be shared.
+
+The only module that speaks to DVC, through its command line, which is its documented interface. The repository lies in
+the private home and knows no Git, so a release never touches the project's own repository, and two releases never want
+to change the same file::
+
+    releases/<release>/input.dvc         path, size and MD5 of the sensitive table: never copied, never sent anywhere
+    releases/<release>/synthetic.dvc     the synthetic table, which is sent to the remote
+    releases/<release>/certificate.dvc   the certificate, which is sent to the remote
+
+The input's pointer is a partial import (``dvc import-url --no-download``): DVC can tell whether the table is still the
+same, at the cost of reading it once. What is published goes to the remote directly (``dvc add --to-remote``), without a
+copy in between. Since DVC's digests are MD5 and those of the input exact, pointers stay in the home; what is signed and
+shared is the manifest's SHA-256.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from cloister.errors import InputError, StorageError
+from tasks.runtime.home import close, private_folder
+from tasks.runtime.locks import exclusive
+
+REMOTE = "storage"
+# Letters of the ending of a file's name: ".parquet.snappy" has as many, and longer ones no file name has room for.
+LONGEST_ENDING = 16
+
+
+@dataclass(frozen=True)
+class Versions:
+    """A DVC repository in a folder of its own; ``remote`` is a folder, or any URL that DVC takes."""
+
+    folder: Path
+    remote: str
+
+    def track(self, release: str, source: Path | None, published: Mapping[str, Path]) -> Path:
+        """Write the pointers of a release, anew if there are some, and send what is published to the remote.
+
+        Args:
+            source: the file of the sensitive table; None for one in a database, which has no pointer.
+            published: files by the names of their pointers.
+
+        Returns:
+            the folder of the pointers.
+
+        Raises:
+            StorageError: DVC cannot do it; says what DVC said.
+        """
+        pointers = self.folder / "releases" / release
+        self._make(pointers)
+        self.prepare()
+        with exclusive(self.folder / "lock"):
+            for old in pointers.glob("*.dvc"):
+                old.unlink()
+            if source is not None:
+                self._point_at(source, pointers)
+            for name, path in published.items():
+                self._send(path, pointers, name)
+            self._close()
+        return pointers
+
+    def fetch(self, release: str, wanted: Mapping[str, Path]) -> None:
+        """Write what a release has sent to the remote, in place of what lies there; the repository stays as it is.
+
+        Args:
+            wanted: the files to write, by the names of their pointers.
+
+        Raises:
+            InputError: the release has no such pointer.
+            StorageError: DVC cannot do it, or the remote does not hold it; says what DVC said.
+        """
+        for name, path in wanted.items():
+            tracked = self._tracked(release, name).relative_to(self.folder)
+            with exclusive(self.folder / "lock"):
+                self._dvc("get", "--force", "--out", str(path.absolute()), "--", ".", str(tracked))
+
+    def _tracked(self, release: str, name: str) -> Path:
+        """The file that a pointer stands for."""
+        pointer = self.folder / "releases" / release / f"{name}.dvc"
+        try:
+            return pointer.with_name(yaml.safe_load(pointer.read_text(encoding="utf-8"))["outs"][0]["path"])
+        except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+            raise InputError(f"{pointer} is missing or was altered; restore it from a backup of the home") from None
+
+    def _close(self) -> None:
+        """Leave to their owner alone what DVC makes for all to read, a remote beside the repository included."""
+        close(self.folder)
+        remote = Path(self.remote)
+        if remote.is_dir() and remote.is_relative_to(self.folder.parent):
+            close(remote)
+
+    def _make(self, folder: Path) -> None:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unwritten(folder, error) from None
+
+    def prepare(self) -> None:
+        """Make the repository, or give it its remote; of two processes one does it, and whole or not at all.
+
+        Raises:
+            StorageError: it cannot be made, or DVC cannot work in such a place.
+        """
+        self._make(self.folder)
+        private_folder(self.folder / "site" / "repo")  # DVC makes both for everybody to write, and reads pickles there
+        config = self.folder / ".dvc" / "config"
+        try:
+            with exclusive(self.folder / "lock"):
+                if not config.is_file() or not self._names_remote(config.read_text(encoding="utf-8")):
+                    self._configure(config)
+        except OSError as error:
+            raise _unwritten(config, error) from None
+
+    def _names_remote(self, config: str) -> bool:
+        quoted = {f"url = {mark}{self.remote}{mark}" for mark in ("", '"', "'")}
+        return any(line.strip() in quoted for line in config.splitlines())
+
+    def _configure(self, config: Path) -> None:
+        """Write the settings of the repository, once DVC has read them in a repository aside.
+
+        DVC's own command writes no letters beyond ASCII.
+        """
+        aside = self.folder / ".new"
+        shutil.rmtree(aside, ignore_errors=True)
+        part = aside / ".dvc" / "config"
+        for folder in (part.parent, config.parent):
+            self._make(folder)
+        part.write_text(_config(self._place()), encoding="utf-8")
+        self._dvc("remote", "list", folder=aside)
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        part.replace(config)
+        shutil.rmtree(aside, ignore_errors=True)
+
+    def _place(self) -> str:
+        """The remote; a folder that is relative is so to the repository."""
+        return self.remote if "://" in self.remote else str(self.folder / self.remote)
+
+    def _point_at(self, source: Path, pointers: Path) -> None:
+        out = pointers / f"input{_ending(source)}"
+        self._dvc("import-url", "--no-download", "--force", str(source.absolute()), str(out.relative_to(self.folder)))
+        _rename(out, "input")
+
+    def _send(self, path: Path, pointers: Path, name: str) -> None:
+        out = pointers / f"{name}{_ending(path)}"
+        target = str(out.relative_to(self.folder))
+        self._dvc("add", "--force", "--to-remote", "--remote", REMOTE, "--out", target, "--", str(path.absolute()))
+        _rename(out, name)
+
+    def _dvc(self, *words: str, folder: Path | None = None) -> None:
+        command = [sys.executable, "-m", "dvc", "--quiet", "--wait-for-lock", *words]
+        quiet = {"DVC_NO_ANALYTICS": "true", "DVC_SITE_CACHE_DIR": str(self.folder / "site"), "PYTHONUTF8": "1"}
+        done = subprocess.run(  # noqa: S603
+            command,
+            cwd=folder or self.folder,
+            env=os.environ | quiet,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+        if done.returncode:
+            raise StorageError(
+                f"DVC cannot {words[0]} in {self.folder} ({_reason(done.stderr)}); make room or check its remote"
+            )
+
+
+def _config(remote: str) -> str:
+    """The settings of a repository, as DVC reads them.
+
+    Raises:
+        StorageError: the remote cannot be written so.
+    """
+    mark = "'" if '"' in remote else '"'
+    if mark in remote or not remote.isprintable():
+        raise StorageError(f"DVC can keep nothing in {remote!a}; give a place without quotes and control characters")
+    return (
+        f"[core]\n    no_scm = True\n    analytics = false\n    remote = {REMOTE}\n"
+        f"['remote \"{REMOTE}\"']\n    url = {mark}{remote}{mark}\n"
+    )
+
+
+def _ending(path: Path) -> str:
+    """The ending of a file's name, if it is one."""
+    return path.suffix if len(path.suffix) <= LONGEST_ENDING else ""
+
+
+def _unwritten(path: Path, error: OSError) -> StorageError:
+    return StorageError(f"{path} cannot be made ({os.strerror(error.errno or 0)}); make room")
+
+
+def _rename(out: Path, name: str) -> None:
+    """A pointer may be called anything: the file that it stands for is named inside."""
+    out.with_name(f"{out.name}.dvc").rename(out.with_name(f"{name}.dvc"))
+
+
+def _reason(said: str) -> str:
+    errors = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
+    return errors[0] if errors else "it did not say why"

@@ -1,0 +1,61 @@
+"""A released model as MLflow shows and serves it: files, and what goes in and comes out, from public facts alone."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from types import MappingProxyType
+
+import mlflow.pyfunc
+import pandas as pd
+from mlflow.entities import LoggedModel
+from mlflow.models import Model, ModelSignature
+from mlflow.types.schema import ColSpec, ParamSchema, ParamSpec, Schema
+
+from cloister import __version__
+from cloister.schema.columns import Column
+from cloister.schema.domain import Domain
+from models.storage import MODEL_DIGEST, load_saved
+
+CODE = Path(__file__).with_name("mlflow_pyfunc.py")
+
+TYPES = MappingProxyType({"b": "boolean", "i": "long", "u": "long", "f": "double", "M": "datetime"})
+"""MLflow's types by the kind of a pandas dtype; text where there is none."""
+
+EXAMPLE_ROWS = 10
+"""Rows that the example of a call asks for: a screen holds them."""
+
+
+def save_pyfunc(model: Path, folder: Path, page: LoggedModel) -> None:
+    """Write a saved model into a folder as a pyfunc of the page that a store has made for it.
+
+    Raises:
+        VerificationError, StorageError, InputError: the saved model cannot be read.
+    """
+    saved = load_saved(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the example, whose integers have no missing values
+        mlflow.pyfunc.save_model(
+            path=str(folder),
+            python_model=str(CODE),
+            artifacts={"model": str(model)},
+            model_config={MODEL_DIGEST: saved.digest},
+            mlflow_model=Model(model_id=page.model_id, run_id=page.source_run_id, model_uuid=page.model_id),
+            signature=signature_of(saved.task.domain),
+            input_example=(pd.DataFrame({"rows": [EXAMPLE_ROWS], "seed": [1]}), {"where": ""}),
+            pip_requirements=[f"cloister=={__version__}"],
+        )
+
+
+def signature_of(domain: Domain) -> ModelSignature:
+    """What is asked, how many rows of which seed and under which conditions, and the columns that are drawn."""
+    return ModelSignature(
+        inputs=Schema([ColSpec("long", "rows"), ColSpec("long", "seed")]),
+        outputs=Schema([_drawn(column) for column in domain]),
+        params=ParamSchema([ParamSpec("where", "string", "")]),
+    )
+
+
+def _drawn(column: Column) -> ColSpec:
+    kind = pd.Series([], dtype=column.dtype).dtype.kind
+    return ColSpec(TYPES.get(kind, "string"), column.name, required=column.null_code is None)

@@ -1,0 +1,155 @@
+"""Recurring releases on a Prefect server, which keeps a schedule, and no command that anybody runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import httpx
+from prefect import Flow
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import FlowRun, State, StateType, VersionInfo
+from prefect.deployments.runner import DeploymentApplyError, RunnerDeployment
+from prefect.exceptions import PrefectHTTPStatusError
+from prefect.schedules import Cron
+from prefect.settings import get_current_settings
+from prefect.types.entrypoint import EntrypointType
+
+from cloister import __version__
+from cloister.errors import CloisterError, InputError
+from tasks.stores.prefect_schedule import Schedule
+
+VERSION = VersionInfo(type="prefect:simple", version=__version__)
+EXAMPLE_URL = "http://127.0.0.1:4200/api"
+
+PATIENCE = 20.0
+"""How long a server may take to answer, in seconds: one that starts at the same time may need some."""
+
+MOST_RUNS = 50
+"""How many due runs are asked for at once; the rest come with the next question."""
+
+
+@dataclass(frozen=True)
+class Recurring:
+    """A release that is made again and again: its name on the server, what the flow is called with, and when."""
+
+    name: str
+    parameters: dict[str, Any]
+    schedule: Schedule
+
+
+def require_server(*, authenticated: bool) -> str:
+    """The URL of the Prefect server that is configured, which answers, on this machine or over TLS.
+
+    With ``authenticated``, it is asked without a password too, and must refuse.
+
+    Raises:
+        InputError: none is configured, it does not answer, it lies elsewhere, or it answers anyone.
+    """
+    url = get_current_settings().api.url
+    how = f"start one with prefect server start and set PREFECT_API_URL, e.g. to {EXAMPLE_URL}"
+    if not url:
+        raise InputError(f"a recurring release needs a Prefect server, and none is configured; {how}")
+    _require_near(url)
+    try:
+        stranger = httpx.post(f"{url}/deployments/count", json={}, timeout=PATIENCE)
+    except (httpx.HTTPError, httpx.InvalidURL):
+        raise InputError(f"no Prefect server answers at {url}; {how}") from None
+    if authenticated and stranger.is_success:
+        raise InputError(
+            f"the Prefect server at {url} answers anyone, so any user of this machine may change what it holds; start "
+            "it with PREFECT_SERVER_API_AUTH_STRING=NAME:PASSWORD, set PREFECT_API_AUTH_STRING to the same here, or "
+            "give --allow-unauthenticated"
+        )
+    _require_taken(url)
+    return url
+
+
+def register(flow: Flow[..., Any], recurring: Recurring) -> UUID:
+    """Make the deployment of a recurring release, or update the one of the same name; the id it has on the server.
+
+    It belongs to no work pool, so that the server holds no command, and no worker takes its runs.
+
+    Raises:
+        CloisterError: the server refuses.
+    """
+    schedule = recurring.schedule
+    deployment = RunnerDeployment.from_flow(
+        flow,
+        recurring.name,
+        schedule=Cron(schedule.cron, timezone=schedule.timezone),
+        parameters=recurring.parameters,
+        tags=["release"],
+        entrypoint_type=EntrypointType.MODULE_PATH,
+    )
+    with _explained("take the deployment"):
+        return asyncio.run(deployment.aapply(version_info=VERSION))
+
+
+def due_runs(deployments: list[str], now: datetime) -> list[FlowRun]:
+    """The runs of some deployments that are due, earliest first.
+
+    Raises:
+        CloisterError: the server does not say.
+    """
+    with _explained("say which runs are due"), get_client(sync_client=True) as client:
+        found = client.get_scheduled_flow_runs_for_deployments([UUID(each) for each in deployments], now, MOST_RUNS)
+        return [client.read_flow_run(run.id) for run in found]
+
+
+def refuse_run(run: FlowRun, reason: str) -> None:
+    """Tell the server that a run is not made.
+
+    Raises:
+        CloisterError: it does not take that.
+    """
+    state: State[Any] = State(type=StateType.CANCELLED, name="Refused", message=reason)
+    with _explained("take a refusal"), get_client(sync_client=True) as client:
+        client.set_flow_run_state(run.id, state, force=True)
+
+
+def _require_near(url: str) -> None:
+    """A password in clear text stays on this machine."""
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
+        raise InputError(f"the Prefect server at {url} is another machine's without TLS; use 127.0.0.1, or https")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _require_taken(url: str) -> None:
+    """Check that the server takes the password of this process."""
+    try:
+        with get_client(sync_client=True) as client:
+            _count(client)
+    except PrefectHTTPStatusError:
+        raise InputError(
+            f"the Prefect server at {url} refuses this command; set PREFECT_API_AUTH_STRING to what the server was "
+            "started with as PREFECT_SERVER_API_AUTH_STRING"
+        ) from None
+    except httpx.HTTPError:
+        raise InputError(f"no Prefect server answers at {url}; check PREFECT_API_URL") from None
+
+
+def _count(client: SyncPrefectClient) -> None:
+    client.request("POST", "/deployments/count", json={})
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (DeploymentApplyError, PrefectHTTPStatusError, httpx.HTTPError) as error:
+        raise CloisterError(f"the Prefect server did not {what} ({type(error).__name__}); see its log") from None

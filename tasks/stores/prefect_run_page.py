@@ -1,0 +1,90 @@
+"""What a run shows of a release at the orchestrator: what the certificate says, which is public, and nothing else."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import httpx
+from prefect.artifacts import create_link_artifact, create_table_artifact
+from prefect.exceptions import MissingContextError, PrefectException
+from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
+from prefect.states import Cancelled
+
+from cloister.errors import BudgetExceeded
+from cloister.privacy.certificate.certificate import PAGE_NAME, Certificate
+from tasks.ledger.certificates import read_certificate
+
+DECLINED = "Declined"
+"""Name of the state of a run whose price the budget does not hold."""
+
+
+def declined(error: BudgetExceeded) -> Any:
+    """The state of a run that the ledger declined, for its flow to return: nothing was charged, nothing is broken."""
+    note("declined: %s", error)
+    return Cancelled(name=DECLINED, message=str(error), data=error)
+
+
+def note(message: str, *values: object) -> None:
+    """Write a line to the log of the run, or to that of this process outside of a run; public values alone."""
+    try:
+        log: Any = get_run_logger()
+    except MissingContextError:
+        log = logging.getLogger(__name__)
+    log.info(message, *values)
+
+
+def show_certificate(public: Path) -> None:
+    """Put spend, violations and a link to the certificate on the page of the run, if there is a run.
+
+    A server that does not take them fails no release.
+
+    Privacy: all is read from the certificate, which may be handed on.
+    """
+    if not flow_run.id:
+        return
+    certificate = read_certificate(public)
+    try:
+        _show(certificate, public / PAGE_NAME)
+    except (PrefectException, httpx.HTTPError) as error:
+        note("the page of this run shows no certificate: the server failed (%s)", type(error).__name__)
+
+
+def _show(certificate: Certificate, page: Path) -> None:
+    release = certificate.subject.id
+    create_table_artifact(_spend(certificate), f"{release}-spend", _promise(certificate))
+    create_table_artifact(
+        _violations(certificate), f"{release}-violations", f"Constraints in the synthetic table of release {release}."
+    )
+    create_link_artifact(
+        page.absolute().as_uri(), "Certificate", f"{release}-certificate", f"The certificate of release {release}."
+    )
+
+
+def _spend(certificate: Certificate) -> list[dict[str, Any]]:
+    stages = [(stage.name, stage.purpose, stage.epsilon) for stage in certificate.stages]
+    total = ("all together", "as accounted; what stages cost does not add up", certificate.guarantee.accounted.epsilon)
+    return [{"stage": name, "purpose": purpose, "epsilon": cost} for name, purpose, cost in [*stages, total]]
+
+
+def _violations(certificate: Certificate) -> list[dict[str, Any]]:
+    return [
+        {
+            "constraint": found.name,
+            "kind": "hard" if found.hard else "soft",
+            "rule": found.rule,
+            "violations": found.violations,
+        }
+        for found in certificate.constraints
+    ]
+
+
+def _promise(certificate: Certificate) -> str:
+    subject, guarantee = certificate.subject, certificate.guarantee
+    stain = "" if guarantee.private else "**NOT PRIVATE** (seeded noise). "
+    return (
+        f"{stain}Release {subject.id} of {subject.dataset} by {subject.method}: epsilon {guarantee.epsilon}, "
+        f"delta {guarantee.delta}, for {guarantee.unit}."
+    )

@@ -1,0 +1,192 @@
+"""The Prefect server of a run: the one that is configured, or a temporary one that ends with this process.
+
+The temporary server listens on the loopback interface alone, takes no request without a password that only this process
+knows, and reads a pipe from this process: however this process ends, the pipe closes and the server ends too.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+
+import httpx
+from prefect.settings import (
+    PREFECT_API_AUTH_STRING,
+    PREFECT_API_URL,
+    get_current_settings,
+    temporary_settings,
+)
+
+from cloister.errors import InputError, StorageError
+from tasks.runtime.home import Home
+from tasks.runtime.locks import exclusive
+
+# Seconds that a configured server may take to say that it is there.
+PATIENCE = 5.0
+# Seconds that a temporary server may take to start: its database is made in them, on a busy machine too.
+STARTING = 180.0
+# Seconds between two looks at a server that starts.
+PAUSE = 0.1
+# Seconds that a temporary server may take to end before it is killed.
+ENDING = 5.0
+
+_PROGRAM = """
+import os, runpy, threading
+def follow():
+    os.read(0, 1)
+    os._exit(0)
+threading.Thread(target=follow, daemon=True).start()
+runpy.run_module("uvicorn", run_name="__main__", alter_sys=True)
+"""
+_FLAGS = MappingProxyType({"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"})
+
+
+@contextmanager
+def serving(home: Home) -> Iterator[None]:
+    """Run flows inside against a server that answers.
+
+    Raises:
+        InputError: the configured server does not answer.
+        StorageError: no temporary server can be started in the home, or the server stops answering.
+    """
+    url = get_current_settings().api.url
+    if url:
+        require_answer(url)
+        with answering():
+            yield
+        return
+    home.prepare()
+    secret = f"cloister:{secrets.token_hex(16)}"
+    with _temporary(home, secret) as port:
+        own = {PREFECT_API_URL: f"http://127.0.0.1:{port}/api", PREFECT_API_AUTH_STRING: secret}
+        with temporary_settings(own), answering():
+            yield
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """Say in words that a server was lost while flows ran inside.
+
+    Raises:
+        StorageError: it stopped answering.
+    """
+    try:
+        yield
+    except httpx.TransportError:
+        raise StorageError(
+            "the Prefect server stopped answering while the command ran; see to the server and run the same command "
+            "again: what was charged is resumed"
+        ) from None
+
+
+def require_answer(url: str) -> None:
+    """Check that a Prefect server answers.
+
+    Raises:
+        InputError: it does not.
+    """
+    if not _answers(url, PATIENCE):
+        raise InputError(
+            f"no Prefect server answers at {_shown(url)}; start it, correct PREFECT_API_URL, or unset it to have a "
+            "temporary server"
+        )
+
+
+def _answers(url: str, patience: float) -> bool:
+    """Whether something at a URL says that it is in health, or wants a password first."""
+    try:
+        return httpx.get(f"{url}/health", timeout=patience).status_code in (200, 401, 403)
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
+        return False
+
+
+def _shown(url: str) -> str:
+    """A URL without the password that it may hold."""
+    return url.rpartition("@")[2]
+
+
+@contextmanager
+def _temporary(home: Home, secret: str) -> Iterator[int]:
+    """A server of this process; the port it listens on."""
+    folder = home.folder / "prefect"
+    with _making(folder):
+        port, server = _started(secret, folder)
+    try:
+        yield port
+    finally:
+        _end(server)
+
+
+@contextmanager
+def _making(folder: Path) -> Iterator[None]:
+    """Have the database made by one process at a time; one that another process left half made is made anew."""
+    database, unfinished = folder / "prefect.db", folder / "unfinished"
+    try:
+        with exclusive(folder / "lock"):
+            if unfinished.exists():
+                for part in folder.glob("prefect.db*"):
+                    part.unlink()
+            if not database.exists():
+                unfinished.touch(mode=0o600)
+            yield
+            unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        raise _unusable(folder, os.strerror(error.errno or 0)) from None
+
+
+def _started(secret: str, folder: Path) -> tuple[int, subprocess.Popen[bytes]]:
+    port = _free_port()
+    server = _launched(port, secret)
+    deadline = time.monotonic() + STARTING
+    while time.monotonic() < deadline and server.poll() is None:
+        if _answers(f"http://127.0.0.1:{port}/api", PATIENCE):
+            return port, server
+        time.sleep(PAUSE)
+    _end(server)
+    raise _unusable(folder, "it does not start")
+
+
+def _launched(port: int, secret: str) -> subprocess.Popen[bytes]:
+    place = ("--host", "127.0.0.1", "--port", str(port))
+    app = ("--factory", "prefect.server.api.server:create_app", "--log-level", "critical", "--lifespan", "on")
+    settings = get_current_settings().to_environment_variables(exclude_unset=True)
+    environment = os.environ | settings | _FLAGS | {"PREFECT_SERVER_API_AUTH_STRING": secret}
+    return subprocess.Popen(  # noqa: S603
+        [sys.executable, "-P", "-c", _PROGRAM, *app, *place],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """End a server, which closes its database first if it can."""
+    server.terminate()
+    try:
+        server.wait(ENDING)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+    if server.stdin:
+        server.stdin.close()
+
+
+def _unusable(folder: Path, reason: str) -> StorageError:
+    return StorageError(
+        f"no temporary Prefect server can be started in {folder} ({reason}); make room and check its permissions"
+    )
