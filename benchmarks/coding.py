@@ -22,7 +22,7 @@ from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain, Table
 from cloister.schema.loading import load_spec
 from tasks.evaluation.compare import table_of
-from tasks.requests.resolved import declared_world
+from tasks.requests.resolved import declared_context
 
 Matrix = NDArray[np.int64]
 
@@ -67,11 +67,11 @@ def coded(spec: Path, data: Path, given: Given) -> Coded:
 def _coded(spec: Path, data: Path, given: Given, changed: int) -> Coded:
     del changed
     declared = load_spec(spec)
-    world = declared_world(declared, declared.release.rows or declared.privacy.rows.public or 1)
-    table = table_of(world, data)
+    context = declared_context(declared, declared.release.rows or declared.privacy.rows.public or 1)
+    table = table_of(context, data)
     cells = tuple(_given(table.domain[name], given) for name in table.domain.modelled)
     codes = np.stack([c.of(table.codes[c.name]) for c in cells], axis=1).astype(np.int64)
-    return Coded(table.domain, cells, codes, world.task.data_rows)
+    return Coded(table.domain, cells, codes, context.task.data_rows)
 
 
 def _given(column: Column, given: Given) -> Cells:

@@ -7,8 +7,8 @@
     measure              asks the data, through the door and its journal
     write, finish        the new spec; then the release is a candidate
 
-Killed at any point, the same order resumes: the ledger finds its charge, the journal its answers. Finished, but killed
-before anybody was told, the same order finds what was written.
+Killed at any point, the same request resumes: the ledger finds its charge, the journal its answers. Finished, but
+killed before anybody was told, the same request finds what was written.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ from flows.outcome import Finished
 from models.protocol import AnyPlan
 from tasks.data.open_columns import ColumnsSource
 from tasks.data.session import Session
-from tasks.domains.plan import domain_order, domain_world, release_plan, require_ready
+from tasks.domains.plan import domain_context, domain_request, release_plan, require_ready
 from tasks.domains.steps import Written, finish, measure_domains, write_spec
 from tasks.ledger.charges import open_ledger
 from tasks.ledger.delivery import deliver, keep_outcome, write_finished
 from tasks.release.charge import Charge, giving_back, reserve, spend, validate
 from tasks.requests.plan import StageCost, stage_costs, total_cost
-from tasks.requests.resolved import Options, Order
+from tasks.requests.resolved import Options, ResolvedRequest
 from tasks.runtime.home import Home
+from tasks.runtime.temporary import temporary_files
 from tasks.stores.prefect_run_page import declined
 
 
@@ -46,7 +47,7 @@ class Measurement:
     """What a measurement spent and found; all of it may be handed on."""
 
     release: str
-    order: Order
+    request: ResolvedRequest
     stages: tuple[StageCost, ...]
     spent: float
     found: Findings
@@ -58,8 +59,8 @@ class Measurement:
         return {
             "release": self.release,
             "dataset": self.budget.budget.dataset,
-            "epsilon": str(self.order.budget.epsilon),
-            "delta": str(self.order.budget.delta),
+            "epsilon": str(self.request.budget.epsilon),
+            "delta": str(self.request.budget.delta),
             "accounted_epsilon": self.spent,
             "stages": [{"name": s.name, "epsilon": s.epsilon, "explanation": s.explanation} for s in self.stages],
             "budget_left": decimal(self.budget.left),
@@ -88,47 +89,47 @@ def measure(
     ``epsilon`` and ``delta`` are text, so that they are exact. Paths are those of the machine that runs the flow.
     """
     options = Options(epsilon=epsilon, delta=delta, data=Path(data) if data else None, out=Path(out))
-    order, home = domain_order(Path(spec), options, by), Home.current()
-    require_ready(order, home)
-    plan = release_plan(order)
+    request, home = domain_request(Path(spec), options, by), Home.current()
+    require_ready(request, home)
+    plan = release_plan(request)
     source = ColumnsSource()
     try:
-        charge = reserve(order, plan, source, home)
+        charge = reserve(request, plan, source, home)
     except BudgetExceeded as error:
         return declined(error)
-    with Session(source) as session:
+    with temporary_files(home), Session(source) as session:
         finished = charge.finished
-        done = _finished(order, charge, home) if finished else _measured(order, plan, charge, session, home)
+        done = _finished(request, charge, home) if finished else _measured(request, plan, charge, session, home)
     deliver(charge.release, by, home)
     return done
 
 
-def _finished(order: Order, charge: Charge, home: Home) -> Finished:
-    return Finished(charge.release, write_finished(order, charge, home))
+def _finished(request: ResolvedRequest, charge: Charge, home: Home) -> Finished:
+    return Finished(charge.release, write_finished(request, charge, home))
 
 
 def _measured(
-    order: Order,
+    request: ResolvedRequest,
     plan: AnyPlan,
     charge: Charge,
     session: Session[pd.DataFrame, PrivateColumns],
     home: Home,
 ) -> Measurement:
-    with giving_back(charge, order, home):
-        opened = validate(order, charge, session, home)
-    spent = spend(order, plan, opened, home)
-    found = measure_domains(order, spent, home)
-    written = write_spec(order, spent, found, home)
-    world = domain_world(order)
+    with giving_back(charge, request, home):
+        opened = validate(request, charge, session, home)
+    spent = spend(request, plan, opened, home)
+    found = measure_domains(request, spent, home)
+    written = write_spec(request, spent, found, home)
+    context = domain_context(request)
     done = Measurement(
         charge.release,
-        order,
-        stage_costs(plan, order.budget, world.task),
-        total_cost(plan, order.budget, world.task),
+        request,
+        stage_costs(plan, request.budget, context.task),
+        total_cost(plan, request.budget, context.task),
         found,
         written,
-        open_ledger(home).budget(world.spec.name, world.unit),
+        open_ledger(home).budget(context.spec.name, context.unit),
     )
     keep_outcome(charge.release, done.to_json(), home)
-    finish(order, spent, home)
+    finish(request, spent, home)
     return done

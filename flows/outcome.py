@@ -11,7 +11,7 @@ from cloister.evaluation.report import Evaluation
 from cloister.privacy.ledger import BudgetStatus
 from cloister.privacy.ledger.exact import decimal
 from tasks.requests.plan import StageCost
-from tasks.requests.resolved import Order
+from tasks.requests.resolved import ResolvedRequest
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Outcome:
 
     release: str
     dataset: str
-    order: Order
+    request: ResolvedRequest
     stages: tuple[StageCost, ...]
     spent: float
     violations: tuple[ViolationReport, ...]
@@ -37,11 +37,11 @@ class Outcome:
         return {
             "release": self.release,
             "dataset": self.dataset,
-            "method": self.order.method,
-            "reason": self.order.reason,
-            "rows": self.order.rows,
-            "epsilon": str(self.order.budget.epsilon),
-            "delta": str(self.order.budget.delta),
+            "method": self.request.method,
+            "reason": self.request.reason,
+            "rows": self.request.rows,
+            "epsilon": str(self.request.budget.epsilon),
+            "delta": str(self.request.budget.delta),
             "accounted_epsilon": self.spent,
             "stages": [{"name": s.name, "epsilon": s.epsilon, "explanation": s.explanation} for s in self.stages],
             "budget_left": decimal(self.budget.left),

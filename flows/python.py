@@ -28,7 +28,7 @@ from tasks.ledger.certificates import read_certificate
 from tasks.ledger.delivery import telling
 from tasks.release.certify import TABLE_NAME
 from tasks.requests.plan import StageCost, planned, stage_costs, total_cost
-from tasks.requests.resolved import Options, Order, world_of
+from tasks.requests.resolved import Options, ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 from tasks.runtime.tables import require_capacity, require_kept
 
@@ -148,13 +148,13 @@ def plan(
     Raises:
         InputError: the spec or an option cannot be used.
     """
-    order = Order.of(Path(spec), Options(method, _text(epsilon), _text(delta), rows), user())
-    made = planned(order)
+    request = ResolvedRequest.of(Path(spec), Options(method, _text(epsilon), _text(delta), rows), user())
+    made = planned(request)
     return Forecast(
-        order.method,
-        order.reason,
-        order.rows,
-        _spend(order),
+        request.method,
+        request.reason,
+        request.rows,
+        _spend(request),
         made.forecast.seconds,
         made.forecast.memory,
     )
@@ -255,12 +255,12 @@ def _released(outcome: Outcome | Finished) -> Released:
     )
 
 
-def _spend(order: Order) -> Spend:
-    made, task = planned(order), world_of(order).task
+def _spend(request: ResolvedRequest) -> Spend:
+    made, task = planned(request), public_context_of(request).task
     return Spend(
-        stage_costs(made, order.budget, task),
-        total_cost(made, order.budget, task),
-        order.budget.delta,
+        stage_costs(made, request.budget, task),
+        total_cost(made, request.budget, task),
+        request.budget.delta,
     )
 
 

@@ -9,8 +9,8 @@
     sample, evaluate     post-processing; measures that stay inside
     certify, register, version, publish
 
-Killed at any point, the same order resumes: the ledger finds its charge, the journal its answers. Finished, but killed
-before anybody was told, the same order finds the release.
+Killed at any point, the same request resumes: the ledger finds its charge, the journal its answers. Finished, but
+killed before anybody was told, the same request finds the release.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ from tasks.release.sample import sample
 from tasks.release.stores import prepare_stores
 from tasks.requests.plan import stage_costs, total_cost
 from tasks.requests.release_request import ReleaseRequest
-from tasks.requests.resolved import Order, world_of
+from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
+from tasks.runtime.temporary import temporary_files
 from tasks.stores.prefect_run_page import declined, note, show_certificate
 
 
@@ -66,63 +67,63 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
 
     A run that the budget does not admit ends in the state Declined, which raises ``BudgetExceeded`` for a caller.
     """
-    order, home = request.order(), Home.current()
-    require_usable(order, world_of(order), home)
-    plan = search(order, sequence(order))
-    stores = prepare_stores(order, home)
+    resolved, home = request.resolve(), Home.current()
+    require_usable(resolved, public_context_of(resolved), home)
+    plan = search(resolved, sequence(resolved))
+    stores = prepare_stores(resolved, home)
     source = TableSource()
     try:
-        charge = reserve(order, plan, source, home, stores)
+        charge = reserve(resolved, plan, source, home, stores)
     except BudgetExceeded as error:
         return declined(error)
-    note("release %s: epsilon %s, delta %s", charge.release, order.budget.epsilon, order.budget.delta)
-    with Session(source) as session:
+    note("release %s: epsilon %s, delta %s", charge.release, resolved.budget.epsilon, resolved.budget.delta)
+    with temporary_files(home), Session(source) as session:
         finished = charge.finished
-        done = _finished(order, charge, home) if finished else _released(order, plan, charge, session, home)
+        done = _finished(resolved, charge, home) if finished else _released(resolved, plan, charge, session, home)
     show_certificate(home.release(charge.release) / "public")
     note("release %s is ready for review", charge.release)
     deliver(charge.release, request.by, home)
     return done
 
 
-def _finished(order: Order, charge: Charge, home: Home) -> Finished:
-    return Finished(charge.release, publish_finished(order, charge, home))
+def _finished(resolved: ResolvedRequest, charge: Charge, home: Home) -> Finished:
+    return Finished(charge.release, publish_finished(resolved, charge, home))
 
 
 def _released(
-    order: Order,
+    resolved: ResolvedRequest,
     plan: AnyPlan,
     charge: Charge,
     session: Session[Table, PrivateTable],
     home: Home,
 ) -> Outcome:
-    with giving_back(charge, order, home):
-        opened = validate(order, charge, session, home)
-    spent = spend(order, plan, opened, home)
-    fitted = weigh(order, spent, plan, train(order, spent, plan, home), home)
-    drawn = sample(order, charge, fitted, home)
-    measured = measure(order, spent, drawn.file, home)
+    with giving_back(charge, resolved, home):
+        opened = validate(resolved, charge, session, home)
+    spent = spend(resolved, plan, opened, home)
+    fitted = weigh(resolved, spent, plan, train(resolved, spent, plan, home), home)
+    drawn = sample(resolved, charge, fitted, home)
+    measured = measure(resolved, spent, drawn.file, home)
     done = Certified(charge, spent, plan, fitted, drawn)
-    folder = write_certificate(order, done, home)
-    run = register(order, done, measured, folder, home)
-    recorded = Recorded(run, version(order, done, folder, home))
-    outcome = _outcome(order, done, measured, order.out or folder.path, home)
+    folder = write_certificate(resolved, done, home)
+    run = register(resolved, done, measured, folder, home)
+    recorded = Recorded(run, version(resolved, done, folder, home))
+    outcome = _outcome(resolved, done, measured, resolved.out or folder.path, home)
     keep_outcome(charge.release, outcome.to_json(), home)
-    publish(order, done, folder, recorded, home)
+    publish(resolved, done, folder, recorded, home)
     return outcome
 
 
-def _outcome(order: Order, done: Certified, measured: Measured, public: Path, home: Home) -> Outcome:
-    world = world_of(order)
+def _outcome(resolved: ResolvedRequest, done: Certified, measured: Measured, public: Path, home: Home) -> Outcome:
+    context = public_context_of(resolved)
     return Outcome(
         done.charge.release,
-        world.spec.name,
-        order,
-        stage_costs(done.plan, order.budget, world.task),
-        total_cost(done.plan, order.budget, world.task),
+        context.spec.name,
+        resolved,
+        stage_costs(done.plan, resolved.budget, context.task),
+        total_cost(done.plan, resolved.budget, context.task),
         done.drawn.violations,
         measured.evaluation,
-        open_ledger(home).budget(world.spec.name, world.unit),
+        open_ledger(home).budget(context.spec.name, context.unit),
         public,
         measured.folder,
     )

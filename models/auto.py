@@ -10,7 +10,7 @@ from models.registry import create
 
 AUTO = "auto"
 PURE = ("dpview+", "dpview", "independent")
-USUAL = ("cloister", "independent")
+USUAL = ("mixture", "independent")
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import Serial
 from cloister.schema.domain import Table
-from models.discretization.bins import Groups
+from models.discretization.bins import Bins
 from models.protocol import Sampler, Task, Where, whole
 from models.sampling.ancestral import TupleModel
 from models.sampling.sampler import ConstraintSampler, EveryRow
-from models.sampling.support_builder import Rules
+from models.sampling.support_builder import CompiledConstraints
 from models.serialization import state_of_groups, state_of_rules, state_of_weighing, united
-from models.soft_constraints.reweighting import Weighing
+from models.soft_constraints.reweighting import Reweighting
 
 State = tuple[dict[str, Any], dict[str, NDArray[np.generic]]]
 
@@ -41,8 +41,8 @@ class ConstrainedModel(ABC):
 
     task: Task
     sequence: tuple[str, ...]
-    groups: Mapping[str, Groups]
-    rules: Rules
+    groups: Mapping[str, Bins]
+    rules: CompiledConstraints
 
     @property
     @abstractmethod
@@ -68,7 +68,7 @@ class ConstrainedModel(ABC):
         return None
 
     @property
-    def reweighting(self) -> Weighing | None:
+    def reweighting(self) -> Reweighting | None:
         """The weights of the soft constraints, if rows are weighed by them."""
         return None
 
@@ -116,10 +116,10 @@ class ConstrainedModel(ABC):
 class WeighedModel(ConstrainedModel):
     """A constrained model whose rows may be weighed by the soft constraints."""
 
-    weighing: Weighing | None
+    weighing: Reweighting | None
 
     @property
-    def reweighting(self) -> Weighing | None:
+    def reweighting(self) -> Reweighting | None:
         """The weights of the soft constraints, if rows are weighed by them."""
         return self.weighing
 

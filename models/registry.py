@@ -4,33 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from types import MappingProxyType
 
 from cloister.errors import InputError
 from models.dpview.synthesizer import RECIPES as VIEWS
 from models.dpview.synthesizer import DPView
 from models.kamino.recipes import RECIPES
 from models.kamino.synthesizer import Kamino
-from models.mixture.synthesizer import Cloister
+from models.mixture.synthesizer import MixtureSynthesizer
 from models.protocol import AnySynthesizer, Progress, silent
 
 METHODS: dict[str, Callable[[Progress], AnySynthesizer]] = {
-    "cloister": Cloister,
+    "mixture": MixtureSynthesizer,
     **{recipe.name: partial(Kamino, recipe=recipe) for recipe in RECIPES},
     **{view.name: partial(DPView, recipe=view) for view in VIEWS},
 }
 
+FORMER = MappingProxyType({"cloister": "mixture"})
+"""Names of 0.1: specs, models and certificates of then have them."""
+
 
 def create(name: str, progress: Progress = silent) -> AnySynthesizer:
     """The method of that name; InputError if there is none."""
-    require_method(name)
-    return METHODS[name](progress)
+    return METHODS[present_name(name)](progress)
 
 
-def require_method(name: str) -> None:
-    """Check that there is a method of that name.
+def present_name(name: str) -> str:
+    """The name of a method today, from that or a former one.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no such method.
     """
-    if name not in METHODS:
+    found = FORMER.get(name, name)
+    if found not in METHODS:
         raise InputError(f"no method '{name}'; use one of {', '.join(sorted(METHODS))}")
+    return found

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from cloister.constraints.supports import Coupling, Support
 from cloister.schema.cells import Cells
 from cloister.schema.domain import Table
-from models.discretization.bins import Groups
+from models.discretization.bins import Bins
 from models.protocol import Arrays, Task
-from models.sampling.support_builder import Rules
-from models.soft_constraints.reweighting import Weighing
+from models.sampling.support_builder import CompiledConstraints
+from models.soft_constraints.reweighting import Reweighting
 
 Meta = dict[str, Any]
 Stored = dict[str, NDArray[Any]]
 
 
-def state_of_groups(groups: Mapping[str, Groups], sequence: Sequence[str]) -> Stored:
+def state_of_groups(groups: Mapping[str, Bins], sequence: Sequence[str]) -> Stored:
     """The arrays of the groups of a sequence of attributes."""
     arrays: Stored = {}
     for at, name in enumerate(sequence):
@@ -29,15 +29,15 @@ def state_of_groups(groups: Mapping[str, Groups], sequence: Sequence[str]) -> St
     return arrays
 
 
-def groups_of(task: Task, sequence: Sequence[str], arrays: Arrays) -> dict[str, Groups]:
+def groups_of(task: Task, sequence: Sequence[str], arrays: Arrays) -> dict[str, Bins]:
     """The groups whose :func:`state_of_groups` is given."""
     return {
-        name: Groups(Cells(task.domain[name], arrays[f"cells.{at}"]), arrays[f"groups.{at}"], arrays[f"histogram.{at}"])
+        name: Bins(Cells(task.domain[name], arrays[f"cells.{at}"]), arrays[f"groups.{at}"], arrays[f"histogram.{at}"])
         for at, name in enumerate(sequence)
     }
 
 
-def state_of_rules(rules: Rules) -> tuple[Meta, Stored]:
+def state_of_rules(rules: CompiledConstraints) -> tuple[Meta, Stored]:
     """The rules as JSON and arrays."""
     arrays: Stored = {}
     for at, support in enumerate(rules.supports):
@@ -59,12 +59,12 @@ def _described(support: Support) -> Meta:
     }
 
 
-def rules_of(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Rules:
+def rules_of(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> CompiledConstraints:
     """The rules whose :func:`state_of_rules` is given."""
     named = {constraint.name: constraint for constraint in task.constraints}
     supports = tuple(_support(at, about, arrays) for at, about in enumerate(meta["supports"]))
     row_rules = tuple(named[name] for name in meta["row_rules"])
-    return Rules(supports, row_rules, tuple(named[name] for name in meta["pair_rules"]))
+    return CompiledConstraints(supports, row_rules, tuple(named[name] for name in meta["pair_rules"]))
 
 
 def _support(at: int, about: Mapping[str, Any], arrays: Arrays) -> Support:
@@ -74,7 +74,7 @@ def _support(at: int, about: Mapping[str, Any], arrays: Arrays) -> Support:
     return Support(attributes, arrays[f"support.{at}"], boxes, couplings)
 
 
-def state_of_weighing(weighing: Weighing | None) -> tuple[Meta, Stored]:
+def state_of_weighing(weighing: Reweighting | None) -> tuple[Meta, Stored]:
     """The weights as JSON and arrays; nothing if there are none."""
     if weighing is None:
         return {"weights": None}, {}
@@ -83,14 +83,14 @@ def state_of_weighing(weighing: Weighing | None) -> tuple[Meta, Stored]:
     return {"weights": dict(weighing.weights), "measure": weighing.measure}, dict(arrays)
 
 
-def weighing_of(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Weighing | None:
+def weighing_of(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Reweighting | None:
     """The weights whose :func:`state_of_weighing` is given."""
     if meta["weights"] is None:
         return None
     codes = {name: arrays[f"reference.{at}"] for at, name in enumerate(task.domain.names)}
     named = {constraint.name: constraint for constraint in task.soft}
     rules = tuple((named[name], weight) for name, weight in meta["weights"].items())
-    return Weighing(rules, Table(task.domain, codes), meta["measure"])
+    return Reweighting(rules, Table(task.domain, codes), meta["measure"])
 
 
 def united(*parts: tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]) -> tuple[Meta, dict[str, NDArray[np.generic]]]:

@@ -54,8 +54,19 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         return _failed(*_of_path(error))
     except Exception as error:  # noqa: BLE001 - any message may quote the data
+        if _interrupted(error):
+            return _failed("interrupted; run the same command again to resume", 1)
         return _failed(f"{_place(error)}; {WITHHELD}", 1)
     return 0
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether an error came of ending the process: Prefect may fail in its own handling of a signal."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "TerminationSignal":
+            return True
+        error = error.__context__
+    return False
 
 
 def _require_text(arguments: Sequence[str]) -> None:

@@ -102,24 +102,24 @@ def _deployed(spec: Path, options: Options, when: tuple[str, str], home: Home, a
     from tasks.requests.plan import planned
     from tasks.requests.recurring import Registration, settings_digest
     from tasks.requests.release_request import ReleaseRequest
-    from tasks.requests.resolved import world_of
+    from tasks.requests.resolved import public_context_of
     from tasks.stores.prefect_deployment import Recurring, register, require_server
     from tasks.stores.prefect_schedule import Schedule
 
     now = datetime.now(UTC)
     schedule = Schedule.of(*when, now)
     request = ReleaseRequest.of(spec, options, user()).recurring()
-    order = request.order()
-    world = world_of(order)
-    require_usable(order, world, home)
-    planned(order)
-    allowance = allowance_of(order, world, home, now)
+    resolved = request.resolve()
+    context = public_context_of(resolved)
+    require_usable(resolved, context, home)
+    planned(resolved)
+    allowance = allowance_of(resolved, context, home, now)
     allowance.require_one()
     server = require_server(authenticated=authenticated)
     home.prepare()
     from flows.release import release as flow
 
-    recurring = Recurring(world.spec.name, request.parameters(), schedule)
+    recurring = Recurring(context.spec.name, request.parameters(), schedule)
     deployment = str(register(flow, recurring))
     place = (str(Path.cwd()), settings_digest(home), now.isoformat())
     Registration(recurring.name, deployment, recurring.parameters, schedule, *place).write(home)

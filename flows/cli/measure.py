@@ -35,15 +35,15 @@ def measure_spec(
     stand in SPEC: what a draft left unconfirmed is refused. Run again after a crash, the same command resumes and
     charges nothing twice.
     """
-    from tasks.domains.plan import domain_order, release_plan, require_ready
+    from tasks.domains.plan import domain_request, release_plan, require_ready
     from tasks.ledger.delivery import telling
     from tasks.requests.resolved import Options
     from tasks.runtime.home import Home
 
     home, options = Home.current(), Options(epsilon=epsilon, delta=delta, data=data, out=out)
-    order = domain_order(spec, options, user())
-    require_ready(order, home)
-    release_plan(order)
+    request = domain_request(spec, options, user())
+    require_ready(request, home)
+    release_plan(request)
     home.prepare()
     with telling(home, user()):
         _show(_run(spec, options).to_json(), as_json)

@@ -79,9 +79,9 @@ def plan(
 ) -> None:
     """Forecast a release: steps, what each would spend, time and memory. Touches no data and costs nothing."""
     from flows.cli.reports import show_plan
-    from tasks.requests.resolved import Options, Order
+    from tasks.requests.resolved import Options, ResolvedRequest
 
-    show_plan(Order.of(spec, Options(method, epsilon, delta, rows), user()), as_json)
+    show_plan(ResolvedRequest.of(spec, Options(method, epsilon, delta, rows), user()), as_json)
 
 
 def sample(
@@ -126,12 +126,12 @@ def run_release(spec: Path, options: Options, home: Home) -> Outcome | Finished:
     from tasks.release.preflight import require_usable
     from tasks.requests.plan import planned
     from tasks.requests.release_request import ReleaseRequest
-    from tasks.requests.resolved import world_of
+    from tasks.requests.resolved import public_context_of
 
     request = ReleaseRequest.of(spec, options, user())
-    order = request.order()
-    require_usable(order, world_of(order), home)
-    planned(order)
+    resolved = request.resolve()
+    require_usable(resolved, public_context_of(resolved), home)
+    planned(resolved)
     home.prepare()
     return _run(request)
 

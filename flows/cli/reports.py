@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flows.cli.console import facts, say, show_json, table
 from models.protocol import Budget
 from tasks.requests.plan import plan_json, planned, stage_costs, total_cost
-from tasks.requests.resolved import Order, world_of
+from tasks.requests.resolved import ResolvedRequest, public_context_of
 
 if TYPE_CHECKING:
     from cloister.evaluation.report import Evaluation
@@ -19,23 +19,23 @@ STAGE_HEADINGS = ("stage", "epsilon alone", "what for")
 INTERNAL = "internal: measured on the real rows without noise, must not leave the house"
 
 
-def show_plan(order: Order, as_json: bool) -> None:
+def show_plan(request: ResolvedRequest, as_json: bool) -> None:
     """A plan: stages, sequence, time and memory; no data is touched."""
-    world = world_of(order)
-    made = planned(order)
-    stages = stage_costs(made, order.budget, world.task)
-    total = total_cost(made, order.budget, world.task)
+    context = public_context_of(request)
+    made = planned(request)
+    stages = stage_costs(made, request.budget, context.task)
+    total = total_cost(made, request.budget, context.task)
     if as_json:
         costs = [{"name": stage.name, "epsilon": stage.epsilon} for stage in stages]
-        show_json(plan_json(made) | {"reason": order.reason, "costs": costs, "accounted_epsilon": total})
+        show_json(plan_json(made) | {"reason": request.reason, "costs": costs, "accounted_epsilon": total})
         return
-    _show_stages([(stage.name, stage.epsilon, stage.explanation) for stage in stages], total, order.budget)
+    _show_stages([(stage.name, stage.epsilon, stage.explanation) for stage in stages], total, request.budget)
     facts(
         "Plan",
         {
-            "dataset": world.spec.name,
-            "method": f"{order.method}: {order.reason}",
-            "rows to draw": order.rows,
+            "dataset": context.spec.name,
+            "method": f"{request.method}: {request.reason}",
+            "rows to draw": request.rows,
             "sequence": ", ".join(made.sequence),
             "time": f"about {_duration(made.forecast.seconds)} on two cores",
             "memory": f"about {made.forecast.memory / 2**30:.1f} GiB",

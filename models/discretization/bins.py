@@ -1,4 +1,4 @@
-"""Groups of an attribute's public cells: the coarse domain on which joint models work.
+"""Bins of an attribute's public cells: the coarse domain on which joint models work.
 
 A group is refined at the end by the attribute's released one-way histogram. Grouping is post-processing: its inputs
 are public or already released.
@@ -24,11 +24,11 @@ NOISE_DEVIATIONS = 3.0
 
 
 @dataclass(frozen=True)
-class Groups:
+class Bins:
     """A partition of cells: cell c lies in group ``of_cell[c]``.
 
     Shapes: ``of_cell`` (cells,) int64; ``shares`` (cells,) the released share of rows in each cell, summing to 1.
-    Groups of a numeric attribute are contiguous.
+    Bins of a numeric attribute are contiguous.
     """
 
     cells: Cells
@@ -51,7 +51,7 @@ class Groups:
         return np.bincount(self.of_cell, weights=self.shares, minlength=self.size).astype(np.float64)
 
     def of(self, codes: Codes) -> Codes:
-        """Groups (n,) of fine codes (n,)."""
+        """Bins (n,) of fine codes (n,)."""
         return self.of_cell[self.cells.of(codes)]
 
     @cached_property
@@ -131,7 +131,7 @@ def _bounds(of_cell: Codes, size: int) -> tuple[Codes, Codes]:
     return first, last
 
 
-def group(cells: Cells, shares: Shares, noise: float, keep: bool, groups: int = GROUPS) -> Groups:
+def group(cells: Cells, shares: Shares, noise: float, keep: bool, groups: int = GROUPS) -> Bins:
     """The coarse domain of one attribute, from its released histogram.
 
     Numeric attributes: at most ``groups`` runs of about equal mass, special values and missing apart. Listed ones:
@@ -143,10 +143,10 @@ def group(cells: Cells, shares: Shares, noise: float, keep: bool, groups: int = 
         noise: standard deviation of a share.
     """
     if isinstance(cells.column, Grid):
-        return Groups(cells, _equal_mass_runs(cells, shares, noise, groups), shares)
+        return Bins(cells, _equal_mass_runs(cells, shares, noise, groups), shares)
     if keep or cells.size <= 3:
-        return Groups(cells, np.arange(cells.size, dtype=np.int64), shares)
-    return Groups(cells, _merge_rare(cells, shares, noise), shares)
+        return Bins(cells, np.arange(cells.size, dtype=np.int64), shares)
+    return Bins(cells, _merge_rare(cells, shares, noise), shares)
 
 
 def _equal_mass_runs(cells: Cells, shares: Shares, noise: float, groups: int) -> Codes:

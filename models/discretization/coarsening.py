@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.schema.columns import Codes
-from models.discretization.bins import Groups
+from models.discretization.bins import Bins
 
 Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class Coarsening:
     """A partition of one attribute's groups: group g lies in part ``parts[g]``; shape (groups,)."""
 
-    groups: Groups
+    groups: Bins
     parts: Int
 
     @property
@@ -45,23 +45,23 @@ class Reading:
         return self.parts[self.groups.of(codes)]
 
 
-def fine(groups: Groups) -> Reading:
+def fine(groups: Bins) -> Coarsening:
     """Every group on its own."""
-    return Reading(groups, np.arange(groups.size, dtype=np.int64))
+    return Coarsening(groups, np.arange(groups.size, dtype=np.int64))
 
 
-def coarse(groups: Groups, most: int) -> Reading:
+def coarse(groups: Bins, most: int) -> Coarsening:
     """At most so many parts."""
     if groups.size <= most:
         return fine(groups)
     if groups.cells.column.kind == "nominal":
-        return Reading(groups, _heaviest(groups, most))
+        return Coarsening(groups, _heaviest(groups, most))
     middle = np.cumsum(groups.mass) - groups.mass / 2
     runs = np.minimum((middle * most).astype(np.int64), most - 1)
-    return Reading(groups, np.unique(runs, return_inverse=True)[1].astype(np.int64))
+    return Coarsening(groups, np.unique(runs, return_inverse=True)[1].astype(np.int64))
 
 
-def _heaviest(groups: Groups, most: int) -> Int:
+def _heaviest(groups: Bins, most: int) -> Int:
     parts = np.full(groups.size, most - 1, dtype=np.int64)
     parts[np.argsort(-groups.mass, kind="stable")[: most - 1]] = np.arange(most - 1)
     return parts

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cloister.constraints.supports import Int
-from models.discretization.bins import Groups
-from models.discretization.coarsening import Reading
+from models.discretization.bins import Bins
+from models.discretization.coarsening import Coarsening
 from models.dpview.tables import Counts, Names, View, margin_over
-from models.sampling.ancestral import Batch, Chain, LevelDraw, Probabilities
+from models.sampling.ancestral import AncestralSampler, Batch, Chain, Probabilities
 
 FLOOR = 1e-9
 
@@ -24,8 +24,8 @@ class ViewChain:
     """
 
     sequence: Names
-    groups: Mapping[str, Groups]
-    readings: Mapping[str, Reading]
+    groups: Mapping[str, Bins]
+    readings: Mapping[str, Coarsening]
     views: Sequence[View]
 
     def conditional(self, place: int, context: Int) -> Probabilities:
@@ -47,7 +47,7 @@ class ViewChain:
         return counts / counts.sum(axis=-1, keepdims=True), known
 
 
-def spread(shares: Counts, reading: Reading) -> Counts:
+def spread(shares: Counts, reading: Coarsening) -> Counts:
     """Shares of groups (n, groups) from shares of parts (n, parts): inside a part, by the released histogram."""
     mass = reading.groups.mass + 1e-12
     whole = np.bincount(reading.parts, weights=mass, minlength=reading.size)
@@ -59,7 +59,7 @@ class RecordChain(Chain):
     """A chain whose rows follow linked records: row i takes the parts (n,) of record i wherever the supports allow."""
 
     records: Mapping[str, Int] = field(default_factory=dict)
-    readings: Mapping[str, Reading] = field(default_factory=dict)
+    readings: Mapping[str, Coarsening] = field(default_factory=dict)
 
     def conditional(self, place: int, context: Int) -> Probabilities:
         """The model's probabilities for attributes outside the records; inside, those of the record's part alone."""
@@ -71,7 +71,7 @@ class RecordChain(Chain):
 
     def free(self, place: int) -> bool:
         """Whether records alone decide the attribute at a place: it is in them, and in no support."""
-        return self.sequence[place] in self.records and not self.meeting[place]
+        return self.sequence[place] in self.records and not self.supports_at[place]
 
     def drawn(self, name: str, rng: np.random.Generator) -> Int:
         """A group (n,) inside each record's part, by the released histogram."""
@@ -85,7 +85,7 @@ class RecordChain(Chain):
 
 
 @dataclass(frozen=True)
-class RecordDraw(LevelDraw):
+class RecordDraw(AncestralSampler):
     """Draws rows that follow records; where no support has a say, without a look at all levels."""
 
     chain: RecordChain

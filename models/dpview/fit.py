@@ -13,8 +13,8 @@ from cloister.privacy.queries.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import Partition, TableRows
 from cloister.schema.cells import declared_cells
-from models.discretization.bins import Groups, group
-from models.discretization.coarsening import Reading, coarse
+from models.discretization.bins import Bins, group
+from models.discretization.coarsening import Coarsening, coarse
 from models.discretization.denoising import estimate_shares
 from models.dpview.consistency import agreed, settled
 from models.dpview.shrinkage import shrunk
@@ -30,8 +30,8 @@ GROUPS = 20
 class Released:
     """All that a training releases: groups of each attribute, joint tables over them, and views over readings."""
 
-    groups: Mapping[str, Groups]
-    readings: Mapping[str, Reading]
+    groups: Mapping[str, Bins]
+    readings: Mapping[str, Coarsening]
     tables: Mapping[Names, Measured]
     views: tuple[View, ...]
 
@@ -74,7 +74,7 @@ class Counting:
         scale = mechanism.scale(self._private.neighbours.partition)
         return View(query.names, counts.astype(np.float64), deviation_of(scale))
 
-    def _grouped(self, name: str, view: View) -> Groups:
+    def _grouped(self, name: str, view: View) -> Bins:
         cells = declared_cells(self._task.domain[name])
         shares = estimate_shares(view.counts.astype(np.int64), view.deviation, cells, self._task.data_rows)
         constrained = {name for constraint in self._task.hard for name in constraint.attributes}
@@ -96,7 +96,7 @@ def denoised(views: Sequence[View], alone: Sequence[View], rows: int) -> tuple[V
     return tuple(settled([*narrowed, *together[len(views) :]], rows)[: len(views)])
 
 
-def _summed(single: View, reading: Reading) -> View:
+def _summed(single: View, reading: Coarsening) -> View:
     """The histogram of an attribute over the parts of its reading."""
     part = reading.parts[reading.groups.of_cell]
     counts = np.bincount(part, weights=single.counts, minlength=reading.size).astype(np.float64)

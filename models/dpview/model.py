@@ -9,13 +9,13 @@ from typing import Any
 from numpy.typing import NDArray
 
 from models.constrained import ConstrainedModel, State
-from models.discretization.bins import Groups
-from models.discretization.coarsening import Reading
+from models.discretization.bins import Bins
+from models.discretization.coarsening import Coarsening
 from models.dpview.chain import ViewChain
 from models.dpview.sampler import LinkedSampler
 from models.dpview.tables import Names, View
 from models.protocol import Arrays, Task
-from models.sampling.support_builder import Rules
+from models.sampling.support_builder import CompiledConstraints
 from models.serialization import groups_of, rules_of
 
 ALONE = "each attribute is drawn on its own, from its histogram"
@@ -30,11 +30,11 @@ class DPViewModel(ConstrainedModel):
 
     task: Task
     sequence: Names
-    groups: Mapping[str, Groups]
-    readings: Mapping[str, Reading]
+    groups: Mapping[str, Bins]
+    readings: Mapping[str, Coarsening]
     views: tuple[View, ...]
     referees: tuple[View, ...]
-    rules: Rules
+    rules: CompiledConstraints
 
     @property
     def sampler(self) -> LinkedSampler:
@@ -70,7 +70,7 @@ def restore(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DPViewModel:
     sequence = tuple(meta["sequence"])
     groups = groups_of(task, sequence, arrays)
     readings = {
-        name: Reading(groups[name], arrays[f"parts.{at}"])
+        name: Coarsening(groups[name], arrays[f"parts.{at}"])
         for at, name in enumerate(sequence)
         if f"parts.{at}" in arrays
     }

@@ -15,13 +15,13 @@ from cloister.constraints import violations_per_row
 from cloister.constraints.supports import Int
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
-from models.discretization.coarsening import Reading
+from models.discretization.coarsening import Coarsening
 from models.dpview.chain import RecordChain, RecordDraw
 from models.dpview.linking import Records, linked
 from models.dpview.rounding import normalised
 from models.dpview.tables import View
 from models.protocol import Where
-from models.sampling.row_by_row import Penalty, RowsBefore
+from models.sampling.row_by_row import AcceptedRows, Penalty
 from models.sampling.sampler import ConstraintSampler, numbered
 
 CHUNK = 262_144
@@ -37,7 +37,7 @@ class LinkedSampler:
     plain: ConstraintSampler
     views: tuple[View, ...]
     referees: tuple[View, ...]
-    readings: Mapping[str, Reading]
+    readings: Mapping[str, Coarsening]
 
     @property
     def domain(self) -> Domain:
@@ -102,6 +102,6 @@ class LinkedSampler:
         if not self.plain.pair_rules:
             return rows
         hard = [Penalty(rule) for rule in self.plain.pair_rules]
-        admitted = RowsBefore(self.plain.domain, self.plain.chain, self.plain.algorithm, hard, whole=True)
+        admitted = AcceptedRows(self.plain.domain, self.plain.chain, self.plain.algorithm, hard, whole=True)
         admitted.record(before)
         return rows.take(admitted.admit(rows, rng))

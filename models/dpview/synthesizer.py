@@ -21,7 +21,7 @@ from models.dpview.plan import Shaper, search
 from models.dpview.view_choice import Shaping, ViewParameters, alone
 from models.dpview.views import Names, ViewList, with_upper
 from models.protocol import Arrays, Budget, Plan, Progress, Synthesizer, Task, silent
-from models.sampling.support_builder import RuleBuilder, Rules
+from models.sampling.support_builder import CompiledConstraints, SupportBuilder
 
 PUBLIC_SEED = 20_211_001
 
@@ -86,10 +86,10 @@ class DPView(Synthesizer[ViewParameters, DPViewModel]):
         return restore(task, meta, arrays)
 
 
-def rules_of(task: Task, sequence: Names, released: Released, linked: int) -> Rules:
+def rules_of(task: Task, sequence: Names, released: Released, linked: int) -> CompiledConstraints:
     """Supports and rules that keep every hard constraint, from released statistics."""
     chain = ViewChain(sequence, released.groups, released.readings, released.views[:linked])
-    builder = RuleBuilder(
+    builder = SupportBuilder(
         task.domain,
         sequence,
         released.groups,

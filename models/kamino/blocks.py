@@ -40,7 +40,7 @@ class Dense:
 
 
 @dataclass(frozen=True)
-class BroughtHome:
+class HostSum:
     """The gradients of a block, whose sum lies in the memory of the host."""
 
     block: Factored
@@ -51,8 +51,8 @@ class BroughtHome:
     def weighted_sum(self, weights: Tensor) -> Tensor:
         return self.block.weighted_sum(weights).cpu()
 
-    def take(self, examples: Tensor) -> BroughtHome:
-        return BroughtHome(self.block.take(examples))
+    def take(self, examples: Tensor) -> HostSum:
+        return HostSum(self.block.take(examples))
 
 
 @singledispatch
@@ -83,4 +83,4 @@ def _(block: Dense, gain: Tensor) -> Factored:
 
 def gradient_in_units(gradient: FactoredGradient, gains: Mapping[str, Tensor]) -> FactoredGradient:
     """A whole gradient in the units of its parameters, its sums on the host."""
-    return {name: BroughtHome(in_units(block, gains[name])) for name, block in gradient.items()}
+    return {name: HostSum(in_units(block, gains[name])) for name, block in gradient.items()}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cloister.constraints.supports import Int
-from models.discretization.bins import Groups
+from models.discretization.bins import Bins
 from models.kamino.attention import ATTENTIONS
 from models.kamino.heads import HEADS
 from models.kamino.hyper_attributes import Units
@@ -123,25 +123,25 @@ def _member(joint: Tensor, known: Tensor) -> Tensor:
     return shares / shares.sum(1, keepdim=True)
 
 
-def submodels_of(units: Units, groups: Sequence[Groups], recipe: Mapping[str, Any]) -> tuple[SubModel, ...]:
+def submodels_of(units: Units, groups: Sequence[Bins], recipe: Mapping[str, Any]) -> tuple[SubModel, ...]:
     """The sub-models of all units but the first."""
     attention, head_of = ATTENTIONS[recipe["attention"]], HEADS[recipe["heads"]]
     heads = [head_of(*(groups[place] for place in run)) for run in units.runs]
     return tuple(SubModel(at, units, attention, heads[at], recipe["width"]) for at in range(1, len(units.runs)))
 
 
-def restore_chain(meta: Mapping[str, Any], arrays: Arrays, groups: Sequence[Groups]) -> Chain:
+def restore_chain(meta: Mapping[str, Any], arrays: Arrays, groups: Sequence[Bins]) -> Chain:
     """The chain whose :meth:`Chain.state` is given, over attributes in schema sequence."""
     return RESTORERS[meta["chain"]](meta, arrays, groups)
 
 
-def _network_chain(meta: Mapping[str, Any], arrays: Arrays, groups: Sequence[Groups]) -> Chain:
+def _network_chain(meta: Mapping[str, Any], arrays: Arrays, groups: Sequence[Bins]) -> Chain:
     sizes = tuple(group.size for group in groups[: meta["networked"]])
     parameters = {name[4:]: torch.as_tensor(value) for name, value in arrays.items() if name.startswith("net.")}
     return NetworkChain(Network(sizes, meta["width"]), parameters, tuple(group.mass for group in groups))
 
 
-def _unit_chain(meta: Mapping[str, Any], arrays: Arrays, groups: Sequence[Groups]) -> Chain:
+def _unit_chain(meta: Mapping[str, Any], arrays: Arrays, groups: Sequence[Bins]) -> Chain:
     runs = tuple(map(tuple, meta["runs"]))
     units = Units(runs, tuple(groups[place].size for run in runs for place in run))
     recipe = {key: meta[key] for key in ("attention", "heads", "width")}

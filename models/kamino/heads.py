@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cloister.schema.columns import Grid
-from models.discretization.bins import Groups
+from models.discretization.bins import Bins
 
 NARROWEST, WIDEST = -3.0, 1.5
 FEWEST_POINTS = 3
@@ -71,7 +71,7 @@ class NormalHead:
     widths: NDArray[np.float64]
 
     @classmethod
-    def of(cls, groups: Groups) -> NormalHead:
+    def of(cls, groups: Bins) -> NormalHead:
         """Standardised by the released histogram."""
         edges = np.stack([groups.levels.low, groups.levels.high], axis=1)
         middle = edges.mean(axis=1)
@@ -99,12 +99,12 @@ def _log_density(point: Tensor, mean: Tensor, log_deviation: Tensor) -> Tensor:
     return -spread - 0.5 * ((point - mean) * torch.exp(-spread)).square()
 
 
-def level_head(*groups: Groups) -> Head:
+def level_head(*groups: Bins) -> Head:
     """A level for every target; a hyper-attribute's levels start as if its attributes were independent."""
     return LevelHead(reduce(lambda joint, own: np.outer(joint, own.mass).ravel(), groups, np.ones(1)))
 
 
-def normal_head(*groups: Groups) -> Head:
+def normal_head(*groups: Bins) -> Head:
     """A normal distribution for a number that is never missing, levels for all else."""
     if len(groups) == 1 and groups[0].size >= FEWEST_POINTS:
         column = groups[0].cells.column

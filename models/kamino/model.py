@@ -9,13 +9,13 @@ from typing import Any
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
 from models.constrained import BALANCED, State, WeighedModel
-from models.discretization.bins import Groups
+from models.discretization.bins import Bins
 from models.kamino.chains import Chain, restore_chain
 from models.protocol import Arrays, Sampler, Task
 from models.sampling.balanced import BalancedSampler
-from models.sampling.support_builder import Rules
+from models.sampling.support_builder import CompiledConstraints
 from models.serialization import groups_of, rules_of, weighing_of
-from models.soft_constraints.reweighting import Weighing
+from models.soft_constraints.reweighting import Reweighting
 
 FOLLOWED = "rows are drawn attribute by attribute from the trained network, given the attributes before"
 
@@ -26,10 +26,10 @@ class KaminoModel(WeighedModel):
 
     task: Task
     sequence: tuple[str, ...]
-    groups: Mapping[str, Groups]
+    groups: Mapping[str, Bins]
     chain: Chain
-    rules: Rules
-    weighing: Weighing | None = None
+    rules: CompiledConstraints
+    weighing: Reweighting | None = None
 
     @property
     def sampler(self) -> Sampler:
@@ -52,7 +52,7 @@ class KaminoModel(WeighedModel):
         """The chain of conditionals."""
         return self.chain
 
-    def weighed(self, weighing: Weighing) -> KaminoModel:
+    def weighed(self, weighing: Reweighting) -> KaminoModel:
         """The same model, its soft constraints weighed."""
         return replace(self, weighing=weighing)
 

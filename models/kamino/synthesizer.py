@@ -18,7 +18,7 @@ from cloister.privacy.queries.gradient_sum import SampledRows
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from models.discretization.attribute_order import public_sizes
-from models.discretization.bins import Groups
+from models.discretization.bins import Bins
 from models.discretization.denoising import to_shares
 from models.kamino.chains import Chain
 from models.kamino.gradients import NoisyGradients
@@ -29,7 +29,7 @@ from models.kamino.trainers import Material
 from models.kamino.training import Schedule
 from models.planning.stages import ask_histogram, ask_joint_table
 from models.protocol import Arrays, Budget, Plan, Progress, Synthesizer, Task, silent
-from models.sampling.support_builder import Measured, RuleBuilder
+from models.sampling.support_builder import Measured, SupportBuilder
 from models.soft_constraints.reweighting import POOL
 
 __all__ = ["Kamino", "Progress", "silent"]
@@ -79,7 +79,7 @@ class Kamino(Synthesizer[KaminoParameters, KaminoModel]):
         private: Door[TableRows],
         task: Task,
         plan: KaminoPlan,
-        groups: Mapping[str, Groups],
+        groups: Mapping[str, Bins],
         measured: Mapping[tuple[str, ...], Measured],
     ) -> Material:
         parameters = plan.parameters
@@ -105,7 +105,7 @@ class Kamino(Synthesizer[KaminoParameters, KaminoModel]):
 
 def _first(
     plan: KaminoPlan,
-    groups: Mapping[str, Groups],
+    groups: Mapping[str, Bins],
     measured: Mapping[tuple[str, ...], Measured],
     rows: int,
 ) -> NDArray[np.float64]:
@@ -115,7 +115,7 @@ def _first(
     return groups[names[0]].mass if names else np.ones(1)
 
 
-def _histograms(private: Door[TableRows], task: Task, plan: KaminoPlan) -> dict[str, Groups]:
+def _histograms(private: Door[TableRows], task: Task, plan: KaminoPlan) -> dict[str, Bins]:
     mechanism = DiscreteGaussian(plan.parameters.histogram_noise)
     return {
         name: ask_histogram(private, task, name, mechanism, name in plan.parameters.by_value) for name in plan.sequence
@@ -123,7 +123,7 @@ def _histograms(private: Door[TableRows], task: Task, plan: KaminoPlan) -> dict[
 
 
 def _joint_tables(
-    private: Door[TableRows], plan: KaminoPlan, groups: Mapping[str, Groups]
+    private: Door[TableRows], plan: KaminoPlan, groups: Mapping[str, Bins]
 ) -> dict[tuple[str, ...], Measured]:
     noise = plan.parameters.joint_noise
     if noise is None:
@@ -138,10 +138,10 @@ def _joint_tables(
 def _with_rules(
     task: Task,
     sequence: tuple[str, ...],
-    groups: Mapping[str, Groups],
+    groups: Mapping[str, Bins],
     chain: Chain,
     measured: Mapping[tuple[str, ...], Measured],
 ) -> KaminoModel:
     rng = np.random.default_rng(PUBLIC_SEED)
-    builder = RuleBuilder(task.domain, sequence, groups, chain, chain.networked, measured, rng)
+    builder = SupportBuilder(task.domain, sequence, groups, chain, chain.networked, measured, rng)
     return KaminoModel(task, sequence, groups, chain, builder.build(task.hard))

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.discretization.bins import Groups
+from models.discretization.bins import Bins
 from models.kamino.chains import Chain, NetworkChain, UnitChain, submodels_of
 from models.kamino.gradients import NoisyGradients
 from models.kamino.heads import LevelHead
@@ -33,7 +33,7 @@ class Material:
     ``first`` the released shares of the first run's joint levels.
     """
 
-    groups: Sequence[Groups]
+    groups: Sequence[Bins]
     networked: int
     runs: Runs
     first: NDArray[np.float64]

@@ -20,7 +20,7 @@ from cloister.privacy.queries.violating_pairs import ViolatingPairs
 from cloister.privacy.queries.violation_matrix import ViolationMatrix
 from cloister.schema.domain import Table
 from models.protocol import Stage, Task
-from models.soft_constraints.reweighting import Weighing, ascend, fit_weights, weighing_by_counts
+from models.soft_constraints.reweighting import Reweighting, fit_weights, gradient_ascent, weighing_by_counts
 
 MATCHINGS = 8
 TRUST = 0.1
@@ -36,7 +36,7 @@ class Weigher(Protocol):
 
     def weigh(
         self, private: Door[TableRows], task: Task, noise: Fraction, pool: Table, rng: np.random.Generator
-    ) -> Weighing:
+    ) -> Reweighting:
         """The weights, for rows like those of ``pool``."""
         ...
 
@@ -62,7 +62,7 @@ class PairCounts:
 
     def weigh(
         self, private: Door[TableRows], task: Task, noise: Fraction, pool: Table, rng: np.random.Generator
-    ) -> Weighing:
+    ) -> Reweighting:
         counts = private.answer(self.query(task), DiscreteGaussian(noise), "soft constraints")
         return fit_weights(task.soft, self.targets(counts, float(noise), task, pool), pool, rng)
 
@@ -112,10 +112,10 @@ class MatrixAscent:
 
     def weigh(
         self, private: Door[TableRows], task: Task, noise: Fraction, pool: Table, rng: np.random.Generator
-    ) -> Weighing:
+    ) -> Reweighting:
         query = self.query(task)
         matrix = private.answer(query, DiscreteGaussian(noise), "soft constraints")
-        weights = ascend(np.maximum(matrix, 0), rng)
+        weights = gradient_ascent(np.maximum(matrix, 0), rng)
         return weighing_by_counts(task.soft, weights, pool.take(np.arange(query.sample)))
 
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cloister.privacy.queries.candidate_scores import Candidate
-from models.discretization.bins import Groups
-from models.discretization.coarsening import Reading, coarse, fine
+from models.discretization.bins import Bins
+from models.discretization.coarsening import Coarsening, coarse, fine
 from models.mixture.products import Mixture
 
 PAIR_CELLS, TRIPLE_CELLS = 10_000, 1_500
@@ -26,11 +26,11 @@ RESOLUTIONS = (8,)
 MOST_CANDIDATES = 3_000
 MOST_VISITS = 4_000_000_000
 
-Readings = tuple[Reading, ...]
+Readings = tuple[Coarsening, ...]
 T = TypeVar("T")
 
 
-def candidates(groups: Mapping[str, Groups], rows: int, seed: int) -> tuple[Readings, ...]:
+def candidates(groups: Mapping[str, Bins], rows: int, seed: int) -> tuple[Readings, ...]:
     """All pairs and triples of modest joint size, by groups and by parts; single attributes if there is no pair.
 
     Where there are too many to count, an even choice among them, pairs first.
@@ -43,12 +43,12 @@ def candidates(groups: Mapping[str, Groups], rows: int, seed: int) -> tuple[Read
     return tuple(chosen) or tuple((readings[0],) for readings in levels.values())
 
 
-def _levels(groups: Groups) -> list[Reading]:
+def _levels(groups: Bins) -> list[Coarsening]:
     """The readings of one attribute, finest first."""
     return [fine(groups), *(coarse(groups, most) for most in RESOLUTIONS if groups.size > most)]
 
 
-def _sets(levels: Mapping[str, Sequence[Reading]], ways: int, cells: int) -> list[Readings]:
+def _sets(levels: Mapping[str, Sequence[Coarsening]], ways: int, cells: int) -> list[Readings]:
     """Sets of attributes, each read finely or coarsely."""
     sets = (readings for chosen in combinations(levels.values(), ways) for readings in product(*chosen))
     return [readings for readings in sets if math.prod(reading.size for reading in readings) <= cells]
@@ -64,11 +64,11 @@ def some(sets: list[T], most: int, seed: int) -> list[T]:
 
 def expected(mixture: Mixture, wanted: Sequence[Readings]) -> dict[Readings, NDArray[np.float32]]:
     """The model's joint shares of each candidate, one axis a reading; readings must be of factors of their own."""
-    seen: dict[Reading, Tensor] = {}
+    seen: dict[Coarsening, Tensor] = {}
     for reading in (reading for readings in wanted for reading in readings if reading not in seen):
         (view,), _ = mixture.layout.views([reading])
         seen[reading] = mixture.seen(view)
-    lasts: dict[Readings, list[Reading]] = {}
+    lasts: dict[Readings, list[Coarsening]] = {}
     for readings in wanted:
         lasts.setdefault(readings[:-1], []).append(readings[-1])
     found: dict[Readings, NDArray[np.float32]] = {}

@@ -1,4 +1,4 @@
-"""Hanging attributes: drawn after those that, by a support, tell which levels they may take.
+"""DependentAttribute attributes: drawn after those that, by a support, tell which levels they may take.
 
 A support becomes a factor of the mixture where that is small. Where it is not, an attribute that no other support
 speaks of can hang on the rest of it: the support shrinks to what has a level left, and the attribute is drawn later.
@@ -16,7 +16,7 @@ from models.mixture.products import Factor
 
 
 @dataclass(frozen=True)
-class Hanging:
+class DependentAttribute:
     """An attribute whose levels follow from others: ``keys[p]`` of its parents goes with some ``children``.
 
     Shapes: ``keys`` (p,) increasing numbers of the parents' joint levels; ``begins`` (p + 1,) where the children of
@@ -31,7 +31,7 @@ class Hanging:
     children: Int
 
     @classmethod
-    def of(cls, name: str, factor: Factor, sizes: Mapping[str, int]) -> Hanging:
+    def of(cls, name: str, factor: Factor, sizes: Mapping[str, int]) -> DependentAttribute:
         """What a factor says of one of its attributes."""
         parents = tuple(other for other in factor.attributes if other != name)
         own = tuple(sizes[parent] for parent in parents)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from cloister.constraints.supports import Int, Support
-from models.mixture.dependent import Hanging, without
+from models.mixture.dependent import DependentAttribute, without
 from models.mixture.products import Factor, Layout, Mixture
 
 MOST_LEVELS = 4_000
@@ -25,7 +25,7 @@ class Arrangement:
     """The layout of a mixture whose factors keep supports, with the attributes that hang on it, in order of drawing."""
 
     layout: Layout
-    hanging: tuple[Hanging, ...] = ()
+    hanging: tuple[DependentAttribute, ...] = ()
 
 
 def untied(sizes: Mapping[str, int]) -> Layout:
@@ -58,7 +58,7 @@ class _Kept:
     """Supports, as far as factors keep them, and what hangs on these, in order of drawing."""
 
     factors: tuple[Factor, ...]
-    hanging: tuple[Hanging, ...] = ()
+    hanging: tuple[DependentAttribute, ...] = ()
 
     def of(self, name: str) -> list[Factor]:
         """The factors that speak of an attribute."""
@@ -80,7 +80,7 @@ class _Kept:
         others = tuple(factor for factor in self.factors if name not in factor.attributes)
         rest = without(name, whole)
         left = _absorbed(rest, others) if rest.attributes else others
-        return _Kept(left, (Hanging.of(name, whole, sizes), *self.hanging))
+        return _Kept(left, (DependentAttribute.of(name, whole, sizes), *self.hanging))
 
 
 def _absorbed(rest: Factor, factors: tuple[Factor, ...]) -> tuple[Factor, ...]:

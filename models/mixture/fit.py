@@ -14,17 +14,17 @@ from cloister.privacy.mechanisms.selection import Exponential
 from cloister.privacy.queries.candidate_scores import CandidateScores
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from models.discretization.bins import Groups
-from models.discretization.coarsening import Reading, fine
+from models.discretization.bins import Bins
+from models.discretization.coarsening import Coarsening, fine
 from models.mixture.candidates import candidates, offered
 from models.mixture.factors import arranged, carried_over, untied
-from models.mixture.model import CloisterModel, chain
+from models.mixture.model import MixtureModel, chain
 from models.mixture.optimizer import Fit, Measurement, Target
 from models.mixture.plan import LAST_STEPS, MixtureParameters
 from models.mixture.products import Layout, Mixture
 from models.planning.stages import ask_histogram, ask_joint_table
 from models.protocol import Plan, Progress, Task
-from models.sampling.support_builder import Measured, RuleBuilder, Rules
+from models.sampling.support_builder import CompiledConstraints, Measured, SupportBuilder
 
 Names = tuple[str, ...]
 
@@ -42,7 +42,7 @@ class Training:
     def __init__(self, private: Door[TableRows], task: Task, plan: Plan[MixtureParameters], progress: Progress) -> None:
         self._private, self._task, self._plan, self._progress = private, task, plan, progress
 
-    def run(self) -> CloisterModel:
+    def run(self) -> MixtureModel:
         """The fitted model."""
         groups = self._histograms()
         sequence, inside = self._split(groups)
@@ -56,7 +56,7 @@ class Training:
         joint = arranged({name: groups[name].size for name in sequence}, inside, rules.supports)
         mixture = self._refitted(fit.mixture, joint.layout if joint else layout, released)
         even = joint is not None and not rules.pair_rules
-        return CloisterModel(self._task, sequence, groups, mixture, rules, even)
+        return MixtureModel(self._task, sequence, groups, mixture, rules, even)
 
     def _mechanism(self, kind: str) -> DiscreteGaussian:
         return DiscreteGaussian(self._plan.parameters.noise[kind])
@@ -67,7 +67,7 @@ class Training:
     def _deviation(self, kind: str) -> float:
         return self._mechanism(kind).scale(self._private.neighbours.partition)
 
-    def _histograms(self) -> dict[str, Groups]:
+    def _histograms(self) -> dict[str, Bins]:
         by_value, most = self._plan.parameters.by_value, self._plan.parameters.groups
         return {
             name: ask_histogram(
@@ -76,29 +76,29 @@ class Training:
             for name in self._plan.sequence
         }
 
-    def _split(self, groups: Mapping[str, Groups]) -> tuple[Names, Names]:
+    def _split(self, groups: Mapping[str, Bins]) -> tuple[Names, Names]:
         """The sequence with the attributes of the mixture first, and these alone; at least one is in it."""
         names = self._plan.sequence
         smallest = min(groups[name].size for name in names)
         inside = tuple(name for name in names if groups[name].size <= max(MODELLED, smallest))
         return (*inside, *(name for name in names if name not in inside)), inside
 
-    def _one_way(self, groups: Groups) -> Measurement:
+    def _one_way(self, groups: Bins) -> Measurement:
         cells = np.bincount(groups.of_cell, minlength=groups.size)
         deviation = self._histogram_mechanism(groups.name).scale(self._private.neighbours.partition)
         return Measurement((fine(groups),), groups.mass * self._task.data_rows, deviation * np.sqrt(cells))
 
-    def _joint_tables(self, groups: Mapping[str, Groups]) -> list[Measurement]:
+    def _joint_tables(self, groups: Mapping[str, Bins]) -> list[Measurement]:
         return [
             self._measured(tuple(fine(groups[n]) for n in names), "joint tables", f"joint {' x '.join(names)}")
             for names in self._plan.parameters.joint_tables
         ]
 
-    def _measured(self, readings: tuple[Reading, ...], kind: str, label: str) -> Measurement:
+    def _measured(self, readings: tuple[Coarsening, ...], kind: str, label: str) -> Measurement:
         table = ask_joint_table(self._private, readings, self._mechanism(kind), label)
         return Measurement(readings, table.counts, table.deviation)
 
-    def _started(self, layout: Layout, groups: Mapping[str, Groups]) -> Fit:
+    def _started(self, layout: Layout, groups: Mapping[str, Bins]) -> Fit:
         components = self._plan.parameters.components
         generator = torch.Generator().manual_seed(PUBLIC_SEED)
         parts = []
@@ -106,9 +106,9 @@ class Training:
             logs = torch.log(torch.as_tensor(groups[name].mass).float() + 1e-6)[:, None]
             parts.append(torch.softmax(logs + START_SPREAD * torch.randn(size, components, generator=generator), 0))
         start = Mixture(layout, torch.full((components,), 1 / components), torch.cat(parts))
-        return Fit(start, self._plan.parameters.price)
+        return Fit(start, self._plan.parameters.dependence_penalty)
 
-    def _rounds(self, fit: Fit, released: list[Measurement], groups: Mapping[str, Groups]) -> None:
+    def _rounds(self, fit: Fit, released: list[Measurement], groups: Mapping[str, Bins]) -> None:
         """Choose a table, measure it, add it to what is released, and fit again; as many times as planned."""
         rounds = self._plan.parameters.rounds
         if not rounds:
@@ -140,8 +140,8 @@ class Training:
         return [Target.of(measurement, layout, self._task.data_rows) for measurement in released]
 
     def _rules(
-        self, sequence: Names, groups: Mapping[str, Groups], mixture: Mixture, tables: Sequence[Measurement]
-    ) -> Rules:
+        self, sequence: Names, groups: Mapping[str, Bins], mixture: Mixture, tables: Sequence[Measurement]
+    ) -> CompiledConstraints:
         measured = {}
         for table in tables:
             names = tuple(reading.name for reading in table.readings)
@@ -149,9 +149,9 @@ class Training:
         model = chain(mixture, sequence, groups)
         inside = len(mixture.layout.sizes)
         rng = np.random.default_rng(PUBLIC_SEED)
-        return RuleBuilder(self._task.domain, sequence, groups, model, inside, measured, rng).build(self._task.hard)
+        return SupportBuilder(self._task.domain, sequence, groups, model, inside, measured, rng).build(self._task.hard)
 
     def _refitted(self, mixture: Mixture, layout: Layout, released: Sequence[Measurement]) -> Mixture:
-        fit = Fit(carried_over(mixture, layout), self._plan.parameters.price)
+        fit = Fit(carried_over(mixture, layout), self._plan.parameters.dependence_penalty)
         fit.run(self._targets(released, layout), LAST_STEPS, RATE, LAST_RATE)
         return fit.mixture

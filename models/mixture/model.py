@@ -15,17 +15,17 @@ from cloister.constraints.supports import Int
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
 from models.constrained import BALANCED, State, WeighedModel
-from models.discretization.bins import Groups
-from models.mixture.dependent import Hanging
+from models.discretization.bins import Bins
+from models.mixture.dependent import DependentAttribute
 from models.mixture.factors import arranged
 from models.mixture.products import Factor, Layout, Mixture
 from models.mixture.sampler import EvenSampler
 from models.protocol import Arrays, Sampler, Task
 from models.sampling.balanced import BalancedSampler, Independent
 from models.sampling.sampler import Probabilities
-from models.sampling.support_builder import Rules
+from models.sampling.support_builder import CompiledConstraints
 from models.serialization import groups_of, rules_of, united, weighing_of
-from models.soft_constraints.reweighting import Weighing
+from models.soft_constraints.reweighting import Reweighting
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ FITTED_TO_RATES = "the mixture is fitted anew so that it breaks soft constraints
 
 
 @dataclass(frozen=True)
-class CloisterModel(WeighedModel):
+class MixtureModel(WeighedModel):
     """A mixture, the groups it speaks of, and the rules that its rows keep.
 
     ``sequence`` lists the attributes of the mixture first; the others follow their histograms. Where the mixture's
@@ -75,11 +75,11 @@ class CloisterModel(WeighedModel):
 
     task: Task
     sequence: tuple[str, ...]
-    groups: Mapping[str, Groups]
+    groups: Mapping[str, Bins]
     mixture: Mixture
-    rules: Rules
+    rules: CompiledConstraints
     even: bool
-    weighing: Weighing | None = None
+    weighing: Reweighting | None = None
 
     @property
     def sampler(self) -> Sampler:
@@ -109,12 +109,12 @@ class CloisterModel(WeighedModel):
         return EvenSampler(plain, self.mixture, self._hanging) if self.even else plain
 
     @cached_property
-    def _hanging(self) -> tuple[Hanging, ...]:
+    def _hanging(self) -> tuple[DependentAttribute, ...]:
         sizes = {name: groups.size for name, groups in self.groups.items()}
         arrangement = arranged(sizes, tuple(self.mixture.layout.sizes), self.rules.supports)
         return arrangement.hanging if arrangement else ()
 
-    def weighed(self, weighing: Weighing) -> CloisterModel:
+    def weighed(self, weighing: Reweighting) -> MixtureModel:
         """The same model, its soft constraints weighed."""
         return replace(self, weighing=weighing)
 
@@ -136,14 +136,14 @@ def _state_of_mixture(mixture: Mixture) -> tuple[dict[str, Any], dict[str, NDArr
     return {"factors": [list(factor.attributes) for factor in factors]}, arrays
 
 
-def chain(mixture: Mixture, sequence: tuple[str, ...], groups: Mapping[str, Groups]) -> MixtureChain:
+def chain(mixture: Mixture, sequence: tuple[str, ...], groups: Mapping[str, Bins]) -> MixtureChain:
     """The mixture as a chain over a sequence that lists its attributes first."""
     inside = len(mixture.layout.sizes)
     return MixtureChain(mixture, sequence[:inside], tuple(groups[name].mass for name in sequence[inside:]))
 
 
-def restore(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> CloisterModel:
-    """The model whose :meth:`CloisterModel.state` is given."""
+def restore(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> MixtureModel:
+    """The model whose :meth:`MixtureModel.state` is given."""
     sequence = tuple(meta["sequence"])
     groups = groups_of(task, sequence, arrays)
     factors = tuple(Factor(tuple(names), arrays[f"factor.{at}"]) for at, names in enumerate(meta["factors"]))
@@ -151,4 +151,4 @@ def restore(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> CloisterMode
     layout = Layout(factors, {name: groups[name].size for name in sequence if name in inside})
     mixture = Mixture(layout, torch.as_tensor(arrays["weights"]), torch.as_tensor(arrays["shares"]))
     rules, weighing = rules_of(task, meta, arrays), weighing_of(task, meta, arrays)
-    return CloisterModel(task, sequence, groups, mixture, rules, meta["even"], weighing)
+    return MixtureModel(task, sequence, groups, mixture, rules, meta["even"], weighing)

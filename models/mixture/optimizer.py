@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.discretization.coarsening import Reading
+from models.discretization.coarsening import Coarsening
 from models.mixture.products import Layout, Mixture, View
 
 FIRST, SECOND = 0.9, 0.99
@@ -29,12 +29,12 @@ class Measurement:
     ``deviation`` is one number or has the shape of the counts.
     """
 
-    readings: tuple[Reading, ...]
+    readings: tuple[Coarsening, ...]
     counts: NDArray[np.float64]
     deviation: NDArray[np.float64] | float
 
 
-class Aim(Protocol):
+class Objective(Protocol):
     """Something that a joint table of the mixture shall be."""
 
     @property
@@ -42,7 +42,7 @@ class Aim(Protocol):
         """The axes of the table, the last one apart."""
         ...
 
-    def pull(self, table: Tensor) -> tuple[float, Tensor]:
+    def loss_and_gradient(self, table: Tensor) -> tuple[float, Tensor]:
         """Half the chi-square of a table (product of all views but the last, size of the last), and its slope."""
         ...
 
@@ -67,8 +67,8 @@ class Target:
         shares = measured.counts.transpose(axes).reshape(shape) / rows
         return cls(views, torch.as_tensor(shares).float(), torch.as_tensor(rows / deviation).float())
 
-    def pull(self, table: Tensor) -> tuple[float, Tensor]:
-        """See :class:`Aim`."""
+    def loss_and_gradient(self, table: Tensor) -> tuple[float, Tensor]:
+        """See :class:`Objective`."""
         error = (table - self.shares) * self.precision
         return float(error.square().sum()) / 2, error * self.precision
 
@@ -84,15 +84,15 @@ class MeanTarget:
 
     @classmethod
     def of(
-        cls, readings: Sequence[Reading], numbers: NDArray[np.float64], mean: float, deviation: float, layout: Layout
+        cls, readings: Sequence[Coarsening], numbers: NDArray[np.float64], mean: float, deviation: float, layout: Layout
     ) -> MeanTarget:
         """The target for numbers with one axis a reading."""
         views, axes = layout.views(readings)
         ordered = numbers.transpose(axes).reshape(-1, views[-1].size)
         return cls(views, torch.as_tensor(ordered).float(), mean, 1 / deviation)
 
-    def pull(self, table: Tensor) -> tuple[float, Tensor]:
-        """See :class:`Aim`."""
+    def loss_and_gradient(self, table: Tensor) -> tuple[float, Tensor]:
+        """See :class:`Objective`."""
         error = (float((table * self.numbers).sum()) - self.mean) * self.precision
         return error**2 / 2, error * self.precision * self.numbers
 
@@ -105,14 +105,14 @@ class Targets:
     Shapes: ``levels`` (m,) numbers among all levels, their ``shares`` and ``precision`` (m,).
     """
 
-    joint: tuple[tuple[Aim, tuple[int, ...]], ...]
+    joint: tuple[tuple[Objective, tuple[int, ...]], ...]
     views: tuple[View, ...]
     levels: Tensor
     shares: Tensor
     precision: Tensor
 
     @classmethod
-    def of(cls, aims: Sequence[Aim], layout: Layout) -> Targets:
+    def of(cls, aims: Sequence[Objective], layout: Layout) -> Targets:
         """The targets, sorted by kind."""
         whole = [aim for aim in aims if isinstance(aim, Target) and _whole(aim)]
         joint = [aim for aim in aims if not isinstance(aim, Target) or not _whole(aim)]
@@ -140,12 +140,13 @@ def _whole(target: Target) -> bool:
 class Fit:
     """A mixture under training: logits of component weights and of all levels of all factors.
 
-    The loss is half the chi-square of the targets and the ``price`` of dependence, see :func:`add_price`. Adam divides
+    The loss is half the chi-square of the targets and the ``dependence_penalty``, see
+    :func:`add_dependence_penalty`. Adam divides
     each slope by its recent size; with a ``floor``, in typical sizes, what hardly matters hardly moves.
     """
 
-    def __init__(self, start: Mixture, price: float, floor: float = 0.0) -> None:
-        self._layout, self._price, self._floor = start.layout, price, floor
+    def __init__(self, start: Mixture, dependence_penalty: float, floor: float = 0.0) -> None:
+        self._layout, self._dependence_penalty, self._floor = start.layout, dependence_penalty, floor
         self._parameters = [torch.log(start.weights + 1e-12), torch.log(start.shares + 1e-12)]
         self._mean = [torch.zeros_like(p) for p in self._parameters]
         self._square = [torch.zeros_like(p) for p in self._parameters]
@@ -158,13 +159,13 @@ class Fit:
         shares = torch.cat([torch.softmax(logits[a:b], 0) for a, b in pairwise(self._layout.edges)])
         return Mixture(self._layout, torch.softmax(weights, 0), shares)
 
-    def run(self, targets: Sequence[Aim], steps: int, first_rate: float, last_rate: float) -> None:
+    def run(self, targets: Sequence[Objective], steps: int, first_rate: float, last_rate: float) -> None:
         """Some steps of Adam on the loss, at a rate that goes evenly from first to last."""
         sorted_targets = Targets.of(targets, self._layout)
         for step in range(steps):
             mixture = self.mixture
             _, to_weights, to_shares = gradient(mixture, sorted_targets)
-            add_price(mixture, self._price, to_weights, to_shares)
+            add_dependence_penalty(mixture, self._dependence_penalty, to_weights, to_shares)
             rate = first_rate + (last_rate - first_rate) * step / steps
             self._update([_weights_back(mixture, to_weights), _shares_back(mixture, to_shares)], rate)
 
@@ -198,25 +199,25 @@ def gradient(mixture: Mixture, targets: Targets) -> tuple[float, Tensor, Tensor]
     return loss, to_weights, to_shares
 
 
-def add_price(mixture: Mixture, price: float, to_weights: Tensor, to_shares: Tensor) -> None:
-    """Add the slopes of ``price`` times the information, in nats, that a component has on its row, factor by factor.
+def add_dependence_penalty(mixture: Mixture, dependence_penalty: float, to_weights: Tensor, to_shares: Tensor) -> None:
+    """Add the slopes of the penalty: the information, in nats, that a component has on its row, factor by factor.
 
     That sum is at least the total correlation of the factors, so of the mixtures that fit alike one of great entropy
     is preferred, which claims no dependence that was not measured.
     """
     logs = torch.log(mixture.shares / (mixture.shares @ mixture.weights)[:, None] + 1e-12)
-    to_shares.addcmul_(logs, mixture.weights[None], value=price)
-    to_weights.add_((mixture.shares * logs).sum(0), alpha=price)
+    to_shares.addcmul_(logs, mixture.weights[None], value=dependence_penalty)
+    to_weights.add_((mixture.shares * logs).sum(0), alpha=dependence_penalty)
 
 
 def _add_gradient(
-    aim: Aim, weights: Tensor, seen: Sequence[Tensor], slopes: Sequence[Tensor], to_weights: Tensor
+    aim: Objective, weights: Tensor, seen: Sequence[Tensor], slopes: Sequence[Tensor], to_weights: Tensor
 ) -> float:
     """Half the chi-square of an aim whose views are ``seen``; its slopes are added to those of views and weights."""
     folded = [weights[None]]
     for shares in seen[:-1]:
         folded.append((folded[-1][:, None] * shares[None]).flatten(0, 1))
-    loss, slope = aim.pull(folded[-1] @ seen[-1].T)
+    loss, slope = aim.loss_and_gradient(folded[-1] @ seen[-1].T)
     slopes[-1].addmm_(slope.T, folded[-1])
     back = slope @ seen[-1]
     for at in range(len(seen) - 2, -1, -1):

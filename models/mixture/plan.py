@@ -25,7 +25,7 @@ HISTOGRAMS, LEAST_HISTOGRAMS, MOST_HISTOGRAMS = 0.12, 0.05, 0.45
 JOINT_TABLES, PAIRS = 0.06, 0.06
 SELECTING = 0.10
 COMPONENTS, FEWEST = 800, 100
-PRICE = 450.0
+DEPENDENCE_PENALTY = 450.0
 ROUNDS, MOST_ROUNDS, TYPICAL, GROWTH = 40, 200, 5_000.0, 0.26
 STEPS, MOST_STEPS, FEWEST_STEPS, LAST_STEPS = 3_200, 80, 20, 600
 GROUPS = 32
@@ -42,7 +42,7 @@ class MixtureParameters(Parameters):
     ``noise`` holds the noise multiplier of each kind of count, and the epsilon of one selection; ``histogram_noise``
     that of each attribute's histogram. ``by_value`` names the attributes whose single values are counted,
     ``joint_tables`` the attributes of each joint table of a hard constraint. After each of the ``rounds`` the fit takes
-    ``steps``; ``price`` is what dependence costs it.
+    ``steps``; ``dependence_penalty`` is what dependence costs it.
     """
 
     noise: Mapping[str, Fraction]
@@ -53,7 +53,7 @@ class MixtureParameters(Parameters):
     steps: int
     groups: int
     components: int
-    price: float
+    dependence_penalty: float
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[Mixtur
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
     if budget.delta <= 0:
-        raise PlanError("method cloister adds Gaussian noise and needs a delta above 0; allow one, such as 1e-6")
+        raise PlanError("method mixture adds Gaussian noise and needs a delta above 0; allow one, such as 1e-6")
     rho = concentrated(budget.epsilon, budget.delta)
     signal = task.data_rows * math.sqrt(rho)
     joint = wanted_tables(task, public_sizes(task.domain, GROUPS))
@@ -154,9 +154,9 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[Mixtur
         steps=steps_for(outline.rounds),
         groups=GROUPS,
         components=components_for(signal),
-        price=PRICE * signal / TYPICAL,
+        dependence_penalty=DEPENDENCE_PENALTY * signal / TYPICAL,
     )
-    return Plan("cloister", sequence, tuple(outline.stages(noise)), parameters, _forecast(outline))
+    return Plan("mixture", sequence, tuple(outline.stages(noise)), parameters, _forecast(outline))
 
 
 def rounds_for(signal: float, attributes: int) -> int:

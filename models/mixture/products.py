@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.discretization.coarsening import Reading
+from models.discretization.coarsening import Coarsening
 
 Int = NDArray[np.int64]
 
@@ -66,7 +66,7 @@ class Layout:
         """Where each factor's levels begin among all levels; one more than factors."""
         return np.cumsum([0, *(factor.size for factor in self.factors)]).tolist()
 
-    def views(self, readings: Sequence[Reading]) -> tuple[tuple[View, ...], tuple[int, ...]]:
+    def views(self, readings: Sequence[Coarsening]) -> tuple[tuple[View, ...], tuple[int, ...]]:
         """One view for each factor that the readings' attributes lie in, small ones first.
 
         With the axes of a joint table of the readings in the order of the views.
@@ -78,7 +78,7 @@ class Layout:
         order = sorted(homes, key=lambda at: views[at].size)
         return tuple(views[at] for at in order), tuple(axis for at in order for axis in homes[at])
 
-    def _view(self, at: int, readings: Sequence[Reading]) -> View:
+    def _view(self, at: int, readings: Sequence[Coarsening]) -> View:
         factor = self.factors[at]
         sizes = [reading.size for reading in readings]
         if len(factor.attributes) == 1 and readings[0].whole:
@@ -111,7 +111,7 @@ class Mixture:
             return shares
         return shares.new_zeros(view.size, shares.shape[1]).index_add_(0, view.index, shares)
 
-    def marginal(self, readings: Sequence[Reading]) -> NDArray[np.float64]:
+    def marginal(self, readings: Sequence[Coarsening]) -> NDArray[np.float64]:
         """Joint share of the parts of some readings, one axis a reading."""
         views, axes = self.layout.views(readings)
         folded = self.weights[None]

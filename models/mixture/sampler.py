@@ -16,7 +16,7 @@ from cloister.constraints.supports import Int
 from cloister.errors import SampleError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
-from models.mixture.dependent import Hanging
+from models.mixture.dependent import DependentAttribute
 from models.mixture.products import Mixture
 from models.protocol import Where
 from models.sampling.ancestral import Batch
@@ -49,7 +49,7 @@ def allocate(shares: Numbers, kinds: Int, rng: np.random.Generator) -> Int:
     return order[np.clip(found, 0, shares.shape[1] - 1)]
 
 
-def follow(hanging: Hanging, parents: Int, shares: Numbers, kinds: Int, rng: np.random.Generator) -> Int:
+def follow(hanging: DependentAttribute, parents: Int, shares: Numbers, kinds: Int, rng: np.random.Generator) -> Int:
     """Levels (n,) of a hanging attribute, systematically by the shares (kinds, size) of those that its parents allow.
 
     ``parents`` (n, parents) are levels, ``kinds`` (n,) the line of ``shares`` for each row.
@@ -76,7 +76,7 @@ class EvenSampler:
 
     plain: ConstraintSampler
     mixture: Mixture
-    hanging: tuple[Hanging, ...] = ()
+    hanging: tuple[DependentAttribute, ...] = ()
 
     @property
     def domain(self) -> Domain:

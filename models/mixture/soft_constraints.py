@@ -19,10 +19,10 @@ from scipy.stats import norm
 from cloister.constraints import DenialConstraint
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
-from models.discretization.coarsening import Reading, coarse, fine
+from models.discretization.coarsening import Coarsening, coarse, fine
 from models.mixture.candidates import some
-from models.mixture.model import CloisterModel
-from models.mixture.optimizer import Aim, Fit, MeanTarget, Measurement, Target
+from models.mixture.model import MixtureModel
+from models.mixture.optimizer import Fit, MeanTarget, Measurement, Objective, Target
 from models.soft_constraints.reweighting import POOL
 from models.soft_constraints.violation_rates import TuplesOf, shares_against
 
@@ -42,7 +42,7 @@ Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Belief:
+class RatePosterior:
     """What one may believe of a share of violating pairs: its mean and standard deviation."""
 
     mean: float
@@ -53,7 +53,7 @@ class Belief:
         return abs(share - self.mean) <= max(NEAR * self.mean, self.deviation)
 
 
-def believed(own: float, measured: tuple[float, float]) -> Belief:
+def posterior_rate(own: float, measured: tuple[float, float]) -> RatePosterior:
     """What a measured share, with its standard error, lets one believe of the truth, given the model's ``own``.
 
     Before, the truth is near the model's own share in most cases (a relative deviation of CLOSE) and may be far from it
@@ -67,13 +67,17 @@ def believed(own: float, measured: tuple[float, float]) -> Belief:
     means = own + pulls * (share - own)
     mean = float(np.average(means, weights=chances))
     variance = float(np.average(pulls * error**2 + (means - mean) ** 2, weights=chances))
-    return Belief(max(mean, LEAST * own), variance**0.5)
+    return RatePosterior(max(mean, LEAST * own), variance**0.5)
 
 
-def steered(
-    model: CloisterModel, beliefs: Sequence[Belief], deviation: float, price: float, rng: SamplingSource
-) -> CloisterModel:
-    """The model with its mixture fitted to what is believed of the violations of the soft constraints.
+def fit_rates(
+    model: MixtureModel,
+    beliefs: Sequence[RatePosterior],
+    deviation: float,
+    dependence_penalty: float,
+    rng: SamplingSource,
+) -> MixtureModel:
+    """The model with its mixture fitted to the rates of soft constraints that the noisy counts make likely.
 
     Other tables are held at the mixture's own, firmly beside the ``deviation``, in rows, that they were measured with.
     Constraints on attributes outside the mixture, or on very many, are left alone.
@@ -83,18 +87,18 @@ def steered(
         return model
     held = _held(model, [set(constraint.attributes) for constraint, _ in rates], deviation)
     for source in rng.spawn(TURNS):
-        fit = Fit(model.mixture, price, FLOOR)
+        fit = Fit(model.mixture, dependence_penalty, FLOOR)
         fit.run([*held, *_aims(model, rates, model.pool(POOL, source))], STEPS, RATE, LAST_RATE)
         model = replace(model, mixture=fit.mixture)
     return model
 
 
-def _steerable(model: CloisterModel, constraint: DenialConstraint) -> bool:
+def _steerable(model: MixtureModel, constraint: DenialConstraint) -> bool:
     """Whether the mixture knows all attributes, and they are few enough for a joint table."""
     return set(model.mixture.layout.sizes).issuperset(constraint.attributes) and len(constraint.attributes) <= MOST_WAYS
 
 
-def _held(model: CloisterModel, together: Sequence[set[str]], deviation: float) -> list[Target]:
+def _held(model: MixtureModel, together: Sequence[set[str]], deviation: float) -> list[Target]:
     """One-way tables, and those of pairs with an attribute of a constraint: loosely, if a constraint joins the two."""
     layout, rows = model.mixture.layout, model.task.data_rows
     readings = {name: fine(model.groups[name]) for name in layout.sizes}
@@ -110,7 +114,7 @@ def _held(model: CloisterModel, together: Sequence[set[str]], deviation: float) 
     ]
 
 
-def _aims(model: CloisterModel, rates: Sequence[tuple[DenialConstraint, Belief]], pool: Table) -> list[Aim]:
+def _aims(model: MixtureModel, rates: Sequence[tuple[DenialConstraint, RatePosterior]], pool: Table) -> list[Objective]:
     """Each rate as a mean over rows, linear at the model that the pool was drawn from."""
     tuples = TuplesOf(pool)
     owns = shares_against([constraint for constraint, _ in rates], tuples, tuples)
@@ -119,8 +123,8 @@ def _aims(model: CloisterModel, rates: Sequence[tuple[DenialConstraint, Belief]]
 
 
 def _aim(
-    model: CloisterModel, constraint: DenialConstraint, belief: Belief, pool: Table, own: Numbers, cells: int
-) -> Aim:
+    model: MixtureModel, constraint: DenialConstraint, belief: RatePosterior, pool: Table, own: Numbers, cells: int
+) -> Objective:
     readings = _readings(model, constraint, cells)
     slopes = constraint.arity * _means(readings, pool, own)
     mean = float((model.mixture.marginal(readings) * slopes).sum()) + belief.mean - float(own.mean())
@@ -128,7 +132,7 @@ def _aim(
     return MeanTarget.of(readings, slopes, mean, deviation, model.mixture.layout)
 
 
-def _readings(model: CloisterModel, constraint: DenialConstraint, cells: int) -> tuple[Reading, ...]:
+def _readings(model: MixtureModel, constraint: DenialConstraint, cells: int) -> tuple[Coarsening, ...]:
     """The attributes of a constraint, in as many parts as a table of so many cells allows."""
     groups = [model.groups[name] for name in constraint.attributes]
     if math.prod(own.size for own in groups) <= cells:
@@ -137,7 +141,7 @@ def _readings(model: CloisterModel, constraint: DenialConstraint, cells: int) ->
     return tuple(coarse(own, most) for own in groups)
 
 
-def _means(readings: Sequence[Reading], pool: Table, numbers: Numbers) -> Numbers:
+def _means(readings: Sequence[Coarsening], pool: Table, numbers: Numbers) -> Numbers:
     """The mean of the numbers (n,) of rows in each cell of the readings' joint table; that of all where none is."""
     sizes = [reading.size for reading in readings]
     cells = np.ravel_multi_index([reading.of(pool.codes[reading.name]) for reading in readings], sizes)

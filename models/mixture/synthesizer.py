@@ -19,19 +19,19 @@ from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.domain import Table
 from models.discretization.attribute_order import public_sizes, schema_sequence
 from models.mixture.fit import PUBLIC_SEED, Training
-from models.mixture.model import CloisterModel, restore
+from models.mixture.model import MixtureModel, restore
 from models.mixture.plan import GROUPS, WEIGHER, MixtureParameters, search
-from models.mixture.soft_constraints import Belief, believed, steered
+from models.mixture.soft_constraints import RatePosterior, fit_rates, posterior_rate
 from models.protocol import Arrays, Budget, Plan, Progress, Synthesizer, Task, silent
 from models.soft_constraints.reweighting import POOL, fit_weights
 
 MixturePlan = Plan[MixtureParameters]
 
 
-class Cloister(Synthesizer[MixtureParameters, CloisterModel]):
+class MixtureSynthesizer(Synthesizer[MixtureParameters, MixtureModel]):
     """Marginals chosen round by round, a mixture of products, rows drawn inside the supports."""
 
-    name = "cloister"
+    name = "mixture"
     summary = "mixture of products fitted to marginals chosen round by round, inside the supports of hard constraints"
 
     def __init__(self, progress: Progress = silent) -> None:
@@ -45,28 +45,28 @@ class Cloister(Synthesizer[MixtureParameters, CloisterModel]):
         """All parameters from the budget and public sizes."""
         return search(task, sequence, budget)
 
-    def train(self, private: Door[TableRows], task: Task, plan: MixturePlan) -> CloisterModel:
+    def train(self, private: Door[TableRows], task: Task, plan: MixturePlan) -> MixtureModel:
         """Histograms, joint tables of hard constraints, the rounds; then the supports and the last fit inside them."""
         return Training(private, task, plan, self._progress).run()
 
-    def weigh(self, private: Door[TableRows], task: Task, plan: MixturePlan, model: CloisterModel) -> CloisterModel:
-        """The mixture steered to noisy rates of the soft constraints; rows are weighed where that fails."""
+    def weigh(self, private: Door[TableRows], task: Task, plan: MixturePlan, model: MixtureModel) -> MixtureModel:
+        """The mixture, fitted to noisy rates of the soft constraints; rows are reweighted where that fails."""
         if not task.soft:
             return model
         noises = plan.parameters.noise
         noise = noises["soft constraints"]
         counts = private.answer(WEIGHER.query(task), DiscreteGaussian(noise), "soft constraints")
         own = _own(task, model.pool(POOL, SamplingSource(PUBLIC_SEED)))
-        beliefs = list(map(believed, own, WEIGHER.shares(counts, float(noise), task)))
+        beliefs = list(map(posterior_rate, own, WEIGHER.shares(counts, float(noise), task)))
         deviation = DiscreteGaussian(noises.get("rounds", noises["histograms"])).scale(task.neighbours.partition)
-        steady = steered(model, beliefs, deviation, plan.parameters.price, SamplingSource(PUBLIC_SEED))
+        steady = fit_rates(model, beliefs, deviation, plan.parameters.dependence_penalty, SamplingSource(PUBLIC_SEED))
         pool = steady.pool(POOL, SamplingSource(PUBLIC_SEED))
-        if all(map(Belief.met_by, beliefs, _own(task, pool))):
+        if all(map(RatePosterior.met_by, beliefs, _own(task, pool))):
             return steady
         means = [belief.mean for belief in beliefs]
         return steady.weighed(fit_weights(task.soft, means, pool, np.random.default_rng(PUBLIC_SEED)))
 
-    def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> CloisterModel:
+    def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> MixtureModel:
         """A model from its saved state."""
         return restore(task, meta, arrays)
 

@@ -11,7 +11,7 @@ from cloister.privacy.queries.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import Partition, TableRows
 from cloister.schema.cells import declared_cells
-from models.discretization.bins import GROUPS, Groups, group
+from models.discretization.bins import GROUPS, Bins, group
 from models.discretization.histograms import released_histogram
 from models.protocol import Task
 from models.sampling.support_builder import Measured
@@ -19,7 +19,7 @@ from models.sampling.support_builder import Measured
 
 def ask_histogram(
     private: Door[TableRows], task: Task, name: str, mechanism: DiscreteGaussian, by_value: bool, most: int = GROUPS
-) -> Groups:
+) -> Bins:
     """At most ``most`` groups of the values of one attribute, from its noisy histogram.
 
     Values of attributes in hard constraints are not merged. ``by_value`` asks for the count of every single value too.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.constraints.supports import Bool, Int, Support, Trie
-from models.discretization.bins import Groups
+from models.discretization.bins import Bins
 
 BLOCK = 8192
 ENUMERATED = 256
@@ -40,7 +40,7 @@ class Chain:
     """A tuple model over groups, in a schema sequence, inside supports."""
 
     sequence: tuple[str, ...]
-    groups: Mapping[str, Groups]
+    groups: Mapping[str, Bins]
     model: TupleModel
     supports: tuple[Support, ...] = ()
 
@@ -50,7 +50,7 @@ class Chain:
         return tuple(Trie(s, [self.groups[name].size for name in s.attributes]) for s in self.supports)
 
     @cached_property
-    def meeting(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+    def supports_at(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """For each place, the supports that its attribute stands in, and at which depth of each."""
         return tuple(
             tuple((at, s.attributes.index(name)) for at, s in enumerate(self.supports) if name in s.attributes)
@@ -58,7 +58,7 @@ class Chain:
         )
 
     @cached_property
-    def settled(self) -> tuple[int, ...]:
+    def resolved_at(self) -> tuple[int, ...]:
         """For each attribute of the sequence, the place after which its value is known: its own, but inside a box."""
         last = [max(map(self.sequence.index, s.attributes)) for s in self.supports]
         boxed = [[last[at] for at, s in enumerate(self.supports) if name in s.boxes] for name in self.sequence]
@@ -101,22 +101,22 @@ def _meet(first: Int, second: Int) -> Int:
     return np.stack([start, np.maximum(np.minimum(first[:, 1], second[:, 1]), start + 1)], axis=1)
 
 
-class Clamp(Protocol):
+class Evidence(Protocol):
     """What a condition leaves of each level."""
 
-    def left(self, place: int, nodes: Int, levels: Int) -> Numbers | None:
+    def likelihood(self, place: int, nodes: Int, levels: Int) -> Numbers | None:
         """The share left (c,) of levels (c,) that follow nodes (c, supports met at the place); None if all is."""
         ...
 
-    def narrow(self, batch: Batch, names: Sequence[str]) -> None:
+    def restrict(self, batch: Batch, names: Sequence[str]) -> None:
         """Move the quantiles of attributes that are about to be settled to where the condition holds."""
         ...
 
 
-class Watch(Protocol):
+class PairwiseChecker(Protocol):
     """Rows before, against which some attributes are drawn row by row."""
 
-    def over(self, place: int) -> bool:
+    def applies(self, place: int) -> bool:
         """Whether the attribute at a place is drawn row by row."""
         ...
 
@@ -187,12 +187,12 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class LevelDraw:
+class AncestralSampler:
     """Draws batches of rows from a chain, attribute by attribute, inside the supports."""
 
     chain: Chain
-    clamp: Clamp | None = None
-    watch: Watch | None = None
+    evidence: Evidence | None = None
+    checker: PairwiseChecker | None = None
 
     def run(self, rows: int, rng: np.random.Generator) -> Batch:
         """A batch of rows: groups, values, and which of them met no dead end."""
@@ -205,19 +205,19 @@ class LevelDraw:
         """Draw one more attribute of a batch."""
         probabilities = self.chain.conditional(place, batch.levels[:, :place])
         step = Step(self, batch, place, probabilities)
-        watched = self.watch is not None and self.watch.over(place)
+        watched = self.checker is not None and self.checker.applies(place)
         levels = step.watched() if watched else step.levels()
         batch.levels[:, place] = levels
-        for at, depth in self.chain.meeting[place]:
+        for at, depth in self.chain.supports_at[place]:
             batch.end(place, ~self.chain.tries[at].allows(depth, batch.nodes[at], levels))
             batch.nodes[at] = self.chain.tries[at].step(depth, batch.nodes[at], levels)
         settled = [
             name
             for other, name in enumerate(self.chain.sequence[: place + 1])
-            if self.chain.settled[other] == place and name not in batch.codes
+            if self.chain.resolved_at[other] == place and name not in batch.codes
         ]
-        if self.clamp is not None:
-            self.clamp.narrow(batch, settled)
+        if self.evidence is not None:
+            self.evidence.restrict(batch, settled)
         batch.codes |= {name: self.chain.refined(batch, name) for name in settled}
 
 
@@ -225,7 +225,7 @@ class LevelDraw:
 class Step:
     """One attribute of one batch."""
 
-    draw: LevelDraw
+    draw: AncestralSampler
     batch: Batch
     place: int
     probabilities: Probabilities
@@ -241,12 +241,12 @@ class Step:
 
     def watched(self) -> Int:
         """A level for each row (n,), chosen row by row against the rows before; the value is settled too."""
-        name, watch = self.draw.chain.sequence[self.place], self.draw.watch
-        assert watch is not None
+        name, checker = self.draw.chain.sequence[self.place], self.draw.checker
+        assert checker is not None
         levels, logs = self._candidates()
         quantiles = np.repeat(self.batch.quantiles[name], levels.shape[1])
         codes = self.draw.chain.groups[name].refine(levels.ravel(), quantiles).reshape(levels.shape)
-        choice = watch.choose(self.place, Candidates(levels, codes, logs), self.batch)
+        choice = checker.choose(self.place, Candidates(levels, codes, logs), self.batch)
         self.batch.end(self.place, choice < 0)
         rows = np.arange(len(choice)), np.maximum(choice, 0)
         self.batch.codes[name] = codes[rows]
@@ -275,7 +275,7 @@ class Step:
     def _weights(self) -> Numbers:
         """Weights of all levels (n, size) inside the supports, and what the condition leaves of them."""
         weights = self.probabilities.astype(np.float64)
-        if not self.draw.chain.meeting[self.place] and self.draw.clamp is None:
+        if not self.draw.chain.supports_at[self.place] and self.draw.evidence is None:
             return weights
         kind, joint = self._kinds()
         owner, level = self._children(joint)
@@ -293,7 +293,7 @@ class Step:
 
     def _kinds(self) -> tuple[Int, Int]:
         """Which rows (n,) stand at the same nodes of all supports met here, and these nodes (kinds, supports)."""
-        met = [self.batch.nodes[at] for at, _ in self.draw.chain.meeting[self.place]]
+        met = [self.batch.nodes[at] for at, _ in self.draw.chain.supports_at[self.place]]
         if not met:
             return np.zeros(self.batch.rows, dtype=np.int64), np.zeros((1, 0), dtype=np.int64)
         together = reduce(lambda key, node: np.unique(key, return_inverse=True)[1] * (node.max() + 1) + node, met)
@@ -302,7 +302,7 @@ class Step:
 
     def _children(self, joint: Int) -> tuple[Int, Int]:
         """Every level that can follow a kind (kinds, supports) in all supports; kinds (c,) rising, and levels (c,)."""
-        met = [(self.draw.chain.tries[at], depth) for at, depth in self.draw.chain.meeting[self.place]]
+        met = [(self.draw.chain.tries[at], depth) for at, depth in self.draw.chain.supports_at[self.place]]
         if not met:
             size = self.probabilities.shape[1]
             return np.zeros(size, dtype=np.int64), np.arange(size)
@@ -313,7 +313,7 @@ class Step:
         return owner[order], level[order]
 
     def _children_by(self, first: int, kinds: Int, joint: Int) -> tuple[Int, Int]:
-        met = [(self.draw.chain.tries[at], depth) for at, depth in self.draw.chain.meeting[self.place]]
+        met = [(self.draw.chain.tries[at], depth) for at, depth in self.draw.chain.supports_at[self.place]]
         trie, depth = met[first]
         place, level = trie.children(depth, joint[kinds, first])
         owner = kinds[place]
@@ -324,8 +324,8 @@ class Step:
         return owner, level
 
     def _left(self, joint: Int, owner: Int, level: Int) -> Numbers | None:
-        clamp = self.draw.clamp
-        return None if clamp is None else clamp.left(self.place, joint[owner], level)
+        evidence = self.draw.evidence
+        return None if evidence is None else evidence.likelihood(self.place, joint[owner], level)
 
 
 def _normalised(weight: Numbers, level: Int, owner: Int, kinds: int, shares: Numbers, null: int | None) -> Numbers:

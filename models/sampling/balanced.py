@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
-from models.discretization.bins import Groups
+from models.discretization.bins import Bins
 from models.protocol import Where
 from models.sampling.sampler import CHUNK, numbered
 
@@ -53,7 +53,7 @@ class BalancedSampler:
     """Draws ``POOL`` times the rows from a sampler and keeps a balanced part; balanced in the levels of ``groups``."""
 
     inner: Independent
-    groups: Mapping[str, Groups]
+    groups: Mapping[str, Bins]
 
     @property
     def domain(self) -> Domain:

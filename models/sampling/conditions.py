@@ -23,7 +23,7 @@ from cloister.errors import SampleError
 from cloister.schema.columns import OUTSIDE
 from cloister.schema.domain import Domain
 from models.protocol import Where
-from models.sampling.ancestral import Batch, Chain, LevelDraw, Numbers
+from models.sampling.ancestral import AncestralSampler, Batch, Chain, Numbers
 
 PARTICLES = 8
 HALVINGS = 60
@@ -32,7 +32,7 @@ DEGENERATE = 0.5
 
 @dataclass(frozen=True)
 class Condition:
-    """Some columns and the fine code that each must have; fulfils :class:`models.sampling.ancestral.Clamp`."""
+    """Some columns and the fine code that each must have; fulfils :class:`models.sampling.ancestral.Evidence`."""
 
     codes: Mapping[str, int]
     chain: Chain
@@ -56,7 +56,7 @@ class Condition:
     def draw(self, rows: int, rng: np.random.Generator) -> Batch:
         """A batch of ``rows`` rows under the condition."""
         late = self._weighted[-1] >= len(self._weighted)
-        draw = LevelDraw(self.chain, clamp=self)
+        draw = AncestralSampler(self.chain, evidence=self)
         batch = Batch.start(self.chain, rows * PARTICLES if late else rows, rng)
         for place in range(len(self.chain.sequence)):
             draw.extend(batch, place)
@@ -66,17 +66,17 @@ class Condition:
             batch.end(place, batch.codes[name] != code)
         return batch
 
-    def left(self, place: int, nodes: Int, levels: Int) -> Numbers | None:
+    def likelihood(self, place: int, nodes: Int, levels: Int) -> Numbers | None:
         """The share left of levels (c,) that follow nodes (c, supports met at the place); None if all is."""
         name = self.chain.sequence[place]
         shares = [self._level_shares[name][levels]] if name in self.codes else []
-        for column, (at, depth) in enumerate(self.chain.meeting[place]):
+        for column, (at, depth) in enumerate(self.chain.supports_at[place]):
             if at in self._open:
                 trie = self.chain.tries[at]
                 shares.append(self._open[at][depth][trie.step(depth, nodes[:, column], levels)])
         return np.prod(shares, axis=0) if shares else None
 
-    def narrow(self, batch: Batch, names: Sequence[str]) -> None:
+    def restrict(self, batch: Batch, names: Sequence[str]) -> None:
         """Move the quantiles of settled attributes, and of those coupled to them, to where the condition holds."""
         for name in names:
             if name in self.codes:

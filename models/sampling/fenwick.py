@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Marks = NDArray[np.uint64]
+NodeKeys = NDArray[np.uint64]
 Counts = NDArray[np.int64]
 Ranks = NDArray[np.int64]
 Numbers = NDArray[np.float64]
@@ -33,7 +33,7 @@ def mixed(mark: np.uint64) -> np.uint64:
 
 
 @numba.njit(cache=True, inline="always")
-def _slot(marks: Marks, mark: np.uint64) -> np.int64:
+def _slot(marks: NodeKeys, mark: np.uint64) -> np.int64:
     last = np.uint64(len(marks) - 1)
     at = mark & last
     while marks[at] != np.uint64(0) and marks[at] != mark:
@@ -42,7 +42,7 @@ def _slot(marks: Marks, mark: np.uint64) -> np.int64:
 
 
 @numba.njit(cache=True)
-def _expanded(nodes: Marks, size: int, places: Ranks, found: int) -> int:
+def _expanded(nodes: NodeKeys, size: int, places: Ranks, found: int) -> int:
     for at in range(found - 1, -1, -1):
         for node in range(size):
             nodes[at * size + node] = mixed(nodes[node] * EVEN + np.uint64(places[at]))
@@ -50,7 +50,7 @@ def _expanded(nodes: Marks, size: int, places: Ranks, found: int) -> int:
 
 
 @numba.njit(cache=True)
-def _below(mark: np.uint64, ranks: Ranks, orders: int, nodes: Marks, places: Ranks) -> int:
+def _below(mark: np.uint64, ranks: Ranks, orders: int, nodes: NodeKeys, places: Ranks) -> int:
     nodes[0], size = mark, 1
     for order in range(orders):
         place, found = ranks[order], 0
@@ -62,7 +62,7 @@ def _below(mark: np.uint64, ranks: Ranks, orders: int, nodes: Marks, places: Ran
 
 
 @numba.njit(cache=True)
-def _above(mark: np.uint64, ranks: Ranks, limits: Ranks, orders: int, nodes: Marks, places: Ranks) -> int:
+def _above(mark: np.uint64, ranks: Ranks, limits: Ranks, orders: int, nodes: NodeKeys, places: Ranks) -> int:
     nodes[0], size = mark, 1
     for order in range(orders):
         place, found = ranks[order] + 1, 0
@@ -74,7 +74,7 @@ def _above(mark: np.uint64, ranks: Ranks, limits: Ranks, orders: int, nodes: Mar
 
 
 @numba.njit(cache=True)
-def _counted(marks: Marks, counts: Counts, nodes: Marks, size: int) -> int:
+def _counted(marks: NodeKeys, counts: Counts, nodes: NodeKeys, size: int) -> int:
     total = 0
     for node in range(size):
         total += counts[_slot(marks, nodes[node])]
@@ -82,7 +82,7 @@ def _counted(marks: Marks, counts: Counts, nodes: Marks, size: int) -> int:
 
 
 @numba.njit(cache=True)
-def _grown(marks: Marks, counts: Counts) -> tuple[Marks, Counts, int]:
+def _grown(marks: NodeKeys, counts: Counts) -> tuple[NodeKeys, Counts, int]:
     wider, moved, used = np.zeros(4 * len(marks), np.uint64), np.zeros(4 * len(marks), np.int64), 0
     for at in range(len(marks)):
         if counts[at] != 0:
@@ -94,13 +94,13 @@ def _grown(marks: Marks, counts: Counts) -> tuple[Marks, Counts, int]:
 
 @numba.njit(cache=True)
 def insert(
-    table: tuple[Marks, Counts, int],
+    table: tuple[NodeKeys, Counts, int],
     terms: tuple[Ranks, Ranks],
-    points: tuple[Marks, Ranks],
+    points: tuple[NodeKeys, Ranks],
     at: int,
     weight: int,
-    room: tuple[Marks, Ranks],
-) -> tuple[Marks, Counts, int]:
+    scratch: tuple[NodeKeys, Ranks],
+) -> tuple[NodeKeys, Counts, int]:
     """Add row ``at`` of the points, ``weight`` times, to every term in which it takes part.
 
     Shapes: ``terms`` orders (t,) and limits (t, k); ``points`` marks (n, t), 0 where a row takes no part, and ranks
@@ -112,40 +112,40 @@ def insert(
         mark = points[0][at, term]
         if mark == np.uint64(0):
             continue
-        size = _above(mark, points[1][at, term], limits[term], orders[term], room[0], room[1])
+        size = _above(mark, points[1][at, term], limits[term], orders[term], scratch[0], scratch[1])
         for node in range(size):
             if 2 * (used + 1) > len(marks):
                 marks, counts, used = _grown(marks, counts)
-            slot = _slot(marks, room[0][node])
+            slot = _slot(marks, scratch[0][node])
             used += marks[slot] == np.uint64(0)
-            marks[slot] = room[0][node]
+            marks[slot] = scratch[0][node]
             counts[slot] += weight
     return marks, counts, used
 
 
 @numba.njit(cache=True)
 def insert_all(
-    table: tuple[Marks, Counts, int],
+    table: tuple[NodeKeys, Counts, int],
     terms: tuple[Ranks, Ranks],
-    points: tuple[Marks, Ranks],
+    points: tuple[NodeKeys, Ranks],
     weight: int,
-    room: tuple[Marks, Ranks],
-) -> tuple[Marks, Counts, int]:
+    scratch: tuple[NodeKeys, Ranks],
+) -> tuple[NodeKeys, Counts, int]:
     """Add every row of the points, ``weight`` times."""
     for at in range(len(points[0])):
-        table = insert(table, terms, points, at, weight, room)
+        table = insert(table, terms, points, at, weight, scratch)
     return table
 
 
 @numba.njit(cache=True)
 def penalty(
-    table: tuple[Marks, Counts, int],
+    table: tuple[NodeKeys, Counts, int],
     orders: Ranks,
     prices: Numbers,
-    queries: tuple[Marks, Ranks],
+    queries: tuple[NodeKeys, Ranks],
     at: int,
     scale: float,
-    room: tuple[Marks, Ranks],
+    scratch: tuple[NodeKeys, Ranks],
 ) -> float:
     """What the violations of one query with all points cost; infinite if it violates a hard rule.
 
@@ -156,8 +156,8 @@ def penalty(
     for term in range(len(orders)):
         mark = queries[0][at, term]
         if mark != np.uint64(0):
-            size = _below(mark, queries[1][at, term], orders[term], room[0], room[1])
-            found = _counted(table[0], table[1], room[0], size)
+            size = _below(mark, queries[1][at, term], orders[term], scratch[0], scratch[1])
+            found = _counted(table[0], table[1], scratch[0], size)
             cost += prices[term, 0] * found
             scaled += prices[term, 1] * found
             hard += prices[term, 2] * found
@@ -175,17 +175,17 @@ def _chosen(logs: Numbers, uniform: float) -> int:
 
 @numba.njit(cache=True)
 def choose(
-    table: tuple[Marks, Counts, int],
+    table: tuple[NodeKeys, Counts, int],
     terms: tuple[Ranks, Ranks, Numbers],
-    queries: tuple[Marks, Ranks],
-    points: tuple[Marks, Ranks],
+    queries: tuple[NodeKeys, Ranks],
+    points: tuple[NodeKeys, Ranks],
     logs: Numbers,
     scales: Numbers,
     rows: Counts,
     choice: Counts,
     uniforms: Numbers,
-    room: tuple[Marks, Ranks],
-) -> tuple[Marks, Counts, int]:
+    scratch: tuple[NodeKeys, Ranks],
+) -> tuple[NodeKeys, Counts, int]:
     """One candidate a row, in proportion to its probability and the exponential of minus its penalty.
 
     Rows one after the other, each against all points so far; the chosen candidate becomes a point. A row that has a
@@ -199,30 +199,30 @@ def choose(
     scored = np.empty(candidates)
     for row in range(len(rows)):
         if choice[rows[row]] >= 0:
-            table = insert(table, ahead, points, row * candidates + choice[rows[row]], -1, room)
+            table = insert(table, ahead, points, row * candidates + choice[rows[row]], -1, scratch)
         for at in range(candidates):
             scored[at] = logs[row, at]
             if scored[at] > -np.inf:
-                scored[at] -= penalty(table, terms[0], terms[2], queries, row * candidates + at, scales[row], room)
+                scored[at] -= penalty(table, terms[0], terms[2], queries, row * candidates + at, scales[row], scratch)
         choice[rows[row]] = _chosen(scored, uniforms[row])
         if choice[rows[row]] >= 0:
-            table = insert(table, ahead, points, row * candidates + choice[rows[row]], 1, room)
+            table = insert(table, ahead, points, row * candidates + choice[rows[row]], 1, scratch)
     return table
 
 
 @numba.njit(cache=True)
 def accept_reject(
-    table: tuple[Marks, Counts, int],
+    table: tuple[NodeKeys, Counts, int],
     terms: tuple[Ranks, Ranks, Numbers],
-    queries: tuple[Marks, Ranks],
-    points: tuple[Marks, Ranks],
+    queries: tuple[NodeKeys, Ranks],
+    points: tuple[NodeKeys, Ranks],
     logs: Numbers,
     scales: Numbers,
     rows: Counts,
     choice: Counts,
     uniforms: Numbers,
-    room: tuple[Marks, Ranks],
-) -> tuple[Marks, Counts, int]:
+    scratch: tuple[NodeKeys, Ranks],
+) -> tuple[NodeKeys, Counts, int]:
     """As :func:`choose`, but a candidate is drawn by its probability alone and accepted by its penalty, in turn.
 
     ``uniforms`` (n, 2 tries). After the last try the last candidate is taken, or none if it violates a hard rule.
@@ -234,7 +234,7 @@ def accept_reject(
     costs = np.empty(candidates)
     for row in range(len(rows)):
         if choice[rows[row]] >= 0:
-            table = insert(table, ahead, points, row * candidates + choice[rows[row]], -1, room)
+            table = insert(table, ahead, points, row * candidates + choice[rows[row]], -1, scratch)
         costs[:] = -1.0
         taken = -1
         for attempt in range(uniforms.shape[1] // 2):
@@ -243,31 +243,31 @@ def accept_reject(
                 break
             if costs[taken] < 0:
                 cell = row * candidates + taken
-                costs[taken] = penalty(table, terms[0], terms[2], queries, cell, scales[row], room)
+                costs[taken] = penalty(table, terms[0], terms[2], queries, cell, scales[row], scratch)
             if uniforms[row, 2 * attempt + 1] < np.exp(-costs[taken]):
                 break
         choice[rows[row]] = taken if taken >= 0 and costs[taken] < np.inf else -1
         if choice[rows[row]] >= 0:
-            table = insert(table, ahead, points, row * candidates + choice[rows[row]], 1, room)
+            table = insert(table, ahead, points, row * candidates + choice[rows[row]], 1, scratch)
     return table
 
 
 @numba.njit(cache=True)
 def admit(
-    table: tuple[Marks, Counts, int],
+    table: tuple[NodeKeys, Counts, int],
     terms: tuple[Ranks, Ranks, Numbers],
-    queries: tuple[Marks, Ranks],
-    points: tuple[Marks, Ranks],
+    queries: tuple[NodeKeys, Ranks],
+    points: tuple[NodeKeys, Ranks],
     scales: Numbers,
     uniforms: Numbers,
     kept: NDArray[np.bool_],
-    room: tuple[Marks, Ranks],
-) -> tuple[Marks, Counts, int]:
+    scratch: tuple[NodeKeys, Ranks],
+) -> tuple[NodeKeys, Counts, int]:
     """Keep each row with probability exp(-penalty) against all points so far; a row that is kept becomes a point."""
     ahead = (terms[0], terms[1])
     for row in range(len(kept)):
         if kept[row]:
-            kept[row] = uniforms[row] < np.exp(-penalty(table, terms[0], terms[2], queries, row, scales[row], room))
+            kept[row] = uniforms[row] < np.exp(-penalty(table, terms[0], terms[2], queries, row, scales[row], scratch))
         if kept[row]:
-            table = insert(table, ahead, points, row, 1, room)
+            table = insert(table, ahead, points, row, 1, scratch)
     return table

@@ -20,7 +20,7 @@ from models.sampling.violation_index import ACCEPT_REJECT, DIRECT, Chooser, Pair
 
 BLOCK = 400_000
 
-__all__ = ["ACCEPT_REJECT", "DIRECT", "Algorithm3", "Penalty", "RowsBefore"]
+__all__ = ["ACCEPT_REJECT", "DIRECT", "AcceptedRows", "Algorithm3", "Penalty"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Algorithm3:
 
 
 @dataclass
-class RowsBefore:
+class AcceptedRows:
     """All rows so far, as the attributes see them that are drawn row by row, and as whole rows are admitted.
 
     With ``whole`` nothing is drawn row by row: whole rows are admitted by all constraints.
@@ -60,7 +60,7 @@ class RowsBefore:
         self._last = PairIndex(self.domain, last, cells)
         self._places = {place: PairIndex(self.domain, tuple(p), cells) for place, p in by_place.items()}
 
-    def over(self, place: int) -> bool:
+    def applies(self, place: int) -> bool:
         """Whether the attribute at a place is drawn row by row."""
         return place in self._places
 
@@ -108,5 +108,5 @@ class RowsBefore:
             return -1
         last = max(places[name] for name in names)
         own = self.chain.sequence[last]
-        known = all(self.chain.settled[places[name]] < last for name in names if name != own)
+        known = all(self.chain.resolved_at[places[name]] < last for name in names if name != own)
         return last if known and not self.chain.boxed(own) else -1

@@ -22,19 +22,19 @@ from cloister.errors import SampleError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain, Table
-from models.discretization.bins import Groups
+from models.discretization.bins import Bins
 from models.protocol import Where, whole
-from models.sampling.ancestral import Batch, Chain, LevelDraw, Probabilities, TupleModel
+from models.sampling.ancestral import AncestralSampler, Batch, Chain, Probabilities, TupleModel
 from models.sampling.conditions import Condition
-from models.sampling.row_by_row import Algorithm3, Penalty, RowsBefore
+from models.sampling.row_by_row import AcceptedRows, Algorithm3, Penalty
 
 __all__ = [
     "CHUNK",
     "ROUNDS",
     "Acceptance",
+    "AncestralSampler",
     "ConstraintSampler",
     "EveryRow",
-    "LevelDraw",
     "Probabilities",
     "TupleModel",
     "numbered",
@@ -73,7 +73,7 @@ class ConstraintSampler:
 
     domain: Domain
     sequence: tuple[str, ...]
-    groups: Mapping[str, Groups]
+    groups: Mapping[str, Bins]
     model: TupleModel
     supports: tuple[Support, ...] = ()
     row_rules: tuple[DenialConstraint, ...] = ()
@@ -133,7 +133,7 @@ class _Draw:
         _require_rows(sampler.supports)
         self._condition = Condition.of(where, sampler.domain, sampler.chain) if where else None
         hard = [Penalty(rule) for rule in sampler.pair_rules]
-        self.before = RowsBefore(sampler.domain, sampler.chain, sampler.algorithm, hard, self._condition is not None)
+        self.before = AcceptedRows(sampler.domain, sampler.chain, sampler.algorithm, hard, self._condition is not None)
 
     def chunk(self, first: int, wanted: int, rng: np.random.Generator) -> Table:
         """The rows ``first``, ..., ``first + wanted - 1``, keys left unset."""
@@ -168,7 +168,7 @@ class _Draw:
     def _batch(self, rows: int, rng: np.random.Generator) -> Batch:
         if self._condition is not None:
             return self._condition.draw(rows, rng)
-        return LevelDraw(self._sampler.chain, watch=self.before).run(rows, rng)
+        return AncestralSampler(self._sampler.chain, checker=self.before).run(rows, rng)
 
     def _stay(self, table: Table, batch: Batch, missing: int, rng: np.random.Generator) -> Bool:
         stay = batch.alive & self._sampler.acceptance.keep(table, rng)

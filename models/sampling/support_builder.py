@@ -23,8 +23,8 @@ from cloister.constraints.choosing import (
 from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.constraints.supports import Int, Levels, Support
 from cloister.schema.domain import Domain
-from models.discretization.bins import Groups
-from models.sampling.ancestral import Chain, LevelDraw, TupleModel
+from models.discretization.bins import Bins
+from models.sampling.ancestral import AncestralSampler, Chain, TupleModel
 
 ENUMERABLE = 2_000_000
 CONFLICT_CHECKED = 20_000
@@ -44,7 +44,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Rules:
+class CompiledConstraints:
     """How the hard constraints are kept: by supports, by checking rows, by checking pairs."""
 
     supports: tuple[Support, ...] = ()
@@ -53,12 +53,12 @@ class Rules:
 
 
 @dataclass
-class RuleBuilder:
+class SupportBuilder:
     """Builds the rules one constraint after the other, small joint domains first."""
 
     domain: Domain
     sequence: tuple[str, ...]
-    groups: Mapping[str, Groups]
+    groups: Mapping[str, Bins]
     model: TupleModel
     networked: int
     measured: Mapping[tuple[str, ...], Measured]
@@ -70,12 +70,12 @@ class RuleBuilder:
     _tuples: dict[tuple[str, ...], Int] = field(default_factory=dict, init=False)
     _expected: Int | None = field(default=None, init=False)
 
-    def build(self, constraints: Sequence[DenialConstraint]) -> Rules:
+    def build(self, constraints: Sequence[DenialConstraint]) -> CompiledConstraints:
         """The rules that keep every one of the hard ``constraints``."""
         self._pointed = shared_numerics(self.domain, constraints)
         for constraint in sorted(constraints, key=self._joint_size):
             self._add(constraint)
-        return Rules(tuple(self._supports), tuple(self._row_rules), tuple(self._pair_rules))
+        return CompiledConstraints(tuple(self._supports), tuple(self._row_rules), tuple(self._pair_rules))
 
     def _add(self, constraint: DenialConstraint) -> None:
         if any(self.domain[name].kind == "key" for name in constraint.attributes):
@@ -153,7 +153,7 @@ class RuleBuilder:
     def _draw(self, rows: int) -> Int:
         known = set(self.sequence[: self.networked])
         supports = tuple(s for s in self._supports if known.issuperset(s.attributes) and len(s.levels))
-        draw = LevelDraw(Chain(self.sequence[: self.networked], self.groups, self.model, supports))
+        draw = AncestralSampler(Chain(self.sequence[: self.networked], self.groups, self.model, supports))
         parts, missing = [], rows
         while missing > 0:
             batch = draw.run(min(missing, EXPECTED_FROM), self.rng)

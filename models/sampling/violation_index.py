@@ -28,7 +28,7 @@ from models.sampling.fenwick import (
     ONE,
     START,
     Counts,
-    Marks,
+    NodeKeys,
     Numbers,
     Ranks,
     accept_reject,
@@ -47,7 +47,7 @@ Words = NDArray[np.uint64]
 class Chooser:
     """A way to choose among candidates: a compiled kernel, and how many uniform numbers it takes a row."""
 
-    kernel: Callable[..., tuple[Marks, Counts, int]]
+    kernel: Callable[..., tuple[NodeKeys, Counts, int]]
     draws: int
 
     def uniforms(self, rows: int, rng: np.random.Generator) -> Numbers:
@@ -209,7 +209,7 @@ class PairIndex:
     penalties: tuple[Penalty, ...]
     cells: Mapping[str, Cells] = field(default_factory=dict)
     rows: int = field(default=0, init=False)
-    _table: tuple[Marks, Counts, int] = field(init=False)
+    _table: tuple[NodeKeys, Counts, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self._table = np.zeros(START, dtype=np.uint64), np.zeros(START, dtype=np.int64), 0
@@ -231,7 +231,7 @@ class PairIndex:
         return orders, limits
 
     @cached_property
-    def _room(self) -> tuple[Marks, Ranks]:
+    def _scratch(self) -> tuple[NodeKeys, Ranks]:
         nodes = [np.prod([int(limit).bit_length() + 1 for limit in row]) for row in self._layout[1]]
         return np.zeros(int(max(nodes, default=1)) + 1, dtype=np.uint64), np.zeros(BITS, dtype=np.int64)
 
@@ -242,7 +242,7 @@ class PairIndex:
 
     def record(self, rows: Table, weight: int = 1) -> None:
         """Add rows as points; take them away again with weight -1."""
-        self._table = insert_all(self._table, self._layout, self._features(rows, query=False), weight, self._room)
+        self._table = insert_all(self._table, self._layout, self._features(rows, query=False), weight, self._scratch)
         self.rows += weight * rows.rows
 
     def admit(self, rows: Table, rng: np.random.Generator) -> Bool:
@@ -251,7 +251,14 @@ class PairIndex:
         kept = uniforms < np.exp(-self._alone(rows))
         queries, points = self._features(rows, query=True), self._features(rows, query=False)
         self._table = admit(
-            self._table, self._priced, queries, points, self._scales(rows.rows), rng.random(rows.rows), kept, self._room
+            self._table,
+            self._priced,
+            queries,
+            points,
+            self._scales(rows.rows),
+            rng.random(rows.rows),
+            kept,
+            self._scratch,
         )
         self.rows += int(kept.sum())
         return kept
@@ -274,7 +281,7 @@ class PairIndex:
         scales, uniforms = self._scales(len(rows)), chooser.uniforms(len(rows), rng)
         fresh = int((choice[rows] < 0).sum())
         self._table = chooser.kernel(
-            self._table, self._priced, queries, points, priced, scales, rows, choice, uniforms, self._room
+            self._table, self._priced, queries, points, priced, scales, rows, choice, uniforms, self._scratch
         )
         self.rows += fresh
 
@@ -298,7 +305,7 @@ class PairIndex:
                 cost[violations_per_row(penalty.constraint, rows) > 0] += penalty.weight
         return cost
 
-    def _features(self, rows: Table, query: bool) -> tuple[Marks, Ranks]:
+    def _features(self, rows: Table, query: bool) -> tuple[NodeKeys, Ranks]:
         marks = np.zeros((rows.rows, len(self._terms)), dtype=np.uint64)
         ranks = np.zeros((rows.rows, len(self._terms), self._layout[1].shape[1]), dtype=np.int64)
         for at, (term, _) in enumerate(self._terms):

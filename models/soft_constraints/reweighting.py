@@ -70,7 +70,7 @@ MEASURES: Mapping[str, Measure] = {"relative": Relative(), "counted": Counted()}
 
 
 @dataclass(frozen=True)
-class Weighing:
+class Reweighting:
     """Keeps a row with probability proportional to exp(-sum of weight times violation score).
 
     ``rules`` pairs each soft constraint with its weight; scores are those of ``measure``, of :data:`MEASURES`, from
@@ -121,7 +121,7 @@ def _mean(shares: Shares) -> float:
     return max(float(shares.mean()), NEVER)
 
 
-def ascend(matrix: NDArray[np.int64], rng: np.random.Generator) -> Shares:
+def gradient_ascent(matrix: NDArray[np.int64], rng: np.random.Generator) -> Shares:
     """Weights (constraints,) after gradient ascent on exp(-weights . violations) of lines of a matrix.
 
     The objective has no maximum but at weights of 0, so that the answer is set by where it starts and how long it
@@ -133,14 +133,14 @@ def ascend(matrix: NDArray[np.int64], rng: np.random.Generator) -> Shares:
     return weights
 
 
-def weighing_by_counts(constraints: Sequence[DenialConstraint], weights: Shares, reference: Table) -> Weighing:
+def weighing_by_counts(constraints: Sequence[DenialConstraint], weights: Shares, reference: Table) -> Reweighting:
     """A weighing by the number of violations with the rows of a reference."""
-    return Weighing(tuple(zip(constraints, weights.tolist(), strict=True)), reference, "counted")
+    return Reweighting(tuple(zip(constraints, weights.tolist(), strict=True)), reference, "counted")
 
 
 def fit_weights(
     constraints: Sequence[DenialConstraint], targets: Sequence[float], pool: Table, rng: np.random.Generator
-) -> Weighing:
+) -> Reweighting:
     """Weights under which rows like those of ``pool`` violate each constraint at its target share of pairs.
 
     All at once, by Levenberg's and Marquardt's method, in logarithms of the shares; where targets contradict each
@@ -148,7 +148,7 @@ def fit_weights(
     """
     half = rng.permutation(pool.rows)[: pool.rows // 2]
     fit = _Fit.of(constraints, np.array(targets), pool, half)
-    return Weighing(tuple(zip(constraints, fit.weights().tolist(), strict=True)), pool.take(half))
+    return Reweighting(tuple(zip(constraints, fit.weights().tolist(), strict=True)), pool.take(half))
 
 
 @dataclass(frozen=True)

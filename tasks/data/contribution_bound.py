@@ -45,7 +45,7 @@ def persons(names: pd.Series, key: bytes) -> NDArray[np.int64]:
 def kept(people: NDArray[np.int64], most: int, key: bytes) -> NDArray[np.int64]:
     """Row numbers, person by person: of each those of the ``most`` smallest lots."""
     grouped = np.argsort(people, kind="stable")
-    lots = _lots(people[grouped], _position(people[grouped]), key)
+    lots = _row_groups(people[grouped], _position(people[grouped]), key)
     drawn = grouped[np.lexsort((lots, people[grouped]))]
     return drawn[_position(people[drawn]) < most]
 
@@ -59,7 +59,7 @@ def _position(grouped: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.arange(len(grouped)) - np.repeat(starts, sizes)
 
 
-def _lots(people: NDArray[np.int64], position: NDArray[np.int64], key: bytes) -> Words:
+def _row_groups(people: NDArray[np.int64], position: NDArray[np.int64], key: bytes) -> Words:
     """A keyed 64-bit mix of person and position.
 
     Source: the finaliser of SplitMix64 (Steele, Lea, Flood 2014), applied twice.

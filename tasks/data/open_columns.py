@@ -18,10 +18,10 @@ from cloister.schema.parsing import parse
 from cloister.schema.reading import read_frame
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.storage import texts
-from tasks.domains.plan import domain_world
+from tasks.domains.plan import domain_context
 from tasks.runtime.home import Home
 from tasks.data.open_table import noise_source
-from tasks.requests.resolved import Order, World
+from tasks.requests.resolved import ResolvedRequest, PublicContext
 from tasks.data.session import Source, keyed_digest
 from tasks.data.contribution_bound import kept, persons
 
@@ -29,19 +29,19 @@ from tasks.data.contribution_bound import kept, persons
 class ColumnsSource(Source[pd.DataFrame, PrivateColumns]):
     """The raw columns of a measurement, whose domains are not known yet, behind their own door."""
 
-    def world(self, order: Order) -> World:
+    def context(self, request: ResolvedRequest) -> PublicContext:
         """What is declared before any domain is known."""
-        return domain_world(order)
+        return domain_context(request)
 
-    def read(self, release: str, order: Order, home: Home) -> tuple[pd.DataFrame, str]:
+    def read(self, release: str, request: ResolvedRequest, home: Home) -> tuple[pd.DataFrame, str]:
         """The rows, at most so many of each person, and the digest of all that were read.
 
         Raises:
             StorageError: the data cannot be read.
             DataError: it has other columns than declared, or rows that belong to no person.
         """
-        spec, key = self.world(order).spec, home.key()
-        frame, unit = read_frame(spec, order.data), spec.privacy.unit
+        spec, key = self.context(request).spec, home.key()
+        frame, unit = read_frame(spec, request.data), spec.privacy.unit
         rows = bounded(frame, unit, spec, key) if isinstance(unit, PersonUnit) else frame
         return rows, keyed_digest(b"columns", _hashes(frame), release, key)
 

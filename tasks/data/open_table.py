@@ -15,7 +15,7 @@ from cloister.schema.reading import read_frame
 from cloister.schema.spec import PersonUnit
 from cloister.schema.validation import ValidationReport, validate
 from tasks.runtime.home import Home
-from tasks.requests.resolved import Order, World, world_of
+from tasks.requests.resolved import ResolvedRequest, PublicContext, public_context_of
 from tasks.data.refusals import write_validation
 from tasks.data.session import Source, keyed_digest
 from tasks.data.contribution_bound import bounded
@@ -32,13 +32,13 @@ class RealRows:
 class TableSource(Source[Table, PrivateTable]):
     """The rows of a release: validated, coded in their public domains, behind the door of a table."""
 
-    def world(self, order: Order) -> World:
-        """The declared world of an order."""
-        return world_of(order)
+    def context(self, request: ResolvedRequest) -> PublicContext:
+        """The declared context of a request."""
+        return public_context_of(request)
 
-    def read(self, release: str, order: Order, home: Home) -> tuple[Table, str]:
+    def read(self, release: str, request: ResolvedRequest, home: Home) -> tuple[Table, str]:
         """The rows and their digest; what validation found stays inside the home."""
-        opened, report = open_data(release, order, self.world(order), home)
+        opened, report = open_data(release, request, self.context(request), home)
         write_validation(release, report.to_dict(), home)
         return opened.table, opened.digest
 
@@ -54,20 +54,20 @@ class TableSource(Source[Table, PrivateTable]):
         return PrivateTable(rows, neighbours, planned, journal, noise_source())
 
 
-def open_data(release: str, order: Order, world: World, home: Home) -> tuple[RealRows, ValidationReport]:
+def open_data(release: str, request: ResolvedRequest, context: PublicContext, home: Home) -> tuple[RealRows, ValidationReport]:
     """Read, validate, encode and bound the rows of a release.
 
     Raises:
         StorageError: the data cannot be read.
         DataError: it is not as declared; names columns, rules and row numbers.
     """
-    frame, report = validate(read_frame(world.spec, order.data), world.spec)
-    table = world.task.domain.encode(frame)
+    frame, report = validate(read_frame(context.spec, request.data), context.spec)
+    table = context.task.domain.encode(frame)
     columns = ((name, table.codes[name]) for name in table.domain.names)
     digest = keyed_digest(b"data", columns, release, home.key())
-    unit = world.spec.privacy.unit
+    unit = context.spec.privacy.unit
     if isinstance(unit, PersonUnit):
-        table = bounded(table, parse(frame[unit.key], world.spec.attributes[unit.key])[0], unit, home.key())
+        table = bounded(table, parse(frame[unit.key], context.spec.attributes[unit.key])[0], unit, home.key())
     return RealRows(table, digest), report
 
 

@@ -31,7 +31,7 @@ from cloister.privacy.door.journal import Journal
 from cloister.privacy.ledger import Anchor
 from cloister.privacy.mechanisms.counts import Neighbours
 from tasks.runtime.home import Home
-from tasks.requests.resolved import Order, World
+from tasks.requests.resolved import ResolvedRequest, PublicContext
 
 Rows = TypeVar("Rows")
 Private = TypeVar("Private")
@@ -42,11 +42,11 @@ class Source(ABC, Generic[Rows, Private]):
     """Which rows a release reads, and the door that they are put behind."""
 
     @abstractmethod
-    def world(self, order: Order) -> World:
+    def context(self, request: ResolvedRequest) -> PublicContext:
         """What is declared of the data."""
 
     @abstractmethod
-    def read(self, release: str, order: Order, home: Home) -> tuple[Rows, str]:
+    def read(self, release: str, request: ResolvedRequest, home: Home) -> tuple[Rows, str]:
         """The rows, at most so many of each unit, and a keyed digest of all that were read.
 
         Raises:
@@ -119,14 +119,14 @@ class Session(Confidential, Generic[Rows, Private]):
     ) -> None:
         self._ending.close()
 
-    def open(self, release: str, order: Order, home: Home) -> Opened[Rows, Private]:
+    def open(self, release: str, request: ResolvedRequest, home: Home) -> Opened[Rows, Private]:
         """Read the rows of a release.
 
         Raises:
             StorageError: the data cannot be read.
             DataError: it is not as declared.
         """
-        rows, digest = self.source.read(release, order, home)
+        rows, digest = self.source.read(release, request, home)
         return Opened(self, self.hold(release, rows), digest)
 
     def hold(self, release: str, value: T) -> Held[T]:

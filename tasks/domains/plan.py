@@ -22,7 +22,15 @@ from cloister.schema.unconfirmed import unconfirmed_facts
 from models.protocol import Forecast, Parameters, Plan, Stage, Task
 from tasks.ledger.queries import pending_release
 from tasks.release.preflight import require_home, require_nameable, require_readable, require_room
-from tasks.requests.resolved import Options, Order, World, budget_of, neighbours_of, require_none, require_small_delta
+from tasks.requests.resolved import (
+    Options,
+    PublicContext,
+    ResolvedRequest,
+    budget_of,
+    neighbours_of,
+    require_none,
+    require_small_delta,
+)
 from tasks.runtime.home import Home
 
 SPEC_BYTES = 1 << 20
@@ -51,8 +59,8 @@ class DomainParameters(Parameters):
     values: int | None
 
 
-def domain_order(spec: Path, options: Options, by: str) -> Order:
-    """The order to measure what a spec marks data-derived, and the number of rows if it is to be measured.
+def domain_request(spec: Path, options: Options, by: str) -> ResolvedRequest:
+    """The request to measure what a spec marks data-derived, and the number of rows if it is to be measured.
 
     Raises:
         SpecError: the spec cannot be used, was drafted and not confirmed, or nothing in it can be measured.
@@ -63,7 +71,7 @@ def domain_order(spec: Path, options: Options, by: str) -> Order:
     require_none(path, unconfirmed_facts(declared))
     _require_measurable(path, declared)
     declared = confirmed(declared)
-    return Order(
+    return ResolvedRequest(
         path,
         spec_digest(declared),
         MEASURE,
@@ -79,16 +87,16 @@ def domain_order(spec: Path, options: Options, by: str) -> Order:
     )
 
 
-def domain_world(order: Order) -> World:
+def domain_context(request: ResolvedRequest) -> PublicContext:
     """What is declared before any domain is known: nothing of a domain that is marked data-derived.
 
     Raises:
-        SpecError: the spec cannot be used, or was changed since the order was made.
+        SpecError: the spec cannot be used, or was changed since the request was made.
     """
-    spec = confirmed(load_spec(order.spec))
-    if spec.unconfirmed or spec_digest(spec) != order.digest:
-        raise SpecError(f"{order.spec} was changed since the measurement began; run the command again")
-    return World(spec, Task(Domain(()), (), order.rows, neighbours_of(spec)))
+    spec = confirmed(load_spec(request.spec))
+    if spec.unconfirmed or spec_digest(spec) != request.digest:
+        raise SpecError(f"{request.spec} was changed since the measurement began; run the command again")
+    return PublicContext(spec, Task(Domain(()), (), request.rows, neighbours_of(spec)))
 
 
 def confirmed(spec: Spec) -> Spec:
@@ -103,22 +111,22 @@ def to_measure(spec: Spec) -> Mapping[str, AnyAttribute]:
 
 
 @lru_cache(maxsize=4)
-def planned_domains(order: Order) -> DomainPlan:
+def planned_domains(request: ResolvedRequest) -> DomainPlan:
     """What will be asked.
 
     Raises:
         PlanError: no noise keeps the budget, or nothing could be found with so much noise.
     """
-    world = domain_world(order)
-    made = plan_domains(to_measure(world.spec), world.task.neighbours, order.budget.epsilon, order.budget.delta)
-    if world.spec.privacy.rows.public:
-        require_enough(made, world.spec.privacy.rows.public)
+    context = domain_context(request)
+    made = plan_domains(to_measure(context.spec), context.task.neighbours, request.budget.epsilon, request.budget.delta)
+    if context.spec.privacy.rows.public:
+        require_enough(made, context.spec.privacy.rows.public)
     return made
 
 
-def release_plan(order: Order) -> Plan[DomainParameters]:
+def release_plan(request: ResolvedRequest) -> Plan[DomainParameters]:
     """The plan as the ledger and the release folder hold it."""
-    made = planned_domains(order)
+    made = planned_domains(request)
     thresholds = {"threshold": made.threshold, "values": made.values_threshold}
     stages = [Stage(name, event, EXPLANATIONS[name].format(**thresholds)) for name, event in made.parts.items()]
     parameters = DomainParameters(
@@ -127,29 +135,29 @@ def release_plan(order: Order) -> Plan[DomainParameters]:
     return Plan(MEASURE, tuple(made.attributes), tuple(stages), parameters, Forecast(SECONDS, MEMORY))
 
 
-def require_ready(order: Order, home: Home) -> None:
+def require_ready(request: ResolvedRequest, home: Home) -> None:
     """Check everything about a measurement that needs no data.
 
     Raises:
         StorageError: the data cannot be read, the new spec cannot be written, or would not find its files.
         PlanError: delta cannot be, or too little of the declared budget is left for a release.
     """
-    world = domain_world(order)
-    if not 0 < order.budget.delta < 1:
+    context = domain_context(request)
+    if not 0 < request.budget.delta < 1:
         raise PlanError("delta should be above 0 and below 1; give a small one with --delta")
-    if world.spec.privacy.rows.public:
-        require_small_delta(order.budget, world.spec)
-    _require_rest(order, world.spec)
-    require_readable(order, world.spec)
-    _require_place(order, world, home)
+    if context.spec.privacy.rows.public:
+        require_small_delta(request.budget, context.spec)
+    _require_rest(request, context.spec)
+    require_readable(request, context.spec)
+    _require_place(request, context, home)
     require_home(home)
     require_room(home.folder, SPEC_BYTES)
 
 
-def _require_rest(order: Order, spec: Spec) -> None:
+def _require_rest(request: ResolvedRequest, spec: Spec) -> None:
     """The declared budget holds the measurement and one release as it is declared."""
     declared, release = spec.privacy.budget, spec.release
-    rest = declared.epsilon - order.budget.epsilon, declared.delta - order.budget.delta
+    rest = declared.epsilon - request.budget.epsilon, declared.delta - request.budget.delta
     if rest[0] < release.epsilon or rest[1] < release.delta:
         raise PlanError(
             f"of the declared budget, epsilon {decimal(declared.epsilon)} and delta {decimal(declared.delta)}, too "
@@ -159,22 +167,22 @@ def _require_rest(order: Order, spec: Spec) -> None:
         )
 
 
-def _require_place(order: Order, world: World, home: Home) -> None:
+def _require_place(request: ResolvedRequest, context: PublicContext, home: Home) -> None:
     """The new spec lies where nothing is yet but itself, and where it finds the files that it names."""
-    out, spec = order.out, world.spec
+    out, spec = request.out, context.spec
     if out is None:
         raise StorageError("the new spec has no place; give a file with --out")
     require_nameable(out)
-    if (out.exists() or out.is_symlink()) and not _written_before(out, order, world, home):
+    if (out.exists() or out.is_symlink()) and not _written_before(out, request, context, home):
         raise StorageError(f"{out} exists; give another file with --out, or move it away")
-    if _names_files(spec) and out.parent != order.spec.parent:
-        raise StorageError(f"the spec names files beside it; give --out a file in {order.spec.parent}")
+    if _names_files(spec) and out.parent != request.spec.parent:
+        raise StorageError(f"the spec names files beside it; give --out a file in {request.spec.parent}")
     require_room(out.parent, SPEC_BYTES)
 
 
-def _written_before(out: Path, order: Order, world: World, home: Home) -> bool:
-    """Whether ``out`` is the spec that an earlier run of this order wrote before it was killed."""
-    held = pending_release(order, world, home)
+def _written_before(out: Path, request: ResolvedRequest, context: PublicContext, home: Home) -> bool:
+    """Whether ``out`` is the spec that an earlier run of this request wrote before it was killed."""
+    held = pending_release(request, context, home)
     kept = home.release(held.id) / "public" / SPEC_NAME if held else None
     return kept is not None and kept.is_file() and out.is_file() and out.read_bytes() == kept.read_bytes()
 
@@ -189,7 +197,7 @@ def _require_measurable(path: Path, spec: Spec) -> None:
     ordered = [name for name, attribute in to_measure(spec).items() if isinstance(attribute, Ordinal)]
     if ordered:
         raise SpecError(
-            f"{path}: '{ordered[0]}' is ordinal, and an order cannot be measured; declare its list public, or make it "
+            f"{path}: '{ordered[0]}' is ordinal, and a request cannot be measured; declare its list public, or make it "
             "categorical"
         )
     if not to_measure(spec) and not spec.privacy.rows.measured:

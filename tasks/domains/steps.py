@@ -23,7 +23,7 @@ from tasks.ledger.charges import record_candidate, seal
 from tasks.release.certify import fresh
 from tasks.release.preflight import checked_spec
 from tasks.release.retained import write_kept
-from tasks.requests.resolved import Order
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.code_version import code_version
 from tasks.runtime.home import Home
 from tasks.runtime.progress import reporter
@@ -47,49 +47,53 @@ class Written:
 
 
 @step("measure", "measure domains for {spent.release}")
-def measure_domains(order: Order, spent: Spent[pd.DataFrame, PrivateColumns], home: Home) -> Findings:
+def measure_domains(request: ResolvedRequest, spent: Spent[pd.DataFrame, PrivateColumns], home: Home) -> Findings:
     """What was found, all of it released; the journal is sealed: nothing more is asked."""
     advanced = partial(reporter().advanced, "measure")
-    found = discover(spent.private, planned_domains(order), advanced)
-    seal(spent.release, order, spent.journal, home)
+    found = discover(spent.private, planned_domains(request), advanced)
+    seal(spent.release, request, spent.journal, home)
     return found
 
 
 @step("write", "write spec of {spent.release}")
-def write_spec(order: Order, spent: Spent[pd.DataFrame, PrivateColumns], found: Findings, home: Home) -> Written:
+def write_spec(
+    request: ResolvedRequest, spent: Spent[pd.DataFrame, PrivateColumns], found: Findings, home: Home
+) -> Written:
     """The new spec, in the release folder and where it was asked.
 
     Raises:
         StorageError: it cannot be written.
     """
     release = spent.release
-    content = measured_content(read_marked(order.spec).content, order, release, found)
+    content = measured_content(read_marked(request.spec).content, request, release, found)
     text = _HEAD.format(release=release) + spec_text(content)
     folder = fresh(home.release(release) / "public")
     (folder / SPEC_NAME).write_text(text, encoding="utf-8")
-    out = order.out or folder / SPEC_NAME
+    out = request.out or folder / SPEC_NAME
     replaced(out, lambda part: part.write_text(text, encoding="utf-8"))
     return Written(out, _problem(out))
 
 
 @step("finish", "finish {spent.release}")
-def finish(order: Order, spent: Spent[pd.DataFrame, PrivateColumns], home: Home) -> None:
+def finish(request: ResolvedRequest, spent: Spent[pd.DataFrame, PrivateColumns], home: Home) -> None:
     """Make the measurement a candidate: its spec is where it was asked, and all that it leaves is there to be listed.
 
     Raises:
         StorageError: the manifest cannot be written.
     """
     folder, kept = home.release(spent.release) / "public", write_kept(home, spent.release)
-    lineage = Lineage(spent.anchor, code_version(), order.digest, kept=kept)
+    lineage = Lineage(spent.anchor, code_version(), request.digest, kept=kept)
     manifest = write_manifest(folder, spent.release, lineage)
     evidence = {"manifest": manifest.digest, "spec": digest_of(folder / SPEC_NAME)}
-    record_candidate(spent.release, order.by, evidence, home)
+    record_candidate(spent.release, request.by, evidence, home)
 
 
-def measured_content(content: dict[str, Any], order: Order, release: str, found: Findings) -> dict[str, Any]:
+def measured_content(
+    content: dict[str, Any], request: ResolvedRequest, release: str, found: Findings
+) -> dict[str, Any]:
     """The plain values of a spec with what was found in place of what the data had been asked for without noise."""
-    source = f"{MEASURED} release {release}, epsilon {exact_text(order.budget.epsilon)}, delta "
-    source += exact_text(order.budget.delta)
+    source = f"{MEASURED} release {release}, epsilon {exact_text(request.budget.epsilon)}, delta "
+    source += exact_text(request.budget.delta)
     nothing = f"{DATA_DERIVED}: nothing was found by release {release}; declare it"
     attributes = {
         name: {**keys, "provenance": nothing if name in found.empty else source}

@@ -15,9 +15,9 @@ from cloister.schema.domain import Table
 from cloister.schema.loading import load_spec, spec_digest
 from cloister.schema.reading import read_frame
 from cloister.schema.validation import validate
-from tasks.evaluation.reference_scores import Truths
+from tasks.evaluation.reference_scores import ReferenceScores
 from tasks.requests.plan import write_json
-from tasks.requests.resolved import World, declared_world
+from tasks.requests.resolved import PublicContext, declared_context
 from tasks.runtime.home import Home
 
 
@@ -43,15 +43,15 @@ class Measured:
     folder: Path
 
 
-def compared(real: Table, synthetic: Table, world: World, asked: Asked, home: Home) -> Evaluation:
-    """The evaluation of one table against another of the same world; internal.
+def compared(real: Table, synthetic: Table, context: PublicContext, asked: Asked, home: Home) -> Evaluation:
+    """The evaluation of one table against another of the same context; internal.
 
     Raises:
         InputError: a target is none of the spec's, or the rows held out cannot be used.
     """
-    targets, truths = _targets(world, asked), Truths(home, spec_digest(world.spec))
-    others = table_of(world, asked.held_out) if asked.held_out else None
-    rules, panel = world.task.constraints, asked.panel
+    targets, truths = _targets(context, asked), ReferenceScores(home, spec_digest(context.spec))
+    others = table_of(context, asked.held_out) if asked.held_out else None
+    rules, panel = context.task.constraints, asked.panel
     return evaluate(real, synthetic, rules, targets, asked.level, others, panel, truths.learnt)
 
 
@@ -70,9 +70,9 @@ def compared_files(spec: Path, data: Path, synthetic: Path, asked: Asked, home: 
     Raises:
         InputError: the spec or a file cannot be used.
     """
-    world = _world(spec)
-    real = table_of(world, data)
-    return compared(real, table_of(world, synthetic), world, asked, home)
+    context = _public_context(spec)
+    real = table_of(context, data)
+    return compared(real, table_of(context, synthetic), context, asked, home)
 
 
 def violations_of(spec: Path, data: Path) -> tuple[ViolationReport, ...]:
@@ -81,28 +81,28 @@ def violations_of(spec: Path, data: Path) -> tuple[ViolationReport, ...]:
     Raises:
         InputError: the spec or the file cannot be used.
     """
-    world = _world(spec)
-    return violation_reports(world.task.constraints, table_of(world, data))
+    context = _public_context(spec)
+    return violation_reports(context.task.constraints, table_of(context, data))
 
 
-def table_of(world: World, file: Path) -> Table:
+def table_of(context: PublicContext, file: Path) -> Table:
     """The rows of a file, validated as the spec says.
 
     Raises:
         DataError: they are not as declared.
     """
-    return world.task.domain.encode(validate(read_frame(world.spec, file), world.spec)[0])
+    return context.task.domain.encode(validate(read_frame(context.spec, file), context.spec)[0])
 
 
-def _targets(world: World, asked: Asked) -> tuple[Target, ...]:
-    known = {target.attribute: target for target in targets_of(world.spec.evaluation.targets, world.task.domain)}
+def _targets(context: PublicContext, asked: Asked) -> tuple[Target, ...]:
+    known = {target.attribute: target for target in targets_of(context.spec.evaluation.targets, context.task.domain)}
     unknown = [name for name in asked.targets if name not in known]
     if unknown:
         raise InputError(f"the spec has no target '{unknown[0]}'; its targets are {', '.join(known)}")
     return tuple(known[name] for name in asked.targets or known)
 
 
-def _world(path: Path) -> World:
-    """The world of a spec where its number of rows does not matter."""
+def _public_context(path: Path) -> PublicContext:
+    """The context of a spec where its number of rows does not matter."""
     spec = load_spec(path)
-    return declared_world(spec, spec.privacy.rows.public or 1)
+    return declared_context(spec, spec.privacy.rows.public or 1)

@@ -27,7 +27,7 @@ LIBRARIES = tuple(library.__version__ for library in (np, sklearn, xgboost))
 
 
 @dataclass(frozen=True)
-class Truths:
+class ReferenceScores:
     """Scores kept under the digest of all that decides them; ``spec`` is the digest of the spec."""
 
     home: Home

@@ -13,7 +13,7 @@ from cloister.privacy.ledger import Budget, Period, Release
 from cloister.privacy.ledger.exact import decimal
 from models.protocol import Budget as Price
 from tasks.ledger.queries import budgets, releases
-from tasks.requests.resolved import Order, World
+from tasks.requests.resolved import PublicContext, ResolvedRequest
 from tasks.runtime.home import Home
 
 
@@ -62,19 +62,19 @@ class Allowance:
         return self.budget.period.window(run.astimezone(UTC).isoformat())
 
 
-def allowance_of(order: Order, world: World, home: Home, now: datetime) -> Allowance:
-    """What the budget of an order's dataset admits: the granted one, else the one that the spec declares.
+def allowance_of(request: ResolvedRequest, context: PublicContext, home: Home, now: datetime) -> Allowance:
+    """What the budget of a request's dataset admits: the granted one, else the one that the spec declares.
 
     Raises:
         StorageError: the ledger cannot be read.
     """
-    budget = _budget(world, home)
+    budget = _budget(context, home)
     window = budget.period.window(now.astimezone(UTC).isoformat())
-    held = [charged for charged in _charged(world, home) if budget.period.window(charged.reserved_at) == window]
+    held = [charged for charged in _charged(context, home) if budget.period.window(charged.reserved_at) == window]
     epsilon = budget.epsilon - sum(charged.request.epsilon for charged in held)
     delta = budget.delta - sum(charged.request.delta for charged in held)
-    whole = room(budget.epsilon, budget.delta, order.budget)
-    return Allowance(budget, order.budget, window, whole, room(epsilon, delta, order.budget))
+    whole = room(budget.epsilon, budget.delta, request.budget)
+    return Allowance(budget, request.budget, window, whole, room(epsilon, delta, request.budget))
 
 
 def room(epsilon: Fraction, delta: Fraction, price: Price) -> int:
@@ -85,19 +85,19 @@ def room(epsilon: Fraction, delta: Fraction, price: Price) -> int:
     return min(fit, delta // price.delta) if price.delta else fit
 
 
-def _budget(world: World, home: Home) -> Budget:
+def _budget(context: PublicContext, home: Home) -> Budget:
     granted = (status.budget for status in budgets(home, None))
-    declared = world.spec.privacy.budget
-    name, unit = world.spec.name, world.unit
+    declared = context.spec.privacy.budget
+    name, unit = context.spec.name, context.unit
     return next(
         (budget for budget in granted if (budget.dataset, budget.unit) == (name, unit)),
         Budget.of(name, unit, declared.epsilon, declared.delta, declared.per),
     )
 
 
-def _charged(world: World, home: Home) -> list[Release]:
-    found = releases(home, world.spec.name)
-    return [release for release in found if release.request.unit == world.unit and release.state.charged]
+def _charged(context: PublicContext, home: Home) -> list[Release]:
+    found = releases(home, context.spec.name)
+    return [release for release in found if release.request.unit == context.unit and release.state.charged]
 
 
 def _more_than(number: int, runs: Iterable[datetime]) -> bool:

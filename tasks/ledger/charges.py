@@ -14,7 +14,7 @@ from cloister.privacy.ledger.exact import decimal
 from cloister.privacy.ledger.records import REFUSED
 from models.protocol import AnyPlan
 from tasks.data.open_table import noise_source
-from tasks.requests.resolved import Order, World
+from tasks.requests.resolved import PublicContext, ResolvedRequest
 from tasks.runtime.code_version import code_version
 from tasks.runtime.home import Home
 
@@ -37,7 +37,7 @@ def spent_anchor(ledger: Ledger, release: str) -> Anchor:
     return ledger.entries()[spent.seq - 1].anchor
 
 
-def make_final(release: str, order: Order, journal: Journal, data: str, home: Home) -> Anchor:
+def make_final(release: str, request: ResolvedRequest, journal: Journal, data: str, home: Home) -> Anchor:
     """Make the charge of a release final, and lease the release to this process until its journal is closed.
 
     The run is written into the journal before the ledger: killed in between, the journal holds one place more than the
@@ -48,21 +48,21 @@ def make_final(release: str, order: Order, journal: Journal, data: str, home: Ho
         StorageError: another process runs the release.
     """
     ledger = open_ledger(home)
-    ledger.spend(release, order.by, journal.id, data)
-    journal.guard(ledger.begin_run(release, order.by, journal.begin_run(), Owner.current()))
+    ledger.spend(release, request.by, journal.id, data)
+    journal.guard(ledger.begin_run(release, request.by, journal.begin_run(), Owner.current()))
     return spent_anchor(ledger, release)
 
 
-def seal(release: str, order: Order, journal: Journal, home: Home) -> None:
+def seal(release: str, request: ResolvedRequest, journal: Journal, home: Home) -> None:
     """Seal the journal of a release, in its file and in the ledger: nothing more is asked."""
-    open_ledger(home).seal(release, order.by, journal.seal())
+    open_ledger(home).seal(release, request.by, journal.seal())
 
 
-def give_back(release: str, order: Order, home: Home) -> None:
+def give_back(release: str, request: ResolvedRequest, home: Home) -> None:
     """Give back a reservation whose data was never asked; a charge that is final stays."""
     ledger = open_ledger(home)
     if ledger.release(release).state is State.RESERVED:
-        ledger.advance(release, State.RELEASED_BACK, order.by, REFUSED)
+        ledger.advance(release, State.RELEASED_BACK, request.by, REFUSED)
 
 
 def record_candidate(release: str, by: str, evidence: dict[str, str], home: Home) -> None:
@@ -75,55 +75,61 @@ def is_candidate(release: str, home: Home) -> bool:
     return open_ledger(home).release(release).state is State.CANDIDATE
 
 
-def spend_id(order: Order, world: World) -> str:
+def spend_id(request: ResolvedRequest, context: PublicContext) -> str:
     """SHA-256 of everything that makes a fit what it is: spec, data, method, budget and code."""
-    source = world.spec.source
+    source = context.spec.source
     parts = {
-        "spec": order.digest,
-        "data": str(order.data or source.path or f"{source.url} {source.table}"),
-        "method": order.method,
-        "epsilon": str(order.budget.epsilon),
-        "delta": str(order.budget.delta),
+        "spec": request.digest,
+        "data": str(request.data or source.path or f"{source.url} {source.table}"),
+        "method": request.method,
+        "epsilon": str(request.budget.epsilon),
+        "delta": str(request.budget.delta),
         "code": code_version(),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def release_request(order: Order, world: World, plan: AnyPlan) -> Request:
-    """What an order asks of the ledger."""
+def release_request(request: ResolvedRequest, context: PublicContext, plan: AnyPlan) -> Request:
+    """What a request asks of the ledger."""
     return Request(
-        dataset=world.spec.name,
-        unit=world.unit,
-        relation=Relation(world.spec.privacy.relation).value,
-        epsilon=order.budget.epsilon,
-        delta=order.budget.delta,
+        dataset=context.spec.name,
+        unit=context.unit,
+        relation=Relation(context.spec.privacy.relation).value,
+        epsilon=request.budget.epsilon,
+        delta=request.budget.delta,
         events=plan.event.to_json(),
-        method=order.method,
-        spec_digest=order.digest,
+        method=request.method,
+        spec_digest=request.digest,
         code_version=code_version(),
-        spend_id=spend_id(order, world),
+        spend_id=spend_id(request, context),
         stain="" if noise_source().secure else "NOT PRIVATE: seeded noise",
     )
 
 
-def grant_declared(ledger: Ledger, order: Order, world: World) -> None:
+def grant_declared(ledger: Ledger, request: ResolvedRequest, context: PublicContext) -> None:
     """Grant what the spec declares to a dataset that has no budget yet."""
     try:
-        ledger.budget(world.spec.name, world.unit)
+        ledger.budget(context.spec.name, context.unit)
     except InputError:
-        declared = world.spec.privacy.budget
-        _require_declared(order, world)
-        reason = f"first release; declared in the spec with digest {order.digest[:16]}"
+        declared = context.spec.privacy.budget
+        _require_declared(request, context)
+        reason = f"first release; declared in the spec with digest {request.digest[:16]}"
         ledger.grant(
-            world.spec.name, world.unit, declared.epsilon, declared.delta, declared.per, f"spec ({order.by})", reason
+            context.spec.name,
+            context.unit,
+            declared.epsilon,
+            declared.delta,
+            declared.per,
+            f"spec ({request.by})",
+            reason,
         )
 
 
-def _require_declared(order: Order, world: World) -> None:
-    declared = world.spec.privacy.budget
-    if order.budget.epsilon > declared.epsilon or order.budget.delta > declared.delta:
+def _require_declared(request: ResolvedRequest, context: PublicContext) -> None:
+    declared = context.spec.privacy.budget
+    if request.budget.epsilon > declared.epsilon or request.budget.delta > declared.delta:
         raise BudgetExceeded(
-            f"the spec gives '{world.spec.name}' a budget of epsilon {decimal(declared.epsilon)} and delta "
-            f"{decimal(declared.delta)}, but epsilon {decimal(order.budget.epsilon)} and delta "
-            f"{decimal(order.budget.delta)} was asked; ask for less, or have more granted with cloister budget grant"
+            f"the spec gives '{context.spec.name}' a budget of epsilon {decimal(declared.epsilon)} and delta "
+            f"{decimal(declared.delta)}, but epsilon {decimal(request.budget.epsilon)} and delta "
+            f"{decimal(request.budget.delta)} was asked; ask for less, or have more granted with cloister budget grant"
         )

@@ -1,7 +1,7 @@
 """The end of a release: what became of it is kept, and the ledger knows whether it was said.
 
 A run that is killed after the candidate entry leaves a finished release that nobody was told of.
-The same order then gets this release, at no charge; once it was said, the same order is a new
+The same request then gets this release, at no charge; once it was said, the same request is a new
 release.
 """
 
@@ -24,7 +24,7 @@ from tasks.release.certify import CSV_NAME
 from tasks.release.charge import Charge
 from tasks.release.publish import copy_whole
 from tasks.requests.plan import write_json
-from tasks.requests.resolved import Order, world_of
+from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 from tasks.runtime.references import digest_of
 from tasks.runtime.step import step
@@ -42,7 +42,7 @@ def keep_outcome(release: str, content: dict[str, Any], home: Home) -> None:
 
 
 @step("publish", "publish {charge.release}, finished before")
-def publish_finished(order: Order, charge: Charge, home: Home) -> dict[str, Any]:
+def publish_finished(request: ResolvedRequest, charge: Charge, home: Home) -> dict[str, Any]:
     """What was to be said of a release that an earlier run finished, with its files at ``out``.
 
     Raises:
@@ -51,16 +51,16 @@ def publish_finished(order: Order, charge: Charge, home: Home) -> dict[str, Any]
     """
     content = finished_outcome(charge.release, home)
     public = home.release(charge.release) / "public"
-    _require_same(order, content, public, charge.release)
-    if order.out and not (order.out.is_dir() and digest_of(order.out) == digest_of(public)):
-        copy_whole(public, order.out, charge.release)
-    status = open_ledger(home).budget(content["dataset"], world_of(order).unit)
-    files = {**content["files"], "public": str(order.out or public)}
+    _require_same(request, content, public, charge.release)
+    if request.out and not (request.out.is_dir() and digest_of(request.out) == digest_of(public)):
+        copy_whole(public, request.out, charge.release)
+    status = open_ledger(home).budget(content["dataset"], public_context_of(request).unit)
+    files = {**content["files"], "public": str(request.out or public)}
     return content | {"files": files, "earlier": True, "budget_left": decimal(status.left)}
 
 
 @step("write", "write spec of {charge.release}, finished before")
-def write_finished(order: Order, charge: Charge, home: Home) -> dict[str, Any]:
+def write_finished(request: ResolvedRequest, charge: Charge, home: Home) -> dict[str, Any]:
     """What was to be said of a measurement that an earlier run finished, its spec at ``out``.
 
     Raises:
@@ -68,7 +68,7 @@ def write_finished(order: Order, charge: Charge, home: Home) -> dict[str, Any]:
     """
     content = finished_outcome(charge.release, home)
     spec = home.release(charge.release) / "public" / SPEC_NAME
-    out = order.out or spec
+    out = request.out or spec
     if not out.exists():
         replaced(out, lambda part: part.write_bytes(spec.read_bytes()))
     return content | {"spec": str(out), "earlier": True}
@@ -118,15 +118,15 @@ def deliver(release: str, by: str, home: Home) -> None:
         waiting.append(release)
 
 
-def _require_same(order: Order, content: dict[str, Any], public: Path, release: str) -> None:
+def _require_same(request: ResolvedRequest, content: dict[str, Any], public: Path, release: str) -> None:
     asked = {
-        "--rows": order.rows == content["rows"],
-        "--csv": not order.csv or (public / CSV_NAME).is_file(),
+        "--rows": request.rows == content["rows"],
+        "--csv": not request.csv or (public / CSV_NAME).is_file(),
     }
     differing = [option for option, same in asked.items() if not same]
     if differing:
         raise InputError(
-            f"release {release} of the same order is finished, with {content['rows']} rows, and "
+            f"release {release} of the same request is finished, with {content['rows']} rows, and "
             f"nobody was told; give {' and '.join(differing)} as before to get it at no charge, or "
             f"cloister review reject {release} first"
         )

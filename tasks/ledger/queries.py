@@ -9,7 +9,7 @@ from cloister.privacy.accounting.accountants import Spend
 from cloister.privacy.ledger import Anchor, BudgetStatus, Ledger, Release
 from cloister.privacy.ledger.composition import together
 from tasks.ledger.charges import open_ledger, spend_id
-from tasks.requests.resolved import Order, World
+from tasks.requests.resolved import PublicContext, ResolvedRequest
 from tasks.runtime.home import Home
 
 
@@ -72,8 +72,8 @@ def release_of(home: Home, release: str) -> Release:
     return ledger.release(release)
 
 
-def pending_release(order: Order, world: World, home: Home) -> Release | None:
-    """The release that the same order began before and that is unfinished, or that nobody was told of."""
+def pending_release(request: ResolvedRequest, context: PublicContext, home: Home) -> Release | None:
+    """The release that the same request began before and that is unfinished, or that nobody was told of."""
     ledger = existing_ledger(home)
-    mine = [held for held in ledger.releases() if held.request.spend_id == spend_id(order, world)] if ledger else []
+    mine = [held for held in ledger.releases() if held.request.spend_id == spend_id(request, context)] if ledger else []
     return mine[-1] if mine and mine[-1].pending else None

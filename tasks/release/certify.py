@@ -22,7 +22,7 @@ from tasks.data.session import Spent
 from tasks.ledger.charges import COMPOSITION, open_ledger
 from tasks.release.charge import Charge
 from tasks.release.sample import Drawn
-from tasks.requests.resolved import Order, World, world_of
+from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from tasks.runtime.code_version import code_digest
 from tasks.runtime.home import Home
 from tasks.runtime.references import Reference, digest_of
@@ -49,17 +49,17 @@ class Certified:
 
 
 @step("certify", "certify {done.charge.release}")
-def write_certificate(order: Order, done: Certified, home: Home) -> Reference:
+def write_certificate(request: ResolvedRequest, done: Certified, home: Home) -> Reference:
     """The folder of files that may be handed on, but for the manifest.
 
     Raises:
         PrivacyError: the events cost more than was charged, or a hard constraint is violated.
     """
-    world = world_of(order)
+    context = public_context_of(request)
     folder = fresh(home.release(done.charge.release) / "public")
-    artefacts = _place_table(done.drawn, order, world, folder)
-    status = open_ledger(home).budget(world.spec.name, world.unit)
-    certificate = certify(_facts(order, done, artefacts, status))
+    artefacts = _place_table(done.drawn, request, context, folder)
+    status = open_ledger(home).budget(context.spec.name, context.unit)
+    certificate = certify(_facts(request, done, artefacts, status))
     (folder / YAML_NAME).write_text(certificate.to_yaml(), encoding="utf-8")
     (folder / PAGE_NAME).write_text(page(certificate), encoding="utf-8")
     return Reference.of(folder)
@@ -72,27 +72,27 @@ def fresh(folder: Path) -> Path:
     return folder
 
 
-def _place_table(drawn: Drawn, order: Order, world: World, folder: Path) -> dict[str, str]:
+def _place_table(drawn: Drawn, request: ResolvedRequest, context: PublicContext, folder: Path) -> dict[str, str]:
     """The synthetic table, as Parquet and CSV if that was asked; SHA-256 by file name."""
     os.link(drawn.file.open(), folder / TABLE_NAME)
-    if not order.csv:
+    if not request.csv:
         return {TABLE_NAME: drawn.file.digest}
-    frame = read_native(folder / TABLE_NAME, world.task.domain.names)
-    write_csv(frame, folder / CSV_NAME, world.spec.source)
+    frame = read_native(folder / TABLE_NAME, context.task.domain.names)
+    write_csv(frame, folder / CSV_NAME, context.spec.source)
     return {TABLE_NAME: drawn.file.digest, CSV_NAME: digest_of(folder / CSV_NAME)}
 
 
-def _facts(order: Order, done: Certified, artefacts: dict[str, str], status: BudgetStatus) -> Facts:
-    world = world_of(order)
+def _facts(request: ResolvedRequest, done: Certified, artefacts: dict[str, str], status: BudgetStatus) -> Facts:
+    context = public_context_of(request)
     return Facts(
-        spec=world.spec,
-        constraints=world.task.constraints,
+        spec=context.spec,
+        constraints=context.task.constraints,
         release=done.charge.release,
-        method=order.method,
-        method_summary=create(order.method).summary,
-        rows=order.rows,
-        epsilon=order.budget.epsilon,
-        delta=order.budget.delta,
+        method=request.method,
+        method_summary=create(request.method).summary,
+        rows=request.rows,
+        epsilon=request.budget.epsilon,
+        delta=request.budget.delta,
         stages=done.plan.stages,
         violations=done.drawn.violations,
         post_processing=done.drawn.post_processing,

@@ -15,7 +15,7 @@ from tasks.data.session import Opened, Private, Rows, Session, Source, Spent
 from tasks.ledger.charges import give_back, grant_declared, make_final, open_ledger, release_request
 from tasks.release.retained import kept_seed
 from tasks.requests.plan import plan_digest, plan_json, require_kept, write_json
-from tasks.requests.resolved import Order
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.code_version import code_version
 from tasks.runtime.home import Home
 from tasks.runtime.progress import reporter
@@ -24,7 +24,7 @@ from tasks.runtime.step import step
 
 @dataclass(frozen=True)
 class Charge:
-    """The release that the ledger holds for an order.
+    """The release that the ledger holds for a request.
 
     ``resumed`` says that an earlier run reserved it, ``finished`` that it also ended it, but nobody was told.
     """
@@ -42,74 +42,76 @@ class Stores:
     versions: Path
 
 
-@step("reserve", "reserve epsilon {order.budget.epsilon} of {order.spec.stem}")
+@step("reserve", "reserve epsilon {request.budget.epsilon} of {request.spec.stem}")
 def reserve(
-    order: Order,
+    request: ResolvedRequest,
     plan: AnyPlan,
     source: Source[Rows, Private],
     home: Home,
     stores: Stores | None = None,  # noqa: ARG001 - what is charged can be recorded
 ) -> Charge:
-    """Reserve the price of a release, or find the one that the same order began before.
+    """Reserve the price of a release, or find the one that the same request began before.
 
-    Its order and plan are in its folder then. ``stores`` are those that it will be recorded in, if
+    Its request and plan are in its folder then. ``stores`` are those that it will be recorded in, if
     it will be.
 
     Raises:
         BudgetExceeded: the budget does not hold it.
-        PrivacyError: the plan costs more than the order asks for.
+        PrivacyError: the plan costs more than the request asks for.
     """
-    world = source.world(order)
-    require_kept(plan, order.budget, world.task)
+    context = source.context(request)
+    require_kept(plan, request.budget, context.task)
     ledger = open_ledger(home)
-    grant_declared(ledger, order, world)
-    reservation = ledger.reserve(release_request(order, world, plan), order.by)
+    grant_declared(ledger, request, context)
+    reservation = ledger.reserve(release_request(request, context, plan), request.by)
     release = reservation.release.id
     folder = home.release(release)
     if reservation.resumed:
         reporter().resumed(release)
-    _keep_order(folder / "order.json", order)
+    _keep_request(folder / "order.json", request)
     if reservation.release.undelivered:
         return Charge(release, resumed=True, finished=True)
     write_json(folder / "plan.json", plan_json(plan))
     return Charge(release, reservation.resumed)
 
 
-def _keep_order(path: Path, order: Order) -> None:
-    """Write the order with its seed, unless an earlier run did.
+def _keep_request(path: Path, request: ResolvedRequest) -> None:
+    """Write the request with its seed, unless an earlier run did.
 
     Raises:
         InputError: the earlier run had another seed.
     """
     if not path.exists():
-        write_json(path, order.with_seed(SamplingSource().seed if order.seed is None else order.seed).to_json())
-    elif order.seed not in (None, kept_seed(path.parent)):
+        write_json(path, request.with_seed(SamplingSource().seed if request.seed is None else request.seed).to_json())
+    elif request.seed not in (None, kept_seed(path.parent)):
         raise InputError("this release was begun with another --seed-sampling; give that one, or leave it out")
 
 
 @contextmanager
-def giving_back(charge: Charge, order: Order, home: Home) -> Iterator[None]:
+def giving_back(charge: Charge, request: ResolvedRequest, home: Home) -> Iterator[None]:
     """Give the reservation back if the data cannot be used: nothing was asked of it."""
     try:
         yield
     except CloisterError:
-        give_back(charge.release, order, home)
+        give_back(charge.release, request, home)
         raise
 
 
 @step("validate", "validate data of {charge.release}")
-def validate(order: Order, charge: Charge, session: Session[Rows, Private], home: Home) -> Opened[Rows, Private]:
+def validate(
+    request: ResolvedRequest, charge: Charge, session: Session[Rows, Private], home: Home
+) -> Opened[Rows, Private]:
     """Read and validate the data; what was found stays inside.
 
     Raises:
         InputError: the data is not as declared.
     """
     release = charge.release
-    return usable(lambda: session.open(release, order, home), release, home)
+    return usable(lambda: session.open(release, request, home), release, home)
 
 
 @step("spend", "charge {opened.release}")
-def spend(order: Order, plan: AnyPlan, opened: Opened[Rows, Private], home: Home) -> Spent[Rows, Private]:
+def spend(request: ResolvedRequest, plan: AnyPlan, opened: Opened[Rows, Private], home: Home) -> Spent[Rows, Private]:
     """Open the journal, and make the charge final: from here on the data is asked.
 
     Raises:
@@ -117,9 +119,9 @@ def spend(order: Order, plan: AnyPlan, opened: Opened[Rows, Private], home: Home
         StorageError: the journal cannot be written, or another process runs this release.
     """
     session, release, digest = opened.session, opened.release, opened.digest
-    parts = {"data": digest, "spec": order.digest, "code": code_version(), "plan": plan_digest(plan)}
+    parts = {"data": digest, "spec": request.digest, "code": code_version(), "plan": plan_digest(plan)}
     journal = session.open_journal(home.journal(release), parts)
-    neighbours = session.source.world(order).task.neighbours
+    neighbours = session.source.context(request).task.neighbours
     private = session.source.door(opened.rows.value, neighbours, plan.event, journal, home)
-    anchor = make_final(release, order, journal, digest, home)
+    anchor = make_final(release, request, journal, digest, home)
     return Spent(opened, session.hold(release, private), journal, anchor)

@@ -12,44 +12,44 @@ from models.registry import create
 from models.storage import load_model, save_model
 from tasks.data.session import Spent
 from tasks.ledger.charges import seal
-from tasks.requests.resolved import Order, World, world_of
+from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 from tasks.runtime.progress import reporter
 from tasks.runtime.references import Reference
 from tasks.runtime.step import step
 
 
-@step("train", "train {order.method} for {spent.release}")
-def train(order: Order, spent: Spent[Table, PrivateTable], plan: AnyPlan, home: Home) -> Reference:
+@step("train", "train {request.method} for {spent.release}")
+def train(request: ResolvedRequest, spent: Spent[Table, PrivateTable], plan: AnyPlan, home: Home) -> Reference:
     """The model of rows, on disk.
 
     Raises:
         UnplannedQuery: the method asked for something that the plan does not hold.
     """
-    world = world_of(order)
-    synthesizer = create(order.method, partial(_advanced, "train"))
-    model = synthesizer.train(spent.private, world.task, plan)
-    return _saved(home.release(spent.release) / "trained", order, world, model)
+    context = public_context_of(request)
+    synthesizer = create(request.method, partial(_advanced, "train"))
+    model = synthesizer.train(spent.private, context.task, plan)
+    return _saved(home.release(spent.release) / "trained", request, context, model)
 
 
 @step("weights", "weigh soft constraints for {spent.release}")
 def weigh(
-    order: Order,
+    request: ResolvedRequest,
     spent: Spent[Table, PrivateTable],
     plan: AnyPlan,
     trained: Reference,
     home: Home,
 ) -> Reference:
     """The model with its soft constraints weighed, on disk; the journal is sealed: nothing more is asked."""
-    world = world_of(order)
+    context = public_context_of(request)
     model = load_model(trained.open())
-    weighed = create(order.method).weigh(spent.private, world.task, plan, model)
-    seal(spent.release, order, spent.journal, home)
-    return _saved(home.release(spent.release) / "model", order, world, weighed)
+    weighed = create(request.method).weigh(spent.private, context.task, plan, model)
+    seal(spent.release, request, spent.journal, home)
+    return _saved(home.release(spent.release) / "model", request, context, weighed)
 
 
-def _saved(folder: Path, order: Order, world: World, model: Model) -> Reference:
-    return Reference.of(save_model(folder, order.method, model, world.task, world.spec))
+def _saved(folder: Path, request: ResolvedRequest, context: PublicContext, model: Model) -> Reference:
+    return Reference.of(save_model(folder, request.method, model, context.task, context.spec))
 
 
 def _advanced(step_name: str, done: int, total: int) -> None:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from models.protocol import AnyPlan
 from tasks.requests.plan import planned_along, planned_sequence
-from tasks.requests.resolved import Order
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.step import step
 
 
-@step("sequence", "sequence attributes of {order.spec.stem}")
-def sequence(order: Order) -> tuple[str, ...]:
+@step("sequence", "sequence attributes of {request.spec.stem}")
+def sequence(request: ResolvedRequest) -> tuple[str, ...]:
     """The order in which attributes are modelled."""
-    return planned_sequence(order)
+    return planned_sequence(request)
 
 
-@step("search", "search parameters for epsilon {order.budget.epsilon}")
-def search(order: Order, attributes: tuple[str, ...]) -> AnyPlan:
+@step("search", "search parameters for epsilon {request.budget.epsilon}")
+def search(request: ResolvedRequest, attributes: tuple[str, ...]) -> AnyPlan:
     """The parameters that fit the budget, for attributes in the order in which they are modelled.
 
     Raises:
         PlanError: none do.
     """
-    return planned_along(order, attributes)
+    return planned_along(request, attributes)

@@ -14,7 +14,14 @@ from cloister.schema.loading import load_spec
 from cloister.schema.spec import Spec
 from models.protocol import Budget
 from tasks.ledger.queries import pending_release
-from tasks.requests.resolved import Order, World, declared_world, public_rows, require_public, require_small_delta
+from tasks.requests.resolved import (
+    PublicContext,
+    ResolvedRequest,
+    declared_context,
+    public_rows,
+    require_public,
+    require_small_delta,
+)
 from tasks.runtime.home import Home
 
 # Bytes of memory and disk that a cell of the output takes, in all its copies.
@@ -29,21 +36,23 @@ UNFIT = "?%\"'"
 LONGEST_IN_HOME = "x" * 200
 
 
-def require_usable(order: Order, world: World, home: Home) -> None:
-    """Check everything about an order that needs no data.
+def require_usable(request: ResolvedRequest, context: PublicContext, home: Home) -> None:
+    """Check everything about a request that needs no data.
 
     Raises:
         ConstraintError: the hard constraints contradict each other, or cannot hold for so many rows.
         StorageError: the data cannot be read, an output cannot be written, or the disk has no room.
     """
-    require_consistent(world.task.constraints, world.task.domain, max(world.task.output_rows, world.task.data_rows))
-    require_readable(order, world.spec)
+    require_consistent(
+        context.task.constraints, context.task.domain, max(context.task.output_rows, context.task.data_rows)
+    )
+    require_readable(request, context.spec)
     require_home(home)
-    if order.out:
-        require_place(order.out, home)
-        require_new(order.out, _pending(order, world, home))
-    for folder in _written(order, home):
-        require_room(folder, order.rows * len(world.task.domain.names) * CELL_BYTES + SPARE_BYTES)
+    if request.out:
+        require_place(request.out, home)
+        require_new(request.out, _pending(request, context, home))
+    for folder in _written(request, home):
+        require_room(folder, request.rows * len(context.task.domain.names) * CELL_BYTES + SPARE_BYTES)
 
 
 def require_home(home: Home) -> None:
@@ -112,19 +121,19 @@ def require_new(out: Path, release: str | None = None) -> None:
     raise StorageError(f"{out} exists and is not empty; give another folder with --out, or move it away")
 
 
-def _pending(order: Order, world: World, home: Home) -> str | None:
-    """The release that the same order began before, if it is unfinished or nobody was told that it ended."""
-    held = pending_release(order, world, home)
+def _pending(request: ResolvedRequest, context: PublicContext, home: Home) -> str | None:
+    """The release that the same request began before, if it is unfinished or nobody was told that it ended."""
+    held = pending_release(request, context, home)
     return held.id if held else None
 
 
-def require_readable(order: Order, spec: Spec) -> None:
+def require_readable(request: ResolvedRequest, spec: Spec) -> None:
     """Check that the data is a file that can be read.
 
     Raises:
         StorageError: it is not.
     """
-    named = order.data or (Path(spec.source.path) if spec.source.path else None)
+    named = request.data or (Path(spec.source.path) if spec.source.path else None)
     if named is None:
         return
     require_nameable(named)
@@ -134,12 +143,12 @@ def require_readable(order: Order, spec: Spec) -> None:
         raise StorageError(f"the data {named} cannot be read; check that it is a file and its permissions")
 
 
-def _written(order: Order, home: Home) -> Iterator[Path]:
+def _written(request: ResolvedRequest, home: Home) -> Iterator[Path]:
     yield home.folder
     if "://" not in home.remote:
         yield home.versions / home.remote
-    if order.out:
-        yield order.out
+    if request.out:
+        yield request.out
 
 
 def require_room(folder: Path, needed: int) -> None:
@@ -172,15 +181,15 @@ def checked_spec(path: Path) -> dict[str, object]:
     """
     spec = load_spec(path)
     require_public(path, spec)
-    world = declared_world(spec, public_rows(spec))
-    require_consistent(world.task.constraints, world.task.domain, world.task.data_rows)
+    context = declared_context(spec, public_rows(spec))
+    require_consistent(context.task.constraints, context.task.domain, context.task.data_rows)
     require_small_delta(Budget(spec.release.epsilon, spec.release.delta), spec)
     return {
         "name": spec.name,
         "attributes": len(spec.attributes),
-        "hard constraints": len(world.task.hard),
-        "soft constraints": len(world.task.soft),
-        "privacy unit": world.unit,
+        "hard constraints": len(context.task.hard),
+        "soft constraints": len(context.task.soft),
+        "privacy unit": context.unit,
         "relation": spec.privacy.relation,
-        "declared rows": world.task.data_rows,
+        "declared rows": context.task.data_rows,
     }

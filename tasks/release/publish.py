@@ -18,7 +18,7 @@ from tasks.ledger.charges import is_candidate, record_candidate
 from tasks.release.certify import Certified
 from tasks.release.preflight import require_new
 from tasks.release.retained import write_kept
-from tasks.requests.resolved import Order
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.code_version import code_version
 from tasks.runtime.home import Home
 from tasks.runtime.references import Reference, digest_of
@@ -37,7 +37,7 @@ class Recorded:
 
 
 @recording_step("publish", "publish {done.charge.release}")
-def publish(order: Order, done: Certified, folder: Reference, recorded: Recorded, home: Home) -> Path:
+def publish(request: ResolvedRequest, done: Certified, folder: Reference, recorded: Recorded, home: Home) -> Path:
     """Where the files that may be handed on lie: the asked folder, else the one in the home.
 
     The copy appears whole or not at all. The release is a candidate once it is there; repeated after that, nothing is
@@ -48,23 +48,23 @@ def publish(order: Order, done: Certified, folder: Reference, recorded: Recorded
     """
     release, public = done.charge.release, folder.path
     if is_candidate(release, home):
-        return order.out or public
+        return request.out or public
     (public / MANIFEST_NAME).unlink(missing_ok=True)  # of an attempt that failed: the digest of the folder is without
     folder.open()
     lineage = Lineage(
         done.anchor,
         code_version(),
-        order.digest,
+        request.digest,
         recorded.run,
         str(flow_run.id or ""),
         model=model_digest(done.model.open()),
         kept=write_kept(home, release),
     )
     manifest = write_manifest(public, release, lineage)
-    if order.out:
-        copy_whole(public, order.out, release)
-    record_candidate(release, order.by, _evidence(manifest, public, recorded.run), home)
-    return order.out or public
+    if request.out:
+        copy_whole(public, request.out, release)
+    record_candidate(release, request.by, _evidence(manifest, public, recorded.run), home)
+    return request.out or public
 
 
 def copy_whole(folder: Path, out: Path, release: str) -> None:

@@ -10,7 +10,7 @@ from tasks.ledger.certificates import read_certificate
 from tasks.release.certify import TABLE_NAME, Certified
 from tasks.release.retained import RUNS_NAME
 from tasks.requests.plan import plan_json, write_json
-from tasks.requests.resolved import Order, World, world_of
+from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 from tasks.runtime.references import Reference, digest_of
 from tasks.runtime.step import recording_step
@@ -19,7 +19,7 @@ from tasks.stores.mlflow_store import Tracker
 
 
 @recording_step("register", "register {done.charge.release}")
-def register(order: Order, done: Certified, measured: Measured, folder: Reference, home: Home) -> str:
+def register(request: ResolvedRequest, done: Certified, measured: Measured, folder: Reference, home: Home) -> str:
     """Record a release in the tracking store, with a child run per stage, and put its model into the registry.
 
     Returns the id of the run. A release that was recorded before keeps its run.
@@ -27,9 +27,9 @@ def register(order: Order, done: Certified, measured: Measured, folder: Referenc
     public = folder.open()
     certificate = read_certificate(public)
     tracker = Tracker.open(home.tracking, home.artifacts)
-    tags = {"spec.digest": order.digest, "ledger.entry": str(done.anchor.seq)}
-    run = tracker.begin(done.charge.release, world_of(order).spec.name, order.method, tags)
-    tracker.log_input(run, world_of(order).spec.name, done.spent.digest)
+    tags = {"spec.digest": request.digest, "ledger.entry": str(done.anchor.seq)}
+    run = tracker.begin(done.charge.release, public_context_of(request).spec.name, request.method, tags)
+    tracker.log_input(run, public_context_of(request).spec.name, done.spent.digest)
     tracker.log_plan(run, plan_json(done.plan))
     _record_spend(tracker, run, certificate)
     _record_measures(tracker, run, measured)
@@ -42,11 +42,11 @@ def register(order: Order, done: Certified, measured: Measured, folder: Referenc
 
 
 @recording_step("version", "version {done.charge.release}")
-def version(order: Order, done: Certified, folder: Reference, home: Home) -> Path:
+def version(request: ResolvedRequest, done: Certified, folder: Reference, home: Home) -> Path:
     """Point DVC at the data, and give it the synthetic table and the certificate; the folder of the pointers."""
     public = folder.open()
     published = {"synthetic": public / TABLE_NAME, "certificate": public / YAML_NAME}
-    source = _source(order, world_of(order))
+    source = _source(request, public_context_of(request))
     return Versions(home.versions, home.remote).track(done.charge.release, source, published)
 
 
@@ -67,6 +67,6 @@ def _record_measures(tracker: Tracker, run: str, measured: Measured) -> None:
         tracker.log_evaluation(child, measured.evaluation, measured.folder)
 
 
-def _source(order: Order, world: World) -> Path | None:
-    declared = world.spec.source.path
-    return order.data or (Path(declared).absolute() if declared else None)
+def _source(request: ResolvedRequest, context: PublicContext) -> Path | None:
+    declared = context.spec.source.path
+    return request.data or (Path(declared).absolute() if declared else None)

@@ -1,6 +1,6 @@
 """What a release leaves in the home beside the files that may be handed on, and whether it is still that.
 
-``kept.json`` in the folder of a release lists its files with their SHA-256: order, plan, models, internal measures,
+``kept.json`` in the folder of a release lists its files with their SHA-256: request, plan, models, internal measures,
 journal, DVC's pointers, and what MLflow was handed. The manifest holds a keyed digest of the list, so that whoever sees
 a manifest learns nothing of what stays inside; the ledger holds the manifest's.
 """
@@ -62,7 +62,7 @@ def kept_seed(folder: Path) -> int:
     """The seed for drawing rows that a release was begun with.
 
     Raises:
-        VerificationError: the order in its folder was altered.
+        VerificationError: the request in its folder was altered.
     """
     path = folder / "order.json"
     try:

@@ -8,7 +8,7 @@ from cloister.constraints import ViolationReport, violation_reports
 from models.storage import load_model
 from tasks.release.charge import Charge
 from tasks.release.retained import kept_seed
-from tasks.requests.resolved import Order, world_of
+from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 from tasks.runtime.references import Reference
 from tasks.runtime.step import step
@@ -29,17 +29,17 @@ class Drawn:
     capacity: int | None
 
 
-@step("sample", "draw {order.rows} rows for {charge.release}")
-def sample(order: Order, charge: Charge, model: Reference, home: Home) -> Drawn:
+@step("sample", "draw {request.rows} rows for {charge.release}")
+def sample(request: ResolvedRequest, charge: Charge, model: Reference, home: Home) -> Drawn:
     """Draw exactly the rows that were asked, and count every constraint on the file that was written.
 
     Raises:
         SampleError: the rows cannot be drawn, or a hard constraint is violated.
     """
-    world, folder = world_of(order), home.release(charge.release)
+    context, folder = public_context_of(request), home.release(charge.release)
     path = folder / "synthetic.parquet"
     fitted = load_model(model.open())
-    write_parquet(drawn(fitted, order.rows, kept_seed(folder)).frame(), path)
-    violations = violation_reports(world.task.constraints, read_synthetic(path, world.task))
+    write_parquet(drawn(fitted, request.rows, kept_seed(folder)).frame(), path)
+    violations = violation_reports(context.task.constraints, read_synthetic(path, context.task))
     require_kept(violations)
     return Drawn(Reference.of(path), violations, fitted.post_processing(), fitted.capacity)

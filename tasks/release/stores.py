@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from tasks.release.charge import Stores
-from tasks.requests.resolved import Order
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
 from tasks.runtime.step import step
 from tasks.stores.dvc_store import Versions
 from tasks.stores.mlflow_store import Tracker
 
 
-@step("stores", "prepare the stores of {order.spec.stem}")
-def prepare_stores(order: Order, home: Home) -> Stores:  # noqa: ARG001 - names the step
+@step("stores", "prepare the stores of {request.spec.stem}")
+def prepare_stores(request: ResolvedRequest, home: Home) -> Stores:  # noqa: ARG001 - names the step
     """Make the stores that a release will write to, or find that they can be used.
 
     Raises:

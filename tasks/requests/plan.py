@@ -1,4 +1,4 @@
-"""The plan of an order, from public inputs alone, and what its stages cost."""
+"""The plan of a request, from public inputs alone, and what its stages cost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.mechanisms.counts import up
 from models.protocol import AnyPlan, Budget, Task
 from models.registry import create
-from tasks.requests.resolved import Order, world_of
+from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.part_files import part_beside
 
 
@@ -28,28 +28,28 @@ class StageCost:
 
 
 @lru_cache(maxsize=4)
-def planned_sequence(order: Order) -> tuple[str, ...]:
+def planned_sequence(request: ResolvedRequest) -> tuple[str, ...]:
     """The order in which attributes are modelled."""
-    return create(order.method).sequence(world_of(order).task)
+    return create(request.method).sequence(public_context_of(request).task)
 
 
 @lru_cache(maxsize=4)
-def planned_along(order: Order, sequence: tuple[str, ...]) -> AnyPlan:
-    """The plan of an order that models the attributes in a sequence.
+def planned_along(request: ResolvedRequest, sequence: tuple[str, ...]) -> AnyPlan:
+    """The plan of a request that models the attributes in a sequence.
 
     Raises:
         PlanError: no parameters fit the budget.
     """
-    return create(order.method).search(world_of(order).task, sequence, order.budget)
+    return create(request.method).search(public_context_of(request).task, sequence, request.budget)
 
 
-def planned(order: Order) -> AnyPlan:
-    """The whole plan of an order.
+def planned(request: ResolvedRequest) -> AnyPlan:
+    """The whole plan of a request.
 
     Raises:
         PlanError: no parameters fit the budget.
     """
-    return planned_along(order, planned_sequence(order))
+    return planned_along(request, planned_sequence(request))
 
 
 def stage_costs(plan: AnyPlan, budget: Budget, task: Task) -> tuple[StageCost, ...]:

@@ -10,7 +10,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from cloister.evaluation.asked import Level
-from tasks.requests.resolved import Options, Order
+from tasks.requests.resolved import Options, ResolvedRequest
 
 
 class ReleaseRequest(BaseModel):
@@ -43,13 +43,13 @@ class ReleaseRequest(BaseModel):
         """What it says about the release, as a command line would."""
         return Options(**{field.name: getattr(self, field.name) for field in fields(Options)})
 
-    def order(self) -> Order:
-        """The order that it makes.
+    def resolve(self) -> ResolvedRequest:
+        """The request with every default resolved.
 
         Raises:
-            SpecError, PlanError, InputError: as :meth:`Order.of`.
+            SpecError, PlanError, InputError: as :meth:`ResolvedRequest.of`.
         """
-        return Order.of(self.spec, self.options, self.by)
+        return ResolvedRequest.of(self.spec, self.options, self.by)
 
     def recurring(self) -> Self:
         """The same with absolute paths, and none to copy to, which the second run would find full."""

@@ -1,4 +1,4 @@
-"""What a release is asked to do, and the declared world that it happens in: public inputs only, no data."""
+"""What a release is asked to do, and the declared context that it happens in: public inputs only, no data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.unconfirmed import Finding, unconfirmed_facts, unmeasured_facts
 from models.auto import AUTO, Choice, choose
 from models.protocol import Budget, Task
-from models.registry import require_method
+from models.registry import present_name
 
 # Epsilons: above the greatest nothing is promised, below the least no method has an answer that is not noise.
 LEAST, GREATEST = Fraction(1, 10**9), 1000
@@ -51,7 +51,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Order:
+class ResolvedRequest:
     """A release as it was asked, with nothing left open but the seed.
 
     ``rows`` is the size of the output. ``digest`` is that of the spec and its files, ``by`` who asked, ``reason`` why
@@ -73,7 +73,7 @@ class Order:
 
     @classmethod
     def of(cls, spec: Path, options: Options, by: str) -> Self:
-        """The order that a spec file and options make.
+        """The request that a spec file and options make.
 
         Raises:
             SpecError: the spec cannot be used, or holds what was read from the data.
@@ -101,27 +101,27 @@ class Order:
             choice.reason,
         )
 
-    def with_seed(self, seed: int | None) -> Order:
-        """The same order with another seed for drawing rows."""
+    def with_seed(self, seed: int | None) -> ResolvedRequest:
+        """The same request with another seed for drawing rows."""
         return replace(self, seed=seed)
 
     def to_json(self) -> dict[str, Any]:
-        """The order as JSON values."""
+        """The request as JSON values."""
         fields = asdict(self) | {"spec": str(self.spec)}
         fields["budget"] = {"epsilon": str(self.budget.epsilon), "delta": str(self.budget.delta)}
         return fields | {name: str(fields[name]) if fields[name] else None for name in ("data", "out")}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """The order that :meth:`to_json` wrote."""
+        """The request that :meth:`to_json` wrote."""
         budget = Budget(Fraction(fields["budget"]["epsilon"]), Fraction(fields["budget"]["delta"]))
         places = {name: Path(fields[name]) if fields[name] else None for name in ("data", "out")}
         return cls(**(fields | places | {"spec": Path(fields["spec"]), "budget": budget}))
 
 
 @dataclass(frozen=True)
-class World:
-    """The declared world of an order: public."""
+class PublicContext:
+    """The declared context of a request: public."""
 
     spec: Spec
     task: Task
@@ -133,23 +133,23 @@ class World:
         return f"key:{unit.key}" if isinstance(unit, PersonUnit) else unit
 
 
-def world_of(order: Order) -> World:
-    """The declared world of an order.
+def public_context_of(request: ResolvedRequest) -> PublicContext:
+    """The declared context of a request.
 
     Raises:
-        SpecError: the spec cannot be used, or was changed since the order was made.
+        SpecError: the spec cannot be used, or was changed since the request was made.
         PlanError: the spec does not declare the number of rows.
         ConstraintError: a constraint cannot be used.
     """
-    return _world(order.spec, order.digest, order.rows)
+    return _public_context(request.spec, request.digest, request.rows)
 
 
 @lru_cache(maxsize=4)
-def _world(path: Path, digest: str, wanted: int) -> World:
+def _public_context(path: Path, digest: str, wanted: int) -> PublicContext:
     spec = load_spec(path)
     if spec_digest(spec) != digest:
         raise SpecError(f"{path} was changed since the release began; run the command again")
-    return declared_world(spec, public_rows(spec), wanted)
+    return declared_context(spec, public_rows(spec), wanted)
 
 
 def method_of(declared: Spec, options: Options, budget: Budget) -> Choice:
@@ -160,21 +160,22 @@ def method_of(declared: Spec, options: Options, budget: Budget) -> Choice:
         InputError: there is no such method.
     """
     if (asked := declared.release.method if options.method is None else options.method) != AUTO:
-        require_method(asked)
-        return Choice(asked, "named by the spec" if options.method is None else "named on the command line")
-    world = declared_world(declared, public_rows(declared), _rows(declared, options))
-    return choose(world.task, budget)
+        return Choice(
+            present_name(asked), "named by the spec" if options.method is None else "named on the command line"
+        )
+    context = declared_context(declared, public_rows(declared), _rows(declared, options))
+    return choose(context.task, budget)
 
 
-def declared_world(spec: Spec, rows: int, wanted: int | None = None) -> World:
-    """The declared world of a spec, for data of ``rows`` rows; ``wanted`` are to be released, if not as many.
+def declared_context(spec: Spec, rows: int, wanted: int | None = None) -> PublicContext:
+    """The declared context of a spec, for data of ``rows`` rows; ``wanted`` are to be released, if not as many.
 
     Raises:
         ConstraintError: a constraint cannot be used.
     """
     domain = Domain.of(spec.attributes, spec.folder)
     constraints = constraints_of(spec.constraints, domain.names, spec.folder)
-    return World(spec, Task(domain, constraints, rows, neighbours_of(spec), wanted))
+    return PublicContext(spec, Task(domain, constraints, rows, neighbours_of(spec), wanted))
 
 
 def neighbours_of(spec: Spec) -> Neighbours:

@@ -11,12 +11,13 @@ def part_beside(path: Path) -> Path:
     """Where a file is written before it is moved to its place; parts that killed processes left of it are removed."""
     for part in path.parent.glob(f".*.{glob.escape(path.name)}"):
         owner = part.name.split(".")[1]
-        if owner.isdecimal() and not _runs(int(owner)):
+        if owner.isdecimal() and not runs(int(owner)):
             part.unlink(missing_ok=True)
     return path.with_name(f".{os.getpid()}.{path.name}")
 
 
-def _runs(process: int) -> bool:
+def runs(process: int) -> bool:
+    """Whether a process of this machine still runs."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):

@@ -28,7 +28,7 @@ class Reporter(Protocol):
         ...
 
     def resumed(self, release: str) -> None:
-        """The ledger holds a release that an earlier run of the same order began."""
+        """The ledger holds a release that an earlier run of the same request began."""
         ...
 
 

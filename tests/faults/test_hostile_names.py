@@ -43,7 +43,7 @@ def write_spec(folder: Path, dataset: str, method: str) -> Path:
         *(
             pytest.param(name, method, marks=pytest.mark.slow)
             for name in ("0", "a..b")
-            for method in ("dpview", "cloister", "kamino")
+            for method in ("dpview", "mixture", "kamino")
         ),
     ],
 )

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(3600)  # seconds; on a busy machine the first t
 CASES = 300
 FEW = (4, 7)  # seeds of the default suite: a release on each database, killed once
 
-METHODS = ("independent", "dpview", "cloister", "kamino")
+METHODS = ("independent", "dpview", "mixture", "kamino")
 STEPS = {
     "release": "sequence search reserve validate spend train weights sample evaluate certify register version publish",
     "measure": "plan reserve open spend measure write",
@@ -258,7 +258,9 @@ def left_over(case: Case) -> list[str]:
     held = existing_ledger(case.home)
     releases = [case.home.release(release.id) for release in held.releases("kills")] if held else []
     inside = [p for folder in (*releases, case.out) for p in folder.rglob("*") if LEFT_OVER.match(p.name)]
-    return [str(path) for path in (*beside, *inside, *(case.folder / "tmp").iterdir())]
+    ended = case.runs[-1].hit is None
+    temporary = [*(case.folder / "tmp").iterdir(), *((case.home.folder / "tmp").glob("*") if ended else ())]
+    return [str(path) for path in (*beside, *inside, *temporary)]
 
 
 def problems(case: Case) -> Iterator[str]:

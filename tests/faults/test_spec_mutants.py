@@ -41,7 +41,7 @@ release: {method: METHOD, epsilon: 1, delta: 1e-6, rows: 500}
 evaluation: {targets: {member: ["yes"], age: {above: 40}, town: [Ada]}}
 validation: {on_invalid: drop}
 """
-DOCUMENTS = [SMALL.replace("METHOD", method) for method in ("auto", "cloister", "kamino", "dpview", "independent")]
+DOCUMENTS = [SMALL.replace("METHOD", method) for method in ("auto", "mixture", "kamino", "dpview", "independent")]
 
 
 @pytest.fixture(scope="module")

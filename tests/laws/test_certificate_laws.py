@@ -64,7 +64,7 @@ def test_gradients_are_spoken_of_only_where_there_are_any(certified):
 def test_views_and_mixtures_are_spoken_of_by_their_own_methods_alone(certified):
     chosen, _, certificate = certified
     said = sentences(certificate)
-    assert ("mixture" in said) == (chosen.method == "cloister")
+    assert ("mixture" in said) == (chosen.method == "mixture")
     assert "views" not in said or chosen.method.startswith("dpview")
     assert "network" not in said or chosen.method.startswith("kamino")
 

@@ -161,7 +161,7 @@ def test_what_is_charged_is_what_was_planned_and_no_more_than_was_asked(relation
     frame = pd.DataFrame({"age": ["3"] * 50, "city": ["Rome"] * 50, "flag": ["True"] * 50})
     private = door(frame, plan.event, neighbours)
     discover(private, plan, lambda *_: None)
-    assert not private.meter.left
+    assert not private.plan_budget.remaining
 
 
 def test_an_empty_part_seldom_reaches_the_threshold() -> None:

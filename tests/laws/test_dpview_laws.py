@@ -120,7 +120,7 @@ def test_a_delta_buys_less_noise_never_more(method):
 
 def test_what_was_planned_is_spent(run):
     _, _, chosen, private, _ = run
-    assert not any(private.meter.left.values())
+    assert not any(private.plan_budget.remaining.values())
     assert chosen.forecast.seconds > 0
 
 

@@ -24,9 +24,9 @@ from cloister.schema.drafting import draft
 from cloister.schema.marked import read_marked
 from cloister.schema.reading import read_frame
 from cloister.schema.writing import spec_text
-from tasks.domains.plan import domain_order, domain_world, planned_domains, to_measure
+from tasks.domains.plan import domain_context, domain_request, planned_domains, to_measure
 from tasks.domains.steps import measured_content
-from tasks.requests.resolved import Options, Order
+from tasks.requests.resolved import Options, ResolvedRequest
 
 ROWS = 60
 TYPE_KEYS = ("type", "true", "false", "dtype")
@@ -75,7 +75,7 @@ class Known:
     """A table whose draft was confirmed as it stands: draft, order, and the spec measured with answers in a journal."""
 
     draft: dict[str, Any]
-    order: Order
+    order: ResolvedRequest
     answers: Path
     text: str
 
@@ -109,16 +109,16 @@ def confirmed(content: dict[str, Any], declared: dict[str, Any]) -> dict[str, An
     return kept | {"source": declared["source"], "attributes": attributes}
 
 
-def order_of(folder: Path, content: dict[str, Any]) -> Order:
+def order_of(folder: Path, content: dict[str, Any]) -> ResolvedRequest:
     (folder / "confirmed.yaml").write_text(spec_text(content), encoding="utf-8")
-    return domain_order(folder / "confirmed.yaml", ASKED, "tester")
+    return domain_request(folder / "confirmed.yaml", ASKED, "tester")
 
 
-def measured(order: Order, answers: Path, planned: Order) -> str:
+def measured(order: ResolvedRequest, answers: Path, planned: ResolvedRequest) -> str:
     """The spec that an order measures; noisy answers that are in the journal are read back, others drawn and kept."""
     made = planned_domains(planned)
     with Journal.open(answers, {"test": "drafts"}) as journal, chdir(order.spec.parent):
-        frame = read_frame(domain_world(order).spec)
+        frame = read_frame(domain_context(order).spec)
         noise = NoiseSource.insecure(5)
         private = PrivateColumns(frame, b"k" * 32, Neighbours(), made.event, journal, noise)
         found = discover(private, made, lambda *_: None)
@@ -135,13 +135,13 @@ def test_what_one_row_decides_is_refused_or_measured(tmp_path_factory, plain, ro
         assert content["unconfirmed"] == ["names", "delimiter", "missing", "types"]
         assert {keys["provenance"] for keys in content["attributes"].values()} == {"data-derived"}
     assert {key for key in other if plain.draft[key] != other[key]} <= {"source", "attributes"}
-    for refuse in (domain_order, Order.of):
+    for refuse in (domain_request, ResolvedRequest.of):
         with pytest.raises(SpecError, match="names of columns, source.delimiter, source.missing, types"):
             refuse(folder / "draft.yaml", ASKED, "tester")
 
     order = order_of(folder, confirmed(other, plain.draft))
     assert order.digest == plain.order.digest
-    assert to_measure(domain_world(order).spec) == to_measure(domain_world(plain.order).spec)
+    assert to_measure(domain_context(order).spec) == to_measure(domain_context(plain.order).spec)
     assert measured(order, plain.answers, plain.order) == plain.text
 
 

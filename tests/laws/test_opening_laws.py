@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tasks.data.open_table import open_data
-from tasks.requests.resolved import Options, Order, world_of
+from tasks.requests.resolved import Options, ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 
 MOST = 2
@@ -83,8 +83,8 @@ def opened(
 ) -> Counter[tuple[int, ...]]:
     write(rows, folder / f"rows.{source}")
     spec = spec_in(folder, kind, source, on_invalid)
-    order = Order.of(spec, Options(), "tester")
-    found, _ = open_data("r-1", order, world_of(order), Home.current({"CLOISTER_HOME": str(folder / "home")}))
+    order = ResolvedRequest.of(spec, Options(), "tester")
+    found, _ = open_data("r-1", order, public_context_of(order), Home.current({"CLOISTER_HOME": str(folder / "home")}))
     return Counter(zip(*(codes.tolist() for codes in found.table.codes.values()), strict=True))
 
 

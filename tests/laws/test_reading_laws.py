@@ -491,7 +491,7 @@ class Alone:
     valid: bool
 
 
-class Reading:
+class Coarsening:
     """The reading of one source, and of each of its cells alone, remembered."""
 
     def __init__(self, source: Source, folder: Path) -> None:
@@ -543,7 +543,7 @@ class Reading:
         return repr(frame[column].iloc[row]), str(frame[column].dtype), int(codes[column][row])
 
 
-def tables(reading: Reading, count: int, seed: int, longest: int = 6) -> int:
+def tables(reading: Coarsening, count: int, seed: int, longest: int = 6) -> int:
     """Check the law on at least ``count`` one-column tables of one source, under each way with invalid rows."""
     rng, checked = random.Random(seed), 0
     pool = range(len(reading.source.pool))
@@ -561,7 +561,7 @@ def tables(reading: Reading, count: int, seed: int, longest: int = 6) -> int:
     return checked
 
 
-def _tidied(reading: Reading, name: str, column: list[int], on_invalid: str, rng: random.Random) -> list[int]:
+def _tidied(reading: Coarsening, name: str, column: list[int], on_invalid: str, rng: random.Random) -> list[int]:
     """The cells, those that are invalid alone exchanged for valid ones; under ``drop`` a few are left."""
     valid = [at for at in column if reading.alone[name, at].valid]
     ugly = 0.1 if on_invalid == "drop" else 0.0
@@ -570,7 +570,7 @@ def _tidied(reading: Reading, name: str, column: list[int], on_invalid: str, rng
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
 def test_rows_read_together_are_what_their_cells_are_alone(source: Source, tmp_path: Path) -> None:
-    reading = Reading(source, tmp_path)
+    reading = Coarsening(source, tmp_path)
     rng = random.Random(source.name)
     some, places = rng.sample(TYPES, 6), [rng.randrange(len(source.pool)) for _ in range(2)]
     assert reading.law("clip", some, [places] * len(some)) == len(some)
@@ -579,7 +579,7 @@ def test_rows_read_together_are_what_their_cells_are_alone(source: Source, tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
 def test_rows_read_together_are_what_their_cells_are_alone_at_length(source: Source, tmp_path: Path) -> None:
-    assert tables(Reading(source, tmp_path), TABLES // len(SOURCES) + 1, seed=1) >= TABLES // len(SOURCES)
+    assert tables(Coarsening(source, tmp_path), TABLES // len(SOURCES) + 1, seed=1) >= TABLES // len(SOURCES)
 
 
 @pytest.mark.parametrize("name", TYPES)

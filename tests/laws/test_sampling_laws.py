@@ -17,7 +17,7 @@ from models.discretization.bins import group
 from models.discretization.denoising import to_shares
 from models.sampling.row_by_row import ACCEPT_REJECT, DIRECT, Algorithm3, Penalty
 from models.sampling.sampler import ConstraintSampler
-from models.sampling.support_builder import RuleBuilder
+from models.sampling.support_builder import SupportBuilder
 
 LABELS = ["low", "mid", "high"]
 NULLABLE = st.booleans()
@@ -116,7 +116,7 @@ def parts_of(domain, seed):
 
 def with_supports(domain, rules, seed):
     sequence, groups, model = parts_of(domain, seed)
-    built = RuleBuilder(domain, sequence, groups, model, len(sequence), {}, np.random.default_rng(seed)).build(rules)
+    built = SupportBuilder(domain, sequence, groups, model, len(sequence), {}, np.random.default_rng(seed)).build(rules)
     return ConstraintSampler(domain, sequence, groups, model, built.supports, built.row_rules, built.pair_rules)
 
 

@@ -15,7 +15,7 @@ from cloister.schema.domain import Domain
 from models.discretization.bins import group
 from models.discretization.denoising import to_shares
 from models.sampling.sampler import ConstraintSampler
-from models.sampling.support_builder import RuleBuilder
+from models.sampling.support_builder import SupportBuilder
 
 DOMAIN = Domain.of(
     {
@@ -68,7 +68,7 @@ def sampler_for(rules, seed):
     sequence = DOMAIN.names
     constraints = tuple(parse_denial(text, f"rule {at}") for at, text in enumerate(rules))
     model = Anything(groups, sequence, seed)
-    built = RuleBuilder(DOMAIN, sequence, groups, model, len(sequence), {}, rng).build(constraints)
+    built = SupportBuilder(DOMAIN, sequence, groups, model, len(sequence), {}, rng).build(constraints)
     sampler = ConstraintSampler(DOMAIN, sequence, groups, model, built.supports, built.row_rules, built.pair_rules)
     return constraints, sampler, built
 

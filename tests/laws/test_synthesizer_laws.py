@@ -79,7 +79,7 @@ def run(request, tmp_path_factory):
 
 def test_what_was_planned_is_spent_and_is_the_budget(run):
     task, synthesizer, chosen, private, _ = run
-    assert dict(private.meter.left) == {}
+    assert dict(private.plan_budget.remaining) == {}
     cost = epsilon(chosen.event, DELTA, task.neighbours.relation)
     assert 0.9 * 2 < cost <= 2
     assert chosen.method == synthesizer.name
@@ -126,7 +126,7 @@ REPLACE, THREE = Neighbours(Relation.REPLACE_ONE), Neighbours(Relation.ADD_REMOV
 def test_every_relation_and_unit_is_planned_and_spent(method, neighbours, tmp_path):
     task, table = world(neighbours=neighbours)
     _, chosen, private, model = fitted(method, task, table, tmp_path, Fraction(4))
-    assert dict(private.meter.left) == {}
+    assert dict(private.plan_budget.remaining) == {}
     assert epsilon(chosen.event, DELTA, neighbours.relation) <= 4
     assert model.sample(50, SamplingSource(1)).rows == 50
 
@@ -145,23 +145,23 @@ def test_what_no_accountant_reads_is_refused_before_any_data(method, neighbours)
 def test_a_table_of_one_column(method, name, tmp_path):
     task, table = world({name: ATTRIBUTES[name]}, (), rows=lambda: frame()[[name]])
     _, chosen, private, model = fitted(method, task, table, tmp_path)
-    assert dict(private.meter.left) == {}
+    assert dict(private.plan_budget.remaining) == {}
     assert 1.6 < epsilon(chosen.event, DELTA, "add_remove") <= 2
     sample = model.sample(5_000, SamplingSource(1))
     truth, drawn = (np.bincount(t.codes[name], minlength=task.domain[name].size) / t.rows for t in (table, sample))
     assert abs(truth[0] - drawn[0]) < 0.2
 
 
-@pytest.mark.parametrize("method", ["kamino", "cloister"])
+@pytest.mark.parametrize("method", ["kamino", "mixture"])
 def test_one_column_may_have_a_soft_constraint(method, tmp_path):
     rule = parse_denial("t.`wage €` < 100", "poor", hard=False)
     task, table = world({"wage €": ATTRIBUTES["wage €"]}, (rule,), rows=lambda: frame()[["wage €"]])
     _, _, private, model = fitted(method, task, table, tmp_path)
-    assert dict(private.meter.left) == {}
+    assert dict(private.plan_budget.remaining) == {}
     assert model.sample(100, SamplingSource(1)).rows == 100
 
 
-@pytest.mark.parametrize("method", ["kamino", "cloister"])
+@pytest.mark.parametrize("method", ["kamino", "mixture"])
 def test_soft_constraints_are_weighed_beside_a_key_that_holds_few_rows(method, tmp_path):
     """The key is a number that no two rows may share; few more rows could be drawn than are released."""
     attributes = ATTRIBUTES | {"place": Integer(type="integer", min=1, max=3 * ROWS)}
@@ -188,7 +188,7 @@ def test_every_column_may_be_missing(method, tmp_path):
     )
     _, _, private, model = fitted(method, task, table, tmp_path, Fraction(6))
     sample = model.sample(400, SamplingSource(2))
-    assert dict(private.meter.left) == {}
+    assert dict(private.plan_budget.remaining) == {}
     assert [count_violations(constraint, sample) for constraint in task.hard] == [0] * len(task.hard)
 
 

@@ -17,9 +17,9 @@ from cloister.schema.domain import Domain
 from models.discretization.bins import group
 from models.discretization.coarsening import coarse, fine
 from models.mixture.candidates import PAIR_CELLS, TRIPLE_CELLS, candidates, expected, offered
-from models.mixture.dependent import Hanging
+from models.mixture.dependent import DependentAttribute
 from models.mixture.factors import arranged, carried_over, tied, untied
-from models.mixture.optimizer import Measurement, Target, Targets, add_price, gradient
+from models.mixture.optimizer import Measurement, Target, Targets, add_dependence_penalty, gradient
 from models.mixture.products import Factor, Mixture
 from models.mixture.sampler import allocate, even_quantiles, follow
 
@@ -137,7 +137,7 @@ def test_the_price_is_the_slope_of_the_information_of_components():
     mean = (shares @ weights).detach()
     (weights * (shares * torch.log(shares / mean[:, None])).sum(0)).sum().backward()
     to_weights, to_shares = torch.zeros_like(weights), torch.zeros_like(shares)
-    add_price(Mixture(layout, weights.detach(), shares.detach()), 7.0, to_weights, to_shares)
+    add_dependence_penalty(Mixture(layout, weights.detach(), shares.detach()), 7.0, to_weights, to_shares)
     torch.testing.assert_close(to_weights, 7 * weights.grad, atol=1e-7, rtol=1e-6)
     constant = 7 * weights.detach()  # the same for all levels of a factor: nothing where shares sum to one
     torch.testing.assert_close(to_shares + constant, 7 * shares.grad, atol=1e-7, rtol=1e-6)
@@ -237,7 +237,7 @@ def test_an_attribute_inside_hangs_where_the_tie_would_be_too_large():
 def test_what_hangs_is_drawn_within_a_row_or_two_of_its_shares(seed, rows):
     rng = np.random.default_rng(seed)
     levels = np.array([(p, c) for p in range(3) for c in range(7) if c in (p, p + 3, 6)])
-    hanging = Hanging.of("child", Factor(("parent", "child"), levels), {"parent": 3})
+    hanging = DependentAttribute.of("child", Factor(("parent", "child"), levels), {"parent": 3})
     shares, kinds, parents = rng.dirichlet(np.ones(7), 2), rng.integers(0, 2, rows), rng.integers(0, 3, (rows, 1))
     drawn = follow(hanging, parents, shares, kinds, rng)
     for kind, parent in product(range(2), range(3)):

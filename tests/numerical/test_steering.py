@@ -1,4 +1,4 @@
-"""A mixture steered towards rates of soft constraints, its other tables held."""
+"""A mixture fitted to the rates of soft constraints, its other tables held."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +18,13 @@ from cloister.schema.domain import Domain
 from models.discretization.bins import group
 from models.discretization.coarsening import fine
 from models.mixture.factors import untied
-from models.mixture.model import CloisterModel
+from models.mixture.model import MixtureModel
 from models.mixture.optimizer import MeanTarget, Measurement, Target
 from models.mixture.products import Mixture
 from models.mixture.sampler import EvenSampler
-from models.mixture.soft_constraints import Belief, believed, steered
+from models.mixture.soft_constraints import RatePosterior, fit_rates, posterior_rate
 from models.protocol import Task
-from models.sampling.support_builder import Rules
+from models.sampling.support_builder import CompiledConstraints
 
 ROWS = 20_000
 SIZES = {"pay": 12, "age": 10, "zone": 4, "team": 5}
@@ -44,7 +44,9 @@ def model(components=100, seed=3):
     }
     parts = [torch.softmax(2 * torch.randn(size, components, generator=generator), 0) for size in SIZES.values()]
     mixture = Mixture(untied(SIZES), torch.full((components,), 1 / components), torch.cat(parts))
-    return CloisterModel(Task(DOMAIN, (RULE,), ROWS, Neighbours()), tuple(SIZES), groups, mixture, Rules(), even=True)
+    return MixtureModel(
+        Task(DOMAIN, (RULE,), ROWS, Neighbours()), tuple(SIZES), groups, mixture, CompiledConstraints(), even=True
+    )
 
 
 def rate(fitted):
@@ -54,7 +56,7 @@ def rate(fitted):
 @pytest.mark.parametrize("factor", [0.8, 1.1])
 def test_a_rate_is_reached_and_other_tables_stay(factor):
     before = model()
-    after = steered(before, [Belief(factor * rate(before), 0.0)], 40.0, 0.0, SamplingSource(1))
+    after = fit_rates(before, [RatePosterior(factor * rate(before), 0.0)], 40.0, 0.0, SamplingSource(1))
     assert rate(after) == pytest.approx(factor * rate(before), rel=0.05)
     for names in (["pay"], ["age"], ["zone"], ["team"], ["pay", "team"], ["zone", "team"]):
         readings = [fine(before.groups[name]) for name in names]
@@ -65,8 +67,10 @@ def test_a_rate_is_reached_and_other_tables_stay(factor):
 def test_constraints_beyond_the_mixture_are_left_alone():
     before = model()
     few = Mixture(untied({"zone": SIZES["zone"]}), before.mixture.weights, before.mixture.factor(2))
-    outside = CloisterModel(before.task, ("zone", "pay", "age", "team"), before.groups, few, Rules(), even=True)
-    assert steered(outside, [Belief(0.1, 0.0)], 10.0, 0.0, SamplingSource(1)) is outside
+    outside = MixtureModel(
+        before.task, ("zone", "pay", "age", "team"), before.groups, few, CompiledConstraints(), even=True
+    )
+    assert fit_rates(outside, [RatePosterior(0.1, 0.0)], 10.0, 0.0, SamplingSource(1)) is outside
 
 
 def test_the_slope_of_a_mean_is_that_of_its_error():
@@ -77,7 +81,7 @@ def test_the_slope_of_a_mean_is_that_of_its_error():
     shape = aim.numbers.shape
     table = torch.rand(shape, dtype=torch.float64, requires_grad=True)
     (0.5 * (((table * aim.numbers).sum() - 0.3) / 0.01).square()).backward()
-    loss, slope = aim.pull(table.detach())
+    loss, slope = aim.loss_and_gradient(table.detach())
     assert loss == pytest.approx(0.5 * ((float((table.detach() * aim.numbers).sum()) - 0.3) / 0.01) ** 2)
     torch.testing.assert_close(slope.double(), table.grad, rtol=1e-5, atol=1e-5)
     whole = Target.of(Measurement(tuple(readings), numbers, 1.0), fitted.mixture.layout, 1)
@@ -88,13 +92,13 @@ def test_the_slope_of_a_mean_is_that_of_its_error():
 @given(own=shares, share=st.floats(0, 1), error=errors)
 def test_what_is_believed_lies_between_the_model_and_the_measurement(own, share, error):
     low, high = sorted((own, share))
-    belief = believed(own, (share, error))
+    belief = posterior_rate(own, (share, error))
     assert min(low, 0.01 * own) <= belief.mean <= high * (1 + 1e-9)
     assert 0 <= belief.deviation
 
 
 def test_a_sure_contradiction_is_believed_and_a_vague_one_is_not():
-    sure, vague = believed(0.02, (0.04, 0.0005)), believed(0.02, (0.03, 0.01))
+    sure, vague = posterior_rate(0.02, (0.04, 0.0005)), posterior_rate(0.02, (0.03, 0.01))
     assert sure.mean == pytest.approx(0.04, rel=0.02)
     assert sure.deviation == pytest.approx(0.0005, rel=0.1)
     assert vague.mean == pytest.approx(0.02, rel=0.1)
@@ -105,8 +109,8 @@ def test_a_sure_contradiction_is_believed_and_a_vague_one_is_not():
 def test_an_unlucky_count_moves_no_other_table():
     before = model()
     own = rate(before)
-    belief = believed(own, (own * 1.5, own * 0.22))
-    after = steered(before, [belief], 40.0, 0.0, SamplingSource(1))
+    belief = posterior_rate(own, (own * 1.5, own * 0.22))
+    after = fit_rates(before, [belief], 40.0, 0.0, SamplingSource(1))
     for name in SIZES:
         readings = [fine(before.groups[name])]
         held, found = before.mixture.marginal(readings), after.mixture.marginal(readings)

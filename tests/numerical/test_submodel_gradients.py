@@ -7,7 +7,7 @@ from torch.func import grad, vmap
 
 from cloister.privacy.mechanisms.gradients import clipped_sum
 from models.kamino.attention import ATTENTIONS
-from models.kamino.blocks import BroughtHome, Dense, gradient_in_units
+from models.kamino.blocks import Dense, HostSum, gradient_in_units
 from models.kamino.heads import LevelHead, NormalHead
 from models.kamino.hyper_attributes import Units
 from models.kamino.network import Network
@@ -75,7 +75,7 @@ def test_units_of_the_joint_network_multiply_its_gradients():
 
 def test_what_is_brought_home_is_what_was_summed():
     block = Dense(torch.arange(12.0).reshape(3, 4))
-    home = BroughtHome(block)
+    home = HostSum(block)
     weights = torch.tensor([1.0, 0.5, 0.0]).double()
     assert home.weighted_sum(weights).device.type == "cpu"
     assert torch.equal(home.weighted_sum(weights), block.weighted_sum(weights))

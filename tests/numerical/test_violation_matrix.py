@@ -18,7 +18,7 @@ from cloister.privacy.queries.violating_pairs import ViolatingPairs
 from cloister.privacy.queries.violation_matrix import ViolationMatrix
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, Table
-from models.soft_constraints.reweighting import MEASURES, Weighing, ascend, weighing_by_counts
+from models.soft_constraints.reweighting import MEASURES, Reweighting, gradient_ascent, weighing_by_counts
 
 DOMAIN = Domain.of({name: Integer(type="integer", min=0, max=4) for name in ("a", "b")}, Path())
 RULES = (
@@ -106,7 +106,7 @@ def test_pairs_count_in_either_order_and_single_rows_once(tmp_path):
 
 def test_ascent_lowers_weights_where_violations_are_seen():
     seen = np.stack([np.full(50, 2), np.zeros(50, int)], axis=1)
-    weights = ascend(seen, np.random.default_rng(0))
+    weights = gradient_ascent(seen, np.random.default_rng(0))
     assert weights[0] < 1 == weights[1]
 
 
@@ -114,7 +114,7 @@ def test_ascent_lowers_weights_where_violations_are_seen():
 def test_rows_with_more_violations_are_kept_less_often(measure):
     rng = np.random.default_rng(1)
     reference = Table(DOMAIN, {name: rng.integers(0, 5, 400) for name in ("a", "b")})
-    weighing = Weighing(((RULES[0], 0.5),), reference, measure)
+    weighing = Reweighting(((RULES[0], 0.5),), reference, measure)
     rows = Table(DOMAIN, {"a": np.repeat([0, 0], 4000), "b": np.repeat([0, 4], 4000)})
     kept = weighing.keep(rows, rng)
     assert kept[:4000].mean() > 1.5 * kept[4000:].mean()

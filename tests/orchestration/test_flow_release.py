@@ -16,7 +16,7 @@ from cloister.privacy.ledger import Ledger, State
 from flows import release as flow_module
 from tasks.ledger.queries import existing_ledger
 from tasks.ledger.verify import verified
-from tasks.requests.resolved import Order, world_of
+from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.tables import read_synthetic
 from tasks.stores.mlflow_store import Tracker
 
@@ -40,8 +40,8 @@ STEPS = [
 RECORDING = {"register", "version", "publish"}
 
 
-def order_of(released) -> Order:
-    return Order.from_json(json.loads((released.folder / "order.json").read_text()))
+def order_of(released) -> ResolvedRequest:
+    return ResolvedRequest.from_json(json.loads((released.folder / "order.json").read_text()))
 
 
 def ledger_of(released) -> Ledger:
@@ -73,7 +73,7 @@ def test_synthetic_table_has_the_schema_rows_and_missing_values_of_the_data(rele
 
 
 def test_hard_constraints_hold_in_the_file_that_was_handed_on(released):
-    world = world_of(order_of(released))
+    world = public_context_of(order_of(released))
     table = read_synthetic(released.out / "synthetic.parquet", world.task)
     assert [report.violations for report in violation_reports(world.task.hard, table)] == [0, 0]
 

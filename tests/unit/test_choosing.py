@@ -32,9 +32,9 @@ def task(rows=5_000, neighbours=None):
 @pytest.mark.parametrize(
     ("asked", "delta", "method"),
     [
-        (task(), USUAL, "cloister"),
+        (task(), USUAL, "mixture"),
         (task(), Fraction(0), "dpview+"),
-        (task(neighbours=Neighbours(Relation.REPLACE_ONE, 3)), USUAL, "cloister"),
+        (task(neighbours=Neighbours(Relation.REPLACE_ONE, 3)), USUAL, "mixture"),
     ],
 )
 def test_the_choice_has_a_plan_and_a_reason(asked, delta, method):

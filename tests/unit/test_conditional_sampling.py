@@ -16,7 +16,7 @@ from cloister.schema.domain import Domain
 from models.discretization.bins import group
 from models.discretization.denoising import to_shares
 from models.sampling.sampler import ConstraintSampler
-from models.sampling.support_builder import RuleBuilder
+from models.sampling.support_builder import SupportBuilder
 
 DOMAIN = Domain.of(
     {
@@ -53,7 +53,7 @@ def sampler_for(*rules):
         cells = declared_cells(DOMAIN[name])
         groups[name] = group(cells, to_shares(rng.integers(1, 200, cells.size), 1_000), 0.0001, keep=True)
     model = Tilted(groups)
-    built = RuleBuilder(DOMAIN, SEQUENCE, groups, model, len(SEQUENCE), {}, rng).build(rules)
+    built = SupportBuilder(DOMAIN, SEQUENCE, groups, model, len(SEQUENCE), {}, rng).build(rules)
     return ConstraintSampler(DOMAIN, SEQUENCE, groups, model, built.supports, built.row_rules, built.pair_rules)
 
 

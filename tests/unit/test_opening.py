@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tasks.data.open_table import open_data
-from tasks.requests.resolved import Options, Order, world_of
+from tasks.requests.resolved import Options, ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 
 MOST = 3
@@ -38,9 +38,9 @@ def opened(tmp_path):
     def open_rows(rows, release="r-1"):
         data = tmp_path / "data.csv"
         data.write_text("person,value\n" + "".join(f"{person},{value}\n" for person, value in rows), encoding="utf-8")
-        order = Order.of(tmp_path / "spec.yaml", Options(data=data), "tester")
+        order = ResolvedRequest.of(tmp_path / "spec.yaml", Options(data=data), "tester")
         assert order.budget.epsilon == Fraction(1)
-        found, _ = open_data(release, order, world_of(order), home)
+        found, _ = open_data(release, order, public_context_of(order), home)
         return found
 
     return open_rows

@@ -21,7 +21,7 @@ DOMAIN = Domain.of({name: Integer(type="integer", min=0, max=4) for name in ("a"
 @pytest.mark.parametrize(
     ("method", "budget"),
     [
-        ("cloister", Budget(Fraction(1, 3), Fraction(1, 10**6))),
+        ("mixture", Budget(Fraction(1, 3), Fraction(1, 10**6))),
         ("dpview", Budget(Fraction("0.1"), Fraction(0))),
         ("dpview+", Budget(Fraction("1.1"), Fraction(0))),
         ("independent", Budget(Fraction("0.7"), Fraction(1, 10**6))),

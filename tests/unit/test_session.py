@@ -30,7 +30,7 @@ class Rows:
 class Memory(Source):
     """Rows that lie nowhere."""
 
-    def world(self, order):
+    def context(self, order):
         raise NotImplementedError
 
     def read(self, release, order, home):

@@ -10,7 +10,7 @@ from cloister.evaluation.targets import Listed, Target
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table
 from tasks.evaluation import reference_scores
-from tasks.evaluation.reference_scores import Truths
+from tasks.evaluation.reference_scores import ReferenceScores
 from tasks.runtime.home import Home
 
 DOMAIN = Domain.of(
@@ -26,7 +26,7 @@ def table(seed: int) -> Table:
 
 @pytest.fixture
 def known(tmp_path):
-    return Truths(Home.current({"CLOISTER_HOME": str(tmp_path)}), "spec")
+    return ReferenceScores(Home.current({"CLOISTER_HOME": str(tmp_path)}), "spec")
 
 
 def test_the_scores_are_those_of_the_classifiers_and_are_learnt_once(known, monkeypatch):
@@ -43,7 +43,7 @@ def test_other_rows_panels_and_specs_are_learnt_anew(known, monkeypatch, changed
     monkeypatch.setattr(
         reference_scores, "train_and_test", lambda *asked: learnt.append(asked) or train_and_test(*asked)
     )
-    asked = Truths(known.home, "other") if changed == "spec" else known
+    asked = ReferenceScores(known.home, "other") if changed == "spec" else known
     rows = {"train": table(1), "test": table(2)} | ({changed: table(3)} if changed in ("train", "test") else {})
     asked.learnt(rows["train"], rows["test"], TARGETS, "twelve" if changed == "panel" else "nine")
     assert len(learnt) == 1

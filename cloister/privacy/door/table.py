@@ -24,7 +24,7 @@ from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.domain import Table
 
 
-class Meter:
+class PlanBudget:
     """What is left of a plan: every answer takes its event out."""
 
     def __init__(self, planned: Event) -> None:
@@ -32,11 +32,11 @@ class Meter:
         self._add(planned, 1)
 
     @property
-    def left(self) -> Mapping[Event, int]:
+    def remaining(self) -> Mapping[Event, int]:
         """Events planned and not yet used, with their number; DP-SGD steps one by one."""
         return {event: times for event, times in self._left.items() if times}
 
-    def take(self, event: Event) -> None:
+    def consume(self, event: Event) -> None:
         """Use one planned event; UnplannedQuery if there is none left."""
         if self._left[event] < 1:
             raise UnplannedQuery(f"the plan holds no further {type(event).__name__}; plan every query before fitting")
@@ -72,7 +72,7 @@ class PrivateRows(Generic[Rows]):
         self.__rows = rows
         self.__noise = noise
         self.__journal = journal
-        self.meter = Meter(planned)
+        self.plan_budget = PlanBudget(planned)
         self.neighbours = neighbours
 
     @property
@@ -90,7 +90,7 @@ class PrivateRows(Generic[Rows]):
         """
         moved = query.sensitivity(self.neighbours)
         event = mechanism.event(moved)
-        self.meter.take(event)
+        self.plan_budget.consume(event)
         request = {"ask": query.name, "label": label, **query.request(), "event": event.to_json()}
 
         def draw() -> Numbers:

@@ -19,7 +19,7 @@ from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.domain import Table
 from models.discretization.attribute_order import NETWORKED
 from models.protocol import Stage, Task
-from models.soft_constraints.reweighting import Weighing
+from models.soft_constraints.reweighting import Reweighting
 
 SEED = 7
 
@@ -46,5 +46,5 @@ class Unweighed:
         noise: Fraction,  # noqa: ARG002
         pool: Table,
         rng: np.random.Generator,  # noqa: ARG002
-    ) -> Weighing:
-        return Weighing(tuple((constraint, 0.0) for constraint in task.soft), pool.take(np.arange(1)))
+    ) -> Reweighting:
+        return Reweighting(tuple((constraint, 0.0) for constraint in task.soft), pool.take(np.arange(1)))

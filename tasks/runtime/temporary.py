@@ -1,0 +1,37 @@
+"""Temporary files of this process and its libraries: kept in the home, and gone with the work that needs them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tasks.runtime.home import Home, private_folder
+from tasks.runtime.part_files import runs
+
+
+@contextmanager
+def temporary_files(home: Home) -> Iterator[None]:
+    """Have temporary files written to a folder of this process in the home; those of killed processes are removed.
+
+    Raises:
+        StorageError: the folder cannot be made.
+    """
+    folder = private_folder(home.folder / "tmp")
+    for left in folder.iterdir():
+        owner = left.name.partition(".")[0]
+        if owner.isdecimal() and not runs(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)
+    own = private_folder(folder / f"{os.getpid()}.{secrets.token_hex(8)}")
+    before, variable = tempfile.tempdir, os.environ.get("TMPDIR")
+    tempfile.tempdir = os.environ["TMPDIR"] = str(own)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+        os.environ.pop("TMPDIR")
+        os.environ.update({"TMPDIR": variable} if variable else {})
+        shutil.rmtree(own, ignore_errors=True)

@@ -1,0 +1,40 @@
+"""Temporary files lie in the home and go with the work, or with the next if it was killed."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tasks.runtime.home import Home
+from tasks.runtime.temporary import temporary_files
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home.current({"CLOISTER_HOME": str(tmp_path / "home")})
+
+
+def test_files_of_libraries_and_children_go_with_the_work(home):
+    before = tempfile.gettempdir()
+    with temporary_files(home):
+        place = Path(tempfile.mkdtemp())
+        told = [sys.executable, "-c", "import tempfile; print(tempfile.mkdtemp())"]
+        child = Path(subprocess.run(told, capture_output=True, text=True, check=True).stdout.strip())
+        assert (home.folder / "tmp") in place.parents
+        assert (home.folder / "tmp") in child.parents
+        assert place.parent.stat().st_mode & 0o077 == 0
+    assert list((home.folder / "tmp").iterdir()) == []
+    assert tempfile.gettempdir() == before
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_running_one_keeps_stays(home):
+    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    left, held = (home.folder / "tmp" / f"{pid}.ab" for pid in (ended.stdout.strip(), os.getppid()))
+    for folder in (left, held):
+        (folder / "inside").mkdir(parents=True)
+    with temporary_files(home):
+        assert not left.exists()
+    assert (held / "inside").is_dir()
