@@ -1,8 +1,9 @@
 """A public table as a peer is given it, cells in place of values, and back.
 
-A peer is told as much as Cloister's own methods: the full list of every categorical column, the declared bins of every
-numeric one, or the 16 equal bins by which marginals are read, with its special values and the missing value as cells of
-their own. What it returns are cells; a value is drawn evenly inside each.
+A peer is told as much as Cloister's own methods: the full list of every categorical column, the
+declared bins of every numeric one, or the 16 equal bins by which marginals are read, with its
+special values and the missing value as cells of their own. What it returns are cells; a value is
+drawn evenly inside each.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ Matrix = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Coded:
-    """The columns of a table that carry meaning, as cells; ``codes`` (n, k), and how many rows are asked."""
+    """The columns of a table that carry meaning, as cells.
+
+    ``codes`` (n, k), and how many rows are asked.
+    """
 
     domain: Domain
     cells: tuple[Cells, ...]
@@ -44,7 +48,9 @@ class Coded:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the codes and sizes, in hexadecimal."""
-        return hashlib.sha256(repr((self.sizes, self.codes.shape)).encode() + self.codes.tobytes()).hexdigest()
+        return hashlib.sha256(
+            repr((self.sizes, self.codes.shape)).encode() + self.codes.tobytes()
+        ).hexdigest()
 
     def decoded(self, codes: Matrix, seed: int) -> Table:
         """The table of cells (m, k): values drawn evenly inside cells, and surrogate keys counted up."""
@@ -79,5 +85,7 @@ def _given(column: Column, given: Given) -> Cells:
     if given == "declared" or not isinstance(column, Grid):
         return declared_cells(column)
     points = [code for special in column.special_codes for code in (special, special + 1)]
-    starts = np.unique(np.concatenate([reading_cells(column).starts, np.array(points, dtype=np.int64)]))
+    starts = np.unique(
+        np.concatenate([reading_cells(column).starts, np.array(points, dtype=np.int64)])
+    )
     return Cells(column, starts[starts < column.size])

@@ -44,7 +44,16 @@ def ask(words: Iterable[str], environment: Mapping[str, str]) -> Answer:
     """
     with tempfile.TemporaryDirectory(prefix="cloister-") as folder:
         report, said = Path(folder) / "used.json", Path(folder) / "said.json"
-        command = [sys.executable, "-S", "-E", str(METER), str(report), str(PROGRAM), *words, "--json"]
+        command = [
+            sys.executable,
+            "-S",
+            "-E",
+            str(METER),
+            str(report),
+            str(PROGRAM),
+            *words,
+            "--json",
+        ]
         with said.open("wb") as out:
             code, steps, errors = _watched(command, environment, out.fileno())
         if code:
@@ -53,8 +62,13 @@ def ask(words: Iterable[str], environment: Mapping[str, str]) -> Answer:
         return Answer(json.loads(said.read_text(encoding="utf-8")), Cost(**used, steps=steps))
 
 
-def _watched(command: list[str], environment: Mapping[str, str], out: int) -> tuple[int, dict[str, float], str]:
-    """The exit code of a command, wall seconds by step, and its errors; steps are timed as their lines come in."""
+def _watched(
+    command: list[str], environment: Mapping[str, str], out: int
+) -> tuple[int, dict[str, float], str]:
+    """The exit code of a command, wall seconds by step, and its errors.
+
+    Steps are timed as their lines come in.
+    """
     started: dict[str, float] = {}
     steps: dict[str, float] = {}
     errors = []

@@ -1,7 +1,7 @@
 """A benchmark as its configuration file declares it, and the single runs that it stands for.
 
-Paths are relative to the working directory, as ``source.path`` of a spec is; ``${NAME}`` in them is read from the
-environment.
+Paths are relative to the working directory, as ``source.path`` of a spec is; ``${NAME}`` in them is
+read from the environment.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ class Dataset(Declared):
 
 
 class Variant(Declared):
-    """A release under other constraints than those of the spec; an empty list switches them all off."""
+    """A release under other constraints than those of the spec.
+
+    An empty list switches them all off.
+    """
 
     constraints: tuple[ConstraintDeclaration, ...]
 
@@ -56,9 +59,9 @@ class Variant(Declared):
 class Peer(Declared):
     """Another library: a program that calls it, and beside it its requirements, named alike but for ``.txt``.
 
-    ``method`` and ``options`` are the program's own; ``seconds`` is the limit of one run in CPU seconds, which may take
-    four times as long; ``cells`` of a numeric column that it is given: the declared bins, or the 16 that marginals are
-    read by.
+    ``method`` and ``options`` are the program's own; ``seconds`` is the limit of one run in CPU
+    seconds, which may take four times as long; ``cells`` of a numeric column that it is given: the
+    declared bins, or the 16 that marginals are read by.
     """
 
     script: str = Field(pattern=r"\.py$")
@@ -81,9 +84,9 @@ class Peer(Declared):
 class Experiment(Declared):
     """Every combination of datasets, methods, epsilons and variants, and the tables that show it.
 
-    ``evaluate`` and ``seeds`` are those of the benchmark unless it says so itself; a run that two experiments share is
-    done and evaluated once, for the one that asks for more. A peer is named as a method; it knows no constraints, so
-    variants make no difference to it.
+    ``evaluate`` and ``seeds`` are those of the benchmark unless it says so itself; a run that two
+    experiments share is done and evaluated once, for the one that asks for more. A peer is named as
+    a method; it knows no constraints, so variants make no difference to it.
     """
 
     name: Word
@@ -125,7 +128,11 @@ class Combination:
 
     def key(self, spec_digest: str, code: str) -> str:
         """Digest of everything that makes the run what it is; 16 hexadecimal digits."""
-        rules = [rule.model_dump(mode="json") for rule in self.constraints] if self.constraints is not None else None
+        rules = (
+            [rule.model_dump(mode="json") for rule in self.constraints]
+            if self.constraints is not None
+            else None
+        )
         size = self.data.stat()
         parts = [
             *(
@@ -143,7 +150,10 @@ class Combination:
 
 
 class Benchmark(Declared):
-    """Experiments over datasets. Each seed is one repeat: a release of its own, with fresh noise."""
+    """Experiments over datasets.
+
+    Each seed is one repeat: a release of its own, with fresh noise.
+    """
 
     name: Word
     delta: Delta = Fraction(1, 10**6)
@@ -164,7 +174,9 @@ class Benchmark(Declared):
             ):
                 unknown = [name for name in used if name not in known]
                 if unknown:
-                    raise ValueError(f"experiment '{experiment.name}' has no {kind} '{unknown[0]}'; declare it")
+                    raise ValueError(
+                        f"experiment '{experiment.name}' has no {kind} '{unknown[0]}'; declare it"
+                    )
         return self
 
     @model_validator(mode="after")
@@ -185,7 +197,11 @@ class Benchmark(Declared):
             experiment.datasets, experiment.methods, experiment.variants, experiment.epsilons, seeds
         )
         for dataset, method, variant, epsilon, seed in crossed:
-            declared, changed, peer = self.datasets[dataset], self.variants.get(variant), self.peers.get(method)
+            declared, changed, peer = (
+                self.datasets[dataset],
+                self.variants.get(variant),
+                self.peers.get(method),
+            )
             yield Combination(
                 dataset,
                 Path(expanded(declared.spec)),
@@ -205,7 +221,9 @@ class Benchmark(Declared):
         found: dict[str, Combination] = {}
         for combination in itertools.chain.from_iterable(map(self.combinations, self.experiments)):
             other = found.setdefault(combination.label, combination)
-            found[combination.label] = max(other, combination, key=lambda c: get_args(Level).index(c.asked.level))
+            found[combination.label] = max(
+                other, combination, key=lambda c: get_args(Level).index(c.asked.level)
+            )
         return list(found.values())
 
 
@@ -234,7 +252,9 @@ def expanded(path: str, environment: Mapping[str, str] = environ) -> str:
     def value(found: re.Match[str]) -> str:
         name = found.group(1)
         if not environment.get(name):
-            raise InputError(f"the path {path} needs the environment variable {name}; set it to a folder")
+            raise InputError(
+                f"the path {path} needs the environment variable {name}; set it to a folder"
+            )
         return environment[name]
 
     return re.sub(r"\$\{(\w+)\}", value, path)
@@ -257,5 +277,9 @@ def require_public(benchmark: Benchmark) -> None:
 def _problem(details: ErrorDetails, line: Callable[[Sequence[Key]], int]) -> Problem:
     keys = details["loc"]
     unknown = details["type"] == "extra_forbidden"
-    rule = "unknown key; see the examples in benchmarks/" if unknown else details["msg"].removeprefix("Value error, ")
+    rule = (
+        "unknown key; see the examples in benchmarks/"
+        if unknown
+        else details["msg"].removeprefix("Value error, ")
+    )
     return Problem(line(keys), keys, rule)

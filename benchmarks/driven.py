@@ -1,8 +1,8 @@
 """Has a peer's script synthesize: ``python -I driven.py SCRIPT FOLDER SECONDS``, in the peer's environment.
 
-A program of its own, of standard modules and numpy only. ``FOLDER`` holds ``codes.npy`` (n, k) and ``job.json`` with
-the sizes of the k public domains; ``synthetic.npy`` is written there, whatever its shape: it is checked elsewhere.
-After so many CPU seconds the system ends it.
+A program of its own, of standard modules and numpy only. ``FOLDER`` holds ``codes.npy`` (n, k) and
+``job.json`` with the sizes of the k public domains; ``synthetic.npy`` is written there, whatever
+its shape: it is checked elsewhere. After so many CPU seconds the system ends it.
 """
 
 from __future__ import annotations

@@ -26,7 +26,10 @@ def environment(requirements: Path, home: Home) -> Path:
         StorageError: the file cannot be read.
         CloisterError: pip failed or took over an hour; names its log.
     """
-    folder = private_folder(home.folder / "environments") / f"{requirements.stem}-{digest(requirements)[:16]}"
+    folder = (
+        private_folder(home.folder / "environments")
+        / f"{requirements.stem}-{digest(requirements)[:16]}"
+    )
     made = folder / "made"
     with exclusive(folder.with_suffix(".lock")):
         if not made.is_file():
@@ -44,7 +47,9 @@ def digest(path: Path) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
-        raise StorageError(f"{path} cannot be read ({error.strerror}); correct peers in the configuration") from None
+        raise StorageError(
+            f"{path} cannot be read ({error.strerror}); correct peers in the configuration"
+        ) from None
 
 
 def plain() -> dict[str, str]:
@@ -66,7 +71,9 @@ def _make(folder: Path, requirements: Path) -> None:
     log = folder.with_suffix(".log")
     python = str(folder / "bin" / "python")
     commands = [[sys.executable, "-m", "venv", str(folder)]]
-    commands += [[python, *PIP, *wanted] for wanted in paragraphs(requirements.read_text(encoding="utf-8"))]
+    commands += [
+        [python, *PIP, *wanted] for wanted in paragraphs(requirements.read_text(encoding="utf-8"))
+    ]
     with log.open("wb") as out:
         for command in commands:
             _called(command, out.fileno(), requirements, log)
@@ -78,6 +85,10 @@ def _called(command: list[str], out: int, requirements: Path, log: Path) -> None
             command, stdout=out, stderr=out, env=plain(), timeout=PATIENCE, check=False
         )
     except subprocess.TimeoutExpired:
-        raise CloisterError(f"{requirements} was not installed in {PATIENCE:.0f} s; see {log}") from None
+        raise CloisterError(
+            f"{requirements} was not installed in {PATIENCE:.0f} s; see {log}"
+        ) from None
     if done.returncode:
-        raise CloisterError(f"{requirements} cannot be installed (code {done.returncode}); see {log}")
+        raise CloisterError(
+            f"{requirements} cannot be installed (code {done.returncode}); see {log}"
+        )

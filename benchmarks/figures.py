@@ -80,11 +80,17 @@ Repeats = dict[Setting, list[Run]]
 
 
 def repeats_of(benchmark: Benchmark, experiment: Experiment, runs: Sequence[Run]) -> Repeats:
-    """The runs of an experiment by setting, in the order of its configuration; those that failed have no figures."""
+    """The runs of an experiment by setting, in the order of its configuration.
+
+    Those that failed have no figures.
+    """
     done: Repeats = {}
     for run in runs:
         done.setdefault(Setting.of(run), []).append(run)
-    wanted = (Setting(c.dataset, c.method, c.variant, c.epsilon) for c in benchmark.combinations(experiment))
+    wanted = (
+        Setting(c.dataset, c.method, c.variant, c.epsilon)
+        for c in benchmark.combinations(experiment)
+    )
     return {setting: done[setting] for setting in dict.fromkeys(wanted) if setting in done}
 
 
@@ -101,14 +107,19 @@ def tables_of(experiment: Experiment, repeats: Repeats) -> list[Table]:
     makers: dict[str, Callable[[Repeats], Table]] = {
         "violations": _violations,
         "utility": lambda runs: _measures("Utility", UTILITY, runs),
-        "cost": lambda runs: _measures("Cost of one release command or run of a peer, without evaluation", COST, runs),
+        "cost": lambda runs: _measures(
+            "Cost of one release command or run of a peer, without evaluation", COST, runs
+        ),
     }
     made = (makers[name](repeats) for name in experiment.tables)
     return [table for table in made if table.rows]
 
 
 def _measures(title: str, measures: Sequence[tuple[str, str, int]], repeats: Repeats) -> Table:
-    """A row for each setting; measures that no run has are left out, and where all repeats failed is said why."""
+    """A row for each setting.
+
+    Measures that no run has are left out, and where all repeats failed is said why.
+    """
     known = [m for m in measures if any(statistic(runs, m[1]) for runs in repeats.values())]
     rows = tuple(
         (
@@ -118,28 +129,44 @@ def _measures(title: str, measures: Sequence[tuple[str, str, int]], repeats: Rep
         )
         for setting, runs in repeats.items()
     )
-    return Table(title, ("dataset", "method", *(heading for heading, _, _ in known)), rows if known else ())
+    return Table(
+        title, ("dataset", "method", *(heading for heading, _, _ in known)), rows if known else ()
+    )
 
 
 def _failure(repeats: Sequence[Run], measures: Sequence[object]) -> tuple[str, ...]:
-    """The cells of a row without figures: the first reason, and nothing more; empty if a repeat did not fail."""
+    """The cells of a row without figures: the first reason, and nothing more.
+
+    Empty if a repeat did not fail.
+    """
     if not all(run.error for run in repeats):
         return ()
     return (f"failed: {repeats[0].error}", *("" for _ in measures[1:]))
 
 
 def _violations(repeats: Repeats) -> Table:
-    """A row for each constraint, a column for each method; percent of all rows or unordered pairs of rows."""
+    """A row for each constraint, a column for each method.
+
+    Percent of all rows or unordered pairs of rows.
+    """
     labels = tuple(dict.fromkeys(setting.label for setting in repeats))
     rows = []
     for dataset in dict.fromkeys(setting.dataset for setting in repeats):
-        columns = {setting.label: runs for setting, runs in repeats.items() if setting.dataset == dataset}
+        columns = {
+            setting.label: runs for setting, runs in repeats.items() if setting.dataset == dataset
+        }
         every = [run for runs in columns.values() for run in runs if run.evaluation]
         for name, kind in _rules(every):
             real = statistic(every[:1], f"violations.{name}.real_percent")
-            found = (statistic(columns.get(label, ()), f"violations.{name}.percent") for label in labels)
-            rows.append((dataset, name, kind, _percent(real), *(_percent(share) for share in found)))
-    return Table("Violations, percent", ("dataset", "constraint", "kind", "real rows", *labels), tuple(rows))
+            found = (
+                statistic(columns.get(label, ()), f"violations.{name}.percent") for label in labels
+            )
+            rows.append(
+                (dataset, name, kind, _percent(real), *(_percent(share) for share in found))
+            )
+    return Table(
+        "Violations, percent", ("dataset", "constraint", "kind", "real rows", *labels), tuple(rows)
+    )
 
 
 def _rules(runs: Sequence[Run]) -> list[tuple[str, str]]:

@@ -2,12 +2,14 @@
 
     grant        the benchmark's own ledger is granted what the pending releases will cost
     run          one release, or one run of a peer in its own environment, and its evaluation, each in a process of its
-                 own; skipped if it was done before: a release by this code, a peer's run by its own program
+                 own; skipped if it was done before: a release by this code, a peer's run by its own
+                 program
     summarise    results.json, results.csv, figures
     track        one MLflow run with all of it
     document     the tables, between the markers of a Markdown file
 
-Killed at any point, the same command goes on: what was finished is kept, and an unfinished release is resumed.
+Killed at any point, the same command goes on: what was finished is kept, and an unfinished release
+is resumed.
 """
 
 from __future__ import annotations
@@ -73,4 +75,8 @@ def _runs(declared: Benchmark, own: Home, home: Home, by: str) -> tuple[list[Run
 
 
 def _finished(combination: Combination, own: Home, home: Home) -> Run | None:
-    return peer_steps.finished(combination, home) if combination.peer else releases.finished(combination, own)
+    return (
+        peer_steps.finished(combination, home)
+        if combination.peer
+        else releases.finished(combination, own)
+    )

@@ -1,7 +1,7 @@
 """Runs a command and writes what it used: ``python metered.py REPORT COMMAND...``.
 
-A program of its own, of standard modules only: the peak memory of a process counts from the one that it was forked
-from, so the meter has to be small.
+A program of its own, of standard modules only: the peak memory of a process counts from the one
+that it was forked from, so the meter has to be small.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ KIB = 1 if sys.platform == "darwin" else 1024
 def metered(report: Path, command: list[str]) -> int:
     """Run a command to its end; its exit code.
 
-    The report holds wall seconds, CPU seconds of the command and all that it waited for, and the peak memory in bytes
-    of the largest of these processes.
+    The report holds wall seconds, CPU seconds of the command and all that it waited for, and the
+    peak memory in bytes of the largest of these processes.
     """
     start = time.perf_counter()
     process = os.posix_spawn(command[0], command, os.environ)

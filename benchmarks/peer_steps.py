@@ -1,7 +1,8 @@
 """One combination of a benchmark, run by another library in an environment of its own; done once.
 
-No ledger is charged: what a peer gives is no release, and its tables are declared public. Its run is known by its
-script, requirements, table, epsilon, delta, seed and options, not by Cloister's code.
+No ledger is charged: what a peer gives is no release, and its tables are declared public. Its run
+is known by its script, requirements, table, epsilon, delta, seed and options, not by Cloister's
+code.
 
     CLOISTER_HOME/peers/KEY/    job.json, log.txt, outcome.json, synthetic.npy, evaluation-*.json by code
 """
@@ -67,7 +68,11 @@ def job_of(combination: Combination, home: Home) -> Job:
         "method": peer.method,
         "options": dict(peer.options),
     }
-    known = [asked, table.digest, *(digest(path) for path in (peer.program, peer.requirements, DRIVER))]
+    known = [
+        asked,
+        table.digest,
+        *(digest(path) for path in (peer.program, peer.requirements, DRIVER)),
+    ]
     key = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
     folder = private_folder(home.folder / "peers" / key)
     write_json(folder / "job.json", asked)
@@ -87,7 +92,10 @@ def finished(combination: Combination, home: Home) -> Run | None:
 
 
 def run(combination: Combination, own: Home, home: Home) -> Run:
-    """Have the peer synthesize, and evaluate its table as that of a release; a failure is part of the result."""
+    """Have the peer synthesize, and evaluate its table as that of a release.
+
+    A failure is part of the result.
+    """
     job = job_of(combination, home)
     try:
         outcome = synthesized(job, home)
@@ -100,7 +108,9 @@ def run(combination: Combination, own: Home, home: Home) -> Run:
 
 
 def synthesized(job: Job, home: Home) -> Outcome:
-    """How the peer's program ended, now or before; a program that was killed from outside will be run again.
+    """How the peer's program ended, now or before.
+
+    A program that was killed from outside will be run again.
 
     Raises:
         CloisterError: its environment cannot be made, or it was killed from outside.
@@ -111,7 +121,9 @@ def synthesized(job: Job, home: Home) -> Outcome:
 def _waited(job: Job, python: Path) -> Outcome:
     """Let no two processes do the same run."""
     with exclusive(job.folder / "lock"):
-        outcome = job.outcome() or called(python, job.peer.program, job.coded, job.folder, job.peer.seconds)
+        outcome = job.outcome() or called(
+            python, job.peer.program, job.coded, job.folder, job.peer.seconds
+        )
         write_json(job.folder / "outcome.json", asdict(outcome))
         return outcome
 
@@ -127,7 +139,13 @@ def _evaluation(job: Job, combination: Combination, own: Home) -> Any:
 def _record(job: Job, combination: Combination) -> Path:
     """Where the evaluation by this code is kept."""
     asked = combination.asked
-    parts = (spec_digest(load_spec(combination.spec)), asked.level, asked.panel, *asked.targets, evaluating_digest())
+    parts = (
+        spec_digest(load_spec(combination.spec)),
+        asked.level,
+        asked.panel,
+        *asked.targets,
+        evaluating_digest(),
+    )
     name = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
     return job.folder / f"evaluation-{name}.json"
 

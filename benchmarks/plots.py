@@ -24,7 +24,18 @@ CURVES = (
     ("3-way half L1", "marginals.3_way.half_l1", ""),
     ("detection AUC", "detection.auc", ""),
 )
-COLOURS = (SYNTHETIC, "#c2410c", "#6741d9", "#2b8a3e", "#a61e4d", "#1864ab", "#5c940d", "#862e9c", "#e67700", "#212529")
+COLOURS = (
+    SYNTHETIC,
+    "#c2410c",
+    "#6741d9",
+    "#2b8a3e",
+    "#a61e4d",
+    "#1864ab",
+    "#5c940d",
+    "#862e9c",
+    "#e67700",
+    "#212529",
+)
 
 
 def drawn(experiment: Experiment, repeats: Repeats, prefix: Path) -> tuple[Path, ...]:
@@ -54,10 +65,14 @@ def _curves_by_dataset(repeats: Repeats) -> dict[str, Figure | None]:
 
 
 def _curves(repeats: Repeats) -> Figure | None:
-    shown = [curve for curve in CURVES if any(statistic(runs, curve[1]) for runs in repeats.values())]
+    shown = [
+        curve for curve in CURVES if any(statistic(runs, curve[1]) for runs in repeats.values())
+    ]
     if not shown:
         return None
-    figure = Figure(figsize=(1.8 + 4.2 * min(len(shown), 3), 3.4 * -(-len(shown) // 3)), layout="constrained")
+    figure = Figure(
+        figsize=(1.8 + 4.2 * min(len(shown), 3), 3.4 * -(-len(shown) // 3)), layout="constrained"
+    )
     panels = figure.subplots(-(-len(shown) // 3), min(len(shown), 3), squeeze=False).flat
     for axes, (title, name, truth) in zip(panels, shown, strict=False):
         _curve(axes, repeats, name, truth)
@@ -65,7 +80,12 @@ def _curves(repeats: Repeats) -> Figure | None:
         axes.set_xlabel("epsilon", color=REAL, fontsize=9)
     for axes in list(panels)[len(shown) :]:
         axes.set_visible(False)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=8)
+    figure.legend(
+        *figure.axes[0].get_legend_handles_labels(),
+        loc="outside right upper",
+        frameon=False,
+        fontsize=8,
+    )
     return figure
 
 
@@ -75,16 +95,29 @@ def _curve(axes: Axes, repeats: Repeats, name: str, truth: str) -> None:
         lines.setdefault(_line_name(setting), {})[float(setting.epsilon)] = setting
     for colour, (label, points) in zip(_colours(), lines.items(), strict=False):
         found = [(at, statistic(repeats[setting], name)) for at, setting in sorted(points.items())]
-        known = [(at, value.mean, value.deviation or 0.0) for at, value in found if value is not None]
+        known = [
+            (at, value.mean, value.deviation or 0.0) for at, value in found if value is not None
+        ]
         if known:
             places, means, spreads = zip(*known, strict=True)
-            axes.errorbar(places, means, spreads, color=colour, marker="o", ms=4, capsize=2, label=readable(label))
+            axes.errorbar(
+                places,
+                means,
+                spreads,
+                color=colour,
+                marker="o",
+                ms=4,
+                capsize=2,
+                label=readable(label),
+            )
     real = statistic([run for runs in repeats.values() for run in runs], truth)
     if real is not None:
         axes.axhline(real.mean, color=REAL, linestyle="--", linewidth=1, label="real rows")
     epsilons = sorted({float(setting.epsilon) for setting in repeats})
     axes.set_xscale("log")
-    axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons], rotation=60 if len(epsilons) > 6 else 0)
+    axes.set_xticks(
+        epsilons, [f"{epsilon:g}" for epsilon in epsilons], rotation=60 if len(epsilons) > 6 else 0
+    )
     axes.minorticks_off()
 
 
@@ -126,7 +159,10 @@ def _spreads(run: Run) -> Iterator[tuple[str, list[float]]]:
         if known:
             yield title, known
     for way in evaluation.get("marginals", ())[:2]:
-        yield f"half L1 of each {way['ways']}-way marginal", [found["half_l1"] for found in way["sets"]]
+        yield (
+            f"half L1 of each {way['ways']}-way marginal",
+            [found["half_l1"] for found in way["sets"]],
+        )
 
 
 def _line_name(setting: Setting) -> str:

@@ -26,12 +26,17 @@ DRIVER = Path(__file__).with_name("driven.py")
 FROM_OUTSIDE = tuple(256 - number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
 OUT_OF_TIME = 256 - signal.SIGXCPU
 WAITING = 4
-ONE_CORE = MappingProxyType({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NPROC": "1"})
+ONE_CORE = MappingProxyType(
+    {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NPROC": "1"}
+)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a peer's program ended: what it used, or why there is no table; ``seconds`` of CPU time it was allowed."""
+    """How a peer's program ended: what it used, or why there is no table.
+
+    ``seconds`` of CPU time it was allowed.
+    """
 
     seconds: float
     error: str = ""
@@ -48,7 +53,9 @@ def called(python: Path, program: Path, table: Coded, folder: Path, seconds: flo
     codes = folder / "codes.npy"
     np.save(codes, table.codes)
     try:
-        code, cost = _metered([str(python), "-I", str(DRIVER), str(program.absolute()), str(folder)], folder, seconds)
+        code, cost = _metered(
+            [str(python), "-I", str(DRIVER), str(program.absolute()), str(folder)], folder, seconds
+        )
     finally:
         codes.unlink()
     if code is None:
@@ -71,7 +78,9 @@ def checked(path: Path, rows: int, sizes: Sequence[int]) -> Matrix:
     except (OSError, ValueError):
         raise CloisterError("it wrote no table of numbers") from None
     if found.shape != (rows, len(sizes)):
-        raise CloisterError(f"it wrote a table of shape {found.shape}; {(rows, len(sizes))} was asked")
+        raise CloisterError(
+            f"it wrote a table of shape {found.shape}; {(rows, len(sizes))} was asked"
+        )
     if found.dtype.kind not in "iuf" or not np.isfinite(found).all():
         raise CloisterError("it left values missing")
     codes = found.astype(np.int64)
@@ -90,7 +99,10 @@ def _metered(command: list[str], folder: Path, seconds: float) -> tuple[int | No
 
 
 def _watched(command: list[str], folder: Path, patience: float) -> int | None:
-    """The exit code of a command; None if it took too long and was ended, with all that it started."""
+    """The exit code of a command.
+
+    None if it took too long and was ended, with all that it started.
+    """
     environment = plain() | ONE_CORE
     with (
         (folder / "log.txt").open("wb") as log,
@@ -108,9 +120,14 @@ def _watched(command: list[str], folder: Path, patience: float) -> int | None:
 
 
 def _complaint(folder: Path, table: Coded, code: int) -> str:
-    """What is wrong with a run; empty if nothing is. Of the program's own words, only the type of its error."""
+    """What is wrong with a run; empty if nothing is.
+
+    Of the program's own words, only the type of its error.
+    """
     if code:
-        words = (folder / "log.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        words = (
+            (folder / "log.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        )
         named = re.match(r"(?:\w+\.)*(\w+)(?::|$)", words[-1]) if words else None
         return f"ended with code {code}" + (f": {named.group(1)}" if named else "")
     try:

@@ -1,4 +1,7 @@
-"""One combination of a benchmark, run as an ordinary charged release in the benchmark's own home; done once."""
+"""One combination of a benchmark, run as an ordinary charged release in the benchmark's own home.
+
+Done once.
+"""
 
 from __future__ import annotations
 
@@ -69,8 +72,12 @@ def spec_of(combination: Combination, own: Home) -> Path:
     declared = load_spec(combination.spec)
     changed = declared.model_copy(update={"constraints": combination.constraints})
     content = _anchored(changed.model_dump(mode="json", exclude_none=True), declared.folder)
-    path = private_folder(own.folder / "specs") / f"{combination.dataset}-{combination.variant}.yaml"
-    replaced(path, lambda part: part.write_text(json.dumps(content, indent=1), encoding="utf-8"))  # JSON is YAML
+    path = (
+        private_folder(own.folder / "specs") / f"{combination.dataset}-{combination.variant}.yaml"
+    )
+    replaced(
+        path, lambda part: part.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    )  # JSON is YAML
     return path
 
 
@@ -78,7 +85,9 @@ def _anchored(content: Any, folder: Path) -> Any:
     """The content with the names of value and constraint files made absolute, environment variables read."""
     if isinstance(content, dict):
         return {
-            key: str(_absolute(value, folder)) if key == "file" and isinstance(value, str) else _anchored(value, folder)
+            key: str(_absolute(value, folder))
+            if key == "file" and isinstance(value, str)
+            else _anchored(value, folder)
             for key, value in content.items()
         }
     return [_anchored(value, folder) for value in content] if isinstance(content, list) else content

@@ -19,8 +19,8 @@ OWN = ("CLOISTER_LEDGER", "CLOISTER_REMOTE", "MLFLOW_TRACKING_URI", "PREFECT_HOM
 class Run:
     """What one combination gave: what it cost and its evaluation, which is internal; ``release`` is empty for a peer's.
 
-    ``error`` is empty unless it failed; a run that failed is tried again next time, unless that is a ``finding``: a
-    peer's own program ended so, or ran out of time.
+    ``error`` is empty unless it failed; a run that failed is tried again next time, unless that is
+    a ``finding``: a peer's own program ended so, or ran out of time.
     """
 
     dataset: str
@@ -41,7 +41,15 @@ class Run:
         """The run of a combination."""
         asked = combination
         of_peer = asked.peer is not None
-        return cls(asked.dataset, asked.method, asked.variant, str(asked.epsilon), asked.seed, peer=of_peer, **found)
+        return cls(
+            asked.dataset,
+            asked.method,
+            asked.variant,
+            str(asked.epsilon),
+            asked.seed,
+            peer=of_peer,
+            **found,
+        )
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
@@ -53,14 +61,19 @@ class Run:
         return asdict(self)
 
     def figures(self) -> dict[str, float]:
-        """Every figure by name: cost, steps, and the measures against the real rows; none if the run failed."""
+        """Every figure by name: cost, steps, and the measures against the real rows.
+
+        None if the run failed.
+        """
         figures: dict[str, float] = {}
         if self.error:
             return figures
         if self.cost:
             figures |= {"seconds": self.cost.seconds, "cpu_seconds": self.cost.cpu_seconds}
             figures |= {"memory_mib": self.cost.memory / 2**20}
-            figures |= {f"step.{name}.seconds": seconds for name, seconds in self.cost.steps.items()}
+            figures |= {
+                f"step.{name}.seconds": seconds for name, seconds in self.cost.steps.items()
+            }
         if self.evaluation:
             figures |= self.evaluation["metrics"]
             for found in self.evaluation["violations"]:

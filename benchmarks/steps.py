@@ -31,7 +31,10 @@ NO_RELEASE = "not a Cloister release"
 
 @dataclass(frozen=True)
 class Results:
-    """All runs of a benchmark, what each experiment shows, and the folder that holds both; internal."""
+    """All runs of a benchmark, what each experiment shows, and the folder that holds both.
+
+    Internal.
+    """
 
     runs: tuple[Run, ...]
     sections: tuple[Section, ...]
@@ -53,7 +56,11 @@ def grant(benchmark: Benchmark, pending: list[Combination], own: Home, by: str) 
 def run(combination: Combination, own: Home, home: Home) -> Run:
     """Release one combination, or have a peer synthesize it, and evaluate."""
     with _watched(combination.label):
-        return peer_steps.run(combination, own, home) if combination.peer else releases.run(combination, own)
+        return (
+            peer_steps.run(combination, own, home)
+            if combination.peer
+            else releases.run(combination, own)
+        )
 
 
 @step("summarise", "summarise benchmark {benchmark.name}")
@@ -61,9 +68,14 @@ def summarise(benchmark: Benchmark, runs: list[Run], own: Home) -> Results:
     """Write every figure as JSON and CSV, and draw the experiments."""
     folder = private_folder(own.folder / "results")
     rows = [_row(run) for run in runs]
-    write_json(folder / "results.json", {"measured": surroundings(), "runs": [run.to_json() for run in runs]})
+    write_json(
+        folder / "results.json",
+        {"measured": surroundings(), "runs": [run.to_json() for run in runs]},
+    )
     replaced(folder / "results.csv", lambda part: _write_csv(rows, part))
-    sections = tuple(_section(benchmark, experiment, runs, folder) for experiment in benchmark.experiments)
+    sections = tuple(
+        _section(benchmark, experiment, runs, folder) for experiment in benchmark.experiments
+    )
     return Results(tuple(runs), sections, folder)
 
 
@@ -73,7 +85,9 @@ def track(benchmark: Benchmark, results: Results, home: Home) -> str:
     tracker = Tracker.open(home.tracking, home.artifacts)
     tags = {"benchmark": benchmark.name, "internal": "true", **surroundings()}
     tags |= {key_of(f"peer.{name}"): NO_RELEASE for name in benchmark.peers}
-    tracked = tracker.begin(f"{benchmark.name}-{secrets.token_hex(4)}", EXPERIMENT, "benchmark", tags)
+    tracked = tracker.begin(
+        f"{benchmark.name}-{secrets.token_hex(4)}", EXPERIMENT, "benchmark", tags
+    )
     for name, figure in _tracked(benchmark, results).items():
         tracker.client.log_metric(tracked, key_of(name), figure)
     tracker.client.log_artifacts(tracked, str(results.folder), "results")
@@ -90,9 +104,13 @@ def document(benchmark: Benchmark, results: Results, command: str, path: Path) -
     insert(path, benchmark.name, rendered(benchmark, command, sections, path))
 
 
-def _section(benchmark: Benchmark, experiment: Experiment, runs: Sequence[Run], folder: Path) -> Section:
+def _section(
+    benchmark: Benchmark, experiment: Experiment, runs: Sequence[Run], folder: Path
+) -> Section:
     repeats = repeats_of(benchmark, experiment, runs)
-    asked = {(c.dataset, c.method, c.variant, str(c.epsilon)) for c in benchmark.combinations(experiment)}
+    asked = {
+        (c.dataset, c.method, c.variant, str(c.epsilon)) for c in benchmark.combinations(experiment)
+    }
     failures = tuple(
         f"{run.dataset}, {run.method}, ε {run.epsilon}, seed {run.seed}: {run.error}"
         for run in runs
@@ -111,7 +129,10 @@ def _beside(section: Section, folder: Path) -> Section:
 
 
 def _row(run: Run) -> dict[str, Any]:
-    named = {name: getattr(run, name) for name in ("dataset", "method", "variant", "epsilon", "seed", "release")}
+    named = {
+        name: getattr(run, name)
+        for name in ("dataset", "method", "variant", "epsilon", "seed", "release")
+    }
     if run.peer:
         named["release"] = NO_RELEASE
     return named | {"accounted_epsilon": run.accounted, "error": run.error} | run.figures()
@@ -119,7 +140,9 @@ def _row(run: Run) -> dict[str, Any]:
 
 def _write_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(dict.fromkeys(name for row in rows for name in row)))
+        writer = csv.DictWriter(
+            file, fieldnames=list(dict.fromkeys(name for row in rows for name in row))
+        )
         writer.writeheader()
         writer.writerows(rows)
 

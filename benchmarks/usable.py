@@ -16,7 +16,9 @@ def require_usable(benchmark: Benchmark) -> None:
     """
     for name in benchmark.peers:
         if name in METHODS:
-            raise SpecError(f"the peer '{name}' has the name of a method; give it another one under peers")
+            raise SpecError(
+                f"the peer '{name}' has the name of a method; give it another one under peers"
+            )
     for combination in benchmark.all_combinations():
         spec = load_spec(combination.spec)
         if combination.peer is None:
@@ -24,14 +26,18 @@ def require_usable(benchmark: Benchmark) -> None:
         else:
             _require_peer(combination, combination.peer, spec.privacy.unit == "row")
         if not combination.data.is_file():
-            raise StorageError(f"the data {combination.data} is not a file; correct datasets in the configuration")
+            raise StorageError(
+                f"the data {combination.data} is not a file; correct datasets in the configuration"
+            )
 
 
 def _require_peer(combination: Combination, peer: Peer, of_rows: bool) -> None:
     """A peer has its files, and protects what the spec asks: it knows of rows only."""
     for path in (peer.program, peer.requirements):
         if not path.is_file():
-            raise StorageError(f"{path} of peer '{combination.method}' is not a file; correct peers")
+            raise StorageError(
+                f"{path} of peer '{combination.method}' is not a file; correct peers"
+            )
     if not of_rows:
         raise SpecError(
             f"{combination.spec}: peer '{combination.method}' protects rows, not persons; leave peers out for this "

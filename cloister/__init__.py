@@ -1,7 +1,8 @@
 """Cloister: differentially private synthetic tables that keep their integrity constraints.
 
-In Python: :func:`plan`, :func:`release`, :func:`evaluate` and :func:`load`. They stand above the flows, and are loaded
-when they are first asked for, so that importing a schema starts no orchestration.
+In Python: :func:`plan`, :func:`release`, :func:`evaluate` and :func:`load`. They stand above the
+flows, and are loaded when they are first asked for, so that importing a schema starts no
+orchestration.
 """
 
 from importlib import import_module

@@ -15,8 +15,8 @@
     ├── SampleError             the rows that were asked for cannot be drawn; never silently short
     └── VerificationError       a ledger, certificate or file is not what was recorded
 
-Messages name files, columns, constraints and row *numbers*, the rule and the remedy. They never carry a value of
-the data: in differential privacy an error message is an unaccounted release.
+Messages name files, columns, constraints and row *numbers*, the rule and the remedy. They never
+carry a value of the data: in differential privacy an error message is an unaccounted release.
 """
 
 

@@ -23,8 +23,13 @@ def facts(title: str, content: Mapping[str, object]) -> str:
 def spend(stages: Sequence[StageCost], epsilon: float, delta: Fraction) -> str:
     """What each stage spends alone, and all together."""
     rows = [(stage.name, text(stage.epsilon), stage.explanation) for stage in stages]
-    rows += [("sampling", "0", "drawing rows is post-processing"), ("all together", text(epsilon), "")]
-    return _table(f"Privacy spend at delta {text(float(delta))}", ("stage", "epsilon alone", "what for"), rows)
+    rows += [
+        ("sampling", "0", "drawing rows is post-processing"),
+        ("all together", text(epsilon), ""),
+    ]
+    return _table(
+        f"Privacy spend at delta {text(float(delta))}", ("stage", "epsilon alone", "what for"), rows
+    )
 
 
 def constraints(origins: Sequence[ConstraintOrigin]) -> str:
@@ -32,10 +37,17 @@ def constraints(origins: Sequence[ConstraintOrigin]) -> str:
     if not origins:
         return ""
     rows = [
-        (origin.name, "hard" if origin.hard else "soft", text(origin.violations), f"{text(origin.percent)} %")
+        (
+            origin.name,
+            "hard" if origin.hard else "soft",
+            text(origin.violations),
+            f"{text(origin.percent)} %",
+        )
         for origin in origins
     ]
-    return _table("Constraints in the synthetic table", ("constraint", "kind", "violations", "of all"), rows)
+    return _table(
+        "Constraints in the synthetic table", ("constraint", "kind", "violations", "of all"), rows
+    )
 
 
 def head(frame: pd.DataFrame) -> str:
@@ -51,8 +63,9 @@ def text(value: object) -> str:
 def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
     body = "".join(
-        "<tr>" + "".join(f"<td style='text-align:left'>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+        "<tr>"
+        + "".join(f"<td style='text-align:left'>{escape(cell)}</td>" for cell in row)
+        + "</tr>"
+        for row in rows
     )
-    return (
-        f"<table><caption><b>{escape(title)}</b></caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    )
+    return f"<table><caption><b>{escape(title)}</b></caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -7,8 +7,8 @@
     measure              asks the data, through the door and its journal
     write, finish        the new spec; then the release is a candidate
 
-Killed at any point, the same request resumes: the ledger finds its charge, the journal its answers. Finished, but
-killed before anybody was told, the same request finds what was written.
+Killed at any point, the same request resumes: the ledger finds its charge, the journal its answers.
+Finished, but killed before anybody was told, the same request finds what was written.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ class Measurement:
             "epsilon": str(self.request.budget.epsilon),
             "delta": str(self.request.budget.delta),
             "accounted_epsilon": self.spent,
-            "stages": [{"name": s.name, "epsilon": s.epsilon, "explanation": s.explanation} for s in self.stages],
+            "stages": [
+                {"name": s.name, "epsilon": s.epsilon, "explanation": s.explanation}
+                for s in self.stages
+            ],
             "budget_left": decimal(self.budget.left),
             "budget_window": self.budget.window,
             "rows": self.found.rows,
@@ -86,9 +89,12 @@ def measure(
 ) -> Measurement | Finished:
     """Measure the domains that a spec marks data-derived, and write a new spec.
 
-    ``epsilon`` and ``delta`` are text, so that they are exact. Paths are those of the machine that runs the flow.
+    ``epsilon`` and ``delta`` are text, so that they are exact. Paths are those of the machine that
+    runs the flow.
     """
-    options = Options(epsilon=epsilon, delta=delta, data=Path(data) if data else None, out=Path(out))
+    options = Options(
+        epsilon=epsilon, delta=delta, data=Path(data) if data else None, out=Path(out)
+    )
     request, home = domain_request(Path(spec), options, by), Home.current()
     require_ready(request, home)
     plan = release_plan(request)
@@ -99,7 +105,11 @@ def measure(
         return declined(error)
     with temporary_files(home), Session(source) as session:
         finished = charge.finished
-        done = _finished(request, charge, home) if finished else _measured(request, plan, charge, session, home)
+        done = (
+            _finished(request, charge, home)
+            if finished
+            else _measured(request, plan, charge, session, home)
+        )
     deliver(charge.release, by, home)
     return done
 

@@ -18,7 +18,8 @@ from tasks.requests.resolved import ResolvedRequest
 class Outcome:
     """A release that is ready for review.
 
-    ``spent`` is the epsilon of all stages together as accounted, at most what was asked. ``evaluation`` is internal.
+    ``spent`` is the epsilon of all stages together as accounted, at most what was asked.
+    ``evaluation`` is internal.
     """
 
     release: str
@@ -43,7 +44,10 @@ class Outcome:
             "epsilon": str(self.request.budget.epsilon),
             "delta": str(self.request.budget.delta),
             "accounted_epsilon": self.spent,
-            "stages": [{"name": s.name, "epsilon": s.epsilon, "explanation": s.explanation} for s in self.stages],
+            "stages": [
+                {"name": s.name, "epsilon": s.epsilon, "explanation": s.explanation}
+                for s in self.stages
+            ],
             "budget_left": decimal(self.budget.left),
             "budget_granted": decimal(self.budget.budget.epsilon),
             "budget_window": self.budget.window,

@@ -79,8 +79,8 @@ class Forecast:
 class Released:
     """A release that is ready for review.
 
-    ``frame`` holds the synthetic rows, ``figures`` measures that are internal, ``folder`` the files that may be handed
-    on; ``budget_left`` is the epsilon that the dataset's budget still holds.
+    ``frame`` holds the synthetic rows, ``figures`` measures that are internal, ``folder`` the files
+    that may be handed on; ``budget_left`` is the epsilon that the dataset's budget still holds.
     """
 
     id: str
@@ -98,7 +98,9 @@ class Released:
             "folder": self.folder,
         }
         parts = (html.facts(f"Release {self.id} is a candidate", facts), self.spend._repr_html_())
-        return "".join((*parts, html.constraints(self.certificate.constraints), html.head(self.frame)))
+        return "".join(
+            (*parts, html.constraints(self.certificate.constraints), html.head(self.frame))
+        )
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,9 @@ class Loaded:
     id: str
     saved: SavedModel = field(repr=False)
 
-    def sample(self, n: int, where: Mapping[str, object] | None = None, seed: int | None = None) -> pd.DataFrame:
+    def sample(
+        self, n: int, where: Mapping[str, object] | None = None, seed: int | None = None
+    ) -> pd.DataFrame:
         """``n`` rows, at no cost; ``where`` gives some columns a value that all rows have.
 
         Raises:
@@ -148,7 +152,9 @@ def plan(
     Raises:
         InputError: the spec or an option cannot be used.
     """
-    request = ResolvedRequest.of(Path(spec), Options(method, _text(epsilon), _text(delta), rows), user())
+    request = ResolvedRequest.of(
+        Path(spec), Options(method, _text(epsilon), _text(delta), rows), user()
+    )
     made = planned(request)
     return Forecast(
         request.method,
@@ -175,8 +181,8 @@ def release(
 ) -> Released:
     """Release a synthetic table; charges the dataset's budget in the ledger of ``CLOISTER_HOME``.
 
-    ``data`` takes the place of the spec's source; a frame is kept in the private home while the release runs.
-    Called again after a crash, the same call resumes at no further cost.
+    ``data`` takes the place of the spec's source; a frame is kept in the private home while the
+    release runs. Called again after a crash, the same call resumes at no further cost.
 
     Raises:
         CloisterError: nothing was charged if it is an InputError.

@@ -9,8 +9,8 @@
     sample, evaluate     post-processing; measures that stay inside
     certify, register, version, publish
 
-Killed at any point, the same request resumes: the ledger finds its charge, the journal its answers. Finished, but
-killed before anybody was told, the same request finds the release.
+Killed at any point, the same request resumes: the ledger finds its charge, the journal its answers.
+Finished, but killed before anybody was told, the same request finds the release.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def run_name() -> str:
 def release(request: ReleaseRequest) -> Outcome | Finished:
     """Release a synthetic table of the dataset that a spec file declares.
 
-    A run that the budget does not admit ends in the state Declined, which raises ``BudgetExceeded`` for a caller.
+    A run that the budget does not admit ends in the state Declined, which raises ``BudgetExceeded``
+    for a caller.
     """
     resolved, home = request.resolve(), Home.current()
     require_usable(resolved, public_context_of(resolved), home)
@@ -76,10 +77,19 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
         charge = reserve(resolved, plan, source, home, stores)
     except BudgetExceeded as error:
         return declined(error)
-    note("release %s: epsilon %s, delta %s", charge.release, resolved.budget.epsilon, resolved.budget.delta)
+    note(
+        "release %s: epsilon %s, delta %s",
+        charge.release,
+        resolved.budget.epsilon,
+        resolved.budget.delta,
+    )
     with temporary_files(home), Session(source) as session:
         finished = charge.finished
-        done = _finished(resolved, charge, home) if finished else _released(resolved, plan, charge, session, home)
+        done = (
+            _finished(resolved, charge, home)
+            if finished
+            else _released(resolved, plan, charge, session, home)
+        )
     show_certificate(home.release(charge.release) / "public")
     note("release %s is ready for review", charge.release)
     deliver(charge.release, request.by, home)
@@ -113,7 +123,9 @@ def _released(
     return outcome
 
 
-def _outcome(resolved: ResolvedRequest, done: Certified, measured: Measured, public: Path, home: Home) -> Outcome:
+def _outcome(
+    resolved: ResolvedRequest, done: Certified, measured: Measured, public: Path, home: Home
+) -> Outcome:
     context = public_context_of(resolved)
     return Outcome(
         done.charge.release,

@@ -16,15 +16,19 @@ CHECKED = (State.APPROVED, State.PUBLISHED)
 def moved(home: Home, release: str, state: str, by: str, reason: str) -> str:
     """Move a release in the ledger, then its model's alias if it has a model; the state it has now.
 
-    A folder that is to be approved or published is verified first. A reservation that is withdrawn before its data was
-    opened is given back.
+    A folder that is to be approved or published is verified first. A reservation that is withdrawn
+    before its data was opened is given back.
 
     Raises:
         InputError: there is no such release, or its state does not allow the move.
         VerificationError: the folder is not what was recorded.
     """
     held = release_of(home, release)
-    to = State.RELEASED_BACK if state == "withdrawn" and held.state is State.RESERVED else State(state)
+    to = (
+        State.RELEASED_BACK
+        if state == "withdrawn" and held.state is State.RESERVED
+        else State(state)
+    )
     if to in CHECKED:
         _require_sound(home, release)
     now = open_ledger(home).advance(release, to, by, reason)
@@ -36,7 +40,9 @@ def moved(home: Home, release: str, state: str, by: str, reason: str) -> str:
 def _require_sound(home: Home, release: str) -> None:
     findings = release_problems(home, release)
     if findings:
-        raise VerificationError(f"{findings[0]}; release {release} must not be approved: see cloister verify {release}")
+        raise VerificationError(
+            f"{findings[0]}; release {release} must not be approved: see cloister verify {release}"
+        )
 
 
 def _mirror(home: Home, release: str, to: State) -> None:
@@ -48,4 +54,6 @@ def _mirror(home: Home, release: str, to: State) -> None:
     try:
         Tracker.open(home.tracking, home.artifacts).point(release, to.value)
     except CloisterError as error:
-        raise CloisterError(f"{release} is {to} in the ledger, but the registry was not told: {error}") from None
+        raise CloisterError(
+            f"{release} is {to} in the ledger, but the registry was not told: {error}"
+        ) from None

@@ -36,11 +36,13 @@ class Draw:
 
 
 def sample_release(home: Home, draw: Draw, as_json: bool) -> None:
-    """Draw rows and write them to a new file; the same command again goes on where it was interrupted.
+    """Draw rows and write them to a new file.
+
+    The same command again goes on where it was interrupted.
 
     Raises:
-        InputError: the release is not approved, a condition is not COLUMN=VALUE, or the file has another ending than
-            .parquet or .csv.
+        InputError: the release is not approved, a condition is not COLUMN=VALUE, or the file has
+            another ending than .parquet or .csv.
         StorageError: the file exists or cannot be written.
         VerificationError: the model is not the one that was released.
         SampleError: the rows cannot be drawn.
@@ -71,7 +73,9 @@ def approved_model(home: Home, release: str) -> SavedModel:
 
 
 def conditions(texts: Iterable[str]) -> Where:
-    """The condition that COLUMN=VALUE texts stand for; nothing after the last sign of a text is a missing value.
+    """The condition that COLUMN=VALUE texts stand for.
+
+    Nothing after the last sign of a text is a missing value.
 
     Raises:
         InputError: a text has no sign, or a column has two conditions.
@@ -80,7 +84,9 @@ def conditions(texts: Iterable[str]) -> Where:
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign:
-            raise InputError(f"--where {name}: give COLUMN=VALUE, as in --where education=Doctorate")
+            raise InputError(
+                f"--where {name}: give COLUMN=VALUE, as in --where education=Doctorate"
+            )
         if name in where:
             raise InputError(f"--where {name}: the column has two conditions; give one")
         where[name] = value or None
@@ -96,9 +102,13 @@ def require_declared(where: Where, domain: Domain) -> None:
     for name, value in where.items():
         if name not in domain or domain[name].kind == "key":
             others = ", ".join(domain.modelled)
-            raise InputError(f"--where: no column '{name}' can have a condition; use one of {others}")
+            raise InputError(
+                f"--where: no column '{name}' can have a condition; use one of {others}"
+            )
         if not _declares(domain[name], value):
-            raise InputError(f"--where: the value of '{name}' is not in its declared domain; use a declared one")
+            raise InputError(
+                f"--where: the value of '{name}' is not in its declared domain; use a declared one"
+            )
 
 
 def _declares(column: Column, value: object) -> bool:
@@ -119,7 +129,10 @@ def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
 
 
 def _bound_model(home: Home, release: Release) -> str | None:
-    """The digest of the model that was released; None, with a warning, for a release of an older version."""
+    """The digest of the model that was released.
+
+    None, with a warning, for a release of an older version.
+    """
     bound = released_manifest(home, release).lineage.model
     if not bound:
         warn(
@@ -131,7 +144,9 @@ def _bound_model(home: Home, release: Release) -> str | None:
 
 def _require_new(out: Path) -> None:
     if out.suffix not in (".parquet", ".csv"):
-        raise InputError(f"{out}: rows are written as .parquet or .csv; give --out one of these endings")
+        raise InputError(
+            f"{out}: rows are written as .parquet or .csv; give --out one of these endings"
+        )
     if out.exists():
         raise StorageError(f"{out} exists; give another file with --out, or move it away")
 

@@ -1,7 +1,8 @@
 """The runner of recurring releases: it asks a Prefect server what is due, and runs what this home has registered.
 
-The server holds a schedule and a copy of the parameters. No command, code or path of its is used: a run that differs
-from what ``cloister deploy`` registered here is refused, so that whoever changes the server starts nothing else.
+The server holds a schedule and a copy of the parameters. No command, code or path of its is used: a
+run that differs from what ``cloister deploy`` registered here is refused, so that whoever changes
+the server starts nothing else.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ def _registered(home: Home) -> dict[str, Registration]:
     return {registration.deployment: registration for registration in registrations(home)}
 
 
-def _served(flow: Flow[..., Any], run: FlowRun, known: Mapping[str, Registration], home: Home) -> str:
+def _served(
+    flow: Flow[..., Any], run: FlowRun, known: Mapping[str, Registration], home: Home
+) -> str:
     registration = known[str(run.deployment_id)]
     try:
         due = _required_time(run, registration, home)
@@ -74,9 +77,13 @@ def _served(flow: Flow[..., Any], run: FlowRun, known: Mapping[str, Registration
     registration.started(due, home)
     try:
         with chdir(registration.folder):
-            state = run_flow(flow, flow_run=run, parameters=dict(registration.parameters), return_type="state")
+            state = run_flow(
+                flow, flow_run=run, parameters=dict(registration.parameters), return_type="state"
+            )
     except (PrefectException, httpx.HTTPError) as error:
-        warn(f"a run of {registration.name} was broken off: the Prefect server failed ({type(error).__name__})")
+        warn(
+            f"a run of {registration.name} was broken off: the Prefect server failed ({type(error).__name__})"
+        )
         return "broken off"
     return str(getattr(state, "name", "unknown"))
 
@@ -92,7 +99,9 @@ def _required_time(run: FlowRun, registration: Registration, home: Home) -> date
         raise InputError("the server names no time")
     registration.require_due(run.parameters, due)
     if not Path(registration.folder).is_dir():
-        raise InputError(f"the folder {registration.folder} that it was registered in is gone; deploy it again")
+        raise InputError(
+            f"the folder {registration.folder} that it was registered in is gone; deploy it again"
+        )
     _require_same_settings(registration, home)
     return due
 
@@ -108,5 +117,7 @@ def _require_same_settings(registration: Registration, home: Home) -> None:
 def _alone(home: Home) -> Iterator[None]:
     """One process serves a home."""
     home.prepare()
-    with exclusive(home.folder / "serve.lock", "another cloister serve runs on this home; end that one first"):
+    with exclusive(
+        home.folder / "serve.lock", "another cloister serve runs on this home; end that one first"
+    ):
         yield

@@ -27,16 +27,22 @@ CUT_OFF = "noisy counts below zero are cut off, and shares are made to add up to
 MERGED = "values of an attribute are merged to bins by its released histogram, and spread inside them by the same"
 SUPPORTED = "rows are drawn inside supports of the hard constraints, which are chosen from released statistics"
 CHECKED = "rows that would break a hard constraint for which there is no support are drawn anew"
-BALANCED = "of three times the rows, those are kept whose tables of pairs are nearest to the tables of all"
-REWEIGHTED = "rows are kept with weights fitted to noisy counts of violations of the soft constraints"
+BALANCED = (
+    "of three times the rows, those are kept whose tables of pairs are nearest to the tables of all"
+)
+REWEIGHTED = (
+    "rows are kept with weights fitted to noisy counts of violations of the soft constraints"
+)
 NUMBERED = "surrogate keys are numbered afresh; none is taken from the data"
 
 
 class ConstrainedModel(ABC):
-    """Released statistics over groups, and the rules that rows keep; base of frozen dataclasses with these fields.
+    """Released statistics over groups, and the rules that rows keep.
 
-    ``sequence`` is the order in which attributes are drawn, ``groups`` what the statistics are over, ``rules`` how the
-    hard constraints are kept.
+    Base of frozen dataclasses with these fields.
+
+    ``sequence`` is the order in which attributes are drawn, ``groups`` what the statistics are
+    over, ``rules`` how the hard constraints are kept.
     """
 
     task: Task
@@ -87,7 +93,10 @@ class ConstrainedModel(ABC):
         )
 
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
-        """Exactly ``rows`` rows that keep every hard constraint; SampleError if they cannot be drawn."""
+        """Exactly ``rows`` rows that keep every hard constraint.
+
+        SampleError if they cannot be drawn.
+        """
         return whole(self.sampler, rows, rng, where)
 
     def post_processing(self) -> tuple[str, ...]:

@@ -1,10 +1,11 @@
 """What every synthesizer is: plan from public inputs, fit through the door, sample as post-processing.
 
-The steps are those of Kamino's Algorithm 1, and each paper fills them in its own way: ``sequence`` and ``search`` make
-the plan and cost nothing; ``train`` and ``weigh`` meet the data, only through the door; ``Model.sample`` is free.
+The steps are those of Kamino's Algorithm 1, and each paper fills them in its own way: ``sequence``
+and ``search`` make the plan and cost nothing; ``train`` and ``weigh`` meet the data, only through
+the door; ``Model.sample`` is free.
 
-A method is three types that belong together: the :class:`Parameters` of its plans, its :class:`Model`, and the
-:class:`Synthesizer` that makes the one and fits the other.
+A method is three types that belong together: the :class:`Parameters` of its plans, its
+:class:`Model`, and the :class:`Synthesizer` that makes the one and fits the other.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ def silent(done: int, total: int) -> None:
 class Task:
     """The public inputs of a synthesis: declared world, constraints, sizes, neighbouring relation.
 
-    ``data_rows`` is the declared number of rows of the data, ``wanted_rows`` that of the output where another one is
-    wanted; neither is the true number of rows, which stays behind the door.
+    ``data_rows`` is the declared number of rows of the data, ``wanted_rows`` that of the output
+    where another one is wanted; neither is the true number of rows, which stays behind the door.
     """
 
     domain: Domain
@@ -61,8 +62,13 @@ class Task:
 
     @property
     def soft(self) -> tuple[DenialConstraint, ...]:
-        """The constraints whose violation rate is to be kept; none on keys, which are counted up anew."""
-        return tuple(c for c in self.constraints if not c.hard and not any(map(self._is_key, c.attributes)))
+        """The constraints whose violation rate is to be kept.
+
+        None on keys, which are counted up anew.
+        """
+        return tuple(
+            c for c in self.constraints if not c.hard and not any(map(self._is_key, c.attributes))
+        )
 
     def _is_key(self, name: str) -> bool:
         return self.domain[name].kind == "key"
@@ -149,7 +155,10 @@ class Sampler(Protocol):
         first: int = 0,
         before: Iterable[Table] = (),
     ) -> Iterator[Table]:
-        """The chunks from number ``first`` on, given those ``before``; SampleError if they cannot be drawn."""
+        """The chunks from number ``first`` on, given those ``before``.
+
+        SampleError if they cannot be drawn.
+        """
         ...
 
 
@@ -171,7 +180,9 @@ class Model(Protocol):
         ...
 
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
-        """Exactly ``rows`` rows that keep every hard constraint; SampleError if they cannot be drawn.
+        """Exactly ``rows`` rows that keep every hard constraint.
+
+        SampleError if they cannot be drawn.
 
         ``where`` gives some columns a value that all rows shall have.
         """
@@ -204,7 +215,10 @@ class Synthesizer(Protocol[P, M]):
         ...
 
     def weigh(self, private: Door[TableRows], task: Task, plan: Plan[P], model: M) -> M:  # noqa: ARG002
-        """The model with its soft constraints weighed; by default the model as it is, and nothing is asked."""
+        """The model with its soft constraints weighed.
+
+        By default the model as it is, and nothing is asked.
+        """
         return model
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> M:

@@ -25,14 +25,22 @@ def state_of_groups(groups: Mapping[str, Bins], sequence: Sequence[str]) -> Stor
     arrays: Stored = {}
     for at, name in enumerate(sequence):
         own = groups[name]
-        arrays |= {f"cells.{at}": own.cells.starts, f"groups.{at}": own.of_cell, f"histogram.{at}": own.shares}
+        arrays |= {
+            f"cells.{at}": own.cells.starts,
+            f"groups.{at}": own.of_cell,
+            f"histogram.{at}": own.shares,
+        }
     return arrays
 
 
 def groups_of(task: Task, sequence: Sequence[str], arrays: Arrays) -> dict[str, Bins]:
     """The groups whose :func:`state_of_groups` is given."""
     return {
-        name: Bins(Cells(task.domain[name], arrays[f"cells.{at}"]), arrays[f"groups.{at}"], arrays[f"histogram.{at}"])
+        name: Bins(
+            Cells(task.domain[name], arrays[f"cells.{at}"]),
+            arrays[f"groups.{at}"],
+            arrays[f"histogram.{at}"],
+        )
         for at, name in enumerate(sequence)
     }
 
@@ -42,7 +50,9 @@ def state_of_rules(rules: CompiledConstraints) -> tuple[Meta, Stored]:
     arrays: Stored = {}
     for at, support in enumerate(rules.supports):
         arrays[f"support.{at}"] = support.levels
-        arrays |= {f"box.{at}.{support.attributes.index(name)}": box for name, box in support.boxes.items()}
+        arrays |= {
+            f"box.{at}.{support.attributes.index(name)}": box for name, box in support.boxes.items()
+        }
     meta = {
         "supports": list(map(_described, rules.supports)),
         "row_rules": [rule.name for rule in rules.row_rules],
@@ -55,7 +65,9 @@ def _described(support: Support) -> Meta:
     return {
         "attributes": list(support.attributes),
         "boxes": [support.attributes.index(name) for name in support.boxes],
-        "couplings": [[coupling.first, coupling.second, coupling.sign] for coupling in support.couplings],
+        "couplings": [
+            [coupling.first, coupling.second, coupling.sign] for coupling in support.couplings
+        ],
     }
 
 
@@ -64,7 +76,9 @@ def rules_of(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> CompiledCon
     named = {constraint.name: constraint for constraint in task.constraints}
     supports = tuple(_support(at, about, arrays) for at, about in enumerate(meta["supports"]))
     row_rules = tuple(named[name] for name in meta["row_rules"])
-    return CompiledConstraints(supports, row_rules, tuple(named[name] for name in meta["pair_rules"]))
+    return CompiledConstraints(
+        supports, row_rules, tuple(named[name] for name in meta["pair_rules"])
+    )
 
 
 def _support(at: int, about: Mapping[str, Any], arrays: Arrays) -> Support:
@@ -79,7 +93,9 @@ def state_of_weighing(weighing: Reweighting | None) -> tuple[Meta, Stored]:
     if weighing is None:
         return {"weights": None}, {}
     codes = weighing.reference.codes
-    arrays = {f"reference.{at}": codes[name] for at, name in enumerate(weighing.reference.domain.names)}
+    arrays = {
+        f"reference.{at}": codes[name] for at, name in enumerate(weighing.reference.domain.names)
+    }
     return {"weights": dict(weighing.weights), "measure": weighing.measure}, dict(arrays)
 
 
@@ -93,7 +109,9 @@ def weighing_of(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Reweight
     return Reweighting(rules, Table(task.domain, codes), meta["measure"])
 
 
-def united(*parts: tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]) -> tuple[Meta, dict[str, NDArray[np.generic]]]:
+def united(
+    *parts: tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]],
+) -> tuple[Meta, dict[str, NDArray[np.generic]]]:
     """Several states as one."""
     meta: Meta = {}
     arrays: Stored = {}

@@ -6,7 +6,8 @@ A model's folder holds::
     arrays.npz     the model's arrays
     spec.json      the declared world that the rows live in: the spec, with its value lists and constraints written out
 
-``model.json`` is written last: a folder without it holds no model. Reading needs no other file and runs no code.
+``model.json`` is written last: a folder without it holds no model. Reading needs no other file and
+runs no code.
 
 Privacy: a model holds released statistics only. What is in the folder is as public as the model.
 """
@@ -69,7 +70,10 @@ def save_model(folder: Path, method: str, model: Model, task: Task, spec: Spec) 
         StorageError: the folder cannot be written.
     """
     meta, arrays = model.state()
-    parts = {ARRAYS: _packed(arrays), SPEC: _canonical(self_contained(spec).model_dump(mode="json"))}
+    parts = {
+        ARRAYS: _packed(arrays),
+        SPEC: _canonical(self_contained(spec).model_dump(mode="json")),
+    }
     record = {
         "format": FORMAT,
         "method": method,
@@ -116,7 +120,15 @@ def load_saved(folder: Path, digest: str | None = None) -> SavedModel:
         Neighbours(Relation(record["relation"]), record["max_rows"]),
     )
     model = create(record["method"]).restore(task, record["model"], arrays)
-    return SavedModel(record["dataset"], record["method"], record["spec_digest"], spec, task, model, record["digest"])
+    return SavedModel(
+        record["dataset"],
+        record["method"],
+        record["spec_digest"],
+        spec,
+        task,
+        model,
+        record["digest"],
+    )
 
 
 def model_digest(folder: Path) -> str:
@@ -137,7 +149,9 @@ def self_contained(spec: Spec) -> Spec:
     Raises:
         SpecError, ConstraintError, StorageError: a file that the spec names cannot be used.
     """
-    attributes = {name: _written_out(attribute, spec.folder) for name, attribute in spec.attributes.items()}
+    attributes = {
+        name: _written_out(attribute, spec.folder) for name, attribute in spec.attributes.items()
+    }
     constraints = constraints_of(spec.constraints, spec.attributes, spec.folder)
     return spec.model_copy(
         update={
@@ -149,7 +163,9 @@ def self_contained(spec: Spec) -> Spec:
 
 def _written_out(attribute: AnyAttribute, folder: Path) -> AnyAttribute:
     if isinstance(attribute, Categorical | Ordinal) and isinstance(attribute.values, ValuesFile):
-        return attribute.model_copy(update={"values": list(resolve_values(attribute.values, folder))})
+        return attribute.model_copy(
+            update={"values": list(resolve_values(attribute.values, folder))}
+        )
     return attribute
 
 
@@ -164,7 +180,9 @@ def _record(folder: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, RecursionError):
         raise _altered(path) from None
     if newer:
-        raise InputError(f"{path} was saved by a newer version of Cloister: install that version to read it")
+        raise InputError(
+            f"{path} was saved by a newer version of Cloister: install that version to read it"
+        )
     if not sound:
         raise _altered(path)
     return record
@@ -218,7 +236,9 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
             part.replace(folder / name)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        raise StorageError(f"{folder} cannot be written ({reason}): make room or correct the path") from None
+        raise StorageError(
+            f"{folder} cannot be written ({reason}): make room or correct the path"
+        ) from None
 
 
 def _packed(arrays: Mapping[str, NDArray[Any]]) -> bytes:
@@ -239,7 +259,9 @@ def _digest(record: Mapping[str, Any]) -> str:
 
 
 def _altered(path: Path) -> VerificationError:
-    return VerificationError(f"{path} is not what was saved: fetch the model again, or sample from another release")
+    return VerificationError(
+        f"{path} is not what was saved: fetch the model again, or sample from another release"
+    )
 
 
 def _another(folder: Path) -> VerificationError:

@@ -34,7 +34,9 @@ from tasks.runtime.home import Home
 os.environ["CLOISTER_HOME"] = tempfile.mkdtemp(prefix="cloister-tests-")
 Home.current().prepare()
 Home.current().configure()
-absl_logging.get_absl_handler().python_handler.stream = sys.__stderr__  # or Prefect's logging setup closes pytest's
+absl_logging.get_absl_handler().python_handler.stream = (
+    sys.__stderr__
+)  # or Prefect's logging setup closes pytest's
 
 ROWS = 2_000
 
@@ -76,7 +78,9 @@ def real_rows() -> pd.DataFrame:
     rng = np.random.default_rng(7)
     town = rng.integers(0, len(TOWNS), ROWS)
     wage = np.where(rng.random(ROWS) < 0.2, 0, rng.integers(1, 60, ROWS) * 10 + 100 * (town // 2))
-    since = pd.Series(pd.to_datetime("2000-01-01") + pd.to_timedelta(rng.integers(0, 3600, ROWS), unit="D"))
+    since = pd.Series(
+        pd.to_datetime("2000-01-01") + pd.to_timedelta(rng.integers(0, 3600, ROWS), unit="D")
+    )
     return pd.DataFrame(
         {
             "id": [f"P{number:05d}" for number in range(1, ROWS + 1)],
@@ -180,7 +184,17 @@ def released(prefect_server: None, tmp_path_factory: pytest.TempPathFactory) -> 
     made = clubs(tmp_path_factory.mktemp("released"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLOISTER_HOME", str(made.home.folder))
-        code = run(["release", str(made.spec), "--out", str(made.folder / "out"), "--csv", "--seed-sampling", "7"])
+        code = run(
+            [
+                "release",
+                str(made.spec),
+                "--out",
+                str(made.folder / "out"),
+                "--csv",
+                "--seed-sampling",
+                "7",
+            ]
+        )
     assert code == 0
     folders = list((made.home.folder / "releases").iterdir())
     yield Released(made, folders[0].name)
@@ -220,7 +234,9 @@ def fitted(small_spec: Spec, tmp_path_factory: pytest.TempPathFactory) -> Fitted
     synthesizer = create("kamino")
     chosen = plan(synthesizer, task, Budget(small_spec.release.epsilon, small_spec.release.delta))
     with Journal.open(tmp_path_factory.mktemp("journal"), {"test": "small"}) as journal:
-        private = PrivateTable(domain.encode(real_rows()), task.neighbours, chosen.event, journal, NoiseSource())
+        private = PrivateTable(
+            domain.encode(real_rows()), task.neighbours, chosen.event, journal, NoiseSource()
+        )
         return Fitted(small_spec, task, chosen, fit(synthesizer, private, task, _shortened(chosen)))
 
 
@@ -261,7 +277,9 @@ def facts(fitted: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Facts:
         epsilon=Fraction(2),
         delta=Fraction(1, 10**5),
         stages=fitted.plan.stages,
-        violations=violation_reports(fitted.task.constraints, fitted.model.sample(500, SamplingSource(1))),
+        violations=violation_reports(
+            fitted.task.constraints, fitted.model.sample(500, SamplingSource(1))
+        ),
         post_processing=fitted.model.post_processing(),
         budget=ledger.budget(spec.name, "row"),
         composition="the sum of epsilons and deltas",

@@ -1,4 +1,7 @@
-"""dpmm: MST, AIM and PrivBayes. Its own binning, which would learn from the rows, is switched off."""
+"""dpmm: MST, AIM and PrivBayes.
+
+Its own binning, which would learn from the rows, is switched off.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,11 @@ def synthesize(codes: np.ndarray, sizes: Sequence[int], job: Mapping[str, Any]) 
     """Codes (job["rows"], k) like ``codes`` (n, k), where column j has the public domain 0, ..., sizes[j] - 1."""
     names = [f"a{column}" for column in range(len(sizes))]
     pipeline = PIPELINES[job["method"]](
-        epsilon=job["epsilon"], delta=job["delta"], n_jobs=1, disable_processing=True, gen_kwargs=job["options"]
+        epsilon=job["epsilon"],
+        delta=job["delta"],
+        n_jobs=1,
+        disable_processing=True,
+        gen_kwargs=job["options"],
     )
     domain = dict(zip(names, sizes, strict=True))
     pipeline.fit(pd.DataFrame(codes, columns=names), domain=domain, random_state=job["seed"])

@@ -1,8 +1,10 @@
-"""mbi: AIM on its estimation and drawing. The package has no mechanisms of its own, so AIM's loop stands here.
+"""mbi: AIM on its estimation and drawing.
 
-Source: AIM (McKenna, Mullins, Sheldon, Miklau; VLDB 2022), Algorithms 2 to 4, workload of all pairs of at most 10,000
-cells; mirror descent of 1,000 steps from the round before; conversion to zCDP of Canonne, Kamath, Steinke (2020).
-Option ``drawing``: round or sample.
+The package has no mechanisms of its own, so AIM's loop stands here.
+
+Source: AIM (McKenna, Mullins, Sheldon, Miklau; VLDB 2022), Algorithms 2 to 4, workload of all pairs
+of at most 10,000 cells; mirror descent of 1,000 steps from the round before; conversion to zCDP of
+Canonne, Kamath, Steinke (2020). Option ``drawing``: round or sample.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def synthesize(codes: np.ndarray, sizes: Sequence[int], job: Mapping[str, Any]) 
     data = Dataset(dict(zip(names, codes.T, strict=True)), Domain(names, list(sizes)))
     aim = Aim(data, concentrated(job["epsilon"], job["delta"]), np.random.default_rng(job["seed"]))
     model = aim.run(job["options"].get("rounds", 16 * len(names)))
-    drawn = model.synthetic_data(rows=job["rows"], method=job["options"].get("drawing", "round")).to_dict()
+    drawn = model.synthetic_data(
+        rows=job["rows"], method=job["options"].get("drawing", "round")
+    ).to_dict()
     return np.stack([drawn[name] for name in names], axis=1)
 
 
@@ -41,7 +45,11 @@ class Aim:
 
     def __init__(self, data: Dataset, rho: float, rng: np.random.Generator) -> None:
         self._data, self._rho, self._left, self._rng = data, rho, rho, rng
-        pairs = [pair for pair in itertools.combinations(data.domain, 2) if data.domain.size(pair) <= CELLS]
+        pairs = [
+            pair
+            for pair in itertools.combinations(data.domain, 2)
+            if data.domain.size(pair) <= CELLS
+        ]
         names = sorted({name for pair in pairs for name in pair})
         overlap = {name: sum(name in pair for pair in pairs) for name in names}
         self._weights: dict[Clique, int] = {(name,): overlap[name] for name in names}
@@ -79,21 +87,27 @@ class Aim:
         self._measured.append(LinearMeasurement(noisy, clique, stddev=sigma))
 
     def _estimate(self, before: MarkovRandomField | None) -> MarkovRandomField:
-        return estimation.MirrorDescent().estimate(self._data.domain, self._measured, iters=STEPS, warm_start=before)
+        return estimation.MirrorDescent().estimate(
+            self._data.domain, self._measured, iters=STEPS, warm_start=before
+        )
 
     def _select(self, model: MarkovRandomField, sigma: float, epsilon: float) -> Clique:
         """The exponential mechanism over what a model of the size allowed so far could take in."""
         self._left -= epsilon**2 / 8
         allowed = MEGABYTES * min(1.0, 1 - self._left / self._rho + 0.5 / sigma**2 / self._rho)
         held = {clique for measured in model.cliques for clique in _below(measured)}
-        candidates = [c for c in self._weights if c in held or self._size([*model.cliques, c]) <= allowed]
+        candidates = [
+            c for c in self._weights if c in held or self._size([*model.cliques, c]) <= allowed
+        ]
         scores = np.array([self._score(model, clique, sigma) for clique in candidates])
         logits = epsilon * scores / (2 * max(self._weights[clique] for clique in candidates))
         return candidates[int(np.argmax(logits + self._rng.gumbel(size=len(candidates))))]
 
     def _score(self, model: MarkovRandomField, clique: Clique, sigma: float) -> float:
         noise = math.sqrt(2 / math.pi) * sigma * self._data.domain.size(clique)
-        return self._weights[clique] * (float(np.abs(self._answers[clique] - _cells(model, clique)).sum()) - noise)
+        return self._weights[clique] * (
+            float(np.abs(self._answers[clique] - _cells(model, clique)).sum()) - noise
+        )
 
     def _size(self, cliques: Sequence[Clique]) -> float:
         return junction_tree.hypothetical_model_size(self._data.domain, cliques)
@@ -106,7 +120,9 @@ def concentrated(epsilon: float, delta: float) -> float:
         def bound(log_excess: float) -> float:
             excess = math.exp(log_excess)
             alpha = 1 + excess
-            return excess * (alpha * rho - epsilon) + alpha * math.log1p(-1 / alpha) - math.log(excess)
+            return (
+                excess * (alpha * rho - epsilon) + alpha * math.log1p(-1 / alpha) - math.log(excess)
+            )
 
         return minimize_scalar(bound, bounds=(-10, 12), method="bounded").fun
 
@@ -118,4 +134,8 @@ def _cells(source: Dataset | MarkovRandomField, clique: Clique) -> np.ndarray:
 
 
 def _below(clique: Clique) -> list[Clique]:
-    return [subset for size in range(1, len(clique) + 1) for subset in itertools.combinations(clique, size)]
+    return [
+        subset
+        for size in range(1, len(clique) + 1)
+        for subset in itertools.combinations(clique, size)
+    ]

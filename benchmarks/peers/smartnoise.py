@@ -1,6 +1,9 @@
-"""smartnoise-synth: MST and AIM. Categories are the public codes; left alone, it would learn them from the rows.
+"""smartnoise-synth: MST and AIM.
 
-Option ``drawing: sample`` has mbi draw rows independently in place of its default, rounding, whose rows are ordered.
+Categories are the public codes; left alone, it would learn them from the rows.
+
+Option ``drawing: sample`` has mbi draw rows independently in place of its default, rounding, whose
+rows are ordered.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ def synthesize(codes: np.ndarray, sizes: Sequence[int], job: Mapping[str, Any]) 
     """Codes (job["rows"], k) like ``codes`` (n, k), where column j has the public domain 0, ..., sizes[j] - 1."""
     options = dict(job["options"])
     drawing = options.pop("drawing", "round")
-    MarkovRandomField.synthetic_data = partialmethod(MarkovRandomField.synthetic_data, method=drawing)
+    MarkovRandomField.synthetic_data = partialmethod(
+        MarkovRandomField.synthetic_data, method=drawing
+    )
     synthesizer = SYNTHESIZERS[job["method"]](epsilon=job["epsilon"], delta=job["delta"], **options)
     synthesizer.fit(_frame(codes), transformer=_public(sizes))
     return np.asarray(synthesizer.sample(job["rows"]))

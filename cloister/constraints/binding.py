@@ -1,6 +1,9 @@
-"""A denial constraint bound to a domain: each predicate compares float64 numbers; a missing value satisfies nothing.
+"""A denial constraint bound to a domain: each predicate compares float64 numbers.
 
-Two columns of listed values are compared by label: the labels of the right one are numbered as in the left one.
+A missing value satisfies nothing.
+
+Two columns of listed values are compared by label: the labels of the right one are numbered as in
+the left one.
 """
 
 from __future__ import annotations
@@ -39,7 +42,10 @@ def holds(op: Op, left: Numbers, right: Numbers | float) -> Mask:
 
 @dataclass(frozen=True)
 class Operand:
-    """A cell as a number; ``renumbered`` (labels,) gives the numbers of its labels in another column's list."""
+    """A cell as a number.
+
+    ``renumbered`` (labels,) gives the numbers of its labels in another column's list.
+    """
 
     row: int
     attribute: str
@@ -85,7 +91,10 @@ class BoundPredicate:
 
     @property
     def mirrored(self) -> BoundPredicate:
-        """The same statement with its two cells exchanged; itself if the right side is a constant."""
+        """The same statement with its two cells exchanged.
+
+        Itself if the right side is a constant.
+        """
         if not isinstance(self.right, Operand):
             return self
         return BoundPredicate(self.right, self.op.mirrored, self.left)
@@ -93,7 +102,9 @@ class BoundPredicate:
     def holds(self, first: Table, second: Table) -> Mask:
         """Where it holds (n,) for row r of ``first`` as t1 with row r of ``second`` as t2."""
         tables = {1: first, 2: second}
-        right = self.right.of(tables[self.right.row]) if isinstance(self.right, Operand) else self.right
+        right = (
+            self.right.of(tables[self.right.row]) if isinstance(self.right, Operand) else self.right
+        )
         return holds(self.op, self.left.of(tables[self.left.row]), right)
 
 
@@ -118,12 +129,17 @@ def bind(constraint: DenialConstraint, domain: Domain) -> BoundConstraint:
     """The constraint on the numbers of a domain; one on the second row alone is said of the first.
 
     Raises:
-        ConstraintError: an attribute is unknown, or values are compared that cannot be: an order of unordered
-            values, a number with text, a constant of another type or outside the list of values.
+        ConstraintError: an attribute is unknown, or values are compared that cannot be: an order of
+            unordered values, a number with text, a constant of another type or outside the list of
+            values.
     """
     if not constraint.predicates:
-        raise ConstraintError(f"constraint '{constraint.name}': has no predicate; write at least one comparison")
-    predicates = tuple(_bind(predicate, domain, constraint.name) for predicate in constraint.predicates)
+        raise ConstraintError(
+            f"constraint '{constraint.name}': has no predicate; write at least one comparison"
+        )
+    predicates = tuple(
+        _bind(predicate, domain, constraint.name) for predicate in constraint.predicates
+    )
     if all(predicate.rows == {2} for predicate in predicates):
         predicates = tuple(predicate.exchanged for predicate in predicates)
     return BoundConstraint(constraint.name, predicates, constraint.hard, constraint.arity)
@@ -135,19 +151,28 @@ def _bind(predicate: Predicate, domain: Domain, name: str) -> BoundPredicate:
     if isinstance(predicate.right, Cell):
         right = _column(predicate.right, domain, name)
         _require_comparable(left, predicate.op, right, name)
-        return BoundPredicate(operand, predicate.op, Operand(predicate.right.row, right.name, _renumbered(left, right)))
+        return BoundPredicate(
+            operand,
+            predicate.op,
+            Operand(predicate.right.row, right.name, _renumbered(left, right)),
+        )
     _require_ordered(left, predicate.op, name)
     return BoundPredicate(operand, predicate.op, _constant(left, predicate.right, name))
 
 
 def _column(cell: Cell, domain: Domain, name: str) -> Column:
     if cell.attribute not in domain:
-        raise ConstraintError(f"constraint '{name}': no attribute '{cell.attribute}'; declare it or correct the name")
+        raise ConstraintError(
+            f"constraint '{name}': no attribute '{cell.attribute}'; declare it or correct the name"
+        )
     return domain[cell.attribute]
 
 
 def _constant(column: Column, value: Constant, name: str) -> float:
-    """The number of a constant; text that the column does not take is tried as a number, as HoloClean quotes both."""
+    """The number of a constant.
+
+    Text that the column does not take is tried as a number, as HoloClean quotes both.
+    """
     refusals = []
     for reading in _readings(value):
         try:
@@ -203,4 +228,6 @@ def _renumbered(left: Column, right: Column) -> Numbers | None:
     if left.labels is None or right.labels is None or left.labels == right.labels:
         return None
     positions = {label: float(place) for place, label in enumerate(left.labels)}
-    return np.array([positions.get(label, float(-1 - place)) for place, label in enumerate(right.labels)])
+    return np.array(
+        [positions.get(label, float(-1 - place)) for place, label in enumerate(right.labels)]
+    )

@@ -1,8 +1,9 @@
 """Choosing supports: of the sets of joint levels without conflict, one of great released mass.
 
-Three shapes are solved exactly or nearly so: a functional dependency (the heaviest right side of each left side), an
-order rule (the heaviest chain, by dynamic programming), a rule on single rows. Any other pair rule of modest joint
-domain takes levels greedily by mass, each against all taken before.
+Three shapes are solved exactly or nearly so: a functional dependency (the heaviest right side of
+each left side), an order rule (the heaviest chain, by dynamic programming), a rule on single rows.
+Any other pair rule of modest joint domain takes levels greedily by mass, each against all taken
+before.
 
 Privacy: the inputs are public or already released; nothing here meets data.
 """
@@ -42,18 +43,25 @@ def function_support(left: Sequence[Levels], right: Levels, chosen: Int) -> Supp
     ``chosen`` has shape (product of left sizes,): the right side's level for each joint left level.
     """
     joint = grid([level.size for level in left])
-    known = np.logical_and.reduce([np.ones(len(joint), bool), *(joint[:, at] != v.null for at, v in enumerate(left))])
+    known = np.logical_and.reduce(
+        [np.ones(len(joint), bool), *(joint[:, at] != v.null for at, v in enumerate(left))]
+    )
     levels = np.column_stack([joint, chosen])[known]
     names = (*(level.name for level in left), right.name)
-    support = Support(names, levels, {right.name: _points(right)[levels[:, -1]]} if right.wide.any() else {})
+    support = Support(
+        names, levels, {right.name: _points(right)[levels[:, -1]]} if right.wide.any() else {}
+    )
     return with_missing([*left, right], support)
 
 
-def likely_right(right: Levels, evidence: Mass, left_mass: Mass, right_mass: Mass, rng: np.random.Generator) -> Int:
+def likely_right(
+    right: Levels, evidence: Mass, left_mass: Mass, right_mass: Mass, rng: np.random.Generator
+) -> Int:
     """A right side for each left side, drawn from its posterior probability, so that the right side's shares are kept.
 
-    ``evidence`` (lefts, right size) holds log-probabilities up to a constant: where it is clear the heaviest right side
-    is taken. The prior is fitted until the left sides (lefts,) that each right side can expect have its mass (size,).
+    ``evidence`` (lefts, right size) holds log-probabilities up to a constant: where it is clear the
+    heaviest right side is taken. The prior is fitted until the left sides (lefts,) that each right
+    side can expect have its mass (size,).
     """
     known, shares = evidence[:, right.present], right_mass[right.present] + 1e-9
     weights, shares = left_mass / left_mass.sum(), shares / shares.sum()
@@ -66,10 +74,13 @@ def likely_right(right: Levels, evidence: Mass, left_mass: Mass, right_mass: Mas
     return right.present[np.argmax(known + prior + gumbel, axis=1)]
 
 
-def balanced_right(right: Levels, left_mass: Mass, right_mass: Mass, rng: np.random.Generator) -> Int:
+def balanced_right(
+    right: Levels, left_mass: Mass, right_mass: Mass, rng: np.random.Generator
+) -> Int:
     """Right sides for left sides of which no joint statistic exists, so that the right side's shares are kept.
 
-    Left sides, in random order, fill the right sides (size,) in proportion to their mass; result (lefts,).
+    Left sides, in random order, fill the right sides (size,) in proportion to their mass; result
+    (lefts,).
     """
     order = rng.permutation(len(left_mass))
     ordered = left_mass[order] + 1e-12
@@ -81,22 +92,31 @@ def balanced_right(right: Levels, left_mass: Mass, right_mass: Mass, rng: np.ran
     return chosen
 
 
-def chain_support(equal: Sequence[Levels], first: Levels, second: Levels, sign: int, mass: Mass) -> Support:
+def chain_support(
+    equal: Sequence[Levels], first: Levels, second: Levels, sign: int, mass: Mass
+) -> Support:
     """The support of a strict order rule: for equal values of ``equal``, a chain of (first, second).
 
-    Of all chains the one of greatest mass, where the mass of the only chain that keeps both margins counts as well, so
-    that neither attribute's own distribution is bent to the other's.
+    Of all chains the one of greatest mass, where the mass of the only chain that keeps both margins
+    counts as well, so that neither attribute's own distribution is bent to the other's.
 
     Args:
         sign: +1 if a greater first never goes with a lesser second, -1 if never with a greater one.
         mass: shape (product of equal sizes, first size, second size), released mass.
     """
     joint = grid([level.size for level in equal]) if equal else np.zeros((1, 0), dtype=np.int64)
-    there = np.all([joint[:, at] != level.null for at, level in enumerate(equal)] + [np.ones(len(joint), bool)], axis=0)
+    there = np.all(
+        [joint[:, at] != level.null for at, level in enumerate(equal)]
+        + [np.ones(len(joint), bool)],
+        axis=0,
+    )
     rising = first.present[np.argsort(first.low[first.present], kind="stable")]
     along = second.present[np.argsort(second.low[second.present], kind="stable")][::sign]
     ordered = mass[there][:, rising][:, :, along]
-    blocks = [_chain(joint[there][at], ordered[at], first, second, rising, along, sign) for at in range(len(ordered))]
+    blocks = [
+        _chain(joint[there][at], ordered[at], first, second, rising, along, sign)
+        for at in range(len(ordered))
+    ]
     levels, first_box, second_box = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
     names = (*(level.name for level in equal), first.name, second.name)
     boxes = {first.name: first_box, second.name: second_box}
@@ -105,11 +125,17 @@ def chain_support(equal: Sequence[Levels], first: Levels, second: Levels, sign: 
 
 
 def heaviest_path(mass: Mass) -> Int:
-    """The heaviest monotone lattice path from corner to corner of a matrix; shape (rows + columns - 1, 2)."""
+    """The heaviest monotone lattice path from corner to corner of a matrix.
+
+    Shape (rows + columns - 1, 2).
+    """
     best = np.empty_like(mass)
     for row in range(mass.shape[0]):
         for column in range(mass.shape[1]):
-            before = max(best[row - 1, column] if row else -np.inf, best[row, column - 1] if column else -np.inf)
+            before = max(
+                best[row - 1, column] if row else -np.inf,
+                best[row, column - 1] if column else -np.inf,
+            )
             best[row, column] = mass[row, column] + (before if row or column else 0.0)
     row, column = mass.shape[0] - 1, mass.shape[1] - 1
     path = [(row, column)]
@@ -128,7 +154,9 @@ def monotone_coupling(rows: Mass, columns: Mass) -> Mass:
     heights = np.cumsum(rows / rows.sum()), np.cumsum(columns / columns.sum())
     knots = np.unique(np.concatenate(heights))
     mass = np.diff(knots, prepend=0.0)
-    cells = [np.minimum(np.searchsorted(height, knots - mass / 2), len(height) - 1) for height in heights]
+    cells = [
+        np.minimum(np.searchsorted(height, knots - mass / 2), len(height) - 1) for height in heights
+    ]
     joint = np.zeros((len(rows), len(columns)))
     np.add.at(joint, tuple(cells), mass)
     return joint
@@ -144,13 +172,20 @@ def _chain(
     weight = np.maximum(shares[path[:, 0], path[:, 1]], 1e-12)
     on_first, on_second = rising[path[:, 0]], along[path[:, 1]]
     first_box = _split(first, on_first, weight)
-    second_box = _split(second, on_second, weight) if sign > 0 else _split(second, on_second[::-1], weight[::-1])[::-1]
+    second_box = (
+        _split(second, on_second, weight)
+        if sign > 0
+        else _split(second, on_second[::-1], weight[::-1])[::-1]
+    )
     fixed_levels = np.broadcast_to(fixed, (len(path), len(fixed)))
     return np.column_stack([fixed_levels, on_first, on_second]), first_box, second_box
 
 
 def _split(levels: Levels, run: Int, weight: Mass) -> Int:
-    """Share each level's fine codes among the neighbouring path cells that stand on it; cuts belong to both sides."""
+    """Share each level's fine codes among the neighbouring path cells that stand on it.
+
+    Cuts belong to both sides.
+    """
     boxes = np.stack([levels.start[run], levels.stop[run]], axis=1)
     edges = np.flatnonzero(np.diff(run, prepend=-1, append=-1))
     for begin, end in pairwise(edges):
@@ -171,19 +206,27 @@ def row_support(
     surely = np.ones(len(joint), dtype=bool)
     for predicate in constraint.predicates:
         left = _bounds(predicate.left, levels, joint, places)
-        right = _bounds(predicate.right, levels, joint, places) if isinstance(predicate.right, Cell) else None
+        right = (
+            _bounds(predicate.right, levels, joint, places)
+            if isinstance(predicate.right, Cell)
+            else None
+        )
         surely &= _certain(predicate.op, left, right or _both(constants[predicate]))
     return Support(tuple(level.name for level in levels), joint[~surely])
 
 
 def greedy_support(
-    constraint: DenialConstraint, levels: Sequence[Levels], constants: Mapping[Predicate, float], mass: Mass
+    constraint: DenialConstraint,
+    levels: Sequence[Levels],
+    constants: Mapping[Predicate, float],
+    mass: Mass,
 ) -> Support | None:
     """The support of any rule on pairs: joint levels taken by mass, each free of conflict with itself and all before.
 
-    ``mass`` has shape (product of sizes,). If most levels conflict with themselves, all are narrowed to one value an
-    attribute. A missing value falsifies the predicates on it alone: in a comparison of two columns the other column of
-    its row still counts. None if even single values conflict with themselves, as under a key.
+    ``mass`` has shape (product of sizes,). If most levels conflict with themselves, all are
+    narrowed to one value an attribute. A missing value falsifies the predicates on it alone: in a
+    comparison of two columns the other column of its row still counts. None if even single values
+    conflict with themselves, as under a key.
     """
     joint = grid([level.size for level in levels])
     present = np.all([joint[:, at] != level.null for at, level in enumerate(levels)], axis=0)
@@ -196,8 +239,14 @@ def greedy_support(
         return None
     for candidate in joint[order][free[order]]:
         taken.consider(candidate)
-    boxes = {level.name: _points(level)[taken.rows[:, at]] for at, level in enumerate(levels) if level.wide.any()}
-    return Support(tuple(level.name for level in levels), taken.rows, boxes if taken.narrowed else {})
+    boxes = {
+        level.name: _points(level)[taken.rows[:, at]]
+        for at, level in enumerate(levels)
+        if level.wide.any()
+    }
+    return Support(
+        tuple(level.name for level in levels), taken.rows, boxes if taken.narrowed else {}
+    )
 
 
 class _Taken:
@@ -235,7 +284,11 @@ class _Taken:
         holds = np.ones(max(len(first), len(second)), dtype=bool)
         for predicate in self._constraint.predicates:
             left = self._range(predicate.left, first, second)
-            right = self._range(predicate.right, first, second) if isinstance(predicate.right, Cell) else None
+            right = (
+                self._range(predicate.right, first, second)
+                if isinstance(predicate.right, Cell)
+                else None
+            )
             holds &= _possible(predicate.op, left, right or _both(self._constants[predicate]))
         return holds
 

@@ -25,7 +25,9 @@ class Conjunction:
     def of(cls, predicates: Sequence[BoundPredicate]) -> Conjunction:
         first = frozenset(p for p in predicates if p.rows == {1})
         second = frozenset(p.exchanged for p in predicates if p.rows == {2})
-        return cls(first, second, frozenset()).with_across(p for p in predicates if len(p.rows) == 2)
+        return cls(first, second, frozenset()).with_across(
+            p for p in predicates if len(p.rows) == 2
+        )
 
     @property
     def exchanged(self) -> Conjunction:
@@ -35,11 +37,16 @@ class Conjunction:
 
     def joined(self, other: Conjunction) -> Conjunction:
         """Both at once."""
-        joined = Conjunction(self.first | other.first, self.second | other.second, self.across, self.possible)
+        joined = Conjunction(
+            self.first | other.first, self.second | other.second, self.across, self.possible
+        )
         return joined.with_across(other.across)
 
     def with_across(self, predicates: Iterable[BoundPredicate]) -> Conjunction:
-        """With further comparisons across; those of the same two columns become one, or none is possible."""
+        """With further comparisons across.
+
+        Those of the same two columns become one, or none is possible.
+        """
         merged: dict[tuple[str, str], BoundPredicate] = {}
         possible = self.possible
         for p in (*self.across, *(p if p.left.row == 1 else p.mirrored for p in predicates)):
@@ -55,4 +62,6 @@ def either_order(predicates: Sequence[BoundPredicate]) -> tuple[tuple[int, Conju
     """Signed conjunctions whose matches add up to the rows with which a row, as t1, violates in either order."""
     forward = Conjunction.of(predicates)
     both = forward.joined(forward.exchanged)
-    return ((1, forward),) if both == forward else ((1, forward), (1, forward.exchanged), (-1, both))
+    return (
+        ((1, forward),) if both == forward else ((1, forward), (1, forward.exchanged), (-1, both))
+    )

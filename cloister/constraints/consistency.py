@@ -1,9 +1,10 @@
 """Contradictions among hard constraints, found from public inputs before anything is spent.
 
-Constraints contradict each other if no row, or no two rows, of the domain satisfies all of them. That is looked up on
-a joint domain in which each attribute keeps, between any two constants, as many values as cells that are compared with
-it: further values of that range satisfy the same predicates. A joint domain of more than ``CELLS`` is not searched,
-and of a large group of constraints only the ``SUBSETS`` smallest sets: a contradiction that is reported is one, a
+Constraints contradict each other if no row, or no two rows, of the domain satisfies all of them.
+That is looked up on a joint domain in which each attribute keeps, between any two constants, as
+many values as cells that are compared with it: further values of that range satisfy the same
+predicates. A joint domain of more than ``CELLS`` is not searched, and of a large group of
+constraints only the ``SUBSETS`` smallest sets: a contradiction that is reported is one, a
 contradiction may go unreported.
 """
 
@@ -35,8 +36,8 @@ def require_consistent(constraints: Iterable[DenialConstraint], domain: Domain, 
     """Check that constraints fit the domain, and that ``rows`` rows can satisfy the hard ones, from public inputs.
 
     Raises:
-        ConstraintError: names the smallest set of constraints that contradict each other, or a key with fewer values
-            than rows; or a constraint does not fit the domain.
+        ConstraintError: names the smallest set of constraints that contradict each other, or a key
+            with fewer values than rows; or a constraint does not fit the domain.
     """
     every = tuple(constraints)
     for constraint in every:
@@ -49,8 +50,12 @@ def require_consistent(constraints: Iterable[DenialConstraint], domain: Domain, 
         _require_capacity(constraint, domain, rows)
 
 
-def smallest_conflict(constraints: Iterable[DenialConstraint], domain: Domain, rows: int = 2) -> tuple[str, ...]:
-    """Names of a smallest set of constraints that no row, or no ``rows`` rows, can satisfy; empty if none is found.
+def smallest_conflict(
+    constraints: Iterable[DenialConstraint], domain: Domain, rows: int = 2
+) -> tuple[str, ...]:
+    """Names of a smallest set of constraints that no row, or no ``rows`` rows, can satisfy.
+
+    Empty if none is found.
 
     Raises:
         ConstraintError: a constraint does not fit the domain.
@@ -58,14 +63,19 @@ def smallest_conflict(constraints: Iterable[DenialConstraint], domain: Domain, r
     bound = [bind(constraint, domain) for constraint in constraints]
     if rows < 2 or not any(_can_deny_equal_rows(constraint) for constraint in bound):
         bound = [constraint for constraint in bound if constraint.arity == 1]
-    for subset in itertools.chain.from_iterable(_suspects(group, domain) for group in _connected(bound)):
+    for subset in itertools.chain.from_iterable(
+        _suspects(group, domain) for group in _connected(bound)
+    ):
         if _contradicts(subset, domain):
             return tuple(constraint.name for constraint in subset)
     return ()
 
 
 def key_capacity(attributes: Iterable[str], domain: Domain) -> int | None:
-    """Number of rows that can differ on a key; None if one may be missing, since missing values never agree."""
+    """Number of rows that can differ on a key.
+
+    None if one may be missing, since missing values never agree.
+    """
     columns = [domain[name] for name in attributes]
     if any(column.null_code is not None for column in columns):
         return None
@@ -84,7 +94,9 @@ def _require_capacity(constraint: DenialConstraint, domain: Domain, rows: int) -
 
 def _describe(names: Sequence[str], rows: int) -> str:
     listed = ", ".join(f"'{name}'" for name in names)
-    subject = f"constraint {listed}: no" if len(names) == 1 else f"constraints {listed}: together, no"
+    subject = (
+        f"constraint {listed}: no" if len(names) == 1 else f"constraints {listed}: together, no"
+    )
     return (
         f"{subject} table of {rows} row(s) over the declared domain can satisfy this; "
         "drop or correct a constraint, make it soft, or widen the domain"
@@ -93,12 +105,17 @@ def _describe(names: Sequence[str], rows: int) -> str:
 
 def _can_deny_equal_rows(constraint: BoundConstraint) -> bool:
     """Whether two rows may violate a two-row rule though they agree on everything."""
-    differing = (p.op in (Op.NE, Op.LT, Op.GT) and _same_attribute(p) for p in constraint.predicates)
+    differing = (
+        p.op in (Op.NE, Op.LT, Op.GT) and _same_attribute(p) for p in constraint.predicates
+    )
     return constraint.arity == 2 and not any(differing)
 
 
 def _same_attribute(predicate: BoundPredicate) -> bool:
-    return isinstance(predicate.right, Operand) and predicate.left.attribute == predicate.right.attribute
+    return (
+        isinstance(predicate.right, Operand)
+        and predicate.left.attribute == predicate.right.attribute
+    )
 
 
 def _attributes(constraint: BoundConstraint) -> set[str]:
@@ -106,7 +123,11 @@ def _attributes(constraint: BoundConstraint) -> set[str]:
 
 
 def _operands(predicate: BoundPredicate) -> tuple[Operand, ...]:
-    return (predicate.left, predicate.right) if isinstance(predicate.right, Operand) else (predicate.left,)
+    return (
+        (predicate.left, predicate.right)
+        if isinstance(predicate.right, Operand)
+        else (predicate.left,)
+    )
 
 
 def _connected(constraints: Sequence[BoundConstraint]) -> list[list[BoundConstraint]]:
@@ -116,16 +137,22 @@ def _connected(constraints: Sequence[BoundConstraint]) -> list[list[BoundConstra
         touched = [group for group in groups if group[0] & _attributes(constraint)]
         merged = set.union(_attributes(constraint), *(names for names, _ in touched))
         members = [member for _, group in touched for member in group]
-        groups = [group for group in groups if group not in touched] + [(merged, [*members, constraint])]
+        groups = [group for group in groups if group not in touched] + [
+            (merged, [*members, constraint])
+        ]
     return [members for _, members in groups]
 
 
-def _suspects(group: list[BoundConstraint], domain: Domain) -> Iterator[tuple[BoundConstraint, ...]]:
+def _suspects(
+    group: list[BoundConstraint], domain: Domain
+) -> Iterator[tuple[BoundConstraint, ...]]:
     """The subsets of a group by size; none if the whole group is known to be consistent."""
     if _is_modest(group, domain) and not _contradicts(group, domain):
         return iter(())
     sizes = range(1, len(group) + 1)
-    return itertools.islice(itertools.chain.from_iterable(itertools.combinations(group, k) for k in sizes), SUBSETS)
+    return itertools.islice(
+        itertools.chain.from_iterable(itertools.combinations(group, k) for k in sizes), SUBSETS
+    )
 
 
 def _is_modest(constraints: Sequence[BoundConstraint], domain: Domain) -> bool:
@@ -136,13 +163,18 @@ def _is_modest(constraints: Sequence[BoundConstraint], domain: Domain) -> bool:
 
 
 def _contradicts(constraints: Sequence[BoundConstraint], domain: Domain) -> bool:
-    """Whether every cell of the joint domain violates one of the constraints; False if it is too large to say."""
+    """Whether every cell of the joint domain violates one of the constraints.
+
+    False if it is too large to say.
+    """
     if not _is_modest(constraints, domain):
         return False
     values = _stand_ins(constraints, domain)
     rows = range(1, 1 + max(constraint.arity for constraint in constraints))
     axes = {cell: axis for axis, cell in enumerate(itertools.product(rows, values))}
-    directed = [c.predicates for c in constraints] + [tuple(p.exchanged for p in c.predicates) for c in constraints]
+    directed = [c.predicates for c in constraints] + [
+        tuple(p.exchanged for p in c.predicates) for c in constraints
+    ]
     allowed = np.ones([len(values[name]) for _, name in axes], dtype=bool)
     for predicates in directed:
         if all(operand.row in rows for p in predicates for operand in _operands(p)):
@@ -150,7 +182,9 @@ def _contradicts(constraints: Sequence[BoundConstraint], domain: Domain) -> bool
     return not bool(allowed.any())
 
 
-def _violated(predicates: Sequence[BoundPredicate], values: Values, axes: Mapping[tuple[int, str], int]) -> Mask:
+def _violated(
+    predicates: Sequence[BoundPredicate], values: Values, axes: Mapping[tuple[int, str], int]
+) -> Mask:
     violated: Mask = np.ones([1] * len(axes), dtype=bool)
     for p in predicates:
         right = _along_axis(p.right, values, axes) if isinstance(p.right, Operand) else p.right
@@ -165,7 +199,10 @@ def _along_axis(operand: Operand, values: Values, axes: Mapping[tuple[int, str],
 
 
 def _stand_ins(constraints: Sequence[BoundConstraint], domain: Domain) -> Values:
-    """Numbers of each attribute that stand for its domain in these constraints; NaN where it may be missing."""
+    """Numbers of each attribute that stand for its domain in these constraints.
+
+    NaN where it may be missing.
+    """
     values = {}
     rows = max(constraint.arity for constraint in constraints)
     for linked in _linked(constraints):
@@ -174,16 +211,29 @@ def _stand_ins(constraints: Sequence[BoundConstraint], domain: Domain) -> Values
         cuts = _cuts(constraints, columns, spare)
         for column in columns:
             listed = len(columns) > 1 and column.labels is not None
-            numbers = column.comparable(np.arange(column.values)) if listed else _near(column, cuts, spare)
+            numbers = (
+                column.comparable(np.arange(column.values))
+                if listed
+                else _near(column, cuts, spare)
+            )
             values[column.name] = _with_missing(column, numbers)
     return values
 
 
-def _cuts(constraints: Sequence[BoundConstraint], columns: Sequence[Column], spare: int) -> set[float]:
-    """Constants and ends of columns that are compared with each other; if several, the values near those too."""
+def _cuts(
+    constraints: Sequence[BoundConstraint], columns: Sequence[Column], spare: int
+) -> set[float]:
+    """Constants and ends of columns that are compared with each other.
+
+    If several, the values near those too.
+    """
     cuts = _constants(constraints, {column.name for column in columns})
     cuts |= {end for column in columns for end in _ends(column)}
-    return cuts if len(columns) == 1 else cuts.union(*(_near(column, cuts, spare).tolist() for column in columns))
+    return (
+        cuts
+        if len(columns) == 1
+        else cuts.union(*(_near(column, cuts, spare).tolist() for column in columns))
+    )
 
 
 def _linked(constraints: Sequence[BoundConstraint]) -> list[set[str]]:
@@ -197,7 +247,9 @@ def _linked(constraints: Sequence[BoundConstraint]) -> list[set[str]]:
 
 
 def _constants(constraints: Sequence[BoundConstraint], names: set[str]) -> set[float]:
-    predicates = (p for constraint in constraints for p in constraint.predicates if p.left.attribute in names)
+    predicates = (
+        p for constraint in constraints for p in constraint.predicates if p.left.attribute in names
+    )
     return {p.right for p in predicates if not isinstance(p.right, Operand)}
 
 
@@ -208,7 +260,10 @@ def _ends(column: Column) -> list[float]:
 def _near(column: Column, cuts: Iterable[float], spare: int) -> Numbers:
     """The first value at or above each cut, the ``spare`` next ones, and special values."""
     steps = _steps(column)
-    places = (bisect.bisect_left(range(steps), cut, key=lambda code: _number(column, code)) for cut in cuts)
+    places = (
+        bisect.bisect_left(range(steps), cut, key=lambda code: _number(column, code))
+        for cut in cuts
+    )
     near = {place + step for place in places for step in range(spare + 1)}
     codes = sorted(code for code in near if code < steps)
     return column.comparable(np.array([*codes, *range(steps, column.values)], dtype=np.int64))

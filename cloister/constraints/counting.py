@@ -1,9 +1,9 @@
 """Exact numbers of violations of any denial constraint on one or two rows, without making pairs.
 
-A pair violates in one direction if all predicates hold for (t1, t2). With V the pairs (i, j) of different rows that
-do, an unordered pair is counted once by |V| - |V and exchanged V| / 2, and the second set is a conjunction as well.
-:mod:`cloister.constraints.matching` counts the matches of a conjunction. Rows that agree on all attributes of a
-constraint are counted together.
+A pair violates in one direction if all predicates hold for (t1, t2). With V the pairs (i, j) of
+different rows that do, an unordered pair is counted once by |V| - |V and exchanged V| / 2, and the
+second set is a conjunction as well. :mod:`cloister.constraints.matching` counts the matches of a
+conjunction. Rows that agree on all attributes of a constraint are counted together.
 """
 
 from __future__ import annotations
@@ -88,7 +88,10 @@ class Partners:
         if bound.arity == 1:
             return cls((), bound.violated(first, first))
         signed = either_order(bound.predicates)
-        return cls(tuple((sign, Matching.of(conjunction, first, second)) for sign, conjunction in signed), None)
+        return cls(
+            tuple((sign, Matching.of(conjunction, first, second)) for sign, conjunction in signed),
+            None,
+        )
 
     def count(self, weights: Counts) -> Counts:
         """The sum (n,) of the weights (m,) of each row's partners."""
@@ -102,7 +105,9 @@ def violation_share(constraint: DenialConstraint, table: Table) -> Fraction:
     return _share(constraint, count_violations(constraint, table), table.rows)
 
 
-def violation_reports(constraints: Iterable[DenialConstraint], table: Table) -> tuple[ViolationReport, ...]:
+def violation_reports(
+    constraints: Iterable[DenialConstraint], table: Table
+) -> tuple[ViolationReport, ...]:
     """Violations of each constraint, in order."""
     counted = ((constraint, count_violations(constraint, table)) for constraint in constraints)
     return tuple(

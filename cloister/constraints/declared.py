@@ -1,7 +1,7 @@
 """Constraints as a spec declares them, and the denial constraints that they mean.
 
-An entry without a name is called after its place, ``constraint_1``; those of a file after the file, ``adult_1``; those
-of a dependency with several attributes on the right ``name_1``, ``name_2``.
+An entry without a name is called after its place, ``constraint_1``; those of a file after the file,
+``adult_1``; those of a dependency with several attributes on the right ``name_1``, ``name_2``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def declaration_of(constraint: DenialConstraint) -> ConstraintDeclaration:
     return ConstraintDeclaration(name=name, deny=format_denial(constraint), soft=soft)
 
 
-def _constraints(declaration: ConstraintDeclaration, place: int, folder: Path) -> tuple[DenialConstraint, ...]:
+def _constraints(
+    declaration: ConstraintDeclaration, place: int, folder: Path
+) -> tuple[DenialConstraint, ...]:
     name, hard = declaration.name or f"constraint_{place}", not declaration.soft
     if declaration.fd is not None:
         return _dependencies(declaration.fd, name, hard)
@@ -72,18 +74,29 @@ def _dependencies(text: str, name: str, hard: bool) -> tuple[DenialConstraint, .
     left, right = parse_dependency(text, name)
     if len(right) == 1:
         return (dependency(name, left, right[0], hard),)
-    return tuple(dependency(f"{name}_{place}", left, attribute, hard) for place, attribute in enumerate(right, 1))
+    return tuple(
+        dependency(f"{name}_{place}", left, attribute, hard)
+        for place, attribute in enumerate(right, 1)
+    )
 
 
 def _require_unique(names: list[str]) -> None:
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
-        raise ConstraintError(f"constraint '{twice[0]}': two constraints have this name; rename one")
+        raise ConstraintError(
+            f"constraint '{twice[0]}': two constraints have this name; rename one"
+        )
 
 
 def _require_known(constraint: DenialConstraint, attribute_names: Collection[str]) -> None:
     for attribute in constraint.attributes:
         if attribute not in attribute_names:
             close = difflib.get_close_matches(attribute, attribute_names, n=1)
-            hint = f"did you mean '{close[0]}'?" if close else "declare it under attributes or correct the name"
-            raise ConstraintError(f"constraint '{constraint.name}': no attribute '{attribute}'; {hint}")
+            hint = (
+                f"did you mean '{close[0]}'?"
+                if close
+                else "declare it under attributes or correct the name"
+            )
+            raise ConstraintError(
+                f"constraint '{constraint.name}': no attribute '{attribute}'; {hint}"
+            )

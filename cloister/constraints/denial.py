@@ -1,8 +1,8 @@
 """Denial constraints: no row, or no pair of rows, may satisfy all predicates at once.
 
-Source: Kamino (Ge, Mohapatra, He, Ilyas; VLDB 2021), section 2.1. A constraint over two rows is violated by an
-unordered pair if either order of the pair satisfies all predicates. Missing values compare as in SQL: no predicate
-holds on them.
+Source: Kamino (Ge, Mohapatra, He, Ilyas; VLDB 2021), section 2.1. A constraint over two rows is
+violated by an unordered pair if either order of the pair satisfies all predicates. Missing values
+compare as in SQL: no predicate holds on them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ class Predicate:
 
 @dataclass(frozen=True)
 class DenialConstraint:
-    """A named rule ``not (P1 and ... and Pm)`` over one or two rows; hard (no violation) or soft."""
+    """A named rule ``not (P1 and ... and Pm)`` over one or two rows.
+
+    Hard (no violation) or soft.
+    """
 
     name: str
     predicates: tuple[Predicate, ...]

@@ -3,9 +3,10 @@
     t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)      no two rows agree on zip and differ on city
     t1&LT(t1.age,'18')&EQ(t1.income,'>50K')          no row with both
 
-Constants stand in single or double quotes (doubled inside), numbers too: the column that they are compared with tells
-their type. Names stand bare; those with a comma, an ampersand or a lone bracket in backquotes, which HoloClean lacks.
-Source: HoloClean (Rekatsinas, Chu, Ilyas, Re; VLDB 2017), its denial constraint files.
+Constants stand in single or double quotes (doubled inside), numbers too: the column that they are
+compared with tells their type. Names stand bare; those with a comma, an ampersand or a lone bracket
+in backquotes, which HoloClean lacks. Source: HoloClean (Rekatsinas, Chu, Ilyas, Re; VLDB 2017), its
+denial constraint files.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _BARE = r"(?!\s)(?:[^`,&()\r\n]|\([^`,&()\r\n]*\))+(?<!\s)"
 _CELL = rf"t[12]\.(?:`(?:[^`]|``)+`|{_BARE})"
 _CONSTANT = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _OPERAND = rf"({_CELL}|{_CONSTANT})"
-_PREDICATE = re.compile(rf"&\s*({_ANY_OP})\(\s*{_OPERAND}\s*,\s*{_OPERAND}\s*\)\s*(?=$|&\s*(?:{_ANY_OP})\()")
+_PREDICATE = re.compile(
+    rf"&\s*({_ANY_OP})\(\s*{_OPERAND}\s*,\s*{_OPERAND}\s*\)\s*(?=$|&\s*(?:{_ANY_OP})\()"
+)
 _ROWS = re.compile(r"\s*(t1\s*&\s*t2|t[12])\s*(?=&)")
 
 
@@ -44,8 +47,14 @@ def read_holoclean(path: Path, name: str, hard: bool = True) -> tuple[DenialCons
         lines = contents(path, MOST_BYTES).decode("utf-8-sig").split("\n")
     except (OSError, ValueError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else "not UTF-8 text"
-        raise StorageError(f"constraint file '{path}' cannot be read ({reason}); check the path") from None
-    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip() and line.strip()[0] != "#"]
+        raise StorageError(
+            f"constraint file '{path}' cannot be read ({reason}); check the path"
+        ) from None
+    numbered = [
+        (number, line)
+        for number, line in enumerate(lines, 1)
+        if line.strip() and line.strip()[0] != "#"
+    ]
     return tuple(
         DenialConstraint(f"{name}_{place}", parse_holoclean(line, f"{path}, line {number}"), hard)
         for place, (number, line) in enumerate(numbered, 1)
@@ -80,10 +89,14 @@ def format_holoclean(constraint: DenialConstraint) -> str:
         ConstraintError: a name or constant holds a line break, which a line cannot.
     """
     rows = "t1" if constraint.arity == 1 else "t1&t2"
-    predicates = (f"{_NAMES[p.op]}({_operand(p.left)},{_operand(p.right)})" for p in constraint.predicates)
+    predicates = (
+        f"{_NAMES[p.op]}({_operand(p.left)},{_operand(p.right)})" for p in constraint.predicates
+    )
     line = "&".join([rows, *predicates])
     if "\n" in line or "\r" in line:
-        raise ConstraintError(f"constraint '{constraint.name}': a line break does not fit the HoloClean form; use deny")
+        raise ConstraintError(
+            f"constraint '{constraint.name}': a line break does not fit the HoloClean form; use deny"
+        )
     return line
 
 
@@ -91,7 +104,9 @@ def _predicate(match: re.Match[str], place: str) -> Predicate:
     op, left, right = match.groups()
     predicate = compare(_read(left), _OPS[op], _read(right))
     if predicate is None:
-        raise ConstraintError(f"{place}: {op} compares two constants; one side must be t1.name or t2.name")
+        raise ConstraintError(
+            f"{place}: {op} compares two constants; one side must be t1.name or t2.name"
+        )
     return predicate
 
 
@@ -107,14 +122,22 @@ def _operand(operand: Cell | Constant) -> str:
     if not isinstance(operand, Cell):
         return format_text(operand if isinstance(operand, dt.date) else str(operand))
     name = operand.attribute
-    return f"t{operand.row}." + (name if re.fullmatch(_BARE, name) else "`" + name.replace("`", "``") + "`")
+    return f"t{operand.row}." + (
+        name if re.fullmatch(_BARE, name) else "`" + name.replace("`", "``") + "`"
+    )
 
 
 def _require_declared(predicates: list[Predicate], rows: str, place: str) -> None:
-    unknown = {f"t{cell.row}" for p in predicates for cell in p.cells} - {row.strip() for row in rows.split("&")}
+    unknown = {f"t{cell.row}" for p in predicates for cell in p.cells} - {
+        row.strip() for row in rows.split("&")
+    }
     if unknown:
-        raise ConstraintError(f"{place}: {min(unknown)} is compared but the line starts with {rows}; start with t1&t2")
+        raise ConstraintError(
+            f"{place}: {min(unknown)} is compared but the line starts with {rows}; start with t1&t2"
+        )
 
 
 def _unreadable(place: str, text: str) -> ConstraintError:
-    return ConstraintError(f"{place}: cannot read '{text}'; write t1&t2&EQ(t1.a,t2.a)&IQ(t1.b,t2.b), constants quoted")
+    return ConstraintError(
+        f"{place}: cannot read '{text}'; write t1&t2&EQ(t1.a,t2.a)&IQ(t1.b,t2.b), constants quoted"
+    )

@@ -10,8 +10,8 @@ Each row of one table as t1 is matched with the rows of another as t2:
     more                      divide and conquer over the bits of a rank: r < q if and only if there is exactly one
                               bit that q has and r lacks, above which they agree
 
-With n rows, k orders and d inequations that is O(2^d n log^(k-1) n) after sorting. Fenwick (1994); the divide and
-conquer is Bentley's (1980) on the bits of ranks.
+With n rows, k orders and d inequations that is O(2^d n log^(k-1) n) after sorting. Fenwick (1994);
+the divide and conquer is Bentley's (1980) on the bits of ranks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ Paired = tuple[Counts, Counts]
 class Matching:
     """Rows of one table as t1 and of another as t2, made ready to be matched under a conjunction.
 
-    ``queries`` and ``points`` are the numbers of the rows that can match at all, of ``rows`` and all others.
+    ``queries`` and ``points`` are the numbers of the rows that can match at all, of ``rows`` and
+    all others.
     """
 
     rows: int
@@ -53,18 +54,25 @@ class Matching:
         points, point_columns = _active(second, conjunction.second, [p.right for p in across])  # type: ignore[misc]
         if not conjunction.possible:
             queries, query_columns = queries[:0], [column[:0] for column in query_columns]
-        join = _Join.of([p.op for p in across], query_columns, point_columns, (len(queries), len(points)))
+        join = _Join.of(
+            [p.op for p in across], query_columns, point_columns, (len(queries), len(points))
+        )
         return cls(first.rows, queries, points, join)
 
     def count(self, weights: Counts) -> Counts:
-        """Total weight of the rows of the second table (m,) that match each row of the first; shape (n,)."""
+        """Total weight of the rows of the second table (m,) that match each row of the first.
+
+        Shape (n,).
+        """
         counts = np.zeros(self.rows, dtype=np.int64)
         if len(self.queries) and len(self.points):
             counts[self.queries] = replace(self.join, weights=weights[self.points]).count()
         return counts
 
 
-def _active(table: Table, alone: Iterable[BoundPredicate], compared: Sequence[Operand]) -> tuple[Counts, list[Numbers]]:
+def _active(
+    table: Table, alone: Iterable[BoundPredicate], compared: Sequence[Operand]
+) -> tuple[Counts, list[Numbers]]:
     """The numbers of the rows that can match at all, and their columns of compared numbers."""
     mask = np.ones(table.rows, dtype=bool)
     for predicate in alone:
@@ -79,8 +87,8 @@ def _active(table: Table, alone: Iterable[BoundPredicate], compared: Sequence[Op
 class _Join:
     """Weighted matching of queries (q,) with points (p,): equal groups, differing codes, ordered ranks.
 
-    A query matches a point if their groups are equal, their codes in each of ``differ`` are not, and in each of
-    ``order`` the point's rank is below the query's.
+    A query matches a point if their groups are equal, their codes in each of ``differ`` are not,
+    and in each of ``order`` the point's rank is below the query's.
     """
 
     groups: Paired
@@ -89,7 +97,13 @@ class _Join:
     order: tuple[Paired, ...]
 
     @classmethod
-    def of(cls, ops: Sequence[Op], queries: list[Numbers], points: list[Numbers], sizes: tuple[int, int]) -> _Join:
+    def of(
+        cls,
+        ops: Sequence[Op],
+        queries: list[Numbers],
+        points: list[Numbers],
+        sizes: tuple[int, int],
+    ) -> _Join:
         groups = np.zeros(sizes[0], dtype=np.int64), np.zeros(sizes[1], dtype=np.int64)
         join = cls(groups, np.ones(sizes[1], dtype=np.int64), (), ())
         for op, query, point in zip(ops, queries, points, strict=True):
@@ -99,7 +113,9 @@ class _Join:
                 join = join.grouped(_codes(query, point))
             else:
                 join = replace(join, differ=(*join.differ, _codes(query, point)))
-        return replace(join, order=tuple(sorted(join.order, key=lambda ranks: int(ranks[1].max(initial=0)))))
+        return replace(
+            join, order=tuple(sorted(join.order, key=lambda ranks: int(ranks[1].max(initial=0))))
+        )
 
     def count(self) -> Counts:
         """Total weight of the points that match each query (q,)."""
@@ -119,9 +135,12 @@ class _Join:
     def take(self, queries: Mask, points: Mask) -> _Join:
         """The matching of some queries with some points, by mask."""
         differ, order = (
-            tuple((query[queries], point[points]) for query, point in pairs) for pairs in (self.differ, self.order)
+            tuple((query[queries], point[points]) for query, point in pairs)
+            for pairs in (self.differ, self.order)
         )
-        return _Join((self.groups[0][queries], self.groups[1][points]), self.weights[points], differ, order)
+        return _Join(
+            (self.groups[0][queries], self.groups[1][points]), self.weights[points], differ, order
+        )
 
     def _count_met(self) -> Counts:
         """As ``count``, looking only at groups that hold both a query and a point."""
@@ -176,14 +195,18 @@ def _count_one_order(join: _Join) -> Counts:
     keys = point_group + point_rank
     order = np.argsort(keys)
     below = np.concatenate([[0], np.cumsum(join.weights[order])])
-    first, last = (np.searchsorted(keys[order], sought) for sought in (query_group, query_group + query_rank))
+    first, last = (
+        np.searchsorted(keys[order], sought) for sought in (query_group, query_group + query_rank)
+    )
     counts: Counts = below[last] - below[first]
     return counts
 
 
 def _count_two_orders(join: _Join) -> Counts:
     tree, swept = join.order
-    queries, points = (np.argsort(g * _span(swept) + rank) for g, rank in zip(join.groups, swept, strict=True))
+    queries, points = (
+        np.argsort(g * _span(swept) + rank) for g, rank in zip(join.groups, swept, strict=True)
+    )
     counts = np.empty(len(queries), dtype=np.int64)
     counts[queries] = _sweep(
         np.stack([side[queries] for side in (join.groups[0], swept[0], tree[0])]),
@@ -202,7 +225,8 @@ def _span(ranks: Paired) -> int:
 def _sweep(queries: Counts, points: Counts, weights: Counts, size: int) -> Counts:
     """Weight of the points of each query's group that are below it in both ranks.
 
-    Shapes: ``queries`` (3, q) and ``points`` (3, p): group, rank, rank less than ``size``; sorted by the first two.
+    Shapes: ``queries`` (3, q) and ``points`` (3, p): group, rank, rank less than ``size``; sorted
+        by the first two.
     """
     tree = np.zeros(size + 1, dtype=np.int64)
     counts = np.zeros(queries.shape[1], dtype=np.int64)
@@ -215,7 +239,9 @@ def _sweep(queries: Counts, points: Counts, weights: Counts, size: int) -> Count
             while stop < points.shape[1] and points[0, stop] < group:
                 stop += 1
             start = stop
-        while stop < points.shape[1] and points[0, stop] == group and points[1, stop] < queries[1, q]:
+        while (
+            stop < points.shape[1] and points[0, stop] == group and points[1, stop] < queries[1, q]
+        ):
             _add(tree, points[2, stop], weights[stop])
             stop += 1
         place = queries[2, q]

@@ -56,7 +56,10 @@ def order_rule(constraint: DenialConstraint) -> OrderRule | None:
 
 
 def _all_same(constraint: DenialConstraint) -> tuple[Same, ...]:
-    """Every predicate as a comparison of one attribute between the two rows, each once; empty if one is not."""
+    """Every predicate as a comparison of one attribute between the two rows, each once.
+
+    Empty if one is not.
+    """
     same = [_same(predicate) for predicate in constraint.predicates]
     return tuple(dict.fromkeys(s for s in same if s)) if all(same) else ()
 

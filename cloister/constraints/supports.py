@@ -1,9 +1,9 @@
 """Supports: joint levels that rows may take so that no two rows, drawn independently, violate a hard constraint.
 
-A support is chosen once, from public inputs and already released noisy statistics; rows are then drawn inside it in
-parallel, in any number, with no violation by construction. Levels are groups of an attribute's fine codes; a level of
-a numeric attribute may be narrowed to a box, and two attributes may be coupled so that inside a box one is a monotone
-function of the other.
+A support is chosen once, from public inputs and already released noisy statistics; rows are then
+drawn inside it in parallel, in any number, with no violation by construction. Levels are groups of
+an attribute's fine codes; a level of a numeric attribute may be narrowed to a box, and two
+attributes may be coupled so that inside a box one is a monotone function of the other.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ Bool = NDArray[np.bool_]
 class Levels:
     """The levels of one attribute that supports speak of.
 
-    Shapes: ``low`` and ``high`` (size,) float64, the least and greatest comparable number in each level, NaN for the
-    missing level; ``start`` and ``stop`` (size,) int64, its fine codes; ``point`` (size,) the fine code that stands
-    for the level where only a single value will do, and ``value`` (size,) its number; ``null``, the missing level.
+    Shapes: ``low`` and ``high`` (size,) float64, the least and greatest comparable number in each
+    level, NaN for the missing level; ``start`` and ``stop`` (size,) int64, its fine codes;
+    ``point`` (size,) the fine code that stands for the level where only a single value will do, and
+    ``value`` (size,) its number; ``null``, the missing level.
     """
 
     name: str
@@ -71,8 +72,8 @@ class Coupling:
 class Support:
     """Allowed joint levels of some attributes.
 
-    Shapes: ``levels`` (m, k) int64, distinct rows; ``boxes[name]`` (m, 2) int64, the fine codes [start, stop) that an
-    allowed row may take on a numeric attribute.
+    Shapes: ``levels`` (m, k) int64, distinct rows; ``boxes[name]`` (m, 2) int64, the fine codes
+    [start, stop) that an allowed row may take on a numeric attribute.
     """
 
     attributes: tuple[str, ...]
@@ -83,18 +84,25 @@ class Support:
     def ordered(self, sequence: Sequence[str]) -> Support:
         """The same support with its attributes in the order of a schema sequence and its rows sorted."""
         place = {name: position for position, name in enumerate(sequence)}
-        columns = sorted(range(len(self.attributes)), key=lambda column: place[self.attributes[column]])
+        columns = sorted(
+            range(len(self.attributes)), key=lambda column: place[self.attributes[column]]
+        )
         levels = self.levels[:, columns]
         rows = np.lexsort(levels.T[::-1])
         boxes = {name: box[rows] for name, box in self.boxes.items()}
-        return Support(tuple(self.attributes[column] for column in columns), levels[rows], boxes, self.couplings)
+        return Support(
+            tuple(self.attributes[column] for column in columns),
+            levels[rows],
+            boxes,
+            self.couplings,
+        )
 
 
 class Trie:
     """The prefixes of a support, for drawing one attribute after the other.
 
-    A node at depth d stands for levels of the first d attributes that can be completed. Depth 0 has the one node 0;
-    nodes of the last depth are the rows of the support.
+    A node at depth d stands for levels of the first d attributes that can be completed. Depth 0 has
+    the one node 0; nodes of the last depth are the rows of the support.
     """
 
     def __init__(self, support: Support, sizes: Sequence[int]) -> None:
@@ -116,7 +124,9 @@ class Trie:
         first, last = self._edges(depth, nodes)
         counts = last - first
         found = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        return np.repeat(np.arange(len(nodes)), counts), self._keys[depth][found] % self.sizes[depth]
+        return np.repeat(np.arange(len(nodes)), counts), self._keys[depth][found] % self.sizes[
+            depth
+        ]
 
     def _edges(self, depth: int, nodes: Int) -> tuple[Int, Int]:
         size, keys = self.sizes[depth], self._keys[depth]
@@ -140,12 +150,19 @@ def grid(sizes: Sequence[int]) -> Int:
 
 def with_missing(levels: Sequence[Levels], support: Support) -> Support:
     """A support enlarged by every joint level with a missing value: no predicate holds on those."""
-    parts = [_fixed(levels, at, level.null) for at, level in enumerate(levels) if level.null is not None]
+    parts = [
+        _fixed(levels, at, level.null) for at, level in enumerate(levels) if level.null is not None
+    ]
     if not parts:
         return support
     missing = np.unique(np.concatenate(parts), axis=0)
-    boxes = {name: np.vstack([box, _whole(levels, name, support, missing)]) for name, box in support.boxes.items()}
-    return Support(support.attributes, np.vstack([support.levels, missing]), boxes, support.couplings)
+    boxes = {
+        name: np.vstack([box, _whole(levels, name, support, missing)])
+        for name, box in support.boxes.items()
+    }
+    return Support(
+        support.attributes, np.vstack([support.levels, missing]), boxes, support.couplings
+    )
 
 
 def _fixed(levels: Sequence[Levels], at: int, level: int) -> Int:

@@ -33,7 +33,9 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _OPS = {"==": Op.EQ, "<>": Op.NE, "≠": Op.NE, "≤": Op.LE, "≥": Op.GE} | {op.value: op for op in Op}
-_REMEDY = "write rules such as t1.a = t2.a and t1.b < 5, text in single quotes, odd names in backquotes"
+_REMEDY = (
+    "write rules such as t1.a = t2.a and t1.b < 5, text in single quotes, odd names in backquotes"
+)
 
 Token = Cell | Op | Constant | None
 """A piece of a rule; None stands for the word ``and``."""
@@ -53,7 +55,8 @@ def format_denial(constraint: DenialConstraint) -> str:
     """The text that ``parse_denial`` reads as these predicates; dates come back as text."""
     single = constraint.arity == 1
     return " and ".join(
-        f"{_format_operand(p.left, single)} {p.op} {_format_operand(p.right, single)}" for p in constraint.predicates
+        f"{_format_operand(p.left, single)} {p.op} {_format_operand(p.right, single)}"
+        for p in constraint.predicates
     )
 
 
@@ -68,7 +71,9 @@ def parse_dependency(text: str, name: str) -> tuple[tuple[str, ...], tuple[str, 
         raise ConstraintError(
             f"constraint '{name}': cannot read the dependency '{text}'; write a, b -> c, odd names in backquotes"
         )
-    left, right = (tuple(unquote(part) for part in re.findall(_NAME, side)) for side in match.groups())
+    left, right = (
+        tuple(unquote(part) for part in re.findall(_NAME, side)) for side in match.groups()
+    )
     _require_distinct(left + right, name)
     return left, right
 
@@ -80,7 +85,9 @@ def format_dependency(left: Sequence[str], right: Sequence[str]) -> str:
 
 def dependency(name: str, left: Sequence[str], right: str, hard: bool = True) -> DenialConstraint:
     """The constraint that no two rows agree on ``left`` and differ on ``right``."""
-    return DenialConstraint(name, (*map(_agree, left), Predicate(Cell(1, right), Op.NE, Cell(2, right))), hard)
+    return DenialConstraint(
+        name, (*map(_agree, left), Predicate(Cell(1, right), Op.NE, Cell(2, right))), hard
+    )
 
 
 def key(name: str, attributes: Sequence[str], hard: bool = True) -> DenialConstraint:
@@ -141,7 +148,9 @@ def _agree(attribute: str) -> Predicate:
 def _require_distinct(attributes: Sequence[str], name: str) -> None:
     twice = sorted({a for a in attributes if list(attributes).count(a) > 1})
     if twice:
-        raise ConstraintError(f"constraint '{name}': attribute '{twice[0]}' appears twice; name it once")
+        raise ConstraintError(
+            f"constraint '{name}': attribute '{twice[0]}' appears twice; name it once"
+        )
 
 
 def _tokens(text: str, name: str) -> list[Token]:
@@ -149,7 +158,9 @@ def _tokens(text: str, name: str) -> list[Token]:
     while place < len(text.rstrip()):
         match = _TOKEN.match(text, place)
         if match is None:
-            raise ConstraintError(f"constraint '{name}': cannot read '{text[place:].strip()}'; {_REMEDY}")
+            raise ConstraintError(
+                f"constraint '{name}': cannot read '{text[place:].strip()}'; {_REMEDY}"
+            )
         tokens.append(_token(match, name))
         place = match.end()
     return tokens
@@ -190,7 +201,9 @@ def _predicate(clause: list[Token], name: str) -> Predicate:
             predicate = compare(left, op, right)  # type: ignore[arg-type]
             if predicate is not None:
                 return predicate
-    raise ConstraintError(f"constraint '{name}': each part compares a cell with a cell or a constant; {_REMEDY}")
+    raise ConstraintError(
+        f"constraint '{name}': each part compares a cell with a cell or a constant; {_REMEDY}"
+    )
 
 
 def _format_operand(operand: Cell | Constant, single: bool) -> str:

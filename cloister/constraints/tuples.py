@@ -19,7 +19,10 @@ WIDEST = 2**62
 
 @dataclass(frozen=True)
 class Tuples:
-    """The different tuples of a table of n rows; ``table`` has a row for each, ``of_row`` (n,) numbers them."""
+    """The different tuples of a table of n rows.
+
+    ``table`` has a row for each, ``of_row`` (n,) numbers them.
+    """
 
     table: Table
     of_row: Counts
@@ -30,7 +33,9 @@ class Tuples:
         of_row, size = _joint([table.codes[name] for name in attributes])
         some_row = np.zeros(size, dtype=np.int64)
         some_row[of_row] = np.arange(table.rows)
-        return cls(Table(table.domain, {name: table.codes[name][some_row] for name in attributes}), of_row)
+        return cls(
+            Table(table.domain, {name: table.codes[name][some_row] for name in attributes}), of_row
+        )
 
     def sums(self, weights: Counts | None = None) -> Counts:
         """Number of rows, or the sum of their weights (n,), of each tuple; exact below 2^53."""

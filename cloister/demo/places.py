@@ -34,7 +34,9 @@ CITY_STATE = np.sort(np.arange(len(CITIES)) % len(STATES))
 CITY_SIZE = 1.0 / np.sqrt(1 + np.arange(len(CITIES)) * 37 % len(CITIES))
 """Relative population of each city, shape (80,): a few large ones, many small ones."""
 
-ZIP_CITY = np.sort(np.concatenate([np.arange(len(CITIES)), np.arange(ZIP_COUNT - len(CITIES)) * 11 % len(CITIES)]))
+ZIP_CITY = np.sort(
+    np.concatenate([np.arange(len(CITIES)), np.arange(ZIP_COUNT - len(CITIES)) * 11 % len(CITIES)])
+)
 """City number of each zip code, shape (300,)."""
 
 ZIP_SHARE = (CITY_SIZE / np.bincount(ZIP_CITY))[ZIP_CITY]

@@ -47,7 +47,9 @@ SALARY_STEP, HIGHEST_SALARY = 100, 250_000
 RETIREMENT = 67
 
 _EDUCATION_NEEDED = np.array([0.5, 2.0, 1.8, 4.2, 4.4, 4.3, 4.0, 1.5, 4.9, 1.7, 2.2, 3.3, 5.4, 1.9])
-_PAY = np.array([0.87, 0.93, 1.00, 1.01, 1.21, 1.25, 1.12, 0.83, 1.29, 0.91, 0.98, 1.02, 1.13, 0.86])
+_PAY = np.array(
+    [0.87, 0.93, 1.00, 1.01, 1.21, 1.25, 1.12, 0.83, 1.29, 0.91, 0.98, 1.02, 1.13, 0.86]
+)
 
 
 @dataclass(frozen=True)
@@ -62,14 +64,19 @@ class _Person:
 
 
 def civic_registry(rows: int = ROWS, seed: int = SEED) -> pd.DataFrame:
-    """Residents of a fictional country, shape (rows, 14); the same frame for the same rows and seed.
+    """Residents of a fictional country, shape (rows, 14).
 
-    Occupation, savings and the time of registration have missing values; salary and rate have a point mass at zero.
+    The same frame for the same rows and seed.
+
+    Occupation, savings and the time of registration have missing values; salary and rate have a
+    point mass at zero.
     """
     rng = np.random.default_rng(seed)
     zips = rng.choice(len(ZIPS), size=rows, p=ZIP_SHARE / ZIP_SHARE.sum())
     birth = _births(rows, rng)
-    person = _person((REFERENCE_DAY - birth).astype(np.int64) / 365.25, CITY_STATE[ZIP_CITY[zips]], rng)
+    person = _person(
+        (REFERENCE_DAY - birth).astype(np.int64) / 365.25, CITY_STATE[ZIP_CITY[zips]], rng
+    )
     marital = _marital(person.age, rng)
     salary = _salaries(person, rng)
     return pd.DataFrame(
@@ -118,12 +125,16 @@ def _marital(age: Numbers, rng: np.random.Generator) -> Whole:
 
 
 def _children(person: _Person, marital: Whole, rng: np.random.Generator) -> Whole:
-    expected = np.clip((person.age - 20) / 15, 0, 1) * np.where(marital == 0, 0.35, 1.9 - 0.12 * person.education)
+    expected = np.clip((person.age - 20) / 15, 0, 1) * np.where(
+        marital == 0, 0.35, 1.9 - 0.12 * person.education
+    )
     return np.minimum(rng.poisson(np.maximum(expected, 0)), 8).astype(np.int64)
 
 
 def _salaries(person: _Person, rng: np.random.Generator) -> Whole:
-    level = 11_500 * _PAY[person.occupation] * 1.40**person.education * (1 + 0.03 * (person.state % 5))
+    level = (
+        11_500 * _PAY[person.occupation] * 1.40**person.education * (1 + 0.03 * (person.state % 5))
+    )
     career = 1 + 0.010 * np.clip(person.age - 20, 0, 35)
     pay = level * career * np.exp(rng.normal(0, 0.12, len(level)))
     steps = np.clip(np.rint(pay / SALARY_STEP), 1, HIGHEST_SALARY // SALARY_STEP).astype(np.int64)
@@ -153,7 +164,9 @@ def _savings(person: _Person, salary: Whole, rng: np.random.Generator) -> Number
     return amount
 
 
-def _registrations(birth: NDArray[np.datetime64], rng: np.random.Generator) -> NDArray[np.datetime64]:
+def _registrations(
+    birth: NDArray[np.datetime64], rng: np.random.Generator
+) -> NDArray[np.datetime64]:
     """The minute of registration, in office hours, within weeks of the 16th birthday or of a later move."""
     moved = np.where(rng.random(len(birth)) < 0.3, rng.random(len(birth)), 0.0)
     since = (REFERENCE_DAY - birth).astype(np.int64) - YOUNGEST * 365.25
@@ -161,7 +174,8 @@ def _registrations(birth: NDArray[np.datetime64], rng: np.random.Generator) -> N
     wait = np.minimum(rng.exponential(20, len(birth)), since).astype("timedelta64[D]")
     minute = np.rint(480 + 540 * rng.beta(2, 2, len(birth))).astype("timedelta64[m]")
     moment: NDArray[np.datetime64] = (
-        np.minimum(day + wait, REFERENCE_DAY - np.timedelta64(1, "D")).astype("datetime64[s]") + minute
+        np.minimum(day + wait, REFERENCE_DAY - np.timedelta64(1, "D")).astype("datetime64[s]")
+        + minute
     )
     moment[rng.random(len(birth)) < 0.03] = np.datetime64("NaT")
     return moment

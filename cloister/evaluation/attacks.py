@@ -1,7 +1,7 @@
 """Empirical attacks on a synthetic table: nearness to real records, and membership inference.
 
-An attack that fails proves nothing: it says that this attack, on this table, found nothing. Only the accounting of
-the mechanisms proves differential privacy.
+An attack that fails proves nothing: it says that this attack, on this table, found nothing. Only
+the accounting of the mechanisms proves differential privacy.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ Distances = NDArray[np.float32]
 class ClosestRecords:
     """Distances to the closest real record, of synthetic rows and, for comparison, of other real rows.
 
-    ``copies`` is the share of all synthetic rows that equal some real row; ``twins`` the share of all real rows that
-    equal another one. ``median_ratio`` is the median distance of synthetic rows over that of real rows: about 1 is
-    what fresh rows of the same population would have, much below 1 says that real records are followed too closely.
-    None where the real rows' median distance is 0.
+    ``copies`` is the share of all synthetic rows that equal some real row; ``twins`` the share of
+    all real rows that equal another one. ``median_ratio`` is the median distance of synthetic rows
+    over that of real rows: about 1 is what fresh rows of the same population would have, much below
+    1 says that real records are followed too closely. None where the real rows' median distance is
+    0.
     """
 
     copies: float
@@ -82,8 +83,8 @@ def comparable_records(real: Table, synthetic: Table) -> bool:
 def closest_records(real: Table, synthetic: Table) -> ClosestRecords:
     """How near synthetic rows come to real records, against how near real rows come to each other.
 
-    1,000 real rows are set apart; they and 1,000 synthetic rows look for the closest of at most 20,000 other real
-    rows. All rows take part in the search for exact copies.
+    1,000 real rows are set apart; they and 1,000 synthetic rows look for the closest of at most
+    20,000 other real rows. All rows take part in the search for exact copies.
     """
     rng = np.random.default_rng(SEED)
     order = rng.permutation(real.rows)
@@ -103,16 +104,21 @@ def closest_records(real: Table, synthetic: Table) -> ClosestRecords:
 def infer_membership(fitted: Table, held_out: Table, synthetic: Table) -> Membership:
     """An attack that says which rows the model was fitted to, scored on rows of ``fitted`` and of ``held_out``.
 
-    The score of a row is the log ratio of its distances to the closest of the attacker's own reference rows (one half
-    of ``held_out``) and to the closest synthetic row, an estimate of the ratio of the two densities; at most 20,000
-    rows of each. ``held_out`` comes from the same population and took no part in the fit.
+    The score of a row is the log ratio of its distances to the closest of the attacker's own
+    reference rows (one half of ``held_out``) and to the closest synthetic row, an estimate of the
+    ratio of the two densities; at most 20,000 rows of each. ``held_out`` comes from the same
+    population and took no part in the fit.
 
-    Source: van Breugel et al., Membership inference attacks against synthetic data through overfitting detection
-    (AISTATS 2023), equation 2. Interval: DeLong, DeLong and Clarke-Pearson (1988).
+    Source: van Breugel et al., Membership inference attacks against synthetic data through
+    overfitting detection (AISTATS 2023), equation 2. Interval: DeLong, DeLong and Clarke-Pearson
+    (1988).
     """
     rng = np.random.default_rng(SEED)
     order = rng.permutation(held_out.rows)
-    others, reference = held_out.take(order[::2][:MEMBERS]), held_out.take(order[1::2][: _most_records(held_out)])
+    others, reference = (
+        held_out.take(order[::2][:MEMBERS]),
+        held_out.take(order[1::2][: _most_records(held_out)]),
+    )
     members = fitted.take(rng.permutation(fitted.rows)[: min(MEMBERS, others.rows)])
     shown = synthetic.take(rng.permutation(synthetic.rows)[: _most_records(synthetic)])
     scores = [_density_ratio(rows, shown, reference) for rows in (members, others)]
@@ -127,8 +133,8 @@ def _most_records(table: Table) -> int:
 def nearest(queries: Table, records: Table) -> Distances:
     """Distance (q,) of each row to the closest record: the mean over attributes of their differences, 0 to 1.
 
-    Numbers and ordered values differ by their distance as a share of the declared range, unordered values by 0 or 1,
-    a missing value from any other by 1 (Gower 1971).
+    Numbers and ordered values differ by their distance as a share of the declared range, unordered
+    values by 0 or 1, a missing value from any other by 1 (Gower 1971).
     """
     found = [
         _nearest(queries.take(np.arange(start, min(start + CHUNK, queries.rows))), records)
@@ -183,13 +189,19 @@ def _density_ratio(rows: Table, shown: Table, reference: Table) -> NDArray[np.fl
     return np.log(ratio).astype(np.float64)
 
 
-def _auc_with_interval(positives: NDArray[np.float64], negatives: NDArray[np.float64]) -> Membership:
+def _auc_with_interval(
+    positives: NDArray[np.float64], negatives: NDArray[np.float64]
+) -> Membership:
     over_negatives = _placements(positives, negatives)
     over_positives = 1 - _placements(negatives, positives)
     auc = float(over_negatives.mean())
-    variance = over_negatives.var(ddof=1) / len(positives) + over_positives.var(ddof=1) / len(negatives)
+    variance = over_negatives.var(ddof=1) / len(positives) + over_positives.var(ddof=1) / len(
+        negatives
+    )
     margin = NORMAL_95 * float(np.sqrt(variance))
-    return Membership(auc, max(0.0, auc - margin), min(1.0, auc + margin), len(positives), len(negatives))
+    return Membership(
+        auc, max(0.0, auc - margin), min(1.0, auc + margin), len(positives), len(negatives)
+    )
 
 
 def _placements(scores: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:

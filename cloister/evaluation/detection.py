@@ -28,7 +28,8 @@ TELLING = 10
 class Detection:
     """Out-of-fold ROC-AUC of the detector: 0.5 if it cannot tell the tables apart, 1 if it always can.
 
-    ``telling`` names up to ten attributes with their shares of the detector's gain in log loss, greatest first.
+    ``telling`` names up to ten attributes with their shares of the detector's gain in log loss,
+    greatest first.
     """
 
     auc: float
@@ -54,7 +55,8 @@ def detectable(real: Table, synthetic: Table) -> bool:
 def detect(real: Table, synthetic: Table) -> Detection:
     """The detection of a synthetic table by XGBoost with its defaults, on codes and numbers, in five folds.
 
-    At most 20,000 rows of each table, fewer above 100 attributes, a fixed random choice. Missing values are seen.
+    At most 20,000 rows of each table, fewer above 100 attributes, a fixed random choice. Missing
+    values are seen.
     """
     rng = np.random.default_rng(SEED)
     tables = _sample(real, rng), _sample(synthetic, rng)
@@ -87,7 +89,9 @@ def roc_auc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
 
 
 def _sample(table: Table, rng: np.random.Generator) -> Table:
-    return table.take(rng.permutation(table.rows)[: min(MOST_ROWS, MOST_CELLS // len(table.domain.modelled))])
+    return table.take(
+        rng.permutation(table.rows)[: min(MOST_ROWS, MOST_CELLS // len(table.domain.modelled))]
+    )
 
 
 def _numbers(table: Table) -> Matrix:

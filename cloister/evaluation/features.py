@@ -44,7 +44,10 @@ class _OneHot(_Block):
 
 @dataclass(frozen=True)
 class _Scaled(_Block):
-    """A number of mean 0 and deviation 1 over the training rows, 0 if missing; if it may be missing, whether it is."""
+    """A number of mean 0 and deviation 1 over the training rows, 0 if missing.
+
+    If it may be missing, whether it is.
+    """
 
     mean: float
     deviation: float
@@ -61,8 +64,8 @@ class _Scaled(_Block):
 class Features:
     """How rows become numbers: one-hot codes for unordered attributes, standardised numbers for all others.
 
-    One-hot codes keep the 64 most frequent values of the training rows, fewer in wide tables, so that there are about
-    a thousand features at most; rarer values share one feature.
+    One-hot codes keep the 64 most frequent values of the training rows, fewer in wide tables, so
+    that there are about a thousand features at most; rarer values share one feature.
     """
 
     blocks: tuple[_Block, ...]

@@ -1,9 +1,10 @@
 """Train on synthetic rows, test on real ones: a panel of classifiers for each target.
 
-Source: Kamino (VLDB 2021), section 7.1, metric II: each attribute in turn is predicted from all others; models train
-on 70 % of the synthetic rows and are tested on a fixed 30 % of the real rows; their mean stands for the attribute.
-The truth is the same with the other 70 % of the real rows as training rows. DPView (section V-A2) names twelve
-classifiers with default settings; scikit-learn's histogram boosting, made after LightGBM, stands in for it here.
+Source: Kamino (VLDB 2021), section 7.1, metric II: each attribute in turn is predicted from all
+others; models train on 70 % of the synthetic rows and are tested on a fixed 30 % of the real rows;
+their mean stands for the attribute. The truth is the same with the other 70 % of the real rows as
+training rows. DPView (section V-A2) names twelve classifiers with default settings; scikit-learn's
+histogram boosting, made after LightGBM, stands in for it here.
 """
 
 from __future__ import annotations
@@ -86,7 +87,10 @@ PANELS: Mapping[Panel, Classifiers] = {"nine": CLASSIFIERS, "twelve": TWELVE}
 
 @dataclass(frozen=True)
 class Score:
-    """Accuracy and F1 of one classifier on one target; F1 is None where the test rows hold one class only."""
+    """Accuracy and F1 of one classifier on one target.
+
+    F1 is None where the test rows hold one class only.
+    """
 
     target: str
     classifier: str
@@ -98,8 +102,8 @@ class Score:
 class Learning:
     """Scores of classifiers trained on ``train_rows`` and tested on ``test_rows`` real rows.
 
-    ``one_class`` names the targets of which the training or the test rows hold one class only: nothing is learnt
-    there, and every classifier predicts the class of the training rows.
+    ``one_class`` names the targets of which the training or the test rows hold one class only:
+    nothing is learnt there, and every classifier predicts the class of the training rows.
     """
 
     train_rows: int
@@ -130,7 +134,10 @@ class Learning:
         for score in self.scores:
             groups.setdefault(getattr(score, key), []).append(score)
         return {
-            name: (float(np.mean([score.accuracy for score in group])), _mean(score.f1 for score in group))
+            name: (
+                float(np.mean([score.accuracy for score in group])),
+                _mean(score.f1 for score in group),
+            )
             for name, group in groups.items()
         }
 
@@ -142,8 +149,12 @@ class Learning:
             "mean_accuracy": self.accuracy,
             "mean_f1": self.f1,
             "one_class_targets": list(self.one_class),
-            "targets": {name: {"accuracy": a, "f1": f} for name, (a, f) in self.by_target().items()},
-            "classifiers": {name: {"accuracy": a, "f1": f} for name, (a, f) in self.by_classifier().items()},
+            "targets": {
+                name: {"accuracy": a, "f1": f} for name, (a, f) in self.by_target().items()
+            },
+            "classifiers": {
+                name: {"accuracy": a, "f1": f} for name, (a, f) in self.by_classifier().items()
+            },
         }
 
 
@@ -164,7 +175,9 @@ class Split:
         """The split of a real table of at least two rows."""
         order = np.random.default_rng(SEED).permutation(real.rows)
         tests = max(1, real.rows - int(TRAIN_SHARE * real.rows))
-        return cls(real.take(order[tests : tests + TRAIN_ROWS]), real.take(order[: min(tests, TEST_ROWS)]))
+        return cls(
+            real.take(order[tests : tests + TRAIN_ROWS]), real.take(order[: min(tests, TEST_ROWS)])
+        )
 
 
 def learnable(real: Table, synthetic: Table, targets: Sequence[Target]) -> bool:
@@ -179,10 +192,13 @@ def synthetic_training_rows(synthetic: Table) -> Table:
     return synthetic.take(order[: min(TRAIN_ROWS, int(TRAIN_SHARE * synthetic.rows))])
 
 
-def train_and_test(train: Table, test: Table, targets: Sequence[Target], panel: Panel = "nine") -> Learning:
+def train_and_test(
+    train: Table, test: Table, targets: Sequence[Target], panel: Panel = "nine"
+) -> Learning:
     """Scores of a panel of classifiers for each target, trained on one table and tested on the other.
 
-    Above 200 attributes only the first of the training rows are used, a million cells. Same rows, same scores.
+    Above 200 attributes only the first of the training rows are used, a million cells. Same rows,
+    same scores.
     """
     train = train.take(np.arange(min(train.rows, TRAIN_CELLS // len(train.domain.modelled))))
     features = Features.learnt_from(train)
@@ -193,7 +209,12 @@ def train_and_test(train: Table, test: Table, targets: Sequence[Target], panel: 
             delayed(lesson.scores)(target) for target in targets
         )
     one_class = tuple(target.attribute for target in targets if lesson.one_class(target))
-    return Learning(train.rows, test.rows, tuple(score for of_target in scores for score in of_target), one_class)
+    return Learning(
+        train.rows,
+        test.rows,
+        tuple(score for of_target in scores for score in of_target),
+        one_class,
+    )
 
 
 @dataclass(frozen=True)
@@ -218,7 +239,14 @@ class _Lesson:
         scores = []
         for name, new in self.classifiers.items():
             predicted = _predicted(new(), known, labels, unknown)
-            scores.append(Score(target.attribute, name, float(np.mean(predicted == truth)), _f1(predicted, truth)))
+            scores.append(
+                Score(
+                    target.attribute,
+                    name,
+                    float(np.mean(predicted == truth)),
+                    _f1(predicted, truth),
+                )
+            )
         return scores
 
 

@@ -1,9 +1,10 @@
 """Distances between the k-way marginals of a real and a synthetic table, k = 1, 2, 3.
 
-Numeric attributes are read in 16 equal-width bins of their declared range, with special values outside it and the
-missing value as cells of their own; all other attributes are read value by value. Only cells that hold a row are ever
-counted, so an attribute may have any number of values. Kamino (VLDB 2021), section 7.1, metric III, reports the
-largest cell under the name of total variation distance, which is half the L1 distance; both are given here.
+Numeric attributes are read in 16 equal-width bins of their declared range, with special values
+outside it and the missing value as cells of their own; all other attributes are read value by
+value. Only cells that hold a row are ever counted, so an attribute may have any number of values.
+Kamino (VLDB 2021), section 7.1, metric III, reports the largest cell under the name of total
+variation distance, which is half the L1 distance; both are given here.
 """
 
 from __future__ import annotations
@@ -72,7 +73,11 @@ class Marginals:
             "mean_half_l1": self.half_l1,
             "mean_largest_cell": self.largest_cell,
             "sets": [
-                {"attributes": list(m.attributes), "half_l1": m.half_l1, "largest_cell": m.largest_cell}
+                {
+                    "attributes": list(m.attributes),
+                    "half_l1": m.half_l1,
+                    "largest_cell": m.largest_cell,
+                }
                 for m in worst_first
             ],
         }
@@ -81,13 +86,17 @@ class Marginals:
 def compare_marginals(real: Table, synthetic: Table) -> tuple[Marginals, ...]:
     """Distances of the 1-, 2- and 3-way marginals of two tables over one domain; keys are left out.
 
-    All single attributes, at most 500 pairs and at most 100 triples; beyond that, a fixed random choice that depends
-    on the number of attributes alone.
+    All single attributes, at most 500 pairs and at most 100 triples; beyond that, a fixed random
+    choice that depends on the number of attributes alone.
     """
     merged = _Merged.of(real, synthetic)
     ways = range(1, min(3, len(merged.names)) + 1)
     return tuple(
-        Marginals(k, comb(len(merged.names), k), tuple(map(merged.marginal, attribute_sets(merged.names, k))))
+        Marginals(
+            k,
+            comb(len(merged.names), k),
+            tuple(map(merged.marginal, attribute_sets(merged.names, k))),
+        )
         for k in ways
     )
 
@@ -110,7 +119,8 @@ def _fixed_choice(attributes: int, ways: int) -> list[tuple[int, ...]]:
 def reading_cells(column: Column) -> Cells:
     """The cells by which a column is read: 16 equal-width bins of a declared range, or value by value.
 
-    Bin b of a grid of s steps begins at its first code c with c / (s - 1) >= b / 16; the greatest value is in the last.
+    Bin b of a grid of s steps begins at its first code c with c / (s - 1) >= b / 16; the greatest
+    value is in the last.
     """
     if not isinstance(column, Grid):
         return Cells(column, np.arange(column.size, dtype=np.int64))
@@ -143,7 +153,9 @@ class _Merged:
         """Distances of one marginal."""
         keys, size = self._keys(attributes)
         real = np.bincount(keys[: self.real_rows], minlength=size) / self.real_rows
-        synthetic = np.bincount(keys[self.real_rows :], minlength=size) / (len(keys) - self.real_rows)
+        synthetic = np.bincount(keys[self.real_rows :], minlength=size) / (
+            len(keys) - self.real_rows
+        )
         difference = np.abs(real - synthetic)
         return Marginal(attributes, float(difference.sum() / 2), float(difference.max()))
 
@@ -151,7 +163,9 @@ class _Merged:
         """A number below ``size`` for each row (n,), equal for rows in one cell of the joint domain."""
         keys, size = np.zeros(len(self.cells[attributes[0]]), dtype=np.int64), 1
         for name in attributes:
-            keys, size = _numbered(keys * self.sizes[name] + self.cells[name], size * self.sizes[name])
+            keys, size = _numbered(
+                keys * self.sizes[name] + self.cells[name], size * self.sizes[name]
+            )
         return keys, size
 
 

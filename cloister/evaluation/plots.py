@@ -34,7 +34,9 @@ def plots(evaluation: Evaluation, folder: Path) -> list[Path]:
     drawn = {
         "marginals.png": _marginals_figure(evaluation.marginals) if evaluation.marginals else None,
         "violations.png": _violations_figure(evaluation) if evaluation.violations else None,
-        "accuracy.png": _accuracy_figure(evaluation.learning, evaluation.truth) if evaluation.learning else None,
+        "accuracy.png": _accuracy_figure(evaluation.learning, evaluation.truth)
+        if evaluation.learning
+        else None,
     }
     figures = {folder / name: figure for name, figure in drawn.items() if figure is not None}
     try:
@@ -56,7 +58,9 @@ def tables(evaluation: Evaluation, folder: Path) -> list[Path]:
     records: dict[str, list[dict[str, object]]] = {
         "marginals.csv": list(marginal_records(evaluation.marginals)),
         "violations.csv": [violations.to_dict() for violations in evaluation.violations],
-        "accuracy.csv": [row for name, learning in trained if learning for row in _scores(name, learning)],
+        "accuracy.csv": [
+            row for name, learning in trained if learning for row in _scores(name, learning)
+        ],
     }
     files = {folder / name: rows for name, rows in records.items() if rows}
     try:
@@ -69,7 +73,9 @@ def tables(evaluation: Evaluation, folder: Path) -> list[Path]:
 
 
 def _unwritable(folder: Path, error: OSError) -> StorageError:
-    return StorageError(f"{folder} cannot be written ({error.strerror}); choose another folder or free some space")
+    return StorageError(
+        f"{folder} cannot be written ({error.strerror}); choose another folder or free some space"
+    )
 
 
 def _scores(trained_on: str, learning: Learning) -> Iterable[dict[str, object]]:
@@ -102,7 +108,15 @@ def _marginals_figure(marginals: Sequence[Marginals]) -> Figure:
     bars, boxes = figure.subplots(1, 2, width_ratios=(3, 2))
     places = np.arange(len(single))
     bars.barh(places, [m.half_l1 for m in single], color=SYNTHETIC, height=0.66, label="half L1")
-    bars.plot([m.largest_cell for m in single], places, "o", color="white", mec=REAL, ms=5, label="largest cell")
+    bars.plot(
+        [m.largest_cell for m in single],
+        places,
+        "o",
+        color="white",
+        mec=REAL,
+        ms=5,
+        label="largest cell",
+    )
     _name_rows(bars, [m.attributes[0] for m in single])
     bars.set_xlim(0, max(0.01, 1.05 * max(m.half_l1 for m in single)))
     bars.legend(frameon=False, loc="lower right", fontsize=8)
@@ -150,15 +164,32 @@ def _accuracy_figure(learning: Learning, truth: Learning | None) -> Figure:
     means = f"trained on synthetic rows {learning.accuracy:.3f}" + (
         f", on real rows {truth.accuracy:.3f}" if truth else ""
     )
-    _title(axes, "Accuracy on real rows, mean of nine classifiers", f"mean over all targets: {means}")
+    _title(
+        axes, "Accuracy on real rows, mean of nine classifiers", f"mean over all targets: {means}"
+    )
     return figure
 
 
-def _dumbbells(axes: Axes, names: Sequence[str], reals: Sequence[float], synthetics: Sequence[float]) -> None:
+def _dumbbells(
+    axes: Axes, names: Sequence[str], reals: Sequence[float], synthetics: Sequence[float]
+) -> None:
     places = np.arange(len(names))
     axes.hlines(places, reals, synthetics, color=LINE, linewidth=3, zorder=1)
-    axes.plot(reals, places, "o", ms=7, mfc="white", mec=REAL, mew=1.6, label="real", zorder=3, clip_on=False)
-    axes.plot(synthetics, places, "o", ms=5, color=SYNTHETIC, label="synthetic", zorder=4, clip_on=False)
+    axes.plot(
+        reals,
+        places,
+        "o",
+        ms=7,
+        mfc="white",
+        mec=REAL,
+        mew=1.6,
+        label="real",
+        zorder=3,
+        clip_on=False,
+    )
+    axes.plot(
+        synthetics, places, "o", ms=5, color=SYNTHETIC, label="synthetic", zorder=4, clip_on=False
+    )
     _name_rows(axes, names)
     axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 

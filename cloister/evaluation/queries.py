@@ -1,8 +1,8 @@
 """Random range queries over three attributes: the mean error of the share of rows that they find.
 
-A query draws three attributes, and for each a range between two of its values, at random: numbers and ordered lists in
-their order, unordered lists in the order they are declared in. The queries depend on the public domain and a fixed seed
-alone. A missing value is in no range.
+A query draws three attributes, and for each a range between two of its values, at random: numbers
+and ordered lists in their order, unordered lists in the order they are declared in. The queries
+depend on the public domain and a fixed seed alone. A missing value is in no range.
 
 Source: Lin, Yu, Huang, "DPView", section V-A2.
 """
@@ -47,7 +47,11 @@ class RangeQueries:
 
     def to_dict(self) -> dict[str, Any]:
         """The figures by name."""
-        return {"queries": self.queries, "mean_error": self.mean_error, "largest_error": self.largest_error}
+        return {
+            "queries": self.queries,
+            "mean_error": self.mean_error,
+            "largest_error": self.largest_error,
+        }
 
 
 def compare_queries(real: Table, synthetic: Table) -> RangeQueries:
@@ -61,7 +65,10 @@ def compare_queries(real: Table, synthetic: Table) -> RangeQueries:
 
 
 def random_queries(domain: Domain, queries: int = QUERIES) -> list[Query]:
-    """Random queries over three attributes that are no keys, fewer where there are fewer; public, always the same."""
+    """Random queries over three attributes that are no keys, fewer where there are fewer.
+
+    Public, always the same.
+    """
     rng = np.random.default_rng(SEED)
     columns = [column for column in domain if column.kind != "key"]
     width = min(ATTRIBUTES, len(columns))
@@ -71,7 +78,10 @@ def random_queries(domain: Domain, queries: int = QUERIES) -> list[Query]:
 
 def answers(table: Table, queries: Sequence[Query]) -> NDArray[np.float64]:
     """The share of rows (queries,) that each query finds."""
-    numbers = {name: table.comparable(name) for name in {part.attribute for query in queries for part in query}}
+    numbers = {
+        name: table.comparable(name)
+        for name in {part.attribute for query in queries for part in query}
+    }
     found = np.empty(len(queries))
     for at, query in enumerate(queries):
         inside = np.ones(table.rows, dtype=bool)

@@ -1,6 +1,7 @@
 """The evaluation of one synthetic table against the real one: every measure of this room, as one value.
 
-Privacy: computed from real rows without noise. An evaluation is internal; it never enters a published certificate.
+Privacy: computed from real rows without noise. An evaluation is internal; it never enters a
+    published certificate.
 """
 
 from __future__ import annotations
@@ -38,10 +39,12 @@ from cloister.schema.domain import Table
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was measured; a measure that was left out, or that the tables are too small for, is None or empty.
+    """What was measured.
 
-    ``learning`` trained on synthetic rows, ``truth`` on real ones; both were tested on the same real rows.
-    ``internal`` is always true: the figures are not differentially private.
+    A measure that was left out, or that the tables are too small for, is None or empty.
+
+    ``learning`` trained on synthetic rows, ``truth`` on real ones; both were tested on the same
+    real rows. ``internal`` is always true: the figures are not differentially private.
     """
 
     level: Level
@@ -122,10 +125,10 @@ def evaluate(
 ) -> Evaluation:
     """Measure a synthetic table against the real one.
 
-    ``none`` measures nothing; ``quick`` marginals, range queries, violations, detection and closest records; ``full``
-    also trains a ``panel`` of models on synthetic and on real rows, and attacks membership if there are ``held_out``
-    real rows of the same population that took no part in the fit. ``teach`` trains on the real rows, or
-    knows the scores from before.
+    ``none`` measures nothing; ``quick`` marginals, range queries, violations, detection and closest
+    records; ``full`` also trains a ``panel`` of models on synthetic and on real rows, and attacks
+    membership if there are ``held_out`` real rows of the same population that took no part in the
+    fit. ``teach`` trains on the real rows, or knows the scores from before.
 
     Raises:
         DataError: the tables have other columns, or one has no rows.
@@ -147,24 +150,43 @@ def evaluate(
     )
     if level == "quick":
         return evaluation
-    attackable = held_out is not None and comparable_records(held_out, synthetic) and real.rows >= FEWEST_ROWS
-    membership = infer_membership(real, held_out, synthetic) if attackable and held_out is not None else None
-    return replace(_with_learning(evaluation, real, synthetic, targets, panel, teach), membership=membership)
+    attackable = (
+        held_out is not None
+        and comparable_records(held_out, synthetic)
+        and real.rows >= FEWEST_ROWS
+    )
+    membership = (
+        infer_membership(real, held_out, synthetic) if attackable and held_out is not None else None
+    )
+    return replace(
+        _with_learning(evaluation, real, synthetic, targets, panel, teach), membership=membership
+    )
 
 
 def _with_learning(
-    evaluation: Evaluation, real: Table, synthetic: Table, targets: Sequence[Target], panel: Panel, teach: Teacher
+    evaluation: Evaluation,
+    real: Table,
+    synthetic: Table,
+    targets: Sequence[Target],
+    panel: Panel,
+    teach: Teacher,
 ) -> Evaluation:
     if not learnable(real, synthetic, targets):
         return evaluation
     split = Split.of(real)
     learning = train_and_test(synthetic_training_rows(synthetic), split.test, targets, panel)
-    return replace(evaluation, learning=learning, truth=teach(split.train, split.test, targets, panel))
+    return replace(
+        evaluation, learning=learning, truth=teach(split.train, split.test, targets, panel)
+    )
 
 
 def _require_alike(real: Table, synthetic: Table) -> None:
     if real.domain.names != synthetic.domain.names:
-        raise DataError("the synthetic table has other columns than the real one; evaluate tables of one spec")
+        raise DataError(
+            "the synthetic table has other columns than the real one; evaluate tables of one spec"
+        )
     for table, what in ((real, "real"), (synthetic, "synthetic")):
         if table.rows == 0:
-            raise DataError(f"the {what} table has no rows; an evaluation needs at least one row of each")
+            raise DataError(
+                f"the {what} table has no rows; an evaluation needs at least one row of each"
+            )

@@ -56,11 +56,14 @@ class Target:
         return self.positive.holds(table.domain[self.attribute], table)
 
 
-def targets_of(declared: Mapping[str, Sequence[Scalar] | Above], domain: Domain) -> tuple[Target, ...]:
+def targets_of(
+    declared: Mapping[str, Sequence[Scalar] | Above], domain: Domain
+) -> tuple[Target, ...]:
     """The targets that a spec declares; those of :func:`default_targets` if it declares none.
 
     Raises:
-        SpecError: a target names no attribute of the domain, or its positive class has the wrong form.
+        SpecError: a target names no attribute of the domain, or its positive class has the wrong
+            form.
         ConstraintError: the threshold is of another type than the attribute.
     """
     if not declared:
@@ -71,12 +74,14 @@ def targets_of(declared: Mapping[str, Sequence[Scalar] | Above], domain: Domain)
 def default_targets(domain: Domain) -> tuple[Target, ...]:
     """A public choice for a spec without targets: every attribute, or 16 evenly spaced ones, by its domain alone.
 
-    The positive class is the second half of a list of values (True, if boolean), or the upper half of a range.
-    Attributes with a single value are left out.
+    The positive class is the second half of a list of values (True, if boolean), or the upper half
+    of a range. Attributes with a single value are left out.
     """
     columns = [column for column in domain if column.kind != "key" and column.values > 1]
     if len(columns) > MOST_TARGETS:
-        columns = [columns[place] for place in np.linspace(0, len(columns) - 1, MOST_TARGETS).astype(int)]
+        columns = [
+            columns[place] for place in np.linspace(0, len(columns) - 1, MOST_TARGETS).astype(int)
+        ]
     return tuple(Target(column.name, _upper_half(column)) for column in columns)
 
 
@@ -88,10 +93,14 @@ def _upper_half(column: Column) -> Listed | Greater:
 
 def _target(name: str, positive: Sequence[Scalar] | Above, domain: Domain) -> Target:
     if name not in domain:
-        raise SpecError(f"evaluation.targets: no attribute '{name}'; declare it or correct the name")
+        raise SpecError(
+            f"evaluation.targets: no attribute '{name}'; declare it or correct the name"
+        )
     column = domain[name]
     if column.kind == "key" or isinstance(positive, Above) != (column.labels is None):
-        raise SpecError(f"evaluation.targets.{name}: give a list of values, or {{above: NUMBER}} for a numeric one")
+        raise SpecError(
+            f"evaluation.targets.{name}: give a list of values, or {{above: NUMBER}} for a numeric one"
+        )
     if isinstance(positive, Above):
         return Target(name, Greater(column.constant(positive.above)))
     return Target(name, Listed(frozenset(map(str, positive))))

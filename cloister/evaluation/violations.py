@@ -1,7 +1,7 @@
 """Violations of each constraint, in the synthetic table beside the real one.
 
-Source: Kamino (VLDB 2021), section 7.1, metric I: percent of the n (n - 1) / 2 unordered pairs of rows, either order;
-for rules on single rows, percent of the n rows.
+Source: Kamino (VLDB 2021), section 7.1, metric I: percent of the n (n - 1) / 2 unordered pairs of
+rows, either order; for rules on single rows, percent of the n rows.
 """
 
 from __future__ import annotations
@@ -40,8 +40,12 @@ def compare_violations(
         ConstraintError: a constraint does not fit the domain.
     """
     constraints = tuple(constraints)
-    pairs = zip(violation_reports(constraints, real), violation_reports(constraints, synthetic), strict=True)
+    pairs = zip(
+        violation_reports(constraints, real), violation_reports(constraints, synthetic), strict=True
+    )
     return tuple(
-        Violations(truth.name, truth.hard, truth.violations, copy.violations, truth.percent, copy.percent)
+        Violations(
+            truth.name, truth.hard, truth.violations, copy.violations, truth.percent, copy.percent
+        )
         for truth, copy in pairs
     )

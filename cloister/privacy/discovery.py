@@ -1,8 +1,9 @@
 """Measured domains: bounds, values, missing cells and the number of rows, found with noise at a charge of their own.
 
-Of each attribute one public partition is counted with noise. A bound is the outer end of the outermost part whose
-noisy count reaches a threshold, which an empty part does with probability at most 1/1000 in a whole partition. Values
-of a category come from a thresholded histogram; all others are to become missing. Everything is planned beforehand.
+Of each attribute one public partition is counted with noise. A bound is the outer end of the
+outermost part whose noisy count reaches a threshold, which an empty part does with probability at
+most 1/1000 in a whole partition. Values of a category come from a thresholded histogram; all others
+are to become missing. Everything is planned beforehand.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ import numpy as np
 from cloister.errors import PlanError
 from cloister.privacy.accounting.calibration import calibrate
 from cloister.privacy.events import Composed, Event, compose, repeat
-from cloister.privacy.mechanisms.counts import Counts, DiscreteGaussian, DiscreteLaplace, Neighbours, SparseHistogram
+from cloister.privacy.mechanisms.counts import (
+    Counts,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Neighbours,
+    SparseHistogram,
+)
 from cloister.privacy.queries.column_counts import BucketCounts, RawColumns, RowCount, TextCounts
 from cloister.privacy.queries.partitions import (
     DAY,
@@ -61,7 +68,8 @@ Noise = DiscreteLaplace | DiscreteGaussian
 class DomainPlan:
     """What will be asked, and with which noise: made of the declared outlines alone.
 
-    ``leak`` is the probability, an attribute, that values are released which only one unit holds; 0 without categories.
+    ``leak`` is the probability, an attribute, that values are released which only one unit holds; 0
+    without categories.
     """
 
     attributes: Mapping[str, AnyAttribute]
@@ -86,7 +94,10 @@ class DomainPlan:
 
     @property
     def parts(self) -> dict[str, Event]:
-        """What is spent on the number of rows, on bounds and on categories; what is empty is left out."""
+        """What is spent on the number of rows, on bounds and on categories.
+
+        What is empty is left out.
+        """
         return _parts(self.attributes, self.neighbours, self.noise, self.leak)
 
     @property
@@ -115,7 +126,10 @@ def outlined(attribute: AnyAttribute) -> AnyAttribute:
 
 
 def plan_domains(
-    attributes: Mapping[str, AnyAttribute], neighbours: Neighbours, epsilon: Fraction, delta: Fraction
+    attributes: Mapping[str, AnyAttribute],
+    neighbours: Neighbours,
+    epsilon: Fraction,
+    delta: Fraction,
 ) -> DomainPlan:
     """The plan that keeps (epsilon, delta), by Laplace or Gaussian noise, whichever needs the lower threshold.
 
@@ -146,8 +160,13 @@ def require_enough(plan: DomainPlan, rows: int) -> None:
         )
 
 
-def discover(private: Door[RawColumns], plan: DomainPlan, advanced: Callable[[int, int], None]) -> Findings:
-    """Ask everything that was planned; ``advanced`` is told how many attributes are done, of how many."""
+def discover(
+    private: Door[RawColumns], plan: DomainPlan, advanced: Callable[[int, int], None]
+) -> Findings:
+    """Ask everything that was planned.
+
+    ``advanced`` is told how many attributes are done, of how many.
+    """
     rows = max(1, private.answer(RowCount(), plan.noise, "rows"))
     found: dict[str, Keys] = {}
     empty = []
@@ -193,16 +212,27 @@ def _parts(
     counts = noise.event(neighbours.partition)
     parts = {"rows": counts, "bounds": repeat(counts, partitions)}
     if categories:
-        parts["categories"] = repeat(SparseHistogram(noise, leak).event(neighbours.partition), categories)
+        parts["categories"] = repeat(
+            SparseHistogram(noise, leak).event(neighbours.partition), categories
+        )
     return {name: event for name, event in parts.items() if event != Composed(())}
 
 
-def _found(private: Door[RawColumns], plan: DomainPlan, name: str, attribute: AnyAttribute, rows: int) -> Keys | None:
+def _found(
+    private: Door[RawColumns], plan: DomainPlan, name: str, attribute: AnyAttribute, rows: int
+) -> Keys | None:
     """The keys of one attribute; None if nothing reached its threshold."""
     if isinstance(attribute, Categorical):
         values = private.answer(TextCounts(name, attribute), plan.histogram, name)
-        return _listed(attribute, values, nullable=rows - sum(values.values()) >= plan.threshold) if values else None
-    noisy = [private.answer(BucketCounts(buckets), plan.noise, name) for buckets in buckets_of(name, attribute)]
+        return (
+            _listed(attribute, values, nullable=rows - sum(values.values()) >= plan.threshold)
+            if values
+            else None
+        )
+    noisy = [
+        private.answer(BucketCounts(buckets), plan.noise, name)
+        for buckets in buckets_of(name, attribute)
+    ]
     nullable = bool(noisy[0][buckets_of(name, attribute)[0].missing] >= plan.threshold)
     if isinstance(attribute, Boolean | TextKey):
         return _worded(attribute, nullable)
@@ -227,7 +257,9 @@ def _worded(attribute: Boolean | TextKey, nullable: bool) -> Keys:
     return _keys(attribute, {"true": attribute.true, "false": attribute.false}, nullable)
 
 
-def _bounded(line: Line, noisy: list[Counts], threshold: int, rows: int, nullable: bool) -> Keys | None:
+def _bounded(
+    line: Line, noisy: list[Counts], threshold: int, rows: int, nullable: bool
+) -> Keys | None:
     held = np.flatnonzero(noisy[0][: line.missing] >= threshold)
     if not held.size:
         return None
@@ -248,7 +280,9 @@ def _grid(attribute: AnyAttribute, noisy: Counts, threshold: int) -> Keys:
     return {"decimals": int(held[-1])} if held.size and held[-1] <= DECIMALS else {}
 
 
-def _representable(attribute: AnyAttribute, low: Any, high: Any, grid: Keys) -> tuple[Any, Any, Keys]:
+def _representable(
+    attribute: AnyAttribute, low: Any, high: Any, grid: Keys
+) -> tuple[Any, Any, Keys]:
     """Bounds that the dtype can hold, and that lie on a grid of decimals whose numbers can be counted."""
     if isinstance(attribute, Integer) and attribute.dtype:
         held = np.iinfo(attribute.dtype.lower())
@@ -261,7 +295,11 @@ def _representable(attribute: AnyAttribute, low: Any, high: Any, grid: Keys) -> 
         while decimals and max(abs(low), abs(high)) * 10**decimals > LARGEST_TICK:
             decimals -= 1
         ticks = math.floor(Fraction(low) * 10**decimals), math.ceil(Fraction(high) * 10**decimals)
-        return float(Fraction(ticks[0], 10**decimals)), float(Fraction(ticks[1], 10**decimals)), {"decimals": decimals}
+        return (
+            float(Fraction(ticks[0], 10**decimals)),
+            float(Fraction(ticks[1], 10**decimals)),
+            {"decimals": decimals},
+        )
     return low, high, grid
 
 
@@ -274,7 +312,9 @@ def _dtype(declared: str, nullable: bool) -> str:
     """The pandas dtype of the same width that can, or need not, hold missing values."""
     if not declared.lower().startswith(("int", "uint")):
         return declared
-    return declared.lower().replace("u", "U").replace("int", "Int") if nullable else declared.lower()
+    return (
+        declared.lower().replace("u", "U").replace("int", "Int") if nullable else declared.lower()
+    )
 
 
 def _stand_in(attribute: AnyAttribute) -> Keys:

@@ -1,7 +1,8 @@
 """What was done to the data, as values: exact, hashable, and the same after a round trip through JSON.
 
-An event says what happened and never what it costs; `accounting` reads it. Rules of this room: an event's meaning is
-never changed, only new events are added; whatever is not listed here is refused (`UnsupportedEvent`), never guessed.
+An event says what happened and never what it costs; `accounting` reads it. Rules of this room: an
+event's meaning is never changed, only new events are added; whatever is not listed here is refused
+(`UnsupportedEvent`), never guessed.
 
     Event
     ├── GaussianCounts    discrete Gaussian noise on integer counts
@@ -38,8 +39,8 @@ class Relation(StrEnum):
 class Sensitivity:
     """How far one privacy unit can move a vector of integer counts: four bounds that hold together.
 
-    At most ``cells`` counts change, each by at most ``step``; the changes' absolute sum is at most ``l1`` and the sum
-    of their squares at most ``l2_squared``.
+    At most ``cells`` counts change, each by at most ``step``; the changes' absolute sum is at most
+    ``l1`` and the sum of their squares at most ``l2_squared``.
     """
 
     cells: int
@@ -54,7 +55,8 @@ class Sensitivity:
     def partition(cls, relation: Relation | str, max_rows: int = 1) -> Sensitivity:
         """Of the counts of a partition of the rows, where a unit owns at most ``max_rows`` rows.
 
-        Adding a unit adds up to ``max_rows`` in all, at worst to one cell; replacing it also takes as many away.
+        Adding a unit adds up to ``max_rows`` in all, at worst to one cell; replacing it also takes
+        as many away.
         """
         sides = 1 if Relation(relation) is Relation.ADD_REMOVE else 2
         return cls(sides * max_rows, max_rows, sides * max_rows, sides * max_rows**2)
@@ -66,7 +68,10 @@ class Sensitivity:
 
 
 class Event:
-    """Base of all events; subclasses are frozen dataclasses whose numbers are integers and fractions."""
+    """Base of all events.
+
+    Subclasses are frozen dataclasses whose numbers are integers and fractions.
+    """
 
     kinds: ClassVar[dict[str, type[Event]]] = {}
 
@@ -74,16 +79,22 @@ class Event:
         Event.kinds[cls.__name__] = cls
 
     def to_json(self) -> dict[str, Any]:
-        """The event as JSON values; fractions are written ``"p/q"``. Read back by `event_from_json`."""
+        """The event as JSON values; fractions are written ``"p/q"``.
+
+        Read back by `event_from_json`.
+        """
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        return {"event": type(self).__name__} | {f.name: _encode(getattr(self, f.name)) for f in fields}
+        return {"event": type(self).__name__} | {
+            f.name: _encode(getattr(self, f.name)) for f in fields
+        }
 
 
 @dataclass(frozen=True)
 class GaussianCounts(Event):
     """Independent discrete Gaussian noise of scale at least noise_multiplier * sqrt(l2_squared) on each count.
 
-    Source: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy" (2020), definition 1.
+    Source: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy" (2020),
+        definition 1.
     """
 
     noise_multiplier: Fraction
@@ -98,7 +109,8 @@ class GaussianCounts(Event):
 class LaplaceCounts(Event):
     """Independent discrete Laplace noise of scale at least l1 / epsilon on each count.
 
-    Source: Ghosh, Roughgarden, Sundararajan, "Universally utility-maximizing privacy mechanisms" (2009).
+    Source: Ghosh, Roughgarden, Sundararajan, "Universally utility-maximizing privacy mechanisms"
+        (2009).
     """
 
     epsilon: Fraction
@@ -113,7 +125,8 @@ class LaplaceCounts(Event):
 class Thresholded(Event):
     """Noisy counts of the non-empty cells alone, released where they reach a public threshold.
 
-    ``delta`` bounds the probability that any cell that is empty without the unit is released with it.
+    ``delta`` bounds the probability that any cell that is empty without the unit is released with
+    it.
     """
 
     counts: GaussianCounts | LaplaceCounts
@@ -142,8 +155,9 @@ class Selection(Event):
 class SampledGaussian(Event):
     """``steps`` sums of clipped gradients of Poisson-sampled rows, each with normal noise of noise_multiplier * clip.
 
-    Each row is taken on its own with probability ``rate`` at each step; a privacy unit owns at most ``rows`` rows.
-    The multiplier is of the clipping norm under either relation; the accountant knows what replacing a row moves.
+    Each row is taken on its own with probability ``rate`` at each step; a privacy unit owns at most
+    ``rows`` rows. The multiplier is of the clipping norm under either relation; the accountant
+    knows what replacing a row moves.
     """
 
     rate: Fraction
@@ -153,7 +167,9 @@ class SampledGaussian(Event):
 
     def __post_init__(self) -> None:
         _exact(rate=self.rate, noise_multiplier=self.noise_multiplier)
-        _positive(rate=self.rate, noise_multiplier=self.noise_multiplier, steps=self.steps, rows=self.rows)
+        _positive(
+            rate=self.rate, noise_multiplier=self.noise_multiplier, steps=self.steps, rows=self.rows
+        )
         if self.rate > 1:
             raise UnsupportedEvent(f"A sampling rate is at most 1, not {self.rate}.")
 
@@ -168,7 +184,9 @@ class Bounded(Event):
     def __post_init__(self) -> None:
         _exact(epsilon=self.epsilon, delta=self.delta)
         if self.epsilon < 0 or not 0 <= self.delta <= 1:
-            raise UnsupportedEvent("A bounded event needs epsilon at least 0 and delta between 0 and 1.")
+            raise UnsupportedEvent(
+                "A bounded event needs epsilon at least 0 and delta between 0 and 1."
+            )
 
 
 @dataclass(frozen=True)
@@ -210,16 +228,22 @@ def repeat(event: Event, times: int) -> Composed:
 
 
 def event_from_json(value: str | Mapping[str, Any]) -> Event:
-    """The event that `Event.to_json` wrote, from its values or their text; unknown events are refused.
+    """The event that `Event.to_json` wrote, from its values or their text.
+
+    Unknown events are refused.
 
     Errors: UnsupportedEvent.
     """
     try:
         event = _decode(json.loads(value) if isinstance(value, str) else value)
     except (TypeError, ValueError, ZeroDivisionError) as error:
-        raise UnsupportedEvent("The record of a privacy event is damaged; restore it from a copy.") from error
+        raise UnsupportedEvent(
+            "The record of a privacy event is damaged; restore it from a copy."
+        ) from error
     if not isinstance(event, Event):
-        raise UnsupportedEvent("The record does not hold a privacy event; it was not written by this project.")
+        raise UnsupportedEvent(
+            "The record does not hold a privacy event; it was not written by this project."
+        )
     return event
 
 
@@ -243,16 +267,22 @@ def _decode(value: object) -> object:
 
 def _decode_record(record: Mapping[str, object]) -> Event | Sensitivity:
     name = record.get("event")
-    kind: Callable[..., Event | Sensitivity] | None = Sensitivity if name is None else Event.kinds.get(str(name))
+    kind: Callable[..., Event | Sensitivity] | None = (
+        Sensitivity if name is None else Event.kinds.get(str(name))
+    )
     if kind is None:
-        raise UnsupportedEvent(f"No accountant reads an event called {name!r}; it needs a newer version of Cloister.")
+        raise UnsupportedEvent(
+            f"No accountant reads an event called {name!r}; it needs a newer version of Cloister."
+        )
     return kind(**{key: _decode(part) for key, part in record.items() if key != "event"})
 
 
 def _exact(**numbers: object) -> None:
     for name, number in numbers.items():
         if not isinstance(number, Fraction):
-            raise UnsupportedEvent(f"The {name} of an event must be an exact fraction, not a {type(number).__name__}.")
+            raise UnsupportedEvent(
+                f"The {name} of an event must be an exact fraction, not a {type(number).__name__}."
+            )
 
 
 def _positive(**numbers: Fraction | int) -> None:

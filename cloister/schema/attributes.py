@@ -29,9 +29,9 @@ class Declared(BaseModel):
 class Attribute(Declared):
     """What every attribute declares.
 
-    ``provenance`` says where bounds or values come from: a public source, ``dp:`` and the release that measured them
-    with noise at a charge, or ``data-derived``, which a release refuses. ``dtype`` is the pandas dtype of the column,
-    when it is not the usual one of the type.
+    ``provenance`` says where bounds or values come from: a public source, ``dp:`` and the release
+    that measured them with noise at a charge, or ``data-derived``, which a release refuses.
+    ``dtype`` is the pandas dtype of the column, when it is not the usual one of the type.
     """
 
     nullable: bool = False
@@ -56,7 +56,10 @@ class ValuesFile(Declared):
 
 
 class ValuesPattern(Declared):
-    """A code list written as a numbered pattern, ``zip{501..99950}``; a leading zero pads: ``{001..999}``."""
+    """A code list written as a numbered pattern, ``zip{501..99950}``.
+
+    A leading zero pads: ``{001..999}``.
+    """
 
     pattern: str
 
@@ -84,7 +87,10 @@ class Boolean(Attribute):
 
 
 class Integer(Attribute):
-    """Whole numbers from ``min`` to ``max`` by ``step``; ``special`` ones are point masses, in or out of range."""
+    """Whole numbers from ``min`` to ``max`` by ``step``.
+
+    ``special`` ones are point masses, in or out of range.
+    """
 
     type: Literal["integer"]
     min: int
@@ -143,7 +149,9 @@ class Datetime(Attribute):
 
 
 class TextKey(Attribute):
-    """A surrogate key: never modelled, never copied; synthetic rows get fresh serial values of the pattern.
+    """A surrogate key: never modelled, never copied.
+
+    Synthetic rows get fresh serial values of the pattern.
 
     ``pattern`` holds one numbered range, ``R{000001..999999}``.
     """
@@ -153,7 +161,8 @@ class TextKey(Attribute):
 
 
 AnyAttribute = Annotated[
-    Categorical | Ordinal | Boolean | Integer | Float | Date | Datetime | TextKey, Field(discriminator="type")
+    Categorical | Ordinal | Boolean | Integer | Float | Date | Datetime | TextKey,
+    Field(discriminator="type"),
 ]
 
 

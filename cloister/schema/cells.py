@@ -55,14 +55,20 @@ class Cells:
 
 
 def declared_cells(column: Column) -> Cells:
-    """The cells a spec declares: every listed value; for numbers ``bins`` equal bins with special values apart.
+    """The cells a spec declares: every listed value.
 
-    Without ``bins``, each value of a grid of at most 256 is a cell, and a longer grid gets 128 bins.
+    For numbers ``bins`` equal bins with special values apart.
+
+    Without ``bins``, each value of a grid of at most 256 is a cell, and a longer grid gets 128
+    bins.
     """
     if not isinstance(column, Grid):
         return Cells(column, np.arange(column.size, dtype=np.int64))
     starts = _bin_starts(column)
-    points = np.array([code for special in column.special_codes for code in (special, special + 1)], dtype=np.int64)
+    points = np.array(
+        [code for special in column.special_codes for code in (special, special + 1)],
+        dtype=np.int64,
+    )
     tail = np.arange(column.steps, column.size, dtype=np.int64)
     starts = np.unique(np.concatenate([starts, points, tail]))
     return Cells(column, starts[starts < column.size])

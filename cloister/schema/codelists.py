@@ -21,13 +21,18 @@ MOST_DIGITS = 18
 NUMBERED = re.compile(r"(?P<prefix>[^{}]*)\{(?P<first>\d+)\.\.(?P<last>\d+)\}(?P<suffix>[^{}]*)")
 
 
-def resolve_values(declared: Sequence[Scalar] | ValuesFile | ValuesPattern, folder: Path) -> tuple[Scalar, ...]:
-    """The values of a declaration, in order, shape (size,); numbers that include a decimal are all floats.
+def resolve_values(
+    declared: Sequence[Scalar] | ValuesFile | ValuesPattern, folder: Path
+) -> tuple[Scalar, ...]:
+    """The values of a declaration, in order, shape (size,).
+
+    Numbers that include a decimal are all floats.
 
     Files are looked up in ``folder`` and hold one value a line, UTF-8; blank lines are passed over.
 
     Raises:
-        SpecError: an unreadable file, a malformed pattern, an empty list, or a value that is listed twice.
+        SpecError: an unreadable file, a malformed pattern, an empty list, or a value that is listed
+            twice.
     """
     if isinstance(declared, ValuesFile):
         return _unique(_lines_of(folder / declared.file), f"the values file {declared.file}")
@@ -41,7 +46,9 @@ def _same_kind(values: Sequence[Scalar]) -> list[Scalar]:
     return [float(value) for value in values] if kinds == {int, float} else list(values)
 
 
-def require_modest(declared: Iterable[Sequence[Scalar] | ValuesFile | ValuesPattern], folder: Path) -> None:
+def require_modest(
+    declared: Iterable[Sequence[Scalar] | ValuesFile | ValuesPattern], folder: Path
+) -> None:
     """Check that the lists of a spec fit into memory together, before any of them is read or written out.
 
     Raises:
@@ -50,10 +57,14 @@ def require_modest(declared: Iterable[Sequence[Scalar] | ValuesFile | ValuesPatt
     lists = list(declared)
     values = sum(_count(each.pattern) for each in lists if isinstance(each, ValuesPattern))
     if values > MOST_VALUES:
-        raise SpecError(f"the patterns of all lists stand for more than {MOST_VALUES:,} values; narrow their ranges")
+        raise SpecError(
+            f"the patterns of all lists stand for more than {MOST_VALUES:,} values; narrow their ranges"
+        )
     read = sum(_bytes_of(folder / each.file) for each in lists if isinstance(each, ValuesFile))
     if read > MOST_BYTES:
-        raise SpecError(f"the values files hold more than {MOST_BYTES:,} bytes together; shorten them")
+        raise SpecError(
+            f"the values files hold more than {MOST_BYTES:,} bytes together; shorten them"
+        )
 
 
 def _count(pattern: str) -> int:
@@ -75,7 +86,9 @@ def _lines_of(path: Path) -> list[str]:
         raw = contents(path, MOST_BYTES)
     except (OSError, ValueError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else "no file has such a name"
-        raise SpecError(f"the values file {path} cannot be read ({reason}); correct its path") from None
+        raise SpecError(
+            f"the values file {path} cannot be read ({reason}); correct its path"
+        ) from None
     try:
         lines = [line for line in raw.decode("utf-8-sig").split("\n") if line.strip()]
     except UnicodeDecodeError:
@@ -88,7 +101,9 @@ def _lines_of(path: Path) -> list[str]:
 def _numbered(pattern: str) -> list[str]:
     numbers, width, prefix, suffix = _range_of(pattern)
     if len(numbers) > MOST_VALUES:
-        raise SpecError(f"the pattern {pattern} has more than {MOST_VALUES:,} values; narrow its range")
+        raise SpecError(
+            f"the pattern {pattern} has more than {MOST_VALUES:,} values; narrow its range"
+        )
     return [f"{prefix}{number:0{width}d}{suffix}" for number in numbers]
 
 
@@ -96,11 +111,20 @@ def _range_of(pattern: str) -> tuple[range, int, str, str]:
     """The numbers of a pattern, their least width, and what stands before and after them."""
     match = NUMBERED.fullmatch(pattern)
     if match is None:
-        raise SpecError(f"the pattern {pattern} needs one numbered range; write it like zip{{501..99950}}")
+        raise SpecError(
+            f"the pattern {pattern} needs one numbered range; write it like zip{{501..99950}}"
+        )
     if max(len(match["first"]), len(match["last"])) > MOST_DIGITS:
-        raise SpecError(f"the pattern {pattern} has a number of more than {MOST_DIGITS} digits; write shorter ones")
+        raise SpecError(
+            f"the pattern {pattern} has a number of more than {MOST_DIGITS} digits; write shorter ones"
+        )
     width = len(match["first"]) if match["first"].startswith("0") else 0
-    return range(int(match["first"]), int(match["last"]) + 1), width, match["prefix"], match["suffix"]
+    return (
+        range(int(match["first"]), int(match["last"]) + 1),
+        width,
+        match["prefix"],
+        match["suffix"],
+    )
 
 
 def _unique(values: Sequence[Scalar], what: str) -> tuple[Scalar, ...]:
@@ -108,5 +132,7 @@ def _unique(values: Sequence[Scalar], what: str) -> tuple[Scalar, ...]:
         raise SpecError(f"{what} is empty; list at least one value")
     twice = [value for value, count in Counter(map(str, values)).items() if count > 1]
     if twice:
-        raise SpecError(f"{what} holds {len(twice)} value(s) more than once, such as '{twice[0]}'; list each once")
+        raise SpecError(
+            f"{what} holds {len(twice)} value(s) more than once, such as '{twice[0]}'; list each once"
+        )
     return tuple(values)

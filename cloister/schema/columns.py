@@ -1,7 +1,7 @@
 """The public domain of one attribute: every admissible value has a *fine code* 0, 1, ..., size - 1.
 
-Values of a numeric column lie on a declared grid; special values outside the range follow the grid; the missing code,
-if any, is the last. Nothing here is read from data.
+Values of a numeric column lie on a declared grid; special values outside the range follow the grid;
+the missing code, if any, is the last. Nothing here is read from data.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ Numbers = NDArray[np.float64]
 Kind = Literal["nominal", "ordered", "numeric", "key"]
 
 OUTSIDE = -1
-# Grid units from zero beyond which floats are counted as one: outside every domain, and small enough for int64.
+# Grid units from zero beyond which floats are counted as one: outside every domain, and small
+# enough for int64.
 FARTHEST_TICK = 2.0**62
-# Bits of the codes of keys that are not of the declared pattern: two share a code with probability 2^-61.
+# Bits of the codes of keys that are not of the declared pattern: two share a code with probability
+# 2^-61.
 OTHER_BITS = 61
 EPOCH = dt.date(1970, 1, 1)
 
@@ -40,8 +42,9 @@ EPOCH = dt.date(1970, 1, 1)
 class Column(ABC):
     """The public domain of one attribute.
 
-    ``size`` counts fine codes, the missing code included. ``comparable`` gives float64 numbers that order as the
-    values do, NaN for missing: positions for listed values, days or seconds since 1970 for dates and moments.
+    ``size`` counts fine codes, the missing code included. ``comparable`` gives float64 numbers that
+    order as the values do, NaN for missing: positions for listed values, days or seconds since 1970
+    for dates and moments.
     """
 
     name: str
@@ -81,14 +84,20 @@ class Column(ABC):
         """Fine codes (n,) of raw or typed values; -1 where a value is outside the domain."""
         typed, invalid = parse(values, self.attribute)
         missing = typed.isna().to_numpy()
-        codes = np.full(len(typed), OUTSIDE if self.null_code is None else self.null_code, dtype=np.int64)
+        codes = np.full(
+            len(typed), OUTSIDE if self.null_code is None else self.null_code, dtype=np.int64
+        )
         codes[~missing] = self._codes(typed[~missing])
         codes[invalid] = OUTSIDE
         return codes
 
     def decode(self, codes: Codes) -> pd.Series:
         """The values of fine codes (n,), in the dtype of the column."""
-        missing = codes == self.null_code if self.null_code is not None else np.zeros(len(codes), dtype=bool)
+        missing = (
+            codes == self.null_code
+            if self.null_code is not None
+            else np.zeros(len(codes), dtype=bool)
+        )
         values = self._series(np.where(missing, 0, codes))
         if missing.any():
             values = values.mask(missing)
@@ -103,7 +112,10 @@ class Column(ABC):
 
     @abstractmethod
     def constant(self, value: object) -> float:
-        """The comparable number of a constant in a constraint; ConstraintError if it has another type."""
+        """The comparable number of a constant in a constraint.
+
+        ConstraintError if it has another type.
+        """
 
     @abstractmethod
     def _codes(self, typed: pd.Series) -> Codes: ...
@@ -136,7 +148,10 @@ class Listed(Column):
     @cached_property
     def labels(self) -> tuple[str, ...]:
         whole = not any(type(value) is float for value in self.listed)
-        return tuple(str(value) if whole or isinstance(value, str) else str(float(value)) for value in self.listed)
+        return tuple(
+            str(value) if whole or isinstance(value, str) else str(float(value))
+            for value in self.listed
+        )
 
     @cached_property
     def _index(self) -> pd.Index:
@@ -154,7 +169,9 @@ class Listed(Column):
         return self._index.get_indexer(pd.Index(typed.astype(str).astype(object))).astype(np.int64)
 
     def _series(self, codes: Codes) -> pd.Series:
-        listed = pd.Series(list(self.listed), dtype=_listed_dtype(self.listed, self.attribute.nullable))
+        listed = pd.Series(
+            list(self.listed), dtype=_listed_dtype(self.listed, self.attribute.nullable)
+        )
         return listed.take(codes).reset_index(drop=True)
 
     def _numbers(self, codes: Codes) -> Numbers:
@@ -176,7 +193,8 @@ def _listed_dtype(values: Sequence[Scalar], nullable: bool) -> str:
 class Grid(Column):
     """A numeric column: an even grid of ``steps`` ticks from ``origin``, then special values outside the range.
 
-    A tick is a whole number of units: one for integers, 10^-decimals for floats, a day, ``step`` seconds.
+    A tick is a whole number of units: one for integers, 10^-decimals for floats, a day, ``step``
+    seconds.
     """
 
     origin: int
@@ -262,12 +280,16 @@ class Serial(Column):
         return self.attribute.dtype or "str"
 
     def constant(self, value: object) -> float:  # noqa: ARG002
-        raise ConstraintError(f"column '{self.name}': a text key has no meaning of its own; compare another column")
+        raise ConstraintError(
+            f"column '{self.name}': a text key has no meaning of its own; compare another column"
+        )
 
     def _codes(self, typed: pd.Series) -> Codes:
         text = pa.array(typed.astype("str"), type=pa.large_string())
         digits = pc.struct_field(pc.extract_regex(text, self._numbered), "number")
-        numbers = pc.fill_null(pc.cast(digits, pa.int64()), self.first - 1).to_numpy(zero_copy_only=False)
+        numbers = pc.fill_null(pc.cast(digits, pa.int64()), self.first - 1).to_numpy(
+            zero_copy_only=False
+        )
         codes = numbers - self.first
         same = self._series(np.clip(codes, 0, self.values - 1)).to_numpy() == typed.to_numpy()
         others = ~same | (codes < 0) | (codes >= self.values)
@@ -276,7 +298,10 @@ class Serial(Column):
 
     @property
     def _numbered(self) -> str:
-        """The pattern as a regular expression; of numbers with at most as many digits as a code can have."""
+        """The pattern as a regular expression.
+
+        Of numbers with at most as many digits as a code can have.
+        """
         return f"^{re.escape(self.prefix)}(?P<number>0*[0-9]{{1,18}}){re.escape(self.suffix)}$"
 
     def _other_codes(self, typed: pd.Series) -> Codes:

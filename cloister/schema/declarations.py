@@ -14,8 +14,9 @@ FORMS = ("fd", "deny", "key", "file")
 class ConstraintDeclaration(Declared):
     """One entry of ``constraints``: exactly one of ``fd``, ``deny``, ``key`` and ``file``.
 
-    ``fd`` reads ``a, b -> c``; ``deny`` reads ``t1.x > t2.x and t1.y < t2.y``; ``key`` lists attributes that no two
-    rows share; ``file`` is a HoloClean file beside the spec. Hard unless ``soft``.
+    ``fd`` reads ``a, b -> c``; ``deny`` reads ``t1.x > t2.x and t1.y < t2.y``; ``key`` lists
+    attributes that no two rows share; ``file`` is a HoloClean file beside the spec. Hard unless
+    ``soft``.
     """
 
     name: str | None = Field(default=None, min_length=1)
@@ -28,5 +29,7 @@ class ConstraintDeclaration(Declared):
     @model_validator(mode="after")
     def _one_form(self) -> Self:
         if sum(getattr(self, form) is not None for form in FORMS) != 1:
-            raise ValueError("a constraint has exactly one of fd, deny, key and file; keep one, split the others")
+            raise ValueError(
+                "a constraint has exactly one of fd, deny, key and file; keep one, split the others"
+            )
         return self

@@ -26,7 +26,9 @@ def column_of(name: str, attribute: AnyAttribute, folder: Path) -> Column:
         return Listed(name, attribute, resolve_values(attribute.values, folder))
     if isinstance(attribute, Boolean):
         plain = (attribute.false, attribute.true) == ("False", "True")
-        return Listed(name, attribute, (False, True) if plain else (attribute.false, attribute.true))
+        return Listed(
+            name, attribute, (False, True) if plain else (attribute.false, attribute.true)
+        )
     if isinstance(attribute, TextKey):
         return _serial(name, attribute)
     return _grid(name, attribute)
@@ -36,17 +38,36 @@ def _grid(name: str, attribute: AnyAttribute) -> Grid:
     first, last = (tick_of(attribute, getattr(attribute, end)) for end in ("min", "max"))
     stride = getattr(attribute, "step", 1)
     steps = (last - first) // stride + 1
-    declared = dict.fromkeys(tick_of(attribute, value) for value in getattr(attribute, "special", []))
+    declared = dict.fromkeys(
+        tick_of(attribute, value) for value in getattr(attribute, "special", [])
+    )
     inside = range(first, first + steps * stride, stride)
-    return Grid(name, attribute, first, stride, steps, tuple(tick for tick in declared if tick not in inside))
+    return Grid(
+        name,
+        attribute,
+        first,
+        stride,
+        steps,
+        tuple(tick for tick in declared if tick not in inside),
+    )
 
 
 def _serial(name: str, attribute: TextKey) -> Serial:
     match = KEY_PATTERN.fullmatch(attribute.pattern)
     if match is None:
-        raise DataError(f"column '{name}': a text key needs a pattern with one numbered range, such as R{{0001..9999}}")
+        raise DataError(
+            f"column '{name}': a text key needs a pattern with one numbered range, such as R{{0001..9999}}"
+        )
     width = len(match["first"]) if match["first"].startswith("0") else 0
-    return Serial(name, attribute, match["prefix"], match["suffix"], int(match["first"]), int(match["last"]), width)
+    return Serial(
+        name,
+        attribute,
+        match["prefix"],
+        match["suffix"],
+        int(match["first"]),
+        int(match["last"]),
+        width,
+    )
 
 
 @dataclass(frozen=True)
@@ -58,7 +79,9 @@ class Domain:
     @classmethod
     def of(cls, attributes: Mapping[str, AnyAttribute], folder: Path) -> Domain:
         """The domain of declared attributes; value files are looked up in ``folder``."""
-        return cls(tuple(column_of(name, attribute, folder) for name, attribute in attributes.items()))
+        return cls(
+            tuple(column_of(name, attribute, folder) for name, attribute in attributes.items())
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -127,10 +150,18 @@ class Table:
 
     def frame(self) -> pd.DataFrame:
         """The table as a pandas frame, in the dtypes of its columns."""
-        return pd.DataFrame({name: self.domain[name].decode(codes) for name, codes in self.codes.items()})
+        return pd.DataFrame(
+            {name: self.domain[name].decode(codes) for name, codes in self.codes.items()}
+        )
 
     @classmethod
     def concatenate(cls, tables: list[Table]) -> Table:
         """The rows of several tables over one domain."""
         domain = tables[0].domain
-        return cls(domain, {name: np.concatenate([table.codes[name] for table in tables]) for name in domain.names})
+        return cls(
+            domain,
+            {
+                name: np.concatenate([table.codes[name] for table in tables])
+                for name in domain.names
+            },
+        )

@@ -1,8 +1,9 @@
 """A first spec for a file, guessed from its values: every guess is marked as one.
 
-Privacy: a draft holds values of the data, and one row may decide any guess. It is as private as the data, until a
-person has replaced each guess by what is publicly known. Each attribute is marked ``data-derived``; ``unconfirmed``
-names what even a measurement takes as declared: names, delimiter, texts for missing values, types.
+Privacy: a draft holds values of the data, and one row may decide any guess. It is as private as the
+data, until a person has replaced each guess by what is publicly known. Each attribute is marked
+``data-derived``; ``unconfirmed`` names what even a measurement takes as declared: names, delimiter,
+texts for missing values, types.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ import pandas as pd
 from pandas.api import types as pt
 
 from cloister.errors import DataError
-from cloister.schema.attributes import DATA_DERIVED, AnyAttribute, Boolean, Date, Datetime, Float, Integer
+from cloister.schema.attributes import (
+    DATA_DERIVED,
+    AnyAttribute,
+    Boolean,
+    Date,
+    Datetime,
+    Float,
+    Integer,
+)
 from cloister.schema.parsing import parse
 from cloister.schema.reading import (
     DELIMITERS,
@@ -37,12 +46,20 @@ from cloister.schema.writing import entries, flow, scalar
 Guess = dict[str, Any]
 
 MISSING_TOKENS = ("NA", "N/A", "NULL", "NaN", "?")
-BOOLEAN_WORDS = (("True", "False"), ("true", "false"), ("TRUE", "FALSE"), ("yes", "no"), ("Yes", "No"), ("Y", "N"))
+BOOLEAN_WORDS = (
+    ("True", "False"),
+    ("true", "false"),
+    ("TRUE", "FALSE"),
+    ("yes", "no"),
+    ("Yes", "No"),
+    ("Y", "N"),
+)
 FEWEST_KEYS = 20
 POINT_MASS = 0.1
 MOST_DECIMALS = 6
 BINS = 50
-# The share of values that may be slips: so few are worth a remark, more make a column of its own kind.
+# The share of values that may be slips: so few are worth a remark, more make a column of its own
+# kind.
 MOST_ODD = 0.02
 
 _NATIVE_FACTS: tuple[DraftedFact, ...] = ("names", "types")
@@ -60,12 +77,11 @@ _CODE = r"^\s*[+-]?0[0-9]"
 _NUMBERED = re.compile(r"([^{}]*?)(\d+)")
 
 _HEAD = """\
-# Drafted from {source}; it holds values of the data, so keep it as private as the data. A single row may have decided
-# any of it, so a release refuses it until a person has declared it from what is known without looking at the data (a
-# code book, a law, a form):
-# - unconfirmed: read through what it names, correct it, then delete the word, or the whole line to confirm all.
-# - data-derived: correct the line, bounds and values first, and write in place of data-derived where they are known
-#   from. What is not known stays data-derived and is measured with noise, at a charge: cloister spec measure.
+# Drafted from {source}; it holds values of the data, so keep it as private as the data. A single
+# row may have decided any of it, so a release refuses it until a person has declared it from what
+# is known without looking at the data (a code book, a law, a form): - unconfirmed: read through
+# what it names, correct it, then delete the word, or the whole line to confirm all. - data-derived:
+# correct the line, bounds and values first, and write in place of data-derived where they are known
 name: {name}
 source: {{{source_keys}}}
 unconfirmed: {unconfirmed} # delete once read through
@@ -96,14 +112,21 @@ def draft(path: Path) -> str:
     lines = [_line(name, guess(frame[name]), remark(frame[name])) for name in frame.columns]
     name = re.sub(r"[^A-Za-z0-9._-]", "-", path.name.partition(".")[0]).lstrip("._-") or "dataset"
     unconfirmed = flow(_TEXT_FACTS if table_format(path) == "csv" else _NATIVE_FACTS)
-    head = _HEAD.format(source=json.dumps(path.name), name=name, source_keys=entries(source), unconfirmed=unconfirmed)
+    head = _HEAD.format(
+        source=json.dumps(path.name),
+        name=name,
+        source_keys=entries(source),
+        unconfirmed=unconfirmed,
+    )
     return head + "".join(lines) + _FOOT
 
 
 def guess(values: pd.Series) -> Guess:
     """The keys of an attribute that all of the values fit: type, bounds rounded outwards, nullable, the mark."""
     known = values.dropna()
-    kind = next((found for candidate in _CANDIDATES if (found := candidate(known))), None) or _listed(known)
+    kind = next(
+        (found for candidate in _CANDIDATES if (found := candidate(known))), None
+    ) or _listed(known)
     nullable = {"nullable": True} if len(known) < len(values) else {}
     return {**kind, **nullable, **_dtype(values), "provenance": DATA_DERIVED}
 
@@ -113,7 +136,9 @@ def remark(values: pd.Series) -> str:
     known = values.dropna()
     if not isinstance(known.dtype, pd.StringDtype) or known.str.match(_CODE).mean() > MOST_ODD:
         return ""
-    narrow = next((found for found in _misfits(known) if found[1] <= MOST_ODD * len(known)), ("", 0))
+    narrow = next(
+        (found for found in _misfits(known) if found[1] <= MOST_ODD * len(known)), ("", 0)
+    )
     return f"all but {narrow[1]} of {len(known)} values are {narrow[0]}" if narrow[1] else ""
 
 
@@ -143,7 +168,9 @@ def _text_table(path: Path, source: Guess) -> pd.DataFrame:
     names = csv_header(path, delimiter)
     require_columns(names, list(dict.fromkeys(names)), str(path))
     frame = read_text(path, Source(path=str(path), delimiter=delimiter, missing=()), names)
-    tokens = [token for token in MISSING_TOKENS if any((frame[name] == token).any() for name in names)]
+    tokens = [
+        token for token in MISSING_TOKENS if any((frame[name] == token).any() for name in names)
+    ]
     source.update({"delimiter": delimiter, "missing": ["", *tokens]})
     return frame.mask(frame.isin(["", *tokens]))
 
@@ -158,8 +185,15 @@ def _boolean(known: pd.Series) -> Guess | None:
     if pt.is_bool_dtype(known.dtype):
         return {"type": "boolean"}
     for true, false in BOOLEAN_WORDS if pt.is_string_dtype(known.dtype) else ():
-        if _fits(known, Boolean(type="boolean", true=true, false=false)) is not None and known.nunique() == 2:
-            return {"type": "boolean"} if true == "True" else {"type": "boolean", "true": true, "false": false}
+        if (
+            _fits(known, Boolean(type="boolean", true=true, false=false)) is not None
+            and known.nunique() == 2
+        ):
+            return (
+                {"type": "boolean"}
+                if true == "True"
+                else {"type": "boolean", "true": true, "false": false}
+            )
     return None
 
 
@@ -178,21 +212,33 @@ def _float(known: pd.Series) -> Guess | None:
         return None
     low, high = _outwards(float(typed.min()), float(typed.max()))
     grid = {"decimals": _decimals(typed), "bins": BINS}
-    return {"type": "float", "min": float(low), "max": float(high), **grid, **_point_mass(typed, 0.0)}
+    return {
+        "type": "float",
+        "min": float(low),
+        "max": float(high),
+        **grid,
+        **_point_mass(typed, 0.0),
+    }
 
 
 def _date(known: pd.Series) -> Guess | None:
     typed = _fits(known, _ANY_DATE)
     if typed is None:
         return None
-    return {"type": "date", "min": f"{typed.min().year:04d}-01-01", "max": f"{typed.max().year:04d}-12-31"}
+    return {
+        "type": "date",
+        "min": f"{typed.min().year:04d}-01-01",
+        "max": f"{typed.max().year:04d}-12-31",
+    }
 
 
 def _datetime(known: pd.Series) -> Guess | None:
     typed = _fits(known, _ANY_MOMENT)
     if typed is None:
         return None
-    step = {"step": 60} if (typed.dt.second == 0).all() and (typed.dt.microsecond == 0).all() else {}
+    step = (
+        {"step": 60} if (typed.dt.second == 0).all() and (typed.dt.microsecond == 0).all() else {}
+    )
     first, last = f"{typed.min().year:04d}-01-01T00:00:00", f"{typed.max().year:04d}-12-31T23:59:59"
     return {"type": "datetime", "min": first, "max": last, **step}
 
@@ -224,14 +270,20 @@ def _is_code(known: pd.Series) -> bool:
 
 def _outwards(low: float, high: float) -> tuple[float, float]:
     """Bounds moved outwards to multiples of a power of ten, the one of their distance."""
-    step = 10.0 ** np.floor(np.log10(max(high - low, abs(high), 1e-12) if high == low else high - low))
+    step = 10.0 ** np.floor(
+        np.log10(max(high - low, abs(high), 1e-12) if high == low else high - low)
+    )
     return float(np.floor(low / step) * step), float(np.ceil(high / step) * step)
 
 
 def _decimals(typed: pd.Series) -> int:
     numbers = typed.to_numpy(dtype=np.float64)
     return next(
-        (places for places in range(MOST_DECIMALS) if np.array_equal(np.round(numbers, places), numbers)),
+        (
+            places
+            for places in range(MOST_DECIMALS)
+            if np.array_equal(np.round(numbers, places), numbers)
+        ),
         MOST_DECIMALS,
     )
 
@@ -246,7 +298,9 @@ def _dtype(values: pd.Series) -> Guess:
     unusual = re.fullmatch(r"U?Int(8|16|32)|UInt64|float32|datetime64\[(ms|us|ns)\]|category", name)
     if unusual is None:
         return {}
-    return {"dtype": name if values.isna().any() or not name.startswith(("I", "U")) else name.lower()}
+    return {
+        "dtype": name if values.isna().any() or not name.startswith(("I", "U")) else name.lower()
+    }
 
 
 def _line(name: str, keys: Guess, remark: str) -> str:

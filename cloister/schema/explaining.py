@@ -74,7 +74,9 @@ _SHAPES = {
 
 def problems_of(error: ValidationError, document: Marked) -> list[Problem]:
     """The problems behind a validation error of a document, each said once."""
-    return list(dict.fromkeys(_problem(details, document) for details in error.errors(include_url=False)))
+    return list(
+        dict.fromkeys(_problem(details, document) for details in error.errors(include_url=False))
+    )
 
 
 def closest(word: str, known: Iterable[str]) -> str:
@@ -90,8 +92,14 @@ def closest(word: str, known: Iterable[str]) -> str:
 def _problem(details: ErrorDetails, document: Marked) -> Problem:
     keys, inside_union = _place(details, document.content)
     if inside_union:
-        shape = "targets" if keys[:2] == ("evaluation", "targets") and keys[-1] != "above" else str(keys[-1])
-        return document.problem(keys, _SHAPES.get(shape, "has none of the forms that are known; correct it"))
+        shape = (
+            "targets"
+            if keys[:2] == ("evaluation", "targets") and keys[-1] != "above"
+            else str(keys[-1])
+        )
+        return document.problem(
+            keys, _SHAPES.get(shape, "has none of the forms that are known; correct it")
+        )
     return document.problem(keys, _sentence(details, keys, document.content))
 
 

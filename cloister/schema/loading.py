@@ -43,7 +43,9 @@ def spec_digest(spec: Spec) -> str:
     """
     files = {name: _file_digest(spec.folder / name) for name in sorted(set(_files_of(spec)))}
     canonical = {"spec": spec.model_dump(mode="json", exclude={"unconfirmed"}), "files": files}
-    text = json.dumps(canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(
+        canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -58,12 +60,16 @@ def _parsed(path: Path, document: Marked) -> Spec:
     except ValidationError as error:
         raise unusable(path, problems_of(error, document)) from None
     except TypeError:
-        raise SpecError(f"{path}: bounds with and without a time zone are mixed; write both the same way") from None
+        raise SpecError(
+            f"{path}: bounds with and without a time zone are mixed; write both the same way"
+        ) from None
 
 
 def _files_of(spec: Spec) -> Iterator[str]:
     for attribute in spec.attributes.values():
-        if isinstance(attribute, Categorical | Ordinal) and isinstance(attribute.values, ValuesFile):
+        if isinstance(attribute, Categorical | Ordinal) and isinstance(
+            attribute.values, ValuesFile
+        ):
             yield attribute.values.file
     for declaration in spec.constraints:
         if declaration.file is not None:
@@ -74,4 +80,6 @@ def _file_digest(path: Path) -> str:
     try:
         return hashlib.sha256(contents(path, MOST_BYTES)).hexdigest()
     except OSError as error:
-        raise StorageError(f"{path} cannot be read ({reason_of(error)}); correct its path in the spec") from None
+        raise StorageError(
+            f"{path} cannot be read ({reason_of(error)}); correct its path in the spec"
+        ) from None

@@ -1,7 +1,8 @@
 """YAML text as plain values that remember their lines.
 
-Scalars are read by YAML 1.2's core rules, which are narrower than PyYAML's: only ``true`` and ``false`` are booleans
-(``no`` is text), ``010`` and ``1:30`` are text, ``1e-6`` is a number, dates are text. Keys are always text.
+Scalars are read by YAML 1.2's core rules, which are narrower than PyYAML's: only ``true`` and
+``false`` are booleans (``no`` is text), ``010`` and ``1:30`` are text, ``1e-6`` is a number, dates
+are text. Keys are always text.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class Problem:
 
     def __str__(self) -> str:
         place = ".".join(str(key) for key in self.keys)
-        return f"line {self.line}, {place}: {self.text}" if place else f"line {self.line}: {self.text}"
+        return (
+            f"line {self.line}, {place}: {self.text}" if place else f"line {self.line}: {self.text}"
+        )
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,9 @@ _SCALARS = {
 }
 
 _TAG = "tag:yaml.org,2002:"
-_FORMS = {f"{_TAG}{name}": re.compile(f"^(?:{pattern})$") for name, (pattern, _) in _SCALARS.items()}
+_FORMS = {
+    f"{_TAG}{name}": re.compile(f"^(?:{pattern})$") for name, (pattern, _) in _SCALARS.items()
+}
 _KNOWN = {*_FORMS, *(f"{_TAG}{name}" for name in ("str", "seq", "map"))}
 
 for _name, (_, _first) in _SCALARS.items():
@@ -107,11 +112,14 @@ def read_marked(path: Path) -> Marked:
 
     Raises:
         StorageError: the file cannot be read.
-        SpecError: not UTF-8, not YAML, not one mapping, or a key that occurs twice; names file and line.
+        SpecError: not UTF-8, not YAML, not one mapping, or a key that occurs twice; names file and
+            line.
     """
     root = _composed(path, _text_of(path))
     if not isinstance(root, yaml.MappingNode):
-        raise SpecError(f"{path} holds no mapping of keys; start it with 'name: ...' (cloister spec draft writes one)")
+        raise SpecError(
+            f"{path} holds no mapping of keys; start it with 'name: ...' (cloister spec draft writes one)"
+        )
     _require_modest(path, root)
     problems = _problems(root, ())
     if problems:
@@ -124,7 +132,9 @@ def unusable(path: Path, problems: Sequence[Problem]) -> SpecError:
     ordered = sorted(dict.fromkeys(problems), key=lambda problem: problem.line)
     if len(ordered) == 1:
         return SpecError(f"{path}, {ordered[0]}")
-    return SpecError(f"{path} has {len(ordered)} problems:\n" + "\n".join(f"  {problem}" for problem in ordered))
+    return SpecError(
+        f"{path} has {len(ordered)} problems:\n" + "\n".join(f"  {problem}" for problem in ordered)
+    )
 
 
 def _text_of(path: Path) -> str:
@@ -165,7 +175,9 @@ def _node_of(text: str) -> yaml.Node | None:
 
 
 def _too_deep(path: Path) -> SpecError:
-    return SpecError(f"{path} is nested more than {MOST_LEVELS} levels deep, or contains itself; write it flat")
+    return SpecError(
+        f"{path} is nested more than {MOST_LEVELS} levels deep, or contains itself; write it flat"
+    )
 
 
 def _too_many(path: Path) -> SpecError:
@@ -208,7 +220,11 @@ def _syntax(problem: str) -> str:
 def _entries(node: yaml.Node) -> dict[Key, tuple[int, yaml.Node]]:
     """The children of a node by key or position, each with the line (from 0) where it starts."""
     if isinstance(node, yaml.MappingNode):
-        return {key.value: (key.start_mark.line, value) for key, value in node.value if isinstance(key.value, str)}
+        return {
+            key.value: (key.start_mark.line, value)
+            for key, value in node.value
+            if isinstance(key.value, str)
+        }
     if isinstance(node, yaml.SequenceNode):
         return {place: (item.start_mark.line, item) for place, item in enumerate(node.value)}
     return {}
@@ -217,7 +233,11 @@ def _entries(node: yaml.Node) -> dict[Key, tuple[int, yaml.Node]]:
 def _problems(node: yaml.Node, keys: tuple[Key, ...]) -> list[Problem]:
     if isinstance(node, yaml.ScalarNode):
         return [Problem(node.start_mark.line + 1, keys, text) for text in _scalar_rules(node)]
-    found = [problem for key, (_, child) in _entries(node).items() for problem in _problems(child, (*keys, key))]
+    found = [
+        problem
+        for key, (_, child) in _entries(node).items()
+        for problem in _problems(child, (*keys, key))
+    ]
     seen: dict[str, int] = {}
     for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
         line = key.start_mark.line + 1
@@ -226,13 +246,21 @@ def _problems(node: yaml.Node, keys: tuple[Key, ...]) -> list[Problem]:
         elif not _encodable(key.value):
             found.append(Problem(line, keys, f"a key {_HALF}"))
         elif key.value in seen:
-            found.append(Problem(line, (*keys, key.value), f"the key stands on line {seen[key.value]} too; keep one"))
+            found.append(
+                Problem(
+                    line,
+                    (*keys, key.value),
+                    f"the key stands on line {seen[key.value]} too; keep one",
+                )
+            )
         else:
             seen[key.value] = line
     return found
 
 
-_HALF = r"holds half of a character, such as \ud800; write the whole character, or \U and eight digits"
+_HALF = (
+    r"holds half of a character, such as \ud800; write the whole character, or \U and eight digits"
+)
 
 
 def _scalar_rules(node: yaml.ScalarNode) -> Iterator[str]:

@@ -1,12 +1,14 @@
 """Raw column values to the typed values of an attribute: each on its own, vectorised and exact.
 
-What a value becomes depends on itself, on the storage type of its column (`cloister.schema.storage`) and on the
-attribute, never on another row. A value that cannot be read as its attribute's type becomes missing and is marked
-invalid; it is never quoted. Text is parsed once per distinct value.
+What a value becomes depends on itself, on the storage type of its column
+(`cloister.schema.storage`) and on the attribute, never on another row. A value that cannot be read
+as its attribute's type becomes missing and is marked invalid; it is never quoted. Text is parsed
+once per distinct value.
 
     categorical, ordinal   ``str``, or ``Int64`` / ``float64`` when the declared list holds whole numbers / numbers
     boolean                ``boolean``, or the two words as ``str`` when others than True and False are declared;
-                           read from the words, from pandas booleans, or from 0 and 1 in a numeric column
+                           read from the words, from pandas booleans, or from 0 and 1 in a numeric
+                           column
     integer                ``Int64``; ``7``, ``+7`` and ``7.0`` are seven; at most 18 digits
     float                  ``float64``; decimal or scientific notation, finite
     date                   ``datetime64[s]``; ``YYYY-MM-DD``, or a moment at midnight
@@ -50,21 +52,24 @@ _MOMENT = (
     "(?:[T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.](?P<fraction>[0-9]{1,9}))?)?"
     "(?:[Zz]|(?P<sign>[+-])(?P<east>[0-9]{2}):?(?P<minutes_east>[0-9]{2})?)?)?$"
 )
-# Greatest value of each part of a moment on the clock, and of its distance from UTC; leap seconds have no place.
+# Greatest value of each part of a moment on the clock, and of its distance from UTC; leap seconds
+# have no place.
 _GREATEST = {"hour": 23, "minute": 59, "second": 59, "east": 23, "minutes_east": 59}
-# Digits of a second that are kept: microseconds, the resolution of ``datetime64[us]``; finer ones are cut off.
+# Digits of a second that are kept: microseconds, the resolution of ``datetime64[us]``; finer ones
+# are cut off.
 _KEPT_DIGITS = 6
 
 
 def parse(values: pd.Series, attribute: AnyAttribute) -> tuple[pd.Series, np.ndarray]:
     """Typed values of a raw column and the mask of the values that are not of the attribute's type.
 
-    ``values`` is of any dtype, shape (n,), missing values already missing. Whether a value lies within the declared
-    bounds or list is not looked at here. Returns (typed, invalid), both of shape (n,); invalid values are missing in
-    ``typed``, whose index is that of ``values`` and whose dtype is that of the attribute's type. Typed values are read
-    as they are.
+    ``values`` is of any dtype, shape (n,), missing values already missing. Whether a value lies
+    within the declared bounds or list is not looked at here. Returns (typed, invalid), both of
+    shape (n,); invalid values are missing in ``typed``, whose index is that of ``values`` and whose
+    dtype is that of the attribute's type. Typed values are read as they are.
 
-    Privacy: row by row. What a value becomes depends on that value, its storage type and the attribute.
+    Privacy: row by row. What a value becomes depends on that value, its storage type and the
+        attribute.
     """
     typed = read_by_storage(values, _parser(attribute)).set_axis(values.index)
     typed.name = values.name
@@ -124,7 +129,11 @@ def _wholes(raw: pd.Series) -> pd.Series:
         whole = (np.abs(numbers) < EXACT_FLOATS) & (np.floor(numbers) == numbers)
     else:
         numbers = raw.to_numpy(dtype=np.dtype(str(raw.dtype).lower()), na_value=0)
-        whole = (numbers >= -LARGEST_WHOLE) & (numbers <= LARGEST_WHOLE) & raw.notna().to_numpy(dtype=bool)
+        whole = (
+            (numbers >= -LARGEST_WHOLE)
+            & (numbers <= LARGEST_WHOLE)
+            & raw.notna().to_numpy(dtype=bool)
+        )
     return pd.Series(pd.arrays.IntegerArray(np.where(whole, numbers, 0).astype(np.int64), ~whole))
 
 
@@ -145,7 +154,9 @@ def _moments(raw: pd.Series) -> pd.Series:
         return nothing(len(raw), "datetime64[us]")
     stored = raw.to_numpy()
     if stored.dtype != np.dtype("datetime64[ns]"):
-        stored = np.where((stored >= FIRST_MOMENT) & (stored <= LAST_MOMENT), stored, np.datetime64("NaT"))
+        stored = np.where(
+            (stored >= FIRST_MOMENT) & (stored <= LAST_MOMENT), stored, np.datetime64("NaT")
+        )
     return pd.Series(stored.astype("datetime64[us]"))
 
 
@@ -181,20 +192,29 @@ def _decimals_of_text(text: pa.Array) -> pa.Array:
 
 
 def _moments_of_text(text: pa.Array) -> pa.Array:
-    """Microseconds since 1970 in UTC, without regard to any other text; null outside the years 1 to 9999."""
+    """Microseconds since 1970 in UTC, without regard to any other text.
+
+    Null outside the years 1 to 9999.
+    """
     parts = pc.extract_regex(text, _MOMENT)
-    fraction = pc.utf8_slice_codeunits(pc.utf8_rpad(parts.field("fraction"), _KEPT_DIGITS, "0"), 0, _KEPT_DIGITS)
+    fraction = pc.utf8_slice_codeunits(
+        pc.utf8_rpad(parts.field("fraction"), _KEPT_DIGITS, "0"), 0, _KEPT_DIGITS
+    )
     names = ("year", "month", "day", *_GREATEST)
     part = {name: _counted(parts.field(name)) for name in names} | {"fraction": _counted(fraction)}
     months = (part["year"] - 1970) * 12 + part["month"] - 1
     first, following = (_days_before(month) for month in (months, months + 1))
-    west = np.where(np.asarray(pc.fill_null(pc.equal(parts.field("sign"), "-"), fill_value=False)), 1, -1)
+    west = np.where(
+        np.asarray(pc.fill_null(pc.equal(parts.field("sign"), "-"), fill_value=False)), 1, -1
+    )
     minutes = part["hour"] * 60 + part["minute"] + west * (part["east"] * 60 + part["minutes_east"])
     seconds = (first + part["day"] - 1) * 86_400 + minutes * 60 + part["second"]
     moments = (seconds * 10**_KEPT_DIGITS + part["fraction"]).astype("datetime64[us]")
     exists = (part["year"] >= 1) & (part["month"] >= 1) & (part["month"] <= 12)
     exists &= (part["day"] >= 1) & (part["day"] <= following - first)
-    exists &= np.logical_and.reduce([part[name] <= greatest for name, greatest in _GREATEST.items()])
+    exists &= np.logical_and.reduce(
+        [part[name] <= greatest for name, greatest in _GREATEST.items()]
+    )
     exists &= (moments >= FIRST_MOMENT) & (moments <= LAST_MOMENT)
     return pa.array(moments, mask=~exists | np.asarray(parts.is_null()))
 

@@ -1,10 +1,10 @@
 """The declared columns of a table, as text from CSV, in storage types from Parquet, and as Python values from SQL.
 
-No type is inferred from what rows hold: the storage of a cell is that of the file's own schema, or of the value that
-the database gives, so that no row changes how another is read.
+No type is inferred from what rows hold: the storage of a cell is that of the file's own schema, or
+of the value that the database gives, so that no row changes how another is read.
 
-Messages name files, columns and row numbers, never a cell. Names of undeclared columns are given only when the file
-plainly has a header, since the first line of a file without one is data.
+Messages name files, columns and row numbers, never a cell. Names of undeclared columns are given
+only when the file plainly has a header, since the first line of a file without one is data.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ FORMATS = {
 DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 BLOCK_BYTES = 16 << 20
 ROWS_NAMED = 10
-# Rows that are fetched from a database at a time: few enough that a driver's own copy of them is small.
+# Rows that are fetched from a database at a time: few enough that a driver's own copy of them is
+# small.
 ROWS_FETCHED = 50_000
 
 _MALFORMED = "malformed"
@@ -50,20 +51,28 @@ _AS_STORED: dict[str, Any] = {"partitioning": None, "coerce_int96_timestamp_unit
 def read_frame(spec: Spec, data: Path | None = None) -> pd.DataFrame:
     """The declared columns, in declared order, shape (n, columns), n > 0.
 
-    ``data`` takes the place of the spec's source. CSV cells stay text (dtype ``str``), the declared missing tokens
-    become missing; Parquet columns are in the storage that their schema says, SQL columns hold Python values. Lines of
-    a CSV file with more or fewer cells than its header are left out and counted (`malformed_rows`), or refused where
-    ``on_invalid`` is ``fail``.
+    ``data`` takes the place of the spec's source. CSV cells stay text (dtype ``str``), the declared
+    missing tokens become missing; Parquet columns are in the storage that their schema says, SQL
+    columns hold Python values. Lines of a CSV file with more or fewer cells than its header are
+    left out and counted (`malformed_rows`), or refused where ``on_invalid`` is ``fail``.
 
     Raises:
         StorageError: the file or database cannot be read.
-        DataError: no rows, no header, columns that are missing, undeclared, doubled or nested, ragged rows.
+        DataError: no rows, no header, columns that are missing, undeclared, doubled or nested,
+            ragged rows.
 
-    Privacy: row by row, apart from errors: a file of which one line cannot be told from the next is refused whole.
+    Privacy: row by row, apart from errors: a file of which one line cannot be told from the next is
+        refused whole.
     """
-    frame = _read_path(data or Path(spec.source.path or ""), spec) if data or spec.source.path else _read_sql(spec)
+    frame = (
+        _read_path(data or Path(spec.source.path or ""), spec)
+        if data or spec.source.path
+        else _read_sql(spec)
+    )
     if frame.empty:
-        raise DataError(f"{data or spec.source.path or spec.source.table} has no rows; give a table with rows")
+        raise DataError(
+            f"{data or spec.source.path or spec.source.table} has no rows; give a table with rows"
+        )
     return frame
 
 
@@ -75,7 +84,9 @@ def table_format(path: Path, declared: str | None = None) -> str:
     """
     known = FORMATS.get(path.suffix.lower(), declared)
     if known is None:
-        raise SpecError(f"{path}: its format is not known from its ending; set source.format to csv or parquet")
+        raise SpecError(
+            f"{path}: its format is not known from its ending; set source.format to csv or parquet"
+        )
     return known
 
 
@@ -85,14 +96,21 @@ def _read_path(path: Path, spec: Spec) -> pd.DataFrame:
 
 
 def opened(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """What ``read`` gives; StorageError, with path and reason, if the file cannot be opened or held."""
+    """What ``read`` gives.
+
+    StorageError, with path and reason, if the file cannot be opened or held.
+    """
     try:
         return read()
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "not readable"
-        raise StorageError(f"{path} cannot be read ({reason}); check its path and permissions") from None
+        raise StorageError(
+            f"{path} cannot be read ({reason}); check its path and permissions"
+        ) from None
     except MemoryError:
-        raise StorageError(f"{path} does not fit in memory; free memory or give fewer columns") from None
+        raise StorageError(
+            f"{path} does not fit in memory; free memory or give fewer columns"
+        ) from None
 
 
 def malformed_rows(frame: pd.DataFrame) -> int:
@@ -102,9 +120,13 @@ def malformed_rows(frame: pd.DataFrame) -> int:
 
 def _read_csv(path: Path, spec: Spec) -> pd.DataFrame:
     names = list(spec.attributes)
-    require_columns(csv_header(path, spec.source.delimiter), names, str(path), spec.source.delimiter)
+    require_columns(
+        csv_header(path, spec.source.delimiter), names, str(path), spec.source.delimiter
+    )
     frame = _well_formed_rows(path, spec.source, names)
-    return _without_ragged(frame, path, spec.source) if spec.validation.on_invalid == "fail" else frame
+    return (
+        _without_ragged(frame, path, spec.source) if spec.validation.on_invalid == "fail" else frame
+    )
 
 
 def read_text(path: Path, source: Source, names: Sequence[str]) -> pd.DataFrame:
@@ -130,7 +152,9 @@ def _well_formed_rows(path: Path, source: Source, names: Sequence[str]) -> pd.Da
     try:
         table = _csv_table(path, source, names, ragged)
     except pa.ArrowInvalid:
-        raise DataError(f"{path} is not text with one line a row; close its quotes, and save it as CSV") from None
+        raise DataError(
+            f"{path} is not text with one line a row; close its quotes, and save it as CSV"
+        ) from None
     frame = pd.DataFrame({name: decoded(table[name]) for name in names})
     frame.attrs[_MALFORMED] = len(ragged)
     return frame
@@ -157,7 +181,9 @@ def csv_header(path: Path, delimiter: str) -> list[str]:
     return header
 
 
-def _csv_table(path: Path, source: Source, names: Sequence[str], ragged: list[int], threads: bool = True) -> pa.Table:
+def _csv_table(
+    path: Path, source: Source, names: Sequence[str], ragged: list[int], threads: bool = True
+) -> pa.Table:
     def skip(row: pacsv.InvalidRow) -> str:
         ragged.append(row.number or 0)
         return "skip"
@@ -165,7 +191,9 @@ def _csv_table(path: Path, source: Source, names: Sequence[str], ragged: list[in
     return pacsv.read_csv(
         path,
         pacsv.ReadOptions(use_threads=threads, block_size=BLOCK_BYTES),
-        pacsv.ParseOptions(delimiter=source.delimiter, newlines_in_values=True, invalid_row_handler=skip),
+        pacsv.ParseOptions(
+            delimiter=source.delimiter, newlines_in_values=True, invalid_row_handler=skip
+        ),
         pacsv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.large_binary()),
             include_columns=list(names),
@@ -217,7 +245,9 @@ def _parquet(path: Path, read: Callable[[Path], Any]) -> Any:
     try:
         return read(path)
     except pa.ArrowException:
-        raise DataError(f"{path} is not a whole Parquet file; write it again, or set source.format") from None
+        raise DataError(
+            f"{path} is not a whole Parquet file; write it again, or set source.format"
+        ) from None
 
 
 def _read_sql(spec: Spec) -> pd.DataFrame:
@@ -235,7 +265,9 @@ def _read_sql(spec: Spec) -> pd.DataFrame:
 def _selected(engine: sa.Engine, schema: str | None, table: str, spec: Spec) -> pd.DataFrame:
     names = list(spec.attributes)
     reflected = sa.Table(table, sa.MetaData(), schema=schema, autoload_with=engine)
-    require_columns([column.name for column in reflected.columns], names, f"table '{spec.source.table}'")
+    require_columns(
+        [column.name for column in reflected.columns], names, f"table '{spec.source.table}'"
+    )
     with engine.connect() as connection:
         prepare, stored = _DRIVERS.get(engine.dialect.name, (_as_given, _untyped))
         prepare(connection)
@@ -245,7 +277,9 @@ def _selected(engine: sa.Engine, schema: str | None, table: str, spec: Spec) -> 
         for rows in found.partitions(ROWS_FETCHED):
             for column, cells in zip(columns, zip(*rows, strict=True), strict=True):
                 column.extend(cells)
-    return pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in zip(names, columns, strict=True)})
+    return pd.DataFrame(
+        {name: pd.Series(column, dtype=object) for name, column in zip(names, columns, strict=True)}
+    )
 
 
 def _untyped(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
@@ -259,7 +293,10 @@ def _as_given(connection: sa.Connection) -> None:
 
 
 def _with_any_bytes(connection: sa.Connection) -> None:
-    """Have SQLite give texts that are not UTF-8 with backslash escapes; it would refuse the whole table."""
+    """Have SQLite give texts that are not UTF-8 with backslash escapes.
+
+    It would refuse the whole table.
+    """
     driver: Any = connection.connection.driver_connection
     driver.text_factory = lambda raw: raw.decode("utf-8", "backslashreplace")
 
@@ -276,13 +313,17 @@ def _as_text_unless_plain(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
 
 
 _PLAIN = (sa.Boolean, sa.Integer, sa.Numeric, sa.String, sa.LargeBinary, sa.Uuid)
-_DRIVERS: dict[str, tuple[Callable[[sa.Connection], None], Callable[[sa.Column[Any]], sa.ColumnElement[Any]]]] = {
+_DRIVERS: dict[
+    str, tuple[Callable[[sa.Connection], None], Callable[[sa.Column[Any]], sa.ColumnElement[Any]]]
+] = {
     "sqlite": (_with_any_bytes, _untyped),
     "postgresql": (_in_iso_and_utc, _as_text_unless_plain),
 }
 
 
-def require_columns(found: Sequence[str], declared: Sequence[str], where: str, delimiter: str | None = None) -> None:
+def require_columns(
+    found: Sequence[str], declared: Sequence[str], where: str, delimiter: str | None = None
+) -> None:
     """Passes if ``found`` has exactly the declared columns, in any order.
 
     Raises:
@@ -295,7 +336,9 @@ def require_columns(found: Sequence[str], declared: Sequence[str], where: str, d
     missing = [name for name in declared if name not in found]
     undeclared = [name for name in found if name not in known]
     if doubled:
-        raise DataError(f"{where}: the column(s) {_named(doubled)} occur more than once; rename or drop all but one")
+        raise DataError(
+            f"{where}: the column(s) {_named(doubled)} occur more than once; rename or drop all but one"
+        )
     if missing:
         raise DataError(
             f"{where}: the declared column(s) {_named(missing)} are missing; add them, or take them out of "
@@ -310,7 +353,11 @@ def require_columns(found: Sequence[str], declared: Sequence[str], where: str, d
 
 def _no_header(found: Sequence[str], known: set[str], delimiter: str | None) -> str:
     for other, name in DELIMITERS.items():
-        if delimiter is not None and other != delimiter and known.intersection(_cells_by(found, delimiter, other)):
+        if (
+            delimiter is not None
+            and other != delimiter
+            and known.intersection(_cells_by(found, delimiter, other))
+        ):
             return f"its cells are separated by {name}; set source.delimiter to {other!r}"
     return f"none of the declared columns is among its {len(found)}; its first line must name the columns"
 

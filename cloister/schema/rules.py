@@ -30,18 +30,25 @@ NUMERIC = ("integer", "float", "date", "datetime")
 
 def broken_rules(spec: Spec) -> Broken:
     """The keys and the sentence of each rule that a spec breaks."""
-    lists = [each.values for each in spec.attributes.values() if isinstance(each, Categorical | Ordinal)]
+    lists = [
+        each.values for each in spec.attributes.values() if isinstance(each, Categorical | Ordinal)
+    ]
     try:
         require_modest(lists, spec.folder)
     except SpecError as error:
         yield ("attributes",), str(error)
         return
     for name, attribute in spec.attributes.items():
-        yield from ((("attributes", name, *keys), text) for keys, text in _attribute_rules(name, attribute, spec))
+        yield from (
+            (("attributes", name, *keys), text)
+            for keys, text in _attribute_rules(name, attribute, spec)
+        )
     yield from _unit_rules(spec)
     yield from _delta_rules(spec)
     for name, positive in spec.evaluation.targets.items():
-        yield from ((("evaluation", "targets", name), text) for text in _target_rules(name, positive, spec))
+        yield from (
+            (("evaluation", "targets", name), text) for text in _target_rules(name, positive, spec)
+        )
 
 
 def _attribute_rules(name: str, attribute: AnyAttribute, spec: Spec) -> Broken:
@@ -54,7 +61,10 @@ def _attribute_rules(name: str, attribute: AnyAttribute, spec: Spec) -> Broken:
     if isinstance(attribute, Integer):
         yield from _whole_rules(attribute)
     if isinstance(attribute, Float) and _ticks(attribute) > LARGEST_WHOLE:
-        yield (), "a bound has more than 18 digits with its decimals; narrow the bounds, or declare fewer decimals"
+        yield (
+            (),
+            "a bound has more than 18 digits with its decimals; narrow the bounds, or declare fewer decimals",
+        )
     if isinstance(attribute, TextKey):
         yield from _pattern_rules(attribute)
 
@@ -118,9 +128,15 @@ def _delta_rules(spec: Spec) -> Broken:
     rows = spec.privacy.rows.public
     if rows is None:
         return
-    for keys, delta in ((("release",), spec.release.delta), (("privacy", "budget"), spec.privacy.budget.delta)):
+    for keys, delta in (
+        (("release",), spec.release.delta),
+        (("privacy", "budget"), spec.privacy.budget.delta),
+    ):
         if delta >= Fraction(1, rows):
-            yield (*keys, "delta"), f"should be less than 1 / rows = 1 / {rows}; write a smaller delta"
+            yield (
+                (*keys, "delta"),
+                f"should be less than 1 / rows = 1 / {rows}; write a smaller delta",
+            )
 
 
 def _target_rules(name: str, positive: list[Scalar] | Above, spec: Spec) -> Iterator[str]:

@@ -55,8 +55,9 @@ Delta = Annotated[_Exact, Field(ge=0, lt=1)]
 class Source(Declared):
     """Where the table is: a CSV or Parquet ``path``, or a SQLAlchemy ``url`` and ``table``.
 
-    ``path`` is relative to the working directory. ``missing`` lists the only texts of a CSV file that stand for a
-    missing value; by default the empty cell. ``${NAME}`` in ``url`` is read from the environment.
+    ``path`` is relative to the working directory. ``missing`` lists the only texts of a CSV file
+    that stand for a missing value; by default the empty cell. ``${NAME}`` in ``url`` is read from
+    the environment.
     """
 
     path: str | None = Field(default=None, min_length=1)
@@ -92,7 +93,9 @@ class Rows(Declared):
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if (self.public is None) == (self.measured is None):
-            raise ValueError("rows are either {public: NUMBER} or {measured: true}; keep one of them")
+            raise ValueError(
+                "rows are either {public: NUMBER} or {measured: true}; keep one of them"
+            )
         return self
 
 
@@ -114,7 +117,9 @@ class Privacy(Declared):
 
 
 class Release(Declared):
-    """What one release spends, by which method; ``rows`` of the output, by default as many as the table has.
+    """What one release spends, by which method.
+
+    ``rows`` of the output, by default as many as the table has.
 
     Method ``auto`` is chosen by public facts: sizes, domains, constraints and budget.
     """
@@ -146,8 +151,9 @@ class Validation(Declared):
 class Spec(Declared):
     """One dataset, as a person declared it.
 
-    ``attributes`` keeps the order of the columns. ``folder`` is where value and constraint files are looked up.
-    ``unconfirmed`` names what a draft read from the data beside domains, and no person has confirmed as public.
+    ``attributes`` keeps the order of the columns. ``folder`` is where value and constraint files
+    are looked up. ``unconfirmed`` names what a draft read from the data beside domains, and no
+    person has confirmed as public.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=LONGEST_NAME)
@@ -169,7 +175,10 @@ class Spec(Declared):
 
     @classmethod
     def declared_in(cls, folder: Path, content: Mapping[str, Any]) -> Self:
-        """The spec of a parsed document that lies in ``folder``; pydantic's ValidationError if it is not one."""
+        """The spec of a parsed document that lies in ``folder``.
+
+        Pydantic's ValidationError if it is not one.
+        """
         spec = cls.model_validate(content)
         spec._folder = folder
         return spec

@@ -1,7 +1,7 @@
 """Columns as a source stores them: what a cell becomes depends on its own content and its storage type alone.
 
-A storage type is a property of the file, of the database or of one Python value; it is never inferred from what other
-rows hold. Columns come in six storages:
+A storage type is a property of the file, of the database or of one Python value; it is never
+inferred from what other rows hold. Columns come in six storages:
 
     boolean                pandas booleans
     whole numbers          integers of up to 64 bits, signed or not
@@ -10,8 +10,8 @@ rows hold. Columns come in six storages:
     texts                  ``str``; bytes are read as UTF-8, and those that are not stand as backslash escapes
     objects                Python values, each of the storage of its own type; decimals, days, times and UUIDs as text
 
-Anything else (lists, mappings, lengths of time, ...) is unreadable: a cell of its own, or a whole Parquet column, which
-its schema says.
+Anything else (lists, mappings, lengths of time, ...) is unreadable: a cell of its own, or a whole
+Parquet column, which its schema says.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ Kind = Literal["boolean", "whole", "number", "text"]
 Mask = NDArray[np.bool_]
 Reader = Callable[[pd.Series], pd.Series]
 
-# Above it not every whole number has a float of its own, so that floats are written with their exponent.
+# Above it not every whole number has a float of its own, so that floats are written with their
+# exponent.
 EXACT_FLOATS = 2.0**53
 # Bits of the longest whole number that is written out as text; Python refuses above about 14,000.
 LONGEST_WHOLE = 10_000
@@ -74,11 +75,16 @@ def is_readable(kind: pa.DataType) -> bool:
 
 
 def column_of_arrow(column: pa.ChunkedArray) -> pd.Series:
-    """A column of a readable Arrow type in its storage, shape (n,); of dictionaries of texts as ``category``."""
+    """A column of a readable Arrow type in its storage, shape (n,).
+
+    Of dictionaries of texts as ``category``.
+    """
     kind = column.type
     if pa.types.is_dictionary(kind):
         plain = column_of_arrow(
-            pa.chunked_array([piece.dictionary_decode() for piece in column.chunks], kind.value_type)
+            pa.chunked_array(
+                [piece.dictionary_decode() for piece in column.chunks], kind.value_type
+            )
         )
         return plain.astype("category") if is_text(plain) else plain
     if pa.types.is_null(kind):
@@ -105,9 +111,12 @@ def decoded(column: pa.ChunkedArray) -> pd.Series:
 
 
 def read_by_storage(values: pd.Series, read: Reader) -> pd.Series:
-    """What ``read`` makes of a column, shape (n,), each cell by its own storage; the index counts from 0.
+    """What ``read`` makes of a column, shape (n,), each cell by its own storage.
 
-    ``read`` is given columns of one storage that is not objects, and gives as many values, always of the same dtype.
+    The index counts from 0.
+
+    ``read`` is given columns of one storage that is not objects, and gives as many values, always
+    of the same dtype.
     """
     values = _stored(values.reset_index(drop=True))
     if not pt.is_object_dtype(values.dtype):
@@ -115,14 +124,18 @@ def read_by_storage(values: pd.Series, read: Reader) -> pd.Series:
     kinds = np.array([_kind_of(cell) for cell in values], dtype=object)
     parts = [read(_column(values[kinds == kind], kind)) for kind in ("text", *_NATIVE)]
     places = [np.flatnonzero(kinds == kind) for kind in ("text", *_NATIVE)]
-    return _joined([part.set_axis(place) for part, place in zip(parts, places, strict=True)], len(values))
+    return _joined(
+        [part.set_axis(place) for part, place in zip(parts, places, strict=True)], len(values)
+    )
 
 
 def texts(values: pd.Series) -> pd.Series:
-    """Each value as text, ``str`` of shape (n,), with the index it had; missing and unreadable ones are missing.
+    """Each value as text, ``str`` of shape (n,), with the index it had.
 
-    Whole floats are written without a point (``1``, from 1.0), others as Python writes them; booleans as ``True`` and
-    ``False``; decimals in full; moments as ``2020-01-31 10:00:00.5``.
+    Missing and unreadable ones are missing.
+
+    Whole floats are written without a point (``1``, from 1.0), others as Python writes them;
+    booleans as ``True`` and ``False``; decimals in full; moments as ``2020-01-31 10:00:00.5``.
     """
     return read_by_storage(values, _as_texts).set_axis(values.index)
 
@@ -163,7 +176,9 @@ def _stored(values: pd.Series) -> pd.Series:
     """The column in one of the six storages, by its dtype."""
     dtype = values.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        return _stored(values.astype(dtype.categories.dtype if dtype.categories.dtype == "str" else object))
+        return _stored(
+            values.astype(dtype.categories.dtype if dtype.categories.dtype == "str" else object)
+        )
     if isinstance(dtype, pd.ArrowDtype) and is_readable(dtype.pyarrow_dtype):
         return _stored(column_of_arrow(pa.chunked_array(pa.array(values))))
     if isinstance(dtype, pd.DatetimeTZDtype):
@@ -211,12 +226,17 @@ def _is_missing(cell: object) -> bool:
     if isinstance(cell, np.datetime64 | np.timedelta64):
         return bool(np.isnat(cell))
     return (
-        cell.is_nan() if isinstance(cell, Decimal) else isinstance(cell, float | np.floating) and bool(np.isnan(cell))
+        cell.is_nan()
+        if isinstance(cell, Decimal)
+        else isinstance(cell, float | np.floating) and bool(np.isnan(cell))
     )
 
 
 def _text_of(cell: object) -> str | None:
-    """The text of a value that is neither a boolean nor a number of up to 64 bits; None for what has none."""
+    """The text of a value that is neither a boolean nor a number of up to 64 bits.
+
+    None for what has none.
+    """
     if _is_missing(cell):
         return None
     if isinstance(cell, str):

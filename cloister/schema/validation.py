@@ -1,11 +1,11 @@
 """Rows against their declared domain: counts and row numbers of what breaks it, never values.
 
-Cells are read first, each on its own; whether they are kept, clipped or dropped, all later code sees the same typed
-values. pandera decides whether a table is valid, by a schema that is generated from the spec; its errors hold data, so
-they are dropped here and the findings are counted anew.
+Cells are read first, each on its own; whether they are kept, clipped or dropped, all later code
+sees the same typed values. pandera decides whether a table is valid, by a schema that is generated
+from the spec; its errors hold data, so they are dropped here and the findings are counted anew.
 
-Privacy: reading, dropping and clipping look at one row at a time, so they do not change who is protected. A report
-holds exact counts of the data: it is internal.
+Privacy: reading, dropping and clipping look at one row at a time, so they do not change who is
+protected. A report holds exact counts of the data: it is internal.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Finding:
 class ValidationReport:
     """What validation found and did, in rows and cells; internal, since its counts are exact.
 
-    ``clipped`` cells were moved to the nearest admissible number, ``emptied`` cells were set to missing. ``malformed``
-    lines of the file had more or fewer cells than its header; they count among ``rows`` and ``dropped``, but have no
-    number in the findings.
+    ``clipped`` cells were moved to the nearest admissible number, ``emptied`` cells were set to
+    missing. ``malformed`` lines of the file had more or fewer cells than its header; they count
+    among ``rows`` and ``dropped``, but have no number in the findings.
     """
 
     on_invalid: OnInvalid
@@ -89,18 +89,25 @@ def pandera_schema(spec: Spec) -> pa.DataFrameSchema:
     Its errors carry values of the data; ``validate`` is the way to use it on sensitive rows.
     """
     domain = Domain.of(spec.attributes, spec.folder)
-    columns = {column.name: pa.Column(checks=_inside(column), nullable=column.attribute.nullable) for column in domain}
+    columns = {
+        column.name: pa.Column(checks=_inside(column), nullable=column.attribute.nullable)
+        for column in domain
+    }
     return pa.DataFrameSchema(columns, strict=True, name=spec.name)
 
 
 def validate(frame: pd.DataFrame, spec: Spec) -> tuple[pd.DataFrame, ValidationReport]:
-    """The typed rows of a frame that lie in the declared domain, and what was found; ``on_invalid`` as the spec says.
+    """The typed rows of a frame that lie in the declared domain, and what was found.
 
-    ``fail`` raises. ``drop`` leaves out every row with a finding. ``clip`` moves numbers, dates and moments to the
-    nearest admissible one, sets other invalid cells to missing where the attribute is nullable, and drops the rows
-    that are left, and those of persons outside the domain. Rows are renumbered from 0.
+    ``on_invalid`` as the spec says.
 
-    Privacy: row by row, dtypes included; under ``fail``, whether any row breaks its domain is said exactly.
+    ``fail`` raises. ``drop`` leaves out every row with a finding. ``clip`` moves numbers, dates and
+    moments to the nearest admissible one, sets other invalid cells to missing where the attribute
+    is nullable, and drops the rows that are left, and those of persons outside the domain. Rows are
+    renumbered from 0.
+
+    Privacy: row by row, dtypes included; under ``fail``, whether any row breaks its domain is said
+        exactly.
 
     Raises:
         DataError: columns that are not those declared, findings under ``fail``, or no row left.
@@ -108,13 +115,20 @@ def validate(frame: pd.DataFrame, spec: Spec) -> tuple[pd.DataFrame, ValidationR
     require_columns(list(frame.columns), list(spec.attributes), "the table")
     malformed = malformed_rows(frame)
     parsed = {name: parse(frame[name], attribute) for name, attribute in spec.attributes.items()}
-    typed = pd.DataFrame({name: values for name, (values, _) in parsed.items()}).reset_index(drop=True)
+    typed = pd.DataFrame({name: values for name, (values, _) in parsed.items()}).reset_index(
+        drop=True
+    )
     invalid = {name: mask for name, (_, mask) in parsed.items()}
     if not any(mask.any() for mask in invalid.values()) and _passes(typed, spec):
         kept, report = typed, ValidationReport(spec.validation.on_invalid, len(typed), 0, 0, 0, ())
     else:
         kept, report = _repaired(typed, invalid, spec)
-    return kept, replace(report, malformed=malformed, rows=report.rows + malformed, dropped=report.dropped + malformed)
+    return kept, replace(
+        report,
+        malformed=malformed,
+        rows=report.rows + malformed,
+        dropped=report.dropped + malformed,
+    )
 
 
 def _inside(column: Column) -> pa.Check:
@@ -132,10 +146,16 @@ def _passes(frame: pd.DataFrame, spec: Spec) -> bool:
     return True
 
 
-def _repaired(frame: pd.DataFrame, invalid: Mapping[str, Mask], spec: Spec) -> tuple[pd.DataFrame, ValidationReport]:
+def _repaired(
+    frame: pd.DataFrame, invalid: Mapping[str, Mask], spec: Spec
+) -> tuple[pd.DataFrame, ValidationReport]:
     domain = Domain.of(spec.attributes, spec.folder)
-    broken = {column.name: _broken(frame[column.name], invalid[column.name], column) for column in domain}
-    findings = tuple(finding for name, rules in broken.items() for finding in _findings(name, rules))
+    broken = {
+        column.name: _broken(frame[column.name], invalid[column.name], column) for column in domain
+    }
+    findings = tuple(
+        finding for name, rules in broken.items() for finding in _findings(name, rules)
+    )
     if spec.validation.on_invalid == "fail":
         raise DataError(_failure(findings))
     if spec.validation.on_invalid == "drop":
@@ -174,11 +194,18 @@ def _any_of(broken: dict[str, dict[Rule, Mask]], rows: int) -> Mask:
 
 
 def _without(
-    frame: pd.DataFrame, bad: Mask, spec: Spec, findings: tuple[Finding, ...], clipped: int, emptied: int
+    frame: pd.DataFrame,
+    bad: Mask,
+    spec: Spec,
+    findings: tuple[Finding, ...],
+    clipped: int,
+    emptied: int,
 ) -> tuple[pd.DataFrame, ValidationReport]:
     kept = frame[~bad].reset_index(drop=True)
     if kept.empty:
-        raise DataError("no row lies inside the declared domain; compare the spec's attributes with the data")
+        raise DataError(
+            "no row lies inside the declared domain; compare the spec's attributes with the data"
+        )
     report = ValidationReport(
         spec.validation.on_invalid, len(frame), len(frame) - len(kept), clipped, emptied, findings
     )
@@ -186,14 +213,21 @@ def _without(
 
 
 def _clipped(
-    frame: pd.DataFrame, broken: dict[str, dict[Rule, Mask]], spec: Spec, findings: tuple[Finding, ...]
+    frame: pd.DataFrame,
+    broken: dict[str, dict[Rule, Mask]],
+    spec: Spec,
+    findings: tuple[Finding, ...],
 ) -> tuple[pd.DataFrame, ValidationReport]:
     frame, bad = frame.copy(), np.zeros(len(frame), dtype=bool)
     clipped, emptied, key = 0, 0, _unit_key(spec)
     for name, rules in broken.items():
         attribute, faulty = spec.attributes[name], rules["type"] | rules["domain"]
         bad |= rules["missing"]
-        if isinstance(attribute, Integer | Float | Date | Datetime) and name != key and rules["domain"].any():
+        if (
+            isinstance(attribute, Integer | Float | Date | Datetime)
+            and name != key
+            and rules["domain"].any()
+        ):
             frame[name] = _moved(frame[name], rules["domain"], attribute)
             clipped += int(rules["domain"].sum())
             faulty = rules["type"]
@@ -211,7 +245,9 @@ def _unit_key(spec: Spec) -> str | None:
     return unit.key if isinstance(unit, PersonUnit) else None
 
 
-def _moved(values: pd.Series, outside: Mask, attribute: Integer | Float | Date | Datetime) -> pd.Series:
+def _moved(
+    values: pd.Series, outside: Mask, attribute: Integer | Float | Date | Datetime
+) -> pd.Series:
     """The typed column with the cells outside moved to the nearest bound, or down to the grid."""
     low, high, step = _bounds(attribute)
     fine = values.astype("datetime64[us]") if isinstance(attribute, Date | Datetime) else values
@@ -222,7 +258,11 @@ def _moved(values: pd.Series, outside: Mask, attribute: Integer | Float | Date |
 
 def _bounds(attribute: Integer | Float | Date | Datetime) -> tuple[Any, Any, Any]:
     if isinstance(attribute, Date | Datetime):
-        step = pd.Timedelta(seconds=attribute.step).as_unit("us") if isinstance(attribute, Datetime) else None
+        step = (
+            pd.Timedelta(seconds=attribute.step).as_unit("us")
+            if isinstance(attribute, Datetime)
+            else None
+        )
         return _moment(attribute.min), _moment(attribute.max), step
     return attribute.min, attribute.max, attribute.step if isinstance(attribute, Integer) else None
 

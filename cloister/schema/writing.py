@@ -53,4 +53,6 @@ def _section(name: str, value: object) -> Iterator[str]:
 
 def _quoted(text: str) -> str:
     """A YAML double-quoted scalar: JSON's, with the characters escaped that YAML does not print."""
-    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False))
+    return _UNPRINTABLE.sub(
+        lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False)
+    )

@@ -35,7 +35,10 @@ for commands in (release, data, ledger, review, benchmark, deploy):
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a command and leave with its exit code; errors are one message, without traceback or data."""
+    """Run a command and leave with its exit code.
+
+    Errors are one message, without traceback or data.
+    """
     Home.current().configure()
     warnings.simplefilter("ignore")  # a warning of a library may quote the data
     logging.getLogger("absl").setLevel(logging.ERROR)
@@ -71,8 +74,12 @@ def _interrupted(error: BaseException | None) -> bool:
 
 def _require_text(arguments: Sequence[str]) -> None:
     for number, argument in enumerate(arguments, 1):
-        if not argument.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in argument):
-            raise InputError(f"word {number} of the command is not UTF-8 text; write it, or name the file, otherwise")
+        if not argument.isprintable() and any(
+            "\ud800" <= letter <= "\udfff" for letter in argument
+        ):
+            raise InputError(
+                f"word {number} of the command is not UTF-8 text; write it, or name the file, otherwise"
+            )
 
 
 def _failed(message: str, code: int) -> int:
@@ -89,7 +96,10 @@ def _of_path(error: OSError) -> tuple[str, int]:
 
 def _shown(message: str) -> str:
     """A message in which no letter steers the terminal, nor keeps it from being written."""
-    return "".join(letter if letter.isprintable() or letter == "\n" else ascii(letter)[1:-1] for letter in message)
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else ascii(letter)[1:-1]
+        for letter in message
+    )
 
 
 def _place(error: BaseException) -> str:

@@ -17,9 +17,14 @@ PROGRAM = Path(__file__).parents[2] / "benchmarks"
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add this command to the command line of a checkout; an installed package brings no benchmarks."""
+    """Add this command to the command line of a checkout.
+
+    An installed package brings no benchmarks.
+    """
     if PROGRAM.is_dir():
-        app.command(epilog=example("cloister benchmark benchmarks/quick.yaml --markdown docs/benchmarks.md"))(benchmark)
+        app.command(
+            epilog=example("cloister benchmark benchmarks/quick.yaml --markdown docs/benchmarks.md")
+        )(benchmark)
 
 
 def benchmark(
@@ -31,10 +36,11 @@ def benchmark(
 ) -> None:
     """Compare methods: run every combination of a configuration, measure, tabulate, draw.
 
-    Each run is an ordinary release, charged to the benchmark's own ledger under CLOISTER_HOME/benchmarks, or that of a
-    peer: another library in an environment of its own under CLOISTER_HOME/environments, for public tables only. Run
-    again, the same command keeps what is finished. Figures are internal; --markdown wants data sets that are declared
-    public. Leaves with exit code 1 if a release failed; a peer that fails or takes too long is a finding.
+    Each run is an ordinary release, charged to the benchmark's own ledger under
+    CLOISTER_HOME/benchmarks, or that of a peer: another library in an environment of its own under
+    CLOISTER_HOME/environments, for public tables only. Run again, the same command keeps what is
+    finished. Figures are internal; --markdown wants data sets that are declared public. Leaves with
+    exit code 1 if a release failed; a peer that fails or takes too long is a finding.
     """
     from benchmarks.config import load_benchmark, require_public
     from benchmarks.markdown import require_markers
@@ -82,7 +88,9 @@ def _show(done: Benchmarked, as_json: bool) -> None:
         return
     for section in results.sections:
         for shown in section.tables:
-            table(f"{section.experiment.title}: {shown.title}", shown.headings, shown.rows, INTERNAL)
+            table(
+                f"{section.experiment.title}: {shown.title}", shown.headings, shown.rows, INTERNAL
+            )
         for failure in section.failures:
             say(f"Failed: {failure}")
     facts("Benchmark", told)

@@ -21,10 +21,14 @@ def show_certificate(home: Home, release: str, as_json: bool) -> None:
     state = held.state.value
     folder = home.release(release) / "public"
     if not (folder / YAML_NAME).exists():
-        raise InputError(f"release {release} is {state} and has no certificate; run its command again to finish it")
+        raise InputError(
+            f"release {release} is {state} and has no certificate; run its command again to finish it"
+        )
     certificate = recorded_certificate(folder, held)
     if as_json:
-        show_json(certificate.model_dump(mode="json") | {"state": state, "page": str(folder / PAGE_NAME)})
+        show_json(
+            certificate.model_dump(mode="json") | {"state": state, "page": str(folder / PAGE_NAME)}
+        )
         return
     _show(certificate, state)
     say(f"Page: {folder / PAGE_NAME}")
@@ -51,7 +55,12 @@ def _show(certificate: Certificate, state: str) -> None:
     stages = [(stage.name, stage.epsilon, stage.purpose) for stage in certificate.stages]
     table("Stages", ("stage", "epsilon alone", "what for"), stages)
     rules = [
-        (rule.name, "hard" if rule.hard else "soft", rule.violations, rule.rule) for rule in certificate.constraints
+        (rule.name, "hard" if rule.hard else "soft", rule.violations, rule.rule)
+        for rule in certificate.constraints
     ]
     if rules:
-        table("Constraints in the synthetic table", ("constraint", "kind", "violations", "rule"), rules)
+        table(
+            "Constraints in the synthetic table",
+            ("constraint", "kind", "violations", "rule"),
+            rules,
+        )

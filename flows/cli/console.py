@@ -46,7 +46,9 @@ class Bars:
 
     def resumed(self, release: str) -> None:
         """A line above the others."""
-        self.progress.console.print(f"Resuming release {release}: nothing is charged again", highlight=False)
+        self.progress.console.print(
+            f"Resuming release {release}: nothing is charged again", highlight=False
+        )
 
 
 @dataclass
@@ -80,7 +82,11 @@ class Lines:
 
     def _write(self, step: str, state: str, **more: int | str) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        print(json.dumps({"time": now, "step": step, "state": state, **more}), file=sys.stderr, flush=True)
+        print(
+            json.dumps({"time": now, "step": step, "state": state, **more}),
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 @contextmanager
@@ -105,9 +111,17 @@ def show_json(content: object) -> None:
     print(json.dumps(content, indent=2, ensure_ascii=False, default=str))
 
 
-def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[object]], note: str = "") -> None:
+def table(
+    title: str, headings: Sequence[str], rows: Sequence[Sequence[object]], note: str = ""
+) -> None:
     """A table on standard output; numbers stand on the right."""
-    shown = Table(title=title, title_justify="left", title_style="bold", caption=note or None, caption_justify="left")
+    shown = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        caption=note or None,
+        caption_justify="left",
+    )
     for place, heading in enumerate(headings):
         right = bool(rows) and all(isinstance(row[place], int | float) for row in rows)
         shown.add_column(heading, justify="right" if right else "left", overflow="fold")
@@ -118,7 +132,14 @@ def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[object]],
 
 def facts(title: str, content: Mapping[str, Any]) -> None:
     """Names and values, a line each, on standard output."""
-    shown = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2))
+    shown = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        show_header=False,
+        box=None,
+        padding=(0, 2),
+    )
     for name, value in content.items():
         shown.add_row(name, Text(_text(value), overflow="fold"))
     _console().print(shown)

@@ -20,15 +20,20 @@ def add_to(app: typer.Typer) -> None:
             "cloister evaluate data/specs/demo.yaml --data data/raw/demo.csv --synthetic out/synthetic.parquet"
         )
     )(evaluate)
-    constraints = typer.Typer(help="Exact violations of constraints.", no_args_is_help=True, rich_markup_mode=None)
+    constraints = typer.Typer(
+        help="Exact violations of constraints.", no_args_is_help=True, rich_markup_mode=None
+    )
     constraints.command(
-        "check", epilog=example("cloister constraints check data/specs/demo.yaml --data data/raw/demo.csv")
+        "check",
+        epilog=example("cloister constraints check data/specs/demo.yaml --data data/raw/demo.csv"),
     )(check_constraints)
     app.add_typer(constraints, name="constraints")
-    spec = typer.Typer(help="Specs: draft one from a file, check one.", no_args_is_help=True, rich_markup_mode=None)
-    spec.command("draft", epilog=example("cloister spec draft data/raw/demo.csv --out data/specs/mine.yaml"))(
-        draft_spec
+    spec = typer.Typer(
+        help="Specs: draft one from a file, check one.", no_args_is_help=True, rich_markup_mode=None
     )
+    spec.command(
+        "draft", epilog=example("cloister spec draft data/raw/demo.csv --out data/specs/mine.yaml")
+    )(draft_spec)
     spec.command("check", epilog=example("cloister spec check data/specs/demo.yaml"))(check_spec)
     measure.add_to(spec)
     app.add_typer(spec, name="spec")
@@ -39,12 +44,21 @@ def evaluate(
     data: DataFile,
     synthetic: Annotated[Path, typer.Option(help="The synthetic table, CSV or Parquet.")],
     level: Annotated[Evaluate, typer.Option(help="full trains models too.")] = Evaluate.quick,
-    panel: Annotated[Classifiers, typer.Option(help="The models of level full.")] = Classifiers.nine,
-    target: Annotated[list[str] | None, typer.Option(help="Predict this attribute; else all targets.")] = None,
-    held_out: Annotated[
-        Path | None, typer.Option(help="Real rows that took no part in the release, to attack membership; level full.")
+    panel: Annotated[
+        Classifiers, typer.Option(help="The models of level full.")
+    ] = Classifiers.nine,
+    target: Annotated[
+        list[str] | None, typer.Option(help="Predict this attribute; else all targets.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="A folder for evaluation.json, tables and plots.")] = None,
+    held_out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Real rows that took no part in the release, to attack membership; level full."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A folder for evaluation.json, tables and plots.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure a synthetic table against the real one. Internal: the figures are not private."""
@@ -61,7 +75,10 @@ def evaluate(
         show_json(evaluation.to_dict())
         return
     show_metrics(evaluation)
-    facts("Evaluation", {"level": level.value, "files": out or "none written; see --out", "note": INTERNAL})
+    facts(
+        "Evaluation",
+        {"level": level.value, "files": out or "none written; see --out", "note": INTERNAL},
+    )
 
 
 def check_constraints(spec: SpecFile, data: DataFile, as_json: Json = False) -> None:
@@ -76,8 +93,16 @@ def check_constraints(spec: SpecFile, data: DataFile, as_json: Json = False) -> 
     if as_json:
         show_json([vars(report) for report in reports])
     else:
-        rows = [(r.name, "hard" if r.hard else "soft", r.violations, f"{r.percent:.6g} %") for r in reports]
-        table("Violations", ("constraint", "kind", "violations", "of all"), rows, "exact counts, internal")
+        rows = [
+            (r.name, "hard" if r.hard else "soft", r.violations, f"{r.percent:.6g} %")
+            for r in reports
+        ]
+        table(
+            "Violations",
+            ("constraint", "kind", "violations", "of all"),
+            rows,
+            "exact counts, internal",
+        )
     if any(report.hard and report.violations for report in reports):
         raise typer.Exit(1)
 
@@ -87,10 +112,12 @@ def draft_spec(
     out: Annotated[Path | None, typer.Option(help="The spec to write, a new file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Draft a spec for a table. Every guess is marked; a release refuses it until a person declares it.
+    """Draft a spec for a table.
 
-    What stands under unconfirmed (names, types and their like) is confirmed by deleting it; what is marked
-    data-derived is declared public, or measured.
+    Every guess is marked; a release refuses it until a person declares it.
+
+    What stands under unconfirmed (names, types and their like) is confirmed by deleting it; what is
+    marked data-derived is declared public, or measured.
     """
     from flows.cli.console import say, show_json
     from tasks.data.draft import drafted
@@ -108,7 +135,10 @@ def draft_spec(
 
 
 def check_spec(spec: SpecFile, as_json: Json = False) -> None:
-    """Check a spec: form, bounds, constraints, and whether a release would take it. Touches no data."""
+    """Check a spec: form, bounds, constraints, and whether a release would take it.
+
+    Touches no data.
+    """
     from flows.cli.console import facts, show_json
     from tasks.release.preflight import checked_spec
 

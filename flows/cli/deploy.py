@@ -31,44 +31,58 @@ Unauthenticated = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Add this command to the command line."""
-    app.command(epilog=example('cloister deploy data/specs/demo.yaml --data data/raw/demo.csv --cron "0 3 1 * *"'))(
-        deploy
-    )
+    app.command(
+        epilog=example(
+            'cloister deploy data/specs/demo.yaml --data data/raw/demo.csv --cron "0 3 1 * *"'
+        )
+    )(deploy)
     app.command(epilog=example("cloister serve"))(serve)
 
 
 def deploy(
     spec: SpecFile,
     cron: Annotated[str, typer.Option(help="When: minute, hour, day, month, weekday.")],
-    timezone: Annotated[str, typer.Option(help="The time zone that the schedule is read in.")] = "UTC",
+    timezone: Annotated[
+        str, typer.Option(help="The time zone that the schedule is read in.")
+    ] = "UTC",
     method: Method = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
-    rows: Annotated[int | None, typer.Option(help="Rows to draw; by default as many as the spec declares.")] = None,
-    data: Annotated[Path | None, typer.Option(help="The data, in place of the spec's source.")] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="Rows to draw; by default as many as the spec declares.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The data, in place of the spec's source.")
+    ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv too.")] = False,
     evaluate: Annotated[
-        Evaluate, typer.Option(help="Measures against the real data, kept inside; full trains models.")
+        Evaluate,
+        typer.Option(help="Measures against the real data, kept inside; full trains models."),
     ] = Evaluate.quick,
     allow_unauthenticated: Unauthenticated = False,
     as_json: Json = False,
 ) -> None:
     """Make a release a recurring job on the Prefect server at PREFECT_API_URL.
 
-    Each run is a release of its own, with its own charge; the ledger refuses those that the budget does not admit. Run
-    again, the command replaces the schedule of the same dataset. cloister serve runs what is due.
+    Each run is a release of its own, with its own charge; the ledger refuses those that the budget
+    does not admit. Run again, the command replaces the schedule of the same dataset. cloister serve
+    runs what is due.
     """
     from tasks.requests.resolved import Options
     from tasks.runtime.home import Home
 
     options = Options(method, epsilon, delta, rows, data, csv=csv, evaluate=evaluate.value)
-    _show(_deployed(spec, options, (cron, timezone), Home.current(), not allow_unauthenticated), as_json)
+    _show(
+        _deployed(spec, options, (cron, timezone), Home.current(), not allow_unauthenticated),
+        as_json,
+    )
 
 
 def serve(allow_unauthenticated: Unauthenticated = False, as_json: Json = False) -> None:
     """Run what cloister deploy registered in this home, when the Prefect server at PREFECT_API_URL says it is due.
 
-    Stays until it is ended; one release at a time. What the server asks for beyond what is registered is refused.
+    Stays until it is ended; one release at a time. What the server asks for beyond what is
+    registered is refused.
     """
     from flows.cli.console import say, show_json
     from flows.release import release as flow
@@ -95,7 +109,9 @@ class Deployed:
     now: datetime
 
 
-def _deployed(spec: Path, options: Options, when: tuple[str, str], home: Home, authenticated: bool) -> Deployed:
+def _deployed(
+    spec: Path, options: Options, when: tuple[str, str], home: Home, authenticated: bool
+) -> Deployed:
     """Check what can be checked before anything runs, then register: on the server, and in the home."""
     from tasks.ledger.allowance import allowance_of
     from tasks.release.preflight import require_usable
@@ -141,9 +157,19 @@ def _show(done: Deployed, as_json: bool) -> None:
     runs = _first_runs(done)
     surplus = allowance.exceeded_by(recurring.schedule.runs(done.now), done.now)
     if as_json:
-        figures = {"per": allowance.budget.period.value, "whole": allowance.whole, "left": allowance.left}
+        figures = {
+            "per": allowance.budget.period.value,
+            "whole": allowance.whole,
+            "left": allowance.left,
+        }
         show_json(
-            content | {"admits": figures, "first_runs": runs, "surplus": surplus, "parameters": recurring.parameters}
+            content
+            | {
+                "admits": figures,
+                "first_runs": runs,
+                "surplus": surplus,
+                "parameters": recurring.parameters,
+            }
         )
         return
     facts("Recurring release", content)
@@ -153,12 +179,17 @@ def _show(done: Deployed, as_json: bool) -> None:
             "The schedule runs more often than the budget admits: the ledger will refuse the surplus runs, "
             "which then end as Declined and spend nothing."
         )
-    say("Runs start while cloister serve is up: run it in the background, or as a service, with the same settings.")
+    say(
+        "Runs start while cloister serve is up: run it in the background, or as a service, with the same settings."
+    )
 
 
 def _first_runs(done: Deployed) -> list[dict[str, Any]]:
     foreseen = done.allowance.foreseen(done.recurring.schedule.runs(done.now))
-    return [{"time": run.isoformat(timespec="minutes"), "admitted": fits} for run, fits in islice(foreseen, SHOWN)]
+    return [
+        {"time": run.isoformat(timespec="minutes"), "admitted": fits}
+        for run, fits in islice(foreseen, SHOWN)
+    ]
 
 
 def _budget(allowance: Allowance) -> str:

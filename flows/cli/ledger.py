@@ -13,18 +13,29 @@ if TYPE_CHECKING:
     from cloister.privacy.accounting.accountants import Spend
     from cloister.privacy.ledger import BudgetStatus, Release
 
-AnyDataset = Annotated[str | None, typer.Argument(metavar="[DATASET]", help="One dataset; by default all.")]
+AnyDataset = Annotated[
+    str | None, typer.Argument(metavar="[DATASET]", help="One dataset; by default all.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands to the command line."""
-    budget = typer.Typer(help="Budgets: what is granted, spent and left.", no_args_is_help=True, rich_markup_mode=None)
+    budget = typer.Typer(
+        help="Budgets: what is granted, spent and left.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
     budget.command("show", epilog=example("cloister budget show demo"))(show_budgets)
     budget.command(
-        "grant", epilog=example('cloister budget grant demo --epsilon 10 --delta 1e-5 --per year --reason "policy 7"')
+        "grant",
+        epilog=example(
+            'cloister budget grant demo --epsilon 10 --delta 1e-5 --per year --reason "policy 7"'
+        ),
     )(grant)
     app.add_typer(budget, name="budget")
-    ledger = typer.Typer(help="The ledger: releases and entries.", no_args_is_help=True, rich_markup_mode=None)
+    ledger = typer.Typer(
+        help="The ledger: releases and entries.", no_args_is_help=True, rich_markup_mode=None
+    )
     ledger.command("list", epilog=example("cloister ledger list demo"))(list_releases)
     ledger.command("show", epilog=example("cloister ledger show r-0123456789"))(show_release)
     ledger.command("export", epilog=example("cloister ledger export ledger-2026-11.jsonl"))(export)
@@ -34,9 +45,10 @@ def add_to(app: typer.Typer) -> None:
 def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
     """Show what was granted to a dataset, what its releases hold, and what is left.
 
-    "spent" adds up the epsilons of releases, which holds however each was chosen; "together" is the tight composition
-    of their events, which holds for a schedule fixed in advance. "refusals" counts how often data was opened and
-    refused, at no charge: each refusal answered an exact question about it.
+    "spent" adds up the epsilons of releases, which holds however each was chosen; "together" is the
+    tight composition of their events, which holds for a schedule fixed in advance. "refusals"
+    counts how often data was opened and refused, at no charge: each refusal answered an exact
+    question about it.
     """
     from flows.cli.console import show_json, table
     from tasks.ledger.queries import budgets, composed
@@ -79,7 +91,9 @@ def grant(
     from tasks.ledger.charges import open_ledger
     from tasks.runtime.home import Home
 
-    status = _budget_json(open_ledger(Home.current()).grant(dataset, unit, epsilon, delta, per, by, reason), None)
+    status = _budget_json(
+        open_ledger(Home.current()).grant(dataset, unit, epsilon, delta, per, by, reason), None
+    )
     if as_json:
         show_json(status)
     else:
@@ -121,7 +135,14 @@ def show_release(release: ReleaseId, as_json: Json = False) -> None:
 
     held = release_of(Home.current(), release)
     steps = [
-        {"entry": s.seq, "time": s.time, "state": s.state.value, "by": s.by, "reason": s.reason, "evidence": s.evidence}
+        {
+            "entry": s.seq,
+            "time": s.time,
+            "state": s.state.value,
+            "by": s.by,
+            "reason": s.reason,
+            "evidence": s.evidence,
+        }
         for s in held.steps
     ]
     about = {key: value for key, value in held.request.body.items() if key != "events"}
@@ -130,15 +151,21 @@ def show_release(release: ReleaseId, as_json: Json = False) -> None:
         show_json(about | {"events": held.request.events, "steps": steps})
         return
     facts(f"Release {release}", about)
-    table("Steps", ("entry", "time", "state", "by", "reason"), [tuple(step.values())[:5] for step in steps])
+    table(
+        "Steps",
+        ("entry", "time", "state", "by", "reason"),
+        [tuple(step.values())[:5] for step in steps],
+    )
 
 
 def export(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")], as_json: Json = False
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
+    as_json: Json = False,
 ) -> None:
     """Write all entries to a file, one a line, to be kept elsewhere; prints the anchor of the last.
 
-    cloister verify FILE checks the copy; cloister verify --anchor NUMBER:HASH, that the ledger still holds its end.
+    cloister verify FILE checks the copy; cloister verify --anchor NUMBER:HASH, that the ledger
+    still holds its end.
     """
     from flows.cli.console import facts, show_json
     from tasks.ledger.queries import exported

@@ -17,23 +17,29 @@ if TYPE_CHECKING:
 
 def add_to(group: typer.Typer) -> None:
     """Add this command to the group of commands on specs."""
-    text = example("cloister spec measure draft.yaml --data people.csv --epsilon 0.5 --delta 1e-7 --out people.yaml")
+    text = example(
+        "cloister spec measure draft.yaml --data people.csv --epsilon 0.5 --delta 1e-7 --out people.yaml"
+    )
     group.command("measure", epilog=text)(measure_spec)
 
 
 def measure_spec(
     spec: SpecFile,
     epsilon: Annotated[str, typer.Option(help="What the measurement spends, exact: 0.5 or 1/3.")],
-    delta: Annotated[str, typer.Option(help="Probability that its guarantee fails, less than 1 / rows.")],
+    delta: Annotated[
+        str, typer.Option(help="Probability that its guarantee fails, less than 1 / rows.")
+    ],
     out: Annotated[Path, typer.Option(help="The new spec, a new file.")],
-    data: Annotated[Path | None, typer.Option(help="The data, in place of the spec's source.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The data, in place of the spec's source.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure what a spec marks data-derived, with noise and at a charge, and write a new spec that may be handed on.
 
-    Bounds, values, grids, missing cells and the number of rows are measured. Names and types become public as they
-    stand in SPEC: what a draft left unconfirmed is refused. Run again after a crash, the same command resumes and
-    charges nothing twice.
+    Bounds, values, grids, missing cells and the number of rows are measured. Names and types become
+    public as they stand in SPEC: what a draft left unconfirmed is refused. Run again after a crash,
+    the same command resumes and charges nothing twice.
     """
     from tasks.domains.plan import domain_request, release_plan, require_ready
     from tasks.ledger.delivery import telling
@@ -59,7 +65,9 @@ def _run(spec: Path, options: Options) -> Measurement | Finished:
         from flows.measure import measure
 
         data = str(options.data) if options.data else None
-        return measure(str(spec), str(options.epsilon), str(options.delta), str(options.out), data, user())
+        return measure(
+            str(spec), str(options.epsilon), str(options.delta), str(options.out), data, user()
+        )
 
 
 def _show(done: dict[str, Any], as_json: bool) -> None:
@@ -73,7 +81,9 @@ def _show(done: dict[str, Any], as_json: bool) -> None:
     table("Privacy spend", ("stage", "epsilon alone", "what for"), [*stages, spent])
     rows = [(name, keys["type"], _domain(name, done)) for name, keys in done["attributes"].items()]
     table("Measured domains", ("attribute", "type", "domain"), rows)
-    earlier = " in an earlier run of this command: nothing was charged now" if done.get("earlier") else ""
+    earlier = (
+        " in an earlier run of this command: nothing was charged now" if done.get("earlier") else ""
+    )
     facts(
         f"Release {done['release']} measured {done['dataset']}{earlier}",
         {

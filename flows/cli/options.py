@@ -35,7 +35,9 @@ def _dataset(name: str) -> str:
 
 
 def _unit(name: str) -> str:
-    if name != "row" and not (name.startswith("key:") and name[4:].isprintable() and 0 < len(name[4:]) <= LONGEST_UNIT):
+    if name != "row" and not (
+        name.startswith("key:") and name[4:].isprintable() and 0 < len(name[4:]) <= LONGEST_UNIT
+    ):
         raise typer.BadParameter("a privacy unit is row, or key:COLUMN")
     return name
 
@@ -46,17 +48,31 @@ def _words(text: str) -> str:
     return text
 
 
-SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec of the dataset, a YAML file.")]
-ReleaseId = Annotated[str, typer.Argument(metavar="RELEASE", help="The id of a release, as r-0123456789.")]
+SpecFile = Annotated[
+    Path, typer.Argument(metavar="SPEC", help="The spec of the dataset, a YAML file.")
+]
+ReleaseId = Annotated[
+    str, typer.Argument(metavar="RELEASE", help="The id of a release, as r-0123456789.")
+]
 Dataset = Annotated[
-    str, typer.Argument(metavar="DATASET", help="The name of the dataset, as its spec gives it.", callback=_dataset)
+    str,
+    typer.Argument(
+        metavar="DATASET", help="The name of the dataset, as its spec gives it.", callback=_dataset
+    ),
 ]
 Unit = Annotated[str, typer.Option(help="Privacy unit: row, or key:COLUMN.", callback=_unit)]
 Method = Annotated[str | None, typer.Option(help="Method of synthesis; see cloister methods.")]
-Epsilon = Annotated[str | None, typer.Option(help="Privacy budget of this release, exact: 0.5 or 1/3.")]
-Delta = Annotated[str | None, typer.Option(help="Probability that the guarantee fails, less than 1 / rows.")]
+Epsilon = Annotated[
+    str | None, typer.Option(help="Privacy budget of this release, exact: 0.5 or 1/3.")
+]
+Delta = Annotated[
+    str | None, typer.Option(help="Probability that the guarantee fails, less than 1 / rows.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-By = Annotated[str, typer.Option(help="Who does this.", default_factory=user, show_default="you", callback=_words)]
+By = Annotated[
+    str,
+    typer.Option(help="Who does this.", default_factory=user, show_default="you", callback=_words),
+]
 Reason = Annotated[str, typer.Option(help="Why, in a few words.", callback=_words)]
 
 

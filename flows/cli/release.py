@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.options import MOST_ROWS, Delta, Epsilon, Evaluate, Json, Method, ReleaseId, SpecFile, example, user
+from flows.cli.options import (
+    MOST_ROWS,
+    Delta,
+    Epsilon,
+    Evaluate,
+    Json,
+    Method,
+    ReleaseId,
+    SpecFile,
+    example,
+    user,
+)
 
 if TYPE_CHECKING:
     from flows.outcome import Finished, Outcome
@@ -20,7 +31,9 @@ def add_to(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     app.command(epilog=example("cloister demo"))(demo)
     app.command(
-        epilog=example("cloister release data/specs/demo.yaml --data data/raw/demo.csv --epsilon 1 --out out/")
+        epilog=example(
+            "cloister release data/specs/demo.yaml --data data/raw/demo.csv --epsilon 1 --out out/"
+        )
     )(release)
     app.command(epilog=example("cloister plan data/specs/demo.yaml --epsilon 0.5"))(plan)
     app.command(
@@ -47,20 +60,29 @@ def release(
     method: Method = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
-    rows: Annotated[int | None, typer.Option(help="Rows to draw; by default as many as the spec declares.")] = None,
-    data: Annotated[Path | None, typer.Option(help="The data, in place of the spec's source.")] = None,
-    out: Annotated[Path | None, typer.Option(help="A new folder for the files that may be handed on.")] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="Rows to draw; by default as many as the spec declares.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The data, in place of the spec's source.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A new folder for the files that may be handed on.")
+    ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv too.")] = False,
-    seed_sampling: Annotated[int | None, typer.Option(help="Seed for drawing rows; the noise has none.", min=0)] = None,
+    seed_sampling: Annotated[
+        int | None, typer.Option(help="Seed for drawing rows; the noise has none.", min=0)
+    ] = None,
     evaluate: Annotated[
-        Evaluate, typer.Option(help="Measures against the real data, kept inside; full trains models.")
+        Evaluate,
+        typer.Option(help="Measures against the real data, kept inside; full trains models."),
     ] = Evaluate.quick,
     as_json: Json = False,
 ) -> None:
     """Release a synthetic table: plan, charge, train, draw, measure, certify, register.
 
-    Run again after a crash, the same command resumes where it stopped, or finds the finished release, and charges
-    nothing twice.
+    Run again after a crash, the same command resumes where it stopped, or finds the finished
+    release, and charges nothing twice.
     """
     from tasks.requests.resolved import Options
     from tasks.runtime.home import Home
@@ -77,7 +99,10 @@ def plan(
     rows: Annotated[int | None, typer.Option(help="Rows to draw.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Forecast a release: steps, what each would spend, time and memory. Touches no data and costs nothing."""
+    """Forecast a release: steps, what each would spend, time and memory.
+
+    Touches no data and costs nothing.
+    """
     from flows.cli.reports import show_plan
     from tasks.requests.resolved import Options, ResolvedRequest
 
@@ -89,12 +114,18 @@ def sample(
     rows: Annotated[int, typer.Option(help="Rows to draw.", min=1, max=MOST_ROWS)],
     out: Annotated[Path, typer.Option(help="The file to write: .parquet or .csv.")],
     where: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="What all rows shall have; repeat for more.")
+        list[str] | None,
+        typer.Option(metavar="COLUMN=VALUE", help="What all rows shall have; repeat for more."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed, to draw the same rows again.", min=0)] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed, to draw the same rows again.", min=0)
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw more rows from the model of an approved release, at no cost; run again, an interrupted draw goes on."""
+    """Draw more rows from the model of an approved release, at no cost.
+
+    Run again, an interrupted draw goes on.
+    """
     from flows.sampling import Draw, sample_release
     from tasks.runtime.home import Home
 

@@ -27,9 +27,13 @@ def show_plan(request: ResolvedRequest, as_json: bool) -> None:
     total = total_cost(made, request.budget, context.task)
     if as_json:
         costs = [{"name": stage.name, "epsilon": stage.epsilon} for stage in stages]
-        show_json(plan_json(made) | {"reason": request.reason, "costs": costs, "accounted_epsilon": total})
+        show_json(
+            plan_json(made) | {"reason": request.reason, "costs": costs, "accounted_epsilon": total}
+        )
         return
-    _show_stages([(stage.name, stage.epsilon, stage.explanation) for stage in stages], total, request.budget)
+    _show_stages(
+        [(stage.name, stage.epsilon, stage.explanation) for stage in stages], total, request.budget
+    )
     facts(
         "Plan",
         {
@@ -49,8 +53,14 @@ def show_outcome(outcome: Outcome | Finished, as_json: bool) -> None:
     if as_json:
         show_json(content)
         return
-    stages = [(stage["name"], stage["epsilon"], stage["explanation"]) for stage in content["stages"]]
-    _show_stages(stages, content["accounted_epsilon"], Budget(Fraction(content["epsilon"]), Fraction(content["delta"])))
+    stages = [
+        (stage["name"], stage["epsilon"], stage["explanation"]) for stage in content["stages"]
+    ]
+    _show_stages(
+        stages,
+        content["accounted_epsilon"],
+        Budget(Fraction(content["epsilon"]), Fraction(content["delta"])),
+    )
     _show_violations(content)
     _show_figures(content["internal"])
     facts(
@@ -73,13 +83,19 @@ def show_metrics(evaluation: Evaluation) -> None:
 
 def _ended(content: dict[str, Any]) -> str:
     earlier = content.get("earlier")
-    return "was finished by an earlier run of this command: nothing was charged now" if earlier else "is a candidate"
+    return (
+        "was finished by an earlier run of this command: nothing was charged now"
+        if earlier
+        else "is a candidate"
+    )
 
 
 def _show_figures(evaluation: dict[str, Any]) -> None:
     metrics = evaluation["metrics"]
     if metrics:
-        rows = [(name.replace("_", " ").replace(".", ", "), value) for name, value in metrics.items()]
+        rows = [
+            (name.replace("_", " ").replace(".", ", "), value) for name, value in metrics.items()
+        ]
         table("Utility", ("measure", "value"), rows, INTERNAL)
     if evaluation.get("learning") and evaluation.get("truth"):
         synthetic, real = (evaluation[name]["mean_accuracy"] for name in ("learning", "truth"))
@@ -87,7 +103,11 @@ def _show_figures(evaluation: dict[str, Any]) -> None:
 
 
 def _show_stages(stages: Sequence[tuple[str, float, str]], total: float, budget: Budget) -> None:
-    rows = [*stages, ("sampling", 0.0, "drawing rows is post-processing"), ("all together", total, _asked(budget))]
+    rows = [
+        *stages,
+        ("sampling", 0.0, "drawing rows is post-processing"),
+        ("all together", total, _asked(budget)),
+    ]
     table(
         f"Privacy spend at delta {float(budget.delta):g}",
         STAGE_HEADINGS,

@@ -14,7 +14,10 @@ MOVES = {
     "approve": ("approved", "Approve a candidate: its folder is verified first."),
     "reject": ("rejected", "Reject a candidate; its charge stays."),
     "publish": ("published", "Record that an approved release was handed on."),
-    "withdraw": ("withdrawn", "Withdraw a release; a reservation that was never used is given back."),
+    "withdraw": (
+        "withdrawn",
+        "Withdraw a release; a reservation that was never used is given back.",
+    ),
 }
 
 
@@ -23,12 +26,18 @@ def add_to(app: typer.Typer) -> None:
     review = typer.Typer(help="Review of releases.", no_args_is_help=True, rich_markup_mode=None)
     review.command("list", epilog=example("cloister review list"))(list_candidates)
     for name, (state, summary) in MOVES.items():
-        text = example(f'cloister review {name} r-0123456789 --by "A. Officer" --reason "checked the certificate"')
+        text = example(
+            f'cloister review {name} r-0123456789 --by "A. Officer" --reason "checked the certificate"'
+        )
         review.command(name, help=summary, epilog=text)(_mover(state))
     app.add_typer(review, name="review")
-    app.command(epilog=example("cloister verify", "cloister verify r-0123456789", "cloister verify out/"))(verify)
+    app.command(
+        epilog=example("cloister verify", "cloister verify r-0123456789", "cloister verify out/")
+    )(verify)
     app.command(epilog=example("cloister report r-0123456789"))(report)
-    app.command(epilog=example("cloister fetch r-0123456789", "cloister fetch r-0123456789 --out again/"))(fetch)
+    app.command(
+        epilog=example("cloister fetch r-0123456789", "cloister fetch r-0123456789 --out again/")
+    )(fetch)
 
 
 def list_candidates(as_json: Json = False) -> None:
@@ -37,8 +46,13 @@ def list_candidates(as_json: Json = False) -> None:
     from tasks.ledger.queries import releases
     from tasks.runtime.home import Home
 
-    waiting = [release for release in releases(Home.current(), None) if release.state.value == "candidate"]
-    rows = [(r.id, r.request.dataset, r.request.method, float(r.request.epsilon), r.steps[-1].time) for r in waiting]
+    waiting = [
+        release for release in releases(Home.current(), None) if release.state.value == "candidate"
+    ]
+    rows = [
+        (r.id, r.request.dataset, r.request.method, float(r.request.epsilon), r.steps[-1].time)
+        for r in waiting
+    ]
     headings = ("release", "dataset", "method", "epsilon", "since")
     if as_json:
         show_json([dict(zip(headings, row, strict=True)) for row in rows])
@@ -48,14 +62,22 @@ def list_candidates(as_json: Json = False) -> None:
 
 def verify(
     what: Annotated[
-        str | None, typer.Argument(metavar="[RELEASE|PATH]", help="One release, its folder, or an exported ledger.")
+        str | None,
+        typer.Argument(
+            metavar="[RELEASE|PATH]", help="One release, its folder, or an exported ledger."
+        ),
     ] = None,
     anchor: Annotated[
-        list[str] | None, typer.Option(help="NUMBER:HASH of an entry that the ledger must hold, as exports print it.")
+        list[str] | None,
+        typer.Option(
+            help="NUMBER:HASH of an entry that the ledger must hold, as exports print it."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Recompute the ledger's chain and budgets, manifests and certificates; name whatever was altered or cut off.
+    """Recompute the ledger's chain and budgets, manifests and certificates.
+
+    Name whatever was altered or cut off.
 
     Leaves with exit code 1 if anything is wrong.
     """
@@ -100,7 +122,8 @@ def _mover(state: str) -> Callable[..., None]:
 def fetch(
     release: ReleaseId,
     out: Annotated[
-        Path | None, typer.Option(help="A new folder for the files; by default they go to the home.")
+        Path | None,
+        typer.Option(help="A new folder for the files; by default they go to the home."),
     ] = None,
     as_json: Json = False,
 ) -> None:

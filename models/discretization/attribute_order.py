@@ -1,7 +1,7 @@
 """The schema sequence, from public sizes and constraints.
 
-Source: Kamino Algorithm 4; section 4.3 for very large domains, which stand last and are drawn from independent noisy
-histograms inside the supports.
+Source: Kamino Algorithm 4; section 4.3 for very large domains, which stand last and are drawn from
+independent noisy histograms inside the supports.
 """
 
 from __future__ import annotations
@@ -28,8 +28,12 @@ def public_sizes(domain: Domain, groups: int = GROUPS) -> dict[str, int]:
     return sizes
 
 
-def schema_sequence(sizes: Mapping[str, int], constraints: Sequence[DenialConstraint]) -> tuple[str, ...]:
-    """Attributes of functional dependencies first, smaller left sides before larger; then the rest by size.
+def schema_sequence(
+    sizes: Mapping[str, int], constraints: Sequence[DenialConstraint]
+) -> tuple[str, ...]:
+    """Attributes of functional dependencies first, smaller left sides before larger.
+
+    Then the rest by size.
 
     Attributes of more than ``NETWORKED`` levels come last, in the same order among themselves.
     """

@@ -1,7 +1,7 @@
 """Bins of an attribute's public cells: the coarse domain on which joint models work.
 
-A group is refined at the end by the attribute's released one-way histogram. Grouping is post-processing: its inputs
-are public or already released.
+A group is refined at the end by the attribute's released one-way histogram. Grouping is
+post-processing: its inputs are public or already released.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ NOISE_DEVIATIONS = 3.0
 class Bins:
     """A partition of cells: cell c lies in group ``of_cell[c]``.
 
-    Shapes: ``of_cell`` (cells,) int64; ``shares`` (cells,) the released share of rows in each cell, summing to 1.
-    Bins of a numeric attribute are contiguous.
+    Shapes: ``of_cell`` (cells,) int64; ``shares`` (cells,) the released share of rows in each cell,
+    summing to 1. Bins of a numeric attribute are contiguous.
     """
 
     cells: Cells
@@ -48,7 +48,9 @@ class Bins:
     @cached_property
     def mass(self) -> Shares:
         """Released share of rows in each group; shape (size,)."""
-        return np.bincount(self.of_cell, weights=self.shares, minlength=self.size).astype(np.float64)
+        return np.bincount(self.of_cell, weights=self.shares, minlength=self.size).astype(
+            np.float64
+        )
 
     def of(self, codes: Codes) -> Codes:
         """Bins (n,) of fine codes (n,)."""
@@ -81,7 +83,10 @@ class Bins:
         return self.cells.starts[cells] + np.minimum((inside * width).astype(np.int64), width - 1)
 
     def refine_box(self, boxes: Codes, quantile: Shares) -> Codes:
-        """Fine codes (n,) inside ranges (n, 2) of fine codes, by the histogram, at quantiles (n,); monotone in them."""
+        """Fine codes (n,) inside ranges (n, 2) of fine codes, by the histogram, at quantiles (n,).
+
+        Monotone in them.
+        """
         knots = np.append(self.cells.starts, self.cells.column.size).astype(np.float64)
         floor = 1e-9 * self.cells.widths / self.cells.column.size
         heights = np.concatenate([[0.0], np.cumsum(self.shares + floor)])
@@ -134,9 +139,9 @@ def _bounds(of_cell: Codes, size: int) -> tuple[Codes, Codes]:
 def group(cells: Cells, shares: Shares, noise: float, keep: bool, groups: int = GROUPS) -> Bins:
     """The coarse domain of one attribute, from its released histogram.
 
-    Numeric attributes: at most ``groups`` runs of about equal mass, special values and missing apart. Listed ones:
-    values below three standard deviations of the noise are merged, unless ``keep`` (the attribute stands in a hard
-    constraint, where each value matters).
+    Numeric attributes: at most ``groups`` runs of about equal mass, special values and missing
+    apart. Listed ones: values below three standard deviations of the noise are merged, unless
+    ``keep`` (the attribute stands in a hard constraint, where each value matters).
 
     Args:
         shares: shape (cells,), released share of rows in each cell.

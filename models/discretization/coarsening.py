@@ -1,7 +1,7 @@
 """Readings of an attribute: its groups, or fewer parts made of them, so that joint tables of large domains stay small.
 
-Parts are made from released histograms: neighbouring groups of about equal mass where values have an order, the rare
-ones together where they have none.
+Parts are made from released histograms: neighbouring groups of about equal mass where values have
+an order, the rare ones together where they have none.
 """
 
 from __future__ import annotations

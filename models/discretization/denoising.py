@@ -1,8 +1,8 @@
 """Estimating a histogram from its noisy counts: of several estimates, the one of least estimated risk.
 
-Each estimate comes with Stein's unbiased estimate of its squared error, which needs the noisy counts and the noise
-alone, so the choice is post-processing. Source: Stein, "Estimation of the mean of a multivariate normal distribution"
-(1981).
+Each estimate comes with Stein's unbiased estimate of its squared error, which needs the noisy
+counts and the noise alone, so the choice is post-processing. Source: Stein, "Estimation of the mean
+of a multivariate normal distribution" (1981).
 """
 
 from __future__ import annotations
@@ -30,10 +30,13 @@ class Estimate:
     risk: float
 
 
-def estimate_shares(counts: NDArray[np.int64], deviation: float, cells: Cells, rows: int) -> Numbers:
+def estimate_shares(
+    counts: NDArray[np.int64], deviation: float, cells: Cells, rows: int
+) -> Numbers:
     """The share of rows in each cell, (cells,), from noisy counts whose noise has this standard deviation, in rows.
 
-    ``rows`` is the number of all rows, which is public or released, so the noise of the counts' sum is known.
+    ``rows`` is the number of all rows, which is public or released, so the noise of the counts' sum
+    is known.
     """
     noisy = counts.astype(np.float64)
     alone = apart(cells)
@@ -56,7 +59,9 @@ def shrunk(noisy: Numbers, deviation: float, alone: Bool) -> Estimate:
     mean, spread = crowd.mean(), float(np.square(crowd - crowd.mean()).sum())
     kept = max(0.0, 1.0 - max(len(crowd) - 3, 0) * deviation**2 / max(spread, 1e-12))
     counts = np.where(alone, noisy, mean + kept * (noisy - mean))
-    return Estimate(counts, _risk(noisy, counts, deviation, kept * len(crowd) + 1.0 - kept + float(alone.sum())))
+    return Estimate(
+        counts, _risk(noisy, counts, deviation, kept * len(crowd) + 1.0 - kept + float(alone.sum()))
+    )
 
 
 def smoothed(noisy: Numbers, deviation: float, alone: Bool) -> Estimate:
@@ -66,11 +71,16 @@ def smoothed(noisy: Numbers, deviation: float, alone: Bool) -> Estimate:
     calm = 1.0 - _windows(spikes.astype(np.float64))
     members = np.maximum(calm.sum(1), 1.0)
     counts = np.where(spikes, noisy, (windows * calm).sum(1) / members)
-    return Estimate(counts, _risk(noisy, counts, deviation, float(np.where(spikes, 1.0, 1.0 / members).sum())))
+    return Estimate(
+        counts, _risk(noisy, counts, deviation, float(np.where(spikes, 1.0, 1.0 / members).sum()))
+    )
 
 
 def apart(cells: Cells) -> Bool:
-    """Cells that are no neighbours of any other: special values and missing ones; shape (cells,)."""
+    """Cells that are no neighbours of any other: special values and missing ones.
+
+    Shape (cells,).
+    """
     column = cells.column
     mask = np.zeros(cells.size, dtype=bool)
     if isinstance(column, Grid) and column.special_codes:
@@ -81,7 +91,10 @@ def apart(cells: Cells) -> Bool:
 
 
 def to_shares(counts: NDArray[np.generic], rows: int) -> Numbers:
-    """Counts projected to those of so many rows, by Euclidean distance, as shares; shape as given."""
+    """Counts projected to those of so many rows, by Euclidean distance, as shares.
+
+    Shape as given.
+    """
     values = counts.astype(np.float64).ravel()
     ordered = np.sort(values)[::-1]
     excess = (np.cumsum(ordered) - rows) / np.arange(1, len(ordered) + 1)

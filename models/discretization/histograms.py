@@ -1,8 +1,8 @@
 """One-way histograms: over declared cells, and over single values of wide numbers to find those that many rows hold.
 
-A number in wide cells may have values that stand out (a common fee, a top code, a tax bracket). Where its domain is not
-much larger than the table, every single value is counted with noise too, and a value that no noise explains becomes a
-cell of its own.
+A number in wide cells may have values that stand out (a common fee, a top code, a tax bracket).
+Where its domain is not much larger than the table, every single value is counted with noise too,
+and a value that no noise explains becomes a cell of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ FALSE_ALARMS = 0.2
 def wide(domain: Domain, names: Sequence[str], rows: int) -> tuple[str, ...]:
     """The numeric attributes whose single values are counted, from public sizes."""
     return tuple(
-        name for name in names if isinstance(domain[name], Grid) and _countable(declared_cells(domain[name]), rows)
+        name
+        for name in names
+        if isinstance(domain[name], Grid) and _countable(declared_cells(domain[name]), rows)
     )
 
 
@@ -54,10 +56,13 @@ def released_histogram(
     return with_spikes(cells, shares, single / rows, deviation / rows)
 
 
-def with_spikes(cells: Cells, shares: Shares, single: Shares, deviation: float) -> tuple[Cells, Shares]:
+def with_spikes(
+    cells: Cells, shares: Shares, single: Shares, deviation: float
+) -> tuple[Cells, Shares]:
     """Cells with the values apart whose noisy share stands out, and shares of all; post-processing.
 
-    Shapes: ``shares`` (cells,), ``single`` (fine codes,) with noise of standard deviation ``deviation``.
+    Shapes: ``shares`` (cells,), ``single`` (fine codes,) with noise of standard deviation
+        ``deviation``.
     """
     codes = _outstanding(cells, shares, single, deviation)
     starts = np.unique(np.concatenate([cells.starts, codes, codes + 1]))

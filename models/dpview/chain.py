@@ -20,7 +20,8 @@ FLOOR = 1e-9
 class ViewChain:
     """A chain of conditionals over groups, from views in the order of linking.
 
-    ``sequence`` lists the attributes of the views first, in their order; the others follow their histograms.
+    ``sequence`` lists the attributes of the views first, in their order; the others follow their
+    histograms.
     """
 
     sequence: Names
@@ -29,7 +30,10 @@ class ViewChain:
     views: Sequence[View]
 
     def conditional(self, place: int, context: Int) -> Probabilities:
-        """Probabilities of the attribute at ``place``; see :class:`models.sampling.ancestral.TupleModel`."""
+        """Probabilities of the attribute at ``place``.
+
+        See :class:`models.sampling.ancestral.TupleModel`.
+        """
         name = self.sequence[place]
         if name not in self.readings:
             return self.groups[name].mass[None]
@@ -62,7 +66,10 @@ class RecordChain(Chain):
     readings: Mapping[str, Coarsening] = field(default_factory=dict)
 
     def conditional(self, place: int, context: Int) -> Probabilities:
-        """The model's probabilities for attributes outside the records; inside, those of the record's part alone."""
+        """The model's probabilities for attributes outside the records.
+
+        Inside, those of the record's part alone.
+        """
         name = self.sequence[place]
         if name not in self.records:
             return super().conditional(place, context)
@@ -80,7 +87,9 @@ class RecordChain(Chain):
         heights = np.append(0.0, np.cumsum(reading.groups.mass[order] + FLOOR))
         edges = np.searchsorted(reading.parts[order], np.arange(reading.size + 1))
         low, high = heights[edges[parts]], heights[edges[parts + 1]]
-        found = np.searchsorted(heights, low + rng.random(len(parts)) * (high - low), side="right") - 1
+        found = (
+            np.searchsorted(heights, low + rng.random(len(parts)) * (high - low), side="right") - 1
+        )
         return order[np.clip(found, edges[parts], edges[parts + 1] - 1)]
 
 

@@ -1,12 +1,13 @@
 """Weighted consistency and non-negativity of noisy views, for any structure of overlaps.
 
-What several views share is settled by a weighted mean, smaller shared sets before larger ones; the sets are all
-intersections of views, the empty set (the total) among them. Settling a larger set moves no smaller one, so one pass
-makes all views agree. Non-negativity undoes that a little, so the two take turns until neither moves a count; that is
-a projection onto two convex sets in turn, which converges since a common point exists.
+What several views share is settled by a weighted mean, smaller shared sets before larger ones; the
+sets are all intersections of views, the empty set (the total) among them. Settling a larger set
+moves no smaller one, so one pass makes all views agree. Non-negativity undoes that a little, so the
+two take turns until neither moves a count; that is a projection onto two convex sets in turn, which
+converges since a common point exists.
 
-Source: Lin, Yu, Huang, "DPView", section IV-E, equations 5 to 7 and figure 5; order of sets after Qardaji, Yang, Li,
-"PriView" (2014).
+Source: Lin, Yu, Huang, "DPView", section IV-E, equations 5 to 7 and figure 5; order of sets after
+Qardaji, Yang, Li, "PriView" (2014).
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ STILL = 1e-7
 
 
 def shared_sets(views: Sequence[Names]) -> list[frozenset[str]]:
-    """Every intersection of two or more views, smaller sets first; the empty set is always the first."""
+    """Every intersection of two or more views, smaller sets first.
+
+    The empty set is always the first.
+    """
     sets = {frozenset[str]()}
     fresh = {frozenset(a) & frozenset(b) for at, a in enumerate(views) for b in views[:at]}
     while fresh - sets:
@@ -52,7 +56,10 @@ def _settle(views: Sequence[View], shared: frozenset[str]) -> list[View]:
     order = sorted(shared)
     margins = [margin_over(view, order) for view in views]
     mean = sum(w * margin for w, margin in zip(weights(views, shared), margins, strict=True))
-    return [view.raised(shared, _as_in(view, order, mean - own)) for view, own in zip(views, margins, strict=True)]
+    return [
+        view.raised(shared, _as_in(view, order, mean - own))
+        for view, own in zip(views, margins, strict=True)
+    ]
 
 
 def _as_in(view: View, order: Sequence[str], counts: Counts) -> Counts:
@@ -63,8 +70,8 @@ def _as_in(view: View, order: Sequence[str], counts: Counts) -> Counts:
 def non_negative(counts: Counts) -> Counts:
     """Counts without negative ones, of the same sum if that is positive: figure 5 of the paper, until none is left.
 
-    What negative counts hold is taken off the positive ones evenly, again and again. The result is the nearest
-    non-negative table of that sum.
+    What negative counts hold is taken off the positive ones evenly, again and again. The result is
+    the nearest non-negative table of that sum.
     """
     flat = np.array(counts, dtype=np.float64).ravel()
     if flat.sum() <= 0:
@@ -80,8 +87,8 @@ def non_negative(counts: Counts) -> Counts:
 def settled(views: Sequence[View], total: float) -> list[View]:
     """Views that agree on what they share and hold no negative count, as far as the turns lead.
 
-    The views are first made to agree as they are, which no later step can do as well. After the last turn counts are
-    non-negative, and agree within the last step.
+    The views are first made to agree as they are, which no later step can do as well. After the
+    last turn counts are non-negative, and agree within the last step.
     """
     current = agreed(views, total)
     for _ in range(TURNS):

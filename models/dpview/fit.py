@@ -1,4 +1,7 @@
-"""One training of DPView: attributes, joint tables and views are counted through the door; all else is free."""
+"""One training of DPView: attributes, joint tables and views are counted through the door.
+
+All else is free.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,9 @@ class Released:
 class Counting:
     """Counts what a plan holds, through the door, each query with its own noise."""
 
-    def __init__(self, private: Door[TableRows], task: Task, plan: Plan[ViewParameters], progress: Progress) -> None:
+    def __init__(
+        self, private: Door[TableRows], task: Task, plan: Plan[ViewParameters], progress: Progress
+    ) -> None:
         self._private, self._task, self._plan, self._progress = private, task, plan, progress
         self._shape = plan.parameters.shape
         self._asked = list(queries(task, self._shape))
@@ -47,14 +52,22 @@ class Counting:
 
     def run(self) -> Released:
         """Every query of the plan; views agree with each other when they are handed on."""
-        single = {query.names[0]: self._count([self._cells(query)], query) for query in self._of("attributes")}
+        single = {
+            query.names[0]: self._count([self._cells(query)], query)
+            for query in self._of("attributes")
+        }
         groups = {name: self._grouped(name, view) for name, view in single.items()}
         readings = {name: coarse(groups[name], self._shape.parts) for name in self._inside()}
-        tables = {q.names: self._count([groups[name] for name in q.names], q) for q in self._of("joint tables")}
+        tables = {
+            q.names: self._count([groups[name] for name in q.names], q)
+            for q in self._of("joint tables")
+        }
         joined = [*self._of("views"), *self._of("upper views")]
         views = [self._count([readings[name] for name in query.names], query) for query in joined]
         alone = [_summed(single[name], reading) for name, reading in readings.items()]
-        measured = {names: Measured(names, view.counts, view.deviation) for names, view in tables.items()}
+        measured = {
+            names: Measured(names, view.counts, view.deviation) for names, view in tables.items()
+        }
         return Released(groups, readings, measured, denoised(views, alone, self._task.data_rows))
 
     def _of(self, stage: str) -> list[Query]:
@@ -76,9 +89,13 @@ class Counting:
 
     def _grouped(self, name: str, view: View) -> Bins:
         cells = declared_cells(self._task.domain[name])
-        shares = estimate_shares(view.counts.astype(np.int64), view.deviation, cells, self._task.data_rows)
+        shares = estimate_shares(
+            view.counts.astype(np.int64), view.deviation, cells, self._task.data_rows
+        )
         constrained = {name for constraint in self._task.hard for name in constraint.attributes}
-        return group(cells, shares, view.deviation / self._task.data_rows, name in constrained, GROUPS)
+        return group(
+            cells, shares, view.deviation / self._task.data_rows, name in constrained, GROUPS
+        )
 
 
 def deviation_of(scale: float) -> float:

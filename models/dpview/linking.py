@@ -1,10 +1,11 @@
 """Linking partial records of neighbouring views into whole records.
 
-A record holds the part of each attribute. Views are added one after the other; a record takes a partial record of the
-next view that agrees with it on what the two share. Since normalised views agree, any pairing inside equal shared parts
-is a matching of maximum cardinality; where they do not, records of greater count come first, and what is left over is
-linked at random. Upper cross views act as referees of DPView+: two records with equal shared parts exchange their new
-parts where that brings the referee's table nearer.
+A record holds the part of each attribute. Views are added one after the other; a record takes a
+partial record of the next view that agrees with it on what the two share. Since normalised views
+agree, any pairing inside equal shared parts is a matching of maximum cardinality; where they do
+not, records of greater count come first, and what is left over is linked at random. Upper cross
+views act as referees of DPView+: two records with equal shared parts exchange their new parts where
+that brings the referee's table nearer.
 
 Source: Lin, Yu, Huang, "DPView", sections IV-F and IV-G.
 """
@@ -45,13 +46,16 @@ def spread_out(view: WholeView) -> Records:
     """The partial records of a view, each as often as it is counted."""
     cells = np.flatnonzero(view.counts)
     repeated = np.repeat(cells, view.counts.ravel()[cells])
-    return Records(view.names, np.stack(np.unravel_index(repeated, view.counts.shape), axis=1).astype(np.int64))
+    return Records(
+        view.names, np.stack(np.unravel_index(repeated, view.counts.shape), axis=1).astype(np.int64)
+    )
 
 
 def by_priority(left: Parts, right: Parts, priority: Parts, rng: np.random.Generator) -> Parts:
     """For each left record (n, j) a right record (n, j) of equal parts, records of greater priority (n,) first.
 
-    Right records of equal parts are taken in random order. Left records for which none is left take what remains.
+    Right records of equal parts are taken in random order. Left records for which none is left take
+    what remains.
     """
     keys = _keys(left, right)
     asked, offers = keys[: len(left)], keys[len(left) :]
@@ -66,13 +70,20 @@ def by_priority(left: Parts, right: Parts, priority: Parts, rng: np.random.Gener
 
 
 def by_matching(left: Parts, right: Parts, _priority: Parts, rng: np.random.Generator) -> Parts:
-    """As :func:`by_priority`, by a matching of maximum cardinality (Hopcroft and Karp); slow on large tables."""
+    """As :func:`by_priority`, by a matching of maximum cardinality (Hopcroft and Karp).
+
+    Slow on large tables.
+    """
     keys = _keys(left, right)
     edges = [np.flatnonzero(keys[len(left) :] == key) for key in keys[: len(left)]]
     index = np.concatenate([[0], np.cumsum([len(found) for found in edges])])
     columns = np.concatenate([*edges, np.zeros(0, dtype=np.int64)])
-    graph = csr_matrix((np.ones(len(columns), dtype=np.int8), columns, index), shape=(len(left), len(right)))
-    return _completed(maximum_bipartite_matching(graph, perm_type="column").astype(np.int64), len(right), rng)
+    graph = csr_matrix(
+        (np.ones(len(columns), dtype=np.int8), columns, index), shape=(len(left), len(right))
+    )
+    return _completed(
+        maximum_bipartite_matching(graph, perm_type="column").astype(np.int64), len(right), rng
+    )
 
 
 def matched(left: Parts, right: Parts, taken: Parts) -> int:
@@ -95,7 +106,11 @@ def linked(
     for view in views[1:]:
         records, added = _extended(records, spread_out(view), pairing, rng)
         known = set(records.names)
-        judges = [judge for judge in waiting if known.issuperset(judge.names) and set(judge.names) & set(added)]
+        judges = [
+            judge
+            for judge in waiting
+            if known.issuperset(judge.names) and set(judge.names) & set(added)
+        ]
         waiting = [judge for judge in waiting if judge not in judges]
         shared = [name for name in view.names if name not in added]
         for judge in judges:
@@ -103,15 +118,23 @@ def linked(
     return records
 
 
-def _extended(records: Records, other: Records, pairing: Pairing, rng: np.random.Generator) -> tuple[Records, Names]:
+def _extended(
+    records: Records, other: Records, pairing: Pairing, rng: np.random.Generator
+) -> tuple[Records, Names]:
     shared = [name for name in other.names if name in records.names]
     added = tuple(name for name in other.names if name not in shared)
     taken = pairing(records.of(shared), other.of(shared), _multiplicity(records.parts), rng)
-    return Records((*records.names, *added), np.hstack([records.parts, other.of(added)[taken]])), added
+    return Records(
+        (*records.names, *added), np.hstack([records.parts, other.of(added)[taken]])
+    ), added
 
 
 def refereed(
-    records: Records, shared: Sequence[str], added: Sequence[str], referee: View, rng: np.random.Generator
+    records: Records,
+    shared: Sequence[str],
+    added: Sequence[str],
+    referee: View,
+    rng: np.random.Generator,
 ) -> Records:
     """The records after exchanges of ``added`` parts that bring them nearer to the referee's table.
 
@@ -123,7 +146,9 @@ def refereed(
         return records
     wanted = margin_over(referee, [*old, *new])
     sizes = wanted.shape
-    wanted = wanted.reshape(int(np.prod(sizes[: len(old)])), -1) * (len(records.parts) / max(wanted.sum(), 1e-9))
+    wanted = wanted.reshape(int(np.prod(sizes[: len(old)])), -1) * (
+        len(records.parts) / max(wanted.sum(), 1e-9)
+    )
     left = np.ravel_multi_index(tuple(records.of(old).T), sizes[: len(old)])
     right = np.ravel_multi_index(tuple(records.of(new).T), sizes[len(old) :])
     order, begins = _grouped(records.of(shared), rng)
@@ -138,11 +163,20 @@ def refereed(
 
 @numba.njit(cache=True)
 def _exchange(
-    source: Parts, left: Parts, right: Parts, wanted: Counts, order: Parts, begins: Parts, draws: Parts
+    source: Parts,
+    left: Parts,
+    right: Parts,
+    wanted: Counts,
+    order: Parts,
+    begins: Parts,
+    draws: Parts,
 ) -> None:
-    """Offer each record one exchange of right parts with another of its group; keep what lowers the squared distance.
+    """Offer each record one exchange of right parts with another of its group.
 
-    Shapes: ``source``, ``left``, ``right``, ``order``, ``draws`` (n,); ``wanted`` (left kinds, right kinds).
+    Keep what lowers the squared distance.
+
+    Shapes: ``source``, ``left``, ``right``, ``order``, ``draws`` (n,); ``wanted`` (left kinds,
+        right kinds).
     """
     excess = -wanted
     for row in range(len(left)):

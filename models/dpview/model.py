@@ -59,9 +59,13 @@ class DPViewModel(ConstrainedModel):
             "views": [[list(view.names), view.deviation] for view in views],
             "referees": len(self.referees),
         }
-        arrays: dict[str, NDArray[Any]] = {f"view.{at}": view.counts for at, view in enumerate(views)}
+        arrays: dict[str, NDArray[Any]] = {
+            f"view.{at}": view.counts for at, view in enumerate(views)
+        }
         places = {name: at for at, name in enumerate(self.sequence)}
-        arrays |= {f"parts.{places[name]}": reading.parts for name, reading in self.readings.items()}
+        arrays |= {
+            f"parts.{places[name]}": reading.parts for name, reading in self.readings.items()
+        }
         return meta, arrays
 
 
@@ -75,7 +79,16 @@ def restore(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DPViewModel:
         if f"parts.{at}" in arrays
     }
     views = tuple(
-        View(tuple(names), arrays[f"view.{at}"], deviation) for at, (names, deviation) in enumerate(meta["views"])
+        View(tuple(names), arrays[f"view.{at}"], deviation)
+        for at, (names, deviation) in enumerate(meta["views"])
     )
     linked = len(views) - meta["referees"]
-    return DPViewModel(task, sequence, groups, readings, views[:linked], views[linked:], rules_of(task, meta, arrays))
+    return DPViewModel(
+        task,
+        sequence,
+        groups,
+        readings,
+        views[:linked],
+        views[linked:],
+        rules_of(task, meta, arrays),
+    )

@@ -12,7 +12,15 @@ from cloister.errors import PlanError
 from cloister.privacy.accounting.calibration import calibrate
 from cloister.privacy.events import Event, compose
 from cloister.privacy.mechanisms.counts import DiscreteLaplace
-from models.dpview.view_choice import EXPLANATIONS, MOST_CELLS, Query, Shape, ViewParameters, allocated, queries
+from models.dpview.view_choice import (
+    EXPLANATIONS,
+    MOST_CELLS,
+    Query,
+    Shape,
+    ViewParameters,
+    allocated,
+    queries,
+)
 from models.dpview.views import Names
 from models.planning.noise import require_signal
 from models.protocol import Budget, Forecast, Plan, Stage, Task
@@ -20,10 +28,13 @@ from models.protocol import Budget, Forecast, Plan, Stage, Task
 Shaper = Callable[[Task, Fraction], Shape]
 
 
-def search(method: str, task: Task, sequence: Names, budget: Budget, shaper: Shaper) -> Plan[ViewParameters]:
+def search(
+    method: str, task: Task, sequence: Names, budget: Budget, shaper: Shaper
+) -> Plan[ViewParameters]:
     """The plan that spends the whole budget; at delta 0 exactly epsilon.
 
-    With a delta above 0 the same noise is priced by tighter accounting, so that there is less of it.
+    With a delta above 0 the same noise is priced by tighter accounting, so that there is less of
+    it.
 
     Raises:
         PlanError: a table would be too large, or the noise would drown the rows.
@@ -39,7 +50,13 @@ def search(method: str, task: Task, sequence: Names, budget: Budget, shaper: Sha
     epsilons = {label: part / level for label, part in parts.items()}
     require_signal(_scale(task, epsilons, asked), task.data_rows, budget)
     parameters = ViewParameters(shape, epsilons)
-    return Plan(method, _ordered(shape, sequence), tuple(_stages(task, asked, epsilons)), parameters, expected)
+    return Plan(
+        method,
+        _ordered(shape, sequence),
+        tuple(_stages(task, asked, epsilons)),
+        parameters,
+        expected,
+    )
 
 
 def forecast(task: Task, asked: list[Query]) -> Forecast:
@@ -57,7 +74,9 @@ def _ordered(shape: Shape, sequence: Names) -> Names:
 
 
 def _event(task: Task, epsilons: Iterable[Fraction]) -> Event:
-    return compose(*(DiscreteLaplace(epsilon).event(task.neighbours.partition) for epsilon in epsilons))
+    return compose(
+        *(DiscreteLaplace(epsilon).event(task.neighbours.partition) for epsilon in epsilons)
+    )
 
 
 def _level(task: Task, parts: Mapping[str, Fraction], budget: Budget) -> Fraction:

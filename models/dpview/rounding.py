@@ -1,8 +1,8 @@
 """Consistency-aware normalisation: whole counts of exactly n rows, from one view to its neighbours.
 
-Source: Lin, Yu, Huang, "DPView", section IV-E3. The paper gives left-over rows to the largest fractions; here they are
-drawn so that every cell keeps its expectation, since in a sparse table of many small fractions the largest ones would
-take all.
+Source: Lin, Yu, Huang, "DPView", section IV-E3. The paper gives left-over rows to the largest
+fractions; here they are drawn so that every cell keeps its expectation, since in a sparse table of
+many small fractions the largest ones would take all.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class WholeView:
 def initial_view(views: Sequence[View], total: float) -> int:
     """The view from which normalisation starts: the one most of whose rows lie in cells that noise does not explain.
 
-    A cell counts where it exceeds rho, below which Laplace noise stays with probability gamma: -b ln(1 - gamma).
+    A cell counts where it exceeds rho, below which Laplace noise stays with probability gamma: -b
+    ln(1 - gamma).
     """
     return int(np.argmax([_concentration(view) / max(total, 1.0) for view in views]))
 
@@ -51,10 +52,12 @@ def _concentration(view: View) -> float:
 def normalised(views: Sequence[View], rows: int, rng: np.random.Generator) -> list[WholeView]:
     """Whole views of exactly ``rows`` rows each that agree on all that they share.
 
-    ``views`` stand in the order of linking: what two of them share is in all between. Each takes the margins of its
-    normalised neighbour as given.
+    ``views`` stand in the order of linking: what two of them share is in all between. Each takes
+    the margins of its normalised neighbour as given.
     """
-    start = initial_view(views, float(sum(view.counts.sum() for view in views)) / max(len(views), 1))
+    start = initial_view(
+        views, float(sum(view.counts.sum() for view in views)) / max(len(views), 1)
+    )
     done: dict[int, WholeView] = {start: _first(views[start], rows, rng)}
     for at in (*range(start + 1, len(views)), *range(start - 1, -1, -1)):
         known = done[at - 1 if at > start else at + 1]
@@ -64,7 +67,9 @@ def normalised(views: Sequence[View], rows: int, rng: np.random.Generator) -> li
 
 def _first(view: View, rows: int, rng: np.random.Generator) -> WholeView:
     target = np.array([rows], dtype=np.int64)
-    return WholeView(view.names, rounded(view.counts.reshape(1, -1), target, rng).reshape(view.counts.shape))
+    return WholeView(
+        view.names, rounded(view.counts.reshape(1, -1), target, rng).reshape(view.counts.shape)
+    )
 
 
 def _next(view: View, known: WholeView, rng: np.random.Generator) -> WholeView:
@@ -81,8 +86,8 @@ def _next(view: View, known: WholeView, rng: np.random.Generator) -> WholeView:
 def rounded(counts: Counts, targets: Whole, rng: np.random.Generator) -> Whole:
     """Whole counts (k, c) in proportion to counts (k, c) >= 0 whose lines sum to the targets (k,).
 
-    A line without any count follows the sum of all lines. The expectation of each count is its share of the target,
-    and sums over neighbouring cells are off by less than one.
+    A line without any count follows the sum of all lines. The expectation of each count is its
+    share of the target, and sums over neighbouring cells are off by less than one.
     """
     fallback = counts.sum(0)
     if not fallback.sum() > 0:

@@ -1,7 +1,8 @@
 """Linked records made rows: parts to groups to values inside the supports, and no hard constraint violated.
 
-A record keeps its parts wherever the supports allow them; where they do not, an attribute takes a value they allow.
-Rows that still break a rule are replaced by rows drawn from the views as a chain of conditionals.
+A record keeps its parts wherever the supports allow them; where they do not, an attribute takes a
+value they allow. Rows that still break a rule are replaced by rows drawn from the views as a chain
+of conditionals.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ CHUNK = 262_144
 
 @dataclass(frozen=True)
 class LinkedSampler:
-    """Draws tables by linking records of the views; under conditions, from the views as a chain (``plain``).
+    """Draws tables by linking records of the views.
+
+    Under conditions, from the views as a chain (``plain``).
 
     Each chunk of rows is normalised and linked on its own, so that memory stays flat.
     """
@@ -57,7 +60,9 @@ class LinkedSampler:
         first: int = 0,
         before: Iterable[Table] = (),
     ) -> Iterator[Table]:
-        """The rows in chunks of even size, from number ``first`` on; a chunk depends on the seed and its number.
+        """The rows in chunks of even size, from number ``first`` on.
+
+        A chunk depends on the seed and its number.
 
         Raises:
             SampleError: so many rows cannot be drawn.
@@ -80,7 +85,9 @@ class LinkedSampler:
 
     def _chunk(self, rows: int, rng: SamplingSource, before: list[Table]) -> Table:
         own, spare = rng.spawn(2)
-        kept = self._kept(self._rows(self.records(rows, own.generator), own.generator), before, own.generator)
+        kept = self._kept(
+            self._rows(self.records(rows, own.generator), own.generator), before, own.generator
+        )
         if kept.rows == rows:
             return kept
         more = self.plain.chunks(rows - kept.rows, spare, before=[*before, kept])
@@ -90,10 +97,14 @@ class LinkedSampler:
         """The rows of records, inside the supports; those that met a dead end are left out."""
         chain, domain = self.plain.chain, self.plain.domain
         parts = dict(zip(records.names, records.parts.T, strict=True))
-        follow = RecordChain(chain.sequence, chain.groups, chain.model, chain.supports, parts, self.readings)
+        follow = RecordChain(
+            chain.sequence, chain.groups, chain.model, chain.supports, parts, self.readings
+        )
         batch = RecordDraw(follow).run(len(records.parts), rng)
         unknown: Int = np.zeros(batch.rows, dtype=np.int64)
-        return Table(domain, {name: batch.codes.get(name, unknown) for name in domain.names}).take(batch.alive)
+        return Table(domain, {name: batch.codes.get(name, unknown) for name in domain.names}).take(
+            batch.alive
+        )
 
     def _kept(self, rows: Table, before: list[Table], rng: np.random.Generator) -> Table:
         """The rows that break no rule on rows, nor, one after the other, a rule on pairs."""
@@ -102,6 +113,8 @@ class LinkedSampler:
         if not self.plain.pair_rules:
             return rows
         hard = [Penalty(rule) for rule in self.plain.pair_rules]
-        admitted = AcceptedRows(self.plain.domain, self.plain.chain, self.plain.algorithm, hard, whole=True)
+        admitted = AcceptedRows(
+            self.plain.domain, self.plain.chain, self.plain.algorithm, hard, whole=True
+        )
         admitted.record(before)
         return rows.take(admitted.admit(rows, rng))

@@ -1,11 +1,13 @@
 """Drawing noisy view tables towards what is known more surely, cell by cell, as far as noise explains them.
 
-A pair of attributes is drawn towards independence, a whole view towards the table of greatest entropy that its pairs
-allow. How far true tables lie from such a guess is estimated from the noisy table itself: differences are taken to be
-in proportion to the expected count, with noise of known variance on top. Each cell then keeps the share of its
-difference that is no noise: all of it where many rows are expected, nearly nothing where few are. Post-processing.
+A pair of attributes is drawn towards independence, a whole view towards the table of greatest
+entropy that its pairs allow. How far true tables lie from such a guess is estimated from the noisy
+table itself: differences are taken to be in proportion to the expected count, with noise of known
+variance on top. Each cell then keeps the share of its difference that is no noise: all of it where
+many rows are expected, nearly nothing where few are. Post-processing.
 
-Source: empirical Bayes estimation, Efron and Morris (1973); iterative proportional fitting, Deming and Stephan (1940).
+Source: empirical Bayes estimation, Efron and Morris (1973); iterative proportional fitting, Deming
+    and Stephan (1940).
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ Margin = tuple[tuple[int, ...], Counts]
 
 
 def shrunk(view: View) -> View:
-    """The view without what its noise explains; not negative, of the same total if that is positive."""
+    """The view without what its noise explains.
+
+    Not negative, of the same total if that is positive.
+    """
     if view.counts.ndim < 2 or view.counts.sum() <= 0:
         return view
     ones = [((axis,), _single(view.counts, axis)) for axis in range(view.counts.ndim)]

@@ -1,6 +1,7 @@
 """DPView, DPView+ and attributes alone, on the door.
 
-Source: Lin, Yu, Huang, "DPView: Differentially Private Data Synthesis Through Domain Size Information".
+Source: Lin, Yu, Huang, "DPView: Differentially Private Data Synthesis Through Domain Size
+    Information".
 """
 
 from __future__ import annotations
@@ -40,12 +41,18 @@ def _as_found(views: ViewList) -> ViewList:
 
 
 DPVIEW = Recipe(
-    "dpview", "views chosen from public sizes, made consistent and linked; delta may be 0", Shaping(_as_found)
+    "dpview",
+    "views chosen from public sizes, made consistent and linked; delta may be 0",
+    Shaping(_as_found),
 )
 DPVIEW_PLUS = Recipe(
-    "dpview+", "dpview with upper cross views as referees of the linking; delta may be 0", Shaping(with_upper)
+    "dpview+",
+    "dpview with upper cross views as referees of the linking; delta may be 0",
+    Shaping(with_upper),
 )
-INDEPENDENT = Recipe("independent", "every attribute alone, from its noisy histogram; delta may be 0", alone)
+INDEPENDENT = Recipe(
+    "independent", "every attribute alone, from its noisy histogram; delta may be 0", alone
+)
 
 RECIPES = (DPVIEW, DPVIEW_PLUS, INDEPENDENT)
 
@@ -58,14 +65,19 @@ class DPView(Synthesizer[ViewParameters, DPViewModel]):
         self._progress, self._recipe = progress, recipe
 
     def sequence(self, task: Task) -> tuple[str, ...]:
-        """The schema sequence; the plan puts the attributes of the views first, in the order of linking."""
+        """The schema sequence.
+
+        The plan puts the attributes of the views first, in the order of linking.
+        """
         return schema_sequence(public_sizes(task.domain), task.constraints)
 
     def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[ViewParameters]:
         """The views, and the noise of each."""
         return search(self.name, task, sequence, budget, self._recipe.shaper)
 
-    def train(self, private: Door[TableRows], task: Task, plan: Plan[ViewParameters]) -> DPViewModel:
+    def train(
+        self, private: Door[TableRows], task: Task, plan: Plan[ViewParameters]
+    ) -> DPViewModel:
         """All counts, then views that agree, then the supports of the hard constraints."""
         released = Counting(private, task, plan, self._progress).run()
         views = plan.parameters.shape.views

@@ -14,7 +14,10 @@ Counts = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Counts of rows over the joint parts of ``names``, one axis each; ``deviation`` of a cell's noise, in rows."""
+    """Counts of rows over the joint parts of ``names``, one axis each.
+
+    ``deviation`` of a cell's noise, in rows.
+    """
 
     names: Names
     counts: Counts
@@ -28,7 +31,9 @@ class View:
     def other_cells(self, names: Iterable[str]) -> int:
         """How many cells fall on one cell of a margin: the domain size of the attributes that it leaves out."""
         kept = set(names)
-        return int(np.prod([self.counts.shape[axis] for axis in self._other_axes(kept)], dtype=np.int64))
+        return int(
+            np.prod([self.counts.shape[axis] for axis in self._other_axes(kept)], dtype=np.int64)
+        )
 
     def raised(self, names: Iterable[str], difference: Counts) -> View:
         """The view with a difference of a margin spread evenly over the cells that make it up (equation 7)."""

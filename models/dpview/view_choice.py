@@ -88,11 +88,14 @@ def queries(task: Task, shape: Shape) -> Iterator[Query]:
 def allocated(asked: list[Query]) -> dict[str, Fraction]:
     """The share of the budget of each query, by label: in proportion to the cube root of its cells.
 
-    That makes the sum of squared errors least (equation 2). Upper views and joint tables of constraints only advise on
-    how records are made: their errors count a 27th, so that their share is a third.
+    That makes the sum of squared errors least (equation 2). Upper views and joint tables of
+    constraints only advise on how records are made: their errors count a 27th, so that their share
+    is a third.
     """
     roots = [max(1, round(FINE * (query.importance * query.cells) ** (1 / 3))) for query in asked]
-    return {query.label: part for query, part in zip(asked, shares(Fraction(1), roots), strict=True)}
+    return {
+        query.label: part for query, part in zip(asked, shares(Fraction(1), roots), strict=True)
+    }
 
 
 def coarsened(sizes: Sizes, parts: int) -> dict[str, int]:
@@ -113,7 +116,10 @@ def alone(_task: Task, _epsilon: Fraction) -> Shape:
 
 @dataclass(frozen=True)
 class Shaping:
-    """The choice of views for a task and an epsilon, from public sizes alone; ``arrange`` may add upper cross views."""
+    """The choice of views for a task and an epsilon, from public sizes alone.
+
+    ``arrange`` may add upper cross views.
+    """
 
     arrange: Arrange
 
@@ -134,29 +140,47 @@ class Shaping:
         return shape
 
 
-def _worth(task: Task, epsilon: Fraction, sizes: Sizes, tables: tuple[Names, ...], width: int, parts: int) -> float:
-    """What base and cross views of this width over so many parts would earn; nothing if a table would be too large."""
+def _worth(
+    task: Task, epsilon: Fraction, sizes: Sizes, tables: tuple[Names, ...], width: int, parts: int
+) -> float:
+    """What base and cross views of this width over so many parts would earn.
+
+    Nothing if a table would be too large.
+    """
     views, rows = dealt_views(coarsened(sizes, parts), width), task.data_rows
-    if max(cells(view, coarsened(sizes, parts)) for view in views.all) > min(MOST_PER_ROW * rows, MOST_OF_VIEW):
+    if max(cells(view, coarsened(sizes, parts)) for view in views.all) > min(
+        MOST_PER_ROW * rows, MOST_OF_VIEW
+    ):
         return 0.0
-    return earned(_noisy(list(queries(task, Shape(views, parts, tables))), epsilon, "views"), sizes, parts, rows)
+    return earned(
+        _noisy(list(queries(task, Shape(views, parts, tables))), epsilon, "views"),
+        sizes,
+        parts,
+        rows,
+    )
 
 
 def _clarity(task: Task, epsilon: Fraction, sizes: Sizes, shape: Shape, stage: str) -> float:
     """What the views of a stage earn, as a share of what they would earn without noise; 0 if there are none."""
     views = _noisy(list(queries(task, shape)), epsilon, stage)
     noiseless = {view: replace(about, epsilon=math.inf) for view, about in views.items()}
-    found, best = (earned(these, sizes, shape.parts, task.data_rows) for these in (views, noiseless))
+    found, best = (
+        earned(these, sizes, shape.parts, task.data_rows) for these in (views, noiseless)
+    )
     return found / best if best else 0.0
 
 
 def joinable(task: Task, tables: tuple[Names, ...]) -> dict[str, int]:
     """The attributes that views are made of, with their sizes: neither constant nor huge nor determined by others."""
     sizes, followed = public_sizes(task.domain), determined(task, tables)
-    return {name: size for name, size in sizes.items() if 1 < size <= NETWORKED and name not in followed}
+    return {
+        name: size for name, size in sizes.items() if 1 < size <= NETWORKED and name not in followed
+    }
 
 
 def _noisy(asked: list[Query], epsilon: Fraction, stage: str) -> dict[Names, Noisy]:
     """The views of a stage, and the noise that each would get."""
     shared = allocated(asked)
-    return {q.names: Noisy(q.cells, float(shared[q.label] * epsilon)) for q in asked if q.stage == stage}
+    return {
+        q.names: Noisy(q.cells, float(shared[q.label] * epsilon)) for q in asked if q.stage == stage
+    }

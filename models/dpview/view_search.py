@@ -1,8 +1,9 @@
 """The search for the view list of least total size: descent by exchanges, from several starts, stopped early.
 
-Where the paper (algorithm 3) draws partitions at random and keeps the best, every start here is improved by exchanging
-two attributes of different base views as long as that makes the list smaller. The first start deals the attributes out
-by size; others are random. The search ends when several starts in a row bring nothing, or at a number of trials.
+Where the paper (algorithm 3) draws partitions at random and keeps the best, every start here is
+improved by exchanging two attributes of different base views as long as that makes the list
+smaller. The first start deals the attributes out by size; others are random. The search ends when
+several starts in a row bring nothing, or at a number of trials.
 
 Source: Lin, Yu, Huang, "DPView", algorithm 3 and definition 7; all inputs are public.
 """
@@ -108,7 +109,9 @@ def best_views(sizes: Sizes, width: int) -> ViewList:
 
     The number of trials is bounded; large schemas, whose trials take longer, get fewer.
     """
-    return Search(dict(sizes), width, trials=max(TRIALS // max(1, len(sizes) // 15), LEAST_TRIALS)).run()
+    return Search(
+        dict(sizes), width, trials=max(TRIALS // max(1, len(sizes) // 15), LEAST_TRIALS)
+    ).run()
 
 
 def dealt_views(sizes: Sizes, width: int) -> ViewList:

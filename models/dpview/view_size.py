@@ -1,11 +1,12 @@
 """How many attributes a view should have, and how many parts an attribute: from public sizes, rows and budget.
 
-The paper's guideline supposes that a view's table is a standard normal one and asks how much of it lies above the
-noise. What a noisy view still tells lies in the joint tables of its pairs, so here the normal table is that of a pair,
-and the noise is what the view's noise adds up to in one cell of it. Each candidate is a view list with the noise it
-would get. It earns, for each pair of attributes that stand together in a view, the share of the pair's table above the
-noise times what so many parts keep of a dependence. The candidate that earns most is taken: wider and finer views hold
-more and tell less.
+The paper's guideline supposes that a view's table is a standard normal one and asks how much of it
+lies above the noise. What a noisy view still tells lies in the joint tables of its pairs, so here
+the normal table is that of a pair, and the noise is what the view's noise adds up to in one cell of
+it. Each candidate is a view list with the noise it would get. It earns, for each pair of attributes
+that stand together in a view, the share of the pair's table above the noise times what so many
+parts keep of a dependence. The candidate that earns most is taken: wider and finer views hold more
+and tell less.
 
 Source: Lin, Yu, Huang, "DPView", section IV-C7; what parts keep: Cox, "Note on grouping" (1957).
 """
@@ -32,7 +33,8 @@ REACH = 3.0
 def above_noise(first: int, second: int, rows: int, deviation: float) -> float:
     """The share of a dependence that stands out of noise, in a standard normal table of ``first`` x ``second`` parts.
 
-    A dependence that moves a cell of c rows by 0.2 c stands out in the share (0.2 c)^2 / ((0.2 c)^2 + deviation^2).
+    A dependence that moves a cell of c rows by 0.2 c stands out in the share (0.2 c)^2 / ((0.2 c)^2
+    + deviation^2).
     """
     masses = np.outer(normal(first), normal(second))
     moved = np.square(DEPENDENCE * rows * masses)

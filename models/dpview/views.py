@@ -1,6 +1,7 @@
 """View lists from public sizes: base, cross and upper cross views.
 
-Source: Lin, Yu, Huang, "DPView", section IV-C (definitions 5, 6; algorithms 1, 2) and section IV-G (definition 8).
+Source: Lin, Yu, Huang, "DPView", section IV-C (definitions 5, 6; algorithms 1, 2) and section IV-G
+    (definition 8).
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ def cells(view: Sequence[str], sizes: Sizes) -> int:
 class ViewList:
     """Base views in their order, the cross view between each and the next, and upper cross views.
 
-    ``cross[i]`` bridges ``base[i]`` and ``base[i + 1]``; it is empty where the last base view was filled up from the
-    one before (type III), which bridges them already. ``upper`` is empty in DPView, one for each cross view in DPView+.
+    ``cross[i]`` bridges ``base[i]`` and ``base[i + 1]``; it is empty where the last base view was
+    filled up from the one before (type III), which bridges them already. ``upper`` is empty in
+    DPView, one for each cross view in DPView+.
     """
 
     base: tuple[Names, ...]
@@ -69,7 +71,8 @@ class ViewList:
 def ordered_base(parts: Sequence[Sequence[str]], sizes: Sizes, width: int) -> tuple[Names, ...]:
     """Base views in the order of algorithm 1, line 3: by the product of their largest sizes, a short last view last.
 
-    The ``width // 2`` largest sizes count, at least one. Attributes of a view are in descending order of size.
+    The ``width // 2`` largest sizes count, at least one. Attributes of a view are in descending
+    order of size.
     """
     views = [tuple(sorted(part, key=lambda name: (-sizes[name], name))) for part in parts]
     full = [view for view in views if len(view) == width]
@@ -81,8 +84,9 @@ def ordered_base(parts: Sequence[Sequence[str]], sizes: Sizes, width: int) -> tu
 def bridged(base: Sequence[Names], sizes: Sizes, width: int) -> ViewList:
     """Cross views for ordered base views, whose attributes are in descending order of size (algorithm 2).
 
-    Type I and II: every two neighbours get a cross view. Type III: a last view of at most half the width is filled up
-    from the one before instead. The attributes filled in are the smallest there, where the paper takes any.
+    Type I and II: every two neighbours get a cross view. Type III: a last view of at most half the
+    width is filled up from the one before instead. The attributes filled in are the smallest there,
+    where the paper takes any.
     """
     base = list(base)
     last = len(base) - 1
@@ -91,14 +95,16 @@ def bridged(base: Sequence[Names], sizes: Sizes, width: int) -> ViewList:
         missing = width - len(base[last])
         base[last] = (*base[last], *base[last - 1][-missing:])
     neighbours = list(pairwise(base))[: -1 if filled else None]
-    return ViewList(tuple(base), tuple(_cross(first, second, sizes, width) for first, second in neighbours))
+    return ViewList(
+        tuple(base), tuple(_cross(first, second, sizes, width) for first, second in neighbours)
+    )
 
 
 def _cross(first: Names, second: Names, sizes: Sizes, width: int) -> Names:
     """High to low: the largest attributes of the first view with the smallest of the second.
 
-    Of an odd width the attribute in the middle is the second view's smallest other, unless the second half would then
-    outweigh the first (algorithm 2, lines 13 to 17).
+    Of an odd width the attribute in the middle is the second view's smallest other, unless the
+    second half would then outweigh the first (algorithm 2, lines 13 to 17).
     """
     half = max(1, width // 2)
     high, low = first[:half], second[-half:]

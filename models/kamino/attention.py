@@ -1,7 +1,8 @@
 """How a sub-model reads the attributes before its own: the parts that Kamino's section 2.3 takes from AimNet.
 
-Source: Wu et al., "Attention-based Learning for Missing Data Imputation in HoloClean" (MLSys 2020): one learned logit
-for each (target, context attribute), a softmax over the context. Gates are ours: one factor a dimension as well.
+Source: Wu et al., "Attention-based Learning for Missing Data Imputation in HoloClean" (MLSys 2020):
+one learned logit for each (target, context attribute), a softmax over the context. Gates are ours:
+one factor a dimension as well.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Per-example gradients in the units of a learner, summed where the accelerator is and brought home.
 
-A parameter that is learnt in units of ``gain`` moves as if it were written gain * x and x were learnt: its gradient is
-multiplied with the gain before clipping, and so is its step. Units decide how much of a clipped gradient, and so of the
-budget, each parameter gets.
+A parameter that is learnt in units of ``gain`` moves as if it were written gain * x and x were
+learnt: its gradient is multiplied with the gain before clipping, and so is its step. Units decide
+how much of a clipped gradient, and so of the budget, each parameter gets.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from functools import lru_cache, singledispatch
 import torch
 from torch import Tensor
 
-from cloister.privacy.mechanisms.gradients import Factored, FactoredGradient, LayeredOuter, Lookup, Outer
+from cloister.privacy.mechanisms.gradients import (
+    Factored,
+    FactoredGradient,
+    LayeredOuter,
+    Lookup,
+    Outer,
+)
 
 
 @lru_cache(maxsize=1)

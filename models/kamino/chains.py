@@ -1,7 +1,7 @@
 """Fitted chains of conditionals over groups: released parameters only.
 
-A chain answers for the first ``networked`` places of the schema sequence; attributes beyond follow their released
-histograms, independently (Kamino section 4.3).
+A chain answers for the first ``networked`` places of the schema sequence; attributes beyond follow
+their released histograms, independently (Kamino section 4.3).
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class Chain(Protocol):
         ...
 
     def conditional(self, place: int, context: Int) -> Probabilities:
-        """Probabilities of the attribute at ``place``; see :class:`models.sampling.sampler.TupleModel`."""
+        """Probabilities of the attribute at ``place``.
+
+        See :class:`models.sampling.sampler.TupleModel`.
+        """
         ...
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -66,14 +69,17 @@ class NetworkChain:
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         meta = {"networked": self.networked, "width": self.network.width}
-        return {"chain": "network", **meta}, {f"net.{name}": value.numpy() for name, value in self.parameters.items()}
+        return {"chain": "network", **meta}, {
+            f"net.{name}": value.numpy() for name, value in self.parameters.items()
+        }
 
 
 @dataclass(frozen=True)
 class UnitChain:
     """A sub-model for each unit but the first, whose levels follow the released ``first`` histogram.
 
-    ``parameters[j]`` belong to ``submodels[j]``, which predicts unit j + 1; ``recipe`` names attention and heads.
+    ``parameters[j]`` belong to ``submodels[j]``, which predicts unit j + 1; ``recipe`` names
+    attention and heads.
     """
 
     units: Units
@@ -106,7 +112,9 @@ class UnitChain:
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         arrays = {
-            f"net.{at}.{name}": value.numpy() for at, own in enumerate(self.parameters) for name, value in own.items()
+            f"net.{at}.{name}": value.numpy()
+            for at, own in enumerate(self.parameters)
+            for name, value in own.items()
         }
         meta = {"chain": "units", "runs": [list(run) for run in self.units.runs], **self.recipe}
         return meta, arrays | {"net.first": self.first}
@@ -123,11 +131,16 @@ def _member(joint: Tensor, known: Tensor) -> Tensor:
     return shares / shares.sum(1, keepdim=True)
 
 
-def submodels_of(units: Units, groups: Sequence[Bins], recipe: Mapping[str, Any]) -> tuple[SubModel, ...]:
+def submodels_of(
+    units: Units, groups: Sequence[Bins], recipe: Mapping[str, Any]
+) -> tuple[SubModel, ...]:
     """The sub-models of all units but the first."""
     attention, head_of = ATTENTIONS[recipe["attention"]], HEADS[recipe["heads"]]
     heads = [head_of(*(groups[place] for place in run)) for run in units.runs]
-    return tuple(SubModel(at, units, attention, heads[at], recipe["width"]) for at in range(1, len(units.runs)))
+    return tuple(
+        SubModel(at, units, attention, heads[at], recipe["width"])
+        for at in range(1, len(units.runs))
+    )
 
 
 def restore_chain(meta: Mapping[str, Any], arrays: Arrays, groups: Sequence[Bins]) -> Chain:
@@ -137,8 +150,14 @@ def restore_chain(meta: Mapping[str, Any], arrays: Arrays, groups: Sequence[Bins
 
 def _network_chain(meta: Mapping[str, Any], arrays: Arrays, groups: Sequence[Bins]) -> Chain:
     sizes = tuple(group.size for group in groups[: meta["networked"]])
-    parameters = {name[4:]: torch.as_tensor(value) for name, value in arrays.items() if name.startswith("net.")}
-    return NetworkChain(Network(sizes, meta["width"]), parameters, tuple(group.mass for group in groups))
+    parameters = {
+        name[4:]: torch.as_tensor(value)
+        for name, value in arrays.items()
+        if name.startswith("net.")
+    }
+    return NetworkChain(
+        Network(sizes, meta["width"]), parameters, tuple(group.mass for group in groups)
+    )
 
 
 def _unit_chain(meta: Mapping[str, Any], arrays: Arrays, groups: Sequence[Bins]) -> Chain:
@@ -152,7 +171,11 @@ def _unit_chain(meta: Mapping[str, Any], arrays: Arrays, groups: Sequence[Bins])
 
 
 def _named(arrays: Arrays, prefix: str) -> dict[str, Tensor]:
-    return {name[len(prefix) :]: torch.as_tensor(v) for name, v in arrays.items() if name.startswith(prefix)}
+    return {
+        name[len(prefix) :]: torch.as_tensor(v)
+        for name, v in arrays.items()
+        if name.startswith(prefix)
+    }
 
 
 RESTORERS = {"network": _network_chain, "units": _unit_chain}

@@ -28,8 +28,14 @@ class NoisyGradients:
         return (float(mechanism.noise_multiplier) * mechanism.clip / self.rows.expected) ** 2
 
     def step(self, gradient: Gradient, shapes: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The noisy mean gradient over one Poisson sample, float32, by parameter name; see `GradientSum`."""
+        """The noisy mean gradient over one Poisson sample, float32, by parameter name.
+
+        See `GradientSum`.
+        """
         query = GradientSum(self.rows, gradient, shapes)
         flat = self.private.answer(query, self.rows.mechanism, self.label) / self.rows.expected
         pieces = torch.split(torch.as_tensor(flat).float(), [t.numel() for t in shapes.values()])
-        return {name: piece.reshape(shapes[name].shape) for name, piece in zip(shapes, pieces, strict=True)}
+        return {
+            name: piece.reshape(shapes[name].shape)
+            for name, piece in zip(shapes, pieces, strict=True)
+        }

@@ -1,8 +1,8 @@
 """What a sub-model predicts: a level, or the mean and deviation of a number.
 
-Source: Kamino section 4.1 (cross-entropy for categorical targets, a regression for numeric ones) and section 4.2 (a
-numeric target is drawn from a normal distribution). The paper does not say where its deviation comes from; here the
-network predicts it, from public points, with no further query.
+Source: Kamino section 4.1 (cross-entropy for categorical targets, a regression for numeric ones)
+and section 4.2 (a numeric target is drawn from a normal distribution). The paper does not say where
+its deviation comes from; here the network predicts it, from public points, with no further query.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ class LevelHead:
 class NormalHead:
     """Mean and log-deviation of a standardised number, by the normal likelihood.
 
-    Shapes: ``points`` (levels,) the standardised middle of each group, ``widths`` (levels,) its width. The candidates
-    of section 4.2 are the groups' middles, all of them, each with the normal density times the width.
+    Shapes: ``points`` (levels,) the standardised middle of each group, ``widths`` (levels,) its
+    width. The candidates of section 4.2 are the groups' middles, all of them, each with the normal
+    density times the width.
     """
 
     points: NDArray[np.float64]
@@ -78,7 +79,9 @@ class NormalHead:
         mean = float(groups.mass @ middle)
         deviation = math.sqrt(max(float(groups.mass @ np.square(middle - mean)), 1e-12))
         step = float(np.diff(edges, axis=1).sum()) / max(len(middle), 1) / 100
-        return cls((middle - mean) / deviation, (edges[:, 1] - edges[:, 0] + max(step, 1e-9)) / deviation)
+        return cls(
+            (middle - mean) / deviation, (edges[:, 1] - edges[:, 0] + max(step, 1e-9)) / deviation
+        )
 
     @property
     def bias(self) -> Tensor:
@@ -100,8 +103,13 @@ def _log_density(point: Tensor, mean: Tensor, log_deviation: Tensor) -> Tensor:
 
 
 def level_head(*groups: Bins) -> Head:
-    """A level for every target; a hyper-attribute's levels start as if its attributes were independent."""
-    return LevelHead(reduce(lambda joint, own: np.outer(joint, own.mass).ravel(), groups, np.ones(1)))
+    """A level for every target.
+
+    A hyper-attribute's levels start as if its attributes were independent.
+    """
+    return LevelHead(
+        reduce(lambda joint, own: np.outer(joint, own.mass).ravel(), groups, np.ones(1))
+    )
 
 
 def normal_head(*groups: Bins) -> Head:

@@ -33,7 +33,10 @@ def hyper(sizes: Sequence[int]) -> Runs:
     return tuple(map(tuple, runs))
 
 
-RUNS: Mapping[str, Callable[[Sequence[int]], Runs]] = {"attributes": single, "hyper-attributes": hyper}
+RUNS: Mapping[str, Callable[[Sequence[int]], Runs]] = {
+    "attributes": single,
+    "hyper-attributes": hyper,
+}
 
 
 @dataclass(frozen=True)

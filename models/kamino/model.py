@@ -17,7 +17,9 @@ from models.sampling.support_builder import CompiledConstraints
 from models.serialization import groups_of, rules_of, weighing_of
 from models.soft_constraints.reweighting import Reweighting
 
-FOLLOWED = "rows are drawn attribute by attribute from the trained network, given the attributes before"
+FOLLOWED = (
+    "rows are drawn attribute by attribute from the trained network, given the attributes before"
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,9 @@ class KaminoModel(WeighedModel):
         plain = self.constraint_sampler
         if plain.remembers:
             return plain
-        return BalancedSampler(plain, {name: self.groups[name] for name in self.sequence[: self.chain.networked]})
+        return BalancedSampler(
+            plain, {name: self.groups[name] for name in self.sequence[: self.chain.networked]}
+        )
 
     def pool(self, rows: int, rng: SamplingSource) -> Table:
         """About so many rows by which the model itself is measured: of the law of its samples, but not balanced.
@@ -70,4 +74,6 @@ def restore(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> KaminoModel:
     sequence = tuple(meta["sequence"])
     groups = groups_of(task, sequence, arrays)
     chain = restore_chain(meta, arrays, [groups[name] for name in sequence])
-    return KaminoModel(task, sequence, groups, chain, rules_of(task, meta, arrays), weighing_of(task, meta, arrays))
+    return KaminoModel(
+        task, sequence, groups, chain, rules_of(task, meta, arrays), weighing_of(task, meta, arrays)
+    )

@@ -1,8 +1,9 @@
 """The tuple network: one conditional per attribute, all from embeddings of the attributes before it.
 
-Source: Kamino section 2.3 and Algorithm 2 (tuple embedding, attention over the context, one discriminative sub-model an
-attribute). Here attention is a learned gate for each (target, context attribute, dimension), and the losses of all
-sub-models of a row are summed, so that one DP-SGD run trains them together.
+Source: Kamino section 2.3 and Algorithm 2 (tuple embedding, attention over the context, one
+discriminative sub-model an attribute). Here attention is a learned gate for each (target, context
+attribute, dimension), and the losses of all sub-models of a row are summed, so that one DP-SGD run
+trains them together.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ Parameters = Mapping[str, Tensor]
 class Network:
     """The shape of a tuple network over attributes of ``sizes`` levels, in schema sequence.
 
-    Parameters: ``embed.a`` (sizes[a], width); ``gates`` (k, k, width), target by context; ``head.t`` (sizes[t],
-    width + 1), the last column the bias.
+    Parameters: ``embed.a`` (sizes[a], width); ``gates`` (k, k, width), target by context;
+    ``head.t`` (sizes[t], width + 1), the last column the bias.
     """
 
     sizes: tuple[int, ...]
@@ -41,7 +42,9 @@ class Network:
         """Which attribute may see which: (k, k), 1 where the column comes before the row."""
         return torch.tril(torch.ones(len(self.sizes), len(self.sizes)), diagonal=-1)
 
-    def initial(self, shares: list[NDArray[np.float64]], generator: torch.Generator) -> dict[str, Tensor]:
+    def initial(
+        self, shares: list[NDArray[np.float64]], generator: torch.Generator
+    ) -> dict[str, Tensor]:
         """Starting parameters: small random embeddings, gates of one, biases at the log of released shares."""
         k = len(self.sizes)
         parameters = {"gates": torch.ones(k, k, self.width)}
@@ -52,9 +55,12 @@ class Network:
         return parameters
 
     def gains(self) -> dict[str, Tensor]:
-        """The units in which each parameter is learnt, to be multiplied with it; see :func:`models.kamino.training`.
+        """The units in which each parameter is learnt, to be multiplied with it.
 
-        Heads and biases fill a gradient and bury the rest of it in noise, so they are learnt in smaller units.
+        See :func:`models.kamino.training`.
+
+        Heads and biases fill a gradient and bury the rest of it in noise, so they are learnt in
+        smaller units.
         """
         gains = {"gates": torch.tensor(GATED)}
         column = torch.full((self.width + 1,), HEADED)
@@ -64,21 +70,29 @@ class Network:
         return gains
 
     def hidden(self, parameters: Parameters, embedded: Tensor, target: int) -> Tensor:
-        """The context vector of one target, from embedded context (b, target, width); shape (b, width + 1)."""
+        """The context vector of one target, from embedded context (b, target, width).
+
+        Shape (b, width + 1).
+        """
         gates = parameters["gates"][target, :target]
-        vector = torch.tanh(torch.einsum("bad,ad->bd", embedded, gates) / math.sqrt(len(self.sizes)))
+        vector = torch.tanh(
+            torch.einsum("bad,ad->bd", embedded, gates) / math.sqrt(len(self.sizes))
+        )
         return torch.cat([vector, torch.ones_like(vector[:, :1])], 1)
 
     def embed(self, parameters: Parameters, codes: Tensor) -> Tensor:
         """Embedded levels (b, j) of the first j attributes; shape (b, j, width)."""
-        return torch.stack([parameters[f"embed.{at}"][codes[:, at]] for at in range(codes.shape[1])], 1)
+        return torch.stack(
+            [parameters[f"embed.{at}"][codes[:, at]] for at in range(codes.shape[1])], 1
+        )
 
     def logits(self, parameters: Parameters, codes: Tensor, target: int) -> Tensor:
         """Unnormalised log-probabilities of a target, given levels (b, target) of all before it; (b, size)."""
         if target == 0:
             return parameters["head.0"][:, -1].expand(len(codes), -1)
         return (
-            self.hidden(parameters, self.embed(parameters, codes[:, :target]), target) @ parameters[f"head.{target}"].T
+            self.hidden(parameters, self.embed(parameters, codes[:, :target]), target)
+            @ parameters[f"head.{target}"].T
         )
 
     def gradient(self, parameters: Parameters, codes: Tensor) -> FactoredGradient:
@@ -89,12 +103,15 @@ class Network:
         vectors = torch.tanh(_layered(embedded, gates) / scale)
         ones = torch.ones_like(vectors[:, 0, :1])
         errors = [
-            _error(torch.cat([vectors[:, t], ones], 1) @ parameters[f"head.{t}"].T, codes[:, t]) for t in range(k)
+            _error(torch.cat([vectors[:, t], ones], 1) @ parameters[f"head.{t}"].T, codes[:, t])
+            for t in range(k)
         ]
         back = torch.stack([errors[t] @ parameters[f"head.{t}"][:, :-1] for t in range(k)], 1)
         back = back * (1 - vectors.square()) / scale
         to_embedded = _layered(back, gates.transpose(0, 1))
-        blocks: dict[str, Any] = {"gates": LayeredOuter(back, embedded, self.context.to(codes.device))}
+        blocks: dict[str, Any] = {
+            "gates": LayeredOuter(back, embedded, self.context.to(codes.device))
+        }
         for t in range(k):
             blocks[f"embed.{t}"] = Lookup(codes[:, t], to_embedded[:, t], self.sizes[t])
             blocks[f"head.{t}"] = Outer(errors[t], torch.cat([vectors[:, t], ones], 1))

@@ -1,7 +1,8 @@
 """The parameter search: from a budget and public sizes to every parameter of a fit.
 
-Source: Kamino Algorithm 6. Instead of lowering parameters by priority until the budget holds, the budget is shared out
-and the noise of training is solved for, so that a greater budget never gives a noisier plan.
+Source: Kamino Algorithm 6. Instead of lowering parameters by priority until the budget holds, the
+budget is shared out and the noise of training is solved for, so that a greater budget never gives a
+noisier plan.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ BATCH_SHARE, LEAST_BATCH, GREATEST_BATCH = 16, 512, 8192
 class KaminoParameters(Parameters):
     """Everything that a fit needs besides the task.
 
-    Noises are multipliers of the sensitivity, None where nothing is asked; ``by_value`` names the attributes whose
-    single values are counted, ``joint_tables`` the attributes of each joint table; the first ``networked`` attributes
-    are modelled together, in ``runs`` of places that are one unit each.
+    Noises are multipliers of the sensitivity, None where nothing is asked; ``by_value`` names the
+    attributes whose single values are counted, ``joint_tables`` the attributes of each joint table;
+    the first ``networked`` attributes are modelled together, in ``runs`` of places that are one
+    unit each.
     """
 
     histogram_noise: Fraction
@@ -120,7 +122,10 @@ class Noises:
 
     @classmethod
     def of(cls, outline: Outline, rho: float) -> Noises:
-        """Fixed shares of the budget; what is not needed is left to training, or shared out where there is none."""
+        """Fixed shares of the budget.
+
+        What is not needed is left to training, or shared out where there is none.
+        """
         asked = HISTOGRAMS + JOINT_TABLES * bool(outline.tables) + WEIGHTS * bool(outline.task.soft)
         rho = rho if outline.steps else rho / asked
         tables = _multiplier(JOINT_TABLES * rho, len(outline.tables)) if outline.tables else None
@@ -128,21 +133,31 @@ class Noises:
         return cls(_multiplier(HISTOGRAMS * rho, outline.histograms), tables, weights)
 
 
-def search(task: Task, sequence: tuple[str, ...], budget: Budget, recipe: Recipe) -> Plan[KaminoParameters]:
+def search(
+    task: Task, sequence: tuple[str, ...], budget: Budget, recipe: Recipe
+) -> Plan[KaminoParameters]:
     """The plan that spends just the budget.
 
     Raises:
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
     if budget.delta <= 0:
-        raise PlanError(f"method {recipe.name} adds Gaussian noise and needs a delta above 0; allow one, such as 1e-6")
+        raise PlanError(
+            f"method {recipe.name} adds Gaussian noise and needs a delta above 0; allow one, such as 1e-6"
+        )
     outline = Outline.of(task, sequence, recipe)
     noises = Noises.of(outline, float(concentrated(budget.epsilon, budget.delta)))
     require_signal(float(noises.histograms), task.data_rows, budget)
     counts = list(_counts(outline, noises))
-    noise = _training_noise(outline, budget, [stage.event for stage in counts]) if outline.steps else Fraction(0)
+    noise = (
+        _training_noise(outline, budget, [stage.event for stage in counts])
+        if outline.steps
+        else Fraction(0)
+    )
     stages = (*counts, *_training_stage(outline, noise))
-    return Plan(recipe.name, sequence, stages, _parameters(outline, noises, noise), _forecast(outline))
+    return Plan(
+        recipe.name, sequence, stages, _parameters(outline, noises, noise), _forecast(outline)
+    )
 
 
 def _multiplier(rho: float, queries: int) -> Fraction:
@@ -185,7 +200,11 @@ def _training_stage(outline: Outline, noise: Fraction) -> Iterator[Stage]:
     if outline.steps:
         mechanism = GaussianGradient(outline.rate, noise, CLIP)
         event = mechanism.events(outline.steps, outline.task.neighbours.max_rows)
-        yield Stage("training", event, f"{words}, in batches of about {batch} rows; noise {float(noise):.3g} x clip")
+        yield Stage(
+            "training",
+            event,
+            f"{words}, in batches of about {batch} rows; noise {float(noise):.3g} x clip",
+        )
 
 
 def learning_rate(rows: float, steps: int, noise: float) -> float:
@@ -223,5 +242,11 @@ def _forecast(outline: Outline) -> Forecast:
     train = outline.steps * batch * (levels * 24 + deep**2 * 24) * 1.2e-9
     draw = (levels * 40 + deep**2 * 12) * 1.5e-9
     weigh = 1 + POOL * draw + 0.02 * len(outline.task.soft) if outline.task.soft else 0.0
-    memory = max(rows, drawn) * len(outline.sizes) * 40 + int(batch) * (levels + deep * 96) * 16 + 600_000_000
-    return Forecast(seconds=round(10 + train + weigh + balanced.POOL * drawn * draw, 1), memory=memory)
+    memory = (
+        max(rows, drawn) * len(outline.sizes) * 40
+        + int(batch) * (levels + deep * 96) * 16
+        + 600_000_000
+    )
+    return Forecast(
+        seconds=round(10 + train + weigh + balanced.POOL * drawn * draw, 1), memory=memory
+    )

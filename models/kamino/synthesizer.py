@@ -40,7 +40,10 @@ PUBLIC_SEED = 20_210_623
 
 
 class Kamino(Synthesizer[KaminoParameters, KaminoModel]):
-    """Constraint-aware synthesis by a chain of conditionals and supports; its parts are those of a recipe."""
+    """Constraint-aware synthesis by a chain of conditionals and supports.
+
+    Its parts are those of a recipe.
+    """
 
     def __init__(self, progress: Progress = silent, recipe: Recipe = JOINT) -> None:
         self._progress = progress
@@ -62,13 +65,17 @@ class Kamino(Synthesizer[KaminoParameters, KaminoModel]):
         chain = self._recipe.trainer.train(self._material(private, task, plan, groups, measured))
         return _with_rules(task, plan.sequence, groups, chain, measured)
 
-    def weigh(self, private: Door[TableRows], task: Task, plan: KaminoPlan, model: KaminoModel) -> KaminoModel:
+    def weigh(
+        self, private: Door[TableRows], task: Task, plan: KaminoPlan, model: KaminoModel
+    ) -> KaminoModel:
         """Weights of the soft constraints (Algorithm 5, or from noisy counts of violating pairs)."""
         if plan.parameters.weight_noise is None:
             return model
         pool = model.pool(POOL, SamplingSource(PUBLIC_SEED))
         rng = np.random.default_rng(PUBLIC_SEED)
-        return model.weighed(self._recipe.weigher.weigh(private, task, plan.parameters.weight_noise, pool, rng))
+        return model.weighed(
+            self._recipe.weigher.weigh(private, task, plan.parameters.weight_noise, pool, rng)
+        )
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> KaminoModel:
         """A model from its saved state."""
@@ -118,7 +125,8 @@ def _first(
 def _histograms(private: Door[TableRows], task: Task, plan: KaminoPlan) -> dict[str, Bins]:
     mechanism = DiscreteGaussian(plan.parameters.histogram_noise)
     return {
-        name: ask_histogram(private, task, name, mechanism, name in plan.parameters.by_value) for name in plan.sequence
+        name: ask_histogram(private, task, name, mechanism, name in plan.parameters.by_value)
+        for name in plan.sequence
     }
 
 
@@ -130,7 +138,9 @@ def _joint_tables(
         return {}
     mechanism = DiscreteGaussian(noise)
     return {
-        names: ask_joint_table(private, [groups[name] for name in names], mechanism, f"joint {' x '.join(names)}")
+        names: ask_joint_table(
+            private, [groups[name] for name in names], mechanism, f"joint {' x '.join(names)}"
+        )
         for names in plan.parameters.joint_tables
     }
 

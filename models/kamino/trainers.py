@@ -29,8 +29,8 @@ from models.protocol import Progress
 class Material:
     """What a trainer works with.
 
-    ``groups`` of all attributes in schema sequence, of which the first ``networked`` are modelled jointly in ``runs``;
-    ``first`` the released shares of the first run's joint levels.
+    ``groups`` of all attributes in schema sequence, of which the first ``networked`` are modelled
+    jointly in ``runs``; ``first`` the released shares of the first run's joint levels.
     """
 
     groups: Sequence[Bins]
@@ -97,7 +97,9 @@ class Joint:
         if not self.repeats(len(material.runs)):
             return NetworkChain(network, start, material.shares)
         trained = train(network, start, material.gradients(), material.schedule, material.progress)
-        return NetworkChain(network, calibrate(network, trained, shares, material.generator), material.shares)
+        return NetworkChain(
+            network, calibrate(network, trained, shares, material.generator), material.shares
+        )
 
     def explain(self, units: int, attributes: int) -> str:  # noqa: ARG002
         return f"{self.steps} steps of DP-SGD on {attributes} attributes together"
@@ -107,9 +109,9 @@ class Joint:
 class OneByOne:
     """One run for each unit but the first; the parts are chosen by name.
 
-    ``units`` of :data:`models.kamino.hyper_attributes.RUNS`, ``heads`` of :data:`models.kamino.heads.HEADS`,
-    ``attention`` of :data:`models.kamino.attention.ATTENTIONS`, ``inheritance`` of
-    :data:`models.kamino.paper.submodels.INHERITANCES`.
+    ``units`` of :data:`models.kamino.hyper_attributes.RUNS`, ``heads`` of
+    :data:`models.kamino.heads.HEADS`, ``attention`` of :data:`models.kamino.attention.ATTENTIONS`,
+    ``inheritance`` of :data:`models.kamino.paper.submodels.INHERITANCES`.
     """
 
     units: str = "attributes"
@@ -133,15 +135,15 @@ class OneByOne:
         return _calibrated_chain(chain, material)
 
     def explain(self, units: int, attributes: int) -> str:
-        return (
-            f"{self.repeats(units)} runs of {self.steps} steps of DP-SGD, one a sub-model, on {attributes} attributes"
-        )
+        return f"{self.repeats(units)} runs of {self.steps} steps of DP-SGD, one a sub-model, on {attributes} attributes"
 
     @property
     def _recipe(self) -> Mapping[str, Any]:
         return {"attention": self.attention, "heads": self.heads, "width": self.width}
 
-    def _one_after_the_other(self, submodels: Sequence[SubModel], material: Material) -> tuple[Parameters, ...]:
+    def _one_after_the_other(
+        self, submodels: Sequence[SubModel], material: Material
+    ) -> tuple[Parameters, ...]:
         trained: list[dict[str, Tensor]] = []
         total = len(submodels) * self.steps
         gradients = material.gradients()
@@ -162,10 +164,14 @@ def _calibrated_chain(chain: UnitChain, material: Material) -> UnitChain:
     for unit, run in enumerate(chain.units.runs):
         probabilities = chain.joint(unit, codes).expand(SAMPLE, -1)
         if unit and isinstance(chain.submodels[unit - 1].head, LevelHead):
-            fitted = calibrated(torch.log(probabilities), [torch.as_tensor(material.shares[place]) for place in run])
+            fitted = calibrated(
+                torch.log(probabilities), [torch.as_tensor(material.shares[place]) for place in run]
+            )
             head = parameters[unit - 1]["head"].clone()
             head[:, -1] += fitted.bias
             parameters[unit - 1]["head"], probabilities = head, fitted.probabilities
         levels = torch.multinomial(probabilities, 1, generator=material.generator)[:, 0]
         codes[:, list(run)] = chain.units.split(levels, unit)
-    return UnitChain(chain.units, chain.submodels, tuple(parameters), chain.first, chain.shares, chain.recipe)
+    return UnitChain(
+        chain.units, chain.submodels, tuple(parameters), chain.first, chain.shares, chain.recipe
+    )

@@ -1,8 +1,9 @@
 """Private training of anything with per-example gradients, and its calibration to released histograms.
 
-Source: Kamino Algorithm 2, lines 11 to 17. The optimiser is Adam with the known variance of the noise taken out of the
-second moment (Tang, Shpilevskiy, Lecuyer, "DP-AdamBC", 2023), a cosine schedule, and weights averaged over the second
-half. Parameters are learnt in units of their own (:mod:`models.kamino.blocks`).
+Source: Kamino Algorithm 2, lines 11 to 17. The optimiser is Adam with the known variance of the
+noise taken out of the second moment (Tang, Shpilevskiy, Lecuyer, "DP-AdamBC", 2023), a cosine
+schedule, and weights averaged over the second half. Parameters are learnt in units of their own
+(:mod:`models.kamino.blocks`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ class Learner(Protocol):
     """What can be trained."""
 
     def gradient(self, parameters: Parameters, codes: Tensor) -> FactoredGradient:
-        """Per-example gradients of the loss of rows of levels (b, k); row i of each factor by example i only."""
+        """Per-example gradients of the loss of rows of levels (b, k).
+
+        Row i of each factor by example i only.
+        """
         ...
 
     def gains(self) -> Mapping[str, Tensor]:
@@ -82,7 +86,10 @@ class Average:
         """Take in one more set of parameters."""
         self._count += 1
         before = self.mean or parameters
-        self.mean = {name: before[name] + (value - before[name]) / self._count for name, value in parameters.items()}
+        self.mean = {
+            name: before[name] + (value - before[name]) / self._count
+            for name, value in parameters.items()
+        }
 
 
 def train(
@@ -92,7 +99,10 @@ def train(
     schedule: Schedule,
     progress: Progress,
 ) -> dict[str, Tensor]:
-    """Parameters after ``schedule.steps`` noisy steps, averaged over the second half; on the host."""
+    """Parameters after ``schedule.steps`` noisy steps, averaged over the second half.
+
+    On the host.
+    """
     where = device()
     gains = _moved(learner.gains(), where)
     parameters, average = _moved(start, where), Average()
@@ -105,7 +115,10 @@ def train(
 
         directions = adam.directions(_moved(training.step(gradient, parameters), where))
         rate = schedule.rate * 0.5 * (1 + math.cos(math.pi * step / schedule.steps))
-        parameters = {name: value - rate * gains[name] * directions[name] for name, value in parameters.items()}
+        parameters = {
+            name: value - rate * gains[name] * directions[name]
+            for name, value in parameters.items()
+        }
         if step >= schedule.steps // 2:
             average.add(parameters)
         progress(step + 1, schedule.steps)
@@ -131,8 +144,8 @@ class Calibrated:
 def calibrated(logits: Tensor, shares: Sequence[Tensor]) -> Calibrated:
     """The bias under which rows of ``logits`` (n, levels) have the given shares on average.
 
-    The levels are those of one attribute, or of several together, the last fastest: ``shares`` holds one (size,) for
-    each. Iterative proportional fitting.
+    The levels are those of one attribute, or of several together, the last fastest: ``shares``
+    holds one (size,) for each. Iterative proportional fitting.
     """
     shape = [len(share) for share in shares]
     probabilities = torch.softmax(logits, 1).double()
@@ -149,7 +162,10 @@ def calibrated(logits: Tensor, shares: Sequence[Tensor]) -> Calibrated:
 
 
 def calibrate(
-    network: Network, parameters: Parameters, shares: list[NDArray[np.float64]], generator: torch.Generator
+    network: Network,
+    parameters: Parameters,
+    shares: list[NDArray[np.float64]],
+    generator: torch.Generator,
 ) -> dict[str, Tensor]:
     """The parameters with biases moved so that each attribute's share of levels is the released one.
 

@@ -1,7 +1,8 @@
 """Ways to learn the weights of soft constraints, each with the stage of the plan that it needs.
 
-`PairCounts` releases the number of violating pairs among random pairs of rows, and fits weights by post-processing.
-`MatrixAscent` is Kamino's Algorithm 5, whose noise swamps the violations at everyday budgets; docs/papers.md.
+`PairCounts` releases the number of violating pairs among random pairs of rows, and fits weights by
+post-processing. `MatrixAscent` is Kamino's Algorithm 5, whose noise swamps the violations at
+everyday budgets; docs/papers.md.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ from cloister.privacy.queries.violating_pairs import ViolatingPairs
 from cloister.privacy.queries.violation_matrix import ViolationMatrix
 from cloister.schema.domain import Table
 from models.protocol import Stage, Task
-from models.soft_constraints.reweighting import Reweighting, fit_weights, gradient_ascent, weighing_by_counts
+from models.soft_constraints.reweighting import (
+    Reweighting,
+    fit_weights,
+    gradient_ascent,
+    weighing_by_counts,
+)
 
 MATCHINGS = 8
 TRUST = 0.1
@@ -35,7 +41,12 @@ class Weigher(Protocol):
         ...
 
     def weigh(
-        self, private: Door[TableRows], task: Task, noise: Fraction, pool: Table, rng: np.random.Generator
+        self,
+        private: Door[TableRows],
+        task: Task,
+        noise: Fraction,
+        pool: Table,
+        rng: np.random.Generator,
     ) -> Reweighting:
         """The weights, for rows like those of ``pool``."""
         ...
@@ -61,7 +72,12 @@ class PairCounts:
         return Stage("soft constraints", event, words)
 
     def weigh(
-        self, private: Door[TableRows], task: Task, noise: Fraction, pool: Table, rng: np.random.Generator
+        self,
+        private: Door[TableRows],
+        task: Task,
+        noise: Fraction,
+        pool: Table,
+        rng: np.random.Generator,
     ) -> Reweighting:
         counts = private.answer(self.query(task), DiscreteGaussian(noise), "soft constraints")
         return fit_weights(task.soft, self.targets(counts, float(noise), task, pool), pool, rng)
@@ -72,7 +88,9 @@ class PairCounts:
         How far, ``trust`` and the standard error of the noisy share decide.
         """
         targets = []
-        for constraint, (share, error) in zip(task.soft, self.shares(counts, noise, task), strict=True):
+        for constraint, (share, error) in zip(
+            task.soft, self.shares(counts, noise, task), strict=True
+        ):
             own = max(float(violation_share(constraint, pool)), 1.0 / self._pairs(task))
             pull = (self.trust * own) ** 2 / ((self.trust * own) ** 2 + error**2)
             targets.append(max(own + pull * (share - own), 0.0))
@@ -102,7 +120,9 @@ class MatrixAscent:
     def query(self, task: Task) -> ViolationMatrix:
         """What is asked of the data."""
         sample = self.sample(task)
-        return ViolationMatrix(task.soft, sample, min(Fraction(sample, task.data_rows), Fraction(1)))
+        return ViolationMatrix(
+            task.soft, sample, min(Fraction(sample, task.data_rows), Fraction(1))
+        )
 
     def stage(self, task: Task, noise: Fraction) -> Stage:
         query = self.query(task)
@@ -111,7 +131,12 @@ class MatrixAscent:
         return Stage("soft constraints", event, words)
 
     def weigh(
-        self, private: Door[TableRows], task: Task, noise: Fraction, pool: Table, rng: np.random.Generator
+        self,
+        private: Door[TableRows],
+        task: Task,
+        noise: Fraction,
+        pool: Table,
+        rng: np.random.Generator,
     ) -> Reweighting:
         query = self.query(task)
         matrix = private.answer(query, DiscreteGaussian(noise), "soft constraints")

@@ -1,7 +1,8 @@
 """Adaptive rounds: which joint tables may be measured, and what the model expects of them.
 
-Source: McKenna, Mullins, Sheldon, Miklau, "AIM" (arXiv 2201.12677), algorithm 1, on coarse domains, with all pairs and
-modest triples as candidates, each at several resolutions, and a mixture in place of a graphical model.
+Source: McKenna, Mullins, Sheldon, Miklau, "AIM" (arXiv 2201.12677), algorithm 1, on coarse domains,
+with all pairs and modest triples as candidates, each at several resolutions, and a mixture in place
+of a graphical model.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ T = TypeVar("T")
 
 
 def candidates(groups: Mapping[str, Bins], rows: int, seed: int) -> tuple[Readings, ...]:
-    """All pairs and triples of modest joint size, by groups and by parts; single attributes if there is no pair.
+    """All pairs and triples of modest joint size, by groups and by parts.
+
+    Single attributes if there is no pair.
 
     Where there are too many to count, an even choice among them, pairs first.
     """
@@ -50,8 +53,12 @@ def _levels(groups: Bins) -> list[Coarsening]:
 
 def _sets(levels: Mapping[str, Sequence[Coarsening]], ways: int, cells: int) -> list[Readings]:
     """Sets of attributes, each read finely or coarsely."""
-    sets = (readings for chosen in combinations(levels.values(), ways) for readings in product(*chosen))
-    return [readings for readings in sets if math.prod(reading.size for reading in readings) <= cells]
+    sets = (
+        readings for chosen in combinations(levels.values(), ways) for readings in product(*chosen)
+    )
+    return [
+        readings for readings in sets if math.prod(reading.size for reading in readings) <= cells
+    ]
 
 
 def some(sets: list[T], most: int, seed: int) -> list[T]:
@@ -63,7 +70,10 @@ def some(sets: list[T], most: int, seed: int) -> list[T]:
 
 
 def expected(mixture: Mixture, wanted: Sequence[Readings]) -> dict[Readings, NDArray[np.float32]]:
-    """The model's joint shares of each candidate, one axis a reading; readings must be of factors of their own."""
+    """The model's joint shares of each candidate, one axis a reading.
+
+    Readings must be of factors of their own.
+    """
     seen: dict[Coarsening, Tensor] = {}
     for reading in (reading for readings in wanted for reading in readings if reading not in seen):
         (view,), _ = mixture.layout.views([reading])
@@ -79,12 +89,20 @@ def expected(mixture: Mixture, wanted: Sequence[Readings]) -> dict[Readings, NDA
         table = folded @ torch.cat([seen[reading] for reading in others]).T
         parts = torch.split(table, [reading.size for reading in others], 1)
         shape = [reading.size for reading in firsts]
-        found |= {(*firsts, o): part.reshape(*shape, -1).numpy() for o, part in zip(others, parts, strict=True)}
+        found |= {
+            (*firsts, o): part.reshape(*shape, -1).numpy()
+            for o, part in zip(others, parts, strict=True)
+        }
     return found
 
 
-def offered(mixture: Mixture, wanted: Sequence[Readings], rows: int, deviation: float) -> list[Candidate]:
-    """The candidates with what the model expects of them; the handicap is the L1 norm of the noise of measuring."""
+def offered(
+    mixture: Mixture, wanted: Sequence[Readings], rows: int, deviation: float
+) -> list[Candidate]:
+    """The candidates with what the model expects of them.
+
+    The handicap is the L1 norm of the noise of measuring.
+    """
     shares = expected(mixture, wanted)
     noise = math.sqrt(2 / math.pi) * deviation
     return [Candidate(r, rows * shares[r], noise * shares[r].size) for r in wanted]

@@ -1,7 +1,8 @@
 """DependentAttribute attributes: drawn after those that, by a support, tell which levels they may take.
 
-A support becomes a factor of the mixture where that is small. Where it is not, an attribute that no other support
-speaks of can hang on the rest of it: the support shrinks to what has a level left, and the attribute is drawn later.
+A support becomes a factor of the mixture where that is small. Where it is not, an attribute that no
+other support speaks of can hang on the rest of it: the support shrinks to what has a level left,
+and the attribute is drawn later.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from models.mixture.products import Factor
 class DependentAttribute:
     """An attribute whose levels follow from others: ``keys[p]`` of its parents goes with some ``children``.
 
-    Shapes: ``keys`` (p,) increasing numbers of the parents' joint levels; ``begins`` (p + 1,) where the children of
-    each begin among ``children`` (c,). ``sizes`` are those of the parents.
+    Shapes: ``keys`` (p,) increasing numbers of the parents' joint levels; ``begins`` (p + 1,) where
+    the children of each begin among ``children`` (c,). ``sizes`` are those of the parents.
     """
 
     name: str
@@ -35,11 +36,15 @@ class DependentAttribute:
         """What a factor says of one of its attributes."""
         parents = tuple(other for other in factor.attributes if other != name)
         own = tuple(sizes[parent] for parent in parents)
-        joint = numbered(factor.levels[:, [factor.attributes.index(parent) for parent in parents]], own)
+        joint = numbered(
+            factor.levels[:, [factor.attributes.index(parent) for parent in parents]], own
+        )
         order = np.argsort(joint, kind="stable")
         keys, counts = np.unique(joint, return_counts=True)
         begins = np.concatenate([[0], np.cumsum(counts)])
-        return cls(name, parents, own, keys, begins, factor.levels[order, factor.attributes.index(name)])
+        return cls(
+            name, parents, own, keys, begins, factor.levels[order, factor.attributes.index(name)]
+        )
 
     def place(self, levels: Int) -> Int:
         """Which of ``keys`` the parents' levels (n, parents) are; shape (n,)."""
@@ -49,7 +54,9 @@ class DependentAttribute:
 def without(name: str, factor: Factor) -> Factor:
     """The joint levels of the other attributes that a factor has some level of one for."""
     others = [at for at, other in enumerate(factor.attributes) if other != name]
-    return Factor(tuple(factor.attributes[at] for at in others), np.unique(factor.levels[:, others], axis=0))
+    return Factor(
+        tuple(factor.attributes[at] for at in others), np.unique(factor.levels[:, others], axis=0)
+    )
 
 
 def numbered(levels: Int, sizes: tuple[int, ...]) -> Int:

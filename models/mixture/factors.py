@@ -1,7 +1,7 @@
 """Tying attributes together: supports that meet become one factor of the mixture, whose levels keep all of them.
 
-Rows of the mixture then keep the constraints in every component, and the fit makes up for what the supports leave out.
-What is too large to be tied hangs on the rest.
+Rows of the mixture then keep the constraints in every component, and the fit makes up for what the
+supports leave out. What is too large to be tied hangs on the rest.
 """
 
 from __future__ import annotations
@@ -33,13 +33,17 @@ def untied(sizes: Mapping[str, int]) -> Layout:
     return Layout(tuple(Factor.single(name, size) for name, size in sizes.items()), dict(sizes))
 
 
-def arranged(sizes: Mapping[str, int], inside: Sequence[str], supports: Sequence[Support]) -> Arrangement | None:
+def arranged(
+    sizes: Mapping[str, int], inside: Sequence[str], supports: Sequence[Support]
+) -> Arrangement | None:
     """Supports tied into factors over the attributes ``inside`` a mixture, and what hangs on them.
 
-    Attributes outside hang; of those inside, one after the other, the largest first, until the rest can be tied. None
-    if it never can.
+    Attributes outside hang; of those inside, one after the other, the largest first, until the rest
+    can be tied. None if it never can.
     """
-    kept: _Kept | None = _Kept(tuple(Factor(support.attributes, support.levels) for support in supports))
+    kept: _Kept | None = _Kept(
+        tuple(Factor(support.attributes, support.levels) for support in supports)
+    )
     for name in sizes:
         if kept and name not in inside and kept.of(name):
             kept = kept.hung(name, sizes, MOST_HANGING)
@@ -70,7 +74,10 @@ class _Kept:
         return [name for name in names if len(own[name]) == 1 and len(own[name][0].attributes) > 1]
 
     def hung(self, name: str, sizes: Mapping[str, int], most: int) -> _Kept | None:
-        """With an attribute taken out of its factors and hung on them; None if it goes with too many levels or none."""
+        """With an attribute taken out of its factors and hung on them.
+
+        None if it goes with too many levels or none.
+        """
         own = self.of(name)
         whole: Factor | None = own[0]
         for other in own[1:]:
@@ -86,7 +93,11 @@ class _Kept:
 def _absorbed(rest: Factor, factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
     """The factors and one more, which only filters another that has all its attributes."""
     for at, factor in enumerate(factors):
-        filtered = _joined(factor, rest, factor.size) if set(rest.attributes) <= set(factor.attributes) else None
+        filtered = (
+            _joined(factor, rest, factor.size)
+            if set(rest.attributes) <= set(factor.attributes)
+            else None
+        )
         if filtered is not None:
             return (*factors[:at], filtered, *factors[at + 1 :])
     return (*factors, rest)
@@ -139,6 +150,8 @@ def carried_over(mixture: Mixture, layout: Layout) -> Mixture:
     """The mixture on another layout: inside a component, levels of a factor in proportion to their old product."""
     parts = []
     for factor in layout.factors:
-        logs = [mixture.logs(name)[factor.levels[:, at]] for at, name in enumerate(factor.attributes)]
+        logs = [
+            mixture.logs(name)[factor.levels[:, at]] for at, name in enumerate(factor.attributes)
+        ]
         parts.append(torch.softmax(torch.stack(logs).sum(0), 0))
     return Mixture(layout, mixture.weights, torch.cat(parts))

@@ -39,7 +39,13 @@ RATE, LAST_RATE = 0.05, 0.002
 class Training:
     """One training on the door; each step releases only what the plan holds."""
 
-    def __init__(self, private: Door[TableRows], task: Task, plan: Plan[MixtureParameters], progress: Progress) -> None:
+    def __init__(
+        self,
+        private: Door[TableRows],
+        task: Task,
+        plan: Plan[MixtureParameters],
+        progress: Progress,
+    ) -> None:
         self._private, self._task, self._plan, self._progress = private, task, plan, progress
 
     def run(self) -> MixtureModel:
@@ -49,7 +55,9 @@ class Training:
         layout = untied({name: groups[name].size for name in inside})
         tables = self._joint_tables(groups)
         released = [self._one_way(groups[name]) for name in inside]
-        released += [table for table in tables if set(inside).issuperset(r.name for r in table.readings)]
+        released += [
+            table for table in tables if set(inside).issuperset(r.name for r in table.readings)
+        ]
         fit = self._started(layout, groups)
         self._rounds(fit, released, groups)
         rules = self._rules(sequence, groups, fit.mixture, tables)
@@ -71,13 +79,21 @@ class Training:
         by_value, most = self._plan.parameters.by_value, self._plan.parameters.groups
         return {
             name: ask_histogram(
-                self._private, self._task, name, self._histogram_mechanism(name), name in by_value, most
+                self._private,
+                self._task,
+                name,
+                self._histogram_mechanism(name),
+                name in by_value,
+                most,
             )
             for name in self._plan.sequence
         }
 
     def _split(self, groups: Mapping[str, Bins]) -> tuple[Names, Names]:
-        """The sequence with the attributes of the mixture first, and these alone; at least one is in it."""
+        """The sequence with the attributes of the mixture first, and these alone.
+
+        At least one is in it.
+        """
         names = self._plan.sequence
         smallest = min(groups[name].size for name in names)
         inside = tuple(name for name in names if groups[name].size <= max(MODELLED, smallest))
@@ -86,11 +102,15 @@ class Training:
     def _one_way(self, groups: Bins) -> Measurement:
         cells = np.bincount(groups.of_cell, minlength=groups.size)
         deviation = self._histogram_mechanism(groups.name).scale(self._private.neighbours.partition)
-        return Measurement((fine(groups),), groups.mass * self._task.data_rows, deviation * np.sqrt(cells))
+        return Measurement(
+            (fine(groups),), groups.mass * self._task.data_rows, deviation * np.sqrt(cells)
+        )
 
     def _joint_tables(self, groups: Mapping[str, Bins]) -> list[Measurement]:
         return [
-            self._measured(tuple(fine(groups[n]) for n in names), "joint tables", f"joint {' x '.join(names)}")
+            self._measured(
+                tuple(fine(groups[n]) for n in names), "joint tables", f"joint {' x '.join(names)}"
+            )
             for names in self._plan.parameters.joint_tables
         ]
 
@@ -104,12 +124,19 @@ class Training:
         parts = []
         for name, size in layout.sizes.items():
             logs = torch.log(torch.as_tensor(groups[name].mass).float() + 1e-6)[:, None]
-            parts.append(torch.softmax(logs + START_SPREAD * torch.randn(size, components, generator=generator), 0))
+            parts.append(
+                torch.softmax(
+                    logs + START_SPREAD * torch.randn(size, components, generator=generator), 0
+                )
+            )
         start = Mixture(layout, torch.full((components,), 1 / components), torch.cat(parts))
         return Fit(start, self._plan.parameters.dependence_penalty)
 
     def _rounds(self, fit: Fit, released: list[Measurement], groups: Mapping[str, Bins]) -> None:
-        """Choose a table, measure it, add it to what is released, and fit again; as many times as planned."""
+        """Choose a table, measure it, add it to what is released, and fit again.
+
+        As many times as planned.
+        """
         rounds = self._plan.parameters.rounds
         if not rounds:
             return
@@ -120,7 +147,9 @@ class Training:
         fit.run(targets, START_STEPS, RATE, RATE)
         for number in range(rounds):
             choices = offered(fit.mixture, wanted, self._task.data_rows, self._deviation("rounds"))
-            chosen = wanted[self._private.answer(CandidateScores(tuple(choices)), choice, f"round {number + 1}")]
+            chosen = wanted[
+                self._private.answer(CandidateScores(tuple(choices)), choice, f"round {number + 1}")
+            ]
             released.append(self._measured(chosen, "rounds", f"round {number + 1}"))
             targets += self._targets(released[-1:], fit.mixture.layout)
             fit.run(targets, self._plan.parameters.steps, RATE, RATE)
@@ -131,16 +160,26 @@ class Training:
         measured = set(self._plan.parameters.joint_tables)
         dependencies = [functional_dependency(constraint) for constraint in self._task.hard]
         inside = [
-            d for d in dependencies if d is not None and (*d[0], d[1]) in measured and {*d[0], d[1]} <= set(sizes)
+            d
+            for d in dependencies
+            if d is not None and (*d[0], d[1]) in measured and {*d[0], d[1]} <= set(sizes)
         ]
-        told = {right for left, right in inside if sizes[right] > NEARLY * math.prod(sizes[name] for name in left)}
+        told = {
+            right
+            for left, right in inside
+            if sizes[right] > NEARLY * math.prod(sizes[name] for name in left)
+        }
         return [name for name in sizes if name not in told] or list(sizes)
 
     def _targets(self, released: Sequence[Measurement], layout: Layout) -> list[Target]:
         return [Target.of(measurement, layout, self._task.data_rows) for measurement in released]
 
     def _rules(
-        self, sequence: Names, groups: Mapping[str, Bins], mixture: Mixture, tables: Sequence[Measurement]
+        self,
+        sequence: Names,
+        groups: Mapping[str, Bins],
+        mixture: Mixture,
+        tables: Sequence[Measurement],
     ) -> CompiledConstraints:
         measured = {}
         for table in tables:
@@ -149,9 +188,13 @@ class Training:
         model = chain(mixture, sequence, groups)
         inside = len(mixture.layout.sizes)
         rng = np.random.default_rng(PUBLIC_SEED)
-        return SupportBuilder(self._task.domain, sequence, groups, model, inside, measured, rng).build(self._task.hard)
+        return SupportBuilder(
+            self._task.domain, sequence, groups, model, inside, measured, rng
+        ).build(self._task.hard)
 
-    def _refitted(self, mixture: Mixture, layout: Layout, released: Sequence[Measurement]) -> Mixture:
+    def _refitted(
+        self, mixture: Mixture, layout: Layout, released: Sequence[Measurement]
+    ) -> Mixture:
         fit = Fit(carried_over(mixture, layout), self._plan.parameters.dependence_penalty)
         fit.run(self._targets(released, layout), LAST_STEPS, RATE, LAST_RATE)
         return fit.mixture

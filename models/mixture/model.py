@@ -30,7 +30,10 @@ from models.soft_constraints.reweighting import Reweighting
 
 @dataclass(frozen=True)
 class MixtureChain:
-    """A mixture as a chain of conditionals; attributes beyond it follow their released histograms."""
+    """A mixture as a chain of conditionals.
+
+    Attributes beyond it follow their released histograms.
+    """
 
     mixture: Mixture
     names: tuple[str, ...]
@@ -46,7 +49,9 @@ class MixtureChain:
         return torch.as_tensor(np.cumsum([0, *sizes[:-1]]))
 
     def conditional(self, place: int, context: Int) -> Probabilities:
-        """Probabilities of the attribute at ``place``; see :class:`models.sampling.sampler.TupleModel`.
+        """Probabilities of the attribute at ``place``.
+
+        See :class:`models.sampling.sampler.TupleModel`.
 
         The mean of the components' shares, weighed by their responsibilities for the context.
         """
@@ -69,8 +74,9 @@ FITTED_TO_RATES = "the mixture is fitted anew so that it breaks soft constraints
 class MixtureModel(WeighedModel):
     """A mixture, the groups it speaks of, and the rules that its rows keep.
 
-    ``sequence`` lists the attributes of the mixture first; the others follow their histograms. Where the mixture's
-    factors, with what hangs on them, keep all rules on pairs (``even``), rows are drawn with low variance.
+    ``sequence`` lists the attributes of the mixture first; the others follow their histograms.
+    Where the mixture's factors, with what hangs on them, keep all rules on pairs (``even``), rows
+    are drawn with low variance.
     """
 
     task: Task
@@ -139,14 +145,18 @@ def _state_of_mixture(mixture: Mixture) -> tuple[dict[str, Any], dict[str, NDArr
 def chain(mixture: Mixture, sequence: tuple[str, ...], groups: Mapping[str, Bins]) -> MixtureChain:
     """The mixture as a chain over a sequence that lists its attributes first."""
     inside = len(mixture.layout.sizes)
-    return MixtureChain(mixture, sequence[:inside], tuple(groups[name].mass for name in sequence[inside:]))
+    return MixtureChain(
+        mixture, sequence[:inside], tuple(groups[name].mass for name in sequence[inside:])
+    )
 
 
 def restore(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> MixtureModel:
     """The model whose :meth:`MixtureModel.state` is given."""
     sequence = tuple(meta["sequence"])
     groups = groups_of(task, sequence, arrays)
-    factors = tuple(Factor(tuple(names), arrays[f"factor.{at}"]) for at, names in enumerate(meta["factors"]))
+    factors = tuple(
+        Factor(tuple(names), arrays[f"factor.{at}"]) for at, names in enumerate(meta["factors"])
+    )
     inside = {name for factor in factors for name in factor.attributes}
     layout = Layout(factors, {name: groups[name].size for name in sequence if name in inside})
     mixture = Mixture(layout, torch.as_tensor(arrays["weights"]), torch.as_tensor(arrays["shares"]))

@@ -1,7 +1,7 @@
 """Fitting a mixture of products to noisy tables, by Adam on half the chi-square.
 
-The gradient is written out: with one product of matrices for each table it costs about as much as the tables
-themselves. Everything here is post-processing of released values.
+The gradient is written out: with one product of matrices for each table it costs about as much as
+the tables themselves. Everything here is post-processing of released values.
 """
 
 from __future__ import annotations
@@ -63,9 +63,15 @@ class Target:
         """The target of a measurement on a table of so many rows."""
         views, axes = layout.views(measured.readings)
         shape = (-1, views[-1].size)
-        deviation = np.broadcast_to(measured.deviation, measured.counts.shape).transpose(axes).reshape(shape)
+        deviation = (
+            np.broadcast_to(measured.deviation, measured.counts.shape)
+            .transpose(axes)
+            .reshape(shape)
+        )
         shares = measured.counts.transpose(axes).reshape(shape) / rows
-        return cls(views, torch.as_tensor(shares).float(), torch.as_tensor(rows / deviation).float())
+        return cls(
+            views, torch.as_tensor(shares).float(), torch.as_tensor(rows / deviation).float()
+        )
 
     def loss_and_gradient(self, table: Tensor) -> tuple[float, Tensor]:
         """See :class:`Objective`."""
@@ -84,7 +90,12 @@ class MeanTarget:
 
     @classmethod
     def of(
-        cls, readings: Sequence[Coarsening], numbers: NDArray[np.float64], mean: float, deviation: float, layout: Layout
+        cls,
+        readings: Sequence[Coarsening],
+        numbers: NDArray[np.float64],
+        mean: float,
+        deviation: float,
+        layout: Layout,
     ) -> MeanTarget:
         """The target for numbers with one axis a reading."""
         views, axes = layout.views(readings)
@@ -99,10 +110,13 @@ class MeanTarget:
 
 @dataclass(frozen=True)
 class Targets:
-    """All targets of a fit; ``whole`` factors, each seen alone and level by level, are computed as one.
+    """All targets of a fit.
 
-    Joint ones come with the places of their views among the different ``views``, each of which is computed once.
-    Shapes: ``levels`` (m,) numbers among all levels, their ``shares`` and ``precision`` (m,).
+    ``whole`` factors, each seen alone and level by level, are computed as one.
+
+    Joint ones come with the places of their views among the different ``views``, each of which is
+    computed once. Shapes: ``levels`` (m,) numbers among all levels, their ``shares`` and
+    ``precision`` (m,).
     """
 
     joint: tuple[tuple[Objective, tuple[int, ...]], ...]
@@ -118,7 +132,10 @@ class Targets:
         joint = [aim for aim in aims if not isinstance(aim, Target) or not _whole(aim)]
         views = {_key(view): view for aim in joint for view in aim.views}
         place = {key: at for at, key in enumerate(views)}
-        levels = [torch.arange(layout.edges[t.views[0].at], layout.edges[t.views[0].at + 1]) for t in whole]
+        levels = [
+            torch.arange(layout.edges[t.views[0].at], layout.edges[t.views[0].at + 1])
+            for t in whole
+        ]
         none = torch.zeros(0)
         return cls(
             tuple((aim, tuple(place[_key(view)] for view in aim.views)) for aim in joint),
@@ -141,12 +158,16 @@ class Fit:
     """A mixture under training: logits of component weights and of all levels of all factors.
 
     The loss is half the chi-square of the targets and the ``dependence_penalty``, see
-    :func:`add_dependence_penalty`. Adam divides
-    each slope by its recent size; with a ``floor``, in typical sizes, what hardly matters hardly moves.
+    :func:`add_dependence_penalty`. Adam divides each slope by its recent size; with a ``floor``, in
+    typical sizes, what hardly matters hardly moves.
     """
 
     def __init__(self, start: Mixture, dependence_penalty: float, floor: float = 0.0) -> None:
-        self._layout, self._dependence_penalty, self._floor = start.layout, dependence_penalty, floor
+        self._layout, self._dependence_penalty, self._floor = (
+            start.layout,
+            dependence_penalty,
+            floor,
+        )
         self._parameters = [torch.log(start.weights + 1e-12), torch.log(start.shares + 1e-12)]
         self._mean = [torch.zeros_like(p) for p in self._parameters]
         self._square = [torch.zeros_like(p) for p in self._parameters]
@@ -159,7 +180,9 @@ class Fit:
         shares = torch.cat([torch.softmax(logits[a:b], 0) for a, b in pairwise(self._layout.edges)])
         return Mixture(self._layout, torch.softmax(weights, 0), shares)
 
-    def run(self, targets: Sequence[Objective], steps: int, first_rate: float, last_rate: float) -> None:
+    def run(
+        self, targets: Sequence[Objective], steps: int, first_rate: float, last_rate: float
+    ) -> None:
         """Some steps of Adam on the loss, at a rate that goes evenly from first to last."""
         sorted_targets = Targets.of(targets, self._layout)
         for step in range(steps):
@@ -167,7 +190,9 @@ class Fit:
             _, to_weights, to_shares = gradient(mixture, sorted_targets)
             add_dependence_penalty(mixture, self._dependence_penalty, to_weights, to_shares)
             rate = first_rate + (last_rate - first_rate) * step / steps
-            self._update([_weights_back(mixture, to_weights), _shares_back(mixture, to_shares)], rate)
+            self._update(
+                [_weights_back(mixture, to_weights), _shares_back(mixture, to_shares)], rate
+            )
 
     def _update(self, gradients: Sequence[Tensor], rate: float) -> None:
         self._steps += 1
@@ -176,7 +201,9 @@ class Fit:
             self._square[at].mul_(SECOND).addcmul_(slope, slope, value=1 - SECOND)
             size = torch.sqrt(self._square[at] / (1 - SECOND**self._steps))
             size.add_(self._floor * float(size.square().mean()) ** 0.5 + 1e-10)
-            self._parameters[at].addcdiv_(self._mean[at], size, value=-rate / (1 - FIRST**self._steps))
+            self._parameters[at].addcdiv_(
+                self._mean[at], size, value=-rate / (1 - FIRST**self._steps)
+            )
 
 
 def gradient(mixture: Mixture, targets: Targets) -> tuple[float, Tensor, Tensor]:
@@ -192,18 +219,24 @@ def gradient(mixture: Mixture, targets: Targets) -> tuple[float, Tensor, Tensor]
     slopes = [torch.zeros_like(shares) for shares in seen]
     for aim, places in targets.joint:
         loss += _add_gradient(
-            aim, mixture.weights, [seen[at] for at in places], [slopes[at] for at in places], to_weights
+            aim,
+            mixture.weights,
+            [seen[at] for at in places],
+            [slopes[at] for at in places],
+            to_weights,
         )
     for view, to_view in zip(targets.views, slopes, strict=True):
         _scatter(mixture.layout, view, to_view, to_shares)
     return loss, to_weights, to_shares
 
 
-def add_dependence_penalty(mixture: Mixture, dependence_penalty: float, to_weights: Tensor, to_shares: Tensor) -> None:
+def add_dependence_penalty(
+    mixture: Mixture, dependence_penalty: float, to_weights: Tensor, to_shares: Tensor
+) -> None:
     """Add the slopes of the penalty: the information, in nats, that a component has on its row, factor by factor.
 
-    That sum is at least the total correlation of the factors, so of the mixtures that fit alike one of great entropy
-    is preferred, which claims no dependence that was not measured.
+    That sum is at least the total correlation of the factors, so of the mixtures that fit alike one
+    of great entropy is preferred, which claims no dependence that was not measured.
     """
     logs = torch.log(mixture.shares / (mixture.shares @ mixture.weights)[:, None] + 1e-12)
     to_shares.addcmul_(logs, mixture.weights[None], value=dependence_penalty)
@@ -211,9 +244,16 @@ def add_dependence_penalty(mixture: Mixture, dependence_penalty: float, to_weigh
 
 
 def _add_gradient(
-    aim: Objective, weights: Tensor, seen: Sequence[Tensor], slopes: Sequence[Tensor], to_weights: Tensor
+    aim: Objective,
+    weights: Tensor,
+    seen: Sequence[Tensor],
+    slopes: Sequence[Tensor],
+    to_weights: Tensor,
 ) -> float:
-    """Half the chi-square of an aim whose views are ``seen``; its slopes are added to those of views and weights."""
+    """Half the chi-square of an aim whose views are ``seen``.
+
+    Its slopes are added to those of views and weights.
+    """
     folded = [weights[None]]
     for shares in seen[:-1]:
         folded.append((folded[-1][:, None] * shares[None]).flatten(0, 1))

@@ -1,4 +1,7 @@
-"""The parameter search of the mixture: from a budget and public sizes to every parameter of a fit; public."""
+"""The parameter search of the mixture: from a budget and public sizes to every parameter of a fit.
+
+Public.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +42,11 @@ WEIGHER = PairCounts()
 class MixtureParameters(Parameters):
     """Everything that a fit needs besides the task.
 
-    ``noise`` holds the noise multiplier of each kind of count, and the epsilon of one selection; ``histogram_noise``
-    that of each attribute's histogram. ``by_value`` names the attributes whose single values are counted,
-    ``joint_tables`` the attributes of each joint table of a hard constraint. After each of the ``rounds`` the fit takes
-    ``steps``; ``dependence_penalty`` is what dependence costs it.
+    ``noise`` holds the noise multiplier of each kind of count, and the epsilon of one selection;
+    ``histogram_noise`` that of each attribute's histogram. ``by_value`` names the attributes whose
+    single values are counted, ``joint_tables`` the attributes of each joint table of a hard
+    constraint. After each of the ``rounds`` the fit takes ``steps``; ``dependence_penalty`` is what
+    dependence costs it.
     """
 
     noise: Mapping[str, Fraction]
@@ -60,8 +64,8 @@ class MixtureParameters(Parameters):
 class Outline:
     """What a plan asks of the data, before the noise is known.
 
-    ``emphasis`` is what the noise of each attribute's histogram is divided by; ``wide`` attributes are counted value by
-    value as well; ``joint`` are the tables of hard constraints.
+    ``emphasis`` is what the noise of each attribute's histogram is divided by; ``wide`` attributes
+    are counted value by value as well; ``joint`` are the tables of hard constraints.
     """
 
     task: Task
@@ -74,23 +78,34 @@ class Outline:
     @property
     def parts(self) -> dict[str, tuple[float, float]]:
         """The part of the budget, as a share of rho, of each kind of query, and how many queries share it."""
-        histograms = sum(float(factor) ** 2 * (1 + (name in self.wide)) for name, factor in self.emphasis.items())
+        histograms = sum(
+            float(factor) ** 2 * (1 + (name in self.wide)) for name, factor in self.emphasis.items()
+        )
         parts = {"histograms": (histograms_for(self.signal), histograms)}
         parts |= {"joint tables": (JOINT_TABLES, len(self.joint))} if self.joint else {}
         parts |= {"soft constraints": (PAIRS, 1)} if self.task.soft else {}
         if self.rounds:
             rest = 1.0 - sum(part for part, _ in parts.values())
-            parts |= {"selection": (rest * SELECTING, self.rounds), "rounds": (rest * (1 - SELECTING), self.rounds)}
+            parts |= {
+                "selection": (rest * SELECTING, self.rounds),
+                "rounds": (rest * (1 - SELECTING), self.rounds),
+            }
         whole = sum(part for part, _ in parts.values())
         return {name: (part / whole, times) for name, (part, times) in parts.items()}
 
     def levels(self, noise: Fraction) -> dict[str, Fraction]:
         """The noise multiplier of each kind of count, and the epsilon of one selection, at a level of noise.
 
-        A level of noise stands for a rho of 1 / (2 noise^2), of which each kind of query has its part.
+        A level of noise stands for a rho of 1 / (2 noise^2), of which each kind of query has its
+        part.
         """
-        ratios = {name: _exact(math.sqrt(times / part)) for name, (part, times) in self.parts.items()}
-        return {name: 2 / (noise * r) if name == "selection" else noise * r for name, r in ratios.items()}
+        ratios = {
+            name: _exact(math.sqrt(times / part)) for name, (part, times) in self.parts.items()
+        }
+        return {
+            name: 2 / (noise * r) if name == "selection" else noise * r
+            for name, r in ratios.items()
+        }
 
     def stages(self, noise: Fraction) -> Iterator[Stage]:
         """The steps that meet the data, at a level of noise."""
@@ -99,10 +114,16 @@ class Outline:
         if self.joint:
             listed = ", ".join(" x ".join(names) for names in self.joint)
             words = f"joint tables of hard constraints: {listed}"
-            yield counts_stage(self.task, "joint tables", levels["joint tables"], len(self.joint), words)
+            yield counts_stage(
+                self.task, "joint tables", levels["joint tables"], len(self.joint), words
+            )
         if self.rounds:
             choice: Event = Exponential(levels["selection"]).event()
-            yield Stage("selection", repeat(choice, self.rounds), "which joint table to measure next, round by round")
+            yield Stage(
+                "selection",
+                repeat(choice, self.rounds),
+                "which joint table to measure next, round by round",
+            )
             words = "the joint tables chosen, one a round"
             yield counts_stage(self.task, "rounds", levels["rounds"], self.rounds, words)
         if self.task.soft:
@@ -114,13 +135,20 @@ class Outline:
 
     def _histograms(self, level: Fraction) -> Stage:
         partition = self.task.neighbours.partition
-        mechanisms = {name: DiscreteGaussian(noise) for name, noise in self.histogram_noise(level).items()}
-        events = [(mechanism.event(partition), 1 + (name in self.wide)) for name, mechanism in mechanisms.items()]
+        mechanisms = {
+            name: DiscreteGaussian(noise) for name, noise in self.histogram_noise(level).items()
+        }
+        events = [
+            (mechanism.event(partition), 1 + (name in self.wide))
+            for name, mechanism in mechanisms.items()
+        ]
         scales = [mechanism.scale(partition) for mechanism in mechanisms.values()]
         words = "one-way histograms of all attributes, those of many cells with less noise"
         least, most = f"{min(scales):.3g}", f"{max(scales):.3g}"
         spread = least if least == most else f"{least} to {most}"
-        return Stage("histograms", Composed(tuple(events)), f"{words}; noise of {spread} rows a count")
+        return Stage(
+            "histograms", Composed(tuple(events)), f"{words}; noise of {spread} rows a count"
+        )
 
 
 def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[MixtureParameters]:
@@ -130,14 +158,20 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[Mixtur
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
     if budget.delta <= 0:
-        raise PlanError("method mixture adds Gaussian noise and needs a delta above 0; allow one, such as 1e-6")
+        raise PlanError(
+            "method mixture adds Gaussian noise and needs a delta above 0; allow one, such as 1e-6"
+        )
     rho = concentrated(budget.epsilon, budget.delta)
     signal = task.data_rows * math.sqrt(rho)
     joint = wanted_tables(task, public_sizes(task.domain, GROUPS))
     by_value = wide(task.domain, sequence, task.data_rows)
     emphasis = {name: emphasis_for(declared_cells(task.domain[name]).size) for name in sequence}
     outline = Outline(task, emphasis, by_value, joint, rounds_for(signal, len(sequence)), signal)
-    require_signal(float(outline.levels(_exact(math.sqrt(1 / (2 * rho))))["histograms"]), task.data_rows, budget)
+    require_signal(
+        float(outline.levels(_exact(math.sqrt(1 / (2 * rho))))["histograms"]),
+        task.data_rows,
+        budget,
+    )
     noise = calibrate(
         lambda level: Composed(tuple((stage.event, 1) for stage in outline.stages(level))),
         budget.epsilon,
@@ -185,8 +219,9 @@ def histograms_for(signal: float) -> float:
 def emphasis_for(cells: int) -> Fraction:
     """How many times less noise a histogram of so many cells gets than one of two.
 
-    The noise of a histogram adds up over its cells, and costs its inverse square: the sum of the errors of all
-    histograms would be least with the cube root of cells. Few cells of many matter, so it is the fourth root here.
+    The noise of a histogram adds up over its cells, and costs its inverse square: the sum of the
+    errors of all histograms would be least with the cube root of cells. Few cells of many matter,
+    so it is the fourth root here.
     """
     return _exact(min(max(cells - 1, 1), MOST_EMPHATIC) ** EMPHASIS)
 
@@ -201,5 +236,6 @@ def _forecast(outline: Outline) -> Forecast:
     fit = components_for(outline.signal) * TYPICAL_CELLS * tables * 8e-10
     count = rows * min(math.comb(attributes, 2) + math.comb(attributes, 3), MOST_CANDIDATES) * 8e-9
     return Forecast(
-        seconds=round(10 + fit + count, 1), memory=700_000_000 + max(rows, outline.task.output_rows) * attributes * 40
+        seconds=round(10 + fit + count, 1),
+        memory=700_000_000 + max(rows, outline.task.output_rows) * attributes * 40,
     )

@@ -1,6 +1,7 @@
 """A mixture of products: rows belong to components, and inside a component all factors are independent.
 
-A factor is an attribute, or several attributes that a support ties together, whose joint levels it then lists.
+A factor is an attribute, or several attributes that a support ties together, whose joint levels it
+then lists.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Factor:
-    """One factor: level m is the joint level ``levels[m]`` of ``attributes``; shape (size, attributes)."""
+    """One factor: level m is the joint level ``levels[m]`` of ``attributes``.
+
+    Shape (size, attributes).
+    """
 
     attributes: tuple[str, ...]
     levels: Int
@@ -74,7 +78,9 @@ class Layout:
         homes: dict[int, list[int]] = {}
         for axis, reading in enumerate(readings):
             homes.setdefault(self.home[reading.name], []).append(axis)
-        views = {at: self._view(at, [readings[axis] for axis in axes]) for at, axes in homes.items()}
+        views = {
+            at: self._view(at, [readings[axis] for axis in axes]) for at, axes in homes.items()
+        }
         order = sorted(homes, key=lambda at: views[at].size)
         return tuple(views[at] for at in order), tuple(axis for at in order for axis in homes[at])
 
@@ -92,8 +98,8 @@ class Layout:
 class Mixture:
     """A mixture of products.
 
-    Shapes: ``weights`` (components,), summing to 1; ``shares`` (levels of all factors, components), summing to 1 over
-    the levels of each factor; float32.
+    Shapes: ``weights`` (components,), summing to 1; ``shares`` (levels of all factors, components),
+    summing to 1 over the levels of each factor; float32.
     """
 
     layout: Layout
@@ -125,7 +131,9 @@ class Mixture:
         at = self.layout.home[name]
         factor = self.layout.factors[at]
         index = torch.as_tensor(factor.levels[:, factor.attributes.index(name)])
-        return torch.zeros(self.layout.sizes[name], len(self.weights)).index_add_(0, index, self.factor(at))
+        return torch.zeros(self.layout.sizes[name], len(self.weights)).index_add_(
+            0, index, self.factor(at)
+        )
 
     def logs(self, name: str) -> Tensor:
         """Log-shares of one attribute's levels in each component; shape (size, components)."""

@@ -1,7 +1,8 @@
 """Drawing rows of a mixture with low variance.
 
-Component sizes, the levels inside a component and the values inside a group are drawn by systematic sampling, so that
-every marginal of the rows lies nearer to the model's than independent draws would. Each row alone has the model's law.
+Component sizes, the levels inside a component and the values inside a group are drawn by systematic
+sampling, so that every marginal of the rows lies nearer to the model's than independent draws
+would. Each row alone has the model's law.
 """
 
 from __future__ import annotations
@@ -40,16 +41,24 @@ def even_quantiles(kinds: Int, rng: np.random.Generator) -> Numbers:
 
 
 def allocate(shares: Numbers, kinds: Int, rng: np.random.Generator) -> Int:
-    """One level for each row (n,) of a kind (n,), systematically by shares (kinds, size); levels in random order."""
+    """One level for each row (n,) of a kind (n,), systematically by shares (kinds, size).
+
+    Levels in random order.
+    """
     order = rng.permutation(shares.shape[1])
     heights = np.cumsum(shares[:, order], axis=1)
     heights /= heights[:, -1:]
     shifted = (heights + np.arange(len(shares))[:, None]).ravel()
-    found = np.searchsorted(shifted, kinds + even_quantiles(kinds, rng), side="right") - kinds * shares.shape[1]
+    found = (
+        np.searchsorted(shifted, kinds + even_quantiles(kinds, rng), side="right")
+        - kinds * shares.shape[1]
+    )
     return order[np.clip(found, 0, shares.shape[1] - 1)]
 
 
-def follow(hanging: DependentAttribute, parents: Int, shares: Numbers, kinds: Int, rng: np.random.Generator) -> Int:
+def follow(
+    hanging: DependentAttribute, parents: Int, shares: Numbers, kinds: Int, rng: np.random.Generator
+) -> Int:
     """Levels (n,) of a hanging attribute, systematically by the shares (kinds, size) of those that its parents allow.
 
     ``parents`` (n, parents) are levels, ``kinds`` (n,) the line of ``shares`` for each row.
@@ -58,7 +67,10 @@ def follow(hanging: DependentAttribute, parents: Int, shares: Numbers, kinds: In
     owner = np.repeat(np.arange(len(hanging.keys)), np.diff(hanging.begins))
     children = hanging.children[np.lexsort((rng.random(count), owner))]
     heights = np.cumsum(shares[:, children] + LEAST_SHARE, axis=1)
-    heights = np.hstack([np.zeros((len(shares), 1)), heights / heights[:, -1:]]) + 2.0 * np.arange(len(shares))[:, None]
+    heights = (
+        np.hstack([np.zeros((len(shares), 1)), heights / heights[:, -1:]])
+        + 2.0 * np.arange(len(shares))[:, None]
+    )
     low, high = heights[kinds, hanging.begins[place]], heights[kinds, hanging.begins[place + 1]]
     _, together = np.unique(kinds * len(hanging.keys) + place, return_inverse=True)
     wanted = low + even_quantiles(together, rng) * (high - low)
@@ -70,8 +82,8 @@ def follow(hanging: DependentAttribute, parents: Int, shares: Numbers, kinds: In
 class EvenSampler:
     """Draws tables from a mixture whose factors, with the attributes ``hanging`` on them, keep all rules on pairs.
 
-    ``plain`` is the constraint sampler over the same mixture, which draws under conditions. Attributes that the mixture
-    leaves out follow their histograms.
+    ``plain`` is the constraint sampler over the same mixture, which draws under conditions.
+    Attributes that the mixture leaves out follow their histograms.
     """
 
     plain: ConstraintSampler
@@ -84,7 +96,10 @@ class EvenSampler:
         return self.plain.domain
 
     def independent(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
-        """Exactly ``rows`` rows that keep every hard constraint, keys left unset; SampleError if there are fewer."""
+        """Exactly ``rows`` rows that keep every hard constraint, keys left unset.
+
+        SampleError if there are fewer.
+        """
         if where:
             return self.plain.independent(rows, rng, where)
         kept, missing, drawn = [self._draw(0, rng.generator)], rows, 0
@@ -95,7 +110,10 @@ class EvenSampler:
             admitted = self._admit(self._draw(tried, rng.generator), rng.generator)
             kept.append(admitted.take(np.arange(min(missing, admitted.rows))))
             missing, drawn = missing - kept[-1].rows, drawn + tried
-        names = ", ".join(f"'{rule.name}'" for rule in self.plain.row_rules) or "the soft constraints together"
+        names = (
+            ", ".join(f"'{rule.name}'" for rule in self.plain.row_rules)
+            or "the soft constraints together"
+        )
         raise SampleError(
             f"only {rows - missing} of {rows} rows could be drawn under {names}; ask for fewer rows, widen a domain, "
             "or make a constraint soft"
@@ -121,7 +139,9 @@ class EvenSampler:
         for at, factor in enumerate(self.mixture.layout.factors):
             if late.isdisjoint(factor.attributes):
                 level = allocate(self.mixture.factor(at).T.double().numpy(), component, rng)
-                batch.levels[:, [sequence.index(name) for name in factor.attributes]] = factor.levels[level]
+                batch.levels[:, [sequence.index(name) for name in factor.attributes]] = (
+                    factor.levels[level]
+                )
         for place in range(len(self.mixture.layout.sizes), len(sequence)):
             if sequence[place] not in late:
                 batch.levels[:, place] = allocate(groups[sequence[place]].mass[None], together, rng)
@@ -130,7 +150,9 @@ class EvenSampler:
             if hanging.name in self.mixture.layout.home:
                 shares, kinds = self.mixture.shares_of(hanging.name).T.double().numpy(), component
             parents = batch.levels[:, [sequence.index(name) for name in hanging.parents]]
-            batch.levels[:, sequence.index(hanging.name)] = follow(hanging, parents, shares, kinds, rng)
+            batch.levels[:, sequence.index(hanging.name)] = follow(
+                hanging, parents, shares, kinds, rng
+            )
 
     def _leaves(self, at: int, batch: Batch) -> Int:
         """The row of a support on which each row of the batch stands; shape (n,)."""

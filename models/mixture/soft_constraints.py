@@ -1,8 +1,9 @@
 """Steering a mixture towards measured rates of soft constraints, its other tables held where they are.
 
-The rate of violating pairs is a quadratic form of the joint distribution of the attributes. Near a mixture it
-is linear: a row adds twice the share of other rows that it violates the constraint with. So rates are reached by a few
-turns of drawing rows, linearising, and fitting. Post-processing of released values.
+The rate of violating pairs is a quadratic form of the joint distribution of the attributes. Near a
+mixture it is linear: a row adds twice the share of other rows that it violates the constraint with.
+So rates are reached by a few turns of drawing rows, linearising, and fitting. Post-processing of
+released values.
 """
 
 from __future__ import annotations
@@ -56,12 +57,16 @@ class RatePosterior:
 def posterior_rate(own: float, measured: tuple[float, float]) -> RatePosterior:
     """What a measured share, with its standard error, lets one believe of the truth, given the model's ``own``.
 
-    Before, the truth is near the model's own share in most cases (a relative deviation of CLOSE) and may be far from it
-    in a few (FAR), so that a measured share counts the more, the surer it contradicts.
+    Before, the truth is near the model's own share in most cases (a relative deviation of CLOSE)
+    and may be far from it in a few (FAR), so that a measured share counts the more, the surer it
+    contradicts.
     """
     share, error = measured
     priors = [(weight, (spread * own) ** 2) for weight, spread in (CLOSE, FAR)]
-    logs = [math.log(weight) + norm.logpdf(share, own, (variance + error**2) ** 0.5) for weight, variance in priors]
+    logs = [
+        math.log(weight) + norm.logpdf(share, own, (variance + error**2) ** 0.5)
+        for weight, variance in priors
+    ]
     chances = np.exp(np.array(logs) - max(logs))
     pulls = np.array([variance / (variance + error**2) for _, variance in priors])
     means = own + pulls * (share - own)
@@ -79,10 +84,13 @@ def fit_rates(
 ) -> MixtureModel:
     """The model with its mixture fitted to the rates of soft constraints that the noisy counts make likely.
 
-    Other tables are held at the mixture's own, firmly beside the ``deviation``, in rows, that they were measured with.
-    Constraints on attributes outside the mixture, or on very many, are left alone.
+    Other tables are held at the mixture's own, firmly beside the ``deviation``, in rows, that they
+    were measured with. Constraints on attributes outside the mixture, or on very many, are left
+    alone.
     """
-    rates = [rate for rate in zip(model.task.soft, beliefs, strict=True) if _steerable(model, rate[0])]
+    rates = [
+        rate for rate in zip(model.task.soft, beliefs, strict=True) if _steerable(model, rate[0])
+    ]
     if not rates:
         return model
     held = _held(model, [set(constraint.attributes) for constraint, _ in rates], deviation)
@@ -95,7 +103,10 @@ def fit_rates(
 
 def _steerable(model: MixtureModel, constraint: DenialConstraint) -> bool:
     """Whether the mixture knows all attributes, and they are few enough for a joint table."""
-    return set(model.mixture.layout.sizes).issuperset(constraint.attributes) and len(constraint.attributes) <= MOST_WAYS
+    return (
+        set(model.mixture.layout.sizes).issuperset(constraint.attributes)
+        and len(constraint.attributes) <= MOST_WAYS
+    )
 
 
 def _held(model: MixtureModel, together: Sequence[set[str]], deviation: float) -> list[Target]:
@@ -103,18 +114,32 @@ def _held(model: MixtureModel, together: Sequence[set[str]], deviation: float) -
     layout, rows = model.mixture.layout, model.task.data_rows
     readings = {name: fine(model.groups[name]) for name in layout.sizes}
     bound = set().union(*together)
-    pairs: list[tuple[str, ...]] = [pair for pair in combinations(readings, 2) if bound.intersection(pair)]
+    pairs: list[tuple[str, ...]] = [
+        pair for pair in combinations(readings, 2) if bound.intersection(pair)
+    ]
     sets = [(name,) for name in readings] + some(pairs, MOST_PAIRS, SEED)
     tables = {names: tuple(readings[name] for name in names) for names in sets}
-    modest = {names: table for names, table in tables.items() if math.prod(r.size for r in table) <= MOST_CELLS}
-    spread = {n: LOOSE if len(n) > 1 and any(map(set(n).issubset, together)) else FIRM for n in modest}
+    modest = {
+        names: table
+        for names, table in tables.items()
+        if math.prod(r.size for r in table) <= MOST_CELLS
+    }
+    spread = {
+        n: LOOSE if len(n) > 1 and any(map(set(n).issubset, together)) else FIRM for n in modest
+    }
     return [
-        Target.of(Measurement(table, rows * model.mixture.marginal(table), spread[names] * deviation), layout, rows)
+        Target.of(
+            Measurement(table, rows * model.mixture.marginal(table), spread[names] * deviation),
+            layout,
+            rows,
+        )
         for names, table in modest.items()
     ]
 
 
-def _aims(model: MixtureModel, rates: Sequence[tuple[DenialConstraint, RatePosterior]], pool: Table) -> list[Objective]:
+def _aims(
+    model: MixtureModel, rates: Sequence[tuple[DenialConstraint, RatePosterior]], pool: Table
+) -> list[Objective]:
     """Each rate as a mean over rows, linear at the model that the pool was drawn from."""
     tuples = TuplesOf(pool)
     owns = shares_against([constraint for constraint, _ in rates], tuples, tuples)
@@ -123,16 +148,25 @@ def _aims(model: MixtureModel, rates: Sequence[tuple[DenialConstraint, RatePoste
 
 
 def _aim(
-    model: MixtureModel, constraint: DenialConstraint, belief: RatePosterior, pool: Table, own: Numbers, cells: int
+    model: MixtureModel,
+    constraint: DenialConstraint,
+    belief: RatePosterior,
+    pool: Table,
+    own: Numbers,
+    cells: int,
 ) -> Objective:
     readings = _readings(model, constraint, cells)
     slopes = constraint.arity * _means(readings, pool, own)
-    mean = float((model.mixture.marginal(readings) * slopes).sum()) + belief.mean - float(own.mean())
+    mean = (
+        float((model.mixture.marginal(readings) * slopes).sum()) + belief.mean - float(own.mean())
+    )
     deviation = max(TOLERANCE * belief.mean, STIFF * belief.deviation)
     return MeanTarget.of(readings, slopes, mean, deviation, model.mixture.layout)
 
 
-def _readings(model: MixtureModel, constraint: DenialConstraint, cells: int) -> tuple[Coarsening, ...]:
+def _readings(
+    model: MixtureModel, constraint: DenialConstraint, cells: int
+) -> tuple[Coarsening, ...]:
     """The attributes of a constraint, in as many parts as a table of so many cells allows."""
     groups = [model.groups[name] for name in constraint.attributes]
     if math.prod(own.size for own in groups) <= cells:
@@ -142,9 +176,14 @@ def _readings(model: MixtureModel, constraint: DenialConstraint, cells: int) -> 
 
 
 def _means(readings: Sequence[Coarsening], pool: Table, numbers: Numbers) -> Numbers:
-    """The mean of the numbers (n,) of rows in each cell of the readings' joint table; that of all where none is."""
+    """The mean of the numbers (n,) of rows in each cell of the readings' joint table.
+
+    That of all where none is.
+    """
     sizes = [reading.size for reading in readings]
-    cells = np.ravel_multi_index([reading.of(pool.codes[reading.name]) for reading in readings], sizes)
+    cells = np.ravel_multi_index(
+        [reading.of(pool.codes[reading.name]) for reading in readings], sizes
+    )
     counts = np.bincount(cells, minlength=math.prod(sizes))
     sums = np.bincount(cells, weights=numbers, minlength=math.prod(sizes))
     return np.where(counts > 0, sums / np.maximum(counts, 1), numbers.mean()).reshape(sizes)

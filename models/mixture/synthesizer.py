@@ -1,7 +1,8 @@
 """Cloister's own engine on the door: histograms, adaptive rounds, a mixture of products inside the supports.
 
-Source: adaptive rounds after McKenna et al., "AIM" (arXiv 2201.12677); the mixture after Liu, Vietri, Wu, "Iterative
-methods for private synthetic data" (arXiv 2106.07153), section 4, with exact marginals and a price on dependence.
+Source: adaptive rounds after McKenna et al., "AIM" (arXiv 2201.12677); the mixture after Liu,
+Vietri, Wu, "Iterative methods for private synthetic data" (arXiv 2106.07153), section 4, with exact
+marginals and a price on dependence.
 """
 
 from __future__ import annotations
@@ -46,11 +47,19 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, MixtureModel]):
         return search(task, sequence, budget)
 
     def train(self, private: Door[TableRows], task: Task, plan: MixturePlan) -> MixtureModel:
-        """Histograms, joint tables of hard constraints, the rounds; then the supports and the last fit inside them."""
+        """Histograms, joint tables of hard constraints, the rounds.
+
+        Then the supports and the last fit inside them.
+        """
         return Training(private, task, plan, self._progress).run()
 
-    def weigh(self, private: Door[TableRows], task: Task, plan: MixturePlan, model: MixtureModel) -> MixtureModel:
-        """The mixture, fitted to noisy rates of the soft constraints; rows are reweighted where that fails."""
+    def weigh(
+        self, private: Door[TableRows], task: Task, plan: MixturePlan, model: MixtureModel
+    ) -> MixtureModel:
+        """The mixture, fitted to noisy rates of the soft constraints.
+
+        Rows are reweighted where that fails.
+        """
         if not task.soft:
             return model
         noises = plan.parameters.noise
@@ -58,13 +67,23 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, MixtureModel]):
         counts = private.answer(WEIGHER.query(task), DiscreteGaussian(noise), "soft constraints")
         own = _own(task, model.pool(POOL, SamplingSource(PUBLIC_SEED)))
         beliefs = list(map(posterior_rate, own, WEIGHER.shares(counts, float(noise), task)))
-        deviation = DiscreteGaussian(noises.get("rounds", noises["histograms"])).scale(task.neighbours.partition)
-        steady = fit_rates(model, beliefs, deviation, plan.parameters.dependence_penalty, SamplingSource(PUBLIC_SEED))
+        deviation = DiscreteGaussian(noises.get("rounds", noises["histograms"])).scale(
+            task.neighbours.partition
+        )
+        steady = fit_rates(
+            model,
+            beliefs,
+            deviation,
+            plan.parameters.dependence_penalty,
+            SamplingSource(PUBLIC_SEED),
+        )
         pool = steady.pool(POOL, SamplingSource(PUBLIC_SEED))
         if all(map(RatePosterior.met_by, beliefs, _own(task, pool))):
             return steady
         means = [belief.mean for belief in beliefs]
-        return steady.weighed(fit_weights(task.soft, means, pool, np.random.default_rng(PUBLIC_SEED)))
+        return steady.weighed(
+            fit_weights(task.soft, means, pool, np.random.default_rng(PUBLIC_SEED))
+        )
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> MixtureModel:
         """A model from its saved state."""
@@ -73,4 +92,7 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, MixtureModel]):
 
 def _own(task: Task, pool: Table) -> list[float]:
     """The share of pairs of pooled rows that violate each soft constraint; never quite 0."""
-    return [max(float(violation_share(constraint, pool)), 1 / task.data_rows**2) for constraint in task.soft]
+    return [
+        max(float(violation_share(constraint, pool)), 1 / task.data_rows**2)
+        for constraint in task.soft
+    ]

@@ -24,7 +24,9 @@ def _table_of(constraint: DenialConstraint) -> tuple[str, ...] | None:
         return (*dependency[0], dependency[1])
     if order is not None:
         return (*order.equal, order.first, order.second)
-    return constraint.attributes if constraint.arity == 2 and len(constraint.attributes) > 1 else None
+    return (
+        constraint.attributes if constraint.arity == 2 and len(constraint.attributes) > 1 else None
+    )
 
 
 def _affordable(names: Sequence[str], sizes: Mapping[str, int], rows: int) -> bool:

@@ -12,7 +12,9 @@ from models.protocol import Budget, Stage, Task
 NOISIEST = 4
 
 
-def counts_stage(task: Task, name: str, multiplier: Fraction, times: int, explanation: str) -> Stage:
+def counts_stage(
+    task: Task, name: str, multiplier: Fraction, times: int, explanation: str
+) -> Stage:
     """The stage of ``times`` tables of counts with discrete Gaussian noise."""
     mechanism = DiscreteGaussian(multiplier)
     words = f"{explanation}; noise of {mechanism.scale(task.neighbours.partition):.3g} rows a count"

@@ -18,11 +18,17 @@ from models.sampling.support_builder import Measured
 
 
 def ask_histogram(
-    private: Door[TableRows], task: Task, name: str, mechanism: DiscreteGaussian, by_value: bool, most: int = GROUPS
+    private: Door[TableRows],
+    task: Task,
+    name: str,
+    mechanism: DiscreteGaussian,
+    by_value: bool,
+    most: int = GROUPS,
 ) -> Bins:
     """At most ``most`` groups of the values of one attribute, from its noisy histogram.
 
-    Values of attributes in hard constraints are not merged. ``by_value`` asks for the count of every single value too.
+    Values of attributes in hard constraints are not merged. ``by_value`` asks for the count of
+    every single value too.
 
     Privacy: one or two partitions of the rows, each with the noise of ``mechanism``.
     """
@@ -34,7 +40,10 @@ def ask_histogram(
 
 
 def ask_joint_table(
-    private: Door[TableRows], partitions: Sequence[Partition], mechanism: DiscreteGaussian, label: str
+    private: Door[TableRows],
+    partitions: Sequence[Partition],
+    mechanism: DiscreteGaussian,
+    label: str,
 ) -> Measured:
     """The noisy joint table of some attributes.
 

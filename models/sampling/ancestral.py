@@ -1,6 +1,7 @@
 """Drawing groups and values of a batch of rows, attribute by attribute, inside the supports of hard constraints.
 
-Source: Kamino Algorithm 3, with supports in place of counting violations where a constraint has one.
+Source: Kamino Algorithm 3, with supports in place of counting violations where a constraint has
+    one.
 """
 
 from __future__ import annotations
@@ -47,13 +48,19 @@ class Chain:
     @cached_property
     def tries(self) -> tuple[Trie, ...]:
         """The supports, to be walked attribute by attribute."""
-        return tuple(Trie(s, [self.groups[name].size for name in s.attributes]) for s in self.supports)
+        return tuple(
+            Trie(s, [self.groups[name].size for name in s.attributes]) for s in self.supports
+        )
 
     @cached_property
     def supports_at(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """For each place, the supports that its attribute stands in, and at which depth of each."""
         return tuple(
-            tuple((at, s.attributes.index(name)) for at, s in enumerate(self.supports) if name in s.attributes)
+            tuple(
+                (at, s.attributes.index(name))
+                for at, s in enumerate(self.supports)
+                if name in s.attributes
+            )
             for name in self.sequence
         )
 
@@ -61,7 +68,10 @@ class Chain:
     def resolved_at(self) -> tuple[int, ...]:
         """For each attribute of the sequence, the place after which its value is known: its own, but inside a box."""
         last = [max(map(self.sequence.index, s.attributes)) for s in self.supports]
-        boxed = [[last[at] for at, s in enumerate(self.supports) if name in s.boxes] for name in self.sequence]
+        boxed = [
+            [last[at] for at, s in enumerate(self.supports) if name in s.boxes]
+            for name in self.sequence
+        ]
         return tuple(max([place, *places]) for place, places in enumerate(boxed))
 
     def boxed(self, name: str) -> bool:
@@ -74,7 +84,9 @@ class Chain:
         first = self.model.conditional(place, blocks[0])
         if len(first) == 1:
             return first
-        return np.concatenate([first, *(self.model.conditional(place, block) for block in blocks[1:])])
+        return np.concatenate(
+            [first, *(self.model.conditional(place, block) for block in blocks[1:])]
+        )
 
     def null(self, place: int) -> int | None:
         """The missing level of the attribute at a place."""
@@ -84,7 +96,9 @@ class Chain:
         """The fine codes (n,) of an attribute whose level and box are known, at the batch's quantiles."""
         if self.boxed(name):
             return self.groups[name].refine_box(self.box(name, batch.nodes), batch.quantiles[name])
-        return self.groups[name].refine(batch.levels[:, self.sequence.index(name)], batch.quantiles[name])
+        return self.groups[name].refine(
+            batch.levels[:, self.sequence.index(name)], batch.quantiles[name]
+        )
 
     def box(self, name: str, leaves: Sequence[Int]) -> Int:
         """The fine codes (n, 2) to which supports narrow an attribute, from their leaves (n,)."""
@@ -105,7 +119,10 @@ class Evidence(Protocol):
     """What a condition leaves of each level."""
 
     def likelihood(self, place: int, nodes: Int, levels: Int) -> Numbers | None:
-        """The share left (c,) of levels (c,) that follow nodes (c, supports met at the place); None if all is."""
+        """The share left (c,) of levels (c,) that follow nodes (c, supports met at the place).
+
+        None if all is.
+        """
         ...
 
     def restrict(self, batch: Batch, names: Sequence[str]) -> None:
@@ -138,8 +155,8 @@ class Candidates:
 class Batch:
     """Rows being drawn: levels (n, k), node of each support (n,), quantiles and fine codes (n,) by name.
 
-    ``alive`` (n,) tells rows without a dead end, ``reached`` (n,) the place of the dead end, ``weight`` (n,) the
-    probability of the condition so far.
+    ``alive`` (n,) tells rows without a dead end, ``reached`` (n,) the place of the dead end,
+    ``weight`` (n,) the probability of the condition so far.
     """
 
     levels: Int
@@ -181,7 +198,9 @@ class Batch:
         """Some rows, by number, all with the same weight."""
         quantiles = {name: values[rows] for name, values in self.quantiles.items()}
         codes = {name: values[rows] for name, values in self.codes.items()}
-        taken = Batch(self.levels[rows], [node[rows] for node in self.nodes], quantiles, self.rng, codes)
+        taken = Batch(
+            self.levels[rows], [node[rows] for node in self.nodes], quantiles, self.rng, codes
+        )
         taken.alive, taken.reached = self.alive[rows], self.reached[rows]
         return taken
 
@@ -240,7 +259,10 @@ class Step:
         return np.minimum((heights <= target[:, None]).sum(1), weights.shape[1] - 1)
 
     def watched(self) -> Int:
-        """A level for each row (n,), chosen row by row against the rows before; the value is settled too."""
+        """A level for each row (n,), chosen row by row against the rows before.
+
+        The value is settled too.
+        """
         name, checker = self.draw.chain.sequence[self.place], self.draw.checker
         assert checker is not None
         levels, logs = self._candidates()
@@ -255,7 +277,9 @@ class Step:
     def _candidates(self) -> tuple[Int, Numbers]:
         rows, size = self.batch.rows, self.probabilities.shape[1]
         if size > ENUMERATED:
-            return np.stack([self.levels() for _ in range(CANDIDATES)], axis=1), np.zeros((rows, CANDIDATES))
+            return np.stack([self.levels() for _ in range(CANDIDATES)], axis=1), np.zeros(
+                (rows, CANDIDATES)
+            )
         weights = np.broadcast_to(self._weights(), (rows, size))
         logs = np.full(weights.shape, -np.inf)
         np.log(weights, out=logs, where=weights > 0)
@@ -265,7 +289,9 @@ class Step:
         kind, joint = self._kinds()
         owner, level = self._children(joint)
         shares = self.probabilities[0].astype(np.float64)
-        weight = _normalised(shares[level], level, owner, len(joint), shares, self.draw.chain.null(self.place))
+        weight = _normalised(
+            shares[level], level, owner, len(joint), shares, self.draw.chain.null(self.place)
+        )
         left = self._left(joint, owner, level)
         if left is not None:
             weight = weight * left
@@ -296,24 +322,40 @@ class Step:
         met = [self.batch.nodes[at] for at, _ in self.draw.chain.supports_at[self.place]]
         if not met:
             return np.zeros(self.batch.rows, dtype=np.int64), np.zeros((1, 0), dtype=np.int64)
-        together = reduce(lambda key, node: np.unique(key, return_inverse=True)[1] * (node.max() + 1) + node, met)
+        together = reduce(
+            lambda key, node: np.unique(key, return_inverse=True)[1] * (node.max() + 1) + node, met
+        )
         _, first, kind = np.unique(together, return_index=True, return_inverse=True)
         return kind, np.stack([node[first] for node in met], axis=1)
 
     def _children(self, joint: Int) -> tuple[Int, Int]:
-        """Every level that can follow a kind (kinds, supports) in all supports; kinds (c,) rising, and levels (c,)."""
-        met = [(self.draw.chain.tries[at], depth) for at, depth in self.draw.chain.supports_at[self.place]]
+        """Every level that can follow a kind (kinds, supports) in all supports.
+
+        Kinds (c,) rising, and levels (c,).
+        """
+        met = [
+            (self.draw.chain.tries[at], depth)
+            for at, depth in self.draw.chain.supports_at[self.place]
+        ]
         if not met:
             size = self.probabilities.shape[1]
             return np.zeros(size, dtype=np.int64), np.arange(size)
-        fertility = np.stack([trie.fertility(depth, joint[:, at]) for at, (trie, depth) in enumerate(met)], axis=1)
-        parts = [self._children_by(at, np.flatnonzero(fertility.argmin(1) == at), joint) for at in range(len(met))]
+        fertility = np.stack(
+            [trie.fertility(depth, joint[:, at]) for at, (trie, depth) in enumerate(met)], axis=1
+        )
+        parts = [
+            self._children_by(at, np.flatnonzero(fertility.argmin(1) == at), joint)
+            for at in range(len(met))
+        ]
         owner, level = (np.concatenate(side) for side in zip(*parts, strict=True))
         order = np.argsort(owner, kind="stable")
         return owner[order], level[order]
 
     def _children_by(self, first: int, kinds: Int, joint: Int) -> tuple[Int, Int]:
-        met = [(self.draw.chain.tries[at], depth) for at, depth in self.draw.chain.supports_at[self.place]]
+        met = [
+            (self.draw.chain.tries[at], depth)
+            for at, depth in self.draw.chain.supports_at[self.place]
+        ]
         trie, depth = met[first]
         place, level = trie.children(depth, joint[kinds, first])
         owner = kinds[place]
@@ -328,8 +370,13 @@ class Step:
         return None if evidence is None else evidence.likelihood(self.place, joint[owner], level)
 
 
-def _normalised(weight: Numbers, level: Int, owner: Int, kinds: int, shares: Numbers, null: int | None) -> Numbers:
-    """Weights (c,) that sum to one for each kind; the missing level keeps its share; even where none has any."""
+def _normalised(
+    weight: Numbers, level: Int, owner: Int, kinds: int, shares: Numbers, null: int | None
+) -> Numbers:
+    """Weights (c,) that sum to one for each kind; the missing level keeps its share.
+
+    Even where none has any.
+    """
     if null is not None:
         missing = level == null
         others = np.bincount(owner, weight * ~missing, kinds)[owner]
@@ -361,5 +408,7 @@ def _pick(owner: Int, level: Int, weight: Numbers, kind: Int, rng: np.random.Gen
     heights = np.append(0.0, np.cumsum(weight))
     begin, end = edges[kind], edges[kind + 1]
     target = heights[begin] + rng.random(len(kind)) * (heights[end] - heights[begin])
-    found = np.clip(np.searchsorted(heights, target, side="right") - 1, begin, np.maximum(end - 1, begin))
+    found = np.clip(
+        np.searchsorted(heights, target, side="right") - 1, begin, np.maximum(end - 1, begin)
+    )
     return np.where(begin == end, 0, np.append(level, 0)[found])

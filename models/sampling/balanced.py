@@ -1,11 +1,11 @@
 """Balanced samples: of more rows than are wanted, those whose joint tables lie nearest to the joint tables of all.
 
-A plain draw adds its own chance to the error of the model. Here several times the rows are drawn, and rows are
-exchanged one for one while that brings the tables of all pairs of attributes nearer to those of the whole pool.
-Post-processing of a released model.
+A plain draw adds its own chance to the error of the model. Here several times the rows are drawn,
+and rows are exchanged one for one while that brings the tables of all pairs of attributes nearer to
+those of the whole pool. Post-processing of a released model.
 
-Source: the aim is that of balanced sampling, Deville and Tillé, "Efficient balanced sampling: the cube method" (2004);
-the exchanges are a local search.
+Source: the aim is that of balanced sampling, Deville and Tillé, "Efficient balanced sampling: the
+cube method" (2004); the exchanges are a local search.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ class Independent(Protocol):
 
 @dataclass(frozen=True)
 class BalancedSampler:
-    """Draws ``POOL`` times the rows from a sampler and keeps a balanced part; balanced in the levels of ``groups``."""
+    """Draws ``POOL`` times the rows from a sampler and keeps a balanced part.
+
+    Balanced in the levels of ``groups``.
+    """
 
     inner: Independent
     groups: Mapping[str, Bins]
@@ -73,7 +76,10 @@ class BalancedSampler:
         first: int = 0,
         before: Iterable[Table] = (),  # noqa: ARG002
     ) -> Iterator[Table]:
-        """The rows in chunks, from number ``first`` on; a chunk depends on the seed and its number alone."""
+        """The rows in chunks, from number ``first`` on.
+
+        A chunk depends on the seed and its number alone.
+        """
         for number, stream in list(enumerate(rng.spawn(max(1, -(-rows // CHUNK)))))[first:]:
             chunk = self._chunk(min(CHUNK, rows - number * CHUNK), stream, where)
             yield numbered(chunk, number * CHUNK)
@@ -82,10 +88,14 @@ class BalancedSampler:
         draws = [self.inner.independent(wanted, source, where) for source in stream.spawn(POOL)]
         pool = Table.concatenate(draws)
         levels = [groups.of(pool.codes[name]) for name, groups in self.groups.items()]
-        return pool.take(balanced(levels, [g.size for g in self.groups.values()], wanted, stream.generator))
+        return pool.take(
+            balanced(levels, [g.size for g in self.groups.values()], wanted, stream.generator)
+        )
 
 
-def balanced(levels: Sequence[Int], sizes: Sequence[int], wanted: int, rng: np.random.Generator) -> Int:
+def balanced(
+    levels: Sequence[Int], sizes: Sequence[int], wanted: int, rng: np.random.Generator
+) -> Int:
     """Numbers (wanted,) of rows whose tables are near those of the pool: the first rows, some of them exchanged.
 
     Args:
@@ -98,24 +108,40 @@ def balanced(levels: Sequence[Int], sizes: Sequence[int], wanted: int, rng: np.r
     excess = np.bincount(cells[:wanted].ravel(), minlength=count) - expected
     chosen, others = np.arange(wanted), wanted + rng.permutation(pool - wanted)
     if cells.shape[1] and len(others):
-        _exchange(cells, excess, 1.0 / np.maximum(expected, 0.5), chosen, others, rng.permutation(wanted), TRIES)
+        _exchange(
+            cells,
+            excess,
+            1.0 / np.maximum(expected, 0.5),
+            chosen,
+            others,
+            rng.permutation(wanted),
+            TRIES,
+        )
     return chosen
 
 
 def _cells(levels: Sequence[Int], sizes: Sequence[int]) -> tuple[Cells, int]:
-    """The cell of each row in the table of each pair of attributes, numbered through; and how many cells there are."""
+    """The cell of each row in the table of each pair of attributes, numbered through.
+
+    And how many cells there are.
+    """
     cells = np.empty((len(levels[0]), 0), dtype=np.int32)
     pairs, begins = tables(sizes), [0]
     if pairs:
         begins = np.cumsum([0, *(sizes[a] * sizes[b] for a, b in pairs)]).tolist()
-        columns = [begin + levels[a] * sizes[b] + levels[b] for (a, b), begin in zip(pairs, begins[:-1], strict=True)]
+        columns = [
+            begin + levels[a] * sizes[b] + levels[b]
+            for (a, b), begin in zip(pairs, begins[:-1], strict=True)
+        ]
         cells = np.stack(columns, axis=1).astype(np.int32)
     return cells, begins[-1]
 
 
 def tables(sizes: Sequence[int]) -> list[tuple[int, int]]:
     """The pairs of attributes whose tables count: those of modest size, an even choice if there are many."""
-    pairs = [(a, b) for a, b in combinations(range(len(sizes)), 2) if sizes[a] * sizes[b] <= MOST_CELLS]
+    pairs = [
+        (a, b) for a, b in combinations(range(len(sizes)), 2) if sizes[a] * sizes[b] <= MOST_CELLS
+    ]
     if len(pairs) <= MOST_TABLES:
         return pairs
     chosen = np.random.default_rng(SEED).choice(len(pairs), MOST_TABLES, replace=False)
@@ -124,7 +150,13 @@ def tables(sizes: Sequence[int]) -> list[tuple[int, int]]:
 
 @numba.njit(cache=True)
 def _exchange(
-    cells: Cells, excess: Numbers, weights: Numbers, chosen: Int, others: Int, order: Int, tries: int
+    cells: Cells,
+    excess: Numbers,
+    weights: Numbers,
+    chosen: Int,
+    others: Int,
+    order: Int,
+    tries: int,
 ) -> None:
     """Exchange each chosen row, in order, for the first of some others that lowers the weighted sum of squares."""
     at = 0

@@ -1,12 +1,13 @@
 """Rows under a condition, without rejection.
 
-A condition gives some columns a value. Levels that cannot lead to it are closed before they are drawn; what a level
-leaves of the condition's probability is a weight, and rows are resampled by their weights, systematically. Where the
-columns come first the weights are equal and the draw is exact; for later columns it is a particle filter, exact in the
-limit of many particles, and every row satisfies the condition in any case.
+A condition gives some columns a value. Levels that cannot lead to it are closed before they are
+drawn; what a level leaves of the condition's probability is a weight, and rows are resampled by
+their weights, systematically. Where the columns come first the weights are equal and the draw is
+exact; for later columns it is a particle filter, exact in the limit of many particles, and every
+row satisfies the condition in any case.
 
-Source: Gordon, Salmond, Smith, "Novel approach to nonlinear/non-Gaussian Bayesian state estimation" (1993); systematic
-resampling is Kitagawa's (1996).
+Source: Gordon, Salmond, Smith, "Novel approach to nonlinear/non-Gaussian Bayesian state estimation"
+(1993); systematic resampling is Kitagawa's (1996).
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ DEGENERATE = 0.5
 
 @dataclass(frozen=True)
 class Condition:
-    """Some columns and the fine code that each must have; fulfils :class:`models.sampling.ancestral.Evidence`."""
+    """Some columns and the fine code that each must have.
+
+    Fulfils :class:`models.sampling.ancestral.Evidence`.
+    """
 
     codes: Mapping[str, int]
     chain: Chain
@@ -42,9 +46,12 @@ class Condition:
         """The condition that columns have values; None is a missing value.
 
         Raises:
-            SampleError: a column is unknown or a key, a value is outside its domain, or no row can have it.
+            SampleError: a column is unknown or a key, a value is outside its domain, or no row can
+                have it.
         """
-        condition = cls({name: _code(name, value, domain, chain) for name, value in where.items()}, chain)
+        condition = cls(
+            {name: _code(name, value, domain, chain) for name, value in where.items()}, chain
+        )
         condition._require_reachable()
         return condition
 
@@ -67,7 +74,10 @@ class Condition:
         return batch
 
     def likelihood(self, place: int, nodes: Int, levels: Int) -> Numbers | None:
-        """The share left of levels (c,) that follow nodes (c, supports met at the place); None if all is."""
+        """The share left of levels (c,) that follow nodes (c, supports met at the place).
+
+        None if all is.
+        """
         name = self.chain.sequence[place]
         shares = [self._level_shares[name][levels]] if name in self.codes else []
         for column, (at, depth) in enumerate(self.chain.supports_at[place]):
@@ -106,14 +116,22 @@ class Condition:
         level = groups.of(np.full(rows, code))
 
         def value(quantile: Numbers) -> Int:
-            return groups.refine(level, quantile) if boxes is None else groups.refine_box(boxes, quantile)
+            return (
+                groups.refine(level, quantile)
+                if boxes is None
+                else groups.refine_box(boxes, quantile)
+            )
 
-        return _crossing(lambda q: value(q) >= code, rows), _crossing(lambda q: value(q) > code, rows)
+        return _crossing(lambda q: value(q) >= code, rows), _crossing(
+            lambda q: value(q) > code, rows
+        )
 
     def _resampled(self, batch: Batch, rows: int, last: bool) -> Batch:
         weight = batch.weight * batch.alive
         if not weight.any():
-            raise SampleError(f"no row can be drawn under {self.name}; ask for a value that the model can give")
+            raise SampleError(
+                f"no row can be drawn under {self.name}; ask for a value that the model can give"
+            )
         wanted = rows if last else batch.rows
         if weight.min() == weight.max():
             return batch.take(np.arange(wanted))
@@ -137,7 +155,9 @@ class Condition:
             groups = self.chain.groups[name]
             shares[name] = np.zeros(groups.size)
             low, high = (
-                (0.0, 1.0) if self.chain.boxed(name) else (float(end[0]) for end in self._interval(name, None, 1))
+                (0.0, 1.0)
+                if self.chain.boxed(name)
+                else (float(end[0]) for end in self._interval(name, None, 1))
             )
             shares[name][groups.of(np.array([code]))[0]] = high - low
         return shares
@@ -189,12 +209,18 @@ class Condition:
 
 def _code(name: str, value: object, domain: Domain, chain: Chain) -> int:
     if name not in domain:
-        raise SampleError(f"the condition on '{name}' names no column; use one of the declared columns")
+        raise SampleError(
+            f"the condition on '{name}' names no column; use one of the declared columns"
+        )
     if name not in chain.sequence:
-        raise SampleError(f"the condition on '{name}' is on a key, whose values carry no meaning; use another column")
+        raise SampleError(
+            f"the condition on '{name}' is on a key, whose values carry no meaning; use another column"
+        )
     code = int(domain[name].encode(pd.Series([value], dtype=object))[0])
     if code == OUTSIDE:
-        raise SampleError(f"the condition on '{name}' asks for a value outside its domain; use a declared value")
+        raise SampleError(
+            f"the condition on '{name}' asks for a value outside its domain; use a declared value"
+        )
     return code
 
 

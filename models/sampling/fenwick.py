@@ -1,8 +1,9 @@
 """Counting points below queries, one after the other: a Fenwick tree of any dimension, kept in one hash table.
 
-A term asks how many points lie in the query's group with each of k ranks below the query's. Its points are kept as the
-nodes of a k-dimensional Fenwick tree, each node under a 64-bit mark made of the group and the node's place: empty nodes
-take no room, and a point or a query meets O(log^k) nodes. Marks of different nodes agree with probability 2^-64 a pair.
+A term asks how many points lie in the query's group with each of k ranks below the query's. Its
+points are kept as the nodes of a k-dimensional Fenwick tree, each node under a 64-bit mark made of
+the group and the node's place: empty nodes take no room, and a point or a query meets O(log^k)
+nodes. Marks of different nodes agree with probability 2^-64 a pair.
 
 Source: Fenwick, "A new data structure for cumulative frequency tables" (1994).
 """
@@ -25,7 +26,10 @@ ONE, TWO = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 @numba.njit(cache=True, inline="always")
 def mixed(mark: np.uint64) -> np.uint64:
-    """A mark whose bits all depend on all bits of the given one; never 0. Source: Steele et al., SplitMix (2014)."""
+    """A mark whose bits all depend on all bits of the given one; never 0.
+
+    Source: Steele et al., SplitMix (2014).
+    """
     mark = (mark ^ (mark >> np.uint64(30))) * ONE
     mark = (mark ^ (mark >> np.uint64(27))) * TWO
     mark ^= mark >> np.uint64(31)
@@ -62,7 +66,9 @@ def _below(mark: np.uint64, ranks: Ranks, orders: int, nodes: NodeKeys, places: 
 
 
 @numba.njit(cache=True)
-def _above(mark: np.uint64, ranks: Ranks, limits: Ranks, orders: int, nodes: NodeKeys, places: Ranks) -> int:
+def _above(
+    mark: np.uint64, ranks: Ranks, limits: Ranks, orders: int, nodes: NodeKeys, places: Ranks
+) -> int:
     nodes[0], size = mark, 1
     for order in range(orders):
         place, found = ranks[order] + 1, 0
@@ -103,8 +109,8 @@ def insert(
 ) -> tuple[NodeKeys, Counts, int]:
     """Add row ``at`` of the points, ``weight`` times, to every term in which it takes part.
 
-    Shapes: ``terms`` orders (t,) and limits (t, k); ``points`` marks (n, t), 0 where a row takes no part, and ranks
-    (n, t, k).
+    Shapes: ``terms`` orders (t,) and limits (t, k); ``points`` marks (n, t), 0 where a row takes no
+    part, and ranks (n, t, k).
     """
     marks, counts, used = table
     orders, limits = terms
@@ -149,8 +155,8 @@ def penalty(
 ) -> float:
     """What the violations of one query with all points cost; infinite if it violates a hard rule.
 
-    ``prices`` (t, 3): what a point found by each term adds to the cost, to the cost before it is multiplied by
-    ``scale``, and to the number of hard violations.
+    ``prices`` (t, 3): what a point found by each term adds to the cost, to the cost before it is
+    multiplied by ``scale``, and to the number of hard violations.
     """
     cost, scaled, hard = 0.0, 0.0, 0.0
     for term in range(len(orders)):
@@ -188,9 +194,10 @@ def choose(
 ) -> tuple[NodeKeys, Counts, int]:
     """One candidate a row, in proportion to its probability and the exponential of minus its penalty.
 
-    Rows one after the other, each against all points so far; the chosen candidate becomes a point. A row that has a
-    choice already gives it up first. ``logs`` (n, d) log-probabilities, ``rows`` (n,) the row's place in ``choice``,
-    which takes the candidate's number, or -1 if every candidate violates a hard rule.
+    Rows one after the other, each against all points so far; the chosen candidate becomes a point.
+    A row that has a choice already gives it up first. ``logs`` (n, d) log-probabilities, ``rows``
+    (n,) the row's place in ``choice``, which takes the candidate's number, or -1 if every candidate
+    violates a hard rule.
 
     Source: Kamino Algorithm 3, lines 7-10 and 12.
     """
@@ -203,7 +210,9 @@ def choose(
         for at in range(candidates):
             scored[at] = logs[row, at]
             if scored[at] > -np.inf:
-                scored[at] -= penalty(table, terms[0], terms[2], queries, row * candidates + at, scales[row], scratch)
+                scored[at] -= penalty(
+                    table, terms[0], terms[2], queries, row * candidates + at, scales[row], scratch
+                )
         choice[rows[row]] = _chosen(scored, uniforms[row])
         if choice[rows[row]] >= 0:
             table = insert(table, ahead, points, row * candidates + choice[rows[row]], 1, scratch)
@@ -225,7 +234,8 @@ def accept_reject(
 ) -> tuple[NodeKeys, Counts, int]:
     """As :func:`choose`, but a candidate is drawn by its probability alone and accepted by its penalty, in turn.
 
-    ``uniforms`` (n, 2 tries). After the last try the last candidate is taken, or none if it violates a hard rule.
+    ``uniforms`` (n, 2 tries). After the last try the last candidate is taken, or none if it
+    violates a hard rule.
 
     Source: Kamino section 7.3.2, at most 300 tries a cell.
     """
@@ -243,7 +253,9 @@ def accept_reject(
                 break
             if costs[taken] < 0:
                 cell = row * candidates + taken
-                costs[taken] = penalty(table, terms[0], terms[2], queries, cell, scales[row], scratch)
+                costs[taken] = penalty(
+                    table, terms[0], terms[2], queries, cell, scales[row], scratch
+                )
             if uniforms[row, 2 * attempt + 1] < np.exp(-costs[taken]):
                 break
         choice[rows[row]] = taken if taken >= 0 and costs[taken] < np.inf else -1
@@ -263,11 +275,16 @@ def admit(
     kept: NDArray[np.bool_],
     scratch: tuple[NodeKeys, Ranks],
 ) -> tuple[NodeKeys, Counts, int]:
-    """Keep each row with probability exp(-penalty) against all points so far; a row that is kept becomes a point."""
+    """Keep each row with probability exp(-penalty) against all points so far.
+
+    A row that is kept becomes a point.
+    """
     ahead = (terms[0], terms[1])
     for row in range(len(kept)):
         if kept[row]:
-            kept[row] = uniforms[row] < np.exp(-penalty(table, terms[0], terms[2], queries, row, scales[row], scratch))
+            kept[row] = uniforms[row] < np.exp(
+                -penalty(table, terms[0], terms[2], queries, row, scales[row], scratch)
+            )
         if kept[row]:
             table = insert(table, ahead, points, row, 1, scratch)
     return table

@@ -1,8 +1,9 @@
 """Drawing any number of rows to one Parquet file, in parts: an interrupted draw goes on where it stopped.
 
-A part is one chunk of a sampler, written whole or not at all. Beside the file stands a folder of parts with a note of
-what is drawn; parts that a draw of the same model, rows, seed and condition left behind are not drawn again. When all
-are there they are joined, and the folder goes. Memory is that of one chunk, but for rules kept against all rows before.
+A part is one chunk of a sampler, written whole or not at all. Beside the file stands a folder of
+parts with a note of what is drawn; parts that a draw of the same model, rows, seed and condition
+left behind are not drawn again. When all are there they are joined, and the folder goes. Memory is
+that of one chunk, but for rules kept against all rows before.
 """
 
 from __future__ import annotations
@@ -40,14 +41,26 @@ class Request:
     @property
     def note(self) -> str:
         """The request as text, equal for equal requests."""
-        where = {name: None if value is None else str(value) for name, value in (self.where or {}).items()}
+        where = {
+            name: None if value is None else str(value)
+            for name, value in (self.where or {}).items()
+        }
         return json.dumps(
-            {"model": self.model, "rows": self.rows, "seed": self.seed, "where": where, "chunk": CHUNK}, sort_keys=True
+            {
+                "model": self.model,
+                "rows": self.rows,
+                "seed": self.seed,
+                "where": where,
+                "chunk": CHUNK,
+            },
+            sort_keys=True,
         )
 
 
 def sample_to(sampler: Sampler, request: Request, path: Path) -> Path:
-    """Draw the rows that are requested to a Parquet file; the same request again goes on where it stopped.
+    """Draw the rows that are requested to a Parquet file.
+
+    The same request again goes on where it stopped.
 
     Raises:
         SampleError: so many rows cannot be drawn.
@@ -58,7 +71,9 @@ def sample_to(sampler: Sampler, request: Request, path: Path) -> Path:
         request = parts.seeded(request)
         first = parts.open(request)
         before = parts.tables(first) if sampler.remembers else ()
-        chunks = sampler.chunks(request.rows, SamplingSource(request.seed), request.where, first, before)
+        chunks = sampler.chunks(
+            request.rows, SamplingSource(request.seed), request.where, first, before
+        )
         for number, chunk in enumerate(chunks, start=first):
             parts.write(number, chunk)
         parts.join()
@@ -66,7 +81,9 @@ def sample_to(sampler: Sampler, request: Request, path: Path) -> Path:
         parts.forget()
         raise
     except OSError as error:
-        raise StorageError(f"{path} cannot be written ({os.strerror(error.errno or 0)}); make room") from None
+        raise StorageError(
+            f"{path} cannot be written ({os.strerror(error.errno or 0)}); make room"
+        ) from None
     return path
 
 
@@ -91,7 +108,10 @@ class _Parts:
         return replace(request, seed=seed if same else SamplingSource().seed)
 
     def open(self, request: Request) -> int:
-        """How many parts the same request has left, from the first on; parts of another are removed."""
+        """How many parts the same request has left, from the first on.
+
+        Parts of another are removed.
+        """
         if self.folder.exists() and self._left() != request.note:
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
 """Algorithm 3: attributes drawn row by row against the violations with all rows before.
 
-For soft constraints, and for hard ones whose joint domain is too large for a support. A constraint acts when the last
-of its attributes is drawn; where values are settled only later, inside a box, whole rows are admitted or not.
+For soft constraints, and for hard ones whose joint domain is too large for a support. A constraint
+acts when the last of its attributes is drawn; where values are settled only later, inside a box,
+whole rows are admitted or not.
 
 Source: Kamino section 4.2, Algorithm 3, and section 7.3.2 for accept-reject.
 """
@@ -27,8 +28,8 @@ __all__ = ["ACCEPT_REJECT", "DIRECT", "AcceptedRows", "Algorithm3", "Penalty"]
 class Algorithm3:
     """How rows are drawn one after the other.
 
-    ``penalties`` of soft constraints; ``resampled``, the number m of cells drawn anew for each attribute, as a share of
-    the rows; ``chooser``, the direct draw or accept-reject.
+    ``penalties`` of soft constraints; ``resampled``, the number m of cells drawn anew for each
+    attribute, as a share of the rows; ``chooser``, the direct draw or accept-reject.
     """
 
     penalties: tuple[Penalty, ...] = ()
@@ -58,7 +59,9 @@ class AcceptedRows:
             by_place.setdefault(self._place(penalty), []).append(penalty)
         last = tuple(by_place.pop(-1, []))
         self._last = PairIndex(self.domain, last, cells)
-        self._places = {place: PairIndex(self.domain, tuple(p), cells) for place, p in by_place.items()}
+        self._places = {
+            place: PairIndex(self.domain, tuple(p), cells) for place, p in by_place.items()
+        }
 
     def applies(self, place: int) -> bool:
         """Whether the attribute at a place is drawn row by row."""
@@ -76,8 +79,13 @@ class AcceptedRows:
         return choice
 
     def admit(self, rows: Table, rng: np.random.Generator) -> Bool:
-        """Mask (n,) of the rows that may stay, as far as no attribute saw to it; they become rows before."""
-        return self._last.admit(rows, rng) if self._last.penalties else np.ones(rows.rows, dtype=bool)
+        """Mask (n,) of the rows that may stay, as far as no attribute saw to it.
+
+        They become rows before.
+        """
+        return (
+            self._last.admit(rows, rng) if self._last.penalties else np.ones(rows.rows, dtype=bool)
+        )
 
     def record(self, tables: Iterable[Table]) -> None:
         """Take finished rows as rows before."""
@@ -86,19 +94,30 @@ class AcceptedRows:
                 index.record(table)
 
     def withdraw(self, rows: Table, reached: Int) -> None:
-        """Forget rows that were drawn and not kept; each was seen by the places before the one it reached."""
+        """Forget rows that were drawn and not kept.
+
+        Each was seen by the places before the one it reached.
+        """
         for place, index in self._places.items():
             index.record(rows.take(reached > place), -1)
 
-    def _choose(self, place: int, candidates: Candidates, batch: Batch, rows: Int, choice: Int) -> None:
-        name, index, width = self.chain.sequence[place], self._places[place], candidates.levels.shape[1]
+    def _choose(
+        self, place: int, candidates: Candidates, batch: Batch, rows: Int, choice: Int
+    ) -> None:
+        name, index, width = (
+            self.chain.sequence[place],
+            self._places[place],
+            candidates.levels.shape[1],
+        )
         others = [other for other in index.names if other != name]
         step = max(1, BLOCK // max(width, self.algorithm.chooser.draws))
         for begin in range(0, len(rows), step):
             some = rows[begin : begin + step]
             codes = {other: np.repeat(batch.codes[other][some], width) for other in others}
             table = Table(self.domain, codes | {name: candidates.codes[some].ravel()})
-            index.choose(table, candidates.logs[some], some, choice, self.algorithm.chooser, batch.rng)
+            index.choose(
+                table, candidates.logs[some], some, choice, self.algorithm.chooser, batch.rng
+            )
 
     def _place(self, penalty: Penalty) -> int:
         """Where a constraint acts: at its last attribute, or -1 if only whole rows can be judged."""

@@ -1,10 +1,12 @@
 """Constraint-aware sampling for any chain of conditionals.
 
-Rows are drawn attribute by attribute inside the supports of the hard constraints, refined from groups to values; rules
-that no support could take, and soft ones, are kept row by row against all rows before. Random streams of a chunk depend
-on its number alone, so that sampling can stop and go on.
+Rows are drawn attribute by attribute inside the supports of the hard constraints, refined from
+groups to values; rules that no support could take, and soft ones, are kept row by row against all
+rows before. Random streams of a chunk depend on its number alone, so that sampling can stop and go
+on.
 
-Source: Kamino Algorithm 3, with supports in place of counting violations wherever a constraint has one.
+Source: Kamino Algorithm 3, with supports in place of counting violations wherever a constraint has
+    one.
 """
 
 from __future__ import annotations
@@ -67,8 +69,9 @@ class EveryRow:
 class ConstraintSampler:
     """Draws tables from a tuple model under hard constraints.
 
-    ``supports`` hold by construction; ``row_rules`` are checked on each row's values, ``pair_rules`` against all rows
-    before; ``acceptance`` weighs rows for the soft constraints, or ``algorithm`` does by penalties.
+    ``supports`` hold by construction; ``row_rules`` are checked on each row's values,
+    ``pair_rules`` against all rows before; ``acceptance`` weighs rows for the soft constraints, or
+    ``algorithm`` does by penalties.
     """
 
     domain: Domain
@@ -84,11 +87,12 @@ class ConstraintSampler:
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows without a violation of a hard constraint.
 
-        With ``where`` (a value for each of some columns) rows are drawn from the distribution under that condition, and
-        all satisfy it.
+        With ``where`` (a value for each of some columns) rows are drawn from the distribution under
+        that condition, and all satisfy it.
 
         Raises:
-            SampleError: so many rows cannot be drawn; names the constraints or the condition that stand in the way.
+            SampleError: so many rows cannot be drawn; names the constraints or the condition that
+                stand in the way.
         """
         return whole(self, rows, rng, where)
 
@@ -102,7 +106,8 @@ class ConstraintSampler:
     ) -> Iterator[Table]:
         """The same rows in chunks, from number ``first`` on.
 
-        A chunk depends on the seed and its number; if this sampler ``remembers``, also on those ``before`` it.
+        A chunk depends on the seed and its number; if this sampler ``remembers``, also on those
+        ``before`` it.
         """
         draw = _Draw(self, where)
         draw.before.record(before)
@@ -111,7 +116,10 @@ class ConstraintSampler:
             yield numbered(chunk, number * CHUNK)
 
     def independent(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
-        """Exactly ``rows`` rows in one piece, keys left unset; they fit each other, but no rows drawn before."""
+        """Exactly ``rows`` rows in one piece, keys left unset.
+
+        They fit each other, but no rows drawn before.
+        """
         return _Draw(self, where).chunk(0, rows, rng.generator)
 
     @property
@@ -133,7 +141,9 @@ class _Draw:
         _require_rows(sampler.supports)
         self._condition = Condition.of(where, sampler.domain, sampler.chain) if where else None
         hard = [Penalty(rule) for rule in sampler.pair_rules]
-        self.before = AcceptedRows(sampler.domain, sampler.chain, sampler.algorithm, hard, self._condition is not None)
+        self.before = AcceptedRows(
+            sampler.domain, sampler.chain, sampler.algorithm, hard, self._condition is not None
+        )
 
     def chunk(self, first: int, wanted: int, rng: np.random.Generator) -> Table:
         """The rows ``first``, ..., ``first + wanted - 1``, keys left unset."""
@@ -184,7 +194,10 @@ class _Draw:
         return {name: batch.codes.get(name, unknown) for name in self._sampler.domain.names}
 
     def _empty(self) -> Table:
-        return Table(self._sampler.domain, {n: np.zeros(0, dtype=np.int64) for n in self._sampler.domain.names})
+        return Table(
+            self._sampler.domain,
+            {n: np.zeros(0, dtype=np.int64) for n in self._sampler.domain.names},
+        )
 
     def _rules(self) -> str:
         names = [f"'{rule.name}'" for rule in (*self._sampler.row_rules, *self._sampler.pair_rules)]

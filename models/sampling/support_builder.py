@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.constraints import DenialConstraint, OrderRule, bind, functional_dependency, key_of, order_rule
+from cloister.constraints import (
+    DenialConstraint,
+    OrderRule,
+    bind,
+    functional_dependency,
+    key_of,
+    order_rule,
+)
 from cloister.constraints.choosing import (
     balanced_right,
     chain_support,
@@ -75,7 +82,9 @@ class SupportBuilder:
         self._pointed = shared_numerics(self.domain, constraints)
         for constraint in sorted(constraints, key=self._joint_size):
             self._add(constraint)
-        return CompiledConstraints(tuple(self._supports), tuple(self._row_rules), tuple(self._pair_rules))
+        return CompiledConstraints(
+            tuple(self._supports), tuple(self._row_rules), tuple(self._pair_rules)
+        )
 
     def _add(self, constraint: DenialConstraint) -> None:
         if any(self.domain[name].kind == "key" for name in constraint.attributes):
@@ -102,11 +111,15 @@ class SupportBuilder:
             return self._chain(order)
         if size > CONFLICT_CHECKED or not self._comparable_alone(constraint):
             return None
-        return greedy_support(constraint, self._levels(names), self._constants(constraint), self._mass(names).ravel())
+        return greedy_support(
+            constraint, self._levels(names), self._constants(constraint), self._mass(names).ravel()
+        )
 
     def _chain(self, order: OrderRule) -> Support:
         first, second = self._level(order.first), self._level(order.second)
-        mass = self._mass((*order.equal, order.first, order.second)).reshape(-1, first.size, second.size)
+        mass = self._mass((*order.equal, order.first, order.second)).reshape(
+            -1, first.size, second.size
+        )
         sign = 1 if order.second_op is Op.LT else -1
         return chain_support(self._levels(order.equal), first, second, sign, mass)
 
@@ -114,13 +127,17 @@ class SupportBuilder:
         lefts = int(np.prod([self._level(name).size for name in left], dtype=np.float64))
         if lefts > ENUMERABLE:
             return None
-        return function_support(self._levels(left), self._level(right), self._chosen(left, right, lefts))
+        return function_support(
+            self._levels(left), self._level(right), self._chosen(left, right, lefts)
+        )
 
     def _chosen(self, left: tuple[str, ...], right: str, lefts: int) -> Int:
         level = self._level(right)
         if (*left, right) in self.measured or self._small((*left, right)):
             evidence = self._evidence(left, right, lefts)
-            return likely_right(level, evidence, self._left_mass(left), self.groups[right].mass, self.rng)
+            return likely_right(
+                level, evidence, self._left_mass(left), self.groups[right].mass, self.rng
+            )
         if self._is_networked(right):
             drawn = self._tuples_for(left, lefts)[:, self.sequence.index(right)]
             return np.where(drawn == level.null, level.present[0], drawn)
@@ -133,7 +150,8 @@ class SupportBuilder:
     def _evidence(self, left: tuple[str, ...], right: str, lefts: int) -> Mass:
         """Log-probability of each right side of each left side, up to a constant: (lefts, right size).
 
-        If y is the right side of x, the noisy count of (x, y) is normal about the rows of x, the others about zero.
+        If y is the right side of x, the noisy count of (x, y) is normal about the rows of x, the
+        others about zero.
         """
         expected = self._expected_shares((*left, right)).reshape(lefts, -1)
         table = self.measured.get((*left, right))
@@ -152,8 +170,12 @@ class SupportBuilder:
 
     def _draw(self, rows: int) -> Int:
         known = set(self.sequence[: self.networked])
-        supports = tuple(s for s in self._supports if known.issuperset(s.attributes) and len(s.levels))
-        draw = AncestralSampler(Chain(self.sequence[: self.networked], self.groups, self.model, supports))
+        supports = tuple(
+            s for s in self._supports if known.issuperset(s.attributes) and len(s.levels)
+        )
+        draw = AncestralSampler(
+            Chain(self.sequence[: self.networked], self.groups, self.model, supports)
+        )
         parts, missing = [], rows
         while missing > 0:
             batch = draw.run(min(missing, EXPECTED_FROM), self.rng)
@@ -169,7 +191,9 @@ class SupportBuilder:
             return expected
         total = max(float(table.counts.sum()), 1.0)
         prior = expected * total
-        spread = prior + np.square(prior) * (0.25 if all(self._is_networked(name) for name in names) else 4.0)
+        spread = prior + np.square(prior) * (
+            0.25 if all(self._is_networked(name) for name in names) else 4.0
+        )
         pull = spread / (spread + table.deviation**2)
         return (prior + pull * (table.counts.ravel() - prior)) / total
 
@@ -214,18 +238,29 @@ class SupportBuilder:
     def _constants(self, constraint: DenialConstraint) -> dict[Predicate, float]:
         bound = bind(constraint, self.domain).predicates
         pairs = zip(constraint.predicates, bound, strict=True)
-        return {predicate: number.right for predicate, number in pairs if isinstance(number.right, float)}
+        return {
+            predicate: number.right
+            for predicate, number in pairs
+            if isinstance(number.right, float)
+        }
 
     def _comparable_alone(self, constraint: DenialConstraint) -> bool:
         pairs = [(p.left, p.right) for p in constraint.predicates if isinstance(p.right, Cell)]
         return all(
-            left.attribute == right.attribute or self.domain[left.attribute].kind == "numeric" for left, right in pairs
+            left.attribute == right.attribute or self.domain[left.attribute].kind == "numeric"
+            for left, right in pairs
         )
 
 
 def shared_numerics(domain: Domain, constraints: Sequence[DenialConstraint]) -> frozenset[str]:
     """Numeric attributes that stand in several rules on pairs: they keep one value a level, so that all rules hold."""
-    uses = [name for c in constraints if c.arity == 2 for name in c.attributes if domain[name].kind == "numeric"]
+    uses = [
+        name
+        for c in constraints
+        if c.arity == 2
+        for name in c.attributes
+        if domain[name].kind == "numeric"
+    ]
     return frozenset(name for name in uses if uses.count(name) > 1)
 
 

@@ -1,8 +1,9 @@
 """Violations of one row with all rows before it, for any denial constraint, by an index that grows with the rows.
 
-A constraint on pairs becomes signed terms. Either order of the pair counts: forward, plus exchanged, less both at once;
-each inequality is all rows less those that agree. What is left of a term is a group (the equalities), at most a few
-orders, and conditions on each row alone: counted by :mod:`models.sampling.fenwick` in O(log^k n) for k orders.
+A constraint on pairs becomes signed terms. Either order of the pair counts: forward, plus
+exchanged, less both at once; each inequality is all rows less those that agree. What is left of a
+term is a group (the equalities), at most a few orders, and conditions on each row alone: counted by
+:mod:`models.sampling.fenwick` in O(log^k n) for k orders.
 
 Source: Kamino Algorithm 3, line 8, and equation (4).
 """
@@ -17,7 +18,14 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.constraints import BoundPredicate, DenialConstraint, Op, Operand, bind, violations_per_row
+from cloister.constraints import (
+    BoundPredicate,
+    DenialConstraint,
+    Op,
+    Operand,
+    bind,
+    violations_per_row,
+)
 from cloister.constraints.conjunctions import Conjunction, either_order
 from cloister.constraints.supports import Bool
 from cloister.schema.cells import Cells
@@ -87,7 +95,10 @@ class Scale:
     def exact(cls, columns: Sequence[Column]) -> Scale:
         """One number for each value."""
         ends = np.concatenate([column.comparable(_extremes(column)) for column in columns])
-        units = max(10.0 ** float_decimals(c.attribute) if c.attribute.type == "float" else 1.0 for c in columns)
+        units = max(
+            10.0 ** float_decimals(c.attribute) if c.attribute.type == "float" else 1.0
+            for c in columns
+        )
         low, high = float(np.nanmin(ends)), float(np.nanmax(ends))
         return cls(low, units, round((high - low) * units) + 1)
 
@@ -161,11 +172,13 @@ def _mixed(marks: Words) -> Words:
     return np.maximum(marks ^ (marks >> np.uint64(30)), np.uint64(1))
 
 
-def terms_of(penalty: Penalty, domain: Domain, cells: Mapping[str, Cells], first: int) -> list[Term]:
+def terms_of(
+    penalty: Penalty, domain: Domain, cells: Mapping[str, Cells], first: int
+) -> list[Term]:
     """The signed terms of a constraint on pairs, numbered from ``first``.
 
-    A soft constraint sees the order of the ``cells`` of an attribute, a hard one that of its values; and for a hard one
-    it is enough to count a pair that violates in both orders twice.
+    A soft constraint sees the order of the ``cells`` of an attribute, a hard one that of its
+    values; and for a hard one it is enough to count a pair that violates in both orders twice.
     """
     hard = np.isinf(penalty.weight)
     terms: list[Term] = []
@@ -175,7 +188,9 @@ def terms_of(penalty: Penalty, domain: Domain, cells: Mapping[str, Cells], first
     return terms
 
 
-def _terms(sign: int, conjunction: Conjunction, domain: Domain, cells: Mapping[str, Cells], first: int) -> list[Term]:
+def _terms(
+    sign: int, conjunction: Conjunction, domain: Domain, cells: Mapping[str, Cells], first: int
+) -> list[Term]:
     across = tuple(sorted(conjunction.across, key=repr))
     equal = tuple(p for p in across if p.op is Op.EQ)
     order = tuple((p, _scale(p, domain, cells)) for p in across if p.op.is_order)
@@ -202,7 +217,8 @@ def _scale(predicate: BoundPredicate, domain: Domain, cells: Mapping[str, Cells]
 class PairIndex:
     """All rows so far, as points of the terms of some penalties, and the choice of further rows against them.
 
-    ``cells`` gives the order in which soft constraints see numeric attributes; hard ones see every value.
+    ``cells`` gives the order in which soft constraints see numeric attributes; hard ones see every
+    value.
     """
 
     domain: Domain
@@ -219,7 +235,10 @@ class PairIndex:
         terms: list[tuple[Term, Penalty]] = []
         for penalty in self.penalties:
             if penalty.constraint.arity == 2:
-                terms += [(term, penalty) for term in terms_of(penalty, self.domain, self.cells, len(terms))]
+                terms += [
+                    (term, penalty)
+                    for term in terms_of(penalty, self.domain, self.cells, len(terms))
+                ]
         return terms
 
     @cached_property
@@ -233,20 +252,31 @@ class PairIndex:
     @cached_property
     def _scratch(self) -> tuple[NodeKeys, Ranks]:
         nodes = [np.prod([int(limit).bit_length() + 1 for limit in row]) for row in self._layout[1]]
-        return np.zeros(int(max(nodes, default=1)) + 1, dtype=np.uint64), np.zeros(BITS, dtype=np.int64)
+        return np.zeros(int(max(nodes, default=1)) + 1, dtype=np.uint64), np.zeros(
+            BITS, dtype=np.int64
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
         """The attributes that the penalties speak of."""
-        return tuple(dict.fromkeys(name for penalty in self.penalties for name in penalty.constraint.attributes))
+        return tuple(
+            dict.fromkeys(
+                name for penalty in self.penalties for name in penalty.constraint.attributes
+            )
+        )
 
     def record(self, rows: Table, weight: int = 1) -> None:
         """Add rows as points; take them away again with weight -1."""
-        self._table = insert_all(self._table, self._layout, self._features(rows, query=False), weight, self._scratch)
+        self._table = insert_all(
+            self._table, self._layout, self._features(rows, query=False), weight, self._scratch
+        )
         self.rows += weight * rows.rows
 
     def admit(self, rows: Table, rng: np.random.Generator) -> Bool:
-        """Mask (n,) of the rows kept, one after the other, each with probability exp(-penalty); they become points."""
+        """Mask (n,) of the rows kept, one after the other, each with probability exp(-penalty).
+
+        They become points.
+        """
         uniforms = rng.random(rows.rows)
         kept = uniforms < np.exp(-self._alone(rows))
         queries, points = self._features(rows, query=True), self._features(rows, query=False)
@@ -264,24 +294,42 @@ class PairIndex:
         return kept
 
     def choose(
-        self, candidates: Table, logs: Numbers, rows: Counts, choice: Counts, chooser: Chooser, rng: np.random.Generator
+        self,
+        candidates: Table,
+        logs: Numbers,
+        rows: Counts,
+        choice: Counts,
+        chooser: Chooser,
+        rng: np.random.Generator,
     ) -> None:
         """Choose one candidate for each of some rows, one after the other; it becomes a point.
 
         Args:
-            candidates: the d candidates of each of n rows, row by row: n * d rows.
-            logs: (n, d) log-probabilities of the candidates.
-            rows: (n,) places of the rows in ``choice``.
-            choice: takes each row's candidate, or -1 where all violate a hard constraint; a row that has a choice gives
+            candidates: the d candidates of each of n rows, row by row: n * d rows. logs: (n, d)
+            log-probabilities of the candidates. rows: (n,) places of the rows in ``choice``.
+            choice: takes each row's candidate, or -1 where all violate a hard constraint; a row
+            that has a choice gives
                 it up first.
             chooser: the way to choose.
         """
-        queries, points = self._features(candidates, query=True), self._features(candidates, query=False)
+        queries, points = (
+            self._features(candidates, query=True),
+            self._features(candidates, query=False),
+        )
         priced = logs - self._alone(candidates).reshape(logs.shape)
         scales, uniforms = self._scales(len(rows)), chooser.uniforms(len(rows), rng)
         fresh = int((choice[rows] < 0).sum())
         self._table = chooser.kernel(
-            self._table, self._priced, queries, points, priced, scales, rows, choice, uniforms, self._scratch
+            self._table,
+            self._priced,
+            queries,
+            points,
+            priced,
+            scales,
+            rows,
+            choice,
+            uniforms,
+            self._scratch,
         )
         self.rows += fresh
 

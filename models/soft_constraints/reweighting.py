@@ -1,8 +1,9 @@
 """Weights of soft constraints: rows are kept with a probability that falls, or rises, with their violations.
 
-Source: Kamino equation (1), where a row with v violations of a constraint of weight w has the factor exp(-w v). Here v
-is a score of the row's violations against a fixed reference sample, so that rows stay independent. The weights are
-fitted by post-processing to noisy counts of violating pairs, or learnt by Algorithm 5, whose noise swamps the counts.
+Source: Kamino equation (1), where a row with v violations of a constraint of weight w has the
+factor exp(-w v). Here v is a score of the row's violations against a fixed reference sample, so
+that rows stay independent. The weights are fitted by post-processing to noisy counts of violating
+pairs, or learnt by Algorithm 5, whose noise swamps the counts.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ Shares = NDArray[np.float64]
 
 
 class Measure(Protocol):
-    """How much a row's violations count; the ``surest`` quantile of reference rows is always kept."""
+    """How much a row's violations count.
+
+    The ``surest`` quantile of reference rows is always kept.
+    """
 
     @property
     def surest(self) -> float:
@@ -73,8 +77,8 @@ MEASURES: Mapping[str, Measure] = {"relative": Relative(), "counted": Counted()}
 class Reweighting:
     """Keeps a row with probability proportional to exp(-sum of weight times violation score).
 
-    ``rules`` pairs each soft constraint with its weight; scores are those of ``measure``, of :data:`MEASURES`, from
-    the share of ``reference`` rows that a row violates with.
+    ``rules`` pairs each soft constraint with its weight; scores are those of ``measure``, of
+    :data:`MEASURES`, from the share of ``reference`` rows that a row violates with.
     """
 
     rules: tuple[tuple[DenialConstraint, float], ...]
@@ -101,7 +105,11 @@ class Reweighting:
 
     @cached_property
     def _best(self) -> float:
-        return float(np.quantile(self._scores(self.reference), MEASURES[self.measure].surest)) if self.rules else 0.0
+        return (
+            float(np.quantile(self._scores(self.reference), MEASURES[self.measure].surest))
+            if self.rules
+            else 0.0
+        )
 
     def _scores(self, rows: Table) -> Shares:
         constraints, weights = self._used
@@ -124,31 +132,42 @@ def _mean(shares: Shares) -> float:
 def gradient_ascent(matrix: NDArray[np.int64], rng: np.random.Generator) -> Shares:
     """Weights (constraints,) after gradient ascent on exp(-weights . violations) of lines of a matrix.
 
-    The objective has no maximum but at weights of 0, so that the answer is set by where it starts and how long it
-    goes on. Source: Kamino Algorithm 5, lines 8 to 15, with batches of one line; weights start at 1 and stay positive.
+    The objective has no maximum but at weights of 0, so that the answer is set by where it starts
+    and how long it goes on. Source: Kamino Algorithm 5, lines 8 to 15, with batches of one line;
+    weights start at 1 and stay positive.
     """
     weights = np.ones(matrix.shape[1])
     for line in rng.integers(0, len(matrix), ASCENT):
-        weights = np.maximum(weights - ASCENT_RATE * matrix[line] * np.exp(-float(weights @ matrix[line])), 0.0)
+        weights = np.maximum(
+            weights - ASCENT_RATE * matrix[line] * np.exp(-float(weights @ matrix[line])), 0.0
+        )
     return weights
 
 
-def weighing_by_counts(constraints: Sequence[DenialConstraint], weights: Shares, reference: Table) -> Reweighting:
+def weighing_by_counts(
+    constraints: Sequence[DenialConstraint], weights: Shares, reference: Table
+) -> Reweighting:
     """A weighing by the number of violations with the rows of a reference."""
     return Reweighting(tuple(zip(constraints, weights.tolist(), strict=True)), reference, "counted")
 
 
 def fit_weights(
-    constraints: Sequence[DenialConstraint], targets: Sequence[float], pool: Table, rng: np.random.Generator
+    constraints: Sequence[DenialConstraint],
+    targets: Sequence[float],
+    pool: Table,
+    rng: np.random.Generator,
 ) -> Reweighting:
     """Weights under which rows like those of ``pool`` violate each constraint at its target share of pairs.
 
-    All at once, by Levenberg's and Marquardt's method, in logarithms of the shares; where targets contradict each
-    other, as near to all as small weights can come. A random half of the pool is the reference. Post-processing.
+    All at once, by Levenberg's and Marquardt's method, in logarithms of the shares; where targets
+    contradict each other, as near to all as small weights can come. A random half of the pool is
+    the reference. Post-processing.
     """
     half = rng.permutation(pool.rows)[: pool.rows // 2]
     fit = _Fit.of(constraints, np.array(targets), pool, half)
-    return Reweighting(tuple(zip(constraints, fit.weights().tolist(), strict=True)), pool.take(half))
+    return Reweighting(
+        tuple(zip(constraints, fit.weights().tolist(), strict=True)), pool.take(half)
+    )
 
 
 @dataclass(frozen=True)
@@ -160,7 +179,9 @@ class _Fit:
     aims: Shares
 
     @classmethod
-    def of(cls, constraints: Sequence[DenialConstraint], targets: Shares, pool: Table, reference: Int) -> _Fit:
+    def of(
+        cls, constraints: Sequence[DenialConstraint], targets: Shares, pool: Table, reference: Int
+    ) -> _Fit:
         rows = TuplesOf(pool)
         shares = shares_against(constraints, rows, TuplesOf(pool.take(reference)))
         scores = np.stack([np.log1p(share / _mean(share[reference])) for share in shares], axis=1)

@@ -1,7 +1,8 @@
 """How often rows violate constraints with the rows of a reference, and how often kept rows violate with each other.
 
-Rows that agree on the attributes of a constraint count alike, so that each different tuple is counted once; constraints
-on the same attributes share the tuples. Exact, by :mod:`cloister.constraints.counting`.
+Rows that agree on the attributes of a constraint count alike, so that each different tuple is
+counted once; constraints on the same attributes share the tuples. Exact, by
+:mod:`cloister.constraints.counting`.
 """
 
 from __future__ import annotations
@@ -35,8 +36,13 @@ class TuplesOf:
         return self._made[names]
 
 
-def shares_against(constraints: Sequence[DenialConstraint], rows: TuplesOf, reference: TuplesOf) -> Iterator[Numbers]:
-    """For each constraint, the share of reference rows with which each row violates it; shape (rows,)."""
+def shares_against(
+    constraints: Sequence[DenialConstraint], rows: TuplesOf, reference: TuplesOf
+) -> Iterator[Numbers]:
+    """For each constraint, the share of reference rows with which each row violates it.
+
+    Shape (rows,).
+    """
     for constraint in constraints:
         own, others = rows[constraint.attributes], reference[constraint.attributes]
         found = Partners.of(constraint, own.table, others.table).count(others.sums())

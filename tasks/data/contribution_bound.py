@@ -1,8 +1,8 @@
 """At most so many rows a person: the excess is left out before anything else is done.
 
-Which rows of a person stay is decided by that person's name and number of rows alone, and a secret key: adding or
-removing a person changes no other's rows, so a table that differs by one person differs by at most ``max_rows`` rows
-afterwards.
+Which rows of a person stay is decided by that person's name and number of rows alone, and a secret
+key: adding or removing a person changes no other's rows, so a table that differs by one person
+differs by at most ``max_rows`` rows afterwards.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def bounded(table: Table, names: pd.Series, unit: PersonUnit, key: bytes) -> Tab
         names: whose each row is, (rows,).
 
     Raises:
-        DataError: the key may be missing: rows without one cannot be told to belong to one person or to several.
+        DataError: the key may be missing: rows without one cannot be told to belong to one person
+            or to several.
     """
     if table.domain[unit.key].null_code is not None:
         raise DataError(f"column '{unit.key}' identifies persons but is nullable; declare it not nullable")

@@ -20,8 +20,8 @@ from tasks.runtime.tables import write_parquet
 def kept_frame(frame: pd.DataFrame, home: Home) -> Iterator[Path]:
     """A file of a frame in the private home, gone afterwards.
 
-    Its name is a keyed digest of what the frame holds: the same frame has the same name again, so that a release that
-    was killed is resumed.
+    Its name is a keyed digest of what the frame holds: the same frame has the same name again, so
+    that a release that was killed is resumed.
 
     Raises:
         DataError: the names of the columns are not texts.

@@ -63,7 +63,8 @@ def domain_request(spec: Path, options: Options, by: str) -> ResolvedRequest:
     """The request to measure what a spec marks data-derived, and the number of rows if it is to be measured.
 
     Raises:
-        SpecError: the spec cannot be used, was drafted and not confirmed, or nothing in it can be measured.
+        SpecError: the spec cannot be used, was drafted and not confirmed, or nothing in it can be
+            measured.
         PlanError: epsilon or delta cannot be.
     """
     path = spec.absolute()
@@ -95,7 +96,9 @@ def domain_context(request: ResolvedRequest) -> PublicContext:
     """
     spec = confirmed(load_spec(request.spec))
     if spec.unconfirmed or spec_digest(spec) != request.digest:
-        raise SpecError(f"{request.spec} was changed since the measurement began; run the command again")
+        raise SpecError(
+            f"{request.spec} was changed since the measurement began; run the command again"
+        )
     return PublicContext(spec, Task(Domain(()), (), request.rows, neighbours_of(spec)))
 
 
@@ -107,7 +110,9 @@ def confirmed(spec: Spec) -> Spec:
 
 def to_measure(spec: Spec) -> Mapping[str, AnyAttribute]:
     """The attributes that a spec marks data-derived."""
-    return {name: attribute for name, attribute in spec.attributes.items() if attribute.data_derived}
+    return {
+        name: attribute for name, attribute in spec.attributes.items() if attribute.data_derived
+    }
 
 
 @lru_cache(maxsize=4)
@@ -118,7 +123,12 @@ def planned_domains(request: ResolvedRequest) -> DomainPlan:
         PlanError: no noise keeps the budget, or nothing could be found with so much noise.
     """
     context = domain_context(request)
-    made = plan_domains(to_measure(context.spec), context.task.neighbours, request.budget.epsilon, request.budget.delta)
+    made = plan_domains(
+        to_measure(context.spec),
+        context.task.neighbours,
+        request.budget.epsilon,
+        request.budget.delta,
+    )
     if context.spec.privacy.rows.public:
         require_enough(made, context.spec.privacy.rows.public)
     return made
@@ -128,18 +138,27 @@ def release_plan(request: ResolvedRequest) -> Plan[DomainParameters]:
     """The plan as the ledger and the release folder hold it."""
     made = planned_domains(request)
     thresholds = {"threshold": made.threshold, "values": made.values_threshold}
-    stages = [Stage(name, event, EXPLANATIONS[name].format(**thresholds)) for name, event in made.parts.items()]
+    stages = [
+        Stage(name, event, EXPLANATIONS[name].format(**thresholds))
+        for name, event in made.parts.items()
+    ]
     parameters = DomainParameters(
-        type(made.noise).__name__, Fraction(*dataclasses.astuple(made.noise)), made.leak, **thresholds
+        type(made.noise).__name__,
+        Fraction(*dataclasses.astuple(made.noise)),
+        made.leak,
+        **thresholds,
     )
-    return Plan(MEASURE, tuple(made.attributes), tuple(stages), parameters, Forecast(SECONDS, MEMORY))
+    return Plan(
+        MEASURE, tuple(made.attributes), tuple(stages), parameters, Forecast(SECONDS, MEMORY)
+    )
 
 
 def require_ready(request: ResolvedRequest, home: Home) -> None:
     """Check everything about a measurement that needs no data.
 
     Raises:
-        StorageError: the data cannot be read, the new spec cannot be written, or would not find its files.
+        StorageError: the data cannot be read, the new spec cannot be written, or would not find its
+            files.
         PlanError: delta cannot be, or too little of the declared budget is left for a release.
     """
     context = domain_context(request)
@@ -176,15 +195,24 @@ def _require_place(request: ResolvedRequest, context: PublicContext, home: Home)
     if (out.exists() or out.is_symlink()) and not _written_before(out, request, context, home):
         raise StorageError(f"{out} exists; give another file with --out, or move it away")
     if _names_files(spec) and out.parent != request.spec.parent:
-        raise StorageError(f"the spec names files beside it; give --out a file in {request.spec.parent}")
+        raise StorageError(
+            f"the spec names files beside it; give --out a file in {request.spec.parent}"
+        )
     require_room(out.parent, SPEC_BYTES)
 
 
-def _written_before(out: Path, request: ResolvedRequest, context: PublicContext, home: Home) -> bool:
+def _written_before(
+    out: Path, request: ResolvedRequest, context: PublicContext, home: Home
+) -> bool:
     """Whether ``out`` is the spec that an earlier run of this request wrote before it was killed."""
     held = pending_release(request, context, home)
     kept = home.release(held.id) / "public" / SPEC_NAME if held else None
-    return kept is not None and kept.is_file() and out.is_file() and out.read_bytes() == kept.read_bytes()
+    return (
+        kept is not None
+        and kept.is_file()
+        and out.is_file()
+        and out.read_bytes() == kept.read_bytes()
+    )
 
 
 def _names_files(spec: Spec) -> bool:
@@ -194,11 +222,15 @@ def _names_files(spec: Spec) -> bool:
 
 
 def _require_measurable(path: Path, spec: Spec) -> None:
-    ordered = [name for name, attribute in to_measure(spec).items() if isinstance(attribute, Ordinal)]
+    ordered = [
+        name for name, attribute in to_measure(spec).items() if isinstance(attribute, Ordinal)
+    ]
     if ordered:
         raise SpecError(
             f"{path}: '{ordered[0]}' is ordinal, and a request cannot be measured; declare its list public, or make it "
             "categorical"
         )
     if not to_measure(spec) and not spec.privacy.rows.measured:
-        raise SpecError(f"{path}: nothing is marked data-derived or measured; it can be released as it is")
+        raise SpecError(
+            f"{path}: nothing is marked data-derived or measured; it can be released as it is"
+        )

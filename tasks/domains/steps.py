@@ -32,9 +32,9 @@ from tasks.runtime.step import step
 from tasks.runtime.tables import replaced
 
 _HEAD = """\
-# What is marked dp was measured with noise by release {release}, and may be handed on: bounds, values, grids and
-# whether values may be missing. All the rest is as declared, names, types and words of booleans among it. Values
-# outside are clipped, or become missing.
+# What is marked dp was measured with noise by release {release}, and may be handed on: bounds,
+# values, grids and whether values may be missing. All the rest is as declared, names, types and
+# words of booleans among it. Values outside are clipped, or become missing.
 """
 
 
@@ -47,7 +47,9 @@ class Written:
 
 
 @step("measure", "measure domains for {spent.release}")
-def measure_domains(request: ResolvedRequest, spent: Spent[pd.DataFrame, PrivateColumns], home: Home) -> Findings:
+def measure_domains(
+    request: ResolvedRequest, spent: Spent[pd.DataFrame, PrivateColumns], home: Home
+) -> Findings:
     """What was found, all of it released; the journal is sealed: nothing more is asked."""
     advanced = partial(reporter().advanced, "measure")
     found = discover(spent.private, planned_domains(request), advanced)
@@ -57,7 +59,10 @@ def measure_domains(request: ResolvedRequest, spent: Spent[pd.DataFrame, Private
 
 @step("write", "write spec of {spent.release}")
 def write_spec(
-    request: ResolvedRequest, spent: Spent[pd.DataFrame, PrivateColumns], found: Findings, home: Home
+    request: ResolvedRequest,
+    spent: Spent[pd.DataFrame, PrivateColumns],
+    found: Findings,
+    home: Home,
 ) -> Written:
     """The new spec, in the release folder and where it was asked.
 
@@ -75,7 +80,9 @@ def write_spec(
 
 
 @step("finish", "finish {spent.release}")
-def finish(request: ResolvedRequest, spent: Spent[pd.DataFrame, PrivateColumns], home: Home) -> None:
+def finish(
+    request: ResolvedRequest, spent: Spent[pd.DataFrame, PrivateColumns], home: Home
+) -> None:
     """Make the measurement a candidate: its spec is where it was asked, and all that it leaves is there to be listed.
 
     Raises:
@@ -106,7 +113,9 @@ def measured_content(
         **content,
         "privacy": {**privacy, "rows": rows} if privacy["rows"].get("measured") else privacy,
         "attributes": {**content["attributes"], **attributes},
-        "validation": validation if validation.get("on_invalid", "fail") != "fail" else {"on_invalid": "clip"},
+        "validation": validation
+        if validation.get("on_invalid", "fail") != "fail"
+        else {"on_invalid": "clip"},
     }
 
 

@@ -23,10 +23,12 @@ from tasks.runtime.home import Home
 
 @dataclass(frozen=True)
 class Asked:
-    """What is measured; classifiers of the ``panel`` predict the ``targets``, all of the spec's if none is named.
+    """What is measured.
 
-    ``held_out`` is a file of real rows of the same population that took no part in the release, for attacks on
-    membership.
+    Classifiers of the ``panel`` predict the ``targets``, all of the spec's if none is named.
+
+    ``held_out`` is a file of real rows of the same population that took no part in the release, for
+    attacks on membership.
     """
 
     level: Level
@@ -43,7 +45,9 @@ class Measured:
     folder: Path
 
 
-def compared(real: Table, synthetic: Table, context: PublicContext, asked: Asked, home: Home) -> Evaluation:
+def compared(
+    real: Table, synthetic: Table, context: PublicContext, asked: Asked, home: Home
+) -> Evaluation:
     """The evaluation of one table against another of the same context; internal.
 
     Raises:
@@ -95,10 +99,15 @@ def table_of(context: PublicContext, file: Path) -> Table:
 
 
 def _targets(context: PublicContext, asked: Asked) -> tuple[Target, ...]:
-    known = {target.attribute: target for target in targets_of(context.spec.evaluation.targets, context.task.domain)}
+    known = {
+        target.attribute: target
+        for target in targets_of(context.spec.evaluation.targets, context.task.domain)
+    }
     unknown = [name for name in asked.targets if name not in known]
     if unknown:
-        raise InputError(f"the spec has no target '{unknown[0]}'; its targets are {', '.join(known)}")
+        raise InputError(
+            f"the spec has no target '{unknown[0]}'; its targets are {', '.join(known)}"
+        )
     return tuple(known[name] for name in asked.targets or known)
 
 

@@ -33,10 +33,15 @@ class ReferenceScores:
     home: Home
     spec: str
 
-    def learnt(self, train: Table, test: Table, targets: Sequence[Target], panel: Panel) -> Learning:
+    def learnt(
+        self, train: Table, test: Table, targets: Sequence[Target], panel: Panel
+    ) -> Learning:
         """The scores of :func:`cloister.evaluation.learning.train_and_test`, from before if they are known."""
         self.home.prepare()
-        path = private_folder(self.home.folder / "truths") / f"{self._key(train, test, targets, panel)}.json"
+        path = (
+            private_folder(self.home.folder / "truths")
+            / f"{self._key(train, test, targets, panel)}.json"
+        )
         if not path.is_file():
             scores = asdict(train_and_test(train, test, targets, panel))
             write_json(path, scores)

@@ -41,7 +41,9 @@ class Allowance:
         if self.budget.period is Period.EVER:
             return True
         soon = takewhile(lambda run: run.year <= now.year + 1, runs)
-        return any(_more_than(self.admits(window), held) for window, held in groupby(soon, self._window_of))
+        return any(
+            _more_than(self.admits(window), held) for window, held in groupby(soon, self._window_of)
+        )
 
     def require_one(self) -> None:
         """Check that there is room for one release, now or in a later window.
@@ -62,7 +64,9 @@ class Allowance:
         return self.budget.period.window(run.astimezone(UTC).isoformat())
 
 
-def allowance_of(request: ResolvedRequest, context: PublicContext, home: Home, now: datetime) -> Allowance:
+def allowance_of(
+    request: ResolvedRequest, context: PublicContext, home: Home, now: datetime
+) -> Allowance:
     """What the budget of a request's dataset admits: the granted one, else the one that the spec declares.
 
     Raises:
@@ -70,7 +74,11 @@ def allowance_of(request: ResolvedRequest, context: PublicContext, home: Home, n
     """
     budget = _budget(context, home)
     window = budget.period.window(now.astimezone(UTC).isoformat())
-    held = [charged for charged in _charged(context, home) if budget.period.window(charged.reserved_at) == window]
+    held = [
+        charged
+        for charged in _charged(context, home)
+        if budget.period.window(charged.reserved_at) == window
+    ]
     epsilon = budget.epsilon - sum(charged.request.epsilon for charged in held)
     delta = budget.delta - sum(charged.request.delta for charged in held)
     whole = room(budget.epsilon, budget.delta, request.budget)
@@ -97,7 +105,11 @@ def _budget(context: PublicContext, home: Home) -> Budget:
 
 def _charged(context: PublicContext, home: Home) -> list[Release]:
     found = releases(home, context.spec.name)
-    return [release for release in found if release.request.unit == context.unit and release.state.charged]
+    return [
+        release
+        for release in found
+        if release.request.unit == context.unit and release.state.charged
+    ]
 
 
 def _more_than(number: int, runs: Iterable[datetime]) -> bool:

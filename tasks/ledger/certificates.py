@@ -21,7 +21,9 @@ def read_certificate(folder: Path) -> Certificate:
     try:
         return Certificate.from_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise StorageError(f"{path} cannot be read ({error.strerror}); give the folder of a release") from None
+        raise StorageError(
+            f"{path} cannot be read ({error.strerror}); give the folder of a release"
+        ) from None
     except UnicodeDecodeError:
         raise VerificationError(f"{YAML_NAME} was altered: it is not UTF-8 text") from None
 
@@ -35,7 +37,10 @@ def recorded_certificate(folder: Path, release: Release) -> Certificate:
     """
     certificate = read_certificate(folder)
     recorded = release.evidence.get("certificate")
-    if certificate.subject.id != release.id or recorded not in (None, digest_of(folder / YAML_NAME)):
+    if certificate.subject.id != release.id or recorded not in (
+        None,
+        digest_of(folder / YAML_NAME),
+    ):
         raise VerificationError(
             f"{folder / YAML_NAME} is not the one that the ledger recorded; see cloister verify {release.id}"
         )

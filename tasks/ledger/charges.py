@@ -37,14 +37,17 @@ def spent_anchor(ledger: Ledger, release: str) -> Anchor:
     return ledger.entries()[spent.seq - 1].anchor
 
 
-def make_final(release: str, request: ResolvedRequest, journal: Journal, data: str, home: Home) -> Anchor:
+def make_final(
+    release: str, request: ResolvedRequest, journal: Journal, data: str, home: Home
+) -> Anchor:
     """Make the charge of a release final, and lease the release to this process until its journal is closed.
 
-    The run is written into the journal before the ledger: killed in between, the journal holds one place more than the
-    ledger knows, and is still accepted.
+    The run is written into the journal before the ledger: killed in between, the journal holds one
+    place more than the ledger knows, and is still accepted.
 
     Raises:
-        JournalMismatch: the release was begun with another journal or other data, or the journal is not whole.
+        JournalMismatch: the release was begun with another journal or other data, or the journal is
+            not whole.
         StorageError: another process runs the release.
     """
     ledger = open_ledger(home)

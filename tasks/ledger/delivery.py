@@ -80,9 +80,7 @@ def finished_outcome(release: str, home: Home) -> dict[str, Any]:
     Raises:
         VerificationError: they are not, or it cannot be read.
     """
-    remedy = (
-        f"release {release} is finished and was charged; see cloister verify {release}, or reject it and start anew"
-    )
+    remedy = f"release {release} is finished and was charged; see cloister verify {release}, or reject it and start anew"
     findings = release_problems(home, release)
     if findings:
         raise VerificationError(f"{findings[0]}; {remedy}")
@@ -118,7 +116,9 @@ def deliver(release: str, by: str, home: Home) -> None:
         waiting.append(release)
 
 
-def _require_same(request: ResolvedRequest, content: dict[str, Any], public: Path, release: str) -> None:
+def _require_same(
+    request: ResolvedRequest, content: dict[str, Any], public: Path, release: str
+) -> None:
     asked = {
         "--rows": request.rows == content["rows"],
         "--csv": not request.csv or (public / CSV_NAME).is_file(),

@@ -17,9 +17,15 @@ NAMED = 3
 
 
 def mode_findings(home: Home) -> list[str]:
-    """Files and folders that others may use; to be asked before the home is used, which closes them."""
+    """Files and folders that others may use.
+
+    To be asked before the home is used, which closes them.
+    """
     found = list(islice(open_to_others(home.folder), NAMED)) if home.folder.is_dir() else []
-    return [f"{path}: others could use it (mode {path.lstat().st_mode & 0o777:o}); it is closed now" for path in found]
+    return [
+        f"{path}: others could use it (mode {path.lstat().st_mode & 0o777:o}); it is closed now"
+        for path in found
+    ]
 
 
 def home_findings(home: Home) -> Iterator[str]:
@@ -59,6 +65,7 @@ def _object_findings(folder: Path) -> Iterator[str]:
         name = path.parent.name + path.name
         if (
             path.is_file()
-            and hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() != name.partition(".")[0]
+            and hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+            != name.partition(".")[0]
         ):
             yield f"{path}: was altered: its name is not its digest"

@@ -26,14 +26,23 @@ def budgets(home: Home, dataset: str | None) -> list[BudgetStatus]:
         InputError: none was granted to the dataset.
     """
     ledger = existing_ledger(home)
-    found = [status for status in ledger.budgets() if dataset in (None, status.budget.dataset)] if ledger else []
+    found = (
+        [status for status in ledger.budgets() if dataset in (None, status.budget.dataset)]
+        if ledger
+        else []
+    )
     if dataset and not found:
-        raise InputError(f"no budget is granted to dataset '{dataset}'; grant one with cloister budget grant")
+        raise InputError(
+            f"no budget is granted to dataset '{dataset}'; grant one with cloister budget grant"
+        )
     return found
 
 
 def composed(home: Home, status: BudgetStatus) -> Spend | None:
-    """What the releases of a budget's window cost together, by their events; None if no accountant reads them all."""
+    """What the releases of a budget's window cost together, by their events.
+
+    None if no accountant reads them all.
+    """
     budget = status.budget
     mine = [held for held in releases(home, budget.dataset) if held.request.unit == budget.unit]
     current = [held for held in mine if budget.period.window(held.reserved_at) == status.window]
@@ -68,12 +77,18 @@ def release_of(home: Home, release: str) -> Release:
     """
     ledger = existing_ledger(home)
     if ledger is None:
-        raise InputError(f"there is no release '{release}': there is no ledger at {home.ledger} yet")
+        raise InputError(
+            f"there is no release '{release}': there is no ledger at {home.ledger} yet"
+        )
     return ledger.release(release)
 
 
 def pending_release(request: ResolvedRequest, context: PublicContext, home: Home) -> Release | None:
     """The release that the same request began before and that is unfinished, or that nobody was told of."""
     ledger = existing_ledger(home)
-    mine = [held for held in ledger.releases() if held.request.spend_id == spend_id(request, context)] if ledger else []
+    mine = (
+        [held for held in ledger.releases() if held.request.spend_id == spend_id(request, context)]
+        if ledger
+        else []
+    )
     return mine[-1] if mine and mine[-1].pending else None

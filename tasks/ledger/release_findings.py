@@ -42,7 +42,9 @@ def folder_findings(folder: Path, ledger: Ledger | None, release: Release | None
     if not folder.is_dir():
         yield f"{folder}: is missing"
         return
-    yield from (f"{folder / finding.file}: {finding.problem}" for finding in verify_folder(folder, expected))
+    yield from (
+        f"{folder / finding.file}: {finding.problem}" for finding in verify_folder(folder, expected)
+    )
     if (release and release.of_domain) or not _certified(folder):
         return
     try:
@@ -50,7 +52,10 @@ def folder_findings(folder: Path, ledger: Ledger | None, release: Release | None
     except (StorageError, VerificationError) as error:
         yield f"{folder / YAML_NAME}: {str(error).removeprefix(f'{YAML_NAME} ')}"
         return
-    problems = [*_artefact_problems(folder, certificate), *_ledger_problems(certificate, ledger, release)]
+    problems = [
+        *_artefact_problems(folder, certificate),
+        *_ledger_problems(certificate, ledger, release),
+    ]
     yield from (f"{folder / YAML_NAME}: {problem}" for problem in problems)
 
 
@@ -107,7 +112,9 @@ def _journal_findings(home: Home, release: Release) -> Iterator[str]:
         yield f"{path}: {str(error).removeprefix(f'{path} ')}"
         return
     said = {"data": recorded["data"], "spec": asked.spec_digest, "code": asked.code_version}
-    if journal.id != recorded["journal"] or said != {name: journal.fingerprint.get(name) for name in said}:
+    if journal.id != recorded["journal"] or said != {
+        name: journal.fingerprint.get(name) for name in said
+    }:
         yield f"{path}: is not the journal that the ledger recorded"
     elif _finished(release) and not journal.sealed:
         yield f"{path}: its end is missing"
@@ -132,7 +139,9 @@ def _artefact_problems(folder: Path, certificate: Certificate) -> Iterator[str]:
             yield f"it vouches for another {name}"
 
 
-def _ledger_problems(certificate: Certificate, ledger: Ledger | None, release: Release | None) -> Iterable[str]:
+def _ledger_problems(
+    certificate: Certificate, ledger: Ledger | None, release: Release | None
+) -> Iterable[str]:
     if ledger is None or release is None:
         return []
     asked, subject = release.request, certificate.subject
@@ -147,6 +156,7 @@ def _ledger_problems(certificate: Certificate, ledger: Ledger | None, release: R
         )
         == (asked.epsilon, asked.delta),
         "it names other data than the ledger": subject.input == release.evidence.get("data"),
-        "the ledger does not hold the entry that it names": anchor in [entry.anchor for entry in ledger.entries()],
+        "the ledger does not hold the entry that it names": anchor
+        in [entry.anchor for entry in ledger.entries()],
     }
     return [problem for problem, holds in checks.items() if not holds]

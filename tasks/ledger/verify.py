@@ -1,4 +1,7 @@
-"""Whether ledger, home and releases still are what was recorded; recomputed from the files alone."""
+"""Whether ledger, home and releases still are what was recorded.
+
+Recomputed from the files alone.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,23 @@ from tasks.ledger.release_findings import folder_findings, release_findings
 from tasks.release.retained import FILE_NAME
 from tasks.runtime.home import Home
 
-LEFT_HERE = (State.SPENT, State.CANDIDATE, State.APPROVED, State.PUBLISHED, State.REJECTED, State.WITHDRAWN)
+LEFT_HERE = (
+    State.SPENT,
+    State.CANDIDATE,
+    State.APPROVED,
+    State.PUBLISHED,
+    State.REJECTED,
+    State.WITHDRAWN,
+)
 
 
-def verified(home: Home, what: str | None, anchors: Sequence[Anchor] = ()) -> tuple[list[str], list[str]]:
+def verified(
+    home: Home, what: str | None, anchors: Sequence[Anchor] = ()
+) -> tuple[list[str], list[str]]:
     """What was checked, and everything that is wrong with it: the ledger and all of the home, or one release.
 
-    ``what`` may be a release, its folder, or an exported ledger. The ledger must hold the ``anchors``, and the entries
-    that the home and its certificates name: so a cut-off end is found.
+    ``what`` may be a release, its folder, or an exported ledger. The ledger must hold the
+    ``anchors``, and the entries that the home and its certificates name: so a cut-off end is found.
 
     Raises:
         InputError: ``what`` is none of these.
@@ -36,7 +48,9 @@ def verified(home: Home, what: str | None, anchors: Sequence[Anchor] = ()) -> tu
     if what is not None and Path(what).is_dir():
         return _verified_folder(home, ledger, Path(what), anchors)
     if ledger is None:
-        raise InputError(f"there is no ledger at {home.ledger}; give the folder of a release, or set CLOISTER_HOME")
+        raise InputError(
+            f"there is no ledger at {home.ledger}; give the folder of a release, or set CLOISTER_HOME"
+        )
     broken = [f"ledger, {finding}" for finding in ledger.verify(anchors)]
     ended = list(_end_findings(home, ledger))
     if what is not None:
@@ -61,24 +75,37 @@ def anchor_of(text: str) -> Anchor:
     """
     number, _, digest = text.partition(":")
     if not (number.isascii() and number.isdecimal()) or not digest:
-        raise InputError(f"'{text}' is no anchor; give NUMBER:HASH, as cloister ledger export prints it")
+        raise InputError(
+            f"'{text}' is no anchor; give NUMBER:HASH, as cloister ledger export prints it"
+        )
     return Anchor(int(number), digest)
 
 
-def _verified_release(home: Home, ledger: Ledger, what: str, broken: list[str]) -> tuple[list[str], list[str]]:
+def _verified_release(
+    home: Home, ledger: Ledger, what: str, broken: list[str]
+) -> tuple[list[str], list[str]]:
     if broken:
         return ["the ledger"], broken
-    return ["the ledger", f"release {what}"], list(release_findings(home, ledger, ledger.release(what)))
+    return ["the ledger", f"release {what}"], list(
+        release_findings(home, ledger, ledger.release(what))
+    )
 
 
-def _verified_home(home: Home, ledger: Ledger | None, findings: list[str]) -> tuple[list[str], list[str]]:
-    """All releases of a home, against the ledger if that is sound; else its folders for themselves."""
+def _verified_home(
+    home: Home, ledger: Ledger | None, findings: list[str]
+) -> tuple[list[str], list[str]]:
+    """All releases of a home, against the ledger if that is sound.
+
+    Else its folders for themselves.
+    """
     if ledger is None:
         folders = sorted((home.folder / "releases").glob("*/public"))
         found = [finding for folder in folders for finding in folder_findings(folder, None, None)]
         return ["the ledger", *map(str, folders)], findings + found
     known = ledger.releases()
-    chosen = [release for release in known if release.state in LEFT_HERE and _is_here(release, home)]
+    chosen = [
+        release for release in known if release.state in LEFT_HERE and _is_here(release, home)
+    ]
     found = [finding for release in chosen for finding in release_findings(home, ledger, release)]
     unknown = [*_unknown(home, {release.id for release in known})]
     return [
@@ -97,7 +124,10 @@ def _is_here(release: Release, home: Home) -> bool:
 def _unknown(home: Home, known: set[str]) -> Iterator[str]:
     for place in ("releases", "journals"):
         folders = sorted(path for path in (home.folder / place).glob("*") if path.name not in known)
-        yield from (f"{path}: the ledger holds no such release; entries were cut off or replaced" for path in folders)
+        yield from (
+            f"{path}: the ledger holds no such release; entries were cut off or replaced"
+            for path in folders
+        )
 
 
 def _end_findings(home: Home, ledger: Ledger) -> Iterator[str]:
@@ -129,7 +159,9 @@ def _verified_folder(
     """A folder that was handed on; against the ledger too, if it is one of this home's releases."""
     named, held = _named_in(folder), _release_in(folder, ledger)
     own = held is not None or (named is not None and home.release(named).exists())
-    findings = [f"ledger, {finding}" for finding in ledger.verify(anchors)] if ledger and own else []
+    findings = (
+        [f"ledger, {finding}" for finding in ledger.verify(anchors)] if ledger and own else []
+    )
     checked = [str(folder), *(["the ledger"] if own else [])]
     return checked, [*findings, *folder_findings(folder, None if findings else ledger, held)]
 

@@ -72,7 +72,9 @@ def fresh(folder: Path) -> Path:
     return folder
 
 
-def _place_table(drawn: Drawn, request: ResolvedRequest, context: PublicContext, folder: Path) -> dict[str, str]:
+def _place_table(
+    drawn: Drawn, request: ResolvedRequest, context: PublicContext, folder: Path
+) -> dict[str, str]:
     """The synthetic table, as Parquet and CSV if that was asked; SHA-256 by file name."""
     os.link(drawn.file.open(), folder / TABLE_NAME)
     if not request.csv:
@@ -82,7 +84,9 @@ def _place_table(drawn: Drawn, request: ResolvedRequest, context: PublicContext,
     return {TABLE_NAME: drawn.file.digest, CSV_NAME: digest_of(folder / CSV_NAME)}
 
 
-def _facts(request: ResolvedRequest, done: Certified, artefacts: dict[str, str], status: BudgetStatus) -> Facts:
+def _facts(
+    request: ResolvedRequest, done: Certified, artefacts: dict[str, str], status: BudgetStatus
+) -> Facts:
     context = public_context_of(request)
     return Facts(
         spec=context.spec,

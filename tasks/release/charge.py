@@ -26,7 +26,8 @@ from tasks.runtime.step import step
 class Charge:
     """The release that the ledger holds for a request.
 
-    ``resumed`` says that an earlier run reserved it, ``finished`` that it also ended it, but nobody was told.
+    ``resumed`` says that an earlier run reserved it, ``finished`` that it also ended it, but nobody
+    was told.
     """
 
     release: str
@@ -52,8 +53,8 @@ def reserve(
 ) -> Charge:
     """Reserve the price of a release, or find the one that the same request began before.
 
-    Its request and plan are in its folder then. ``stores`` are those that it will be recorded in, if
-    it will be.
+    Its request and plan are in its folder then. ``stores`` are those that it will be recorded in,
+    if it will be.
 
     Raises:
         BudgetExceeded: the budget does not hold it.
@@ -82,9 +83,16 @@ def _keep_request(path: Path, request: ResolvedRequest) -> None:
         InputError: the earlier run had another seed.
     """
     if not path.exists():
-        write_json(path, request.with_seed(SamplingSource().seed if request.seed is None else request.seed).to_json())
+        write_json(
+            path,
+            request.with_seed(
+                SamplingSource().seed if request.seed is None else request.seed
+            ).to_json(),
+        )
     elif request.seed not in (None, kept_seed(path.parent)):
-        raise InputError("this release was begun with another --seed-sampling; give that one, or leave it out")
+        raise InputError(
+            "this release was begun with another --seed-sampling; give that one, or leave it out"
+        )
 
 
 @contextmanager
@@ -111,7 +119,9 @@ def validate(
 
 
 @step("spend", "charge {opened.release}")
-def spend(request: ResolvedRequest, plan: AnyPlan, opened: Opened[Rows, Private], home: Home) -> Spent[Rows, Private]:
+def spend(
+    request: ResolvedRequest, plan: AnyPlan, opened: Opened[Rows, Private], home: Home
+) -> Spent[Rows, Private]:
     """Open the journal, and make the charge final: from here on the data is asked.
 
     Raises:
@@ -119,7 +129,12 @@ def spend(request: ResolvedRequest, plan: AnyPlan, opened: Opened[Rows, Private]
         StorageError: the journal cannot be written, or another process runs this release.
     """
     session, release, digest = opened.session, opened.release, opened.digest
-    parts = {"data": digest, "spec": request.digest, "code": code_version(), "plan": plan_digest(plan)}
+    parts = {
+        "data": digest,
+        "spec": request.digest,
+        "code": code_version(),
+        "plan": plan_digest(plan),
+    }
     journal = session.open_journal(home.journal(release), parts)
     neighbours = session.source.context(request).task.neighbours
     private = session.source.door(opened.rows.value, neighbours, plan.event, journal, home)

@@ -14,7 +14,9 @@ from tasks.runtime.tables import read_synthetic
 
 
 @step("evaluate", "evaluate {spent.release} ({request.evaluate})")
-def measure(request: ResolvedRequest, spent: Spent[Table, PrivateTable], synthetic: Reference, home: Home) -> Measured:
+def measure(
+    request: ResolvedRequest, spent: Spent[Table, PrivateTable], synthetic: Reference, home: Home
+) -> Measured:
     """Measure the synthetic table against the rows of this release.
 
     Privacy: the result is not private; it stays in the home and never enters a certificate.

@@ -20,7 +20,9 @@ from tasks.runtime.step import step
 
 
 @step("train", "train {request.method} for {spent.release}")
-def train(request: ResolvedRequest, spent: Spent[Table, PrivateTable], plan: AnyPlan, home: Home) -> Reference:
+def train(
+    request: ResolvedRequest, spent: Spent[Table, PrivateTable], plan: AnyPlan, home: Home
+) -> Reference:
     """The model of rows, on disk.
 
     Raises:
@@ -40,7 +42,10 @@ def weigh(
     trained: Reference,
     home: Home,
 ) -> Reference:
-    """The model with its soft constraints weighed, on disk; the journal is sealed: nothing more is asked."""
+    """The model with its soft constraints weighed, on disk.
+
+    The journal is sealed: nothing more is asked.
+    """
     context = public_context_of(request)
     model = load_model(trained.open())
     weighed = create(request.method).weigh(spent.private, context.task, plan, model)
@@ -48,7 +53,9 @@ def weigh(
     return _saved(home.release(spent.release) / "model", request, context, weighed)
 
 
-def _saved(folder: Path, request: ResolvedRequest, context: PublicContext, model: Model) -> Reference:
+def _saved(
+    folder: Path, request: ResolvedRequest, context: PublicContext, model: Model
+) -> Reference:
     return Reference.of(save_model(folder, request.method, model, context.task, context.spec))
 
 

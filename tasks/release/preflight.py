@@ -30,7 +30,8 @@ CELL_BYTES = 24
 SPARE_BYTES = 32 << 20
 # Bytes of a file's name on every usual file system.
 LONGEST_NAME = 255
-# What no home may have in its path: ? and % mean something else in a database's URL, quotes end a quoted text.
+# What no home may have in its path: ? and % mean something else in a database's URL, quotes end a
+# quoted text.
 UNFIT = "?%\"'"
 # The longest path that a home holds, the name of a dataset and the tools' own parts together.
 LONGEST_IN_HOME = "x" * 200
@@ -40,11 +41,14 @@ def require_usable(request: ResolvedRequest, context: PublicContext, home: Home)
     """Check everything about a request that needs no data.
 
     Raises:
-        ConstraintError: the hard constraints contradict each other, or cannot hold for so many rows.
+        ConstraintError: the hard constraints contradict each other, or cannot hold for so many
+            rows.
         StorageError: the data cannot be read, an output cannot be written, or the disk has no room.
     """
     require_consistent(
-        context.task.constraints, context.task.domain, max(context.task.output_rows, context.task.data_rows)
+        context.task.constraints,
+        context.task.domain,
+        max(context.task.output_rows, context.task.data_rows),
     )
     require_readable(request, context.spec)
     require_home(home)
@@ -52,7 +56,9 @@ def require_usable(request: ResolvedRequest, context: PublicContext, home: Home)
         require_place(request.out, home)
         require_new(request.out, _pending(request, context, home))
     for folder in _written(request, home):
-        require_room(folder, request.rows * len(context.task.domain.names) * CELL_BYTES + SPARE_BYTES)
+        require_room(
+            folder, request.rows * len(context.task.domain.names) * CELL_BYTES + SPARE_BYTES
+        )
 
 
 def require_home(home: Home) -> None:
@@ -79,10 +85,14 @@ def require_place(out: Path, home: Home) -> None:
     require_nameable(out)
     if out.is_symlink() or out.is_mount():
         kind = "a link" if out.is_symlink() else "a mount point"
-        raise StorageError(f"{out} is {kind}, which no folder can replace; give a new folder inside it with --out")
+        raise StorageError(
+            f"{out} is {kind}, which no folder can replace; give a new folder inside it with --out"
+        )
     place, held = out.resolve(), home.folder.resolve()
     if place == held or held in place.parents or place in held.parents:
-        raise StorageError(f"{out} and the home {home.folder} hold one another; give another folder with --out")
+        raise StorageError(
+            f"{out} and the home {home.folder} hold one another; give another folder with --out"
+        )
     if place == Path.cwd() or place in Path.cwd().parents:
         raise StorageError(f"{out} holds the working directory; give a new folder with --out")
 
@@ -101,10 +111,16 @@ def require_nameable(path: Path) -> None:
     except UnicodeDecodeError:
         raise StorageError(f"{str(path)!a} is not UTF-8 text; name it otherwise") from None
     except (OSError, ValueError) as error:
-        reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else "no file has such a name"
+        reason = (
+            os.strerror(error.errno or 0)
+            if isinstance(error, OSError)
+            else "no file has such a name"
+        )
         raise StorageError(f"{path} cannot be used ({reason}); give another path") from None
     if any(len(os.fsencode(name)) > LONGEST_NAME for name in path.parts):
-        raise StorageError(f"{path} has a name of more than {LONGEST_NAME} bytes; give a shorter one")
+        raise StorageError(
+            f"{path} has a name of more than {LONGEST_NAME} bytes; give a shorter one"
+        )
 
 
 def require_new(out: Path, release: str | None = None) -> None:
@@ -118,7 +134,9 @@ def require_new(out: Path, release: str | None = None) -> None:
     manifest = out / "manifest.json"
     if release and manifest.is_file() and release.encode() in manifest.read_bytes():
         return
-    raise StorageError(f"{out} exists and is not empty; give another folder with --out, or move it away")
+    raise StorageError(
+        f"{out} exists and is not empty; give another folder with --out, or move it away"
+    )
 
 
 def _pending(request: ResolvedRequest, context: PublicContext, home: Home) -> str | None:
@@ -138,9 +156,13 @@ def require_readable(request: ResolvedRequest, spec: Spec) -> None:
         return
     require_nameable(named)
     if not named.exists():
-        raise StorageError(f"the data {named} does not exist; correct source.path in the spec or give --data")
+        raise StorageError(
+            f"the data {named} does not exist; correct source.path in the spec or give --data"
+        )
     if not named.is_file() or not os.access(named, os.R_OK):
-        raise StorageError(f"the data {named} cannot be read; check that it is a file and its permissions")
+        raise StorageError(
+            f"the data {named} cannot be read; check that it is a file and its permissions"
+        )
 
 
 def _written(request: ResolvedRequest, home: Home) -> Iterator[Path]:

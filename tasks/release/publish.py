@@ -37,11 +37,13 @@ class Recorded:
 
 
 @recording_step("publish", "publish {done.charge.release}")
-def publish(request: ResolvedRequest, done: Certified, folder: Reference, recorded: Recorded, home: Home) -> Path:
+def publish(
+    request: ResolvedRequest, done: Certified, folder: Reference, recorded: Recorded, home: Home
+) -> Path:
     """Where the files that may be handed on lie: the asked folder, else the one in the home.
 
-    The copy appears whole or not at all. The release is a candidate once it is there; repeated after that, nothing is
-    written again.
+    The copy appears whole or not at all. The release is a candidate once it is there; repeated
+    after that, nothing is written again.
 
     Raises:
         StorageError: the asked folder holds something else, or cannot be written.
@@ -49,7 +51,9 @@ def publish(request: ResolvedRequest, done: Certified, folder: Reference, record
     release, public = done.charge.release, folder.path
     if is_candidate(release, home):
         return request.out or public
-    (public / MANIFEST_NAME).unlink(missing_ok=True)  # of an attempt that failed: the digest of the folder is without
+    (public / MANIFEST_NAME).unlink(
+        missing_ok=True
+    )  # of an attempt that failed: the digest of the folder is without
     folder.open()
     lineage = Lineage(
         done.anchor,
@@ -86,7 +90,9 @@ def copy_whole(folder: Path, out: Path, release: str) -> None:
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
         reason = os.strerror(error.errno or 0)
-        raise StorageError(f"{out} cannot be written ({reason}); make room and run the same command again") from None
+        raise StorageError(
+            f"{out} cannot be written ({reason}); make room and run the same command again"
+        ) from None
 
 
 def _copied(source: str, target: str) -> None:

@@ -19,7 +19,9 @@ from tasks.stores.mlflow_store import Tracker
 
 
 @recording_step("register", "register {done.charge.release}")
-def register(request: ResolvedRequest, done: Certified, measured: Measured, folder: Reference, home: Home) -> str:
+def register(
+    request: ResolvedRequest, done: Certified, measured: Measured, folder: Reference, home: Home
+) -> str:
     """Record a release in the tracking store, with a child run per stage, and put its model into the registry.
 
     Returns the id of the run. A release that was recorded before keeps its run.
@@ -28,7 +30,9 @@ def register(request: ResolvedRequest, done: Certified, measured: Measured, fold
     certificate = read_certificate(public)
     tracker = Tracker.open(home.tracking, home.artifacts)
     tags = {"spec.digest": request.digest, "ledger.entry": str(done.anchor.seq)}
-    run = tracker.begin(done.charge.release, public_context_of(request).spec.name, request.method, tags)
+    run = tracker.begin(
+        done.charge.release, public_context_of(request).spec.name, request.method, tags
+    )
     tracker.log_input(run, public_context_of(request).spec.name, done.spent.digest)
     tracker.log_plan(run, plan_json(done.plan))
     _record_spend(tracker, run, certificate)
@@ -43,7 +47,10 @@ def register(request: ResolvedRequest, done: Certified, measured: Measured, fold
 
 @recording_step("version", "version {done.charge.release}")
 def version(request: ResolvedRequest, done: Certified, folder: Reference, home: Home) -> Path:
-    """Point DVC at the data, and give it the synthetic table and the certificate; the folder of the pointers."""
+    """Point DVC at the data, and give it the synthetic table and the certificate.
+
+    The folder of the pointers.
+    """
     public = folder.open()
     published = {"synthetic": public / TABLE_NAME, "certificate": public / YAML_NAME}
     source = _source(request, public_context_of(request))

@@ -1,8 +1,9 @@
 """What a release leaves in the home beside the files that may be handed on, and whether it is still that.
 
-``kept.json`` in the folder of a release lists its files with their SHA-256: request, plan, models, internal measures,
-journal, DVC's pointers, and what MLflow was handed. The manifest holds a keyed digest of the list, so that whoever sees
-a manifest learns nothing of what stays inside; the ledger holds the manifest's.
+``kept.json`` in the folder of a release lists its files with their SHA-256: request, plan, models,
+internal measures, journal, DVC's pointers, and what MLflow was handed. The manifest holds a keyed
+digest of the list, so that whoever sees a manifest learns nothing of what stays inside; the ledger
+holds the manifest's.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def write_kept(home: Home, release: str) -> str:
 
 def keyed_list_digest(content: bytes, release: str, home: Home) -> str:
     """HMAC-SHA256 of a list under the home's key, in hexadecimal."""
-    return hmac.new(home.key(), b"kept " + release.encode() + b"\0" + content, hashlib.sha256).hexdigest()
+    return hmac.new(
+        home.key(), b"kept " + release.encode() + b"\0" + content, hashlib.sha256
+    ).hexdigest()
 
 
 def kept_findings(home: Home, release: str, digest: str) -> Iterator[str]:
@@ -53,9 +56,16 @@ def kept_findings(home: Home, release: str, digest: str) -> Iterator[str]:
     listed: dict[str, str] = json.loads(content)["files"]
     present = _present(home, release)
     yield from (f"{home.folder / name}: is missing" for name in listed if name not in present)
-    yield from (f"{home.folder / name}: is not part of the release" for name in sorted(present - listed.keys()))
+    yield from (
+        f"{home.folder / name}: is not part of the release"
+        for name in sorted(present - listed.keys())
+    )
     held = (name for name in listed if name in present)
-    yield from (f"{home.folder / name}: was altered" for name in held if _digest(home.folder / name) != listed[name])
+    yield from (
+        f"{home.folder / name}: was altered"
+        for name in held
+        if _digest(home.folder / name) != listed[name]
+    )
 
 
 def kept_seed(folder: Path) -> int:
@@ -68,11 +78,15 @@ def kept_seed(folder: Path) -> int:
     try:
         seed = json.loads(path.read_text(encoding="utf-8"))["seed"]
     except OSError as error:
-        raise StorageError(f"{path} cannot be read ({error.strerror}); restore it from a backup") from None
+        raise StorageError(
+            f"{path} cannot be read ({error.strerror}); restore it from a backup"
+        ) from None
     except (ValueError, KeyError, TypeError, RecursionError):
         seed = None
     if type(seed) is not int:
-        raise VerificationError(f"{path} was altered; restore it, or withdraw the release and start a new one")
+        raise VerificationError(
+            f"{path} was altered; restore it, or withdraw the release and start a new one"
+        )
     return seed
 
 
@@ -80,9 +94,14 @@ def _present(home: Home, release: str) -> set[str]:
     """The files of a release in the home, as paths inside it; links count as files."""
     own = home.release(release)
     found = (
-        path for place in _places(home, release) for path in place.rglob("*") if path.is_symlink() or not path.is_dir()
+        path
+        for place in _places(home, release)
+        for path in place.rglob("*")
+        if path.is_symlink() or not path.is_dir()
     )
-    mine = (path for path in found if not path.is_relative_to(own / PUBLIC) and path != own / FILE_NAME)
+    mine = (
+        path for path in found if not path.is_relative_to(own / PUBLIC) and path != own / FILE_NAME
+    )
     return {path.relative_to(home.folder).as_posix() for path in mine}
 
 

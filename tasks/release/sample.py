@@ -19,8 +19,8 @@ from tasks.runtime.tables import drawn, read_synthetic, require_kept, write_parq
 class Drawn:
     """The synthetic file, and what a certificate says of it; all of it public.
 
-    ``violations`` are those of every constraint, counted on the file; ``post_processing`` and ``capacity`` are the
-    model's.
+    ``violations`` are those of every constraint, counted on the file; ``post_processing`` and
+    ``capacity`` are the model's.
     """
 
     file: Reference

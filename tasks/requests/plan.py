@@ -20,7 +20,10 @@ from tasks.runtime.part_files import part_beside
 
 @dataclass(frozen=True)
 class StageCost:
-    """A stage of a plan and the epsilon of that stage alone, at the delta of the whole; these do not add up."""
+    """A stage of a plan and the epsilon of that stage alone, at the delta of the whole.
+
+    These do not add up.
+    """
 
     name: str
     explanation: str
@@ -56,7 +59,8 @@ def stage_costs(plan: AnyPlan, budget: Budget, task: Task) -> tuple[StageCost, .
     """What each stage would cost alone."""
     relation = task.neighbours.relation
     return tuple(
-        StageCost(stage.name, stage.explanation, epsilon(stage.event, budget.delta, relation)) for stage in plan.stages
+        StageCost(stage.name, stage.explanation, epsilon(stage.event, budget.delta, relation))
+        for stage in plan.stages
     )
 
 
@@ -72,7 +76,9 @@ def require_kept(plan: AnyPlan, budget: Budget, task: Task) -> None:
         PrivacyError: it costs more.
     """
     if total_cost(plan, budget, task) > up(budget.epsilon):
-        raise PrivacyError(f"the plan of method {plan.method} costs more than its epsilon; nothing was charged")
+        raise PrivacyError(
+            f"the plan of method {plan.method} costs more than its epsilon; nothing was charged"
+        )
 
 
 def plan_json(plan: AnyPlan) -> dict[str, Any]:
@@ -92,7 +98,9 @@ def plan_json(plan: AnyPlan) -> dict[str, Any]:
 def plan_digest(plan: AnyPlan) -> str:
     """SHA-256 of what decides the answers of a fit: everything but the forecast."""
     decisive = plan_json(plan) | {"forecast": None}
-    return hashlib.sha256(json.dumps(decisive, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(decisive, sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()
 
 
 def write_json(path: Path, content: dict[str, Any]) -> Path:
@@ -104,8 +112,13 @@ def write_json(path: Path, content: dict[str, Any]) -> Path:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = part_beside(path)
-        part.write_text(json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+        part.write_text(
+            json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n",
+            encoding="utf-8",
+        )
         part.replace(path)
     except OSError as error:
-        raise StorageError(f"{path} cannot be written ({error.strerror}); make room or correct its rights") from None
+        raise StorageError(
+            f"{path} cannot be written ({error.strerror}); make room or correct its rights"
+        ) from None
     return path

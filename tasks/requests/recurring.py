@@ -1,6 +1,7 @@
 """Recurring releases as this home knows them: what is run and when, whatever a server says.
 
-One file a dataset in ``recurring/``. The server that keeps the schedule is asked only whether a run is due.
+One file a dataset in ``recurring/``. The server that keeps the schedule is asked only whether a run
+is due.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ INSTANT = timedelta(microseconds=1)
 class Registration:
     """A release that is made again and again, as ``cloister deploy`` registered it here.
 
-    ``deployment`` is its id on the server, ``folder`` the working directory, ``settings`` a digest of the places of
-    ledger and stores, ``after`` the time that the last run was due, in ISO 8601: only later ones are started.
+    ``deployment`` is its id on the server, ``folder`` the working directory, ``settings`` a digest
+    of the places of ledger and stores, ``after`` the time that the last run was due, in ISO 8601:
+    only later ones are started.
     """
 
     name: str
@@ -54,9 +56,13 @@ class Registration:
         """
         if nested(parameters) != self.parameters:
             named = ", ".join(sorted(set(_differing(nested(parameters), self.parameters))))
-            raise InputError(f"the server asks for other parameters than were registered in this home ({named})")
+            raise InputError(
+                f"the server asks for other parameters than were registered in this home ({named})"
+            )
         if next(self.schedule.runs(due - INSTANT)) != due:
-            raise InputError("the server asks for a run at a time that is not on the schedule registered in this home")
+            raise InputError(
+                "the server asks for a run at a time that is not on the schedule registered in this home"
+            )
         if due <= datetime.fromisoformat(self.after):
             raise InputError("a run that was due then, or later, was started before")
 
@@ -71,7 +77,10 @@ def registrations(home: Home) -> list[Registration]:
     Raises:
         VerificationError: a file cannot be read as a registration.
     """
-    return sorted((_read(path) for path in (home.folder / "recurring").glob("*.json")), key=lambda held: held.name)
+    return sorted(
+        (_read(path) for path in (home.folder / "recurring").glob("*.json")),
+        key=lambda held: held.name,
+    )
 
 
 def settings_digest(home: Home) -> str:
@@ -82,17 +91,25 @@ def settings_digest(home: Home) -> str:
 def _read(path: Path) -> Registration:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
-        read = {"schedule": Schedule(**fields["schedule"]), "parameters": nested(fields["parameters"])}
+        read = {
+            "schedule": Schedule(**fields["schedule"]),
+            "parameters": nested(fields["parameters"]),
+        }
         held = Registration(**(fields | read))
         datetime.fromisoformat(held.after)
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        raise VerificationError(f"{path} was altered; remove it and run cloister deploy again") from None
+        raise VerificationError(
+            f"{path} was altered; remove it and run cloister deploy again"
+        ) from None
     return held
 
 
 def _path(home: Home, name: str) -> Path:
     """Named by a digest, since a dataset may have any name."""
-    return private_folder(home.folder / "recurring") / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
+    return (
+        private_folder(home.folder / "recurring")
+        / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
+    )
 
 
 def _differing(said: dict[str, Any], held: dict[str, Any]) -> list[str]:

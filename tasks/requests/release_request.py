@@ -16,15 +16,20 @@ from tasks.requests.resolved import Options, ResolvedRequest
 class ReleaseRequest(BaseModel):
     """One release of the dataset that a spec declares; what is left out is as the spec says.
 
-    Paths are those of the machine that runs the flow. ``epsilon`` and ``delta`` are text, so that they are exact.
+    Paths are those of the machine that runs the flow. ``epsilon`` and ``delta`` are text, so that
+    they are exact.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     spec: Path = Field(description="The spec of the dataset, a YAML file.")
     method: str | None = Field(None, description="Method of synthesis.")
-    epsilon: str | None = Field(None, description="Privacy budget of this release, exact: 0.5 or 1/3.")
-    delta: str | None = Field(None, description="Probability that the guarantee fails, less than 1 / rows.")
+    epsilon: str | None = Field(
+        None, description="Privacy budget of this release, exact: 0.5 or 1/3."
+    )
+    delta: str | None = Field(
+        None, description="Probability that the guarantee fails, less than 1 / rows."
+    )
     rows: int | None = Field(None, description="Rows to draw.")
     data: Path | None = Field(None, description="The data, in place of the spec's source.")
     out: Path | None = Field(None, description="A new folder for the files that may be handed on.")
@@ -54,7 +59,9 @@ class ReleaseRequest(BaseModel):
     def recurring(self) -> Self:
         """The same with absolute paths, and none to copy to, which the second run would find full."""
         data = self.data.absolute() if self.data else None
-        return self.model_copy(update={"spec": self.spec.absolute(), "data": data, "out": None, "seed": None})
+        return self.model_copy(
+            update={"spec": self.spec.absolute(), "data": data, "out": None, "seed": None}
+        )
 
     def parameters(self) -> dict[str, Any]:
         """What the flow is called with, as JSON values."""
@@ -62,5 +69,8 @@ class ReleaseRequest(BaseModel):
 
 
 def nested(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of the release flow; those that an earlier version wrote one beside the other become a request."""
+    """Parameters of the release flow.
+
+    Those that an earlier version wrote one beside the other become a request.
+    """
     return dict(parameters) if "request" in parameters else {"request": dict(parameters)}

@@ -24,7 +24,8 @@ from models.auto import AUTO, Choice, choose
 from models.protocol import Budget, Task
 from models.registry import present_name
 
-# Epsilons: above the greatest nothing is promised, below the least no method has an answer that is not noise.
+# Epsilons: above the greatest nothing is promised, below the least no method has an answer that is
+# not noise.
 LEAST, GREATEST = Fraction(1, 10**9), 1000
 # Rows of an output: a thousand times those of the greatest table that was released.
 MOST_ROWS = 10**9
@@ -36,7 +37,8 @@ MOST_SEED = 2**128 - 1
 class Options:
     """What a command line may say about a release; what is None is as the spec says.
 
-    ``epsilon`` and ``delta`` are text, so that they are exact. ``seed`` fixes the drawing of rows, never the noise.
+    ``epsilon`` and ``delta`` are text, so that they are exact. ``seed`` fixes the drawing of rows,
+    never the noise.
     """
 
     method: str | None = None
@@ -54,8 +56,8 @@ class Options:
 class ResolvedRequest:
     """A release as it was asked, with nothing left open but the seed.
 
-    ``rows`` is the size of the output. ``digest`` is that of the spec and its files, ``by`` who asked, ``reason`` why
-    the method is used.
+    ``rows`` is the size of the output. ``digest`` is that of the spec and its files, ``by`` who
+    asked, ``reason`` why the method is used.
     """
 
     spec: Path
@@ -109,7 +111,9 @@ class ResolvedRequest:
         """The request as JSON values."""
         fields = asdict(self) | {"spec": str(self.spec)}
         fields["budget"] = {"epsilon": str(self.budget.epsilon), "delta": str(self.budget.delta)}
-        return fields | {name: str(fields[name]) if fields[name] else None for name in ("data", "out")}
+        return fields | {
+            name: str(fields[name]) if fields[name] else None for name in ("data", "out")
+        }
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
@@ -161,14 +165,17 @@ def method_of(declared: Spec, options: Options, budget: Budget) -> Choice:
     """
     if (asked := declared.release.method if options.method is None else options.method) != AUTO:
         return Choice(
-            present_name(asked), "named by the spec" if options.method is None else "named on the command line"
+            present_name(asked),
+            "named by the spec" if options.method is None else "named on the command line",
         )
     context = declared_context(declared, public_rows(declared), _rows(declared, options))
     return choose(context.task, budget)
 
 
 def declared_context(spec: Spec, rows: int, wanted: int | None = None) -> PublicContext:
-    """The declared context of a spec, for data of ``rows`` rows; ``wanted`` are to be released, if not as many.
+    """The declared context of a spec, for data of ``rows`` rows.
+
+    ``wanted`` are to be released, if not as many.
 
     Raises:
         ConstraintError: a constraint cannot be used.
@@ -181,7 +188,9 @@ def declared_context(spec: Spec, rows: int, wanted: int | None = None) -> Public
 def neighbours_of(spec: Spec) -> Neighbours:
     """Which tables must be hard to tell apart, as a spec declares it."""
     unit = spec.privacy.unit
-    return Neighbours(Relation(spec.privacy.relation), unit.max_rows if isinstance(unit, PersonUnit) else 1)
+    return Neighbours(
+        Relation(spec.privacy.relation), unit.max_rows if isinstance(unit, PersonUnit) else 1
+    )
 
 
 def public_rows(spec: Spec) -> int:
@@ -220,14 +229,18 @@ def require_none(path: Path, findings: Sequence[Finding]) -> None:
 
 
 def require_small_delta(budget: Budget, spec: Spec) -> None:
-    """Check that delta is below one in the declared number of rows; zero is for methods of pure epsilon.
+    """Check that delta is below one in the declared number of rows.
+
+    Zero is for methods of pure epsilon.
 
     Raises:
         PlanError: it is not.
     """
     rows = public_rows(spec)
     if not 0 <= budget.delta < Fraction(1, rows):
-        raise PlanError(f"delta should be at least 0 and less than 1 / rows = 1 / {rows}; give another with --delta")
+        raise PlanError(
+            f"delta should be at least 0 and less than 1 / rows = 1 / {rows}; give another with --delta"
+        )
 
 
 def budget_of(spec: Spec, options: Options) -> Budget:
@@ -236,14 +249,20 @@ def budget_of(spec: Spec, options: Options) -> Budget:
     Raises:
         PlanError: epsilon or delta cannot be.
     """
-    epsilon = spec.release.epsilon if options.epsilon is None else _amount("epsilon", options.epsilon)
+    epsilon = (
+        spec.release.epsilon if options.epsilon is None else _amount("epsilon", options.epsilon)
+    )
     delta = spec.release.delta if options.delta is None else _amount("delta", options.delta)
     if epsilon <= 0:
         raise PlanError("epsilon should be above 0; give a positive one with --epsilon")
     if epsilon < LEAST:
-        raise PlanError(f"epsilon should be at least {float(LEAST)}: with less, all would be noise; raise --epsilon")
+        raise PlanError(
+            f"epsilon should be at least {float(LEAST)}: with less, all would be noise; raise --epsilon"
+        )
     if epsilon > GREATEST:
-        raise PlanError(f"epsilon should be at most {GREATEST}: a greater one promises nothing; lower --epsilon")
+        raise PlanError(
+            f"epsilon should be at most {GREATEST}: a greater one promises nothing; lower --epsilon"
+        )
     return Budget(epsilon, delta)
 
 
@@ -251,18 +270,24 @@ def _amount(name: str, text: str) -> Fraction:
     try:
         return exact(text)
     except InputError:
-        raise PlanError(f"{name} should be a finite number; give one such as 0.5, 1e-6 or 1/3 with --{name}") from None
+        raise PlanError(
+            f"{name} should be a finite number; give one such as 0.5, 1e-6 or 1/3 with --{name}"
+        ) from None
 
 
 def _rows(spec: Spec, options: Options) -> int:
     declared = spec.release.rows or public_rows(spec)
     rows = declared if options.rows is None else options.rows
     if not 1 <= rows <= MOST_ROWS:
-        raise PlanError(f"the number of rows should be from 1 to {MOST_ROWS:,}; give another one with --rows")
+        raise PlanError(
+            f"the number of rows should be from 1 to {MOST_ROWS:,}; give another one with --rows"
+        )
     return rows
 
 
 def _seed(options: Options) -> int | None:
     if options.seed is not None and not 0 <= options.seed <= MOST_SEED:
-        raise InputError("the seed should be from 0 to 2^128 - 1; give another one with --seed-sampling")
+        raise InputError(
+            "the seed should be from 0 to 2^128 - 1; give another one with --seed-sampling"
+        )
     return options.seed

@@ -73,7 +73,8 @@ class Home:
         return cls(
             folder,
             environment.get("CLOISTER_LEDGER") or str(folder / "ledger.db"),
-            environment.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder / 'mlflow' / 'mlflow.db'}",
+            environment.get("MLFLOW_TRACKING_URI")
+            or f"sqlite:///{folder / 'mlflow' / 'mlflow.db'}",
             environment.get("CLOISTER_REMOTE") or str(folder / "dvc-remote"),
         )
 
@@ -103,7 +104,9 @@ class Home:
         return self.folder / "releases" / release
 
     def prepare(self) -> None:
-        """Make the folder, and Prefect's in it, for their owner alone; from here on, so is all that this process makes.
+        """Make the folder, and Prefect's in it, for their owner alone.
+
+        From here on, so is all that this process makes.
 
         What an earlier version or a lax umask left open to others is closed.
 
@@ -123,7 +126,8 @@ class Home:
     def write_end(self, anchor: Anchor) -> None:
         """Keep the last entry that was written, so that a ledger whose end was cut off is found.
 
-        A later one stays, as it is what shows the cut. If it cannot be written, the one before stays, which holds too.
+        A later one stays, as it is what shows the cut. If it cannot be written, the one before
+        stays, which holds too.
         """
         if self._ended_at() >= anchor.seq:
             return
@@ -145,15 +149,20 @@ class Home:
                 _make_key(path)
             key = path.read_bytes()
         except OSError as error:
-            raise StorageError(f"{path} cannot be read or made ({os.strerror(error.errno or 0)}); make room") from None
+            raise StorageError(
+                f"{path} cannot be read or made ({os.strerror(error.errno or 0)}); make room"
+            ) from None
         if len(key) != KEY_BYTES:
-            raise StorageError(f"{path} is not a key of {KEY_BYTES} bytes; restore it from a backup")
+            raise StorageError(
+                f"{path} is not a key of {KEY_BYTES} bytes; restore it from a backup"
+            )
         return key
 
     def configure(self, environment: MutableMapping[str, str] = os.environ) -> None:
         """Settings of Prefect, MLflow and DVC, for those that are not set: state in this home, no telemetry.
 
-        Compiled code is kept here too if it cannot be kept beside its source. To be called before any is imported.
+        Compiled code is kept here too if it cannot be kept beside its source. To be called before
+        any is imported.
         """
         settings = _QUIET | {"PREFECT_HOME": str(self.folder / "prefect")}
         if "PREFECT_API_URL" not in environment:
@@ -184,7 +193,9 @@ def private_folder(folder: Path) -> Path:
             missing.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        raise StorageError(f"the folder {folder} cannot be made ({reason}); check CLOISTER_HOME") from None
+        raise StorageError(
+            f"the folder {folder} cannot be made ({reason}); check CLOISTER_HOME"
+        ) from None
     if not folder.is_dir():
         raise StorageError(f"{folder} is a file; move it away")
     _require_own(folder)
@@ -194,7 +205,10 @@ def private_folder(folder: Path) -> Path:
 
 
 def open_to_others(folder: Path) -> Iterator[Path]:
-    """What in a folder, itself included, its group or others may read, write or enter; links are not followed."""
+    """What in a folder, itself included, its group or others may read, write or enter.
+
+    Links are not followed.
+    """
     for place, _, files in os.walk(folder):
         for path in (Path(place), *(Path(place, name) for name in files)):
             if _lets_in(path):
@@ -222,7 +236,9 @@ def close(folder: Path) -> None:
             continue
         except OSError as error:
             reason = os.strerror(error.errno or 0)
-            raise StorageError(f"{path} lets others in and cannot be closed ({reason}); correct its owner") from None
+            raise StorageError(
+                f"{path} lets others in and cannot be closed ({reason}); correct its owner"
+            ) from None
 
 
 @cache

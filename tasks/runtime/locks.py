@@ -13,7 +13,9 @@ from cloister.errors import InputError
 
 @contextmanager
 def exclusive(path: Path, otherwise: str = "") -> Iterator[None]:
-    """Hold a lock file that one process holds at a time; a process that ends, however it ends, gives it up.
+    """Hold a lock file that one process holds at a time.
+
+    A process that ends, however it ends, gives it up.
 
     Raises:
         InputError: another process holds it, and ``otherwise`` says what to do in place of waiting.

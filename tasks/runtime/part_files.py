@@ -8,7 +8,10 @@ from pathlib import Path
 
 
 def part_beside(path: Path) -> Path:
-    """Where a file is written before it is moved to its place; parts that killed processes left of it are removed."""
+    """Where a file is written before it is moved to its place.
+
+    Parts that killed processes left of it are removed.
+    """
     for part in path.parent.glob(f".*.{glob.escape(path.name)}"):
         owner = part.name.split(".")[1]
         if owner.isdecimal() and not runs(int(owner)):

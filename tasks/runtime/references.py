@@ -38,7 +38,9 @@ class Reference:
             VerificationError: it was altered.
         """
         if digest_of(self.path) != self.digest:
-            raise VerificationError(f"{self.path} was altered while the release ran; run the same command again")
+            raise VerificationError(
+                f"{self.path} was altered while the release ran; run the same command again"
+            )
         return self.path
 
 
@@ -52,7 +54,9 @@ def digest_of(path: Path) -> str:
         return _folder_digest(path) if path.is_dir() else _file_digest(path)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        raise StorageError(f"{path} cannot be read ({reason}); check its path and permissions") from None
+        raise StorageError(
+            f"{path} cannot be read ({reason}); check its path and permissions"
+        ) from None
 
 
 def _file_digest(path: Path) -> str:
@@ -64,7 +68,9 @@ def _file_digest(path: Path) -> str:
 
 
 def _folder_digest(folder: Path) -> str:
-    lines = [f"{_file_digest(path)} {path.relative_to(folder).as_posix()}" for path in _files(folder)]
+    lines = [
+        f"{_file_digest(path)} {path.relative_to(folder).as_posix()}" for path in _files(folder)
+    ]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 

@@ -1,7 +1,7 @@
 """How a function becomes a step of a flow: versioned, named, never kept, and its errors without data.
 
-Steps that meet the data are never retried. Those that only record what was done are, so that a tracking server that
-restarts does not fail a release that was paid for.
+Steps that meet the data are never retried. Those that only record what was done are, so that a
+tracking server that restarts does not fail a release that was paid for.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ DELAYS = (2.0, 10.0, 60.0)
 def step(name: str, run_name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function a Prefect task that runs once.
 
-    Results are not persisted and runs are not retried or cached: a second run of a step that meets data is a second
-    release, and only the ledger decides on that.
+    Results are not persisted and runs are not retried or cached: a second run of a step that meets
+    data is a second release, and only the ledger decides on that.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -48,7 +48,8 @@ def step(name: str, run_name: str) -> Callable[[Callable[P, R]], Callable[P, R]]
 def recording_step(name: str, run_name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function a Prefect task that is retried, with growing delays, unless what it was given is at fault.
 
-    For functions that meet no data, and give the same when they are repeated after a failure at any point.
+    For functions that meet no data, and give the same when they are repeated after a failure at any
+    point.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -104,9 +105,13 @@ def reported(name: str, function: Callable[P, R]) -> Callable[P, R]:
 def scrubbed(name: str, error: Exception) -> CloisterError:
     """An error that says where another one was raised and of which type, and nothing that it says."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StorageError(f"the disk is full at {error.filename or 'an output'}; make room and run the same command")
+        return StorageError(
+            f"the disk is full at {error.filename or 'an output'}; make room and run the same command"
+        )
     if isinstance(error, MemoryError):
-        return CloisterError(f"step '{name}' ran out of memory; free memory or run on a larger machine")
+        return CloisterError(
+            f"step '{name}' ran out of memory; free memory or run on a larger machine"
+        )
     return CloisterError(
         f"step '{name}' failed inside: {place_of(error)}; its message is withheld, since it may quote the data"
     )
@@ -115,7 +120,13 @@ def scrubbed(name: str, error: Exception) -> CloisterError:
 def place_of(error: BaseException) -> str:
     """The type of an error and the innermost line of this project that it passed."""
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(ROOT) and ".venv" not in frame.filename]
+    ours = [
+        frame
+        for frame in frames
+        if Path(frame.filename).is_relative_to(ROOT) and ".venv" not in frame.filename
+    ]
     if not ours:
         return type(error).__name__
-    return f"{type(error).__name__} at {Path(ours[-1].filename).relative_to(ROOT)}:{ours[-1].lineno}"
+    return (
+        f"{type(error).__name__} at {Path(ours[-1].filename).relative_to(ROOT)}:{ours[-1].lineno}"
+    )

@@ -29,7 +29,9 @@ def drawn(model: Model, rows: int, seed: int | None) -> Table:
     require_capacity(model, rows)
     table = model.sample(rows, SamplingSource(seed))
     if table.rows != rows:
-        raise SampleError(f"{rows} rows were asked but {table.rows} could be drawn; ask for fewer rows")
+        raise SampleError(
+            f"{rows} rows were asked but {table.rows} could be drawn; ask for fewer rows"
+        )
     return table
 
 
@@ -52,7 +54,11 @@ def require_kept(reports: tuple[ViolationReport, ...]) -> None:
     Raises:
         SampleError: names those that are, and by how many rows or pairs of the synthetic table.
     """
-    broken = [f"'{report.name}' ({report.violations})" for report in reports if report.hard and report.violations]
+    broken = [
+        f"'{report.name}' ({report.violations})"
+        for report in reports
+        if report.hard and report.violations
+    ]
     if broken:
         raise SampleError(
             f"the rows that were drawn violate the hard constraint(s) {', '.join(broken)}; they are not published: run "
@@ -61,12 +67,18 @@ def require_kept(reports: tuple[ViolationReport, ...]) -> None:
 
 
 def violations_in(path: Path, task: Task) -> tuple[ViolationReport, ...]:
-    """Violations of each hard constraint by the rows of a Parquet file; memory is that of a constraint's columns.
+    """Violations of each hard constraint by the rows of a Parquet file.
+
+    Memory is that of a constraint's columns.
 
     Raises:
         DataError: the rows do not fit the domain.
     """
-    return tuple(report for rule in task.hard for report in violation_reports([rule], _columns_of(path, rule, task)))
+    return tuple(
+        report
+        for rule in task.hard
+        for report in violation_reports([rule], _columns_of(path, rule, task))
+    )
 
 
 def _columns_of(path: Path, rule: DenialConstraint, task: Task) -> Table:
@@ -106,7 +118,9 @@ def _dialect(source: Source) -> dict[str, Any]:
 
 
 def csv_of(parquet: Path, path: Path, source: Source) -> None:
-    """Turn a Parquet file into a CSV file as :func:`write_csv` would, piece by piece; the Parquet file goes.
+    """Turn a Parquet file into a CSV file as :func:`write_csv` would, piece by piece.
+
+    The Parquet file goes.
 
     Raises:
         StorageError: it cannot be written.
@@ -136,7 +150,9 @@ def replaced(path: Path, write: Callable[[Path], object]) -> None:
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True)
-        raise StorageError(f"{path} cannot be written ({os.strerror(error.errno or 0)}); make room") from None
+        raise StorageError(
+            f"{path} cannot be written ({os.strerror(error.errno or 0)}); make room"
+        ) from None
 
 
 def _sync(path: Path) -> None:

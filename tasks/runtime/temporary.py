@@ -15,7 +15,9 @@ from tasks.runtime.part_files import runs
 
 @contextmanager
 def temporary_files(home: Home) -> Iterator[None]:
-    """Have temporary files written to a folder of this process in the home; those of killed processes are removed.
+    """Have temporary files written to a folder of this process in the home.
+
+    Those of killed processes are removed.
 
     Raises:
         StorageError: the folder cannot be made.

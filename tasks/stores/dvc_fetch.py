@@ -23,14 +23,18 @@ from tasks.stores.dvc_store import Versions
 
 
 def fetch_release(home: Home, release: str, out: Path | None) -> Path:
-    """Restore table, certificate and page of a release in the home, or in a new folder; where they lie.
+    """Restore table, certificate and page of a release in the home, or in a new folder.
 
-    A manifest lies in the home alone, since it seals what the home keeps; a new folder gets a copy of it.
+    Where they lie.
+
+    A manifest lies in the home alone, since it seals what the home keeps; a new folder gets a copy
+    of it.
 
     Raises:
         InputError: there is no such release, it was not finished, or it has no pointers.
         StorageError: the remote does not hold it, or the files cannot be written.
-        VerificationError: the remote holds something else than the ledger recorded; nothing is written.
+        VerificationError: the remote holds something else than the ledger recorded; nothing is
+            written.
     """
     held, public = release_of(home, release), home.release(release) / "public"
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=home.folder) as work:
@@ -49,7 +53,9 @@ def _fetched(home: Home, held: Release, folder: Path) -> list[str]:
     """Write the files of a release into a folder; their names."""
     recorded = held.evidence.get("certificate")
     if recorded is None:
-        raise InputError(f"release {held.id} is {held.state.value}, and has no certificate; there is nothing to fetch")
+        raise InputError(
+            f"release {held.id} is {held.state.value}, and has no certificate; there is nothing to fetch"
+        )
     wanted = {"synthetic": folder / TABLE_NAME, "certificate": folder / YAML_NAME}
     Versions(home.versions, home.remote).fetch(held.id, wanted)
     _require(digest_of(folder / YAML_NAME) == recorded, YAML_NAME, held.id)
@@ -57,7 +63,11 @@ def _fetched(home: Home, held: Release, folder: Path) -> list[str]:
     (folder / PAGE_NAME).write_text(page(certificate), encoding="utf-8")
     if CSV_NAME in certificate.artefacts:
         saved = load_saved(home.release(held.id) / "model")
-        write_csv(read_native(folder / TABLE_NAME, saved.task.domain.names), folder / CSV_NAME, saved.spec.source)
+        write_csv(
+            read_native(folder / TABLE_NAME, saved.task.domain.names),
+            folder / CSV_NAME,
+            saved.spec.source,
+        )
     _require_artefacts(certificate, folder)
     return [YAML_NAME, PAGE_NAME, *certificate.artefacts]
 
@@ -75,7 +85,10 @@ def _require(same: bool, name: str, release: str) -> None:
 
 
 def _copy(file: Path, folder: Path) -> None:
-    """Put a file, if it exists, into a folder, whole or not at all; the same content is not written again."""
+    """Put a file, if it exists, into a folder, whole or not at all.
+
+    The same content is not written again.
+    """
     target = folder / file.name
     if file.is_file() and not (target.is_file() and digest_of(target) == digest_of(file)):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

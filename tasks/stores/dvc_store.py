@@ -1,17 +1,17 @@
 """Which data went in and came out, in DVC: pointers of one release each, and a remote that holds what may be shared.
 
-The only module that speaks to DVC, through its command line, which is its documented interface. The repository lies in
-the private home and knows no Git, so a release never touches the project's own repository, and two releases never want
-to change the same file::
+The only module that speaks to DVC, through its command line, which is its documented interface. The
+repository lies in the private home and knows no Git, so a release never touches the project's own
+repository, and two releases never want to change the same file::
 
     releases/<release>/input.dvc         path, size and MD5 of the sensitive table: never copied, never sent anywhere
     releases/<release>/synthetic.dvc     the synthetic table, which is sent to the remote
     releases/<release>/certificate.dvc   the certificate, which is sent to the remote
 
-The input's pointer is a partial import (``dvc import-url --no-download``): DVC can tell whether the table is still the
-same, at the cost of reading it once. What is published goes to the remote directly (``dvc add --to-remote``), without a
-copy in between. Since DVC's digests are MD5 and those of the input exact, pointers stay in the home; what is signed and
-shared is the manifest's SHA-256.
+The input's pointer is a partial import (``dvc import-url --no-download``): DVC can tell whether the
+table is still the same, at the cost of reading it once. What is published goes to the remote
+directly (``dvc add --to-remote``), without a copy in between. Since DVC's digests are MD5 and those
+of the input exact, pointers stay in the home; what is signed and shared is the manifest's SHA-256.
 """
 
 from __future__ import annotations
@@ -31,13 +31,17 @@ from tasks.runtime.home import close, private_folder
 from tasks.runtime.locks import exclusive
 
 REMOTE = "storage"
-# Letters of the ending of a file's name: ".parquet.snappy" has as many, and longer ones no file name has room for.
+# Letters of the ending of a file's name: ".parquet.snappy" has as many, and longer ones no file
+# name has room for.
 LONGEST_ENDING = 16
 
 
 @dataclass(frozen=True)
 class Versions:
-    """A DVC repository in a folder of its own; ``remote`` is a folder, or any URL that DVC takes."""
+    """A DVC repository in a folder of its own.
+
+    ``remote`` is a folder, or any URL that DVC takes.
+    """
 
     folder: Path
     remote: str
@@ -46,8 +50,8 @@ class Versions:
         """Write the pointers of a release, anew if there are some, and send what is published to the remote.
 
         Args:
-            source: the file of the sensitive table; None for one in a database, which has no pointer.
-            published: files by the names of their pointers.
+            source: the file of the sensitive table; None for one in a database, which has no
+            pointer. published: files by the names of their pointers.
 
         Returns:
             the folder of the pointers.
@@ -69,7 +73,9 @@ class Versions:
         return pointers
 
     def fetch(self, release: str, wanted: Mapping[str, Path]) -> None:
-        """Write what a release has sent to the remote, in place of what lies there; the repository stays as it is.
+        """Write what a release has sent to the remote, in place of what lies there.
+
+        The repository stays as it is.
 
         Args:
             wanted: the files to write, by the names of their pointers.
@@ -87,9 +93,13 @@ class Versions:
         """The file that a pointer stands for."""
         pointer = self.folder / "releases" / release / f"{name}.dvc"
         try:
-            return pointer.with_name(yaml.safe_load(pointer.read_text(encoding="utf-8"))["outs"][0]["path"])
+            return pointer.with_name(
+                yaml.safe_load(pointer.read_text(encoding="utf-8"))["outs"][0]["path"]
+            )
         except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
-            raise InputError(f"{pointer} is missing or was altered; restore it from a backup of the home") from None
+            raise InputError(
+                f"{pointer} is missing or was altered; restore it from a backup of the home"
+            ) from None
 
     def _close(self) -> None:
         """Leave to their owner alone what DVC makes for all to read, a remote beside the repository included."""
@@ -105,17 +115,23 @@ class Versions:
             raise _unwritten(folder, error) from None
 
     def prepare(self) -> None:
-        """Make the repository, or give it its remote; of two processes one does it, and whole or not at all.
+        """Make the repository, or give it its remote.
+
+        Of two processes one does it, and whole or not at all.
 
         Raises:
             StorageError: it cannot be made, or DVC cannot work in such a place.
         """
         self._make(self.folder)
-        private_folder(self.folder / "site" / "repo")  # DVC makes both for everybody to write, and reads pickles there
+        private_folder(
+            self.folder / "site" / "repo"
+        )  # DVC makes both for everybody to write, and reads pickles there
         config = self.folder / ".dvc" / "config"
         try:
             with exclusive(self.folder / "lock"):
-                if not config.is_file() or not self._names_remote(config.read_text(encoding="utf-8")):
+                if not config.is_file() or not self._names_remote(
+                    config.read_text(encoding="utf-8")
+                ):
                     self._configure(config)
         except OSError as error:
             raise _unwritten(config, error) from None
@@ -147,18 +163,38 @@ class Versions:
 
     def _point_at(self, source: Path, pointers: Path) -> None:
         out = pointers / f"input{_ending(source)}"
-        self._dvc("import-url", "--no-download", "--force", str(source.absolute()), str(out.relative_to(self.folder)))
+        self._dvc(
+            "import-url",
+            "--no-download",
+            "--force",
+            str(source.absolute()),
+            str(out.relative_to(self.folder)),
+        )
         _rename(out, "input")
 
     def _send(self, path: Path, pointers: Path, name: str) -> None:
         out = pointers / f"{name}{_ending(path)}"
         target = str(out.relative_to(self.folder))
-        self._dvc("add", "--force", "--to-remote", "--remote", REMOTE, "--out", target, "--", str(path.absolute()))
+        self._dvc(
+            "add",
+            "--force",
+            "--to-remote",
+            "--remote",
+            REMOTE,
+            "--out",
+            target,
+            "--",
+            str(path.absolute()),
+        )
         _rename(out, name)
 
     def _dvc(self, *words: str, folder: Path | None = None) -> None:
         command = [sys.executable, "-m", "dvc", "--quiet", "--wait-for-lock", *words]
-        quiet = {"DVC_NO_ANALYTICS": "true", "DVC_SITE_CACHE_DIR": str(self.folder / "site"), "PYTHONUTF8": "1"}
+        quiet = {
+            "DVC_NO_ANALYTICS": "true",
+            "DVC_SITE_CACHE_DIR": str(self.folder / "site"),
+            "PYTHONUTF8": "1",
+        }
         done = subprocess.run(  # noqa: S603
             command,
             cwd=folder or self.folder,
@@ -182,7 +218,9 @@ def _config(remote: str) -> str:
     """
     mark = "'" if '"' in remote else '"'
     if mark in remote or not remote.isprintable():
-        raise StorageError(f"DVC can keep nothing in {remote!a}; give a place without quotes and control characters")
+        raise StorageError(
+            f"DVC can keep nothing in {remote!a}; give a place without quotes and control characters"
+        )
     return (
         f"[core]\n    no_scm = True\n    analytics = false\n    remote = {REMOTE}\n"
         f"['remote \"{REMOTE}\"']\n    url = {mark}{remote}{mark}\n"
@@ -204,5 +242,7 @@ def _rename(out: Path, name: str) -> None:
 
 
 def _reason(said: str) -> str:
-    errors = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
+    errors = [
+        line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")
+    ]
     return errors[0] if errors else "it did not say why"

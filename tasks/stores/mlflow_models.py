@@ -40,7 +40,9 @@ def save_pyfunc(model: Path, folder: Path, page: LoggedModel) -> None:
             python_model=str(CODE),
             artifacts={"model": str(model)},
             model_config={MODEL_DIGEST: saved.digest},
-            mlflow_model=Model(model_id=page.model_id, run_id=page.source_run_id, model_uuid=page.model_id),
+            mlflow_model=Model(
+                model_id=page.model_id, run_id=page.source_run_id, model_uuid=page.model_id
+            ),
             signature=signature_of(saved.task.domain),
             input_example=(pd.DataFrame({"rows": [EXAMPLE_ROWS], "seed": [1]}), {"where": ""}),
             pip_requirements=[f"cloister=={__version__}"],

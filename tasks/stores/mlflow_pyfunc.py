@@ -1,7 +1,9 @@
-"""A released model as MLflow serves it: code that MLflow runs, around JSON and arrays; nothing is pickled.
+"""A released model as MLflow serves it: code that MLflow runs, around JSON and arrays.
 
-MLflow copies this file into each registered model and runs it to load one ("models from code"). The package Cloister
-must be installed where the model is loaded.
+Nothing is pickled.
+
+MLflow copies this file into each registered model and runs it to load one ("models from code"). The
+package Cloister must be installed where the model is loaded.
 """
 
 from __future__ import annotations
@@ -33,19 +35,27 @@ class SyntheticRows(PythonModel):
         registered = (context.model_config or {}).get(MODEL_DIGEST, "")
         self._saved = load_saved(Path(context.artifacts["model"]), registered)
 
-    def predict(self, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
+    def predict(
+        self, model_input: pd.DataFrame, params: dict[str, Any] | None = None
+    ) -> pd.DataFrame:
         """The rows that are asked for, one draw after the other, each of ``rows`` rows from the seed ``seed``.
 
         ``params["where"]`` is a JSON object that gives some columns a value which all rows have.
 
         Raises:
-            InputError: nothing is asked for, a number of rows below 1, a seed below 0, or no such condition.
+            InputError: nothing is asked for, a number of rows below 1, a seed below 0, or no such
+                condition.
         """
         where = _conditions(params or {}, self._saved.task.domain)
-        asked = [(int(rows), int(seed)) for rows, seed in zip(model_input["rows"], model_input["seed"], strict=True)]
+        asked = [
+            (int(rows), int(seed))
+            for rows, seed in zip(model_input["rows"], model_input["seed"], strict=True)
+        ]
         if not asked or any(rows < 1 or seed < 0 for rows, seed in asked):
             raise InputError("ask for rows with columns 'rows', at least 1, and 'seed', at least 0")
-        draws = [self._saved.model.sample(rows, SamplingSource(seed), where) for rows, seed in asked]
+        draws = [
+            self._saved.model.sample(rows, SamplingSource(seed), where) for rows, seed in asked
+        ]
         return Table.concatenate(draws).frame()
 
 

@@ -1,9 +1,10 @@
 """What happened, in MLflow: one run per release with a child per stage, and the model in the registry.
 
-Besides it, only `tasks.stores.mlflow_models` and `tasks.stores.mlflow_pyfunc` import MLflow. Runs are named by id in
-every call: there is no active run, so that threads and processes cannot log into each other's. The store is private:
-it holds figures that compare with the real table. It holds no row of any table, no digest of the data but keyed ones,
-and no number of real rows. Whatever is recorded again takes the place of what was recorded before.
+Besides it, only `tasks.stores.mlflow_models` and `tasks.stores.mlflow_pyfunc` import MLflow. Runs
+are named by id in every call: there is no active run, so that threads and processes cannot log into
+each other's. The store is private: it holds figures that compare with the real table. It holds no
+row of any table, no digest of the data but keyed ones, and no number of real rows. Whatever is
+recorded again takes the place of what was recorded before.
 
 The ledger is the authority; the store mirrors it, and may be lost without loss of a charge.
 """
@@ -41,7 +42,11 @@ from mlflow.entities import (
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_LOGGED_ARTIFACTS, MLFLOW_MODEL_VERSIONS
+from mlflow.utils.mlflow_tags import (
+    MLFLOW_DATASET_CONTEXT,
+    MLFLOW_LOGGED_ARTIFACTS,
+    MLFLOW_MODEL_VERSIONS,
+)
 from sqlalchemy.exc import SQLAlchemyError
 
 from cloister import __version__
@@ -67,7 +72,10 @@ STATES = ("candidate", "approved", "published", "rejected", "withdrawn")
 
 @dataclass(frozen=True)
 class Tracker:
-    """A tracking store; ``artifacts`` is where new experiments keep files, None to leave that to a server."""
+    """A tracking store.
+
+    ``artifacts`` is where new experiments keep files, None to leave that to a server.
+    """
 
     client: MlflowClient
     artifacts: str | None
@@ -88,10 +96,17 @@ class Tracker:
             raise _unreachable(error) from None
         return cls(client, place if local else None)
 
-    def begin(self, release: str, dataset: str, method: str, tags: Mapping[str, str] | None = None) -> str:
+    def begin(
+        self, release: str, dataset: str, method: str, tags: Mapping[str, str] | None = None
+    ) -> str:
         """The run of a release: a new one, or the one that an earlier process began and did not end."""
         experiment = self._experiment(dataset)
-        described = {RELEASE: release, "method": method, "cloister.version": __version__, **(tags or {})}
+        described = {
+            RELEASE: release,
+            "method": method,
+            "cloister.version": __version__,
+            **(tags or {}),
+        }
         for run in self._runs(experiment, release):
             if PARENT not in run.data.tags:
                 self._end_orphans(experiment, release)
@@ -102,7 +117,9 @@ class Tracker:
 
     @contextmanager
     def stage(self, parent: str, name: str) -> Iterator[str]:
-        """The child run of a stage, which ends as finished, or as failed with an error; repeated, it is the same run.
+        """The child run of a stage, which ends as finished, or as failed with an error.
+
+        Repeated, it is the same run.
 
         Neither the error nor its text is recorded: it may speak of the data.
         """
@@ -123,7 +140,10 @@ class Tracker:
     def runs(self, run: str) -> list[str]:
         """The run of a release and its children, those of killed processes included."""
         found = self.client.get_run(run)
-        return sorted(each.info.run_id for each in self._runs(found.info.experiment_id, found.data.tags[RELEASE]))
+        return sorted(
+            each.info.run_id
+            for each in self._runs(found.info.experiment_id, found.data.tags[RELEASE])
+        )
 
     def models(self, run: str) -> list[str]:
         """The ids of the models that a release has logged."""
@@ -133,16 +153,24 @@ class Tracker:
         """A plan as JSON values: whole as an artifact, its parameters also as run parameters."""
         self.client.log_dict(run, dict(plan), "plan.json")
         held = self.client.get_run(run).data.params
-        params = [Param(key_of(name), str(value)[:LONGEST_PARAM]) for name, value in plan["parameters"].items()]
+        params = [
+            Param(key_of(name), str(value)[:LONGEST_PARAM])
+            for name, value in plan["parameters"].items()
+        ]
         for start in range(0, len(params), MOST_ENTRIES):
             new = [param for param in params[start : start + MOST_ENTRIES] if param.key not in held]
             self.client.log_batch(run, params=new)
 
     def log_spend(self, run: str, stages: Sequence[StageSpend], epsilon: float, delta: str) -> None:
         """The epsilon of each stage alone and of all together; as metrics, and as a table."""
-        spent = {f"epsilon.{stage.name}": stage.epsilon for stage in stages if stage.event} | {"epsilon": epsilon}
+        spent = {f"epsilon.{stage.name}": stage.epsilon for stage in stages if stage.event} | {
+            "epsilon": epsilon
+        }
         self._metrics(run, spent)
-        rows = [{"stage": stage.name, "purpose": stage.purpose, "epsilon": stage.epsilon} for stage in stages]
+        rows = [
+            {"stage": stage.name, "purpose": stage.purpose, "epsilon": stage.epsilon}
+            for stage in stages
+        ]
         self._table(run, rows, "spend.json")
         self._tag(run, {"dp.delta": delta})
 
@@ -150,7 +178,9 @@ class Tracker:
         """Which data went in: its name and keyed digest; neither rows, nor columns, nor a place."""
         source = json.dumps({"kept": "in the private home"})
         data = Dataset(dataset, digest[:LONGEST_DIGEST], "private", source)
-        self.client.log_inputs(run, [DatasetInput(data, [InputTag(MLFLOW_DATASET_CONTEXT, "training")])])
+        self.client.log_inputs(
+            run, [DatasetInput(data, [InputTag(MLFLOW_DATASET_CONTEXT, "training")])]
+        )
 
     def log_evaluation(self, run: str, evaluation: Evaluation, folder: Path) -> None:
         """Measures against the real table, with the plots and tables in a folder; internal.
@@ -172,8 +202,12 @@ class Tracker:
             if (folder / name).is_file():
                 self.client.log_artifact(run, str(folder / name), "certificate")
 
-    def register(self, run: str, model: Path, certificate: Certificate, certificate_digest: str) -> ModelVersion:
-        """Put a saved model into the registry, with a page and alias ``candidate``; once per release.
+    def register(
+        self, run: str, model: Path, certificate: Certificate, certificate_digest: str
+    ) -> ModelVersion:
+        """Put a saved model into the registry, with a page and alias ``candidate``.
+
+        Once per release.
 
         Raises:
             StorageError: the store cannot be written.
@@ -185,7 +219,12 @@ class Tracker:
             page = self._logged(run, model, name, tags)
             self._ensure_model(name)
             found = self.client.create_model_version(
-                name, page.artifact_location, run, tags, description=_description(certificate), model_id=page.model_id
+                name,
+                page.artifact_location,
+                run,
+                tags,
+                description=_description(certificate),
+                model_id=page.model_id,
             )
             versions = json.dumps([{"name": name, "version": int(found.version)}])
             self.client.set_logged_model_tags(page.model_id, {MLFLOW_MODEL_VERSIONS: versions})
@@ -195,7 +234,9 @@ class Tracker:
         return found
 
     def point(self, release: str, state: str) -> ModelVersion:
-        """Move the alias of a state to the model of a release; the alias it had before is taken off.
+        """Move the alias of a state to the model of a release.
+
+        The alias it had before is taken off.
 
         Raises:
             InputError: there is no such model, or no alias for the state.
@@ -217,12 +258,18 @@ class Tracker:
         """
         found = self._versions(release) if quotable(release) else []
         if not found:
-            raise InputError(f"the registry has no model of release {release}; see cloister ledger list")
+            raise InputError(
+                f"the registry has no model of release {release}; see cloister ledger list"
+            )
         return found[0]
 
     def _aliases(self, version: ModelVersion) -> list[str]:
         aliases: Mapping[str, str] = self.client.get_registered_model(version.name).aliases
-        return [alias for alias, held in aliases.items() if str(held) == str(version.version) and alias in STATES]
+        return [
+            alias
+            for alias, held in aliases.items()
+            if str(held) == str(version.version) and alias in STATES
+        ]
 
     def _version(self, name: str, release: str) -> ModelVersion | None:
         return next((version for version in self._versions(release) if version.name == name), None)
@@ -239,7 +286,8 @@ class Tracker:
 
     def _logged(self, run: str, model: Path, name: str, tags: Mapping[str, str]) -> LoggedModel:
         """The page of a model, with its files; one that an earlier attempt began is ended."""
-        # beside the model, not in the folder of temporary files: the next attempt removes what a killed one left
+        # beside the model, not in the folder of temporary files: the next attempt removes what a
+        # killed one left
         work = model.with_name(f".{model.name}.mlflow")
         shutil.rmtree(work, ignore_errors=True)
         found = self.client.get_run(run)
@@ -256,13 +304,20 @@ class Tracker:
 
     def _new_page(self, run: Run, name: str, tags: Mapping[str, str]) -> LoggedModel:
         page = self.client.create_logged_model(
-            run.info.experiment_id, name, run.info.run_id, dict(tags), run.data.params, model_type="synthesizer"
+            run.info.experiment_id,
+            name,
+            run.info.run_id,
+            dict(tags),
+            run.data.params,
+            model_type="synthesizer",
         )
         self.client.log_outputs(run.info.run_id, [LoggedModelOutput(page.model_id, 0)])
         return page
 
     def _pages(self, run: Run) -> list[LoggedModel]:
-        return list(self.client.search_logged_models([run.info.experiment_id], _of(run.data.tags[RELEASE])))
+        return list(
+            self.client.search_logged_models([run.info.experiment_id], _of(run.data.tags[RELEASE]))
+        )
 
     def _experiment(self, dataset: str) -> str:
         found = self.client.get_experiment_by_name(dataset)
@@ -303,7 +358,9 @@ class Tracker:
     def _table(self, run: str, rows: Sequence[Mapping[str, Any]], path: str) -> None:
         """Write rows as a table that MLflow shows, in place of an earlier one: ``log_table`` would add them to it."""
         columns = list(rows[0])
-        self.client.log_dict(run, {"columns": columns, "data": [list(row.values()) for row in rows]}, path)
+        self.client.log_dict(
+            run, {"columns": columns, "data": [list(row.values()) for row in rows]}, path
+        )
         shown = json.loads(self.client.get_run(run).data.tags.get(MLFLOW_LOGGED_ARTIFACTS, "[]"))
         if (entry := {"path": path, "type": "table"}) not in shown:
             self._tag(run, {MLFLOW_LOGGED_ARTIFACTS: json.dumps([*shown, entry])})
@@ -384,8 +441,13 @@ def _of(release: str) -> str:
 
 
 def key_of(name: str) -> str:
-    """A name as MLflow takes it: letters, digits, ``_-. `` and single slashes inside; names that differ stay apart."""
-    kept = "".join(letter if letter.isalnum() or letter in "_-. /" else "_" for letter in name)[:LONGEST_KEY]
+    """A name as MLflow takes it: letters, digits, ``_-.
+
+    `` and single slashes inside; names that differ stay apart.
+    """
+    kept = "".join(letter if letter.isalnum() or letter in "_-. /" else "_" for letter in name)[
+        :LONGEST_KEY
+    ]
     kept = re.sub(r"^[. /]|(?<=/)[./]|/$", "_", kept)
     if kept == name:
         return kept

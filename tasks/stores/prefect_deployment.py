@@ -56,7 +56,9 @@ def require_server(*, authenticated: bool) -> str:
     url = get_current_settings().api.url
     how = f"start one with prefect server start and set PREFECT_API_URL, e.g. to {EXAMPLE_URL}"
     if not url:
-        raise InputError(f"a recurring release needs a Prefect server, and none is configured; {how}")
+        raise InputError(
+            f"a recurring release needs a Prefect server, and none is configured; {how}"
+        )
     _require_near(url)
     try:
         stranger = httpx.post(f"{url}/deployments/count", json={}, timeout=PATIENCE)
@@ -73,7 +75,9 @@ def require_server(*, authenticated: bool) -> str:
 
 
 def register(flow: Flow[..., Any], recurring: Recurring) -> UUID:
-    """Make the deployment of a recurring release, or update the one of the same name; the id it has on the server.
+    """Make the deployment of a recurring release, or update the one of the same name.
+
+    The id it has on the server.
 
     It belongs to no work pool, so that the server holds no command, and no worker takes its runs.
 
@@ -100,7 +104,9 @@ def due_runs(deployments: list[str], now: datetime) -> list[FlowRun]:
         CloisterError: the server does not say.
     """
     with _explained("say which runs are due"), get_client(sync_client=True) as client:
-        found = client.get_scheduled_flow_runs_for_deployments([UUID(each) for each in deployments], now, MOST_RUNS)
+        found = client.get_scheduled_flow_runs_for_deployments(
+            [UUID(each) for each in deployments], now, MOST_RUNS
+        )
         return [client.read_flow_run(run.id) for run in found]
 
 
@@ -119,7 +125,9 @@ def _require_near(url: str) -> None:
     """A password in clear text stays on this machine."""
     parts = urlsplit(url)
     if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
-        raise InputError(f"the Prefect server at {url} is another machine's without TLS; use 127.0.0.1, or https")
+        raise InputError(
+            f"the Prefect server at {url} is another machine's without TLS; use 127.0.0.1, or https"
+        )
 
 
 def _is_loopback(host: str) -> bool:
@@ -152,4 +160,6 @@ def _explained(what: str) -> Iterator[None]:
     try:
         yield
     except (DeploymentApplyError, PrefectHTTPStatusError, httpx.HTTPError) as error:
-        raise CloisterError(f"the Prefect server did not {what} ({type(error).__name__}); see its log") from None
+        raise CloisterError(
+            f"the Prefect server did not {what} ({type(error).__name__}); see its log"
+        ) from None

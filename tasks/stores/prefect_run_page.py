@@ -28,7 +28,10 @@ def declined(error: BudgetExceeded) -> Any:
 
 
 def note(message: str, *values: object) -> None:
-    """Write a line to the log of the run, or to that of this process outside of a run; public values alone."""
+    """Write a line to the log of the run, or to that of this process outside of a run.
+
+    Public values alone.
+    """
     try:
         log: Any = get_run_logger()
     except MissingContextError:
@@ -49,24 +52,39 @@ def show_certificate(public: Path) -> None:
     try:
         _show(certificate, public / PAGE_NAME)
     except (PrefectException, httpx.HTTPError) as error:
-        note("the page of this run shows no certificate: the server failed (%s)", type(error).__name__)
+        note(
+            "the page of this run shows no certificate: the server failed (%s)",
+            type(error).__name__,
+        )
 
 
 def _show(certificate: Certificate, page: Path) -> None:
     release = certificate.subject.id
     create_table_artifact(_spend(certificate), f"{release}-spend", _promise(certificate))
     create_table_artifact(
-        _violations(certificate), f"{release}-violations", f"Constraints in the synthetic table of release {release}."
+        _violations(certificate),
+        f"{release}-violations",
+        f"Constraints in the synthetic table of release {release}.",
     )
     create_link_artifact(
-        page.absolute().as_uri(), "Certificate", f"{release}-certificate", f"The certificate of release {release}."
+        page.absolute().as_uri(),
+        "Certificate",
+        f"{release}-certificate",
+        f"The certificate of release {release}.",
     )
 
 
 def _spend(certificate: Certificate) -> list[dict[str, Any]]:
     stages = [(stage.name, stage.purpose, stage.epsilon) for stage in certificate.stages]
-    total = ("all together", "as accounted; what stages cost does not add up", certificate.guarantee.accounted.epsilon)
-    return [{"stage": name, "purpose": purpose, "epsilon": cost} for name, purpose, cost in [*stages, total]]
+    total = (
+        "all together",
+        "as accounted; what stages cost does not add up",
+        certificate.guarantee.accounted.epsilon,
+    )
+    return [
+        {"stage": name, "purpose": purpose, "epsilon": cost}
+        for name, purpose, cost in [*stages, total]
+    ]
 
 
 def _violations(certificate: Certificate) -> list[dict[str, Any]]:

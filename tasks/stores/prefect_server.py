@@ -1,7 +1,8 @@
 """The Prefect server of a run: the one that is configured, or a temporary one that ends with this process.
 
-The temporary server listens on the loopback interface alone, takes no request without a password that only this process
-knows, and reads a pipe from this process: however this process ends, the pipe closes and the server ends too.
+The temporary server listens on the loopback interface alone, takes no request without a password
+that only this process knows, and reads a pipe from this process: however this process ends, the
+pipe closes and the server ends too.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from tasks.runtime.locks import exclusive
 
 # Seconds that a configured server may take to say that it is there.
 PATIENCE = 5.0
-# Seconds that a temporary server may take to start: its database is made in them, on a busy machine too.
+# Seconds that a temporary server may take to start: its database is made in them, on a busy machine
+# too.
 STARTING = 180.0
 # Seconds between two looks at a server that starts.
 PAUSE = 0.1
@@ -46,7 +48,9 @@ def follow():
 threading.Thread(target=follow, daemon=True).start()
 runpy.run_module("uvicorn", run_name="__main__", alter_sys=True)
 """
-_FLAGS = MappingProxyType({"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"})
+_FLAGS = MappingProxyType(
+    {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
+)
 
 
 @contextmanager
@@ -127,7 +131,10 @@ def _temporary(home: Home, secret: str) -> Iterator[int]:
 
 @contextmanager
 def _making(folder: Path) -> Iterator[None]:
-    """Have the database made by one process at a time; one that another process left half made is made anew."""
+    """Have the database made by one process at a time.
+
+    One that another process left half made is made anew.
+    """
     database, unfinished = folder / "prefect.db", folder / "unfinished"
     try:
         with exclusive(folder / "lock"):
@@ -156,7 +163,14 @@ def _started(secret: str, folder: Path) -> tuple[int, subprocess.Popen[bytes]]:
 
 def _launched(port: int, secret: str) -> subprocess.Popen[bytes]:
     place = ("--host", "127.0.0.1", "--port", str(port))
-    app = ("--factory", "prefect.server.api.server:create_app", "--log-level", "critical", "--lifespan", "on")
+    app = (
+        "--factory",
+        "prefect.server.api.server:create_app",
+        "--log-level",
+        "critical",
+        "--lifespan",
+        "on",
+    )
     settings = get_current_settings().to_environment_variables(exclude_unset=True)
     environment = os.environ | settings | _FLAGS | {"PREFECT_SERVER_API_AUTH_STRING": secret}
     return subprocess.Popen(  # noqa: S603

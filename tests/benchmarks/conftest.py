@@ -29,9 +29,7 @@ from models.registry import create
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = (ROOT / os.environ.get("CLOISTER_DATA", "../shared/data")).resolve()
-COMMAND = (
-    "CLOISTER_BENCHMARK_DOCUMENT=docs/benchmarks.md .venv/bin/python -m pytest -m benchmark -s tests/benchmarks/{}"
-)
+COMMAND = "CLOISTER_BENCHMARK_DOCUMENT=docs/benchmarks.md .venv/bin/python -m pytest -m benchmark -s tests/benchmarks/{}"
 
 Record = Callable[[str, str, Sequence[str], Sequence[Sequence[str]]], None]
 
@@ -45,7 +43,10 @@ class Real:
 
 
 def real(name: str, file: str, rules: str | None = None) -> Real:
-    """The table of a folder of real data; with ``rules``, soft constraints of that file in place of the spec's own."""
+    """The table of a folder of real data.
+
+    With ``rules``, soft constraints of that file in place of the spec's own.
+    """
     spec = load_spec(ROOT / "data" / "specs" / f"{name}.yaml")
     domain = Domain.of(spec.attributes, spec.folder)
     declared, folder = spec.constraints, spec.folder
@@ -73,7 +74,9 @@ def fitted(data: Real, method: str = "kamino") -> Fit:
         tempfile.TemporaryDirectory() as folder,
         Journal.open(Path(folder) / "journal", {"benchmark": method}) as journal,
     ):
-        private = PrivateTable(data.table, data.task.neighbours, chosen.event, journal, NoiseSource())
+        private = PrivateTable(
+            data.table, data.task.neighbours, chosen.event, journal, NoiseSource()
+        )
         begun = time.process_time()
         trained = synthesizer.train(private, data.task, chosen)
         between = time.process_time()
@@ -101,7 +104,9 @@ def record(request: pytest.FixtureRequest) -> Record:
     """Takes a table of figures: its marker, title, headings and lines."""
     command = COMMAND.format(Path(request.node.fspath).name)
 
-    def write(marker: str, title: str, headings: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    def write(
+        marker: str, title: str, headings: Sequence[str], lines: Sequence[Sequence[str]]
+    ) -> None:
         table = rendering.Table(title, tuple(headings), tuple(map(tuple, lines)))
         where = surroundings()
         text = (

@@ -28,8 +28,14 @@ DOMAIN = Domain.of(
 RULES = {
     "functional dependency": ("t1.key = t2.key and t1.value != t2.value", 2.0),
     "two orders": ("t1.salary > t2.salary and t1.rate < t2.rate", 2.0),
-    "dependency and two orders": ("t1.state = t2.state and t1.salary > t2.salary and t1.rate < t2.rate", 2.0),
-    "inequality and two orders": ("t1.state != t2.state and t1.salary > t2.salary and t1.rate < t2.rate", None),
+    "dependency and two orders": (
+        "t1.state = t2.state and t1.salary > t2.salary and t1.rate < t2.rate",
+        2.0,
+    ),
+    "inequality and two orders": (
+        "t1.state != t2.state and t1.salary > t2.salary and t1.rate < t2.rate",
+        None,
+    ),
     "three orders": ("t1.salary > t2.salary and t1.rate < t2.rate and t1.key < t2.key", None),
 }
 
@@ -42,7 +48,14 @@ def made(rows: int) -> Table:
     some = rng.choice(rows, rows // 5_000, replace=False)
     value[some], rate[some] = rng.integers(0, 25, len(some)), rng.integers(0, 5_000_000, len(some))
     return Table(
-        DOMAIN, {"key": key, "value": value, "state": rng.integers(0, 50, rows), "salary": salary, "rate": rate}
+        DOMAIN,
+        {
+            "key": key,
+            "value": value,
+            "state": rng.integers(0, 50, rows),
+            "salary": salary,
+            "rate": rate,
+        },
     )
 
 
@@ -55,7 +68,9 @@ def test_a_million_rows_are_counted_in_two_seconds(record) -> None:
         begun = time.process_time()
         violations = count_violations(constraint, table)
         seconds = time.process_time() - begun
-        lines.append((name, f"{violations:,}", f"{seconds:.2f}", "-" if limit is None else f"{limit:g}"))
+        lines.append(
+            (name, f"{violations:,}", f"{seconds:.2f}", "-" if limit is None else f"{limit:g}")
+        )
         assert limit is None or seconds <= limit
     title = "Exact violations among the 499,999,500,000 pairs of 1,000,000 made rows"
     record("counting", title, ("constraint", "violations", "CPU s", "to reach"), lines)

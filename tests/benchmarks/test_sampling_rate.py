@@ -19,14 +19,25 @@ SPREAD = 1.2
 def test_time_per_row_is_flat(record, real_table, fit_model, name: str, file: str) -> None:
     model = fit_model(real_table(name, file)).model
     per_row = {rows: microseconds(model, rows) for rows in SIZES}
-    lines = [(f"{rows:,}", f"{each:.1f}", f"{each / per_row[SIZES[0]]:.2f}") for rows, each in per_row.items()]
+    lines = [
+        (f"{rows:,}", f"{each:.1f}", f"{each / per_row[SIZES[0]]:.2f}")
+        for rows, each in per_row.items()
+    ]
     title = f"Drawing rows of {name}, method kamino, epsilon 1"
-    record(f"sampling-rate-{name}", title, ("rows", "CPU microseconds a row", "of that of 10,000"), lines)
+    record(
+        f"sampling-rate-{name}",
+        title,
+        ("rows", "CPU microseconds a row", "of that of 10,000"),
+        lines,
+    )
     assert max(per_row.values()) <= SPREAD * min(per_row.values())
 
 
 def microseconds(model, rows: int) -> float:
-    """CPU microseconds a row, the least of some repeats where they are short; chunks are dropped as they come."""
+    """CPU microseconds a row, the least of some repeats where they are short.
+
+    Chunks are dropped as they come.
+    """
     repeats = REPEATS if rows <= 100_000 else 1
     return min(drawn(model, rows, seed) for seed in range(repeats)) / rows * 1e6
 

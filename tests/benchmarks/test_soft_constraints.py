@@ -27,7 +27,10 @@ LEAST = 0.05  # percent: what rarer constraints are held to is mostly noise
 
 
 def test_128_soft_constraints_take_half_as_long_again_as_two(record, real_table, fit_model) -> None:
-    runs = {number: run(real_table("adult", "adult.csv", f"approximate_{number}.ic"), fit_model) for number in NUMBERS}
+    runs = {
+        number: run(real_table("adult", "adult.csv", f"approximate_{number}.ic"), fit_model)
+        for number in NUMBERS
+    }
     training = min(each.train for each in runs.values())
     two = training + runs[2].rest
     lines = [

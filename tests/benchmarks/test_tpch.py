@@ -1,6 +1,7 @@
 """TPC-H orders joined with customer and nation: a million rows in minutes, in memory that grows with the rows.
 
-Rows come from ``tpchgen-cli`` (PyPI), which is looked for on the path, or where ``CLOISTER_TPCHGEN`` says.
+Rows come from ``tpchgen-cli`` (PyPI), which is looked for on the path, or where
+``CLOISTER_TPCHGEN`` says.
 """
 
 from __future__ import annotations
@@ -75,7 +76,17 @@ def orders(generated: Path, rows: int) -> tuple[Path, Path]:
 
 def released(spec: Path, data: Path, home: Path) -> tuple[Cost, dict]:
     """What one release cost, and what its command said."""
-    options = ["--method", "kamino", "--epsilon", "1", "--delta", "1e-7", "--evaluate", "none", "--json"]
+    options = [
+        "--method",
+        "kamino",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-7",
+        "--evaluate",
+        "none",
+        "--json",
+    ]
     program = str(Path(sys.executable).with_name("cloister"))
     begun = time.monotonic()
     process = subprocess.Popen(
@@ -90,7 +101,9 @@ def released(spec: Path, data: Path, home: Path) -> tuple[Cost, dict]:
     return cost, json.loads((home.parent / "said.json").read_text(encoding="utf-8"))
 
 
-def test_a_million_orders_are_released_in_five_minutes(record, generated: Path, tmp_path: Path) -> None:
+def test_a_million_orders_are_released_in_five_minutes(
+    record, generated: Path, tmp_path: Path
+) -> None:
     costs, lines = {}, []
     for rows in SIZES:
         data, spec = orders(generated, rows)
@@ -98,7 +111,13 @@ def test_a_million_orders_are_released_in_five_minutes(record, generated: Path, 
         violations = [found["violations"] for found in said["violations"]]
         assert violations == [0, 0, 0, 0]
         cost = costs[rows]
-        seen = (f"{rows:,}", f"{cost.wall:.0f}", f"{cost.cpu:.0f}", f"{cost.memory / 2**20:.0f}", str(sum(violations)))
+        seen = (
+            f"{rows:,}",
+            f"{cost.wall:.0f}",
+            f"{cost.cpu:.0f}",
+            f"{cost.memory / 2**20:.0f}",
+            str(sum(violations)),
+        )
         lines.append(seen)
     least, most = costs[SIZES[0]], costs[SIZES[-1]]
     slope = (most.memory - least.memory) / (SIZES[-1] - SIZES[0])

@@ -32,7 +32,10 @@ def made(rows: int, times: int) -> Table:
                 f"c{at}": Categorical(type="categorical", values=[f"v{v}" for v in range(size)])
                 for at, size in enumerate(LISTED * times)
             },
-            **{f"n{at}": Integer(type="integer", min=0, max=999, bins=50) for at in range(NUMERIC * times)},
+            **{
+                f"n{at}": Integer(type="integer", min=0, max=999, bins=50)
+                for at in range(NUMERIC * times)
+            },
         },
         Path(),
     )
@@ -41,10 +44,14 @@ def made(rows: int, times: int) -> Table:
     codes = {}
     for column in domain.columns:
         if isinstance(column.attribute, Integer):
-            codes[column.name] = np.clip(rng.normal(hidden % 7 * 110 + 150, 80, rows).astype(np.int64), 0, 999)
+            codes[column.name] = np.clip(
+                rng.normal(hidden % 7 * 110 + 150, 80, rows).astype(np.int64), 0, 999
+            )
         else:
             heights = rng.dirichlet(np.full(column.size, 0.3), CLASSES).cumsum(1)[hidden]
-            codes[column.name] = np.minimum((heights < rng.random(rows)[:, None]).sum(1), column.size - 1)
+            codes[column.name] = np.minimum(
+                (heights < rng.random(rows)[:, None]).sum(1), column.size - 1
+            )
     return Table(domain, codes)
 
 
@@ -57,7 +64,9 @@ CASES = {
 
 
 @pytest.mark.parametrize(("rows", "times", "method"), CASES.values(), ids=CASES)
-def test_long_and_wide_tables(record, real_from, fit_model, request, rows: int, times: int, method: str) -> None:
+def test_long_and_wide_tables(
+    record, real_from, fit_model, request, rows: int, times: int, method: str
+) -> None:
     table = made(rows, times)
     data = real_from(table, Task(table.domain, (), rows, Neighbours()))
     begun, cpu = time.monotonic(), time.process_time()
@@ -65,8 +74,15 @@ def test_long_and_wide_tables(record, real_from, fit_model, request, rows: int, 
     drawn = sum(chunk.rows for chunk in fit.model.sampler.chunks(rows, SamplingSource(1)))
     seconds, spent = time.monotonic() - begun, time.process_time() - cpu
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-    errors = [each.half_l1 for each in compare_marginals(table, fit.model.sample(rows, SamplingSource(1)))]
-    line = (f"{seconds:.0f}", f"{spent:.0f}", f"{memory >> 20}", *(f"{error:.4f}" for error in errors))
+    errors = [
+        each.half_l1 for each in compare_marginals(table, fit.model.sample(rows, SamplingSource(1)))
+    ]
+    line = (
+        f"{seconds:.0f}",
+        f"{spent:.0f}",
+        f"{memory >> 20}",
+        *(f"{error:.4f}" for error in errors),
+    )
     title = f"{rows:,} rows of {42 * times} attributes, method {method}, epsilon 1, plan, fit and sample"
     headings = ("wall s", "CPU s", "peak MiB", "1-way", "2-way", "3-way half L1")
     record(f"{request.node.callspec.id}-table", title, headings, [line])

@@ -59,7 +59,12 @@ def test_the_ledger_lists_every_release(old, cloister):
 def test_a_release_is_shown_as_it_was_charged(old, cloister, release, method):
     shown = cloister("ledger", "show", release)
     assert shown["method"] == method
-    assert [step["state"] for step in shown["steps"]] == ["reserved", "spent", "candidate", "approved"]
+    assert [step["state"] for step in shown["steps"]] == [
+        "reserved",
+        "spent",
+        "candidate",
+        "approved",
+    ]
     assert cloister("report", release)["subject"]["id"] == release
 
 

@@ -1,4 +1,7 @@
-"""Constraints that cannot be kept or read: found from public inputs alone, and named; nothing is opened or spent."""
+"""Constraints that cannot be kept or read: found from public inputs alone, and named.
+
+Nothing is opened or spent.
+"""
 
 import pytest
 
@@ -13,7 +16,9 @@ def refused(place, capsys):
         text = place.spec.read_text(encoding="utf-8")
         before, after = text.index("constraints:"), text.index("release:")
         lines = "".join(f"  - {constraint}\n" for constraint in constraints)
-        place.spec.write_text(f"{text[:before]}constraints:\n{lines}{text[after:]}", encoding="utf-8")
+        place.spec.write_text(
+            f"{text[:before]}constraints:\n{lines}{text[after:]}", encoding="utf-8"
+        )
         place.data.unlink()
         code = run(["release", str(place.spec), "--out", str(place.folder / "out")])
         said = capsys.readouterr().err

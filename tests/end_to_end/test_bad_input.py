@@ -48,7 +48,10 @@ def untouched(place) -> Iterator[None]:
 
 @pytest.fixture
 def inside(place, refused):
-    """Run a release whose data must be refused; what the internal report says, and the error does not."""
+    """Run a release whose data must be refused.
+
+    What the internal report says, and the error does not.
+    """
 
     def release() -> str:
         said = refused()
@@ -70,7 +73,11 @@ def unspent(place, prefect_server) -> Iterator[None]:
     assert [release.state for release in ledger.releases()] == ["released_back"]
     status = ledger.budget("clubs", "row")
     assert (status.spent, status.reserved, status.left) == (0, 0, 4)
-    assert all(CANARY.encode() not in path.read_bytes() for path in place.home.folder.rglob("*") if path.is_file())
+    assert all(
+        CANARY.encode() not in path.read_bytes()
+        for path in place.home.folder.rglob("*")
+        if path.is_file()
+    )
 
 
 def damaged(place, change) -> None:
@@ -118,7 +125,9 @@ def test_wrong_delimiter(place, inside, unspent):
 
 def test_duplicate_column(place, inside, unspent):
     lines = place.data.read_text().splitlines()
-    place.data.write_text("\n".join(["age," + lines[0], *("30," + line for line in lines[1:])]) + "\n")
+    place.data.write_text(
+        "\n".join(["age," + lines[0], *("30," + line for line in lines[1:])]) + "\n"
+    )
     said = inside()
     assert "'age'" in said
     assert "more than once" in said
@@ -130,7 +139,10 @@ def test_impossible_constraint(place, refused, untouched):
 
 
 def test_contradicting_constraints(place, refused, untouched):
-    place.edit("release:", '  - {name: old, deny: "t.age >= 20"}\n  - {name: baby, deny: "t.age < 20"}\nrelease:')
+    place.edit(
+        "release:",
+        '  - {name: old, deny: "t.age >= 20"}\n  - {name: baby, deny: "t.age < 20"}\nrelease:',
+    )
     said = refused()
     assert "'old'" in said
     assert "'baby'" in said
@@ -260,7 +272,10 @@ def test_output_folder_that_is_taken(place, out, untouched, capsys):
 
 
 def refused_place(place, out: Path, capsys) -> str:
-    """What a release says that must be refused because of its --out; nothing lies there afterwards."""
+    """What a release says that must be refused because of its --out.
+
+    Nothing lies there afterwards.
+    """
     assert run(["release", str(place.spec), "--out", str(out)]) == 2
     assert not place.home.folder.exists()
     return capsys.readouterr().err
@@ -278,7 +293,9 @@ def test_output_folder_that_is_a_mount_point(place, tiny_disk, capsys):
     assert "is a mount point" in refused_place(place, tiny_disk, capsys)
 
 
-@pytest.mark.parametrize("name", ["home", "home/releases/mine", "x" * 256, "clubs.csv/out", "x/" * 3000])
+@pytest.mark.parametrize(
+    "name", ["home", "home/releases/mine", "x" * 256, "clubs.csv/out", "x/" * 3000]
+)
 def test_output_folder_that_cannot_be(place, capsys, name):
     assert "give" in refused_place(place, place.folder / name, capsys)
 
@@ -318,7 +335,10 @@ def tiny_disk(tmp_path) -> Iterator[Path]:
     """A disk of one megabyte; needs root, as in CI."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]).returncode:
+    if (
+        os.geteuid() != 0
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]).returncode
+    ):
         pytest.skip("a small disk can only be mounted by root")
     yield disk
     subprocess.run(["umount", "--lazy", str(disk)], check=True)  # MLflow keeps its database open
@@ -338,7 +358,9 @@ def test_full_disk_for_the_home(place, tiny_disk, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_disk_that_fills_up_while_the_release_runs(place, prefect_server, tiny_disk, monkeypatch, capsys):
+def test_disk_that_fills_up_while_the_release_runs(
+    place, prefect_server, tiny_disk, monkeypatch, capsys
+):
     """Nothing half is handed on; the same command, once there is room, is charged nothing more."""
     from tasks.release import preflight
 
@@ -358,7 +380,9 @@ def test_disk_that_fills_up_while_the_release_runs(place, prefect_server, tiny_d
 
 @pytest.mark.slow
 @pytest.mark.parametrize("megabytes", [1, 2, 3, 4, 6, 8, 12])
-def test_disk_of_the_home_that_fills_up_at_any_stage(place, prefect_server, tiny_disk, monkeypatch, capsys, megabytes):
+def test_disk_of_the_home_that_fills_up_at_any_stage(
+    place, prefect_server, tiny_disk, monkeypatch, capsys, megabytes
+):
     """The command fails in words; once there is room, it ends with one charge in all."""
     from tasks.release import preflight
 

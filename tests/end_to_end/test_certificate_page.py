@@ -46,24 +46,41 @@ def _browser():
 
 def browse(tmp_path: Path, text: str, *flags: str) -> str:
     (tmp_path / "page.html").write_text(text, encoding="utf-8")
-    command = [BROWSER, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", *flags, (tmp_path / "page.html").as_uri()]
+    command = [
+        BROWSER,
+        *FLAGS,
+        f"--user-data-dir={tmp_path / 'profile'}",
+        *flags,
+        (tmp_path / "page.html").as_uri(),
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 def probed(text: str) -> str:
     """The page with a probe in it, which its own policy would not run."""
-    return text.replace("default-src 'none'", "script-src 'unsafe-inline'").replace("</body>", PROBE + "</body>")
+    return text.replace("default-src 'none'", "script-src 'unsafe-inline'").replace(
+        "</body>", PROBE + "</body>"
+    )
 
 
 @pytest.mark.parametrize("width", [1200, 600])
 def test_the_page_fits_the_window_and_loads_nothing(facts: Facts, tmp_path: Path, width: int):
-    seen = browse(tmp_path, probed(page(certify(facts))), f"--window-size={width},900", "--dump-dom")
+    seen = browse(
+        tmp_path, probed(page(certify(facts))), f"--window-size={width},900", "--dump-dom"
+    )
     assert 'data-probe="0 0 99px"' in seen
 
 
 def test_the_page_shows_what_an_officer_looks_for(facts: Facts, tmp_path: Path):
     seen = browse(tmp_path, page(certify(facts)), "--dump-dom")
-    for text in ("ε = 2", "δ = 1e-5", "r-0123456789", "Differentially private", "town-state", "cloister verify"):
+    for text in (
+        "ε = 2",
+        "δ = 1e-5",
+        "r-0123456789",
+        "Differentially private",
+        "town-state",
+        "cloister verify",
+    ):
         assert text in seen
 
 
@@ -71,7 +88,12 @@ def test_long_names_do_not_break_the_page(facts: Facts, tmp_path: Path):
     name = "a" * 200
     attributes = {name: facts.spec.attributes["since"], **facts.spec.attributes}
     spec = facts.spec.model_copy(update={"attributes": attributes})
-    seen = browse(tmp_path, probed(page(certify(replace(facts, spec=spec)))), "--window-size=1200,900", "--dump-dom")
+    seen = browse(
+        tmp_path,
+        probed(page(certify(replace(facts, spec=spec)))),
+        "--window-size=1200,900",
+        "--dump-dom",
+    )
     assert 'data-probe="0 0 99px"' in seen
 
 

@@ -80,7 +80,9 @@ def test_help_has_an_example_and_offers_json(command, capsys):
 def test_every_command_is_listed_above(capsys):
     run(["--help"])
     listed = capsys.readouterr().out.split("Commands:")[1]
-    assert {line.split()[0] for line in listed.splitlines() if line.strip()} == {command[0] for command in COMMANDS}
+    assert {line.split()[0] for line in listed.splitlines() if line.strip()} == {
+        command[0] for command in COMMANDS
+    }
 
 
 def test_help_loads_no_heavy_library():
@@ -123,18 +125,32 @@ def test_ledger_list_and_budget(released, own, cloister):
 
 def test_grant_replaces_the_budget(own, cloister):
     granted = cloister(
-        "budget", "grant", "clubs", "--epsilon", "9/2", "--delta", "1e-5", "--per", "year", "--reason", "policy"
+        "budget",
+        "grant",
+        "clubs",
+        "--epsilon",
+        "9/2",
+        "--delta",
+        "1e-5",
+        "--per",
+        "year",
+        "--reason",
+        "policy",
     )
     assert (granted["granted"], granted["left"]) == ("4.5", "3.5")
 
 
-def test_review_moves_a_release_and_rows_are_drawn_from_approved_ones_only(released, own, cloister, capsys):
+def test_review_moves_a_release_and_rows_are_drawn_from_approved_ones_only(
+    released, own, cloister, capsys
+):
     more = own / "more.parquet"
     draw = ["sample", released.id, "--rows", "321", "--out", str(more), "--seed", "5"]
     assert run(draw) == 2
     assert "approved" in capsys.readouterr().err
     assert [waiting["release"] for waiting in cloister("review", "list")] == [released.id]
-    approved = cloister("review", "approve", released.id, "--by", "A. Officer", "--reason", "read it")
+    approved = cloister(
+        "review", "approve", released.id, "--by", "A. Officer", "--reason", "read it"
+    )
     assert approved["state"] == "approved"
     assert cloister(*draw)["rows"] == 321
     assert len(pd.read_parquet(more)) == 321
@@ -156,7 +172,18 @@ def approved(released, own, cloister):
 
 def test_rows_are_drawn_under_conditions(approved, own, cloister):
     out = own / "conditioned.csv"
-    cloister("sample", approved, "--rows", "200", "--out", out, "--where", "home region=north", "--where", "income=")
+    cloister(
+        "sample",
+        approved,
+        "--rows",
+        "200",
+        "--out",
+        out,
+        "--where",
+        "home region=north",
+        "--where",
+        "income=",
+    )
     rows = pd.read_csv(out)
     assert len(rows) == 200
     assert set(rows["home region"]) == {"north"}
@@ -201,7 +228,9 @@ def test_an_interrupted_draw_goes_on(approved, own, cloister, monkeypatch):
     cloister(*draw)
     rows = pd.read_parquet(out)
     assert len(rows) == 450
-    pd.testing.assert_frame_equal(rows[:200], pd.concat(map(pd.read_parquet, map(io.BytesIO, kept)), ignore_index=True))
+    pd.testing.assert_frame_equal(
+        rows[:200], pd.concat(map(pd.read_parquet, map(io.BytesIO, kept)), ignore_index=True)
+    )
     assert not list(own.glob(".long*"))
 
 
@@ -218,7 +247,9 @@ def test_verify_finds_nothing_wrong(released, own, cloister):
     assert cloister("verify", own / "out")["findings"] == []
 
 
-@pytest.mark.parametrize("name", ["synthetic.parquet", "synthetic.csv", "certificate.yaml", "certificate.html"])
+@pytest.mark.parametrize(
+    "name", ["synthetic.parquet", "synthetic.csv", "certificate.yaml", "certificate.html"]
+)
 def test_verify_names_an_altered_file(own, capsys, name):
     path = own / "out" / name
     content = bytearray(path.read_bytes())
@@ -230,7 +261,9 @@ def test_verify_names_an_altered_file(own, capsys, name):
 
 def test_verify_names_an_altered_manifest(own, capsys):
     path = own / "out" / "manifest.json"
-    path.write_text(path.read_text().replace("kamino", "kamina").replace("synthetic.csv", "synthetic.cvs"))
+    path.write_text(
+        path.read_text().replace("kamino", "kamina").replace("synthetic.csv", "synthetic.cvs")
+    )
     assert run(["verify", str(own / "out")]) == 1
     assert "manifest.json" in capsys.readouterr().out
 
@@ -253,7 +286,19 @@ def test_a_ledger_without_its_tail_is_found_out(released, own, cloister, capsys)
     capsys.readouterr()
     for path in (own / "home").glob("ledger.db*"):
         path.unlink()
-    cloister("budget", "grant", "other", "--epsilon", 1, "--delta", 0, "--per", "ever", "--reason", "a younger ledger")
+    cloister(
+        "budget",
+        "grant",
+        "other",
+        "--epsilon",
+        1,
+        "--delta",
+        0,
+        "--per",
+        "ever",
+        "--reason",
+        "a younger ledger",
+    )
     for what in ([], [str(own / "out")]):
         assert run(["verify", *what]) == 1
         assert "a certificate vouches for it" in capsys.readouterr().out
@@ -282,18 +327,38 @@ def test_evaluate_compares_files(released, own, cloister):
 
 
 def test_evaluate_trains_the_panel_on_the_targets_that_are_named(released, own, cloister, capsys):
-    files = ["--data", released.place.data, "--synthetic", released.out / "synthetic.parquet", "--level", "full"]
-    found = cloister("evaluate", released.place.spec, *files, "--panel", "twelve", "--target", "age")
+    files = [
+        "--data",
+        released.place.data,
+        "--synthetic",
+        released.out / "synthetic.parquet",
+        "--level",
+        "full",
+    ]
+    found = cloister(
+        "evaluate", released.place.spec, *files, "--panel", "twelve", "--target", "age"
+    )
     assert list(found["learning"]["targets"]) == list(found["truth"]["targets"]) == ["age"]
     assert len(found["learning"]["classifiers"]) == 12
-    attacked = cloister("evaluate", released.place.spec, *files, "--target", "age", "--held-out", released.place.data)
+    attacked = cloister(
+        "evaluate",
+        released.place.spec,
+        *files,
+        "--target",
+        "age",
+        "--held-out",
+        released.place.data,
+    )
     assert 0 <= attacked["membership"]["auc"] <= 1
     assert run(["evaluate", str(released.place.spec), *map(str, files), "--target", "nothing"]) == 2
     assert "no target 'nothing'" in capsys.readouterr().err
 
 
 def test_constraints_check_counts_pairs_and_leaves_with_one(place, cloister, capsys):
-    assert [found["violations"] for found in cloister("constraints", "check", place.spec, "--data", place.data)] == [
+    assert [
+        found["violations"]
+        for found in cloister("constraints", "check", place.spec, "--data", place.data)
+    ] == [
         0,
         0,
     ]
@@ -313,15 +378,27 @@ def test_a_draft_is_refused_until_it_is_declared_and_confirmed(place, cloister, 
     assert run(["spec", "check", str(draft)]) == 2
     said = capsys.readouterr().err
     assert "has 3 problems" in said
-    for words in ("unconfirmed: names of columns", "types of attributes", "'age'", "data-derived", "number of rows"):
+    for words in (
+        "unconfirmed: names of columns",
+        "types of attributes",
+        "'age'",
+        "data-derived",
+        "number of rows",
+    ):
         assert words in said
-    declared = draft.read_text().replace("data-derived", "form").replace("{measured: true}", "{public: 2000}")
+    declared = (
+        draft.read_text()
+        .replace("data-derived", "form")
+        .replace("{measured: true}", "{public: 2000}")
+    )
     draft.write_text(declared)
     for command in ("check", "release"):
         order = ["spec", "check", str(draft)] if command == "check" else ["release", str(draft)]
         assert run(order) == 2
         assert "unconfirmed" in capsys.readouterr().err
-    draft.write_text("".join(line for line in declared.splitlines(True) if not line.startswith("unconfirmed")))
+    draft.write_text(
+        "".join(line for line in declared.splitlines(True) if not line.startswith("unconfirmed"))
+    )
     assert cloister("spec", "check", draft)["attributes"] == 5
     assert yaml.safe_load(declared)["attributes"]
 

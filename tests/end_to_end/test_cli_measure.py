@@ -1,4 +1,7 @@
-"""The command that measures domains, on a small file: what it charges, writes, says and refuses; killed, it goes on."""
+"""The command that measures domains, on a small file: what it charges, writes, says and refuses.
+
+Killed, it goes on.
+"""
 
 import datetime as dt
 import json
@@ -36,7 +39,9 @@ def people() -> pd.DataFrame:
             "home city": rng.choice(["Rome", "Oslo", "no"], rows),
             "age": rng.integers(18, 80, rows).astype(str),
             "wage": np.round(rng.gamma(2, 900, rows), 2).astype(str),
-            "since": pd.Series(pd.Timestamp("1995-01-01") + pd.to_timedelta(rng.integers(0, 9000, rows), unit="D"))
+            "since": pd.Series(
+                pd.Timestamp("1995-01-01") + pd.to_timedelta(rng.integers(0, 9000, rows), unit="D")
+            )
             .dt.strftime("%Y-%m-%d")
             .to_numpy(),
             "member": rng.choice(["yes", "no"], rows),
@@ -104,7 +109,9 @@ def test_a_draft_becomes_a_spec_that_a_release_takes(draft, prefect_server, caps
     assert verified(home, None)[1] == []
     assert moved(home, held.id, "approved", "officer", "read it") == "approved"
 
-    certificate = certify(replace(facts, spec=facts.spec.model_copy(update={"attributes": spec.attributes})))
+    certificate = certify(
+        replace(facts, spec=facts.spec.model_copy(update={"attributes": spec.attributes}))
+    )
     assert {origin.provenance for origin in certificate.attributes} == {source}
     assert "measured with noise" in " ".join(certificate.unprotected)
     assert_silent(draft, said.out + said.err)
@@ -113,7 +120,11 @@ def test_a_draft_becomes_a_spec_that_a_release_takes(draft, prefect_server, caps
 def assert_silent(draft, said: str) -> None:
     """No value that occurs once is said or written, but in the data and the draft."""
     for path in draft.parent.rglob("*"):
-        content = path.read_bytes() if path.is_file() and path.name not in ("people.csv", "draft.yaml") else b""
+        content = (
+            path.read_bytes()
+            if path.is_file() and path.name not in ("people.csv", "draft.yaml")
+            else b""
+        )
         assert not any(canary.encode() in content for canary in RARE), path
     assert not any(canary in said for canary in RARE)
 
@@ -130,9 +141,23 @@ def test_what_was_done_is_a_table_for_people(draft, prefect_server, capsys):
 def test_a_release_under_measured_domains_shows_them_in_its_certificate(draft, prefect_server):
     assert run(command(draft)) == 0
     out = draft.with_name("out")
-    assert run(["release", str(draft.with_name("people.yaml")), "--out", str(out), "--evaluate", "none"]) == 0
+    assert (
+        run(
+            [
+                "release",
+                str(draft.with_name("people.yaml")),
+                "--out",
+                str(out),
+                "--evaluate",
+                "none",
+            ]
+        )
+        == 0
+    )
     certificate = yaml.safe_load((out / "certificate.yaml").read_text())
-    assert all(origin["provenance"].startswith("dp: release r-") for origin in certificate["attributes"])
+    assert all(
+        origin["provenance"].startswith("dp: release r-") for origin in certificate["attributes"]
+    )
     assert certificate["guarantee"]["rows"].endswith("epsilon 2, delta 5e-7")
     assert certificate["cumulative"]["spent"] == "3"
 
@@ -155,7 +180,9 @@ def test_a_draft_that_nobody_has_confirmed_is_refused(unread, capsys):
     for fact in ("names of columns", "source.delimiter", "source.missing", "types of attributes"):
         assert fact in said
     assert "data-derived" not in said
-    assert "names of columns" not in refused(unread, capsys, ("[names, delimiter, missing, types]", "[types]"))
+    assert "names of columns" not in refused(
+        unread, capsys, ("[names, delimiter, missing, types]", "[types]")
+    )
 
 
 def test_what_cannot_be_measured_is_refused_before_anything_is_charged(draft, capsys):
@@ -170,7 +197,9 @@ def test_an_order_cannot_be_measured(draft, capsys):
 
 def test_a_budget_with_which_nothing_could_be_found_is_refused(draft, capsys):
     more = ("--epsilon", "0.001")
-    assert "declares 3000" in refused(draft, capsys, ("{measured: true}", "{public: 3000}"), more=more)
+    assert "declares 3000" in refused(
+        draft, capsys, ("{measured: true}", "{public: 3000}"), more=more
+    )
 
 
 def test_a_measurement_that_leaves_nothing_for_a_release_is_refused(draft, capsys):
@@ -197,7 +226,9 @@ def test_a_spec_with_files_beside_it_stays_beside_them(draft, capsys):
     (draft.parent / "other").mkdir()
     draft.with_name("rules.ic").write_text("t1&t2&EQ(t1.id,t2.id)")
     change = ("constraints: []", "constraints: [{file: rules.ic}]")
-    assert "beside it" in refused(draft, capsys, change, more=("--out", str(draft.parent / "other" / "new.yaml")))
+    assert "beside it" in refused(
+        draft, capsys, change, more=("--out", str(draft.parent / "other" / "new.yaml"))
+    )
 
 
 RUN = """
@@ -224,9 +255,20 @@ with watched_by(Killer()):
 
 def attempt(draft, deadly: str = "never") -> subprocess.CompletedProcess[str]:
     out = str(draft.with_name("people.yaml"))
-    arguments = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(RUN), str(draft), out, deadly]
+    arguments = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        textwrap.dedent(RUN),
+        str(draft),
+        out,
+        deadly,
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(
+        arguments, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
 
 
 def test_killed_half_way_the_same_command_goes_on_with_the_same_answers(draft):
@@ -238,7 +280,11 @@ def test_killed_half_way_the_same_command_goes_on_with_the_same_answers(draft):
     assert journal.read_bytes().startswith(held)
     (release,) = existing_ledger(Home.current()).releases()
     assert release.id == done.stdout.strip()
-    assert [moved.state for moved in release.steps] == [State.RESERVED, State.SPENT, State.CANDIDATE]
+    assert [moved.state for moved in release.steps] == [
+        State.RESERVED,
+        State.SPENT,
+        State.CANDIDATE,
+    ]
 
 
 @pytest.mark.slow
@@ -259,7 +305,9 @@ def test_killed_at_any_step(draft, moment):
     assert float(existing_ledger(Home.current()).budget("people", "row").spent) == 2
 
 
-def test_killed_after_the_candidate_the_same_command_finds_what_was_written(draft, prefect_server, monkeypatch, capsys):
+def test_killed_after_the_candidate_the_same_command_finds_what_was_written(
+    draft, prefect_server, monkeypatch, capsys
+):
     with monkeypatch.context() as patched:
         patched.setattr(flows.measure, "deliver", lambda *_: 1 / 0)
         assert run(command(draft)) == 1
@@ -275,7 +323,9 @@ def test_killed_after_the_candidate_the_same_command_finds_what_was_written(draf
     assert len(existing_ledger(Home.current()).releases()) == 2
 
 
-def test_a_copied_home_resumes_nothing_that_another_resumed(draft, prefect_server, monkeypatch, capsys):
+def test_a_copied_home_resumes_nothing_that_another_resumed(
+    draft, prefect_server, monkeypatch, capsys
+):
     home = draft.parent / "home"
     monkeypatch.setenv("CLOISTER_LEDGER", str(draft.parent / "ledger.db"))
     assert attempt(draft, "measure 3").returncode == -9

@@ -42,11 +42,16 @@ def people() -> pd.DataFrame:
             "person": [f"P{number:06d}" for number in rng.permutation(999_999)[:1200] + 1],
             "group": group,
             "amount": np.round(rng.gamma(2, 4000, 1200), 4).astype(str),
-            "born": pd.Timestamp("1940-01-01") + pd.to_timedelta(rng.integers(0, 9000, 1200), unit="D"),
+            "born": pd.Timestamp("1940-01-01")
+            + pd.to_timedelta(rng.integers(0, 9000, 1200), unit="D"),
             "level": rng.integers(0, 9, 1200).astype(str),
         }
     )
-    frame["born"] = frame["born"].dt.strftime("%Y-%m-%d").where(frame["born"] != pd.Timestamp(DATE), "1950-01-01")
+    frame["born"] = (
+        frame["born"]
+        .dt.strftime("%Y-%m-%d")
+        .where(frame["born"] != pd.Timestamp(DATE), "1950-01-01")
+    )
     frame.loc[17, ["person", "amount"]] = [KEY, NUMBER]
     return frame
 
@@ -64,7 +69,9 @@ def planted(folder: Path, **changes: str) -> tuple[Path, Path]:
 def cloister(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"CLOISTER_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
     command = [str(Path(sys.executable).with_name("cloister")), *map(str, words)]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
 
 
 def everything_written(folder: Path, data: Path) -> dict[str, bytes]:
@@ -135,7 +142,19 @@ def test_an_unforeseen_failure_says_nothing_of_its_rows(tmp_path):
         "main()\n"
     )
     environment = os.environ | {"CLOISTER_HOME": str(tmp_path / "home")}
-    command = [sys.executable, "-c", program, "release", str(spec), "--data", str(data), "--out", str(tmp_path / "out")]
-    said = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    command = [
+        sys.executable,
+        "-c",
+        program,
+        "release",
+        str(spec),
+        "--data",
+        str(data),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    said = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
     assert said.returncode == 1
     assert_silent(tmp_path, data, said)

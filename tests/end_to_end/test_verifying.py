@@ -47,7 +47,9 @@ def kept(home: Home) -> list[Path]:
     files = (path for path in home.folder.rglob("*") if path.is_file() and path.stat().st_size)
     named = {path: path.relative_to(home.folder).as_posix() for path in files}
     return [
-        path for path, name in named.items() if path.suffix != SEEN_BY_SQLITE and not any(u in name for u in UNREAD)
+        path
+        for path, name in named.items()
+        if path.suffix != SEEN_BY_SQLITE and not any(u in name for u in UNREAD)
     ]
 
 
@@ -55,8 +57,24 @@ def test_a_flip_in_any_file_is_found_and_the_file_named(home):
     files = kept(home)
     assert findings(home) == []
     kinds = {path.name for path in files}
-    assert kinds >= {"key", "end", "journal.bin", "order.json", "plan.json", "kept.json", "runs.json", "manifest.json"}
-    assert kinds >= {"arrays.npz", "validation.json", "evaluation.json", "input.dvc", "MLmodel", "pyfunc.py"}
+    assert kinds >= {
+        "key",
+        "end",
+        "journal.bin",
+        "order.json",
+        "plan.json",
+        "kept.json",
+        "runs.json",
+        "manifest.json",
+    }
+    assert kinds >= {
+        "arrays.npz",
+        "validation.json",
+        "evaluation.json",
+        "input.dvc",
+        "MLmodel",
+        "pyfunc.py",
+    }
     for path in files:
         whole = path.read_bytes()
         flip(path)
@@ -67,7 +85,11 @@ def test_a_flip_in_any_file_is_found_and_the_file_named(home):
 
 def test_a_file_that_is_missing_or_added_is_named(home, released):
     folder = home.release(released.id)
-    gone = [folder / "plan.json", folder / "model" / "spec.json", home.journal(released.id) / "journal.bin"]
+    gone = [
+        folder / "plan.json",
+        folder / "model" / "spec.json",
+        home.journal(released.id) / "journal.bin",
+    ]
     gone += [folder / "public" / "manifest.json", folder / "kept.json", home.end]
     for path in gone:
         content = path.read_bytes()
@@ -86,7 +108,9 @@ def test_a_folder_that_is_gone_is_named(home, released, place):
 
 def test_a_release_that_the_ledger_does_not_know_is_named(home, released):
     shutil.copytree(home.release(released.id), home.release("r-0000000000"))
-    assert any("r-0000000000" in finding and "no such release" in finding for finding in findings(home))
+    assert any(
+        "r-0000000000" in finding and "no such release" in finding for finding in findings(home)
+    )
 
 
 def test_another_key_and_a_key_that_others_may_read_are_named(home):
@@ -128,7 +152,9 @@ def another_model(folder: Path) -> None:
     del record["digest"]
     written = json.dumps(record, separators=(",", ":"), ensure_ascii=False)
     record["digest"] = hashlib.sha256(written.encode()).hexdigest()
-    (folder / "model.json").write_text(json.dumps(record, separators=(",", ":"), ensure_ascii=False))
+    (folder / "model.json").write_text(
+        json.dumps(record, separators=(",", ":"), ensure_ascii=False)
+    )
 
 
 @pytest.fixture
@@ -160,7 +186,9 @@ def test_another_manifest_does_not_vouch_for_another_model(home, released, drawi
     content["lineage"]["model"] = model["digest"]
     del content["digest"]
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    public.write_text(json.dumps(content | {"digest": hashlib.sha256(text.encode()).hexdigest()}, indent=2) + "\n")
+    public.write_text(
+        json.dumps(content | {"digest": hashlib.sha256(text.encode()).hexdigest()}, indent=2) + "\n"
+    )
     code, said = drawing()
     assert code == 1 and "manifest.json is not the one that the ledger recorded" in said
 

@@ -40,14 +40,18 @@ constraints:
 release: {method: independent, epsilon: 1, delta: 1e-6}
 """
 
-POSTGRES = os.environ.get("CLOISTER_TEST_POSTGRES", "postgresql+psycopg://postgres@127.0.0.1:5432/test")
+POSTGRES = os.environ.get(
+    "CLOISTER_TEST_POSTGRES", "postgresql+psycopg://postgres@127.0.0.1:5432/test"
+)
 
 
 def connect_to_postgres() -> psycopg.Connection:
     """A connection to the test server; without one the test is skipped, in CI it fails."""
     url = make_url(POSTGRES).set(drivername="postgresql")
     try:
-        return psycopg.connect(url.render_as_string(hide_password=False), autocommit=True, connect_timeout=5)
+        return psycopg.connect(
+            url.render_as_string(hide_password=False), autocommit=True, connect_timeout=5
+        )
     except psycopg.OperationalError:
         if os.environ.get("CI") == "true":
             raise
@@ -114,7 +118,10 @@ def ask() -> Callable[..., Request]:
 
 @pytest.fixture
 def child() -> Iterator[Callable[[Callable[[], int]], int]]:
-    """Starts a function in a forked process that ends with what it returns; leftovers are killed."""
+    """Starts a function in a forked process that ends with what it returns.
+
+    Leftovers are killed.
+    """
     started: list[int] = []
 
     def start(run: Callable[[], int]) -> int:
@@ -149,7 +156,10 @@ def ending() -> Callable[[int], int]:
 
 @pytest.fixture(scope="session")
 def children(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
-    """Runs commands in children of one process that has imported everything; its home is `home` in its folder."""
+    """Runs commands in children of one process that has imported everything.
+
+    Its home is `home` in its folder.
+    """
     started = Nursery(tmp_path_factory.mktemp("nursery"))
     yield started
     started.close()
@@ -176,15 +186,22 @@ def is_running(pid: int) -> bool:
 
 @dataclass
 class Preloaded:
-    """Commands in forks of a process that has imported everything, one fork at a time; see preloaded.py."""
+    """Commands in forks of a process that has imported everything, one fork at a time.
+
+    See preloaded.py.
+    """
 
     process: subprocess.Popen[bytes]
 
-    def start(self, commands: Sequence[Sequence[object]], environment: Mapping[str, str], folder: Path) -> int:
+    def start(
+        self, commands: Sequence[Sequence[object]], environment: Mapping[str, str], folder: Path
+    ) -> int:
         """Start commands; the process that runs them, which leads a session of its own."""
         folder.mkdir(parents=True, exist_ok=True)
         asked = [[str(word) for word in words] for words in commands]
-        line = json.dumps({"commands": asked, "environment": dict(environment), "folder": str(folder)})
+        line = json.dumps(
+            {"commands": asked, "environment": dict(environment), "folder": str(folder)}
+        )
         assert self.process.stdin and self.process.stdout
         self.process.stdin.write(line.encode() + b"\n")
         return int(self.process.stdout.readline())
@@ -198,13 +215,19 @@ class Preloaded:
 
 
 @pytest.fixture(scope="session")
-def preloaded(prefect_server: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Preloaded]:
+def preloaded(
+    prefect_server: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Preloaded]:
     """Runs commands at the cost of what they do; their flows use the server of the session."""
     from prefect.settings import PREFECT_API_URL
 
     folder = tmp_path_factory.mktemp("preloaded")
     (folder / "prefect").mkdir()
-    own = {"CLOISTER_HOME": str(folder), "PREFECT_HOME": str(folder / "prefect"), "OMP_NUM_THREADS": "1"}
+    own = {
+        "CLOISTER_HOME": str(folder),
+        "PREFECT_HOME": str(folder / "prefect"),
+        "OMP_NUM_THREADS": "1",
+    }
     environment = os.environ | own | {"PREFECT_API_URL": str(PREFECT_API_URL.value())}
     command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("preloaded.py"))]
     pipe = subprocess.PIPE
@@ -228,7 +251,9 @@ def write_world() -> Callable[..., Path]:
         pd.DataFrame(columns).to_csv(folder / f"{name}.csv", index=False)
         provenance = "data-derived" if measured else "form"
         text = TINY.replace("NAME", name).replace("DATA", str(folder / f"{name}.csv"))
-        (folder / f"{name}.yaml").write_text(text.replace("PROVENANCE", provenance), encoding="utf-8")
+        (folder / f"{name}.yaml").write_text(
+            text.replace("PROVENANCE", provenance), encoding="utf-8"
+        )
         return folder / f"{name}.yaml"
 
     return write

@@ -10,7 +10,16 @@ from typing import Any
 
 import yaml
 
-FILES = ["codes/pipe", "codes/none.txt", "codes", "/dev/zero", "/dev/stdin", "codes/big.txt", "codes/latin.txt", "\0"]
+FILES = [
+    "codes/pipe",
+    "codes/none.txt",
+    "codes",
+    "/dev/zero",
+    "/dev/stdin",
+    "codes/big.txt",
+    "codes/latin.txt",
+    "\0",
+]
 VALUES: list[Any] = [
     None,
     True,
@@ -128,7 +137,9 @@ TEXTS = [
 def bombs() -> Iterator[str]:
     """Documents that are small on disk and large, deep or endless once read."""
     nested = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    nested += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 10)]
+    nested += [
+        f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 10)
+    ]
     yield "\n".join(nested)
     yield "a: &a {b: *a}"
     yield "name: " + "[" * 100_000
@@ -165,7 +176,13 @@ def _structural(text: str, rng: random.Random) -> str:
 
 
 def _places(content: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    children = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    children = (
+        content.items()
+        if isinstance(content, dict)
+        else enumerate(content)
+        if isinstance(content, list)
+        else ()
+    )
     for key, child in children:
         yield (*keys, key)
         yield from _places(child, (*keys, key))
@@ -187,7 +204,9 @@ def _remove(parent: Any, key: Any, rng: random.Random) -> None:
 
 def _rename(parent: Any, key: Any, rng: random.Random) -> None:
     if isinstance(parent, dict):
-        parent[str(rng.choice([value for value in VALUES if isinstance(value, str)]))] = parent.pop(key)
+        parent[str(rng.choice([value for value in VALUES if isinstance(value, str)]))] = parent.pop(
+            key
+        )
 
 
 def _nest(parent: Any, key: Any, rng: random.Random) -> None:

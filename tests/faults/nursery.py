@@ -1,7 +1,8 @@
 """Runs many commands in children of one process that has imported everything, each under limits of its own.
 
-Started as a program it is that process: it reads one JSON line a command and answers with one. A child that takes
-more CPU time or memory than it may is killed, and told apart by its signal or its words.
+Started as a program it is that process: it reads one JSON line a command and answers with one. A
+child that takes more CPU time or memory than it may is killed, and told apart by its signal or its
+words.
 """
 
 from __future__ import annotations
@@ -68,15 +69,27 @@ class Nursery:
 
     def __init__(self, folder: Path) -> None:
         root = str(Path(__file__).parents[2])
-        environment = os.environ | {"PYTHONPATH": root, "CLOISTER_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
+        environment = os.environ | {
+            "PYTHONPATH": root,
+            "CLOISTER_HOME": str(folder / "home"),
+            "OMP_NUM_THREADS": "1",
+        }
         self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=folder
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            cwd=folder,
         )
 
     def run(self, *words: str | bytes, folder: Path | None = None, **environment: str) -> Ended:
         """Run a command, in a folder; words of bytes need not be UTF-8."""
         place = str(folder) if folder else None
-        asked = {"words": [os.fsdecode(word) for word in words], "environment": environment, "folder": place}
+        asked = {
+            "words": [os.fsdecode(word) for word in words],
+            "environment": environment,
+            "folder": place,
+        }
         assert self._process.stdin and self._process.stdout
         self._process.stdin.write(json.dumps(asked).encode() + b"\n")
         self._process.stdin.flush()
@@ -101,7 +114,9 @@ def serve() -> None:
         answers.flush()
 
 
-def _ended(words: Sequence[str], environment: dict[str, str], folder: str | None) -> dict[str, object]:
+def _ended(
+    words: Sequence[str], environment: dict[str, str], folder: str | None
+) -> dict[str, object]:
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         pid = os.fork()
@@ -112,7 +127,9 @@ def _ended(words: Sequence[str], environment: dict[str, str], folder: str | None
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         code = os.waitstatus_to_exitcode(status)
-        said = [(stream.seek(0), stream.read().decode("utf-8", "replace"))[1] for stream in (out, err)]
+        said = [
+            (stream.seek(0), stream.read().decode("utf-8", "replace"))[1] for stream in (out, err)
+        ]
         return {"code": code, "out": said[0], "err": said[1], "seconds": spent}
 
 
@@ -134,7 +151,9 @@ def _run(words: Sequence[str], environment: dict[str, str], out: int, err: int) 
         from flows.cli.app import main
 
         url = environment.get("PREFECT_API_URL")
-        with temporary_settings({PREFECT_API_URL: url} if url else {}):  # Prefect read its settings before the fork
+        with temporary_settings(
+            {PREFECT_API_URL: url} if url else {}
+        ):  # Prefect read its settings before the fork
             main(words)
     except SystemExit as done:
         code = done.code if isinstance(done.code, int) else 99

@@ -37,7 +37,9 @@ USED = (
 )
 
 
-def forked(command: list[str], cwd: str, env: dict[str, str], **_: object) -> subprocess.CompletedProcess[str]:
+def forked(
+    command: list[str], cwd: str, env: dict[str, str], **_: object
+) -> subprocess.CompletedProcess[str]:
     """``subprocess.run`` of ``python -m dvc``, without another start of Python."""
     with tempfile.TemporaryFile() as said:
         pid = os.fork()

@@ -153,7 +153,16 @@ OPTIONS: dict[tuple[str, ...], dict[str, list[str | bytes]]] = {
         "--where": [*ODD, "=", "a", "a=b=c"],
         "--out": PLACES,
     },
-    ("budget", "grant", "clubs", "--epsilon=1", "--delta=0", "--per=ever", "--reason=why", "--by=me"): {
+    (
+        "budget",
+        "grant",
+        "clubs",
+        "--epsilon=1",
+        "--delta=0",
+        "--per=ever",
+        "--reason=why",
+        "--by=me",
+    ): {
         "--epsilon": ["", "nan", "-1", "1/0", "1e400", "1e-99999999999", "9" * 5000],
         "--delta": ["", "nan", "-1", "1", "2", "1e-99999999999"],
         "--per": [*ODD, "week"],
@@ -174,7 +183,12 @@ FIRST: dict[tuple[str, ...], list[str | bytes]] = {
     ("report",): ODD,
     ("review", "approve", "--reason=why"): ODD,
     ("ledger", "export"): ["/dev/null", "/dev/full", "folder", "none/none", b"\xff"],
-    ("budget", "grant", "--epsilon=1", "--delta=0", "--per=ever", "--reason=why"): [*ODD, "-x", "a/b", "."],
+    ("budget", "grant", "--epsilon=1", "--delta=0", "--per=ever", "--reason=why"): [
+        *ODD,
+        "-x",
+        "a/b",
+        ".",
+    ],
     ("constraints", "check", "--data=data.csv"): PLACES,
     (): ODD,
 }
@@ -186,7 +200,10 @@ def commands() -> list[tuple[str | bytes, ...]]:
     for command, options in OPTIONS.items():
         for name, values in options.items():
             kept = [word for word in command if not word.startswith(f"{name}=")]
-            found += [(*kept, name.encode() + b"=" + (v if isinstance(v, bytes) else v.encode())) for v in values]
+            found += [
+                (*kept, name.encode() + b"=" + (v if isinstance(v, bytes) else v.encode()))
+                for v in values
+            ]
     return found + [(*command, word) for command, words in FIRST.items() for word in words]
 
 
@@ -213,13 +230,19 @@ def nobody() -> Iterator[str]:
         yield f"http://127.0.0.1:{held.getsockname()[1]}/api"
 
 
-@pytest.mark.parametrize("count", [SAMPLE, pytest.param(ALL, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
-def test_a_word_that_cannot_be_used_is_refused(folder: Path, children: Nursery, nobody: str, count: int) -> None:
+@pytest.mark.parametrize(
+    "count", [SAMPLE, pytest.param(ALL, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
+)
+def test_a_word_that_cannot_be_used_is_refused(
+    folder: Path, children: Nursery, nobody: str, count: int
+) -> None:
     chosen = random.Random(SEED).sample(commands(), count)
     before = (folder / "folder" / "file").read_text()
     found, seconds = {}, [0.0]
     for words in chosen:
-        ended = children.run(*words, folder=folder, PREFECT_API_URL=nobody, CLOISTER_HOME=str(folder / "home"))
+        ended = children.run(
+            *words, folder=folder, PREFECT_API_URL=nobody, CLOISTER_HOME=str(folder / "home")
+        )
         seconds.append(ended.seconds)
         if ended.faults:
             found[words] = [*ended.faults, ended.err[-300:]]

@@ -25,7 +25,9 @@ import pytest
 from tasks.ledger.queries import existing_ledger
 from tasks.runtime.home import Home
 
-pytestmark = pytest.mark.timeout(3600)  # seconds; on a busy machine the first test waits long for its home
+pytestmark = pytest.mark.timeout(
+    3600
+)  # seconds; on a busy machine the first test waits long for its home
 
 FEW = 8
 BATCH = 25
@@ -37,7 +39,9 @@ UNWANTED = re.compile("traceback|unforeseen|failed inside|withheld", re.IGNORECA
 RELEASE = re.compile(r"r-[0-9a-z]{10}")
 DIGEST = re.compile(r"[0-9a-f]{30,}|(?<=/)[0-9a-f]{2}(?=/)")
 
-VOUCHED = re.compile(r"^out/|^home/key$|/journal\.bin$|^home/releases/(?!unfinished)\w+/(model|public)/")
+VOUCHED = re.compile(
+    r"^out/|^home/key$|/journal\.bin$|^home/releases/(?!unfinished)\w+/(model|public)/"
+)
 
 Said = tuple[int | None, str, str]
 
@@ -46,8 +50,8 @@ Said = tuple[int | None, str, str]
 class Live:
     """A home in use, the folder that was handed on, and copies of both as they were.
 
-    ``states`` says where each release is, ``order`` are the words of the unfinished one, and ``before`` what each
-    command said on the untouched home.
+    ``states`` says where each release is, ``order`` are the words of the unfinished one, and
+    ``before`` what each command said on the untouched home.
     """
 
     folder: Path
@@ -135,7 +139,9 @@ class Change:
 def same_name(live: Live, path: Path) -> list[Path]:
     """Files that other releases have in the same place."""
     pattern = RELEASE.sub("*", live.relative(path))
-    return [other for other in (live.folder / "live").glob(pattern) if other != path and other.is_file()]
+    return [
+        other for other in (live.folder / "live").glob(pattern) if other != path and other.is_file()
+    ]
 
 
 def flipped(content: bytearray, rng: random.Random) -> bytes:
@@ -172,7 +178,11 @@ def reading(live: Live) -> list[list[str]]:
         ["ledger", "list", "--json"],
         ["budget", "show", "--json"],
         ["review", "list", "--json"],
-        *(["ledger", "show", release, "--json"] for release in (approved, live.of("unfinished")) if release),
+        *(
+            ["ledger", "show", release, "--json"]
+            for release in (approved, live.of("unfinished"))
+            if release
+        ),
         ["report", approved, "--json"],
         ["sample", approved, "--rows", "20", "--seed", "7", "--out", str(drawn), "--json"],
     ]
@@ -186,7 +196,10 @@ def writing(live: Live) -> list[list[str]]:
 
 
 def said(preloaded, live: Live, commands: list[list[str]]) -> list[Said]:
-    """What commands say, and the rows that they draw; None for the exit code of one that did not end by itself."""
+    """What commands say, and the rows that they draw.
+
+    None for the exit code of one that did not end by itself.
+    """
     folder = live.folder / "said"
     shutil.rmtree(folder, ignore_errors=True)
     preloaded.start(commands, {"CLOISTER_HOME": str(live.home.folder)}, folder)
@@ -197,7 +210,8 @@ def said(preloaded, live: Live, commands: list[list[str]]) -> list[Said]:
     return [
         (
             int(code.read_text()) if code.exists() else None,
-            (folder / f"{number}.out").read_text(errors="replace") + (rows if "sample" in commands[number] else ""),
+            (folder / f"{number}.out").read_text(errors="replace")
+            + (rows if "sample" in commands[number] else ""),
             (folder / f"{number}.err").read_text(errors="replace"),
         )
         if (folder / f"{number}.out").exists()
@@ -213,7 +227,10 @@ def verdict(words: list[str], now: Said, before: Said) -> str:
         return f"MISSED: {' '.join(words[:2])}: {err[-300:]}"
     if words[0] == "verify" and code == 1 and json.loads(out or "{}").get("findings"):
         return "found"
-    if code in (1, 2) and len([line for line in err.splitlines() if line.startswith("error: ")]) == 1:
+    if (
+        code in (1, 2)
+        and len([line for line in err.splitlines() if line.startswith("error: ")]) == 1
+    ):
         return "found" if words[0] == "verify" else "refused"
     if (code, out) == before[:2]:
         return "inert"
@@ -223,13 +240,20 @@ def verdict(words: list[str], now: Said, before: Said) -> str:
 def worst(verdicts: list[str]) -> str:
     """A change is missed if one command missed it; found, if one found it."""
     missed = [each for each in verdicts if each.startswith("MISSED")]
-    return missed[0] if missed else next((each for each in ("found", "refused") if each in verdicts), "inert")
+    return (
+        missed[0]
+        if missed
+        else next((each for each in ("found", "refused") if each in verdicts), "inert")
+    )
 
 
 def after(preloaded, live: Live, change: Change) -> str:
     """What becomes of a change that was made."""
     read = reading(live)
-    verdicts = [verdict(*each) for each in zip(read, said(preloaded, live, read), live.before["read"], strict=True)]
+    verdicts = [
+        verdict(*each)
+        for each in zip(read, said(preloaded, live, read), live.before["read"], strict=True)
+    ]
     if worst(verdicts) == "inert" and used_by_writing(change.kind):
         verdicts += written(preloaded, live)
     return worst(verdicts)
@@ -254,7 +278,10 @@ def dump(place: Path) -> list[str] | None:
 
 
 def used_by_writing(kind: str) -> bool:
-    return "unfinished" in kind or re.search(r"^home/(key|ledger|mlflow/mlflow|dvc/)", kind) is not None
+    return (
+        "unfinished" in kind
+        or re.search(r"^home/(key|ledger|mlflow/mlflow|dvc/)", kind) is not None
+    )
 
 
 def written(preloaded, live: Live) -> Iterator[str]:
@@ -262,7 +289,11 @@ def written(preloaded, live: Live) -> Iterator[str]:
     commands = writing(live)
     for words, (code, out, err) in zip(commands, said(preloaded, live, commands), strict=True):
         if code == 0 and not UNWANTED.search(out + err):
-            yield ("inert" if words[0] == "review" or ended_alike(live) else "MISSED: resumed with other answers")
+            yield (
+                "inert"
+                if words[0] == "review" or ended_alike(live)
+                else "MISSED: resumed with other answers"
+            )
         else:
             yield verdict(words, (code, out, err), (0, "", ""))
 
@@ -270,7 +301,10 @@ def written(preloaded, live: Live) -> Iterator[str]:
 def ended_alike(live: Live) -> bool:
     release = live.of("unfinished")
     assert release
-    paths = [live.folder / place / "home" / "journals" / release / "journal.bin" for place in ("live", "kept")]
+    paths = [
+        live.folder / place / "home" / "journals" / release / "journal.bin"
+        for place in ("live", "kept")
+    ]
     ledger = existing_ledger(live.home)
     assert ledger
     ended = ledger.release(release).state.value == "candidate"
@@ -285,7 +319,11 @@ def changed(preloaded, live: Live, seed: str, table: dict[str, Counter[str]]) ->
         if not change.make(live, rng):
             return None
         altered = VOUCHED.search(change.kind) or not same_ledger(live)
-        found = vouched(change, after(preloaded, live, change)) if altered else after(preloaded, live, change)
+        found = (
+            vouched(change, after(preloaded, live, change))
+            if altered
+            else after(preloaded, live, change)
+        )
     finally:
         live.restore()
     table[change.kind][found.partition(":")[0]] += 1
@@ -297,7 +335,9 @@ def ready(preloaded, live: Live) -> Live:
     """The home as it is, once each command was run on it."""
     live.keep()
     live.before["read"] = said(preloaded, live, reading(live))
-    assert [code for code, *_ in live.before["read"]] == [0] * len(live.before["read"]), live.before["read"]
+    assert [code for code, *_ in live.before["read"]] == [0] * len(live.before["read"]), (
+        live.before["read"]
+    )
     live.restore()
     return live
 
@@ -326,7 +366,9 @@ def small(preloaded, released, tmp_path_factory) -> Live:
 
 
 @pytest.mark.parametrize("seed", range(FEW))
-def test_a_change_is_found_or_refused_or_read_by_nothing(preloaded, small: Live, seed: int, table) -> None:
+def test_a_change_is_found_or_refused_or_read_by_nothing(
+    preloaded, small: Live, seed: int, table
+) -> None:
     assert changed(preloaded, small, f"small {seed}", table) is None
 
 
@@ -382,13 +424,17 @@ def killed_at(preloaded, live: Live, step: str, state: str) -> None:
 
 def review(preloaded, live: Live) -> None:
     moves = {"approved": "approve", "rejected": "reject", "kamino": "approve"}
-    commands = [["review", move, live.of(state), "--reason", "seen"] for state, move in moves.items()]
+    commands = [
+        ["review", move, live.of(state), "--reason", "seen"] for state, move in moves.items()
+    ]
     made = said(preloaded, live, commands)
     assert [code for code, *_ in made] == [0] * len(made), made
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", range(BATCHES))
-def test_every_change_is_found_or_refused_or_read_by_nothing(preloaded, large: Live, batch: int, table) -> None:
+def test_every_change_is_found_or_refused_or_read_by_nothing(
+    preloaded, large: Live, batch: int, table
+) -> None:
     seeds = [f"large {batch} {number}" for number in range(BATCH)]
     assert [missed for seed in seeds if (missed := changed(preloaded, large, seed, table))] == []

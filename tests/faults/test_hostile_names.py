@@ -28,7 +28,8 @@ def write_spec(folder: Path, dataset: str, method: str) -> Path:
             "budget": {"epsilon": 4, "delta": "1e-4", "per": "ever"},
         },
         "attributes": {
-            name: {"type": "categorical", "values": ["a", "b"], "provenance": "form"} for name in ATTRIBUTES
+            name: {"type": "categorical", "values": ["a", "b"], "provenance": "form"}
+            for name in ATTRIBUTES
         },
         "release": {"method": method, "epsilon": 1, "delta": "1e-6"},
     }
@@ -47,7 +48,9 @@ def write_spec(folder: Path, dataset: str, method: str) -> Path:
         ),
     ],
 )
-def test_a_release_with_hostile_names_is_delivered(preloaded, tmp_path: Path, dataset: str, method: str) -> None:
+def test_a_release_with_hostile_names_is_delivered(
+    preloaded, tmp_path: Path, dataset: str, method: str
+) -> None:
     spec, said = write_spec(tmp_path, dataset, method), tmp_path / "said"
     settings = {"CLOISTER_HOME": str(tmp_path / "home")}
     commands = [["release", spec, "--out", tmp_path / "out", "--csv"], ["verify", tmp_path / "out"]]

@@ -65,7 +65,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "small"
     folder.mkdir()
     mount = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], check=False, capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder],
+        check=False,
+        capture_output=True,
     )
     if mount.returncode:
         pytest.skip("a small file system cannot be mounted here")
@@ -123,5 +125,7 @@ def test_a_kill_at_a_random_moment_loses_no_answer(
     os.kill(pid, signal.SIGKILL)
     assert ending(pid) == -signal.SIGKILL
     content = seen_path.read_bytes()
-    seen = np.frombuffer(content[: len(content) // 40_000 * 40_000], dtype=np.int64).reshape(-1, 5000)
+    seen = np.frombuffer(content[: len(content) // 40_000 * 40_000], dtype=np.int64).reshape(
+        -1, 5000
+    )
     replayed(tmp_path, list(seen))

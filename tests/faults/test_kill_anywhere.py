@@ -58,7 +58,9 @@ class Run:
 
     def _see(self, position: int, answer: np.ndarray) -> None:
         descriptor = os.open(self.seen, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.write(descriptor, f"{position} {hashlib.sha256(answer.tobytes()).hexdigest()}\n".encode())
+        os.write(
+            descriptor, f"{position} {hashlib.sha256(answer.tobytes()).hexdigest()}\n".encode()
+        )
         os.close(descriptor)
 
 
@@ -131,7 +133,9 @@ def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callab
 
 
 @pytest.fixture
-def new_run(new_place: Callable[[], str], ask: Callable[..., Request], tmp_path: Path) -> Callable[[], Run]:
+def new_run(
+    new_place: Callable[[], str], ask: Callable[..., Request], tmp_path: Path
+) -> Callable[[], Run]:
     """Makes releases, each with a ledger of its own."""
     number = count()
 
@@ -173,7 +177,11 @@ both = pytest.mark.parametrize("new_place", ["sqlite", "postgresql"], indirect=T
     indirect=["new_place"],
 )
 def test_a_kill_at_any_step_loses_nothing_and_charges_once(
-    new_run: Callable[[], Run], child: Start, ending: Callable[[int], int], tmp_path: Path, stride: int
+    new_run: Callable[[], Run],
+    child: Start,
+    ending: Callable[[int], int],
+    tmp_path: Path,
+    stride: int,
 ) -> None:
     whole = new_run()
     assert ending(child(stepping(whole, -1, tmp_path / "steps"))) == 0
@@ -209,7 +217,9 @@ def test_a_kill_while_the_ledger_is_made_leaves_none_or_a_whole_one(
 ) -> None:
     for step in count(1):
         run = Run(new_place(), tmp_path / f"made-{step}", ask())
-        made = ending(child(stepping(run, step)))  # ends with a refusal once the ledger is there: no budget
+        made = ending(
+            child(stepping(run, step))
+        )  # ends with a refusal once the ledger is there: no budget
         ledger = Ledger.open(run.place)
         assert ledger.verify() == [] and ledger.entries() == []
         if made != -signal.SIGKILL:

@@ -53,7 +53,9 @@ def begin(ledger: Ledger, folder: Path) -> Journal:
 
 def draw(journal: Journal, answers: int) -> list[bytes]:
     return [
-        journal.answer({"n": journal.position}, lambda: np.frombuffer(os.urandom(64), dtype=np.int64)).tobytes()
+        journal.answer(
+            {"n": journal.position}, lambda: np.frombuffer(os.urandom(64), dtype=np.int64)
+        ).tobytes()
         for _ in range(answers)
     ]
 
@@ -140,7 +142,9 @@ def test_a_ledger_of_an_earlier_version_is_resumed(ledger: Ledger, folder: Path)
     assert ledger.verify() == []
 
 
-def test_a_run_killed_between_its_journal_and_the_ledger_locks_nobody_out(ledger: Ledger, folder: Path) -> None:
+def test_a_run_killed_between_its_journal_and_the_ledger_locks_nobody_out(
+    ledger: Ledger, folder: Path
+) -> None:
     seen = run(ledger, folder, 3)
     for _ in range(3):
         with Journal.open(folder, {"release": RELEASE}) as journal:
@@ -164,7 +168,9 @@ def test_another_process_is_refused_while_the_first_runs(
     pid = child(first)
     assert running.wait(60)
     copy = copied(folder)
-    with pytest.raises(StorageError, match=rf"{RELEASE} is being run by process {pid} on .*wait for it or end it"):
+    with pytest.raises(
+        StorageError, match=rf"{RELEASE} is being run by process {pid} on .*wait for it or end it"
+    ):
         run(ledger, copy, 4)
     done.set()
     assert ending(pid) == 0
@@ -237,7 +243,9 @@ def test_another_machine_is_waited_for_and_then_draws_nothing(ledger: Ledger, fo
             draw(other, 1)
 
 
-def test_a_clock_that_was_set_back_delays_for_one_lease_at_most(ledger: Ledger, folder: Path) -> None:
+def test_a_clock_that_was_set_back_delays_for_one_lease_at_most(
+    ledger: Ledger, folder: Path
+) -> None:
     run(ledger, folder, 3)
     with begin(ledger, folder):
         elsewhere(ledger)
@@ -286,7 +294,9 @@ def test_a_connection_lost_between_answers_is_opened_again(
     ledger = Ledger.open(postgres_place)
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
     ledger.reserve(ask(release=RELEASE), "flow")
-    url = make_url(postgres_place).set(drivername="postgresql").render_as_string(hide_password=False)
+    url = (
+        make_url(postgres_place).set(drivername="postgresql").render_as_string(hide_password=False)
+    )
     with begin(ledger, tmp_path) as journal:
         draw(journal, 2)
         held = journal._guard._connection  # type: ignore[attr-defined]

@@ -28,7 +28,9 @@ def ledger(place: str, ask: Callable[..., Request]) -> Ledger:
 def unguarded(ledger: Ledger) -> Iterator[Connection]:
     """A connection on which the guards were taken away: someone with all rights on the database."""
     with ledger.store.engine.begin() as connection:
-        for event in ("insert", "update", "delete", "truncate")[: 3 if ledger.store.dialect == "sqlite" else 4]:
+        for event in ("insert", "update", "delete", "truncate")[
+            : 3 if ledger.store.dialect == "sqlite" else 4
+        ]:
             on = "" if ledger.store.dialect == "sqlite" else f" ON {TABLE}"
             connection.exec_driver_sql(f"DROP TRIGGER {TABLE}_{event}{on}")
         yield connection
@@ -76,7 +78,10 @@ def test_the_database_refuses_its_own_shortcuts(ledger: Ledger) -> None:
         last = f"(SELECT hash FROM {TABLE} WHERE seq = 4)"
         for copied in ("slot, {last}, 'c'", "'a', {last}, hash"):
             columns = copied.format(last=last)
-            refused(ledger, f"INSERT OR REPLACE INTO {TABLE} SELECT 5, {columns}, 'd' FROM {TABLE} WHERE seq = 2")
+            refused(
+                ledger,
+                f"INSERT OR REPLACE INTO {TABLE} SELECT 5, {columns}, 'd' FROM {TABLE} WHERE seq = 2",
+            )
         refused(ledger, f"UPDATE OR REPLACE {TABLE} SET seq = 1 WHERE seq = 2")
     else:
         refused(ledger, f"TRUNCATE {TABLE}")
@@ -104,7 +109,9 @@ def test_an_altered_row_is_named_and_stops_the_ledger(
         ledger.budget("adult", "row")
 
 
-def test_a_removed_row_is_named_and_stops_the_ledger(ledger: Ledger, ask: Callable[..., Request]) -> None:
+def test_a_removed_row_is_named_and_stops_the_ledger(
+    ledger: Ledger, ask: Callable[..., Request]
+) -> None:
     anchor = ledger.anchor()
     assert anchor is not None
     with unguarded(ledger) as connection:
@@ -119,11 +126,15 @@ def test_a_cut_tail_is_found_by_an_anchor(ledger: Ledger) -> None:
     assert anchor is not None
     with unguarded(ledger) as connection:
         connection.exec_driver_sql(f"DELETE FROM {TABLE} WHERE seq = 4")
-    assert [finding.entry for finding in ledger.verify()] == [0] * (3 if ledger.store.dialect == "sqlite" else 4)
+    assert [finding.entry for finding in ledger.verify()] == [0] * (
+        3 if ledger.store.dialect == "sqlite" else 4
+    )
     assert 4 in {finding.entry for finding in ledger.verify([anchor])}
 
 
-def test_names_that_sql_would_trip_over_are_kept(ledger: Ledger, ask: Callable[..., Request]) -> None:
+def test_names_that_sql_would_trip_over_are_kept(
+    ledger: Ledger, ask: Callable[..., Request]
+) -> None:
     name = 'Robert\'); DROP TABLE "x"; -- %s :seq é 🙂 \x00'
     ledger.grant(name, "it's", 1, 0, "ever", "officer", name)
     ledger.reserve(ask(dataset=name, unit="it's", release="r-9"), "flow")

@@ -23,17 +23,23 @@ def ledger(place: str) -> Ledger:
     return opened
 
 
-def test_a_locked_ledger_says_so_and_goes_on_after(ledger: Ledger, place: str, ask: Callable[..., Request]) -> None:
+def test_a_locked_ledger_says_so_and_goes_on_after(
+    ledger: Ledger, place: str, ask: Callable[..., Request]
+) -> None:
     waiting = Ledger.open(place, timeout=0.3)
     with ledger.store.writing():
         assert waiting.budget("adult", "row").left == 100
-        with pytest.raises(StorageError, match=r"locked by another process, and stayed so for 0\.3 seconds"):
+        with pytest.raises(
+            StorageError, match=r"locked by another process, and stayed so for 0\.3 seconds"
+        ):
             waiting.reserve(ask(), "flow")
     waiting.reserve(ask(), "flow")
     assert len(ledger.entries()) == 2 and ledger.verify() == []
 
 
-def test_an_accountant_that_fails_leaves_nothing(ledger: Ledger, ask: Callable[..., Request]) -> None:
+def test_an_accountant_that_fails_leaves_nothing(
+    ledger: Ledger, ask: Callable[..., Request]
+) -> None:
     def fail(charges: Sequence[Charge], delta: Fraction) -> Fraction | None:
         raise PrivacyError("unknown event")
 
@@ -51,7 +57,9 @@ def lose_connection(place: str, connection: Connection) -> None:
         server.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
 
 
-@pytest.mark.parametrize("when", ["before_lock", "after_lock", "before_insert", "after_insert", "before_commit"])
+@pytest.mark.parametrize(
+    "when", ["before_lock", "after_lock", "before_insert", "after_insert", "before_commit"]
+)
 def test_a_connection_lost_on_the_way_leaves_nothing(
     postgres_place: str, ask: Callable[..., Request], when: str
 ) -> None:
@@ -65,7 +73,11 @@ def test_a_connection_lost_on_the_way_leaves_nothing(
             lose_connection(postgres_place, connection)
 
     if word == "commit":
-        event.listen(broken.store.engine, "commit", lambda connection: lose_connection(postgres_place, connection))
+        event.listen(
+            broken.store.engine,
+            "commit",
+            lambda connection: lose_connection(postgres_place, connection),
+        )
     else:
         event.listen(broken.store.engine, f"{side}_cursor_execute", on_statement)
     request = ask()
@@ -76,7 +88,9 @@ def test_a_connection_lost_on_the_way_leaves_nothing(
     assert ledger.budget("adult", "row").left == 0 and ledger.verify() == []
 
 
-def test_an_answer_lost_after_the_commit_is_charged_once(postgres_place: str, ask: Callable[..., Request]) -> None:
+def test_an_answer_lost_after_the_commit_is_charged_once(
+    postgres_place: str, ask: Callable[..., Request]
+) -> None:
     ledger = Ledger.open(postgres_place)
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
     broken = Ledger.open(postgres_place)
@@ -100,7 +114,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "small"
     folder.mkdir()
     mount = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", folder], check=False, capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", folder],
+        check=False,
+        capture_output=True,
     )
     if mount.returncode:
         pytest.skip("a small file system cannot be mounted here")
@@ -108,7 +124,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", folder], check=True)
 
 
-def test_a_full_disk_says_so_and_loses_nothing(small_disk: Path, ask: Callable[..., Request]) -> None:
+def test_a_full_disk_says_so_and_loses_nothing(
+    small_disk: Path, ask: Callable[..., Request]
+) -> None:
     ledger = Ledger.open(small_disk / "ledger.db")
     ledger.grant("adult", "row", 1000, 0, "ever", "officer", "why")
     kept = []
@@ -128,7 +146,9 @@ def _copy(disk: Path, folder: Path) -> Path:
     return folder / "ledger.db"
 
 
-def test_a_database_at_its_limit_says_so_and_goes_on_after(tmp_path: Path, ask: Callable[..., Request]) -> None:
+def test_a_database_at_its_limit_says_so_and_goes_on_after(
+    tmp_path: Path, ask: Callable[..., Request]
+) -> None:
     ledger = Ledger.open(tmp_path / "ledger.db")
     ledger.grant("adult", "row", 1000, 0, "ever", "officer", "why")
 
@@ -146,10 +166,14 @@ def test_a_database_at_its_limit_says_so_and_goes_on_after(tmp_path: Path, ask: 
     assert ledger.verify() == []
 
 
-def test_a_ledger_that_may_not_be_written_says_so(tmp_path: Path, ask: Callable[..., Request]) -> None:
+def test_a_ledger_that_may_not_be_written_says_so(
+    tmp_path: Path, ask: Callable[..., Request]
+) -> None:
     ledger = Ledger.open(tmp_path / "ledger.db")
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
-    event.listen(ledger.store.engine, "connect", lambda raw, _: raw.execute("PRAGMA query_only = 1"))
+    event.listen(
+        ledger.store.engine, "connect", lambda raw, _: raw.execute("PRAGMA query_only = 1")
+    )
     with pytest.raises(StorageError, match="permissions"):
         ledger.reserve(ask(), "flow")
     assert len(ledger.entries()) == 1

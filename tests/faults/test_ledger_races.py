@@ -14,7 +14,9 @@ from cloister.privacy.ledger import Ledger, Request, State
 Start = Callable[[Callable[[], int]], int]
 
 
-def race(racers: int, child: Start, ending: Callable[[int], int], run: Callable[[], int]) -> Counter[int]:
+def race(
+    racers: int, child: Start, ending: Callable[[int], int], run: Callable[[], int]
+) -> Counter[int]:
     """How many of the racers, let go at once, ended with which code."""
     barrier = get_context("fork").Barrier(racers)
 
@@ -42,7 +44,10 @@ def race_for_the_last(
 
     assert race(racers, child, ending, run) == {0: 2, 1: racers - 2}
     now = ledger.budget("adult", "row")
-    assert now.reserved == ledger.budget("adult", "row").budget.epsilon - now.left and now.releases == 3
+    assert (
+        now.reserved == ledger.budget("adult", "row").budget.epsilon - now.left
+        and now.releases == 3
+    )
     assert ledger.verify() == []
 
 
@@ -78,7 +83,9 @@ def test_processes_that_run_the_same_release_are_charged_once(
     assert ledger.verify() == []
 
 
-def test_processes_that_make_the_ledger_make_one(place: str, child: Start, ending: Callable[[int], int]) -> None:
+def test_processes_that_make_the_ledger_make_one(
+    place: str, child: Start, ending: Callable[[int], int]
+) -> None:
     def run() -> int:
         Ledger.open(place).grant("adult", "row", 1, 0, "ever", "officer", "why")
         return 0
@@ -89,7 +96,11 @@ def test_processes_that_make_the_ledger_make_one(place: str, child: Start, endin
 
 
 def test_one_release_is_approved_by_one_of_many(
-    place: str, child: Start, ending: Callable[[int], int], ask: Callable[..., Request], tmp_path: Path
+    place: str,
+    child: Start,
+    ending: Callable[[int], int],
+    ask: Callable[..., Request],
+    tmp_path: Path,
 ) -> None:
     ledger = Ledger.open(place)
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")

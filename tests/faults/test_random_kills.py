@@ -27,7 +27,9 @@ from tasks.ledger.queries import existing_ledger
 from tasks.ledger.verify import verified
 from tasks.runtime.home import Home
 
-pytestmark = pytest.mark.timeout(3600)  # seconds; on a busy machine the first test waits long for its home
+pytestmark = pytest.mark.timeout(
+    3600
+)  # seconds; on a busy machine the first test waits long for its home
 
 CASES = 300
 FEW = (4, 7)  # seeds of the default suite: a release on each database, killed once
@@ -79,7 +81,10 @@ class Kill:
 
 @dataclass(frozen=True)
 class Run:
-    """What became of one run of the command; ``hit`` is the last step it spoke of when it was killed."""
+    """What became of one run of the command.
+
+    ``hit`` is the last step it spoke of when it was killed.
+    """
 
     code: int
     out: str
@@ -113,7 +118,10 @@ class Case:
 
     @property
     def out(self) -> Path:
-        return self.work / {"release": "out", "measure": "new.yaml", "sample": "rows.parquet"}[self.command]
+        return (
+            self.work
+            / {"release": "out", "measure": "new.yaml", "sample": "rows.parquet"}[self.command]
+        )
 
     @property
     def environment(self) -> dict[str, str]:
@@ -173,7 +181,9 @@ class Whole:
         self.said.mkdir(parents=True)
         self.err = self.said / "0.err"
         command = [sys.executable, "-c", "from flows.cli.app import main; main()", *case.words]
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_API")}
+        kept = {
+            key: value for key, value in os.environ.items() if not key.startswith("PREFECT_API")
+        }
         with (self.said / "0.out").open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
                 command, env=kept | case.environment, stdout=out, stderr=err, start_new_session=True
@@ -223,7 +233,11 @@ def send(how: str, pid: int) -> None:
 
 
 def last_step(err: str) -> str:
-    lines = [json.loads(line) for line in err.splitlines() if line.startswith('{"time"') and line.endswith("}")]
+    lines = [
+        json.loads(line)
+        for line in err.splitlines()
+        if line.startswith('{"time"') and line.endswith("}")
+    ]
     return f"{lines[-1]['step']} {lines[-1]['state']}" if lines else "start"
 
 
@@ -232,7 +246,9 @@ def processes(session: int) -> Iterator[str]:
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
-            command = stat.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            command = (
+                stat.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            )
         except OSError:
             continue
         if int(fields[3]) == session and fields[0] != "Z":
@@ -257,9 +273,14 @@ def left_over(case: Case) -> list[str]:
     beside = [path for path in case.work.iterdir() if path not in wanted]
     held = existing_ledger(case.home)
     releases = [case.home.release(release.id) for release in held.releases("kills")] if held else []
-    inside = [p for folder in (*releases, case.out) for p in folder.rglob("*") if LEFT_OVER.match(p.name)]
+    inside = [
+        p for folder in (*releases, case.out) for p in folder.rglob("*") if LEFT_OVER.match(p.name)
+    ]
     ended = case.runs[-1].hit is None
-    temporary = [*(case.folder / "tmp").iterdir(), *((case.home.folder / "tmp").glob("*") if ended else ())]
+    temporary = [
+        *(case.folder / "tmp").iterdir(),
+        *((case.home.folder / "tmp").glob("*") if ended else ()),
+    ]
     return [str(path) for path in (*beside, *inside, *temporary)]
 
 
@@ -328,7 +349,11 @@ def approved(released, tmp_path_factory) -> tuple[Path, str]:
 
 def kept_by(case: Case) -> Callable[[str, list[str]], set[str]]:
     """Which parts of a home are left out: with a ledger elsewhere, what the home's own one holds."""
-    return shutil.ignore_patterns("ledger.db*", "r-*", "end") if case.ledger else shutil.ignore_patterns()
+    return (
+        shutil.ignore_patterns("ledger.db*", "r-*", "end")
+        if case.ledger
+        else shutil.ignore_patterns()
+    )
 
 
 @pytest.fixture
@@ -356,7 +381,11 @@ def new_case(
 
 
 @pytest.mark.parametrize(
-    "seed", [*FEW, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(CASES) if seed not in FEW)]
+    "seed",
+    [
+        *FEW,
+        *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(CASES) if seed not in FEW),
+    ],
 )
 def test_a_killed_command_is_ended_by_the_same_command(
     seed: int, new_case: Callable[[int], Case], preloaded, hits: Counter[str]
@@ -372,9 +401,13 @@ def test_a_killed_command_is_ended_by_the_same_command(
         if case.runs[-1].hit is None:
             break
         place = "postgresql" if case.ledger else "sqlite"
-        hits.update((f"{case.command} {case.runs[-1].hit}", f"by {kill.how if kill else ''}", f"on {place}"))
+        hits.update(
+            (f"{case.command} {case.runs[-1].hit}", f"by {kill.how if kill else ''}", f"on {place}")
+        )
         if was_told(case):
             break
     found = list(problems(case))
-    print(f"\n{seed}: {case.described}, killed at {[run.hit for run in case.runs]}: {found or 'sound'}")
+    print(
+        f"\n{seed}: {case.described}, killed at {[run.hit for run in case.runs]}: {found or 'sound'}"
+    )
     assert found == [], kills

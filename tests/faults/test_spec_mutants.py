@@ -41,7 +41,10 @@ release: {method: METHOD, epsilon: 1, delta: 1e-6, rows: 500}
 evaluation: {targets: {member: ["yes"], age: {above: 40}, town: [Ada]}}
 validation: {on_invalid: drop}
 """
-DOCUMENTS = [SMALL.replace("METHOD", method) for method in ("auto", "mixture", "kamino", "dpview", "independent")]
+DOCUMENTS = [
+    SMALL.replace("METHOD", method)
+    for method in ("auto", "mixture", "kamino", "dpview", "independent")
+]
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +68,9 @@ def faults_of(text: str, folder: Path, children: Nursery) -> list[str]:
     check = children.run("spec", "check", str(path))
     planned = children.run("plan", str(path)) if check.code == 0 else None
     found = check.faults + (planned.faults if planned else [])
-    return found + [f"exit code {ended.code}" for ended in (check, planned) if ended and ended.code == 1]
+    return found + [
+        f"exit code {ended.code}" for ended in (check, planned) if ended and ended.code == 1
+    ]
 
 
 def test_the_documents_themselves_can_be_released(folder: Path, children: Nursery) -> None:
@@ -82,7 +87,9 @@ def test_documents_that_are_bombs_are_refused(folder: Path, children: Nursery) -
 
 @pytest.mark.parametrize("name", ["pipe", "big.txt", "none.txt", ".", "/dev/zero", "/dev/null"])
 @pytest.mark.parametrize("entry", ["codes/towns.txt", "codes/rules.ic", None])
-def test_a_file_that_is_none_is_refused(folder: Path, children: Nursery, name: str, entry: str | None) -> None:
+def test_a_file_that_is_none_is_refused(
+    folder: Path, children: Nursery, name: str, entry: str | None
+) -> None:
     place = str(folder / "codes" / name)
     path = folder / "spec.yaml"
     path.write_text(DOCUMENTS[0].replace(entry, place) if entry else DOCUMENTS[0])
@@ -91,7 +98,9 @@ def test_a_file_that_is_none_is_refused(folder: Path, children: Nursery, name: s
     assert ended.seconds < 2
 
 
-@pytest.mark.parametrize("count", [SAMPLE, pytest.param(ALL, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize(
+    "count", [SAMPLE, pytest.param(ALL, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
+)
 def test_a_mutant_is_taken_or_refused_in_words(folder: Path, children: Nursery, count: int) -> None:
     found = {}
     for number, text in enumerate(itertools.islice(hostile.mutants(DOCUMENTS, SEED), count)):

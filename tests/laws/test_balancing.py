@@ -1,4 +1,7 @@
-"""Balanced samples: rows of the pool, whose pair tables lie nearer to the pool's; the law of the model stays."""
+"""Balanced samples: rows of the pool, whose pair tables lie nearer to the pool's.
+
+The law of the model stays.
+"""
 
 from itertools import combinations
 from pathlib import Path
@@ -15,7 +18,14 @@ from cloister.schema.domain import Domain, Table
 from models.discretization.bins import group
 from models.discretization.denoising import to_shares
 from models.protocol import whole
-from models.sampling.balanced import MOST_CELLS, MOST_TABLES, POOL, BalancedSampler, balanced, tables
+from models.sampling.balanced import (
+    MOST_CELLS,
+    MOST_TABLES,
+    POOL,
+    BalancedSampler,
+    balanced,
+    tables,
+)
 
 SIZES = (3, 4, 5)
 DOMAIN = Domain.of(
@@ -27,7 +37,10 @@ DOMAIN = Domain.of(
 )
 GROUPS = {
     name: group(
-        declared_cells(DOMAIN[name]), to_shares(np.ones(declared_cells(DOMAIN[name]).size), 1_000), 0.0, keep=True
+        declared_cells(DOMAIN[name]),
+        to_shares(np.ones(declared_cells(DOMAIN[name]).size), 1_000),
+        0.0,
+        keep=True,
     )
     for name in DOMAIN.modelled
 }

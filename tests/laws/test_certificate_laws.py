@@ -45,7 +45,11 @@ def sentences(certificate: Certificate) -> str:
 
 
 def kinds(event) -> set[type]:
-    return {kind for part, _ in event.parts for kind in kinds(part)} if isinstance(event, Composed) else {type(event)}
+    return (
+        {kind for part, _ in event.parts for kind in kinds(part)}
+        if isinstance(event, Composed)
+        else {type(event)}
+    )
 
 
 def test_noisy_counts_of_soft_constraints_are_spoken_of_only_where_they_were_asked(certified):
@@ -93,7 +97,9 @@ def test_parameters_are_the_same_after_a_round_trip_through_json(certified):
 def test_more_rows_wanted_cost_nothing_and_change_no_answer(method, fitted):
     budget = Budget(Fraction(2), Fraction(1, 10**5))
     synthesizer = create(method)
-    few, many = (plan(synthesizer, replace(fitted.task, wanted_rows=n), budget) for n in (10, 10**7))
+    few, many = (
+        plan(synthesizer, replace(fitted.task, wanted_rows=n), budget) for n in (10, 10**7)
+    )
     assert few.stages == many.stages
     assert few.parameters == many.parameters
     assert few.forecast.seconds <= many.forecast.seconds

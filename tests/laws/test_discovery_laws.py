@@ -38,7 +38,9 @@ class Memory:
         return np.array(draw())
 
 
-def door(frame: pd.DataFrame, planned: Event, neighbours: Neighbours | None = None) -> PrivateColumns:
+def door(
+    frame: pd.DataFrame, planned: Event, neighbours: Neighbours | None = None
+) -> PrivateColumns:
     return PrivateColumns(frame, KEY, neighbours or Neighbours(), planned, Memory(), NoiseSource())
 
 
@@ -85,7 +87,10 @@ class Leaky(RowCount):
         return len(rows.frame)
 
 
-NEIGHBOURS = (pd.DataFrame({"flag": ["True", "False"]}), pd.DataFrame({"flag": ["True", "False", None]}))
+NEIGHBOURS = (
+    pd.DataFrame({"flag": ["True", "False"]}),
+    pd.DataFrame({"flag": ["True", "False", None]}),
+)
 LOUD, ONE = Loud(Fraction(1)), DiscreteLaplace(Fraction(1))
 
 
@@ -95,9 +100,9 @@ def counts_draw(mechanism: DiscreteLaplace) -> Draw:
 
     def draw(which: int, trials: int) -> np.ndarray:
         private = door(NEIGHBOURS[which], repeat(mechanism.event(Neighbours().partition), trials))
-        return np.array([private.answer(BucketCounts(flag), mechanism, "flag") for _ in range(trials)]) - np.array(
-            [2, 0, 0]
-        )
+        return np.array(
+            [private.answer(BucketCounts(flag), mechanism, "flag") for _ in range(trials)]
+        ) - np.array([2, 0, 0])
 
     return draw
 
@@ -112,11 +117,16 @@ def rows_draw(query: RowCount) -> Draw:
 
 
 def values_draw(mechanism: SparseHistogram) -> Draw:
-    """The count released of a value that only one row holds, 0 if it is not; each trial is a value of its own."""
+    """The count released of a value that only one row holds, 0 if it is not.
+
+    Each trial is a value of its own.
+    """
 
     def draw(which: int, trials: int) -> np.ndarray:
         words = [f"word {number}" for number in range(trials)] if which else [None] * trials
-        private = door(pd.DataFrame({"city": words}, dtype="str"), mechanism.event(Neighbours().partition))
+        private = door(
+            pd.DataFrame({"city": words}, dtype="str"), mechanism.event(Neighbours().partition)
+        )
         released = private.answer(TextCounts("city", CITY), mechanism, "city")
         return np.array([[released.get(f"word {number}", 0)] for number in range(trials)])
 
@@ -130,7 +140,9 @@ def test_noisy_answers_stay_under_their_claim_and_come_near(draw: Draw, trials: 
     assert 0.5 * claim < measured(draw, trials, 0.0) <= claim
 
 
-@pytest.mark.parametrize("draw", [counts_draw(LOUD), rows_draw(Leaky())], ids=["too little noise", "no noise"])
+@pytest.mark.parametrize(
+    "draw", [counts_draw(LOUD), rows_draw(Leaky())], ids=["too little noise", "no noise"]
+)
 def test_a_broken_door_is_caught(draw: Draw) -> None:
     assert measured(draw, FEW, 0.0) > 1
 
@@ -139,7 +151,9 @@ SPARSE = SparseHistogram(ONE, Fraction(1, 100))
 
 
 @pytest.mark.parametrize("trials", [20_000, pytest.param(200_000, marks=pytest.mark.slow)])
-def test_a_value_that_occurs_once_is_released_with_probability_of_at_most_delta(trials: int) -> None:
+def test_a_value_that_occurs_once_is_released_with_probability_of_at_most_delta(
+    trials: int,
+) -> None:
     released = values_draw(SPARSE)(1, trials)[:, 0] > 0
     least_rate = float(beta.ppf(CHANCE, max(1, released.sum()), trials - released.sum() + 1))
     assert least_rate <= SPARSE.delta
@@ -152,8 +166,12 @@ def test_an_eager_discovery_is_caught() -> None:
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("rows", [1, 3])
-@pytest.mark.parametrize("budget", [(Fraction(1, 2), Fraction(1, 10**6)), (Fraction(4), Fraction(1, 10**9))])
-def test_what_is_charged_is_what_was_planned_and_no_more_than_was_asked(relation, rows, budget) -> None:
+@pytest.mark.parametrize(
+    "budget", [(Fraction(1, 2), Fraction(1, 10**6)), (Fraction(4), Fraction(1, 10**9))]
+)
+def test_what_is_charged_is_what_was_planned_and_no_more_than_was_asked(
+    relation, rows, budget
+) -> None:
     attributes = {"age": AGE, "city": CITY, "flag": Boolean(type="boolean")}
     neighbours = Neighbours(relation, rows)
     plan = plan_domains(attributes, neighbours, *budget)
@@ -165,11 +183,17 @@ def test_what_is_charged_is_what_was_planned_and_no_more_than_was_asked(relation
 
 
 def test_an_empty_part_seldom_reaches_the_threshold() -> None:
-    plan, line, tries = DomainPlan({"age": AGE}, Neighbours(), ONE, Fraction(0)), Line("age", AGE), 200
+    plan, line, tries = (
+        DomainPlan({"age": AGE}, Neighbours(), ONE, Fraction(0)),
+        Line("age", AGE),
+        200,
+    )
     frame = pd.DataFrame({"age": [None] * 3}, dtype="str")
     private = door(frame, repeat(ONE.event(Neighbours().partition), tries))
     mistakes = sum(
-        bool((private.answer(BucketCounts(line), ONE, "age")[: line.missing] >= plan.threshold).any())
+        bool(
+            (private.answer(BucketCounts(line), ONE, "age")[: line.missing] >= plan.threshold).any()
+        )
         for _ in range(tries)
     )
     assert mistakes < 6  # at most 0.2 are expected; 6 have a chance below 1e-7

@@ -81,7 +81,9 @@ def wide(columns, rows):
 def fitted(method, task, table, folder, budget=Budget(Fraction(2), PURE)):
     synthesizer = create(method)
     chosen = plan(synthesizer, task, budget)
-    private = PrivateTable(table, task.neighbours, chosen.event, Journal.open(folder, {"run": "laws"}), NoiseSource())
+    private = PrivateTable(
+        table, task.neighbours, chosen.event, Journal.open(folder, {"run": "laws"}), NoiseSource()
+    )
     return chosen, private, fit(synthesizer, private, task, chosen)
 
 
@@ -100,9 +102,13 @@ def leaves(event):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("budget", [Fraction(1, 5), Fraction(1), Fraction("0.7"), Fraction(1, 3)])
-@pytest.mark.parametrize("neighbours", [Neighbours(), Neighbours(Relation.REPLACE_ONE), Neighbours(max_rows=3)])
+@pytest.mark.parametrize(
+    "neighbours", [Neighbours(), Neighbours(Relation.REPLACE_ONE), Neighbours(max_rows=3)]
+)
 def test_without_delta_exactly_epsilon_is_planned(method, budget, neighbours):
-    chosen = plan(create(method), task_of(neighbours=neighbours, rows=100_000), Budget(budget, PURE))
+    chosen = plan(
+        create(method), task_of(neighbours=neighbours, rows=100_000), Budget(budget, PURE)
+    )
     found = leaves(chosen.event)
     assert all(isinstance(leaf, LaplaceCounts) for leaf in found)
     assert all(leaf.sensitivity == neighbours.partition for leaf in found)
@@ -112,7 +118,10 @@ def test_without_delta_exactly_epsilon_is_planned(method, budget, neighbours):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_delta_buys_less_noise_never_more(method):
-    pure, priced = (plan(create(method), task_of(), Budget(Fraction(1), delta)) for delta in (PURE, Fraction(1, 10**6)))
+    pure, priced = (
+        plan(create(method), task_of(), Budget(Fraction(1), delta))
+        for delta in (PURE, Fraction(1, 10**6))
+    )
     noise = [sum(leaf.epsilon for leaf in leaves(chosen.event)) for chosen in (pure, priced)]
     assert noise[0] == 1 <= noise[1]
     assert epsilon(priced.event, 1e-6, "add_remove") <= 1
@@ -130,7 +139,10 @@ def test_any_number_of_rows_keeps_every_hard_constraint(run, rows):
     table = model.sample(rows, SamplingSource(rows))
     assert table.rows == rows
     assert [count_violations(rule, table) for rule in task.hard] == [0, 0, 0]
-    assert all((codes >= 0).all() and (codes < task.domain[name].size).all() for name, codes in table.codes.items())
+    assert all(
+        (codes >= 0).all() and (codes < task.domain[name].size).all()
+        for name, codes in table.codes.items()
+    )
     assert len(np.unique(table.codes["id"])) == rows
 
 
@@ -182,13 +194,18 @@ def test_at_a_great_budget_joint_tables_come_near_the_truth_and_attributes_alone
         (tmp_path / method).mkdir()
         _, _, model = fitted(method, task, truth, tmp_path / method, Budget(Fraction(1_000), PURE))
         drawn = model.sample(ROWS, SamplingSource(1))
-        tables = [np.histogram2d(t.codes["town"], t.codes["state"], [range(9), range(3)])[0] for t in (truth, drawn)]
+        tables = [
+            np.histogram2d(t.codes["town"], t.codes["state"], [range(9), range(3)])[0]
+            for t in (truth, drawn)
+        ]
         errors[method] = np.abs(tables[0] - tables[1]).sum() / ROWS
     assert max(errors["dpview"], errors["dpview+"]) < 0.1 < errors["independent"]
 
 
 def test_the_plan_depends_on_public_inputs_alone():
-    first, second = (plan(create("dpview+"), task_of(), Budget(Fraction(1), PURE)) for _ in range(2))
+    first, second = (
+        plan(create("dpview+"), task_of(), Budget(Fraction(1), PURE)) for _ in range(2)
+    )
     assert first == second
 
 
@@ -203,9 +220,14 @@ def test_the_budget_is_shared_by_the_cube_root_of_the_cells():
 
 def test_views_grow_with_the_budget_and_referees_are_left_out_where_noise_drowns_them():
     task = wide(14, 30_000)
-    parts = [Shaping(with_upper)(task, epsilon).parts for epsilon in (Fraction(1, 50), Fraction(1), Fraction(50))]
+    parts = [
+        Shaping(with_upper)(task, epsilon).parts
+        for epsilon in (Fraction(1, 50), Fraction(1), Fraction(50))
+    ]
     assert parts == sorted(parts) and parts[0] < parts[-1]
-    upper = [len(Shaping(with_upper)(task, e).views.referees) for e in (Fraction(1, 10), Fraction(50))]
+    upper = [
+        len(Shaping(with_upper)(task, e).views.referees) for e in (Fraction(1, 10), Fraction(50))
+    ]
     assert upper[0] == 0 < upper[1]
 
 
@@ -224,7 +246,9 @@ def test_schemas_of_any_width_are_planned_sparsely(method, columns):
 def test_a_table_that_cannot_be_sparse_is_refused_with_the_forecast(monkeypatch):
     monkeypatch.setattr("models.dpview.view_choice.MOST_OF_VIEW", 50)
     monkeypatch.setattr("models.dpview.plan.MOST_CELLS", 50)
-    with pytest.raises(PlanError, match=r"'age' would have 100 cells, of which at most 50 .* GiB and .* fewer bins"):
+    with pytest.raises(
+        PlanError, match=r"'age' would have 100 cells, of which at most 50 .* GiB and .* fewer bins"
+    ):
         plan(create("dpview"), task_of(constraints=()), Budget(Fraction(1), PURE))
 
 
@@ -233,7 +257,11 @@ def test_constant_columns_and_few_rows(method, tmp_path):
     attributes = {name: ATTRIBUTES[name] for name in ("one", "state", "club")}
     task = task_of(attributes, (), rows=60)
     _, _, model = fitted(
-        method, task, task.domain.encode(people(60)[list(attributes)]), tmp_path, Budget(Fraction(9), PURE)
+        method,
+        task,
+        task.domain.encode(people(60)[list(attributes)]),
+        tmp_path,
+        Budget(Fraction(9), PURE),
     )
     frame = model.sample(200, SamplingSource(1)).frame()
     assert len(frame) == 200 and set(frame["one"]) == {"only"}
@@ -245,6 +273,8 @@ def test_a_key_of_the_data_is_kept_unique(method, tmp_path):
     rule = parse_denial("t1.number = t2.number", "key")
     task = task_of(attributes, (rule,), rows=800)
     frame = pd.DataFrame({"number": np.arange(800) * 5, "state": people(800)["state"]})
-    _, _, model = fitted(method, task, task.domain.encode(frame), tmp_path, Budget(Fraction(4), PURE))
+    _, _, model = fitted(
+        method, task, task.domain.encode(frame), tmp_path, Budget(Fraction(4), PURE)
+    )
     table = model.sample(900, SamplingSource(2))
     assert len(np.unique(table.codes["number"])) == table.rows == 900

@@ -98,7 +98,10 @@ def drafted(folder: Path, frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def confirmed(content: dict[str, Any], declared: dict[str, Any]) -> dict[str, Any]:
-    """A draft in which a person has put names, source and types as they know them; the rest is as it was drafted."""
+    """A draft in which a person has put names, source and types as they know them.
+
+    The rest is as it was drafted.
+    """
     attributes = {}
     for name, known in declared["attributes"].items():
         own = content["attributes"][name]
@@ -115,7 +118,10 @@ def order_of(folder: Path, content: dict[str, Any]) -> ResolvedRequest:
 
 
 def measured(order: ResolvedRequest, answers: Path, planned: ResolvedRequest) -> str:
-    """The spec that an order measures; noisy answers that are in the journal are read back, others drawn and kept."""
+    """The spec that an order measures.
+
+    Noisy answers that are in the journal are read back, others drawn and kept.
+    """
     made = planned_domains(planned)
     with Journal.open(answers, {"test": "drafts"}) as journal, chdir(order.spec.parent):
         frame = read_frame(domain_context(order).spec)
@@ -128,7 +134,10 @@ def measured(order: ResolvedRequest, answers: Path, planned: ResolvedRequest) ->
 @settings(max_examples=20, deadline=None)
 @given(hostile_rows)
 def test_what_one_row_decides_is_refused_or_measured(tmp_path_factory, plain, row):
-    """All that may differ between drafts of neighbours is marked and refused; once declared alike, it is gone."""
+    """All that may differ between drafts of neighbours is marked and refused.
+
+    Once declared alike, it is gone.
+    """
     folder = tmp_path_factory.mktemp("hostile")
     other = drafted(folder, with_row(row))
     for content in (plain.draft, other):
@@ -136,7 +145,9 @@ def test_what_one_row_decides_is_refused_or_measured(tmp_path_factory, plain, ro
         assert {keys["provenance"] for keys in content["attributes"].values()} == {"data-derived"}
     assert {key for key in other if plain.draft[key] != other[key]} <= {"source", "attributes"}
     for refuse in (domain_request, ResolvedRequest.of):
-        with pytest.raises(SpecError, match="names of columns, source.delimiter, source.missing, types"):
+        with pytest.raises(
+            SpecError, match="names of columns, source.delimiter, source.missing, types"
+        ):
             refuse(folder / "draft.yaml", ASKED, "tester")
 
     order = order_of(folder, confirmed(other, plain.draft))
@@ -169,8 +180,14 @@ def test_what_a_person_declares_otherwise_is_measured_so(tmp_path, plain):
             Categorical(type="categorical", values=["a"], nullable=True),
             Categorical(type="categorical", values={"pattern": "zip{1..9}"}),
         ),
-        (Categorical(type="categorical", values=[1, 2]), Categorical(type="categorical", values=[7])),
-        (TextKey(type="text", pattern="P{0..9}"), TextKey(type="text", pattern="Q{0..99}", nullable=True)),
+        (
+            Categorical(type="categorical", values=[1, 2]),
+            Categorical(type="categorical", values=[7]),
+        ),
+        (
+            TextKey(type="text", pattern="P{0..9}"),
+            TextKey(type="text", pattern="Q{0..99}", nullable=True),
+        ),
     ],
 )
 def test_an_outline_knows_nothing_of_the_domain(one, other):
@@ -179,6 +196,9 @@ def test_an_outline_knows_nothing_of_the_domain(one, other):
 
 def test_an_outline_keeps_what_was_confirmed():
     whole, broken, words = ([1, 2], [1.5], ["a"])
-    kinds = [outlined(Categorical(type="categorical", values=values)) for values in (whole, broken, words)]
+    kinds = [
+        outlined(Categorical(type="categorical", values=values))
+        for values in (whole, broken, words)
+    ]
     assert len({str(kind) for kind in kinds}) == len(kinds)
     assert outlined(Integer(type="integer", min=0, max=1, dtype="Int8")).dtype == "int8"

@@ -16,8 +16,19 @@ from torch import Tensor
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import SampledGaussian
-from cloister.privacy.mechanisms.counts import ALLOWANCE, CHANGED_BLOCKS, GaussianGradient, Neighbours
-from cloister.privacy.mechanisms.gradients import FactoredGradient, Outer, block_size, clipped_sum, in_blocks
+from cloister.privacy.mechanisms.counts import (
+    ALLOWANCE,
+    CHANGED_BLOCKS,
+    GaussianGradient,
+    Neighbours,
+)
+from cloister.privacy.mechanisms.gradients import (
+    FactoredGradient,
+    Outer,
+    block_size,
+    clipped_sum,
+    in_blocks,
+)
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.gradient_sum import GradientSum, SampledRows
 from cloister.schema.attributes import Integer
@@ -73,13 +84,19 @@ def test_a_row_moves_the_sum_by_the_clip_whatever_number_of_rows_was_declared(
     assert 0.99 * CLIP < abs(moved) <= CLIP * (1 + ALLOWANCE + 1e-6)
 
 
-def summed(gradient: Callable[[Tensor], FactoredGradient], codes: Tensor, order: list[int]) -> list[NDArray[np.int64]]:
+def summed(
+    gradient: Callable[[Tensor], FactoredGradient], codes: Tensor, order: list[int]
+) -> list[NDArray[np.int64]]:
     """Each block's sum on the grid, as the door makes them."""
     mechanism = GaussianGradient(Fraction(1), Fraction(1), CLIP)
     sums = []
     for block in in_blocks(codes, np.array(order), block_size(len(order))):
         total = clipped_sum(block.of(gradient(block.codes)), CLIP)
-        sums.append(mechanism.on_grid(np.concatenate([total[name].numpy().ravel() for name in sorted(total)])))
+        sums.append(
+            mechanism.on_grid(
+                np.concatenate([total[name].numpy().ravel() for name in sorted(total)])
+            )
+        )
     return sums
 
 
@@ -87,7 +104,10 @@ def network_gradient(scale: float) -> Callable[[Tensor], FactoredGradient]:
     network = Network(SIZES, width=8)
     generator = torch.Generator().manual_seed(4)
     start = network.initial([np.full(size, 1 / size) for size in SIZES], generator)
-    parameters = {name: value + scale * torch.randn(value.shape, generator=generator) for name, value in start.items()}
+    parameters = {
+        name: value + scale * torch.randn(value.shape, generator=generator)
+        for name, value in start.items()
+    }
     return lambda codes: network.gradient(parameters, codes)
 
 
@@ -96,14 +116,19 @@ def network_gradient(scale: float) -> Callable[[Tensor], FactoredGradient]:
 def test_a_row_changes_its_own_block_and_the_last_and_no_other_bit(rows: int, scale: float) -> None:
     """The additional row takes a random place, and the row that was there goes to the end."""
     generator = torch.Generator().manual_seed(rows)
-    codes = torch.stack([torch.randint(0, size, (rows + 1,), generator=generator) for size in SIZES], 1)
+    codes = torch.stack(
+        [torch.randint(0, size, (rows + 1,), generator=generator) for size in SIZES], 1
+    )
     gradient, order = network_gradient(scale), list(range(rows))
     size = block_size(rows)
     before = summed(gradient, codes, order)
     for place in {0, rows // 3, rows - 1}:
         after = summed(gradient, codes, [*order[:place], rows, *order[place + 1 :], place])
         same = [np.array_equal(a, b) for a, b in zip(before, after, strict=False)]
-        assert {block for block, alike in enumerate(same) if not alike} <= {place // size, rows // size}
+        assert {block for block, alike in enumerate(same) if not alike} <= {
+            place // size,
+            rows // size,
+        }
         moved = np.sqrt(np.square((sum(after) - sum(before)).astype(np.float64)).sum())
         assert moved <= 2.0**36 * (1 + ALLOWANCE) + CHANGED_BLOCKS * np.sqrt(len(before[0]))
 

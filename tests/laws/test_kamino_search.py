@@ -1,4 +1,7 @@
-"""Kamino's search spends the budget, never wastes a greater one, and says what it will do; all from public inputs."""
+"""Kamino's search spends the budget, never wastes a greater one, and says what it will do.
+
+All from public inputs.
+"""
 
 from fractions import Fraction
 from pathlib import Path
@@ -75,7 +78,10 @@ def test_each_stage_is_explained_in_words():
     assert "histogram of 8 attributes; noise of" in texts["histograms"]
     assert "town x region" in texts["joint tables"]
     assert "1 soft constraint" in texts["soft constraints"]
-    assert "200 steps of DP-SGD on 8 attributes together, in batches of about 1250 rows" in texts["training"]
+    assert (
+        "200 steps of DP-SGD on 8 attributes together, in batches of about 1250 rows"
+        in texts["training"]
+    )
     assert "sub-model" in searched("kamino-sequential", Fraction(1)).stages[-1].explanation
 
 

@@ -1,7 +1,8 @@
 """Every mechanism keeps its claim on neighbouring inputs, and the same test catches mechanisms that are broken.
 
-For each mechanism many answers are drawn on two neighbouring inputs. From exact binomial bounds on events that were
-chosen beforehand follows an epsilon that the mechanism at least has, but for a chance below 1e-7.
+For each mechanism many answers are drawn on two neighbouring inputs. From exact binomial bounds on
+events that were chosen beforehand follows an epsilon that the mechanism at least has, but for a
+chance below 1e-7.
 """
 
 from __future__ import annotations
@@ -77,12 +78,17 @@ def at_least(first: tuple[int, int], second: tuple[int, int], delta: float) -> f
     """A lower bound of epsilon from two counts, by Clopper and Pearson."""
     (hits, trials), (others, other_trials) = first, second
     low = float(beta.ppf(CHANCE, hits, trials - hits + 1)) if hits else 0.0
-    high = float(beta.isf(CHANCE, others + 1, other_trials - others)) if others < other_trials else 1.0
+    high = (
+        float(beta.isf(CHANCE, others + 1, other_trials - others)) if others < other_trials else 1.0
+    )
     return math.log((low - delta) / high) if low > delta else 0.0
 
 
 def counts_trial(
-    mechanism: CountMechanism, inputs: tuple[list[int], list[int]], sensitivity: Sensitivity, relation: str
+    mechanism: CountMechanism,
+    inputs: tuple[list[int], list[int]],
+    sensitivity: Sensitivity,
+    relation: str,
 ) -> Trial:
     """Statistics: every cell less its first value, and the difference of the first and last cell."""
 
@@ -102,7 +108,8 @@ def selection_trial(mechanism) -> Trial:
     def draw(which: int, repeats: int) -> Numbers:
         source = NoiseSource()
         return np.array(
-            [[mechanism.select(scores[which], Fraction(1), source)] for _ in range(repeats // 2)], dtype=float
+            [[mechanism.select(scores[which], Fraction(1), source)] for _ in range(repeats // 2)],
+            dtype=float,
         )
 
     return Trial(draw, mechanism.event(), 0.0)
@@ -120,14 +127,21 @@ def descent_trial(
     relation: str,
     clipping: Callable[[float, float], float] = clipped,
 ) -> Trial:
-    """One step on one row with the first gradient, against no row or the second gradient; every trial a parameter."""
+    """One step on one row with the first gradient, against no row or the second gradient.
+
+    Every trial a parameter.
+    """
 
     def draw(which: int, trials: int) -> Numbers:
         source = NoiseSource()
         gradient = inputs[which] * source.bernoulli(mechanism.rate, trials)
         sums = np.array([clipping(value, mechanism.clip) for value in np.unique(gradient)])
         total = sums[np.searchsorted(np.unique(gradient), gradient)]
-        return 2 * mechanism.release(mechanism.on_grid(total), mechanism.sums(), source)[:, None] / mechanism.clip
+        return (
+            2
+            * mechanism.release(mechanism.on_grid(total), mechanism.sums(), source)[:, None]
+            / mechanism.clip
+        )
 
     return Trial(draw, mechanism.event(mechanism.sums()), 1e-2, relation)
 
@@ -137,7 +151,9 @@ def sparse_trial(mechanism: SparseHistogram, delta: float) -> Trial:
 
     def draw(which: int, trials: int) -> Numbers:
         cells = np.arange(trials)
-        released, _ = mechanism.release(np.stack([cells, np.full(trials, which)]), ROW, NoiseSource())
+        released, _ = mechanism.release(
+            np.stack([cells, np.full(trials, which)]), ROW, NoiseSource()
+        )
         return np.isin(cells, released).astype(float)[:, None]
 
     return Trial(draw, mechanism.event(ROW), delta)
@@ -153,20 +169,40 @@ SPREAD = ([5, 0, 7], [6, 1, 8])
 GRADIENT = GaussianGradient(Fraction(1, 2), Fraction(1), 3.0)
 
 MECHANISMS: Mapping[str, Trial] = {
-    "discrete Laplace, row added": counts_trial(DiscreteLaplace(Fraction(1)), ADDED, ROW, "add_remove"),
-    "discrete Laplace, row replaced": counts_trial(DiscreteLaplace(Fraction(1)), REPLACED, SWAP, "replace_one"),
-    "discrete Laplace, person added": counts_trial(DiscreteLaplace(Fraction(1)), THREE_ADDED, PERSON, "add_remove"),
-    "discrete Laplace, person spread": counts_trial(DiscreteLaplace(Fraction(1)), SPREAD, PERSON, "add_remove"),
-    "discrete Gaussian, row added": counts_trial(DiscreteGaussian(Fraction(1)), ADDED, ROW, "add_remove"),
-    "discrete Gaussian, little noise": counts_trial(DiscreteGaussian(Fraction(2, 5)), ADDED, ROW, "add_remove"),
-    "discrete Gaussian, row replaced": counts_trial(DiscreteGaussian(Fraction(1)), REPLACED, SWAP, "replace_one"),
-    "discrete Gaussian, person added": counts_trial(DiscreteGaussian(Fraction(1)), THREE_ADDED, PERSON, "add_remove"),
+    "discrete Laplace, row added": counts_trial(
+        DiscreteLaplace(Fraction(1)), ADDED, ROW, "add_remove"
+    ),
+    "discrete Laplace, row replaced": counts_trial(
+        DiscreteLaplace(Fraction(1)), REPLACED, SWAP, "replace_one"
+    ),
+    "discrete Laplace, person added": counts_trial(
+        DiscreteLaplace(Fraction(1)), THREE_ADDED, PERSON, "add_remove"
+    ),
+    "discrete Laplace, person spread": counts_trial(
+        DiscreteLaplace(Fraction(1)), SPREAD, PERSON, "add_remove"
+    ),
+    "discrete Gaussian, row added": counts_trial(
+        DiscreteGaussian(Fraction(1)), ADDED, ROW, "add_remove"
+    ),
+    "discrete Gaussian, little noise": counts_trial(
+        DiscreteGaussian(Fraction(2, 5)), ADDED, ROW, "add_remove"
+    ),
+    "discrete Gaussian, row replaced": counts_trial(
+        DiscreteGaussian(Fraction(1)), REPLACED, SWAP, "replace_one"
+    ),
+    "discrete Gaussian, person added": counts_trial(
+        DiscreteGaussian(Fraction(1)), THREE_ADDED, PERSON, "add_remove"
+    ),
     "permute and flip": selection_trial(PermuteAndFlip(Fraction(1))),
     "exponential": selection_trial(Exponential(Fraction(1))),
     "descent, row added": descent_trial(GRADIENT, (0.0, 9.0), "add_remove"),
     "descent, row replaced": descent_trial(GRADIENT, (-9.0, 9.0), "replace_one"),
-    "sparse histogram": sparse_trial(SparseHistogram(DiscreteLaplace(Fraction(1)), Fraction(1, 100)), 0.01),
-    "sparse Gaussian": sparse_trial(SparseHistogram(DiscreteGaussian(Fraction(2)), Fraction(1, 100)), 0.02),
+    "sparse histogram": sparse_trial(
+        SparseHistogram(DiscreteLaplace(Fraction(1)), Fraction(1, 100)), 0.01
+    ),
+    "sparse Gaussian": sparse_trial(
+        SparseHistogram(DiscreteGaussian(Fraction(2)), Fraction(1, 100)), 0.02
+    ),
 }
 
 
@@ -205,7 +241,9 @@ class Shared:
     kept: CountMechanism
 
     def release(self, counts: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
-        return counts + self.kept.release(np.zeros((len(counts), 1), dtype=np.int64), sensitivity, source)
+        return counts + self.kept.release(
+            np.zeros((len(counts), 1), dtype=np.int64), sensitivity, source
+        )
 
     def event(self, sensitivity: Sensitivity) -> Event:
         return self.kept.event(sensitivity)

@@ -28,11 +28,27 @@ KEYS: dict[str, dict[str, Any]] = {
 }
 NUMBERS = st.sampled_from([0.0, -0.0, 1.0, 2.0, 2.5, 7.0, 7.5, 1e17, float("nan"), float("inf")])
 DAYS = st.sampled_from(
-    ["2020-01-01", "2020-01-02", "9999-12-31", "0001-01-01", "1500-06-01T00:00:00.000000001", "2020-01-01 10:00", "x"]
+    [
+        "2020-01-01",
+        "2020-01-02",
+        "9999-12-31",
+        "0001-01-01",
+        "1500-06-01T00:00:00.000000001",
+        "2020-01-01 10:00",
+        "x",
+    ]
 )
 PEOPLE = {"text": NUMBERS, "integer": NUMBERS, "float": NUMBERS, "date": DAYS, "datetime": DAYS}
 VALUES = st.sampled_from(
-    ["9999-12-31", "1600-02-29", "2020-01-01", "2020-01-01 00:00:00.000000009", "?", "", "0001-01-01"]
+    [
+        "9999-12-31",
+        "1600-02-29",
+        "2020-01-01",
+        "2020-01-01 00:00:00.000000009",
+        "?",
+        "",
+        "0001-01-01",
+    ]
 )
 CASES = [(kind, source) for kind in KEYS for source in ("csv", "parquet", "sqlite")]
 
@@ -49,7 +65,13 @@ def spec_in(folder: Path, kind: str, source: str, on_invalid: str) -> Path:
         },
         "attributes": {
             "person": {**KEYS[kind], "provenance": "form"},
-            "day": {"type": "date", "min": "0001-01-01", "max": "9999-12-31", "nullable": True, "provenance": "form"},
+            "day": {
+                "type": "date",
+                "min": "0001-01-01",
+                "max": "9999-12-31",
+                "nullable": True,
+                "provenance": "form",
+            },
         },
         "validation": {"on_invalid": on_invalid},
         "release": {"method": "independent", "epsilon": 1, "delta": 0},
@@ -62,12 +84,18 @@ def spec_in(folder: Path, kind: str, source: str, on_invalid: str) -> Path:
 
 
 def write(rows: list[tuple[Any, str]], path: Path) -> None:
-    """The rows in a file of a storage that its ending says; persons keep their Python type where it has types."""
+    """The rows in a file of a storage that its ending says.
+
+    Persons keep their Python type where it has types.
+    """
     if path.suffix == ".csv":
-        path.write_text("person,day\n" + "".join(f"{person},{day}\n" for person, day in rows), encoding="utf-8")
+        path.write_text(
+            "person,day\n" + "".join(f"{person},{day}\n" for person, day in rows), encoding="utf-8"
+        )
     elif path.suffix == ".parquet":
         people = pa.array(
-            [person for person, _ in rows], pa.float64() if isinstance(rows[0][0], float) else pa.string()
+            [person for person, _ in rows],
+            pa.float64() if isinstance(rows[0][0], float) else pa.string(),
         )
         pq.write_table(pa.table({"person": people, "day": [day for _, day in rows]}), path)
     else:
@@ -84,19 +112,28 @@ def opened(
     write(rows, folder / f"rows.{source}")
     spec = spec_in(folder, kind, source, on_invalid)
     order = ResolvedRequest.of(spec, Options(), "tester")
-    found, _ = open_data("r-1", order, public_context_of(order), Home.current({"CLOISTER_HOME": str(folder / "home")}))
+    found, _ = open_data(
+        "r-1",
+        order,
+        public_context_of(order),
+        Home.current({"CLOISTER_HOME": str(folder / "home")}),
+    )
     return Counter(zip(*(codes.tolist() for codes in found.table.codes.values()), strict=True))
 
 
 @pytest.mark.parametrize(("kind", "source"), CASES)
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_one_person_more_moves_the_opened_table_by_at_most_their_rows(kind, source, data, tmp_path_factory):
+def test_one_person_more_moves_the_opened_table_by_at_most_their_rows(
+    kind, source, data, tmp_path_factory
+):
     folder = tmp_path_factory.mktemp("opened")
     anchor = (1.0 if PEOPLE[kind] is NUMBERS else "2019-01-01", "2020-01-01")
     rows = [anchor, *data.draw(st.lists(st.tuples(PEOPLE[kind], VALUES), min_size=1, max_size=12))]
     more = data.draw(st.lists(VALUES, min_size=1, max_size=4))
-    newcomer = data.draw(st.sampled_from([3.0, 3.5, 1e16]) if PEOPLE[kind] is NUMBERS else st.just("1600-01-02"))
+    newcomer = data.draw(
+        st.sampled_from([3.0, 3.5, 1e16]) if PEOPLE[kind] is NUMBERS else st.just("1600-01-02")
+    )
     on_invalid = data.draw(st.sampled_from(["drop", "clip"]))
     longer = list(rows)
     for day in more:

@@ -1,8 +1,9 @@
 """Reading is row by row: what a cell becomes is a function of the cell, its storage type and the spec.
 
-The law, for every attribute type, source and ``on_invalid``: reading the rows a and b gives what reading a and reading
-b gives, bit for bit. It is tested in its strongest form: reading any rows gives what reading each cell alone gives.
-Each column of a drawn file is a table of its own, so that 10^5 tables cost minutes.
+The law, for every attribute type, source and ``on_invalid``: reading the rows a and b gives what
+reading a and reading b gives, bit for bit. It is tested in its strongest form: reading any rows
+gives what reading each cell alone gives. Each column of a drawn file is a table of its own, so that
+10^5 tables cost minutes.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ from cloister.schema.spec import Spec
 from cloister.schema.validation import validate
 
 NULLABLE: dict[str, dict[str, Any]] = {
-    "category": {"type": "categorical", "values": ["a", "1", "7", "True", "0.5", "é", "2020-01-01", " x", "1.50"]},
+    "category": {
+        "type": "categorical",
+        "values": ["a", "1", "7", "True", "0.5", "é", "2020-01-01", " x", "1.50"],
+    },
     "pattern": {"type": "categorical", "values": {"pattern": "{1..30}"}},
     "whole-list": {"type": "categorical", "values": [0, 1, 2, 7, -1]},
     "float-list": {"type": "ordinal", "values": [0.0, 0.5, 1.0, 7.0]},
@@ -46,9 +50,23 @@ NULLABLE: dict[str, dict[str, Any]] = {
     "share": {"type": "float", "min": -10, "max": 10, "decimals": 3, "special": [99.5]},
     "fine": {"type": "float", "min": 0, "max": 1},
     "day": {"type": "date", "min": dt.date(1, 1, 1), "max": dt.date(9999, 12, 31)},
-    "recent": {"type": "date", "min": dt.date(1990, 1, 1), "max": dt.date(2030, 1, 1), "dtype": "datetime64[ns]"},
-    "at": {"type": "datetime", "min": dt.datetime(1, 1, 1), "max": dt.datetime(9999, 12, 31, 23, 59)},
-    "minute": {"type": "datetime", "min": dt.datetime(2000, 1, 1), "max": dt.datetime(2030, 1, 1), "step": 60},
+    "recent": {
+        "type": "date",
+        "min": dt.date(1990, 1, 1),
+        "max": dt.date(2030, 1, 1),
+        "dtype": "datetime64[ns]",
+    },
+    "at": {
+        "type": "datetime",
+        "min": dt.datetime(1, 1, 1),
+        "max": dt.datetime(9999, 12, 31, 23, 59),
+    },
+    "minute": {
+        "type": "datetime",
+        "min": dt.datetime(2000, 1, 1),
+        "max": dt.datetime(2030, 1, 1),
+        "step": 60,
+    },
     "key": {"type": "text", "pattern": "{1..99}"},
     "long-key": {"type": "text", "pattern": "R{000000000000000001..999999999999999999}"},
 }
@@ -142,12 +160,54 @@ TEXTS = [
         "1\0",
         "\U0001f600",
     ),
-    *("2020-01-01", "2020-02-29", "2021-02-29", "0001-01-01", "0000-01-01", "9999-12-31", "10000-01-01", "-0001-01-01"),
-    *("2020-1-1", "20200101", "01/02/2020", "2020-13-01", "2020-00-10", "2020-01-00", "2020-01-01 00:00:00.000000000"),
-    *("2020-01-01 10:00:00.123456789", "1600-01-01T00:00:00.000000001", "9999-12-31T23:59:59.999999999Z", "2020-W01-1"),
-    *("2020-01-01T24:00:00", "2016-12-31T23:59:60Z", "2020-01-01T10:00", "2020-01-01 10:00:30", "2020-01-01T10", "now"),
-    *("2020-01-01T10:00+14:00", "2020-01-01T10:00-12:00", "2020-01-01T10:00+99:00", "2020-01-01T10:00+02", "today"),
-    *("0001-01-01T00:00+14:00", "9999-12-31T23:59-12:00", "2020-01-01T10:00+02:60", "2020-01-01t10:00z", "1e5", "'"),
+    *(
+        "2020-01-01",
+        "2020-02-29",
+        "2021-02-29",
+        "0001-01-01",
+        "0000-01-01",
+        "9999-12-31",
+        "10000-01-01",
+        "-0001-01-01",
+    ),
+    *(
+        "2020-1-1",
+        "20200101",
+        "01/02/2020",
+        "2020-13-01",
+        "2020-00-10",
+        "2020-01-00",
+        "2020-01-01 00:00:00.000000000",
+    ),
+    *(
+        "2020-01-01 10:00:00.123456789",
+        "1600-01-01T00:00:00.000000001",
+        "9999-12-31T23:59:59.999999999Z",
+        "2020-W01-1",
+    ),
+    *(
+        "2020-01-01T24:00:00",
+        "2016-12-31T23:59:60Z",
+        "2020-01-01T10:00",
+        "2020-01-01 10:00:30",
+        "2020-01-01T10",
+        "now",
+    ),
+    *(
+        "2020-01-01T10:00+14:00",
+        "2020-01-01T10:00-12:00",
+        "2020-01-01T10:00+99:00",
+        "2020-01-01T10:00+02",
+        "today",
+    ),
+    *(
+        "0001-01-01T00:00+14:00",
+        "9999-12-31T23:59-12:00",
+        "2020-01-01T10:00+02:60",
+        "2020-01-01t10:00z",
+        "1e5",
+        "'",
+    ),
     *(
         "x" * 70_000,
         '"',
@@ -163,8 +223,33 @@ TEXTS = [
         "\\",
     ),
 ]
-BROKEN_BYTES = [b"\xff", b"1\xff", b"\xed\xa0\x80", b"\xc3", b"2020-01-01\x80", b"\xf8\x88\x80\x80\x80"]
-WHOLES = [0, 1, 7, -1, -9, 2, 100, 127, -128, 255, 2**31, 2**53 + 1, 10**17, 10**18, 2**63 - 1, -(2**63), 2**64 - 1]
+BROKEN_BYTES = [
+    b"\xff",
+    b"1\xff",
+    b"\xed\xa0\x80",
+    b"\xc3",
+    b"2020-01-01\x80",
+    b"\xf8\x88\x80\x80\x80",
+]
+WHOLES = [
+    0,
+    1,
+    7,
+    -1,
+    -9,
+    2,
+    100,
+    127,
+    -128,
+    255,
+    2**31,
+    2**53 + 1,
+    10**17,
+    10**18,
+    2**63 - 1,
+    -(2**63),
+    2**64 - 1,
+]
 FLOATS = [
     0.0,
     -0.0,
@@ -198,14 +283,28 @@ MOMENTS = [
     253_402_214_400,
 ]
 FAR_MOMENTS = [253_402_300_800, 10**14, -(10**14), 2**62, -(2**62)]
-DECIMALS = [Decimal(text) for text in ("1", "1.50", "0.5", "7", "-0", "0E-20", "99.5", "-3.25", "123456789012345678")]
+DECIMALS = [
+    Decimal(text)
+    for text in ("1", "1.50", "0.5", "7", "-0", "0E-20", "99.5", "-3.25", "123456789012345678")
+]
 OBJECTS: list[Any] = [
     *TEXTS,
     *BROKEN_BYTES,
     *WHOLES,
     *FLOATS,
     *DECIMALS,
-    *("\ud800", "1\udfff", True, False, None, pd.NA, pd.NaT, np.bool_(True), np.int8(1), np.uint64(2**64 - 1)),
+    *(
+        "\ud800",
+        "1\udfff",
+        True,
+        False,
+        None,
+        pd.NA,
+        pd.NaT,
+        np.bool_(True),
+        np.int8(1),
+        np.uint64(2**64 - 1),
+    ),
     *(
         np.float32(0.1),
         np.float16(0.5),
@@ -236,9 +335,18 @@ OBJECTS: list[Any] = [
         Decimal("-Infinity"),
         Decimal("1E+5"),
     ),
-    *(dt.date(2020, 1, 1), dt.date.min, dt.date.max, dt.datetime(2020, 1, 1, 10), dt.datetime.max, dt.datetime.min),
+    *(
+        dt.date(2020, 1, 1),
+        dt.date.min,
+        dt.date.max,
+        dt.datetime(2020, 1, 1, 10),
+        dt.datetime.max,
+        dt.datetime.min,
+    ),
     dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=14))),
-    dt.datetime(2020, 1, 1, 10, tzinfo=dt.timezone(dt.timedelta(hours=-12, minutes=-7, seconds=-3))),
+    dt.datetime(
+        2020, 1, 1, 10, tzinfo=dt.timezone(dt.timedelta(hours=-12, minutes=-7, seconds=-3))
+    ),
     *(
         pd.Timestamp("2020-01-01 00:00:00.000000001"),
         pd.Timestamp("2020-06-01", tz="Europe/Berlin"),
@@ -306,11 +414,17 @@ def read_gzip(spec: Spec, columns: list[Cells], folder: Path) -> pd.DataFrame:
     return read_frame(spec, folder / "rows.csv.gz")
 
 
-def read_parquet(store: Callable[[Cells], pa.Array]) -> Callable[[Spec, list[Cells], Path], pd.DataFrame]:
+def read_parquet(
+    store: Callable[[Cells], pa.Array],
+) -> Callable[[Spec, list[Cells], Path], pd.DataFrame]:
     def read(spec: Spec, columns: list[Cells], folder: Path) -> pd.DataFrame:
         table = pa.table(dict(zip(spec.attributes, map(store, columns), strict=True)))
         pq.write_table(
-            table, folder / "rows.parquet", row_group_size=2, compression="none", use_deprecated_int96_timestamps=False
+            table,
+            folder / "rows.parquet",
+            row_group_size=2,
+            compression="none",
+            use_deprecated_int96_timestamps=False,
         )
         return read_frame(spec, folder / "rows.parquet")
 
@@ -319,9 +433,14 @@ def read_parquet(store: Callable[[Cells], pa.Array]) -> Callable[[Spec, list[Cel
 
 def read_int96(spec: Spec, columns: list[Cells], folder: Path) -> pd.DataFrame:
     table = pa.table(
-        {name: pa.array(cells, pa.timestamp("us")) for name, cells in zip(spec.attributes, columns, strict=True)}
+        {
+            name: pa.array(cells, pa.timestamp("us"))
+            for name, cells in zip(spec.attributes, columns, strict=True)
+        }
     )
-    pq.write_table(table, folder / "rows.parquet", row_group_size=3, use_deprecated_int96_timestamps=True)
+    pq.write_table(
+        table, folder / "rows.parquet", row_group_size=3, use_deprecated_int96_timestamps=True
+    )
     return read_frame(spec, folder / "rows.parquet")
 
 
@@ -329,13 +448,21 @@ def read_sqlite(affinity: str) -> Callable[[Spec, list[Cells], Path], pd.DataFra
     def read(spec: Spec, columns: list[Cells], folder: Path) -> pd.DataFrame:
         (folder / "rows.db").unlink(missing_ok=True)
         with sqlite3.connect(folder / "rows.db") as server:
-            server.execute(f"CREATE TABLE rows ({', '.join(f'{name} {affinity}' for name in spec.attributes)})")
+            server.execute(
+                f"CREATE TABLE rows ({', '.join(f'{name} {affinity}' for name in spec.attributes)})"
+            )
             for row in zip(*columns, strict=True):
-                holes = ", ".join("CAST(? AS TEXT)" if isinstance(cell, Broken) else "?" for cell in row)
+                holes = ", ".join(
+                    "CAST(? AS TEXT)" if isinstance(cell, Broken) else "?" for cell in row
+                )
                 server.execute(f"INSERT INTO rows VALUES ({holes})", row)
         server.close()
         there = spec.model_copy(
-            update={"source": spec_of("clip", NULLABLE, url=f"sqlite:///{folder}/rows.db", table="rows").source}
+            update={
+                "source": spec_of(
+                    "clip", NULLABLE, url=f"sqlite:///{folder}/rows.db", table="rows"
+                ).source
+            }
         )
         return read_frame(there)
 
@@ -348,12 +475,19 @@ class Broken(bytes):
 
 def read_object(spec: Spec, columns: list[Cells], folder: Path) -> pd.DataFrame:
     return pd.DataFrame(
-        {name: pd.Series(cells, dtype=object) for name, cells in zip(spec.attributes, columns, strict=True)}
+        {
+            name: pd.Series(cells, dtype=object)
+            for name, cells in zip(spec.attributes, columns, strict=True)
+        }
     )
 
 
-def read_typed(make: Callable[[Cells], pd.Series]) -> Callable[[Spec, list[Cells], Path], pd.DataFrame]:
-    return lambda spec, columns, folder: pd.DataFrame(dict(zip(spec.attributes, map(make, columns), strict=True)))
+def read_typed(
+    make: Callable[[Cells], pd.Series],
+) -> Callable[[Spec, list[Cells], Path], pd.DataFrame]:
+    return lambda spec, columns, folder: pd.DataFrame(
+        dict(zip(spec.attributes, map(make, columns), strict=True))
+    )
 
 
 def stored_as(kind: pa.DataType) -> Callable[[Cells], pa.Array]:
@@ -362,9 +496,9 @@ def stored_as(kind: pa.DataType) -> Callable[[Cells], pa.Array]:
 
 def as_broken_text(kind: pa.DataType, binary: pa.DataType) -> Callable[[Cells], pa.Array]:
     """Texts of which some are not UTF-8, as other programs write them."""
-    return lambda cells: pa.array([cell.encode() if isinstance(cell, str) else cell for cell in cells], binary).view(
-        kind
-    )
+    return lambda cells: pa.array(
+        [cell.encode() if isinstance(cell, str) else cell for cell in cells], binary
+    ).view(kind)
 
 
 def moments_as(kind: pa.DataType) -> Callable[[Cells], pa.Array]:
@@ -383,10 +517,23 @@ def moment_pool(unit: str) -> Cells:
 
 
 def parquet_sources() -> Iterator[Source]:
-    wholes = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
+    wholes = (
+        pa.int8(),
+        pa.int16(),
+        pa.int32(),
+        pa.int64(),
+        pa.uint8(),
+        pa.uint16(),
+        pa.uint32(),
+        pa.uint64(),
+    )
     for kind in wholes:
         yield Source(f"parquet {kind}", whole_pool(kind), read_parquet(stored_as(kind)))
-    for kind, scalar in ((pa.float16(), np.float16), (pa.float32(), np.float32), (pa.float64(), np.float64)):
+    for kind, scalar in (
+        (pa.float16(), np.float16),
+        (pa.float32(), np.float32),
+        (pa.float64(), np.float64),
+    ):
         with np.errstate(over="ignore"):
             pool = [None, *(scalar(value) for value in FLOATS)]
         yield Source(f"parquet {kind}", pool, read_parquet(stored_as(kind)))
@@ -394,7 +541,9 @@ def parquet_sources() -> Iterator[Source]:
     yield Source("parquet null", [None], read_parquet(stored_as(pa.null())))
     texts = [None, *TEXTS]
     for kind, binary in ((pa.string(), pa.binary()), (pa.large_string(), pa.large_binary())):
-        yield Source(f"parquet {kind}", [*texts, *BROKEN_BYTES], read_parquet(as_broken_text(kind, binary)))
+        yield Source(
+            f"parquet {kind}", [*texts, *BROKEN_BYTES], read_parquet(as_broken_text(kind, binary))
+        )
     yield Source("parquet string_view", texts, read_parquet(stored_as(pa.string_view())))
     raw = [None, *BROKEN_BYTES, *(text.encode() for text in TEXTS)]
     for kind in (pa.binary(), pa.large_binary(), pa.binary_view()):
@@ -405,7 +554,11 @@ def parquet_sources() -> Iterator[Source]:
         read_parquet(stored_as(pa.binary(4))),
     )
     days = [None, 0, 18_262, -719_162, -719_163, 2_932_896, 2_932_897, 10**8, -(10**8)]
-    yield Source("parquet date32", days, read_parquet(lambda cells: pa.array(cells, pa.int32()).cast(pa.date32())))
+    yield Source(
+        "parquet date32",
+        days,
+        read_parquet(lambda cells: pa.array(cells, pa.int32()).cast(pa.date32())),
+    )
     yield Source(
         "parquet date64",
         [None, *(day * 86_400_000 for day in days[1:])],
@@ -419,7 +572,11 @@ def parquet_sources() -> Iterator[Source]:
                 read_parquet(moments_as(pa.timestamp(unit, zone))),
             )
     yield Source("parquet int96", [None, *(second * 10**6 for second in MOMENTS)], read_int96)
-    for kind, size in ((pa.time32("s"), pa.int32()), (pa.time64("us"), pa.int64()), (pa.time64("ns"), pa.int64())):
+    for kind, size in (
+        (pa.time32("s"), pa.int32()),
+        (pa.time64("us"), pa.int64()),
+        (pa.time64("ns"), pa.int64()),
+    ):
         yield Source(
             f"parquet {kind}",
             [None, 0, 1, 36_000, 86_399],
@@ -468,11 +625,26 @@ SOURCES = [
     *parquet_sources(),
     *(
         Source(f"sqlite {affinity or 'without a type'}", SQL_CELLS, read_sqlite(affinity))
-        for affinity in ("", "BOOLEAN", "INTEGER", "REAL", "NUMERIC", "TEXT", "BLOB", "DATE", "DATETIME", "TIME")
+        for affinity in (
+            "",
+            "BOOLEAN",
+            "INTEGER",
+            "REAL",
+            "NUMERIC",
+            "TEXT",
+            "BLOB",
+            "DATE",
+            "DATETIME",
+            "TIME",
+        )
     ),
     Source("frame of objects", OBJECTS, read_object),
     *(
-        Source(f"frame of {dtype}", pool, read_typed(lambda cells, dtype=dtype: pd.Series(cells, dtype=dtype)))
+        Source(
+            f"frame of {dtype}",
+            pool,
+            read_typed(lambda cells, dtype=dtype: pd.Series(cells, dtype=dtype)),
+        )
         for dtype, pool in PANDAS.items()
     ),
     Source(
@@ -498,10 +670,15 @@ class Coarsening:
         self.source, self.folder = source, folder
         self.alone: dict[tuple[str, int], Alone] = {}
 
-    def of(self, on_invalid: str, names: list[str], columns: list[Cells]) -> tuple[pd.DataFrame, Any, set[str]]:
+    def of(
+        self, on_invalid: str, names: list[str], columns: list[Cells]
+    ) -> tuple[pd.DataFrame, Any, set[str]]:
         """The typed frame, the codes and the columns with findings of a table whose columns are of the attributes."""
         attributes = {f"c{at}": NULLABLE[name] for at, name in enumerate(names)}
-        spec = spec_of(on_invalid, {**attributes, "mark": {"type": "text", "pattern": "M{1..9}", "nullable": True}})
+        spec = spec_of(
+            on_invalid,
+            {**attributes, "mark": {"type": "text", "pattern": "M{1..9}", "nullable": True}},
+        )
         marks = [self.source.pool[0]] * len(columns[0])
         frame, report = validate(self.source.read(spec, [*columns, marks], self.folder), spec)
         table = Domain.of(spec.attributes, Path()).encode(frame)
@@ -512,22 +689,35 @@ class Coarsening:
         for at in sorted(places):
             wanted = [name for name in dict.fromkeys(names) if (name, at) not in self.alone]
             if wanted:
-                frame, codes, found = self.of("clip", wanted, [[self.source.pool[at]] for _ in wanted])
+                frame, codes, found = self.of(
+                    "clip", wanted, [[self.source.pool[at]] for _ in wanted]
+                )
                 for column, name in enumerate(f"c{column}" for column in range(len(wanted))):
-                    self.alone[wanted[column], at] = Alone(self._cell(frame, codes, name, 0), name not in found)
+                    self.alone[wanted[column], at] = Alone(
+                        self._cell(frame, codes, name, 0), name not in found
+                    )
 
     def law(self, on_invalid: str, names: list[str], places: list[list[int]]) -> int:
-        """Check that rows read together are what their cells are alone; the number of one-column tables."""
+        """Check that rows read together are what their cells are alone.
+
+        The number of one-column tables.
+        """
         self.remember_all(names, {at for column in places for at in column})
         kept = self._kept(on_invalid, names, places)
         if not kept:
             return 0
-        frame, codes, _ = self.of(on_invalid, names, [[self.source.pool[at] for at in column] for column in places])
+        frame, codes, _ = self.of(
+            on_invalid, names, [[self.source.pool[at] for at in column] for column in places]
+        )
         assert len(frame) == len(kept)
         for column, name in enumerate(names):
             expected = [self.alone[name, places[column][row]].cell for row in kept]
             found = [self._cell(frame, codes, f"c{column}", row) for row in range(len(kept))]
-            assert found == expected, (self.source.name, name, [self.source.pool[places[column][row]] for row in kept])
+            assert found == expected, (
+                self.source.name,
+                name,
+                [self.source.pool[places[column][row]] for row in kept],
+            )
         return len(names)
 
     def _kept(self, on_invalid: str, names: list[str], places: list[list[int]]) -> list[int]:
@@ -536,7 +726,11 @@ class Coarsening:
         if on_invalid == "clip":
             return list(rows)
         named = list(zip(names, places, strict=True))
-        return [row for row in rows if all(self.alone[name, column[row]].valid for name, column in named)]
+        return [
+            row
+            for row in rows
+            if all(self.alone[name, column[row]].valid for name, column in named)
+        ]
 
     @staticmethod
     def _cell(frame: pd.DataFrame, codes: Any, column: str, row: int) -> tuple[str, str, int]:
@@ -553,19 +747,33 @@ def tables(reading: Coarsening, count: int, seed: int, longest: int = 6) -> int:
         places = [[rng.choice(some) for _ in range(rows)] for _ in TYPES]
         checked += reading.law("clip", TYPES, places)
         for on_invalid in ("drop", "fail"):
-            tidy = [_tidied(reading, name, column, on_invalid, rng) for name, column in zip(TYPES, places, strict=True)]
+            tidy = [
+                _tidied(reading, name, column, on_invalid, rng)
+                for name, column in zip(TYPES, places, strict=True)
+            ]
             usable = [at for at, column in enumerate(tidy) if column]
             checked += (
-                reading.law(on_invalid, [TYPES[at] for at in usable], [tidy[at] for at in usable]) if usable else 0
+                reading.law(on_invalid, [TYPES[at] for at in usable], [tidy[at] for at in usable])
+                if usable
+                else 0
             )
     return checked
 
 
-def _tidied(reading: Coarsening, name: str, column: list[int], on_invalid: str, rng: random.Random) -> list[int]:
-    """The cells, those that are invalid alone exchanged for valid ones; under ``drop`` a few are left."""
+def _tidied(
+    reading: Coarsening, name: str, column: list[int], on_invalid: str, rng: random.Random
+) -> list[int]:
+    """The cells, those that are invalid alone exchanged for valid ones.
+
+    Under ``drop`` a few are left.
+    """
     valid = [at for at in column if reading.alone[name, at].valid]
     ugly = 0.1 if on_invalid == "drop" else 0.0
-    return [at if at in valid or rng.random() < ugly else rng.choice(valid) for at in column] if valid else []
+    return (
+        [at if at in valid or rng.random() < ugly else rng.choice(valid) for at in column]
+        if valid
+        else []
+    )
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
@@ -578,14 +786,20 @@ def test_rows_read_together_are_what_their_cells_are_alone(source: Source, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
-def test_rows_read_together_are_what_their_cells_are_alone_at_length(source: Source, tmp_path: Path) -> None:
-    assert tables(Coarsening(source, tmp_path), TABLES // len(SOURCES) + 1, seed=1) >= TABLES // len(SOURCES)
+def test_rows_read_together_are_what_their_cells_are_alone_at_length(
+    source: Source, tmp_path: Path
+) -> None:
+    assert tables(
+        Coarsening(source, tmp_path), TABLES // len(SOURCES) + 1, seed=1
+    ) >= TABLES // len(SOURCES)
 
 
 @pytest.mark.parametrize("name", TYPES)
 @settings(max_examples=15, deadline=None)
 @given(cells=st.lists(st.text() | st.sampled_from(TEXTS), min_size=1, max_size=6))
-def test_any_texts_are_parsed_each_on_its_own_and_stay_what_they_become(name: str, cells: list[str]) -> None:
+def test_any_texts_are_parsed_each_on_its_own_and_stay_what_they_become(
+    name: str, cells: list[str]
+) -> None:
     attribute = spec_of("clip", {"c": NULLABLE[name]}).attributes["c"]
     typed, invalid = parse(pd.Series(cells, dtype=object), attribute)
     alone = [parse(pd.Series([cell], dtype=object), attribute) for cell in cells]

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from cloister.constraints import Cell, DenialConstraint, Op, Predicate, count_violations
 from cloister.errors import SampleError
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.attributes import Boolean, Categorical, Date, Datetime, Float, Integer, Ordinal, TextKey
+from cloister.schema.attributes import (
+    Boolean,
+    Categorical,
+    Date,
+    Datetime,
+    Float,
+    Integer,
+    Ordinal,
+    TextKey,
+)
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
 from models.discretization.bins import group
@@ -30,7 +39,9 @@ def categorical(nullable, size):
 ATTRIBUTES = {
     "listed": st.builds(categorical, NULLABLE, st.sampled_from([1, 2, 5, 30])),
     "ranked": st.builds(
-        lambda n, k: Ordinal(type="ordinal", values=LABELS[:k], nullable=n), NULLABLE, st.integers(1, 3)
+        lambda n, k: Ordinal(type="ordinal", values=LABELS[:k], nullable=n),
+        NULLABLE,
+        st.integers(1, 3),
     ),
     "truth": st.builds(lambda n: Boolean(type="boolean", nullable=n), NULLABLE),
     "whole": st.builds(
@@ -38,14 +49,27 @@ ATTRIBUTES = {
         NULLABLE,
         st.sampled_from([0, 3, 60, 100_000]),
     ),
-    "real": st.builds(lambda n: Float(type="float", min=-1, max=2, decimals=2, nullable=n), NULLABLE),
-    "day": st.builds(lambda n: Date(type="date", min="2000-01-01", max="2003-12-31", nullable=n), NULLABLE),
+    "real": st.builds(
+        lambda n: Float(type="float", min=-1, max=2, decimals=2, nullable=n), NULLABLE
+    ),
+    "day": st.builds(
+        lambda n: Date(type="date", min="2000-01-01", max="2003-12-31", nullable=n), NULLABLE
+    ),
     "moment": st.builds(
-        lambda n: Datetime(type="datetime", min="2000-01-01T00:00:00", max="2000-01-02T00:00:00", nullable=n), NULLABLE
+        lambda n: Datetime(
+            type="datetime", min="2000-01-01T00:00:00", max="2000-01-02T00:00:00", nullable=n
+        ),
+        NULLABLE,
     ),
 }
 ORDERED = ("ranked", "whole", "real", "day", "moment")
-CONSTANTS = {"whole": 1, "real": 0.5, "day": "2001-06-01", "moment": "2000-01-01T12:00:00", "ranked": "low"}
+CONSTANTS = {
+    "whole": 1,
+    "real": 0.5,
+    "day": "2001-06-01",
+    "moment": "2000-01-01T12:00:00",
+    "ranked": "low",
+}
 
 
 @st.composite
@@ -109,15 +133,21 @@ def parts_of(domain, seed):
     for column in domain:
         if column.kind != "key":
             cells = declared_cells(column)
-            groups[column.name] = group(cells, to_shares(rng.integers(-5, 200, cells.size), 1_000), 0.001, keep=True)
+            groups[column.name] = group(
+                cells, to_shares(rng.integers(-5, 200, cells.size), 1_000), 0.001, keep=True
+            )
     sequence = tuple(rng.permutation(np.array(domain.modelled, dtype=object)))
     return sequence, groups, Anything(groups, sequence, seed)
 
 
 def with_supports(domain, rules, seed):
     sequence, groups, model = parts_of(domain, seed)
-    built = SupportBuilder(domain, sequence, groups, model, len(sequence), {}, np.random.default_rng(seed)).build(rules)
-    return ConstraintSampler(domain, sequence, groups, model, built.supports, built.row_rules, built.pair_rules)
+    built = SupportBuilder(
+        domain, sequence, groups, model, len(sequence), {}, np.random.default_rng(seed)
+    ).build(rules)
+    return ConstraintSampler(
+        domain, sequence, groups, model, built.supports, built.row_rules, built.pair_rules
+    )
 
 
 def row_by_row(domain, rules, seed, chooser):
@@ -126,7 +156,13 @@ def row_by_row(domain, rules, seed, chooser):
     single, pairs = ([rule for rule in rules if rule.arity == arity] for arity in (1, 2))
     algorithm = Algorithm3(resampled=0.2, chooser=chooser)
     return ConstraintSampler(
-        domain, sequence, groups, model, row_rules=tuple(single), pair_rules=tuple(pairs), algorithm=algorithm
+        domain,
+        sequence,
+        groups,
+        model,
+        row_rules=tuple(single),
+        pair_rules=tuple(pairs),
+        algorithm=algorithm,
     )
 
 
@@ -224,7 +260,9 @@ RULES = {
     "across rows and columns": (
         DenialConstraint("cross", (Predicate(Cell(1, "from"), Op.EQ, Cell(2, "to")), same("city"))),
     ),
-    "three orders": (DenialConstraint("three", (same("from", Op.GT), same("to", Op.LT), same("age", Op.GE))),),
+    "three orders": (
+        DenialConstraint("three", (same("from", Op.GT), same("to", Op.LT), same("age", Op.GE))),
+    ),
     "one value": (DenialConstraint("constant", (same("only"), same("city", Op.NE))),),
 }
 
@@ -241,7 +279,9 @@ def test_algorithm_3_keeps_a_hard_constraint_in_all_rows(name, chooser):
 def test_more_rows_than_a_key_allows_is_an_error_that_names_it():
     sampler = row_by_row(DOMAIN, (DenialConstraint("short key", (same("zip"),)),), 1, DIRECT)
     assert sampler.sample(40, SamplingSource(1)).rows == 40
-    with pytest.raises(SampleError, match="only 40 rows could be drawn under constraint 'short key'"):
+    with pytest.raises(
+        SampleError, match="only 40 rows could be drawn under constraint 'short key'"
+    ):
         sampler.sample(41, SamplingSource(1))
 
 
@@ -266,8 +306,14 @@ def test_penalties_of_the_paper_lower_the_violations_of_a_soft_constraint():
     counts = [
         count_violations(
             soft,
-            ConstraintSampler(DOMAIN, sequence, groups, model, algorithm=algorithm).sample(300, SamplingSource(5)),
+            ConstraintSampler(DOMAIN, sequence, groups, model, algorithm=algorithm).sample(
+                300, SamplingSource(5)
+            ),
         )
-        for algorithm in (Algorithm3(), Algorithm3((Penalty(soft, 0.05),)), Algorithm3((Penalty(soft, 1.0),)))
+        for algorithm in (
+            Algorithm3(),
+            Algorithm3((Penalty(soft, 0.05),)),
+            Algorithm3((Penalty(soft, 1.0),)),
+        )
     ]
     assert counts[0] > 1.3 * counts[1] > 1.3 * 1.3 * counts[2]

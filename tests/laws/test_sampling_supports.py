@@ -12,7 +12,9 @@ from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
 from models.discretization.bins import group
 
-masses = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12).map(lambda some: np.array(some) + 1e-6)
+masses = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12).map(
+    lambda some: np.array(some) + 1e-6
+)
 
 
 @given(masses, masses)
@@ -45,5 +47,7 @@ def test_clear_evidence_is_not_overruled_by_shares():
     rng = np.random.default_rng(1)
     truth = rng.integers(0, 4, 500)
     evidence = np.where(np.arange(4) == truth[:, None], 60.0, 0.0)
-    chosen = likely_right(levels_of(4), evidence, np.full(500, 1 / 500), np.array([0.97, 0.01, 0.01, 0.01]), rng)
+    chosen = likely_right(
+        levels_of(4), evidence, np.full(500, 1 / 500), np.array([0.97, 0.01, 0.01, 0.01]), rng
+    )
     assert (chosen == truth).all()

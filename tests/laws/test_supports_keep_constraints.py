@@ -64,12 +64,18 @@ def sampler_for(rules, seed):
     groups = {}
     for column in DOMAIN:
         cells = declared_cells(column)
-        groups[column.name] = group(cells, to_shares(rng.integers(-5, 200, cells.size), 1_000), 0.001, keep=True)
+        groups[column.name] = group(
+            cells, to_shares(rng.integers(-5, 200, cells.size), 1_000), 0.001, keep=True
+        )
     sequence = DOMAIN.names
     constraints = tuple(parse_denial(text, f"rule {at}") for at, text in enumerate(rules))
     model = Anything(groups, sequence, seed)
-    built = SupportBuilder(DOMAIN, sequence, groups, model, len(sequence), {}, rng).build(constraints)
-    sampler = ConstraintSampler(DOMAIN, sequence, groups, model, built.supports, built.row_rules, built.pair_rules)
+    built = SupportBuilder(DOMAIN, sequence, groups, model, len(sequence), {}, rng).build(
+        constraints
+    )
+    sampler = ConstraintSampler(
+        DOMAIN, sequence, groups, model, built.supports, built.row_rules, built.pair_rules
+    )
     return constraints, sampler, built
 
 
@@ -83,7 +89,10 @@ def test_each_rule_alone_is_taken_by_a_support(rule):
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(rules=st.lists(st.sampled_from(RULES), min_size=2, max_size=3, unique=True), seed=st.integers(0, 10**6))
+@given(
+    rules=st.lists(st.sampled_from(RULES), min_size=2, max_size=3, unique=True),
+    seed=st.integers(0, 10**6),
+)
 def test_rules_together_are_kept(rules, seed):
     constraints, sampler, _ = sampler_for(rules, seed)
     table = sampler.sample(400, SamplingSource(seed))
@@ -93,4 +102,6 @@ def test_rules_together_are_kept(rules, seed):
 def test_chunks_do_not_depend_on_how_many_rows_are_asked():
     _, sampler, _ = sampler_for(RULES[:1], 3)
     few, many = sampler.sample(40_000, SamplingSource(5)), sampler.sample(70_000, SamplingSource(5))
-    assert all((few.codes[name][:32_768] == many.codes[name][:32_768]).all() for name in DOMAIN.names)
+    assert all(
+        (few.codes[name][:32_768] == many.codes[name][:32_768]).all() for name in DOMAIN.names
+    )

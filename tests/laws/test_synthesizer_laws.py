@@ -43,10 +43,15 @@ def frame(rows=ROWS):
     rng = np.random.default_rng(3)
     town = rng.integers(0, 5, rows)
     wage = np.where(rng.random(rows) < 0.3, 0, rng.integers(0, 400, rows))
-    since = pd.Series(pd.to_datetime("2000-01-01") + pd.to_timedelta(rng.integers(0, 3600, rows), unit="D"))
+    since = pd.Series(
+        pd.to_datetime("2000-01-01") + pd.to_timedelta(rng.integers(0, 3600, rows), unit="D")
+    )
     return pd.DataFrame(
         {
-            "home-town": pd.Series([*"ABCDE"]).take(town).reset_index(drop=True).where(rng.random(rows) < 0.9),
+            "home-town": pd.Series([*"ABCDE"])
+            .take(town)
+            .reset_index(drop=True)
+            .where(rng.random(rows) < 0.9),
             "state": np.where(town < 2, "x", "y"),
             "grade": np.array(["low", "mid", "high"])[np.minimum(wage // 130, 2)],
             "wage €": wage,
@@ -66,7 +71,11 @@ def fitted(method, task, table, folder, budget=Fraction(2), **options):
     synthesizer = create(method)
     chosen = plan(synthesizer, task, Budget(budget, DELTA))
     private = PrivateTable(
-        table, task.neighbours, chosen.event, Journal.open(folder, {"run": "laws"}), NoiseSource.insecure(5)
+        table,
+        task.neighbours,
+        chosen.event,
+        Journal.open(folder, {"run": "laws"}),
+        NoiseSource.insecure(5),
     )
     return synthesizer, chosen, private, fit(synthesizer, private, task, chosen)
 
@@ -92,7 +101,10 @@ def test_rows_are_exactly_as_asked_and_keep_every_hard_constraint(run, rows):
     table = model.sample(rows, SamplingSource(rows))
     assert table.rows == rows
     assert [count_violations(constraint, table) for constraint in task.hard] == [0] * len(task.hard)
-    assert all((codes >= 0).all() and (codes < task.domain[name].size).all() for name, codes in table.codes.items())
+    assert all(
+        (codes >= 0).all() and (codes < task.domain[name].size).all()
+        for name, codes in table.codes.items()
+    )
 
 
 def test_a_restored_model_draws_the_same_rows(run):
@@ -110,7 +122,10 @@ def test_sampling_twice_with_one_seed_gives_the_same_rows(run):
 
 
 QUICK = "kamino"
-EVERY = [name if name == QUICK else pytest.param(name, marks=pytest.mark.slow) for name in sorted(METHODS)]
+EVERY = [
+    name if name == QUICK else pytest.param(name, marks=pytest.mark.slow)
+    for name in sorted(METHODS)
+]
 REPLACE, THREE = Neighbours(Relation.REPLACE_ONE), Neighbours(Relation.ADD_REMOVE, 3)
 
 
@@ -132,7 +147,8 @@ def test_every_relation_and_unit_is_planned_and_spent(method, neighbours, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("method", "neighbours"), [("kamino-paper", REPLACE), ("kamino", Neighbours(Relation.REPLACE_ONE, 2))]
+    ("method", "neighbours"),
+    [("kamino-paper", REPLACE), ("kamino", Neighbours(Relation.REPLACE_ONE, 2))],
 )
 def test_what_no_accountant_reads_is_refused_before_any_data(method, neighbours):
     task, _ = world(neighbours=neighbours)
@@ -148,7 +164,10 @@ def test_a_table_of_one_column(method, name, tmp_path):
     assert dict(private.plan_budget.remaining) == {}
     assert 1.6 < epsilon(chosen.event, DELTA, "add_remove") <= 2
     sample = model.sample(5_000, SamplingSource(1))
-    truth, drawn = (np.bincount(t.codes[name], minlength=task.domain[name].size) / t.rows for t in (table, sample))
+    truth, drawn = (
+        np.bincount(t.codes[name], minlength=task.domain[name].size) / t.rows
+        for t in (table, sample)
+    )
     assert abs(truth[0] - drawn[0]) < 0.2
 
 
@@ -163,7 +182,10 @@ def test_one_column_may_have_a_soft_constraint(method, tmp_path):
 
 @pytest.mark.parametrize("method", ["kamino", "mixture"])
 def test_soft_constraints_are_weighed_beside_a_key_that_holds_few_rows(method, tmp_path):
-    """The key is a number that no two rows may share; few more rows could be drawn than are released."""
+    """The key is a number that no two rows may share.
+
+    Few more rows could be drawn than are released.
+    """
     attributes = ATTRIBUTES | {"place": Integer(type="integer", min=1, max=3 * ROWS)}
     unique = parse_denial("t1.place = t2.place", "place")
     rows = frame().assign(place=np.arange(1, ROWS + 1))
@@ -175,21 +197,33 @@ def test_soft_constraints_are_weighed_beside_a_key_that_holds_few_rows(method, t
 def test_no_soft_constraint_on_a_key_is_asked():
     attributes = ATTRIBUTES | {"person": TextKey(type="text", pattern="P{0001..0999}")}
     rules = (dependency("same", ["person"], "state", hard=False), *SOFT)
-    task, _ = world(attributes, rules, rows=lambda: frame().assign(person=[f"P{at:04}" for at in range(1, ROWS + 1)]))
+    task, _ = world(
+        attributes,
+        rules,
+        rows=lambda: frame().assign(person=[f"P{at:04}" for at in range(1, ROWS + 1)]),
+    )
     assert task.soft == SOFT
 
 
 @pytest.mark.parametrize("method", EVERY)
 def test_every_column_may_be_missing(method, tmp_path):
-    nullable = {name: attribute.model_copy(update={"nullable": True}) for name, attribute in ATTRIBUTES.items()}
+    nullable = {
+        name: attribute.model_copy(update={"nullable": True})
+        for name, attribute in ATTRIBUTES.items()
+    }
     rng = np.random.default_rng(8)
     task, table = world(
-        nullable, rows=lambda: frame().apply(lambda column: column.convert_dtypes().where(rng.random(ROWS) < 0.8))
+        nullable,
+        rows=lambda: frame().apply(
+            lambda column: column.convert_dtypes().where(rng.random(ROWS) < 0.8)
+        ),
     )
     _, _, private, model = fitted(method, task, table, tmp_path, Fraction(6))
     sample = model.sample(400, SamplingSource(2))
     assert dict(private.plan_budget.remaining) == {}
-    assert [count_violations(constraint, sample) for constraint in task.hard] == [0] * len(task.hard)
+    assert [count_violations(constraint, sample) for constraint in task.hard] == [0] * len(
+        task.hard
+    )
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))

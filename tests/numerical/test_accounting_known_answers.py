@@ -47,19 +47,26 @@ def gaussian_epsilon(noise: float, delta: float) -> float:
 @pytest.mark.parametrize("delta", [1e-5, 1e-8])
 def test_every_row_sampled_is_the_analytic_gaussian(noise: int, delta: float) -> None:
     event = SampledGaussian(Fraction(1), Fraction(noise), 1)
-    assert epsilon(event, delta, "add_remove") == pytest.approx(gaussian_epsilon(noise, delta), rel=1e-3)
+    assert epsilon(event, delta, "add_remove") == pytest.approx(
+        gaussian_epsilon(noise, delta), rel=1e-3
+    )
     assert epsilon(event, delta, "add_remove") >= gaussian_epsilon(noise, delta)
-    assert epsilon(event, delta, "replace_one") == pytest.approx(gaussian_epsilon(noise / 2, delta), rel=1e-3)
+    assert epsilon(event, delta, "replace_one") == pytest.approx(
+        gaussian_epsilon(noise / 2, delta), rel=1e-3
+    )
 
 
 def test_many_discrete_gaussians_are_one_continuous_one() -> None:
     for steps in (4, 100):
         event = repeat(GaussianCounts(Fraction(5) * math.isqrt(steps), ADD), steps)
-        assert epsilon(event, 1e-6, "add_remove") == pytest.approx(gaussian_epsilon(5, 1e-6), rel=3e-3)
+        assert epsilon(event, 1e-6, "add_remove") == pytest.approx(
+            gaussian_epsilon(5, 1e-6), rel=3e-3
+        )
 
 
 @pytest.mark.parametrize(
-    ("noise", "step"), [(Fraction(1, 2), 1), (Fraction(4), 1), (Fraction(4), 3), (Fraction(30), 1), (Fraction(1), 7)]
+    ("noise", "step"),
+    [(Fraction(1, 2), 1), (Fraction(4), 1), (Fraction(4), 3), (Fraction(30), 1), (Fraction(1), 7)],
 )
 def test_one_discrete_gaussian_is_summed_term_by_term(noise: Fraction, step: int) -> None:
     scale = float(noise) * step
@@ -117,7 +124,10 @@ THEIRS = [
         ).self_compose(300),
     ),
     (
-        compose(GaussianCounts(Fraction(4), ADD), SampledGaussian(Fraction(1, 100), Fraction(11, 10), 1000)),
+        compose(
+            GaussianCounts(Fraction(4), ADD),
+            SampledGaussian(Fraction(1, 100), Fraction(11, 10), 1000),
+        ),
         "add_remove",
         lambda: (
             pld.from_gaussian_mechanism(1.1, sampling_prob=0.01)
@@ -154,22 +164,31 @@ MORE = [
 ]
 
 
-def dp_accounting_epsilon(rate: Fraction, noise: Fraction, steps: int, delta: float, relation: str) -> float:
+def dp_accounting_epsilon(
+    rate: Fraction, noise: Fraction, steps: int, delta: float, relation: str
+) -> float:
     one = pld.from_gaussian_mechanism(
-        float(noise), sampling_prob=float(rate), neighboring_relation=pld.NeighborRel[relation.upper()]
+        float(noise),
+        sampling_prob=float(rate),
+        neighboring_relation=pld.NeighborRel[relation.upper()],
     )
     return float(one.self_compose(steps).get_epsilon_for_delta(delta))
 
 
-@pytest.mark.parametrize("relation", ["add_or_remove_one", pytest.param("replace_one", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    ("rate", "noise", "steps", "delta"), [*RARE, *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE)]
+    "relation", ["add_or_remove_one", pytest.param("replace_one", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize(
+    ("rate", "noise", "steps", "delta"),
+    [*RARE, *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE)],
 )
 def test_training_is_as_tight_as_dp_accounting_however_rare_a_row(
     rate: Fraction, noise: Fraction, steps: int, delta: float, relation: str
 ) -> None:
     theirs = dp_accounting_epsilon(rate, noise, steps, delta, relation)
-    ours = epsilon(SampledGaussian(rate, noise, steps), delta, relation.replace("_or_remove_one", "_remove"))
+    ours = epsilon(
+        SampledGaussian(rate, noise, steps), delta, relation.replace("_or_remove_one", "_remove")
+    )
     assert ours <= theirs * 1.002 + 1e-5
 
 
@@ -185,7 +204,10 @@ def test_one_step_is_integrated_directly(rate: float, noise: float, delta: float
 
 def test_steps_that_cost_next_to_nothing_are_read_in_seconds() -> None:
     start = time.process_time()
-    assert epsilon(SampledGaussian(Fraction(1, 10**5), Fraction(1, 2), 100), 1e-6, "add_remove") < 0.0196
+    assert (
+        epsilon(SampledGaussian(Fraction(1, 10**5), Fraction(1, 2), 100), 1e-6, "add_remove")
+        < 0.0196
+    )
     assert time.process_time() - start < 15
 
 
@@ -200,7 +222,9 @@ def test_steps_that_cost_next_to_nothing_are_read_in_seconds() -> None:
         (Fraction(256, 60000), Fraction(13, 10), 3516),
     ],
 )
-def test_training_agrees_with_the_prv_accountant_of_opacus(rate: Fraction, noise: Fraction, steps: int) -> None:
+def test_training_agrees_with_the_prv_accountant_of_opacus(
+    rate: Fraction, noise: Fraction, steps: int
+) -> None:
     reader = PRVAccountant()
     reader.history = [(float(noise), float(rate), steps)]
     expected = reader.get_epsilon(delta=1e-5, eps_error=0.005)
@@ -233,7 +257,9 @@ def one_step(rate: float, noise: float, threshold: float, side: int) -> float:
 
 def test_histogram_and_training_agree_with_direct_integration() -> None:
     rate, noise, counts_noise = 0.1, 1.5, 3.0
-    event = compose(GaussianCounts(Fraction(3), ADD), SampledGaussian(Fraction(1, 10), Fraction(3, 2), 1))
+    event = compose(
+        GaussianCounts(Fraction(3), ADD), SampledGaussian(Fraction(1, 10), Fraction(3, 2), 1)
+    )
     found = epsilon(event, 1e-4, "add_remove")
     assert mixture_delta(rate, noise, counts_noise, found) <= 1e-4
     assert mixture_delta(rate, noise, counts_noise, found * 0.995) > 1e-4
@@ -264,7 +290,9 @@ def test_exponential_mechanisms_stay_above_the_worst_pair_with_two_losses() -> N
         losses = wins * top + (times - wins) * (top - each)
         reached = binom.pmf(wins, times, chance) * np.maximum(-np.expm1(claim - losses), 0)
         assert reached.sum() <= delta
-    assert claim < epsilon(repeat(Bounded(Fraction(3, 10)), times), delta, "add_remove") < each * times
+    assert (
+        claim < epsilon(repeat(Bounded(Fraction(3, 10)), times), delta, "add_remove") < each * times
+    )
 
 
 @pytest.mark.parametrize("rows", [2, 5])
@@ -272,7 +300,9 @@ def test_divergences_of_several_rows_agree_with_their_loss_distribution(rows: in
     event = SampledGaussian(Fraction(1, 50), Fraction(3 * rows), 1, rows)
     leaves = ((event, 400),)
     renyi = ACCOUNTANTS["Rényi divergences"].epsilon(leaves, 1e-6, Relation.ADD_REMOVE)
-    distribution = ACCOUNTANTS["privacy loss distribution"].epsilon(leaves, 1e-6, Relation.ADD_REMOVE)
+    distribution = ACCOUNTANTS["privacy loss distribution"].epsilon(
+        leaves, 1e-6, Relation.ADD_REMOVE
+    )
     assert distribution < renyi < 1.25 * distribution
 
 
@@ -280,6 +310,8 @@ def test_leaks_are_taken_from_delta() -> None:
     counts = LaplaceCounts(Fraction(1), ADD)
     event = Thresholded(counts, Fraction(1, 10**6))
     assert epsilon(event, 1e-6, "add_remove") == 1.0
-    assert epsilon(compose(event, GaussianCounts(Fraction(4), ADD)), 3e-6, "add_remove") == pytest.approx(
+    assert epsilon(
+        compose(event, GaussianCounts(Fraction(4), ADD)), 3e-6, "add_remove"
+    ) == pytest.approx(
         epsilon(compose(counts, GaussianCounts(Fraction(4), ADD)), 2e-6, "add_remove"), rel=1e-6
     )

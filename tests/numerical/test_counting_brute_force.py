@@ -53,14 +53,21 @@ def predicates(draw: st.DrawFn) -> Predicate:
     op = draw(st.sampled_from(EQUALITIES if family is LISTED else list(Op)))
     left = Cell(draw(st.sampled_from([1, 2])), draw(st.sampled_from(family)))
     if draw(st.integers(0, 3)) == 0:
-        values = st.integers(-2, 2) if family is NUMBERS else st.sampled_from(LISTS.get(left.attribute, [""]))
+        values = (
+            st.integers(-2, 2)
+            if family is NUMBERS
+            else st.sampled_from(LISTS.get(left.attribute, [""]))
+        )
         return Predicate(left, op, draw(values))
     other = draw(st.sampled_from([left.attribute, left.attribute, *family]))
     return Predicate(left, op, Cell(draw(st.sampled_from([1, 2, 3 - left.row])), other))
 
 
 constraints = st.builds(
-    DenialConstraint, st.just("rule"), st.lists(predicates(), min_size=1, max_size=4).map(tuple), st.booleans()
+    DenialConstraint,
+    st.just("rule"),
+    st.lists(predicates(), min_size=1, max_size=4).map(tuple),
+    st.booleans(),
 )
 
 
@@ -69,7 +76,10 @@ def tables(draw: st.DrawFn, most: int = 12) -> Table:
     rows = draw(st.integers(0, most))
     seed = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     spread = draw(st.sampled_from([2, 100]))
-    codes = {c.name: np.minimum(seed.integers(0, spread, rows), seed.integers(0, c.size, rows)) for c in DOMAIN}
+    codes = {
+        c.name: np.minimum(seed.integers(0, spread, rows), seed.integers(0, c.size, rows))
+        for c in DOMAIN
+    }
     return Table(DOMAIN, codes)
 
 
@@ -116,7 +126,9 @@ FOUR_ORDERS = DenialConstraint(
     "r", (same(1, "b", "<"), same(1, "c", "<="), same(2, "b", ">", "c"), same(1, "grade", ">="))
 )
 CONTRADICTION = DenialConstraint("r", (same(1, "b", "<"), same(2, "b", "<")))
-MASKS = DenialConstraint("r", (Predicate(Cell(1, "b"), Op.GT, 0), Predicate(Cell(2, "tag"), Op.EQ, "y")))
+MASKS = DenialConstraint(
+    "r", (Predicate(Cell(1, "b"), Op.GT, 0), Predicate(Cell(2, "tag"), Op.EQ, "y"))
+)
 SIDES = DenialConstraint(
     "r",
     (
@@ -139,7 +151,9 @@ DIFFERS = DenialConstraint("r", tuple(same(1, name, "!=") for name in ("b", "c",
 @example(SIDES, Table(DOMAIN, {c.name: np.arange(40) * 13 % c.size for c in DOMAIN}))
 @example(SECOND, Table(DOMAIN, {c.name: np.arange(9) % c.size for c in DOMAIN}))
 @example(DIFFERS, Table(DOMAIN, {c.name: np.arange(30) * 11 % c.size for c in DOMAIN}))
-def test_counts_are_those_of_loops_over_all_pairs(constraint: DenialConstraint, table: Table) -> None:
+def test_counts_are_those_of_loops_over_all_pairs(
+    constraint: DenialConstraint, table: Table
+) -> None:
     expected = brute_per_row(constraint, table)
     total = sum(expected) // constraint.arity
     assert violations_per_row(constraint, table).tolist() == expected
@@ -150,7 +164,9 @@ def test_counts_are_those_of_loops_over_all_pairs(constraint: DenialConstraint, 
 
 @settings(max_examples=100, deadline=None)
 @given(constraints, tables(), st.integers(0, 2**32 - 1))
-def test_counts_do_not_depend_on_the_order_of_the_rows(constraint: DenialConstraint, table: Table, seed: int) -> None:
+def test_counts_do_not_depend_on_the_order_of_the_rows(
+    constraint: DenialConstraint, table: Table, seed: int
+) -> None:
     order = np.random.default_rng(seed).permutation(table.rows)
     counts = violations_per_row(constraint, table)
     assert (violations_per_row(constraint, table.take(order)) == counts[order]).all()
@@ -159,7 +175,9 @@ def test_counts_do_not_depend_on_the_order_of_the_rows(constraint: DenialConstra
 @pytest.mark.parametrize("orders", [1, 2, 3, 4])
 def test_counts_of_many_orders_match_an_array_of_all_pairs(orders: int) -> None:
     rng = np.random.default_rng(orders)
-    domain = Domain.of({f"x{i}": Integer(type="integer", min=0, max=999) for i in range(orders)}, Path())
+    domain = Domain.of(
+        {f"x{i}": Integer(type="integer", min=0, max=999) for i in range(orders)}, Path()
+    )
     table = Table(domain, {name: rng.integers(0, 1000, 400) for name in domain.names})
     ops = [Op.LT, Op.GE, Op.LE, Op.GT][:orders]
     rule = DenialConstraint("r", tuple(same(1, f"x{i}", op) for i, op in enumerate(ops)))

@@ -13,7 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.constraints import Cell, DenialConstraint, Op, Predicate, constraints_of, violation_reports
+from cloister.constraints import (
+    Cell,
+    DenialConstraint,
+    Op,
+    Predicate,
+    constraints_of,
+    violation_reports,
+)
 from cloister.schema.attributes import Boolean, Categorical, Date, Datetime, Float, Integer, Ordinal
 from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
@@ -27,7 +34,11 @@ ROWS = 2_500
 
 
 def literal(value: object) -> str:
-    return f"'{value}'" if isinstance(value, str) or hasattr(value, "isoformat") else str(value).lower()
+    return (
+        f"'{value}'"
+        if isinstance(value, str) or hasattr(value, "isoformat")
+        else str(value).lower()
+    )
 
 
 def column(cell: Cell, rows: dict[int, str]) -> str:
@@ -51,7 +62,9 @@ def joined(connection: duckdb.DuckDBPyConnection, constraint: DenialConstraint) 
     if constraint.arity == 1:
         query = f"select count(*) from rows a where {condition(constraint, {1: 'a', 2: 'a'})}"
     else:
-        forward, back = (condition(constraint, names) for names in ({1: "a", 2: "b"}, {1: "b", 2: "a"}))
+        forward, back = (
+            condition(constraint, names) for names in ({1: "a", 2: "b"}, {1: "b", 2: "a"})
+        )
         query = f"select count(*) from rows a join rows b on a.row < b.row where ({forward}) or ({back})"
     return connection.execute(query).fetchone()[0]
 
@@ -69,7 +82,9 @@ TABLES = [
 ]
 
 
-@pytest.mark.parametrize(("folder", "file", "rules", "every"), TABLES, ids=[case[2] for case in TABLES])
+@pytest.mark.parametrize(
+    ("folder", "file", "rules", "every"), TABLES, ids=[case[2] for case in TABLES]
+)
 def test_samples_of_real_tables_violate_as_in_a_self_join(
     tmp_path: Path, folder: str, file: str, rules: str, every: int
 ) -> None:
@@ -78,7 +93,9 @@ def test_samples_of_real_tables_violate_as_in_a_self_join(
         pytest.skip("set CLOISTER_DATA to the folder of the real tables")
     spec = load_spec(ROOT / "data" / "specs" / f"{folder}.yaml")
     domain = Domain.of(spec.attributes, spec.folder)
-    constraints = constraints_of([ConstraintDeclaration(file=rules)], domain.names, path.parent)[::every]
+    constraints = constraints_of([ConstraintDeclaration(file=rules)], domain.names, path.parent)[
+        ::every
+    ]
     frame = validate(read_frame(spec, path), spec)[0]
     chosen = np.sort(np.random.default_rng(11).choice(len(frame), ROWS, replace=False))
     table = domain.encode(frame.iloc[chosen].reset_index(drop=True))
@@ -96,7 +113,11 @@ MIXED = Domain.of(
         "day": Date(type="date", min="2020-02-27", max="2020-03-02", nullable=True),
         "other day": Date(type="date", min="2020-02-28", max="2020-03-01"),
         "moment": Datetime(
-            type="datetime", min="2020-02-28T22:00:00", max="2020-02-29T03:00:00", step=3600, nullable=True
+            type="datetime",
+            min="2020-02-28T22:00:00",
+            max="2020-02-29T03:00:00",
+            step=3600,
+            nullable=True,
         ),
         "tag": Categorical(type="categorical", values=["x", "y", "z"], nullable=True),
         "other tag": Categorical(type="categorical", values=["z", "w", "y"]),
@@ -114,7 +135,13 @@ FAMILIES = [
     ("flag",),
 ]
 CONSTANTS = {"whole": 1, "real": 0.5, "day": "2020-02-29", "tag": "y", "grade": "mid", "flag": True}
-TYPES = {"day": "date", "other day": "date", "moment": "timestamp", "grade": "grade", "flag": "boolean"}
+TYPES = {
+    "day": "date",
+    "other day": "date",
+    "moment": "timestamp",
+    "grade": "grade",
+    "flag": "boolean",
+}
 
 
 @st.composite
@@ -126,7 +153,9 @@ def predicates(draw: st.DrawFn) -> Predicate:
     if left.attribute in CONSTANTS and draw(st.integers(0, 3)) == 0:
         return Predicate(left, op, CONSTANTS[left.attribute])
     other = draw(st.sampled_from([left.attribute, *family]))
-    return Predicate(left, op, Cell(draw(st.sampled_from([3 - left.row, 3 - left.row, left.row])), other))
+    return Predicate(
+        left, op, Cell(draw(st.sampled_from([3 - left.row, 3 - left.row, left.row])), other)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +173,9 @@ def load(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
     columns = ", ".join(f'"{name}" {kind}' for name, kind in kinds.items())
     connection.execute(f"create or replace table rows (row integer, {columns})")
     marks = ", ".join(["?"] * (len(kinds) + 1))
-    records = [[at, *map(_plain, record)] for at, record in enumerate(frame.itertuples(index=False))]
+    records = [
+        [at, *map(_plain, record)] for at, record in enumerate(frame.itertuples(index=False))
+    ]
     connection.executemany(f"insert into rows values ({marks})", records)
 
 
@@ -161,6 +192,10 @@ def _plain(value: object) -> object:
 def test_made_tables_violate_as_in_a_self_join(connection, rules, rows: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     table = Table(MIXED, {column.name: rng.integers(0, column.size, rows) for column in MIXED})
-    constraints = [DenialConstraint(f"rule {at}", tuple(predicates)) for at, predicates in enumerate(rules)]
+    constraints = [
+        DenialConstraint(f"rule {at}", tuple(predicates)) for at, predicates in enumerate(rules)
+    ]
     load(connection, table)
-    assert counted(constraints, table) == [joined(connection, constraint) for constraint in constraints]
+    assert counted(constraints, table) == [
+        joined(connection, constraint) for constraint in constraints
+    ]

@@ -30,12 +30,24 @@ def attribute_of(values: pd.Series) -> AnyAttribute:
     if values.dtype.kind == "i":
         return Integer(type="integer", min=int(values.min()), max=int(values.max()))
     if values.dtype.kind == "f":
-        return Float(type="float", min=float(values.min()), max=float(values.max()), decimals=10, nullable=nullable)
-    return Categorical(type="categorical", values=sorted(values.dropna().unique()), nullable=nullable)
+        return Float(
+            type="float",
+            min=float(values.min()),
+            max=float(values.max()),
+            decimals=10,
+            nullable=nullable,
+        )
+    return Categorical(
+        type="categorical", values=sorted(values.dropna().unique()), nullable=nullable
+    )
 
 
-@pytest.mark.parametrize(("folder", "table", "rules", "percent"), PUBLISHED, ids=[case[0] for case in PUBLISHED])
-def test_violations_of_published_tables(folder: str, table: str, rules: str, percent: list[float]) -> None:
+@pytest.mark.parametrize(
+    ("folder", "table", "rules", "percent"), PUBLISHED, ids=[case[0] for case in PUBLISHED]
+)
+def test_violations_of_published_tables(
+    folder: str, table: str, rules: str, percent: list[float]
+) -> None:
     if not DATA.exists() and os.environ.get("CI") != "true":
         pytest.skip("set CLOISTER_DATA to the folder of the real tables")
     frame = pd.read_csv(DATA / folder / table)
@@ -43,4 +55,6 @@ def test_violations_of_published_tables(folder: str, table: str, rules: str, per
     constraints = constraints_of([ConstraintDeclaration(file=rules)], domain.names, DATA / folder)
     reports = violation_reports(constraints, domain.encode(frame))
     assert [round(report.percent, 3) for report in reports] == percent
-    assert all(report.violations == 0 for report, share in zip(reports, percent, strict=True) if share == 0)
+    assert all(
+        report.violations == 0 for report, share in zip(reports, percent, strict=True) if share == 0
+    )

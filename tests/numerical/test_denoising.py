@@ -41,14 +41,20 @@ def test_shares_are_a_distribution_and_keep_the_order_of_counts(counts, rows):
 
 @given(st.lists(st.integers(0, 5_000), min_size=1, max_size=40).filter(any))
 def test_exact_counts_are_their_own_shares(counts):
-    np.testing.assert_allclose(to_shares(np.array(counts), sum(counts)), np.array(counts) / sum(counts), atol=1e-12)
+    np.testing.assert_allclose(
+        to_shares(np.array(counts), sum(counts)), np.array(counts) / sum(counts), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize(("name", "counts"), [("listed", LONG_TAIL), ("number", HILL)])
 @pytest.mark.parametrize("deviation", [30.0, 200.0])
-def test_an_estimate_is_nearer_than_the_counts_and_than_their_projection_to_their_own_sum(name, counts, deviation):
+def test_an_estimate_is_nearer_than_the_counts_and_than_their_projection_to_their_own_sum(
+    name, counts, deviation
+):
     cells = declared_cells(DOMAIN[name])
-    estimated = errors(counts, deviation, lambda noisy: estimate_shares(noisy, deviation, cells, ROWS))
+    estimated = errors(
+        counts, deviation, lambda noisy: estimate_shares(noisy, deviation, cells, ROWS)
+    )
     raw = errors(counts, deviation, lambda noisy: noisy / ROWS)
     own_sum = errors(counts, deviation, lambda noisy: to_shares(noisy, max(int(noisy.sum()), 1)))
     assert estimated.mean() < 0.8 * raw.mean()

@@ -30,7 +30,8 @@ COMPONENTS = 5
 def groups_of(sizes, seed=0):
     rng = np.random.default_rng(seed)
     columns = {
-        name: Categorical(type="categorical", values=[f"v{at:03}" for at in range(n)]) for name, n in sizes.items()
+        name: Categorical(type="categorical", values=[f"v{at:03}" for at in range(n)])
+        for name, n in sizes.items()
     }
     domain = Domain.of(columns, Path())
     return {
@@ -41,7 +42,10 @@ def groups_of(sizes, seed=0):
 
 def mixture_on(layout, seed=1):
     generator = torch.Generator().manual_seed(seed)
-    shares = [torch.softmax(torch.randn(factor.size, COMPONENTS, generator=generator), 0) for factor in layout.factors]
+    shares = [
+        torch.softmax(torch.randn(factor.size, COMPONENTS, generator=generator), 0)
+        for factor in layout.factors
+    ]
     weights = torch.softmax(torch.randn(COMPONENTS, generator=generator), 0)
     return Mixture(layout, weights, torch.cat(shares))
 
@@ -56,7 +60,11 @@ def joint(mixture):
         for at, level in enumerate(picked):
             share = share * mixture.factor(at)[level].double()
             cell |= dict(
-                zip(mixture.layout.factors[at].attributes, mixture.layout.factors[at].levels[level], strict=True)
+                zip(
+                    mixture.layout.factors[at].attributes,
+                    mixture.layout.factors[at].levels[level],
+                    strict=True,
+                )
             )
         table[tuple(int(cell[name]) for name in names)] += float(share.sum())
     return table
@@ -100,18 +108,27 @@ def test_gradients_are_those_of_the_loss(layout):
     sets = [("a",), ("b",), ("a", "b"), ("c", "b", "a")]
     targets = []
     for names in sets:
-        readings = tuple(fine(groups[name]) if len(names) == 1 else coarse(groups[name], 4) for name in names)
+        readings = tuple(
+            fine(groups[name]) if len(names) == 1 else coarse(groups[name], 4) for name in names
+        )
         shape = tuple(reading.size for reading in readings)
         deviation = rng.uniform(5, 20, shape)
-        targets.append(Target.of(Measurement(readings, rng.uniform(0, 200, shape), deviation), layout, 1_000))
+        targets.append(
+            Target.of(Measurement(readings, rng.uniform(0, 200, shape), deviation), layout, 1_000)
+        )
     start = mixture_on(layout)
     weights, shares = (t.double().requires_grad_() for t in (start.weights, start.shares))
     targets = [Target(t.views, t.shares.double(), t.precision.double()) for t in targets]
     listed = Targets.of(targets, layout)
     listed = replace(listed, shares=listed.shares.double(), precision=listed.precision.double())
-    loss = sum(0.5 * ((_seen(weights, shares, layout, t) - t.shares) * t.precision).square().sum() for t in targets)
+    loss = sum(
+        0.5 * ((_seen(weights, shares, layout, t) - t.shares) * t.precision).square().sum()
+        for t in targets
+    )
     loss.backward()
-    value, to_weights, to_shares = gradient(Mixture(layout, weights.detach(), shares.detach()), listed)
+    value, to_weights, to_shares = gradient(
+        Mixture(layout, weights.detach(), shares.detach()), listed
+    )
     assert value == pytest.approx(float(loss.detach()), rel=1e-9)
     torch.testing.assert_close(to_weights, weights.grad)
     torch.testing.assert_close(to_shares, shares.grad)
@@ -123,7 +140,9 @@ def _seen(weights, shares, layout, target):
     for view in target.views:
         own = shares[layout.edges[view.at] : layout.edges[view.at + 1]]
         seen.append(
-            own if view.index is None else torch.zeros(view.size, COMPONENTS).double().index_add(0, view.index, own)
+            own
+            if view.index is None
+            else torch.zeros(view.size, COMPONENTS).double().index_add(0, view.index, own)
         )
     for part in seen[:-1]:
         folded = (folded[:, None] * part[None]).flatten(0, 1)
@@ -137,9 +156,13 @@ def test_the_price_is_the_slope_of_the_information_of_components():
     mean = (shares @ weights).detach()
     (weights * (shares * torch.log(shares / mean[:, None])).sum(0)).sum().backward()
     to_weights, to_shares = torch.zeros_like(weights), torch.zeros_like(shares)
-    add_dependence_penalty(Mixture(layout, weights.detach(), shares.detach()), 7.0, to_weights, to_shares)
+    add_dependence_penalty(
+        Mixture(layout, weights.detach(), shares.detach()), 7.0, to_weights, to_shares
+    )
     torch.testing.assert_close(to_weights, 7 * weights.grad, atol=1e-7, rtol=1e-6)
-    constant = 7 * weights.detach()  # the same for all levels of a factor: nothing where shares sum to one
+    constant = (
+        7 * weights.detach()
+    )  # the same for all levels of a factor: nothing where shares sum to one
     torch.testing.assert_close(to_shares + constant, 7 * shares.grad, atol=1e-7, rtol=1e-6)
 
 
@@ -150,11 +173,14 @@ def test_tied_factors_keep_every_support_and_lose_nothing_allowed():
     layout = tied(sizes, [first, second])
     names = layout.factors[0].attributes
     rows = {
-        tuple(dict(zip(names, row, strict=True))[name] for name in "abc") for row in layout.factors[0].levels.tolist()
+        tuple(dict(zip(names, row, strict=True))[name] for name in "abc")
+        for row in layout.factors[0].levels.tolist()
     }
     pairs = [set(map(tuple, support.levels.tolist())) for support in (first, second)]
     assert rows == {
-        (a, b, c) for a, b, c in product(range(3), range(3), range(2)) if (a, b) in pairs[0] and (c, b) in pairs[1]
+        (a, b, c)
+        for a, b, c in product(range(3), range(3), range(2))
+        if (a, b) in pairs[0] and (c, b) in pairs[1]
     }
     moved = carried_over(mixture_on(untied(sizes)), layout)
     for at in range(len(layout.factors)):
@@ -162,9 +188,18 @@ def test_tied_factors_keep_every_support_and_lose_nothing_allowed():
 
 
 def test_factors_that_are_empty_or_too_large_are_not_tied():
-    assert tied({"a": 300, "b": 300}, [Factor(("a", "b"), np.array(list(product(range(300), repeat=2))))]) is None
+    assert (
+        tied(
+            {"a": 300, "b": 300},
+            [Factor(("a", "b"), np.array(list(product(range(300), repeat=2))))],
+        )
+        is None
+    )
     assert tied(SIZES, [Factor(("a", "c"), np.zeros((0, 2), dtype=np.int64))]) is None
-    assert arranged(SIZES, tuple(SIZES), [Support(("a", "c"), np.zeros((0, 2), dtype=np.int64))]) is None
+    assert (
+        arranged(SIZES, tuple(SIZES), [Support(("a", "c"), np.zeros((0, 2), dtype=np.int64))])
+        is None
+    )
 
 
 WIDER = {"a": 3, "b": 4, "c": 2, "y": 5, "z": 9}
@@ -189,12 +224,16 @@ def rows_of(arrangement, inside):
     rows = [{}]
     for factor in arrangement.layout.factors:
         if not {hanging.name for hanging in arrangement.hanging} & set(factor.attributes):
-            levels = [dict(zip(factor.attributes, level.tolist(), strict=True)) for level in factor.levels]
+            levels = [
+                dict(zip(factor.attributes, level.tolist(), strict=True)) for level in factor.levels
+            ]
             rows = [row | level for row in rows for level in levels]
     for hanging in arrangement.hanging:
         followed = []
         for row in rows:
-            at = hanging.place(np.array([[row[name] for name in hanging.parents]], dtype=np.int64))[0]
+            at = hanging.place(np.array([[row[name] for name in hanging.parents]], dtype=np.int64))[
+                0
+            ]
             children = hanging.children[hanging.begins[at] : hanging.begins[at + 1]]
             followed += [row | {hanging.name: int(child)} for child in children]
         rows = followed
@@ -209,7 +248,9 @@ def test_what_hangs_and_what_is_tied_allow_just_the_rows_that_keep_all_supports(
     arrangement = arranged(WIDER, inside, supports)
     spoken = {name for each in names for name in each} | set(inside)
     allowed = [dict(zip(WIDER, row, strict=True)) for row in product(*map(range, WIDER.values()))]
-    levels = [(support.attributes, set(map(tuple, support.levels.tolist()))) for support in supports]
+    levels = [
+        (support.attributes, set(map(tuple, support.levels.tolist()))) for support in supports
+    ]
     kept = {
         tuple(row[name] for name in sorted(spoken))
         for row in allowed
@@ -226,7 +267,9 @@ def test_what_hangs_and_what_is_tied_allow_just_the_rows_that_keep_all_supports(
 def test_an_attribute_inside_hangs_where_the_tie_would_be_too_large():
     sizes = {"few": 2, "town": 300, "street": 90}
     grid = np.array(list(product(range(300), range(90))))
-    arrangement = arranged(sizes, tuple(sizes), [Support(("town", "street"), grid[grid.sum(1) % 3 > 0])])
+    arrangement = arranged(
+        sizes, tuple(sizes), [Support(("town", "street"), grid[grid.sum(1) % 3 > 0])]
+    )
     assert [hanging.name for hanging in arrangement.hanging] == ["town"]
     assert arrangement.hanging[0].parents == ("street",)
     assert all(len(factor.attributes) == 1 for factor in arrangement.layout.factors)
@@ -238,7 +281,11 @@ def test_what_hangs_is_drawn_within_a_row_or_two_of_its_shares(seed, rows):
     rng = np.random.default_rng(seed)
     levels = np.array([(p, c) for p in range(3) for c in range(7) if c in (p, p + 3, 6)])
     hanging = DependentAttribute.of("child", Factor(("parent", "child"), levels), {"parent": 3})
-    shares, kinds, parents = rng.dirichlet(np.ones(7), 2), rng.integers(0, 2, rows), rng.integers(0, 3, (rows, 1))
+    shares, kinds, parents = (
+        rng.dirichlet(np.ones(7), 2),
+        rng.integers(0, 2, rows),
+        rng.integers(0, 3, (rows, 1)),
+    )
     drawn = follow(hanging, parents, shares, kinds, rng)
     for kind, parent in product(range(2), range(3)):
         own = (kinds == kind) & (parents[:, 0] == parent)
@@ -253,7 +300,9 @@ def test_candidates_are_modest_and_cover_every_attribute():
     groups = groups_of({"a": 2, "b": 40, "c": 150, "d": 9, "e": 120})
     wanted = candidates(groups, 10_000, seed=3)
     for readings in wanted:
-        assert np.prod([r.size for r in readings]) <= (PAIR_CELLS if len(readings) == 2 else TRIPLE_CELLS)
+        assert np.prod([r.size for r in readings]) <= (
+            PAIR_CELLS if len(readings) == 2 else TRIPLE_CELLS
+        )
         assert len({r.name for r in readings}) == len(readings)
     assert {r.name for readings in wanted for r in readings} == set(groups)
     assert any({r.whole for r in readings} == {True, False} for readings in wanted)

@@ -24,7 +24,10 @@ def setting():
     network = Network(SIZES, width=6)
     generator = torch.Generator().manual_seed(1)
     start = network.initial([np.full(size, 1 / size) for size in SIZES], generator)
-    parameters = {name: value + 0.3 * torch.randn(value.shape, generator=generator) for name, value in start.items()}
+    parameters = {
+        name: value + 0.3 * torch.randn(value.shape, generator=generator)
+        for name, value in start.items()
+    }
     codes = torch.stack([torch.randint(0, size, (17,), generator=generator) for size in SIZES], 1)
     dense = vmap(grad(lambda p, row: loss(network, p, row)), in_dims=(None, 0))(parameters, codes)
     return network, parameters, codes, dense
@@ -34,7 +37,9 @@ def test_sum_and_norms_are_those_of_automatic_differentiation(setting):
     network, parameters, codes, dense = setting
     factored = network.gradient(parameters, codes)
     for name, block in factored.items():
-        assert torch.allclose(block.weighted_sum(torch.ones(17)), dense[name].sum(0).double(), atol=1e-5)
+        assert torch.allclose(
+            block.weighted_sum(torch.ones(17)), dense[name].sum(0).double(), atol=1e-5
+        )
         norms = dense[name].flatten(1).double().square().sum(1)
         assert torch.allclose(block.squared_norms(), norms, rtol=1e-4, atol=1e-6)
 
@@ -45,7 +50,9 @@ def test_clipping_bounds_every_example_over_all_blocks_together(setting, clip):
     flat = torch.cat([value.flatten(1) for value in dense.values()], 1).double()
     expected = (flat * torch.clamp(clip / flat.norm(dim=1), max=1.0)[:, None]).sum(0)
     sums = clipped_sum(network.gradient(parameters, codes), clip)
-    assert torch.allclose(torch.cat([sums[name].flatten() for name in dense]), expected, rtol=1e-4, atol=1e-5)
+    assert torch.allclose(
+        torch.cat([sums[name].flatten() for name in dense]), expected, rtol=1e-4, atol=1e-5
+    )
     for example in range(17):
         alone = clipped_sum(network.gradient(parameters, codes[example : example + 1]), clip)
         assert torch.sqrt(sum(value.square().sum() for value in alone.values())) <= clip

@@ -42,16 +42,27 @@ def predicates(draw):
     left = Cell(draw(st.sampled_from([1, 2])), draw(st.sampled_from(family)))
     if draw(st.integers(0, 5)) == 0:
         return (
-            Predicate(left, op, {"number": 0, "tag": "x", "grade": "low"}.get(left.attribute, family and 0))
+            Predicate(
+                left,
+                op,
+                {"number": 0, "tag": "x", "grade": "low"}.get(left.attribute, family and 0),
+            )
             if (left.attribute in ("number", "tag", "grade"))
             else Predicate(left, op, Cell(3 - left.row, left.attribute))
         )
     return Predicate(
-        left, op, Cell(draw(st.sampled_from([3 - left.row, 3 - left.row, left.row])), draw(st.sampled_from(family)))
+        left,
+        op,
+        Cell(
+            draw(st.sampled_from([3 - left.row, 3 - left.row, left.row])),
+            draw(st.sampled_from(family)),
+        ),
     )
 
 
-constraints = st.lists(predicates(), min_size=1, max_size=4).map(lambda some: DenialConstraint("rule", tuple(some)))
+constraints = st.lists(predicates(), min_size=1, max_size=4).map(
+    lambda some: DenialConstraint("rule", tuple(some))
+)
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -70,7 +81,9 @@ def loops(constraint, rows, before):
     others = [before.take(np.array([at])) for at in range(before.rows)]
     if constraint.arity == 1:
         return np.array([float(bind(constraint, DOMAIN).violated(row, row)[0]) for row in one])
-    return np.array([float(sum(violates(constraint, row, other) for other in others)) for row in one])
+    return np.array(
+        [float(sum(violates(constraint, row, other) for other in others)) for row in one]
+    )
 
 
 def costs(index, rows):
@@ -79,12 +92,19 @@ def costs(index, rows):
 
     def note(table, terms, queries, points, logs, scales, numbers, choice, uniforms, room):
         for at in range(len(numbers)):
-            noted[numbers[at]] = penalty(table, terms[0], terms[2], queries, at, scales[at], room) - logs[at, 0]
+            noted[numbers[at]] = (
+                penalty(table, terms[0], terms[2], queries, at, scales[at], room) - logs[at, 0]
+            )
         return table
 
     numbers = np.arange(rows.rows)
     index.choose(
-        rows, np.zeros((rows.rows, 1)), numbers, np.full(rows.rows, -1), Chooser(note, 1), np.random.default_rng(0)
+        rows,
+        np.zeros((rows.rows, 1)),
+        numbers,
+        np.full(rows.rows, -1),
+        Chooser(note, 1),
+        np.random.default_rng(0),
     )
     return noted
 
@@ -104,7 +124,10 @@ def test_costs_are_those_of_loops_over_all_rows_before(constraint, seed, count, 
 @given(constraints, seeds)
 def test_rows_taken_away_leave_no_trace(constraint, seed):
     before, more, rows = table_of(seed, 12), table_of(seed + 1, 12), table_of(seed + 2, 6)
-    index, plain = PairIndex(DOMAIN, (Penalty(constraint, 1.0),)), PairIndex(DOMAIN, (Penalty(constraint, 1.0),))
+    index, plain = (
+        PairIndex(DOMAIN, (Penalty(constraint, 1.0),)),
+        PairIndex(DOMAIN, (Penalty(constraint, 1.0),)),
+    )
     index.record(before)
     index.record(more)
     index.record(more, -1)
@@ -129,15 +152,24 @@ def test_rows_are_admitted_as_by_loops(constraint, seed):
 
 def test_the_index_grows_and_still_counts():
     domain = Domain.of(
-        {"a": Integer(type="integer", min=0, max=10**6), "b": Integer(type="integer", min=0, max=10**6)}, Path()
+        {
+            "a": Integer(type="integer", min=0, max=10**6),
+            "b": Integer(type="integer", min=0, max=10**6),
+        },
+        Path(),
     )
     rng = np.random.default_rng(1)
-    before, rows = (Table(domain, {n: rng.integers(0, 10**6, size) for n in "ab"}) for size in (5000, 50))
+    before, rows = (
+        Table(domain, {n: rng.integers(0, 10**6, size) for n in "ab"}) for size in (5000, 50)
+    )
     same = [Predicate(Cell(1, n), op, Cell(2, n)) for n, op in (("a", Op.GT), ("b", Op.LT))]
     index = PairIndex(domain, (Penalty(DenialConstraint("order", tuple(same)), 1.0),))
     index.record(before)
     a, b = before.codes["a"], before.codes["b"]
-    counted = [((a < x) & (b > y)).sum() + ((a > x) & (b < y)).sum() for x, y in zip(rows.codes["a"], rows.codes["b"])]
+    counted = [
+        ((a < x) & (b > y)).sum() + ((a > x) & (b < y)).sum()
+        for x, y in zip(rows.codes["a"], rows.codes["b"])
+    ]
     assert costs(index, rows).tolist() == [float(c) for c in counted]
 
 
@@ -158,7 +190,9 @@ def test_candidates_are_chosen_by_probability_and_exponential_penalty(chooser):
     index.record(before)
     for _ in range(trials):
         choice = np.full(1, -1)
-        index.choose(Table(domain, {"v": np.arange(5)}), np.log(p)[None], np.arange(1), choice, chooser, rng)
+        index.choose(
+            Table(domain, {"v": np.arange(5)}), np.log(p)[None], np.arange(1), choice, chooser, rng
+        )
         chosen[choice[0]] += 1
         index.record(Table(domain, {"v": choice}), -1)
     expected = p * np.exp(-0.3 * 2 * np.arange(5))

@@ -28,7 +28,9 @@ from models.sampling.support_builder import CompiledConstraints
 
 ROWS = 20_000
 SIZES = {"pay": 12, "age": 10, "zone": 4, "team": 5}
-DOMAIN = Domain.of({name: Integer(type="integer", min=0, max=n - 1) for name, n in SIZES.items()}, Path())
+DOMAIN = Domain.of(
+    {name: Integer(type="integer", min=0, max=n - 1) for name, n in SIZES.items()}, Path()
+)
 RULE = parse_denial("t1.age = t2.age and t1.pay < t2.pay and t1.zone > t2.zone", "rule", hard=False)
 
 shares = st.floats(1e-6, 1)
@@ -42,10 +44,18 @@ def model(components=100, seed=3):
         name: group(declared_cells(DOMAIN[name]), rng.dirichlet(np.ones(size)), 0.0, keep=True)
         for name, size in SIZES.items()
     }
-    parts = [torch.softmax(2 * torch.randn(size, components, generator=generator), 0) for size in SIZES.values()]
+    parts = [
+        torch.softmax(2 * torch.randn(size, components, generator=generator), 0)
+        for size in SIZES.values()
+    ]
     mixture = Mixture(untied(SIZES), torch.full((components,), 1 / components), torch.cat(parts))
     return MixtureModel(
-        Task(DOMAIN, (RULE,), ROWS, Neighbours()), tuple(SIZES), groups, mixture, CompiledConstraints(), even=True
+        Task(DOMAIN, (RULE,), ROWS, Neighbours()),
+        tuple(SIZES),
+        groups,
+        mixture,
+        CompiledConstraints(),
+        even=True,
     )
 
 
@@ -56,7 +66,9 @@ def rate(fitted):
 @pytest.mark.parametrize("factor", [0.8, 1.1])
 def test_a_rate_is_reached_and_other_tables_stay(factor):
     before = model()
-    after = fit_rates(before, [RatePosterior(factor * rate(before), 0.0)], 40.0, 0.0, SamplingSource(1))
+    after = fit_rates(
+        before, [RatePosterior(factor * rate(before), 0.0)], 40.0, 0.0, SamplingSource(1)
+    )
     assert rate(after) == pytest.approx(factor * rate(before), rel=0.05)
     for names in (["pay"], ["age"], ["zone"], ["team"], ["pay", "team"], ["zone", "team"]):
         readings = [fine(before.groups[name]) for name in names]
@@ -68,7 +80,12 @@ def test_constraints_beyond_the_mixture_are_left_alone():
     before = model()
     few = Mixture(untied({"zone": SIZES["zone"]}), before.mixture.weights, before.mixture.factor(2))
     outside = MixtureModel(
-        before.task, ("zone", "pay", "age", "team"), before.groups, few, CompiledConstraints(), even=True
+        before.task,
+        ("zone", "pay", "age", "team"),
+        before.groups,
+        few,
+        CompiledConstraints(),
+        even=True,
     )
     assert fit_rates(outside, [RatePosterior(0.1, 0.0)], 10.0, 0.0, SamplingSource(1)) is outside
 
@@ -82,7 +99,9 @@ def test_the_slope_of_a_mean_is_that_of_its_error():
     table = torch.rand(shape, dtype=torch.float64, requires_grad=True)
     (0.5 * (((table * aim.numbers).sum() - 0.3) / 0.01).square()).backward()
     loss, slope = aim.loss_and_gradient(table.detach())
-    assert loss == pytest.approx(0.5 * ((float((table.detach() * aim.numbers).sum()) - 0.3) / 0.01) ** 2)
+    assert loss == pytest.approx(
+        0.5 * ((float((table.detach() * aim.numbers).sum()) - 0.3) / 0.01) ** 2
+    )
     torch.testing.assert_close(slope.double(), table.grad, rtol=1e-5, atol=1e-5)
     whole = Target.of(Measurement(tuple(readings), numbers, 1.0), fitted.mixture.layout, 1)
     assert whole.views == aim.views

@@ -39,8 +39,13 @@ def setting(request):
     generator = torch.Generator().manual_seed(2)
     submodel = SubModel(2, UNITS, ATTENTIONS[attention], HEADS[head], width=6)
     start = submodel.initial({}, generator)
-    parameters = {name: value + 0.3 * torch.randn(value.shape, generator=generator) for name, value in start.items()}
-    codes = torch.stack([torch.randint(0, size, (13,), generator=generator) for size in UNITS.sizes], 1)
+    parameters = {
+        name: value + 0.3 * torch.randn(value.shape, generator=generator)
+        for name, value in start.items()
+    }
+    codes = torch.stack(
+        [torch.randint(0, size, (13,), generator=generator) for size in UNITS.sizes], 1
+    )
     return submodel, parameters, codes, dense_gradients(submodel, parameters, codes)
 
 
@@ -49,8 +54,12 @@ def test_sums_and_norms_are_those_of_automatic_differentiation(setting):
     blocks = submodel.gradient(parameters, codes)
     assert set(blocks) == set(parameters) == set(submodel.gains())
     for name, block in blocks.items():
-        assert torch.allclose(block.weighted_sum(torch.ones(13).double()), dense[name].sum(0).double(), atol=1e-5)
-        assert torch.allclose(block.squared_norms(), dense[name].flatten(1).double().square().sum(1), rtol=1e-4)
+        assert torch.allclose(
+            block.weighted_sum(torch.ones(13).double()), dense[name].sum(0).double(), atol=1e-5
+        )
+        assert torch.allclose(
+            block.squared_norms(), dense[name].flatten(1).double().square().sum(1), rtol=1e-4
+        )
 
 
 def test_units_multiply_gradients_before_clipping(setting):
@@ -59,18 +68,24 @@ def test_units_multiply_gradients_before_clipping(setting):
     flat = torch.cat([(dense[name] * gains[name]).flatten(1) for name in parameters], 1).double()
     expected = (flat * torch.clamp(0.5 / flat.norm(dim=1), max=1.0)[:, None]).sum(0)
     sums = clipped_sum(gradient_in_units(submodel.gradient(parameters, codes), gains), 0.5)
-    assert torch.allclose(torch.cat([sums[name].flatten() for name in parameters]), expected, rtol=1e-4, atol=1e-5)
+    assert torch.allclose(
+        torch.cat([sums[name].flatten() for name in parameters]), expected, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_units_of_the_joint_network_multiply_its_gradients():
     network = Network((2, 3, 4), width=5)
     generator = torch.Generator().manual_seed(0)
     parameters = network.initial([np.full(size, 1 / size) for size in network.sizes], generator)
-    codes = torch.stack([torch.randint(0, size, (9,), generator=generator) for size in network.sizes], 1)
+    codes = torch.stack(
+        [torch.randint(0, size, (9,), generator=generator) for size in network.sizes], 1
+    )
     gains, ones = network.gains(), torch.ones(9).double()
     plain = network.gradient(parameters, codes)
     for name, block in gradient_in_units(plain, gains).items():
-        assert torch.allclose(block.weighted_sum(ones), plain[name].weighted_sum(ones) * gains[name], atol=1e-6)
+        assert torch.allclose(
+            block.weighted_sum(ones), plain[name].weighted_sum(ones) * gains[name], atol=1e-6
+        )
 
 
 def test_what_is_brought_home_is_what_was_summed():

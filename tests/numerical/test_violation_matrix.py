@@ -1,4 +1,7 @@
-"""The violation matrix of a sample moves by no more than its sensitivity; weights and scores follow from it."""
+"""The violation matrix of a sample moves by no more than its sensitivity.
+
+Weights and scores follow from it.
+"""
 
 from fractions import Fraction
 from pathlib import Path
@@ -18,7 +21,12 @@ from cloister.privacy.queries.violating_pairs import ViolatingPairs
 from cloister.privacy.queries.violation_matrix import ViolationMatrix
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, Table
-from models.soft_constraints.reweighting import MEASURES, Reweighting, gradient_ascent, weighing_by_counts
+from models.soft_constraints.reweighting import (
+    MEASURES,
+    Reweighting,
+    gradient_ascent,
+    weighing_by_counts,
+)
 
 DOMAIN = Domain.of({name: Integer(type="integer", min=0, max=4) for name in ("a", "b")}, Path())
 RULES = (
@@ -43,7 +51,9 @@ def matrix(rows, lines):
 
 @settings(max_examples=200, deadline=None)
 @given(rows=ROWS, row=st.tuples(st.integers(0, 4), st.integers(0, 4)), place=st.integers(0, 8))
-def test_a_row_more_or_in_place_of_another_moves_the_matrix_by_the_sensitivity_at_most(rows, row, place):
+def test_a_row_more_or_in_place_of_another_moves_the_matrix_by_the_sensitivity_at_most(
+    rows, row, place
+):
     lines = 10
     bound = asked(RULES, lines).sensitivity(Neighbours())
     replaced = [row if at == place % len(rows) else old for at, old in enumerate(rows)]

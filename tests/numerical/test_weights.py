@@ -32,7 +32,9 @@ RULES = (
 
 
 def table_of(rng, rows, spread=99):
-    return Table(DOMAIN, {c.name: np.minimum(rng.integers(0, c.size, rows), spread) for c in DOMAIN})
+    return Table(
+        DOMAIN, {c.name: np.minimum(rng.integers(0, c.size, rows), spread) for c in DOMAIN}
+    )
 
 
 def violated(rule, first, second):
@@ -77,11 +79,15 @@ def test_rows_kept_for_sure_violate_as_the_table_does():
         assert share == pytest.approx(float(violation_share(rule, table)))
 
 
-@pytest.mark.parametrize("factors", [(0.8, 0.9, 1.2, 0.6), (1.15, 1.02, 0.7, 1.3), (1.0, 1.0, 1.0, 1.0)])
+@pytest.mark.parametrize(
+    "factors", [(0.8, 0.9, 1.2, 0.6), (1.15, 1.02, 0.7, 1.3), (1.0, 1.0, 1.0, 1.0)]
+)
 def test_weights_reach_the_shares_they_are_fitted_to(factors):
     rng = np.random.default_rng(5)
     pool = table_of(rng, 20_000)
-    targets = [float(violation_share(rule, pool)) * by for rule, by in zip(RULES, factors, strict=True)]
+    targets = [
+        float(violation_share(rule, pool)) * by for rule, by in zip(RULES, factors, strict=True)
+    ]
     weighing = fit_weights(RULES, targets, pool, rng)
     fresh = table_of(rng, 40_000)
     kept = fresh.take(weighing.keep(fresh, rng))

@@ -23,7 +23,9 @@ def declared(place, **changed):
     content = {
         "name": "tiny",
         "seeds": [5],
-        "datasets": {"clubs": {"spec": str(place.spec), "data": "${CLUBS}/clubs.csv", "public": "made up"}},
+        "datasets": {
+            "clubs": {"spec": str(place.spec), "data": "${CLUBS}/clubs.csv", "public": "made up"}
+        },
         "variants": {"free": {"constraints": []}},
         "experiments": [
             {
@@ -67,7 +69,9 @@ def test_a_benchmark_releases_measures_and_is_done_once(prefect_server, place, c
     assert (charged.id, charged.state.value) == (found["release"], "candidate")
     assert releases(Home.current(), None) == []
     rows = pd.read_csv(own.folder / "results" / "results.csv")
-    assert rows["violations.region-capital.percent"].item() > 1  # measured under the dataset's own constraints
+    assert (
+        rows["violations.region-capital.percent"].item() > 1
+    )  # measured under the dataset's own constraints
     text = page.read_text(encoding="utf-8")
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
@@ -92,7 +96,9 @@ def test_a_variant_changes_constraints_and_nothing_else(place, config):
     assert finished(combination, place.home) is None
 
 
-def test_a_variant_may_take_constraints_from_a_file_that_the_environment_names(place, config, tmp_path, monkeypatch):
+def test_a_variant_may_take_constraints_from_a_file_that_the_environment_names(
+    place, config, tmp_path, monkeypatch
+):
     (tmp_path / "found.ic").write_text("t1&t2&EQ(t1.capital,t2.capital)&IQ(t1.age,t2.age)\n")
     monkeypatch.setenv("RULES", str(tmp_path))
     variants = {"free": {"constraints": [{"file": "${RULES}/found.ic", "soft": True}]}}
@@ -104,24 +110,41 @@ def test_a_variant_may_take_constraints_from_a_file_that_the_environment_names(p
 
 def test_what_two_experiments_share_is_done_once(place, config):
     (experiment,) = yaml.safe_load(config.read_text())["experiments"]
-    experiments = [experiment, experiment | {"name": "again", "epsilons": ["1/2", 1], "variants": ["declared", "free"]}]
-    combinations = load_benchmark(declared(place, experiments=experiments, seeds=[1, 2])).all_combinations()
+    experiments = [
+        experiment,
+        experiment | {"name": "again", "epsilons": ["1/2", 1], "variants": ["declared", "free"]},
+    ]
+    combinations = load_benchmark(
+        declared(place, experiments=experiments, seeds=[1, 2])
+    ).all_combinations()
     assert len(combinations) == 2 * 2 * 2
 
 
 def test_a_shared_run_is_evaluated_for_the_experiment_that_asks_for_more(place, config):
     (experiment,) = yaml.safe_load(config.read_text())["experiments"]
-    experiments = [experiment | {"evaluate": "full"}, experiment | {"name": "again", "epsilons": [0.5, 1]}]
-    combinations = load_benchmark(declared(place, experiments=experiments, evaluate="none")).all_combinations()
-    assert [(float(c.epsilon), c.asked.level) for c in combinations] == [(0.5, "full"), (1.0, "none")]
+    experiments = [
+        experiment | {"evaluate": "full"},
+        experiment | {"name": "again", "epsilons": [0.5, 1]},
+    ]
+    combinations = load_benchmark(
+        declared(place, experiments=experiments, evaluate="none")
+    ).all_combinations()
+    assert [(float(c.epsilon), c.asked.level) for c in combinations] == [
+        (0.5, "full"),
+        (1.0, "none"),
+    ]
 
 
 def test_an_experiment_may_have_repeats_of_its_own(place, config):
     (experiment,) = yaml.safe_load(config.read_text())["experiments"]
     experiments = [experiment, experiment | {"name": "again", "seeds": [4, 5]}]
     benchmark = load_benchmark(declared(place, experiments=experiments))
-    assert {combination.seed for combination in benchmark.combinations(benchmark.experiments[0])} == {*benchmark.seeds}
-    assert {combination.seed for combination in benchmark.combinations(benchmark.experiments[1])} == {4, 5}
+    assert {
+        combination.seed for combination in benchmark.combinations(benchmark.experiments[0])
+    } == {*benchmark.seeds}
+    assert {
+        combination.seed for combination in benchmark.combinations(benchmark.experiments[1])
+    } == {4, 5}
 
 
 @pytest.mark.parametrize(
@@ -133,7 +156,9 @@ def test_an_experiment_may_have_repeats_of_its_own(place, config):
         ({"datasets": {"members": {"spec": "a.yaml", "data": "b.csv"}}}, "no dataset 'clubs'"),
     ],
 )
-def test_a_configuration_that_cannot_be_used_is_refused_before_anything_is_made(place, config, capsys, changed, told):
+def test_a_configuration_that_cannot_be_used_is_refused_before_anything_is_made(
+    place, config, capsys, changed, told
+):
     assert run(["benchmark", str(declared(place, **changed))]) == 2
     assert told in capsys.readouterr().err
     assert not place.home.folder.exists()

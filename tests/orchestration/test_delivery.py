@@ -71,7 +71,9 @@ def test_killed_after_the_candidate_the_same_command_finds_the_release(
 
 
 @pytest.mark.slow
-def test_a_release_that_ended_normally_is_made_anew_at_a_new_charge(place, prefect_server, alone, capsys):
+def test_a_release_that_ended_normally_is_made_anew_at_a_new_charge(
+    place, prefect_server, alone, capsys
+):
     for releases in (1, 2):
         assert run(command(place)) == 0
         assert "is a candidate" in capsys.readouterr().out
@@ -80,7 +82,9 @@ def test_a_release_that_ended_normally_is_made_anew_at_a_new_charge(place, prefe
 
 
 @pytest.mark.slow
-def test_a_finished_release_that_was_altered_is_not_handed_out(place, prefect_server, alone, monkeypatch, capsys):
+def test_a_finished_release_that_was_altered_is_not_handed_out(
+    place, prefect_server, alone, monkeypatch, capsys
+):
     with monkeypatch.context() as patched:
         patched.setattr(flows.cli.reports, "show_outcome", failing)
         assert run(command(place)) == 1

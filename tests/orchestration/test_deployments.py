@@ -11,7 +11,12 @@ from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.objects import State, StateType
-from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings, temporary_settings
+from prefect.settings import (
+    PREFECT_API_AUTH_STRING,
+    PREFECT_API_URL,
+    get_current_settings,
+    temporary_settings,
+)
 
 from cloister.errors import InputError
 from cloister.privacy.ledger import Ledger, Request
@@ -68,16 +73,32 @@ def refused(server, capsys):
     return command
 
 
-def test_a_deployment_holds_the_schedule_and_the_parameters_and_no_command(server, deploy, monkeypatch):
+def test_a_deployment_holds_the_schedule_and_the_parameters_and_no_command(
+    server, deploy, monkeypatch
+):
     monkeypatch.chdir(server.folder)
     told = deploy(
-        *("--cron", MONTHLY, "--timezone", "Europe/Paris", "--epsilon", "1/2", "--rows", 500, "--csv"),
+        *(
+            "--cron",
+            MONTHLY,
+            "--timezone",
+            "Europe/Paris",
+            "--epsilon",
+            "1/2",
+            "--rows",
+            500,
+            "--csv",
+        ),
         *("--data", server.data.name, "--evaluate", "none"),
     )
     (held,) = registered()
     assert (str(held.id), told["deployment"]) == (told["id"], "release/clubs")
     (when,) = held.schedules
-    assert (when.schedule.cron, when.schedule.timezone, when.active) == (MONTHLY, "Europe/Paris", True)
+    assert (when.schedule.cron, when.schedule.timezone, when.active) == (
+        MONTHLY,
+        "Europe/Paris",
+        True,
+    )
     assert held.parameters == told["parameters"]
     request = held.parameters["request"]
     assert held.parameters == {
@@ -103,7 +124,11 @@ def test_the_home_holds_what_is_run(server, deploy, monkeypatch):
     monkeypatch.chdir(server.folder)
     told = deploy("--cron", MONTHLY)
     (held,) = registrations(server.home)
-    assert (held.deployment, held.parameters, held.folder) == (told["id"], told["parameters"], os.getcwd())
+    assert (held.deployment, held.parameters, held.folder) == (
+        told["id"],
+        told["parameters"],
+        os.getcwd(),
+    )
     (path,) = (server.home.folder / "recurring").iterdir()
     assert path.stat().st_mode & 0o777 == 0o600
 
@@ -138,9 +163,13 @@ def ask(server, due: datetime, **parameters: object):
     """Have the server ask for a run at a time, as its scheduler does; the id of the run."""
     (deployment,) = registered()
     with get_client(sync_client=True) as client:
-        scheduled = State(type=StateType.SCHEDULED, state_details={"scheduled_time": due.isoformat()})
+        scheduled = State(
+            type=StateType.SCHEDULED, state_details={"scheduled_time": due.isoformat()}
+        )
         asked = {"request": deployment.parameters["request"] | parameters}
-        return client.create_flow_run_from_deployment(deployment.id, parameters=asked, state=scheduled).id
+        return client.create_flow_run_from_deployment(
+            deployment.id, parameters=asked, state=scheduled
+        ).id
 
 
 def state_of(run_id) -> str:
@@ -153,23 +182,31 @@ def due(server, deploy, monkeypatch) -> datetime:
     """A minute that was due, after the clubs were registered for each minute."""
     monkeypatch.chdir(server.folder)
     deploy("--cron", "* * * * *")
-    registration, minute = registrations(server.home)[0], datetime.now(UTC).replace(second=0, microsecond=0)
+    registration, minute = (
+        registrations(server.home)[0],
+        datetime.now(UTC).replace(second=0, microsecond=0),
+    )
     registration.started(minute - timedelta(minutes=3), server.home)
     return minute - timedelta(minutes=1)
 
 
-def test_a_due_run_is_made_once_with_what_the_home_holds(server, due, recorder, made, monkeypatch, tmp_path_factory):
+def test_a_due_run_is_made_once_with_what_the_home_holds(
+    server, due, recorder, made, monkeypatch, tmp_path_factory
+):
     first, again = ask(server, due), ask(server, due)
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     told = serve_due(recorder, server.home)
     assert told[0] == "Completed" and "started before" in told[1]
-    assert made == [{"spec": str(server.spec), "data": None, "epsilon": None, "folder": str(server.folder)}]
+    assert made == [
+        {"spec": str(server.spec), "data": None, "epsilon": None, "folder": str(server.folder)}
+    ]
     assert (state_of(first), state_of(again)) == ("Completed", "Refused")
     assert serve_due(recorder, server.home) == []
 
 
 @pytest.mark.parametrize(
-    "parameters", [{"spec": "/tmp/other.yaml"}, {"data": "/etc/passwd"}, {"epsilon": "4"}, {"evaluate": "full"}]
+    "parameters",
+    [{"spec": "/tmp/other.yaml"}, {"data": "/etc/passwd"}, {"epsilon": "4"}, {"evaluate": "full"}],
 )
 def test_other_parameters_than_registered_are_refused(server, due, recorder, made, parameters):
     asked = ask(server, due, **parameters)
@@ -186,7 +223,9 @@ def test_a_changed_deployment_releases_nothing_else(server, due, recorder, made)
         client.update_deployment(
             deployment.id,
             DeploymentUpdate(
-                parameters={"request": deployment.parameters["request"] | {"spec": "/tmp/other.yaml"}},
+                parameters={
+                    "request": deployment.parameters["request"] | {"spec": "/tmp/other.yaml"}
+                },
                 entrypoint="/tmp/other.py:steal",
                 path="/tmp",
                 enforce_parameter_schema=False,
@@ -213,12 +252,20 @@ def test_the_form_of_the_server_names_every_field_of_a_request(server, deploy):
 def test_what_an_earlier_version_registered_is_run(server, due, recorder, made):
     """It wrote the parameters one beside the other, in the home and on the server."""
     (deployment,) = registered()
-    flat = {name: value for name, value in deployment.parameters["request"].items() if name not in ("out", "seed")}
+    flat = {
+        name: value
+        for name, value in deployment.parameters["request"].items()
+        if name not in ("out", "seed")
+    }
     (path,) = (server.home.folder / "recurring").iterdir()
     path.write_text(json.dumps(json.loads(path.read_text()) | {"parameters": flat}))
     with get_client(sync_client=True) as client:
-        scheduled = State(type=StateType.SCHEDULED, state_details={"scheduled_time": due.isoformat()})
-        client.update_deployment(deployment.id, DeploymentUpdate(parameters=flat, enforce_parameter_schema=False))
+        scheduled = State(
+            type=StateType.SCHEDULED, state_details={"scheduled_time": due.isoformat()}
+        )
+        client.update_deployment(
+            deployment.id, DeploymentUpdate(parameters=flat, enforce_parameter_schema=False)
+        )
         client.create_flow_run_from_deployment(deployment.id, parameters=flat, state=scheduled)
     assert serve_due(recorder, server.home) == ["Completed"]
     assert [call["spec"] for call in made] == [str(server.spec)]
@@ -261,7 +308,10 @@ def test_a_home_is_served_by_one_process_and_not_without_a_registration(server, 
     with pytest.raises(InputError, match="no recurring release"):
         serve(recorder, server.home)
     deploy("--cron", MONTHLY)
-    with exclusive(server.home.folder / "serve.lock"), pytest.raises(InputError, match="another cloister serve"):
+    with (
+        exclusive(server.home.folder / "serve.lock"),
+        pytest.raises(InputError, match="another cloister serve"),
+    ):
         serve(recorder, server.home)
 
 
@@ -342,13 +392,17 @@ def test_people_are_told_of_surplus_runs_and_of_the_runner(server, capsys):
     assert "cloister serve" in said
 
 
-@pytest.mark.parametrize("words", [("--cron", "0 3 1 *"), ("--cron", MONTHLY, "--timezone", "Mars")])
+@pytest.mark.parametrize(
+    "words", [("--cron", "0 3 1 *"), ("--cron", MONTHLY, "--timezone", "Mars")]
+)
 def test_a_wrong_schedule_is_refused_with_an_example(refused, words):
     assert "such as" in refused(*words)
 
 
 def test_a_wrong_spec_is_refused(server, refused):
-    server.edit("age: {type: integer, min: 18, max: 80, bins: 16, provenance: form}", "age: {type: integer}")
+    server.edit(
+        "age: {type: integer, min: 18, max: 80, bins: 16, provenance: form}", "age: {type: integer}"
+    )
     assert str(server.spec) in refused("--cron", MONTHLY)
 
 
@@ -366,7 +420,9 @@ def test_more_than_the_budget_is_refused(refused):
 
 def test_a_budget_for_ever_that_is_exhausted_is_refused(server, refused):
     charged(server, "ever")
-    assert "admits 4 releases of epsilon 1 at delta 1e-06, 0 of them now" in refused("--cron", MONTHLY)
+    assert "admits 4 releases of epsilon 1 at delta 1e-06, 0 of them now" in refused(
+        "--cron", MONTHLY
+    )
 
 
 def test_a_budget_that_is_exhausted_this_year_admits_releases_of_the_next(server, deploy):
@@ -381,9 +437,16 @@ def charged(place, per: str) -> None:
     place.home.prepare()
     ledger = Ledger.open(place.home.ledger)
     ledger.grant("clubs", "row", 4, "1e-5", per, "officer", "policy")
-    price = {"epsilon": Fraction(4), "delta": Fraction(0), "events": {"type": "none"}, "spend_id": "other"}
+    price = {
+        "epsilon": Fraction(4),
+        "delta": Fraction(0),
+        "events": {"type": "none"},
+        "spend_id": "other",
+    }
     about = {"method": "kamino", "spec_digest": "ab", "code_version": "1"}
-    ledger.reserve(Request(dataset="clubs", unit="row", relation="add_remove", **price, **about), "tester")
+    ledger.reserve(
+        Request(dataset="clubs", unit="row", relation="add_remove", **price, **about), "tester"
+    )
 
 
 def test_without_a_server_it_says_how_to_start_one(refused, server, capsys):

@@ -81,16 +81,27 @@ def test_hard_constraints_hold_in_the_file_that_was_handed_on(released):
 def test_csv_holds_the_same_rows(released):
     text = pd.read_csv(released.out / "synthetic.csv").astype({"income": "Int64"})
     pd.testing.assert_frame_equal(
-        text, pd.read_parquet(released.out / "synthetic.parquet"), check_dtype=False, check_exact=True
+        text,
+        pd.read_parquet(released.out / "synthetic.parquet"),
+        check_dtype=False,
+        check_exact=True,
     )
 
 
 def test_the_folder_handed_on_is_whole_and_is_the_one_kept(released):
     assert verify_folder(released.out) == []
     names = {path.name for path in released.out.iterdir()}
-    assert names == {"synthetic.parquet", "synthetic.csv", "certificate.yaml", "certificate.html", "manifest.json"}
+    assert names == {
+        "synthetic.parquet",
+        "synthetic.csv",
+        "certificate.yaml",
+        "certificate.html",
+        "manifest.json",
+    }
     for name in names:
-        assert (released.out / name).read_bytes() == (released.folder / "public" / name).read_bytes()
+        assert (released.out / name).read_bytes() == (
+            released.folder / "public" / name
+        ).read_bytes()
 
 
 def test_certificate_states_the_charge_and_no_internal_figure(released):
@@ -125,16 +136,26 @@ def test_each_step_ran_once_under_a_readable_name(released):
         async with get_client() as client:
             return await client.read_task_runs()
 
-    found = [run for run in asyncio.run(runs()) if released.id in run.name or run.name.split(" ")[0] in STEPS]
+    found = [
+        run
+        for run in asyncio.run(runs())
+        if released.id in run.name or run.name.split(" ")[0] in STEPS
+    ]
     ours = [run.name for run in found if released.id in run.name]
     assert f"train kamino for {released.id}" in ours
     assert len(ours) == len(set(ours))
-    assert all(run.run_count == 1 and run.state.is_completed() for run in found if released.id in run.name)
+    assert all(
+        run.run_count == 1 and run.state.is_completed() for run in found if released.id in run.name
+    )
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_steps_are_versioned_and_never_cached_or_persisted_and_only_those_that_record_are_retried(name):
-    tasks = {value.name: value for value in vars(flow_module).values() if hasattr(value, "task_run_name")}
+def test_steps_are_versioned_and_never_cached_or_persisted_and_only_those_that_record_are_retried(
+    name,
+):
+    tasks = {
+        value.name: value for value in vars(flow_module).values() if hasattr(value, "task_run_name")
+    }
     made = tasks[name]
     assert (made.retries, made.persist_result) == (3 if name in RECORDING else 0, False)
     delays = made.retry_delay_seconds if name in RECORDING else []
@@ -158,7 +179,11 @@ def test_registry_holds_the_model_with_its_guarantee(released):
 
 def test_pointers_name_input_synthetic_table_and_certificate(released):
     pointers = released.place.home.versions / "releases" / released.id
-    assert {path.name for path in pointers.glob("*.dvc")} == {"input.dvc", "synthetic.dvc", "certificate.dvc"}
+    assert {path.name for path in pointers.glob("*.dvc")} == {
+        "input.dvc",
+        "synthetic.dvc",
+        "certificate.dvc",
+    }
 
 
 def test_the_page_of_the_run_shows_what_the_certificate_says(released):
@@ -177,10 +202,12 @@ def test_the_page_of_the_run_shows_what_the_certificate_says(released):
         (stage["name"], stage["epsilon"]) for stage in certificate["stages"]
     ]
     assert total["epsilon"] == certificate["guarantee"]["accounted"]["epsilon"]
-    assert {rule["constraint"]: rule["violations"] for rule in json.loads(shown["violations"]["data"])} == {
-        rule["name"]: rule["violations"] for rule in certificate["constraints"]
-    }
-    assert (released.folder / "public" / "certificate.html").as_uri() in shown["certificate"]["data"]
+    assert {
+        rule["constraint"]: rule["violations"] for rule in json.loads(shown["violations"]["data"])
+    } == {rule["name"]: rule["violations"] for rule in certificate["constraints"]}
+    assert (released.folder / "public" / "certificate.html").as_uri() in shown["certificate"][
+        "data"
+    ]
 
 
 def test_everything_verifies(released):

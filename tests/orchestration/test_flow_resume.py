@@ -40,9 +40,22 @@ with watched_by(Killer()):
 
 
 def run(place, deadly: str = "never") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(RUN), str(place.spec), str(place.folder / "out")]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        textwrap.dedent(RUN),
+        str(place.spec),
+        str(place.folder / "out"),
+    ]
     return subprocess.run(
-        [*command, deadly], cwd=place.folder, capture_output=True, text=True, check=False, timeout=300
+        [*command, deadly],
+        cwd=place.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
 
 
@@ -51,7 +64,10 @@ def journal(place) -> bytes:
 
 
 def survive(place, moments: list[str]) -> None:
-    """Kill the same command at each moment, then let it end; check what was charged and answered."""
+    """Kill the same command at each moment, then let it end.
+
+    Check what was charged and answered.
+    """
     held = b""
     for moment in moments:
         assert run(place, moment).returncode == -9, moment
@@ -64,7 +80,11 @@ def survive(place, moments: list[str]) -> None:
     (release,) = existing_ledger(place.home).releases()
     assert release.id == done.stdout.strip()
     assert f"resumed {release.id}" in done.stderr
-    assert [moved.state for moved in release.steps] == [State.RESERVED, State.SPENT, State.CANDIDATE]
+    assert [moved.state for moved in release.steps] == [
+        State.RESERVED,
+        State.SPENT,
+        State.CANDIDATE,
+    ]
     assert existing_ledger(place.home).budget("clubs", "row").spent == 1
     assert verified(place.home, None)[1] == []
     assert verified(place.home, str(place.folder / "out"))[1] == []
@@ -85,7 +105,9 @@ def test_rows_drawn_after_a_crash_are_those_drawn_before(place):
     assert run(place, "sample finished").returncode == -9
     before = pd.read_parquet(next((place.home.folder / "releases").rglob("synthetic.parquet")))
     assert run(place).returncode == 0
-    pd.testing.assert_frame_equal(pd.read_parquet(place.folder / "out" / "synthetic.parquet"), before)
+    pd.testing.assert_frame_equal(
+        pd.read_parquet(place.folder / "out" / "synthetic.parquet"), before
+    )
 
 
 @pytest.mark.slow

@@ -49,7 +49,12 @@ def test_the_graph_has_every_edge(released):
     }
     for step, expected in EDGES.items():
         made = kinds[by_function.get(step, step)]
-        found = {names[one.id] for inputs in made.task_inputs.values() for one in inputs if hasattr(one, "id")}
+        found = {
+            names[one.id]
+            for inputs in made.task_inputs.values()
+            for one in inputs
+            if hasattr(one, "id")
+        }
         assert {by_function.get(name, name) for name in expected} <= found, step
 
 
@@ -65,6 +70,20 @@ def test_rows_are_gone_when_the_flow_has_ended(place, prefect_server, monkeypatc
         return rows, digest
 
     monkeypatch.setattr(TableSource, "read", watched)
-    assert run(["release", str(place.spec), "--method", "independent", "--delta", "0", "--evaluate", "none"]) == 0
+    assert (
+        run(
+            [
+                "release",
+                str(place.spec),
+                "--method",
+                "independent",
+                "--delta",
+                "0",
+                "--evaluate",
+                "none",
+            ]
+        )
+        == 0
+    )
     gc.collect()
     assert [rows() for rows in alive] == [None]

@@ -81,8 +81,13 @@ def config(place, methods, name="sides", **changed):
     content = {
         "name": name,
         "evaluate": "none",
-        "datasets": {"clubs": {"spec": str(place.spec), "data": str(place.data), "public": "made up"}},
-        "peers": {f"tiny-{m}": {"script": "tiny.py", "method": m, "seconds": LIMITS.get(m, 120)} for m in methods},
+        "datasets": {
+            "clubs": {"spec": str(place.spec), "data": str(place.data), "public": "made up"}
+        },
+        "peers": {
+            f"tiny-{m}": {"script": "tiny.py", "method": m, "seconds": LIMITS.get(m, 120)}
+            for m in methods
+        },
         "experiments": [
             {
                 "name": "all",
@@ -100,7 +105,9 @@ def config(place, methods, name="sides", **changed):
     return path
 
 
-def test_a_peer_stands_beside_releases_without_a_charge_and_is_run_once(prefect_server, tiny, capsys):
+def test_a_peer_stands_beside_releases_without_a_charge_and_is_run_once(
+    prefect_server, tiny, capsys
+):
     page = tiny.folder / "page.md"
     page.write_text("{}\n{}\n".format(*markers("sides")))
     path = config(tiny, ["shuffle", "crash"], evaluate="quick")
@@ -147,7 +154,10 @@ def test_a_longer_limit_and_another_program_are_reasons_to_run_again(tiny):
     peer_steps.run(combination, home, home)
     longer = combination.peer.model_copy(update={"seconds": 1})
     assert peer_steps.job_of(combination, home).outcome().timed_out
-    assert peer_steps.Job(longer, None, 1, peer_steps.job_of(combination, home).folder).outcome() is None
+    assert (
+        peer_steps.Job(longer, None, 1, peer_steps.job_of(combination, home).folder).outcome()
+        is None
+    )
     (tiny.folder / "tiny.py").write_text(SHUFFLES + "\n")
     assert peer_steps.finished(combination, home) is None
 
@@ -155,7 +165,9 @@ def test_a_longer_limit_and_another_program_are_reasons_to_run_again(tiny):
 def test_a_peer_that_is_killed_from_outside_is_tried_again(tiny):
     home = Home.current()
     (combination,) = load_benchmark(config(tiny, ["shuffle"])).all_combinations()
-    (tiny.folder / "tiny.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    (tiny.folder / "tiny.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    )
     done = peer_steps.run(combination, home, home)
     assert "killed from outside" in done.error and not done.finding
     assert peer_steps.finished(combination, home) is None
@@ -191,9 +203,18 @@ def test_peers_get_public_cells_and_values_return_within_them(place):
     back = table.decoded(table.codes, seed=3)
     for at, column in enumerate(cells):
         np.testing.assert_array_equal(column.of(back.codes[column.name]), table.codes[:, at])
-    assert back.codes["income"][table.codes[:, 3] == table.sizes[3] - 1].max() == table.domain["income"].null_code
+    assert (
+        back.codes["income"][table.codes[:, 3] == table.sizes[3] - 1].max()
+        == table.domain["income"].null_code
+    )
     coarse = coded(place.spec, place.data, "read")
-    assert coarse.sizes == [3, 3, 16, 16 + 1 + 1, 2]  # special values and the missing one stay cells of their own
+    assert coarse.sizes == [
+        3,
+        3,
+        16,
+        16 + 1 + 1,
+        2,
+    ]  # special values and the missing one stay cells of their own
     assert coarse.digest != table.digest
 
 

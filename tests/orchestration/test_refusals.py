@@ -19,7 +19,9 @@ async def messages() -> list[str]:
         runs = [*await client.read_flow_runs(), *await client.read_task_runs()]
         states = [state for made in runs for state in await _states(client, made)]
         logs = await client.read_logs()
-        return [str(state.model_dump(mode="json")) for state in states] + [log.message for log in logs]
+        return [str(state.model_dump(mode="json")) for state in states] + [
+            log.message for log in logs
+        ]
 
 
 async def _states(client, made):
@@ -38,7 +40,9 @@ def test_the_detail_of_a_refusal_stays_in_the_home(place, prefect_server, capsys
         report = place.home.release(held.id) / "internal" / "validation.json"
         assert str(report) in said.err
         assert not any(detail in said.err + said.out for detail in DETAIL)
-        assert all(detail in "".join(json.loads(report.read_text())["problems"]) for detail in DETAIL)
+        assert all(
+            detail in "".join(json.loads(report.read_text())["problems"]) for detail in DETAIL
+        )
         assert stat.S_IMODE(report.stat().st_mode) == 0o600
         assert existing_ledger(place.home).budget("clubs", "row").refusals == refusals
     ours = [text for text in asyncio.run(messages()) if str(report) in text]

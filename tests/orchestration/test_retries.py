@@ -43,7 +43,9 @@ def blips() -> Iterator[list[str]]:
     event.remove(Engine, "before_cursor_execute", fail)
 
 
-def test_a_paid_release_outlives_blips_of_its_stores(place, prefect_server, at_once, blips, monkeypatch, capsys):
+def test_a_paid_release_outlives_blips_of_its_stores(
+    place, prefect_server, at_once, blips, monkeypatch, capsys
+):
     answers = [OSError("the ledger's answer was lost")]
 
     def recorded(*given) -> None:
@@ -52,7 +54,17 @@ def test_a_paid_release_outlives_blips_of_its_stores(place, prefect_server, at_o
             raise answers.pop()
 
     monkeypatch.setattr(tasks.release.publish, "record_candidate", recorded)
-    words = ["release", str(place.spec), "--method", "independent", "--delta", "0", "--evaluate", "none", "--json"]
+    words = [
+        "release",
+        str(place.spec),
+        "--method",
+        "independent",
+        "--delta",
+        "0",
+        "--evaluate",
+        "none",
+        "--json",
+    ]
     assert run([*words, "--out", str(place.folder / "out")]) == 0
     said = capsys.readouterr()
     assert (blips, answers) == ([], [])
@@ -73,14 +85,22 @@ def assert_recorded_once(home, release: str) -> None:
     assert version.version in (1, "1")
     run_id = version.run_id
     assert len(tracker.models(run_id)) == 1
-    children = [tracker.client.get_run(each).info for each in tracker.runs(run_id) if each != run_id]
+    children = [
+        tracker.client.get_run(each).info for each in tracker.runs(run_id) if each != run_id
+    ]
     assert len({child.run_name for child in children}) == len(children)
     assert {child.status for child in children} == {"FINISHED"}
 
 
 @pytest.mark.parametrize(
     ("error", "attempts"),
-    [(InputError, 1), (PrivacyError, 1), (VerificationError, 1), (StorageError, 4), (ValueError, 4)],
+    [
+        (InputError, 1),
+        (PrivacyError, 1),
+        (VerificationError, 1),
+        (StorageError, 4),
+        (ValueError, 4),
+    ],
 )
 def test_what_no_repetition_mends_is_not_repeated(prefect_server, error, attempts):
     made = []

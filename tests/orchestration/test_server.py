@@ -1,4 +1,7 @@
-"""The Prefect server of a run: it answers, or the run is refused soon; a temporary one ends with the run, however."""
+"""The Prefect server of a run: it answers, or the run is refused soon.
+
+A temporary one ends with the run, however.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +57,12 @@ def refusing() -> Iterator[str]:
         yield f"http://127.0.0.1:{held.getsockname()[1]}/api"
 
 
-@pytest.mark.parametrize("kind", ["silent", "refusing", "http://", "no url", "http://nobody.invalid/api"])
-def test_a_server_that_does_not_answer_is_an_error_soon(kind: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize(
+    "kind", ["silent", "refusing", "http://", "no url", "http://nobody.invalid/api"]
+)
+def test_a_server_that_does_not_answer_is_an_error_soon(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
     url = request.getfixturevalue(kind) if kind in ("silent", "refusing") else kind
     before = time.monotonic()
     with pytest.raises(InputError, match="PREFECT_API_URL"):
@@ -89,12 +96,17 @@ def test_a_release_against_nobody_is_refused_and_charged_nothing(place, silent: 
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_run_leaves_no_server(tmp_path: Path, way: signal.Signals) -> None:
     home = Home.current({"CLOISTER_HOME": str(tmp_path / "home")})
-    if way is not signal.SIGKILL:  # a start that was interrupted: what it left of a database is no hindrance
+    if (
+        way is not signal.SIGKILL
+    ):  # a start that was interrupted: what it left of a database is no hindrance
         (home.folder / "prefect").mkdir(parents=True)
         (home.folder / "prefect" / "prefect.db").write_bytes(b"half")
         (home.folder / "prefect" / "unfinished").touch()
     run = subprocess.Popen(
-        [sys.executable, "-c", SERVE], env=_environment(home), stdout=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-c", SERVE],
+        env=_environment(home),
+        stdout=subprocess.PIPE,
+        start_new_session=True,
     )
     try:
         assert run.stdout and run.stdout.readline() == b"up\n"
@@ -113,14 +125,22 @@ def test_a_killed_run_leaves_no_server(tmp_path: Path, way: signal.Signals) -> N
 
 
 def _environment(home: Home) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "CLOISTER"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PREFECT", "CLOISTER"))
+    }
     return kept | {"PYTHONPATH": str(ROOT), "CLOISTER_HOME": str(home.folder)}
 
 
 def _running(home: Home) -> list[int]:
     """The processes that were started with this home."""
     sign = f"CLOISTER_HOME={home.folder}".encode()
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and sign in _settings(entry)]
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and sign in _settings(entry)
+    ]
 
 
 def _settings(entry: Path) -> list[bytes]:

@@ -25,7 +25,10 @@ from tasks.ledger.verify import verified
 
 @dataclass(frozen=True)
 class UpperHalves(Query[TableRows, Sensitivity, np.ndarray]):
-    """Rows whose code lies in the upper half of its column. Proof: a row changes each of the counts by at most one."""
+    """Rows whose code lies in the upper half of its column.
+
+    Proof: a row changes each of the counts by at most one.
+    """
 
     name: ClassVar[str] = "upper halves"
     columns: tuple[str, ...]
@@ -52,7 +55,10 @@ class HalvesParameters(Parameters):
 
 @dataclass(frozen=True)
 class HalvesModel:
-    """Each value even within its half; gives at most as many rows as the data was declared to have."""
+    """Each value even within its half.
+
+    Gives at most as many rows as the data was declared to have.
+    """
 
     domain: Domain
     upper: np.ndarray
@@ -63,13 +69,17 @@ class HalvesModel:
     def sampler(self) -> HalvesModel:
         return self
 
-    def chunks(self, rows: int, rng: SamplingSource, where=None, first=0, before=()) -> Iterator[Table]:
+    def chunks(
+        self, rows: int, rng: SamplingSource, where=None, first=0, before=()
+    ) -> Iterator[Table]:
         draw, codes = rng.generator, {}
         for name, share in zip(self.domain.names, self.upper, strict=True):
             half = -(-self.domain[name].size // 2)
             high = draw.random(rows) < share
             codes[name] = np.where(
-                high, draw.integers(half, self.domain[name].size, rows), draw.integers(0, half, rows)
+                high,
+                draw.integers(half, self.domain[name].size, rows),
+                draw.integers(0, half, rows),
             )
         yield Table(self.domain, codes)
 
@@ -93,12 +103,18 @@ class Halves(Synthesizer[HalvesParameters, HalvesModel]):
         return task.domain.names
 
     def search(self, task: Task, sequence, budget: Budget) -> Plan[HalvesParameters]:
-        event = DiscreteLaplace(budget.epsilon).event(UpperHalves(sequence).sensitivity(task.neighbours))
+        event = DiscreteLaplace(budget.epsilon).event(
+            UpperHalves(sequence).sensitivity(task.neighbours)
+        )
         stages = (Stage("halves", event, "noisy rows in the upper half of each column"),)
-        return Plan(self.name, sequence, stages, HalvesParameters(budget.epsilon), Forecast(1.0, 1 << 20))
+        return Plan(
+            self.name, sequence, stages, HalvesParameters(budget.epsilon), Forecast(1.0, 1 << 20)
+        )
 
     def train(self, private, task: Task, plan: Plan[HalvesParameters]) -> HalvesModel:
-        counts = private.answer(UpperHalves(plan.sequence), DiscreteLaplace(plan.parameters.epsilon), "halves")
+        counts = private.answer(
+            UpperHalves(plan.sequence), DiscreteLaplace(plan.parameters.epsilon), "halves"
+        )
         return HalvesModel(task.domain, np.clip(counts / task.data_rows, 0, 1), task.data_rows)
 
     def restore(self, task: Task, meta, arrays) -> HalvesModel:
@@ -112,7 +128,20 @@ def released(place, prefect_server, monkeypatch, capsys) -> tuple[Any, dict[str,
     head, _, rest = place.spec.read_text(encoding="utf-8").partition("constraints:")
     place.spec.write_text(head + "release:" + rest.partition("release:")[2], encoding="utf-8")
     assert (
-        run(["release", str(place.spec), "--method", "halves", "--epsilon", "1/2", "--evaluate", "none", "--json"]) == 0
+        run(
+            [
+                "release",
+                str(place.spec),
+                "--method",
+                "halves",
+                "--epsilon",
+                "1/2",
+                "--evaluate",
+                "none",
+                "--json",
+            ]
+        )
+        == 0
     )
     return place, json.loads(capsys.readouterr().out)
 
@@ -121,7 +150,9 @@ def test_seventh_method_is_charged_released_certified_and_verified(released, cap
     place, said = released
     assert (said["method"], said["epsilon"], said["budget_left"]) == ("halves", "1/2", "3.5")
     assert verified(place.home, None)[1] == []
-    page = (place.home.release(said["release"]) / "public" / "certificate.yaml").read_text(encoding="utf-8")
+    page = (place.home.release(said["release"]) / "public" / "certificate.yaml").read_text(
+        encoding="utf-8"
+    )
     assert "each value is drawn evenly within its half" in page
     assert "at most 2000 rows" in page
     assert "cost nothing" not in page

@@ -1,4 +1,7 @@
-"""The tracking store mirrors a release: runs, spend, measures, a model without pickle, aliases; no row of the data."""
+"""The tracking store mirrors a release: runs, spend, measures, a model without pickle, aliases.
+
+No row of the data.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,9 @@ def certificate(facts: Facts) -> Certificate:
 
 @pytest.fixture(scope="module")
 def saved(fitted, tmp_path_factory) -> Path:
-    return save_model(tmp_path_factory.mktemp("saved") / "model", "kamino", fitted.model, fitted.task, fitted.spec)
+    return save_model(
+        tmp_path_factory.mktemp("saved") / "model", "kamino", fitted.model, fitted.task, fitted.spec
+    )
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +77,11 @@ def test_a_release_has_one_run_that_is_found_again(tracker: Tracker, run: str):
     assert tracker.begin(RELEASE, "small", "kamino") == run
     assert tracker.begin("r-other00000", "small", "kamino") != run
     tags = tracker.client.get_run(run).data.tags
-    assert (tags["release.id"], tags["method"], tags["prefect.flow_run"]) == (RELEASE, "kamino", "flow-1")
+    assert (tags["release.id"], tags["method"], tags["prefect.flow_run"]) == (
+        RELEASE,
+        "kamino",
+        "flow-1",
+    )
 
 
 def test_stages_are_children_that_end_as_their_stage_ended(tracker: Tracker, run: str):
@@ -104,22 +113,44 @@ def test_there_is_never_an_active_run(tracker: Tracker, run: str):
 
 
 def test_a_plan_is_an_artifact_and_its_parameters_are_short(tracker: Tracker, run: str):
-    plan = {"method": "kamino", "parameters": {"steps": 200, "long": "x" * 9000, "joint <tables>": [["a", "b"]]}}
+    plan = {
+        "method": "kamino",
+        "parameters": {"steps": 200, "long": "x" * 9000, "joint <tables>": [["a", "b"]]},
+    }
     tracker.log_plan(run, plan)
     tracker.log_plan(run, plan)
     params = tracker.client.get_run(run).data.params
     assert params["steps"] == "200"
     assert len(params["long"]) == 6000
-    assert next(value for name, value in params.items() if name.startswith("joint _tables_")) == "[['a', 'b']]"
+    assert (
+        next(value for name, value in params.items() if name.startswith("joint _tables_"))
+        == "[['a', 'b']]"
+    )
     assert "plan.json" in artifacts(tracker, run)
 
 
 def test_names_that_are_paths_or_written_alike_stay_apart(tracker: Tracker):
-    names = ["../x", "a/../b", "/a", "a//b", ".", "..", " ", "a?b", "a!b", "y" * 300, "y" * 299, "é\U0001f600", "1"]
+    names = [
+        "../x",
+        "a/../b",
+        "/a",
+        "a//b",
+        ".",
+        "..",
+        " ",
+        "a?b",
+        "a!b",
+        "y" * 300,
+        "y" * 299,
+        "é\U0001f600",
+        "1",
+    ]
     run = tracker.begin("r-names00000", "Default", "kamino")
     tracker.log_plan(run, {"parameters": {name: at for at, name in enumerate(names)}})
     stages = [
-        StageSpend(name=name, purpose="", done="", epsilon=at, accountant="", event={"type": "laplace"})
+        StageSpend(
+            name=name, purpose="", done="", epsilon=at, accountant="", event={"type": "laplace"}
+        )
         for at, name in enumerate(names)
     ]
     tracker.log_spend(run, stages, 1.0, "0")
@@ -129,7 +160,12 @@ def test_names_that_are_paths_or_written_alike_stay_apart(tracker: Tracker):
 
 
 def test_spend_is_logged_per_stage(tracker: Tracker, run: str, certificate: Certificate):
-    tracker.log_spend(run, certificate.stages, certificate.guarantee.accounted.epsilon, certificate.guarantee.delta)
+    tracker.log_spend(
+        run,
+        certificate.stages,
+        certificate.guarantee.accounted.epsilon,
+        certificate.guarantee.delta,
+    )
     metrics = tracker.client.get_run(run).data.metrics
     spent = {f"epsilon.{stage.name}": stage.epsilon for stage in certificate.stages if stage.event}
     assert {name: metrics[name] for name in spent} == spent
@@ -137,7 +173,9 @@ def test_spend_is_logged_per_stage(tracker: Tracker, run: str, certificate: Cert
     assert "spend.json" in artifacts(tracker, run)
 
 
-def test_measures_are_logged_without_numbers_of_real_rows(tracker: Tracker, run: str, fitted, tmp_path: Path):
+def test_measures_are_logged_without_numbers_of_real_rows(
+    tracker: Tracker, run: str, fitted, tmp_path: Path
+):
     table = fitted.model.sample(100, SamplingSource(3))
     violations = (Violations("a <b>", True, 987654, 0, 3.5, 0.0),)
     marginals = compare_marginals(table, table)
@@ -150,7 +188,10 @@ def test_measures_are_logged_without_numbers_of_real_rows(tracker: Tracker, run:
     logged = tracker.client.get_run(child).data
     assert logged.metrics["marginals.1_way.half_l1"] == 0
     assert logged.tags["internal"] == "true"
-    assert artifacts(tracker, child, "evaluation") == {"evaluation/marginals.png", "evaluation/violations.json"}
+    assert artifacts(tracker, child, "evaluation") == {
+        "evaluation/marginals.png",
+        "evaluation/violations.json",
+    }
     folder = Path(tracker.client.get_run(child).info.artifact_uri.removeprefix("file://"))
     text = (folder / "evaluation" / "violations.json").read_text()
     assert "synthetic_percent" in text
@@ -158,14 +199,18 @@ def test_measures_are_logged_without_numbers_of_real_rows(tracker: Tracker, run:
     assert "31337" not in str(logged)
 
 
-def test_certificate_and_manifest_are_artifacts(tracker: Tracker, run: str, certificate: Certificate, tmp_path: Path):
+def test_certificate_and_manifest_are_artifacts(
+    tracker: Tracker, run: str, certificate: Certificate, tmp_path: Path
+):
     (tmp_path / "certificate.yaml").write_text(certificate.to_yaml())
     tracker.log_certificate(run, tmp_path)
     assert artifacts(tracker, run, "certificate") == {"certificate/certificate.yaml"}
 
 
 @pytest.mark.filterwarnings("error:An input example")
-def test_the_registered_model_draws_what_the_model_draws(tracker: Tracker, registered, fitted, home: Path):
+def test_the_registered_model_draws_what_the_model_draws(
+    tracker: Tracker, registered, fitted, home: Path
+):
     mlflow.set_tracking_uri(f"sqlite:///{home / 'mlflow' / 'mlflow.db'}")
     try:
         served = mlflow.pyfunc.load_model("models:/small-kamino@candidate")
@@ -179,27 +224,40 @@ def test_the_registered_model_draws_what_the_model_draws(tracker: Tracker, regis
                 served.predict(asked, params={"where": unusable})
     finally:
         mlflow.set_tracking_uri(None)
-    expected = pd.concat([fitted.model.sample(n, SamplingSource(s)).frame() for n, s in ((40, 5), (10, 6))])
-    pd.testing.assert_frame_equal(drawn.drop(columns="id"), expected.drop(columns="id").reset_index(drop=True))
+    expected = pd.concat(
+        [fitted.model.sample(n, SamplingSource(s)).frame() for n, s in ((40, 5), (10, 6))]
+    )
+    pd.testing.assert_frame_equal(
+        drawn.drop(columns="id"), expected.drop(columns="id").reset_index(drop=True)
+    )
     assert len(drawn) == 50
     assert set(bees["state-code"]) == {"B"} and len(bees) == 20
 
 
-def test_the_registered_model_holds_no_pickle_and_an_example_without_data(tracker: Tracker, run: str, registered):
+def test_the_registered_model_holds_no_pickle_and_an_example_without_data(
+    tracker: Tracker, run: str, registered
+):
     (model,) = tracker.models(run)
     folder = Path(tracker.client.get_logged_model(model).artifact_location.removeprefix("file://"))
     names = {path.name for path in folder.rglob("*") if path.is_file()}
     assert {"model.json", "arrays.npz", "spec.json", "pyfunc.py", "MLmodel"} <= names
     assert not [name for name in names if name.endswith((".pkl", ".pickle", ".joblib", ".pt"))]
     example = json.loads((folder / "input_example.json").read_text())
-    assert example == {"inputs": {"columns": ["rows", "seed"], "data": [[10, 1]]}, "params": {"where": ""}}
+    assert example == {
+        "inputs": {"columns": ["rows", "seed"], "data": [[10, 1]]},
+        "params": {"where": ""},
+    }
 
 
-def test_the_model_has_one_page_with_its_signature_and_what_was_spent(tracker: Tracker, run, registered, fitted):
+def test_the_model_has_one_page_with_its_signature_and_what_was_spent(
+    tracker: Tracker, run, registered, fitted
+):
     (model,) = tracker.models(run)
     page = tracker.client.get_logged_model(model)
     assert (page.status, page.source_run_id, page.tags["dp.epsilon"]) == ("READY", run, "2")
-    assert [output.model_id for output in tracker.client.get_run(run).outputs.model_outputs] == [model]
+    assert [output.model_id for output in tracker.client.get_run(run).outputs.model_outputs] == [
+        model
+    ]
     assert registered.source == page.artifact_location
     shown = json.loads(page.tags["mlflow.modelVersions"])
     assert shown == [{"name": registered.name, "version": int(registered.version)}]
@@ -228,7 +286,9 @@ def test_a_dataset_is_named_with_a_keyed_digest_and_nothing_else(tracker: Tracke
     assert given.dataset.source == '{"kept": "in the private home"}'
 
 
-def test_what_is_recorded_again_takes_the_place_of_what_was(tracker: Tracker, certificate: Certificate):
+def test_what_is_recorded_again_takes_the_place_of_what_was(
+    tracker: Tracker, certificate: Certificate
+):
     run = tracker.begin("r-again00000", "small", "kamino")
     for _ in range(2):
         with tracker.stage(run, "train") as child:
@@ -242,9 +302,13 @@ def test_what_is_recorded_again_takes_the_place_of_what_was(tracker: Tracker, ce
     ]
 
 
-def test_a_version_says_what_was_spent_on_whom(tracker: Tracker, registered, certificate: Certificate):
+def test_a_version_says_what_was_spent_on_whom(
+    tracker: Tracker, registered, certificate: Certificate
+):
     version = tracker.client.get_model_version_by_alias(model_name(certificate), "candidate")
-    assert {name: version.tags[name] for name in ("dp.epsilon", "dp.delta", "dp.relation", "release.id")} == {
+    assert {
+        name: version.tags[name] for name in ("dp.epsilon", "dp.delta", "dp.relation", "release.id")
+    } == {
         "dp.epsilon": "2",
         "dp.delta": "1e-5",
         "dp.relation": "add_remove",
@@ -255,7 +319,9 @@ def test_a_version_says_what_was_spent_on_whom(tracker: Tracker, registered, cer
     assert version.tags["certificate.sha256"] == "ef" * 32
 
 
-def test_registering_again_makes_no_second_version(tracker: Tracker, run: str, registered, saved: Path, certificate):
+def test_registering_again_makes_no_second_version(
+    tracker: Tracker, run: str, registered, saved: Path, certificate
+):
     assert tracker.register(run, saved, certificate, "ef" * 32).version == registered.version
 
 
@@ -268,7 +334,9 @@ def test_a_stained_model_is_tagged(tracker: Tracker, run: str, saved: Path, fact
 def test_aliases_follow_the_state(tracker: Tracker, registered):
     for state in ("approved", "published", "withdrawn"):
         tracker.point(RELEASE, state)
-        assert tracker.client.get_registered_model(registered.name).aliases == {state: registered.version}
+        assert tracker.client.get_registered_model(registered.name).aliases == {
+            state: registered.version
+        }
         assert tracker.find(RELEASE).tags["release.state"] == state
     tracker.point(RELEASE, "candidate")
 
@@ -297,7 +365,9 @@ def test_processes_at_once_share_a_new_store(tmp_path: Path):
         worker.join(120)
     assert [worker.exitcode for worker in workers] == [0, 0]
     with sqlite3.connect(tmp_path / "mlflow" / "mlflow.db") as store:
-        assert store.execute("select count(*) from runs where status = 'FINISHED'").fetchone() == (4,)
+        assert store.execute("select count(*) from runs where status = 'FINISHED'").fetchone() == (
+            4,
+        )
 
 
 def _release(home: Path, release: str) -> None:
@@ -320,12 +390,17 @@ def test_a_store_whose_making_was_killed_is_made_by_the_next(tmp_path, statement
     assert not path.exists()
     tracker = Tracker.open(f"sqlite:///{path}", tmp_path / "artifacts")
     assert tracker.begin("r-1", "people", "kamino")
-    assert sorted(each.name for each in tmp_path.glob("*mlflow*")) == ["mlflow.db", "mlflow.db.lock"]
+    assert sorted(each.name for each in tmp_path.glob("*mlflow*")) == [
+        "mlflow.db",
+        "mlflow.db.lock",
+    ]
 
 
 def _kill_at(statement: int) -> None:
     """Kill this process at a statement of any database."""
     left = iter(range(statement))
     event.listen(
-        Engine, "before_cursor_execute", lambda *_: next(left, None) is None and os.kill(os.getpid(), signal.SIGKILL)
+        Engine,
+        "before_cursor_execute",
+        lambda *_: next(left, None) is None and os.kill(os.getpid(), signal.SIGKILL),
     )

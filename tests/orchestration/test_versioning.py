@@ -29,7 +29,11 @@ def versions(place: Path) -> Versions:
 
 @pytest.fixture(scope="module")
 def files(place: Path) -> dict[str, Path]:
-    paths = {"input": "in put #1.csv", "synthetic": "synthetic.parquet", "certificate": "certificate.yaml"}
+    paths = {
+        "input": "in put #1.csv",
+        "synthetic": "synthetic.parquet",
+        "certificate": "certificate.yaml",
+    }
     for name, path in paths.items():
         (place / path).write_text(f"content of {name}\n" * 100)
     return {name: place / path for name, path in paths.items()}
@@ -41,7 +45,9 @@ def pointers(versions: Versions, files: dict[str, Path]) -> Path:
 
 
 def tracked(versions: Versions, release: str, files: dict[str, Path]) -> Path:
-    return versions.track(release, files["input"], {name: files[name] for name in ("synthetic", "certificate")})
+    return versions.track(
+        release, files["input"], {name: files[name] for name in ("synthetic", "certificate")}
+    )
 
 
 def md5(path: Path) -> str:
@@ -49,19 +55,32 @@ def md5(path: Path) -> str:
 
 
 def remote_files(versions: Versions) -> set[str]:
-    found = (path for path in Path(versions.remote).rglob("*") if path.is_file() and path.suffix != ".tmp")
+    found = (
+        path
+        for path in Path(versions.remote).rglob("*")
+        if path.is_file() and path.suffix != ".tmp"
+    )
     return {path.parent.name + path.name for path in found}
 
 
 def dvc(versions: Versions, *words: str) -> str:
     command = [sys.executable, "-m", "dvc", *words]
-    environment = os.environ | {"DVC_NO_ANALYTICS": "1", "DVC_SITE_CACHE_DIR": str(versions.folder / "site")}
-    done = subprocess.run(command, cwd=versions.folder, env=environment, capture_output=True, text=True, check=True)
+    environment = os.environ | {
+        "DVC_NO_ANALYTICS": "1",
+        "DVC_SITE_CACHE_DIR": str(versions.folder / "site"),
+    }
+    done = subprocess.run(
+        command, cwd=versions.folder, env=environment, capture_output=True, text=True, check=True
+    )
     return done.stdout
 
 
 def test_a_release_has_three_pointers(pointers: Path, files: dict[str, Path]):
-    assert sorted(path.name for path in pointers.iterdir()) == ["certificate.dvc", "input.dvc", "synthetic.dvc"]
+    assert sorted(path.name for path in pointers.iterdir()) == [
+        "certificate.dvc",
+        "input.dvc",
+        "synthetic.dvc",
+    ]
     source = yaml.safe_load((pointers / "input.dvc").read_text())["deps"][0]
     assert (source["md5"], source["size"]) == (md5(files["input"]), files["input"].stat().st_size)
     assert source["path"] == str(files["input"])
@@ -74,7 +93,9 @@ def test_the_remote_holds_what_is_published_and_not_the_input(versions: Versions
     assert remote_files(versions) == {md5(files["synthetic"]), md5(files["certificate"])}
 
 
-def test_the_input_is_copied_nowhere(versions: Versions, pointers: Path, files: dict[str, Path], place: Path):
+def test_the_input_is_copied_nowhere(
+    versions: Versions, pointers: Path, files: dict[str, Path], place: Path
+):
     content = files["input"].read_bytes()
     copies = [path for path in place.rglob("*") if path.is_file() and content in path.read_bytes()]
     assert copies == [files["input"]]
@@ -86,12 +107,16 @@ def test_what_was_sent_can_be_fetched(versions: Versions, pointers: Path, files:
     assert (pointers / "certificate.yaml").read_bytes() == files["certificate"].read_bytes()
 
 
-def test_a_resumed_release_writes_its_pointers_anew(versions: Versions, pointers: Path, files: dict[str, Path], place):
+def test_a_resumed_release_writes_its_pointers_anew(
+    versions: Versions, pointers: Path, files: dict[str, Path], place
+):
     altered = place / "altered" / "synthetic.parquet"
     altered.parent.mkdir()
     altered.write_text("another table")
     tracked(versions, "r-1", files | {"synthetic": altered})
-    assert yaml.safe_load((pointers / "synthetic.dvc").read_text())["outs"][0]["md5"] == md5(altered)
+    assert yaml.safe_load((pointers / "synthetic.dvc").read_text())["outs"][0]["md5"] == md5(
+        altered
+    )
     assert len(list(pointers.glob("*.dvc"))) == 3
 
 
@@ -103,7 +128,9 @@ def test_a_database_has_no_input_pointer(versions: Versions, files: dict[str, Pa
 def test_releases_at_once_wait_for_each_other(versions: Versions, files: dict[str, Path]):
     published = {"certificate": files["certificate"]}
     with ThreadPoolExecutor(2) as pool:
-        folders = list(pool.map(lambda release: versions.track(release, None, published), ("r-3", "r-4")))
+        folders = list(
+            pool.map(lambda release: versions.track(release, None, published), ("r-3", "r-4"))
+        )
     assert all((folder / "certificate.dvc").is_file() for folder in folders)
 
 
@@ -114,9 +141,13 @@ def test_analytics_are_off_and_git_is_not_used(versions: Versions, pointers: Pat
     assert not list(versions.folder.rglob(".gitignore"))
 
 
-def test_nothing_in_the_repository_or_the_remote_is_open_to_others(versions: Versions, pointers: Path):
+def test_nothing_in_the_repository_or_the_remote_is_open_to_others(
+    versions: Versions, pointers: Path
+):
     assert (versions.folder / "site" / "repo").is_dir()
-    assert list(open_to_others(versions.folder)) == list(open_to_others(Path(versions.remote))) == []
+    assert (
+        list(open_to_others(versions.folder)) == list(open_to_others(Path(versions.remote))) == []
+    )
 
 
 def test_a_failure_is_one_clear_error(versions: Versions, pointers: Path, place: Path):
@@ -139,7 +170,9 @@ def test_a_repository_whose_making_was_interrupted_is_made(tmp_path: Path, name:
     (made.folder / ".new" / ".dvc" / "config").write_text("[core")
     made.prepare()
     assert dvc(made, "remote", "list").split()[0] == "storage"
-    assert made.remote.split() == dvc(made, "remote", "list").split()[1:-1], "the name comes first, (default) last"
+    assert made.remote.split() == dvc(made, "remote", "list").split()[1:-1], (
+        "the name comes first, (default) last"
+    )
     before = (made.folder / ".dvc" / "config").stat().st_mtime_ns
     made.prepare()
     assert (made.folder / ".dvc" / "config").stat().st_mtime_ns == before
@@ -167,7 +200,8 @@ def test_the_committed_lock_is_of_these_stages():
     """Their outputs and parameters are as dvc.yaml and params.yaml declare them."""
     root = Path(__file__).parents[2]
     declared, lock, params = (
-        yaml.safe_load((root / name).read_text()) for name in ("dvc.yaml", "dvc.lock", "params.yaml")
+        yaml.safe_load((root / name).read_text())
+        for name in ("dvc.yaml", "dvc.lock", "params.yaml")
     )
     assert list(lock["stages"]) == list(declared["stages"])
     for name, stage in declared["stages"].items():

@@ -1,7 +1,8 @@
 """Releases of a table and of the same table with one hostile row, through the command: nothing tells them apart.
 
-Each half-line of each statistic is an event; how often it happens on either side gives a lower bound of epsilon, by
-Clopper and Pearson, which exceeds the claimed one by chance with probability below 1e-6 in all.
+Each half-line of each statistic is an event; how often it happens on either side gives a lower
+bound of epsilon, by Clopper and Pearson, which exceeds the claimed one by chance with probability
+below 1e-6 in all.
 """
 
 from __future__ import annotations
@@ -40,7 +41,13 @@ def spec_in(folder: Path) -> Path:
             "budget": {"epsilon": 1000, "delta": 0, "per": "ever"},
         },
         "attributes": {
-            "day": {"type": "date", "min": "1500-01-01", "max": "2099-12-31", "bins": 6, "nullable": True},
+            "day": {
+                "type": "date",
+                "min": "1500-01-01",
+                "max": "2099-12-31",
+                "bins": 6,
+                "nullable": True,
+            },
             "grade": {"type": "categorical", "values": ["1", "2", "3"], "nullable": True},
         },
         "validation": {"on_invalid": "clip"},
@@ -58,7 +65,10 @@ def tables_in(folder: Path) -> tuple[Path, Path]:
     grades = [float(1 + at % 3) for at in range(ROWS)]
     paths = folder / "plain.parquet", folder / "hostile.parquet"
     pq.write_table(pa.table({"day": days, "grade": grades}), paths[0])
-    pq.write_table(pa.table({"day": [*days, "2020-01-01 00:00:00.000000001"], "grade": [*grades, 7.5]}), paths[1])
+    pq.write_table(
+        pa.table({"day": [*days, "2020-01-01 00:00:00.000000001"], "grade": [*grades, 7.5]}),
+        paths[1],
+    )
     return paths
 
 
@@ -105,11 +115,22 @@ def test_one_hostile_row_cannot_be_seen_in_releases(prefect_server, tmp_path, mo
     found: tuple[list[list[float]], list[list[float]]] = ([], [])
     for number in range(RELEASES):
         out = tmp_path / f"out-{number}"
-        command = ["release", str(spec), "--data", str(paths[number % 2]), "--out", str(out), "--evaluate", "none"]
+        command = [
+            "release",
+            str(spec),
+            "--data",
+            str(paths[number % 2]),
+            "--out",
+            str(out),
+            "--evaluate",
+            "none",
+        ]
         assert run(command) == 0
         found[number % 2].append(statistics(out / "synthetic.parquet"))
     plain, hostile = np.array(found[0]), np.array(found[1])
-    print(f"\n{RELEASES} releases: epsilon {largest(plain, hostile):.3f} is shown, {EPSILON} is claimed")
+    print(
+        f"\n{RELEASES} releases: epsilon {largest(plain, hostile):.3f} is shown, {EPSILON} is claimed"
+    )
     print("means", plain.mean(axis=0).round(3), hostile.mean(axis=0).round(3))
     assert largest(plain, hostile) <= EPSILON
 

@@ -1,4 +1,7 @@
-"""Measured noise has the declared distribution. Every test fails by chance with probability below 1e-7."""
+"""Measured noise has the declared distribution.
+
+Every test fails by chance with probability below 1e-7.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from cloister.privacy.events import Sensitivity
-from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace, GaussianGradient, SparseHistogram
+from cloister.privacy.mechanisms.counts import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    GaussianGradient,
+    SparseHistogram,
+)
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 
@@ -23,7 +31,9 @@ ROW = Sensitivity.partition("add_remove")
 SOURCES = {"secure": NoiseSource(), "insecure": NoiseSource.insecure(11)}
 
 
-def agrees(drawn: NDArray[np.int64], support: NDArray[np.int64], chances: NDArray[np.float64]) -> bool:
+def agrees(
+    drawn: NDArray[np.int64], support: NDArray[np.int64], chances: NDArray[np.float64]
+) -> bool:
     """Chi-square of integers against their chances, with the rare ones at both ends put together."""
     expected = chances * len(drawn)
     common = np.flatnonzero(expected >= 10)
@@ -55,7 +65,9 @@ def test_discrete_laplace(kind: str, level: Fraction) -> None:
 
 
 def test_rounded_normals_stand_in_for_large_insecure_scales() -> None:
-    drawn = DiscreteGaussian(Fraction(10**6)).release(np.zeros(DRAWS, dtype=np.int64), ROW, SOURCES["insecure"])
+    drawn = DiscreteGaussian(Fraction(10**6)).release(
+        np.zeros(DRAWS, dtype=np.int64), ROW, SOURCES["insecure"]
+    )
     assert stats.kstest(drawn / 1e6, "norm").pvalue > LEAST
 
 
@@ -95,7 +107,9 @@ def test_permutations_are_even() -> None:
 @pytest.mark.parametrize("kind", SOURCES)
 def test_exponential_selection(kind: str) -> None:
     scores = np.array([0.0, 1.0, 3.0, -2.5])
-    drawn = [Exponential(Fraction(1)).select(scores, Fraction(1), SOURCES[kind]) for _ in range(40_000)]
+    drawn = [
+        Exponential(Fraction(1)).select(scores, Fraction(1), SOURCES[kind]) for _ in range(40_000)
+    ]
     chances = np.exp(scores / 2) / np.exp(scores / 2).sum()
     assert stats.chisquare(np.bincount(drawn, minlength=4), chances * len(drawn)).pvalue > LEAST
 
@@ -104,14 +118,19 @@ def test_exponential_selection(kind: str) -> None:
 def test_permute_and_flip(kind: str) -> None:
     """Two candidates a gap g apart: the better one is chosen with probability 1 - exp(-g / 2) / 2."""
     scores = np.array([0.0, 1.5])
-    drawn = [PermuteAndFlip(Fraction(1)).select(scores, Fraction(1), SOURCES[kind]) for _ in range(40_000)]
+    drawn = [
+        PermuteAndFlip(Fraction(1)).select(scores, Fraction(1), SOURCES[kind])
+        for _ in range(40_000)
+    ]
     assert stats.binomtest(sum(drawn), len(drawn), 1 - math.exp(-0.75) / 2).pvalue > LEAST
 
 
 @pytest.mark.parametrize("clip", [0.01, 1.0, 1000.0])
 def test_noise_of_gradients(clip: float) -> None:
     mechanism = GaussianGradient(Fraction(1, 10), Fraction(3, 2), clip)
-    drawn = mechanism.release(np.zeros(500_000, dtype=np.int64), mechanism.sums(), NoiseSource()) / (1.5 * clip)
+    drawn = mechanism.release(
+        np.zeros(500_000, dtype=np.int64), mechanism.sums(), NoiseSource()
+    ) / (1.5 * clip)
     assert stats.kstest(drawn, "norm").pvalue > LEAST
 
 
@@ -120,6 +139,8 @@ def test_cells_of_one_unit_pass_the_threshold_no_oftener_than_delta(
     counts: DiscreteLaplace | DiscreteGaussian,
 ) -> None:
     sparse = SparseHistogram(counts, Fraction(1, 200))
-    released, _ = sparse.release(np.stack([np.arange(DRAWS), np.ones(DRAWS, dtype=np.int64)]), ROW, NoiseSource())
+    released, _ = sparse.release(
+        np.stack([np.arange(DRAWS), np.ones(DRAWS, dtype=np.int64)]), ROW, NoiseSource()
+    )
     assert stats.binomtest(len(released), DRAWS, 1 / 200, alternative="greater").pvalue > LEAST
     assert len(released) > DRAWS / 200 / 10

@@ -16,7 +16,13 @@ from cloister.privacy.certificate.certificate import Certificate, Facts, certify
 from cloister.privacy.certificate.page import page
 from cloister.privacy.certificate.provenance import domain_words, exact_text
 from cloister.privacy.certificate.spend import describe, second_reading
-from cloister.privacy.certificate.wording import best_guess, posterior, true_alarms, unit_statement, unit_words
+from cloister.privacy.certificate.wording import (
+    best_guess,
+    posterior,
+    true_alarms,
+    unit_statement,
+    unit_words,
+)
 from cloister.privacy.events import (
     Bounded,
     Composed,
@@ -66,10 +72,15 @@ def test_a_certificate_is_plain_yaml(certificate: Certificate):
 
 
 def test_an_altered_amount_is_another_certificate(certificate: Certificate):
-    assert Certificate.from_yaml(certificate.to_yaml().replace("epsilon: '2'", "epsilon: '1'", 1)) != certificate
+    assert (
+        Certificate.from_yaml(certificate.to_yaml().replace("epsilon: '2'", "epsilon: '1'", 1))
+        != certificate
+    )
 
 
-@pytest.mark.parametrize("damage", ["private: true|private: yes", "subject:|subjekt:", "- |-  ", "unit:|'unit':"])
+@pytest.mark.parametrize(
+    "damage", ["private: true|private: yes", "subject:|subjekt:", "- |-  ", "unit:|'unit':"]
+)
 def test_a_text_that_was_not_written_is_refused(certificate: Certificate, damage: str):
     before, after = damage.split("|")
     with pytest.raises(VerificationError, match=r"certificate\.yaml was altered"):
@@ -108,7 +119,10 @@ def test_the_second_reading_is_never_below_the_first(events):
 
 
 def test_there_is_no_second_reading_of_disjoint_parts():
-    assert second_reading([Stage(Parallel((GAUSSIAN, GAUSSIAN)))], Fraction(1, 10**6), "add_remove") is None
+    assert (
+        second_reading([Stage(Parallel((GAUSSIAN, GAUSSIAN)))], Fraction(1, 10**6), "add_remove")
+        is None
+    )
 
 
 def test_what_costs_more_than_was_charged_is_not_certified(facts: Facts):
@@ -149,14 +163,22 @@ def test_every_attribute_has_a_domain_and_a_provenance(certificate: Certificate)
 
 
 def test_a_data_derived_bound_is_called_so(facts: Facts):
-    derived = facts.spec.attributes["since"].model_copy(update={"provenance": "data-derived: least and greatest"})
+    derived = facts.spec.attributes["since"].model_copy(
+        update={"provenance": "data-derived: least and greatest"}
+    )
     spec = facts.spec.model_copy(update={"attributes": {**facts.spec.attributes, "since": derived}})
     assert certify(replace(facts, spec=spec)).attributes[-1].provenance.startswith("data-derived: ")
 
 
 def test_the_budget_of_the_dataset_is_that_of_the_ledger(certificate: Certificate):
     total = certificate.cumulative
-    assert (total.spent, total.left, total.cap, total.cap_delta, total.releases) == ("2", "8", "10", "0.0001", 1)
+    assert (total.spent, total.left, total.cap, total.cap_delta, total.releases) == (
+        "2",
+        "8",
+        "10",
+        "0.0001",
+        1,
+    )
 
 
 def test_seeded_noise_stains_everything(facts: Facts):
@@ -171,7 +193,10 @@ def test_seeded_noise_stains_everything(facts: Facts):
 
 
 def test_only_kept_promises_are_listed(certificate: Certificate):
-    assert [mechanism.name.split()[0] for mechanism in certificate.mechanisms] == ["discrete", "DP-SGD:"]
+    assert [mechanism.name.split()[0] for mechanism in certificate.mechanisms] == [
+        "discrete",
+        "DP-SGD:",
+    ]
     assert any("AES-256" in safeguard for safeguard in certificate.safeguards)
     assert any("numbered afresh" in step for step in certificate.post_processing)
 
@@ -183,7 +208,10 @@ def test_only_kept_promises_are_listed(certificate: Certificate):
         (LaplaceCounts(Fraction(1, 2), ONE), "discrete Laplace noise of scale 2 rows"),
         (Thresholded(GAUSSIAN, Fraction(1, 10**6)), "non-empty cells"),
         (Selection(Fraction(1, 2)), "exponential mechanism at epsilon 0.5"),
-        (SampledGaussian(Fraction(1, 16), Fraction(2), 50), "50 steps of DP-SGD on 6.25% of the rows"),
+        (
+            SampledGaussian(Fraction(1, 16), Fraction(2), 50),
+            "50 steps of DP-SGD on 6.25% of the rows",
+        ),
         (Bounded(Fraction(1, 2), Fraction(1, 10**6)), r"\(0.5, 1e-06\)-private"),
         (Composed(((GAUSSIAN, 3),)), "3 times: discrete Gaussian"),
         (Parallel((GAUSSIAN, GAUSSIAN)), "on disjoint parts of the rows: discrete"),
@@ -210,19 +238,31 @@ def test_no_test_beats_the_bound_on_laplace_noise():
     """The best test of one count with Laplace noise of scale 1: its power is exactly e^epsilon times its size."""
     for size in (0.01, 0.05, 0.1):
         threshold = -math.log(2 * size)
-        power = 0.5 * math.exp(1 - threshold) if threshold > 1 else 1 - 0.5 * math.exp(threshold - 1)
+        power = (
+            0.5 * math.exp(1 - threshold) if threshold > 1 else 1 - 0.5 * math.exp(threshold - 1)
+        )
         assert power <= true_alarms(size, 1.0, 0) * (1 + 1e-12)
 
 
 def test_a_person_is_named_by_key_and_rows():
     person = PersonUnit(key="person_id", max_rows=5)
     assert unit_words(person) == "one person: all rows with the same person_id, at most 5 of them"
-    assert unit_statement("visits", person) == "unit = rows of visits grouped by person_id; rows per unit <= 5"
+    assert (
+        unit_statement("visits", person)
+        == "unit = rows of visits grouped by person_id; rows per unit <= 5"
+    )
 
 
 @pytest.mark.parametrize(
     ("amount", "text"),
-    [("1", "1"), ("0.1", "0.1"), ("1e-6", "1e-6"), ("1/3", "1/3"), ("12.5", "12.5"), ("1e20", "1e+20")],
+    [
+        ("1", "1"),
+        ("0.1", "0.1"),
+        ("1e-6", "1e-6"),
+        ("1/3", "1/3"),
+        ("12.5", "12.5"),
+        ("1e20", "1e+20"),
+    ],
 )
 def test_amounts_are_exact(amount: str, text: str):
     assert exact_text(Fraction(amount)) == text
@@ -243,11 +283,16 @@ def test_the_page_escapes_every_text(facts: Facts):
 
 def test_the_page_loads_nothing(certificate: Certificate):
     text = page(certificate)
-    assert all(word not in text for word in ("http:", "https:", "src=", "url(", "@import", "<link", "<script"))
+    assert all(
+        word not in text
+        for word in ("http:", "https:", "src=", "url(", "@import", "<link", "<script")
+    )
     assert "default-src 'none'" in text
 
 
-def test_a_certificate_of_an_older_version_names_no_model_and_reads_as_before(certificate: Certificate, facts: Facts):
+def test_a_certificate_of_an_older_version_names_no_model_and_reads_as_before(
+    certificate: Certificate, facts: Facts
+):
     assert "\nmodel:" not in certificate.to_yaml()
     assert Certificate.from_yaml(certificate.to_yaml()).model is None
     bound = certify(replace(facts, model="ef" * 32))

@@ -51,10 +51,14 @@ def sampler_for(*rules):
     groups = {}
     for name in SEQUENCE:
         cells = declared_cells(DOMAIN[name])
-        groups[name] = group(cells, to_shares(rng.integers(1, 200, cells.size), 1_000), 0.0001, keep=True)
+        groups[name] = group(
+            cells, to_shares(rng.integers(1, 200, cells.size), 1_000), 0.0001, keep=True
+        )
     model = Tilted(groups)
     built = SupportBuilder(DOMAIN, SEQUENCE, groups, model, len(SEQUENCE), {}, rng).build(rules)
-    return ConstraintSampler(DOMAIN, SEQUENCE, groups, model, built.supports, built.row_rules, built.pair_rules)
+    return ConstraintSampler(
+        DOMAIN, SEQUENCE, groups, model, built.supports, built.row_rules, built.pair_rules
+    )
 
 
 def distance(first, second):
@@ -76,7 +80,9 @@ def distance(first, second):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("rules", [(), (FD,), (ORDER,), (FD, ORDER)], ids=["free", "fd", "order", "both"])
+@pytest.mark.parametrize(
+    "rules", [(), (FD,), (ORDER,), (FD, ORDER)], ids=["free", "fd", "order", "both"]
+)
 def test_every_row_satisfies_the_condition_and_the_rules(where, rules):
     sampler = sampler_for(*rules)
     try:
@@ -91,7 +97,9 @@ def test_every_row_satisfies_the_condition_and_the_rules(where, rules):
     assert [count_violations(rule, table) for rule in rules] == [0] * len(rules)
 
 
-@pytest.mark.parametrize("where", [{"city": "B"}, {"state": "Y"}, {"day": None}, {"my salary": 0}], ids=str)
+@pytest.mark.parametrize(
+    "where", [{"city": "B"}, {"state": "Y"}, {"day": None}, {"my salary": 0}], ids=str
+)
 @pytest.mark.parametrize("rules", [(), (FD,), (FD, ORDER)], ids=["free", "fd", "both"])
 def test_the_law_is_that_of_rows_that_happen_to_satisfy_it(where, rules):
     sampler = sampler_for(*rules)
@@ -106,7 +114,9 @@ def test_the_law_is_that_of_rows_that_happen_to_satisfy_it(where, rules):
         groups = sampler.groups[other]
         first, second = groups.of(wanted.codes[other]), groups.of(drawn.codes[other])
         kinds = len(np.unique(first))
-        assert distance(first, second) < 0.02 + 1.5 * np.sqrt(kinds * (1 / wanted.rows + 4 / drawn.rows))
+        assert distance(first, second) < 0.02 + 1.5 * np.sqrt(
+            kinds * (1 / wanted.rows + 4 / drawn.rows)
+        )
 
 
 def test_rows_under_a_first_column_are_independent_rows():
@@ -115,7 +125,10 @@ def test_rows_under_a_first_column_are_independent_rows():
 
 
 def test_the_same_seed_gives_the_same_rows():
-    draws = [sampler_for(FD).sample(50, SamplingSource(4), {"day": None}).codes["tax"].tolist() for _ in range(2)]
+    draws = [
+        sampler_for(FD).sample(50, SamplingSource(4), {"day": None}).codes["tax"].tolist()
+        for _ in range(2)
+    ]
     assert draws[0] == draws[1]
 
 
@@ -124,7 +137,9 @@ def test_a_condition_that_the_supports_close_is_an_error_that_names_it():
     (support,) = sampler.supports
     there = {(int(city), int(state)) for city, state in support.levels}
     city, state = next((c, s) for c in range(3) for s in range(2) if (c, s) not in there)
-    with pytest.raises(SampleError, match="the condition on 'city', 'state': the hard constraints on"):
+    with pytest.raises(
+        SampleError, match="the condition on 'city', 'state': the hard constraints on"
+    ):
         sampler.sample(5, SamplingSource(1), {"city": "ABC"[city], "state": "XY"[state]})
 
 

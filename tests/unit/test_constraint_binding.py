@@ -10,7 +10,16 @@ import pytest
 
 from cloister.constraints import Op, bind, holds, parse_denial, read_holoclean
 from cloister.errors import ConstraintError
-from cloister.schema.attributes import Boolean, Categorical, Date, Datetime, Float, Integer, Ordinal, TextKey
+from cloister.schema.attributes import (
+    Boolean,
+    Categorical,
+    Date,
+    Datetime,
+    Float,
+    Integer,
+    Ordinal,
+    TextKey,
+)
 from cloister.schema.domain import Domain, Table
 
 LEVELS = ["low", "mid", "high"]
@@ -33,7 +42,9 @@ DOMAIN = Domain.of(
 
 
 def table(**columns: list[object]) -> Table:
-    return Table(DOMAIN, {name: DOMAIN[name].encode(pd.Series(values)) for name, values in columns.items()})
+    return Table(
+        DOMAIN, {name: DOMAIN[name].encode(pd.Series(values)) for name, values in columns.items()}
+    )
 
 
 def violated(text: str, **columns: list[object]) -> list[bool]:
@@ -53,7 +64,10 @@ def test_constants_of_each_type() -> None:
     assert violated("t.grade < 'high'", grade=LEVELS) == [True, True, False]
     assert violated("t.score = 0.07", score=[0.07, 0.08]) == [True, False]
     assert violated("t.born > '1999-12-31'", born=["1999-12-31", "2000-01-01"]) == [False, True]
-    assert violated("t.seen < '2000-01-01 00:00:01'", seen=["2000-01-01", "2000-01-02"]) == [True, False]
+    assert violated("t.seen < '2000-01-01 00:00:01'", seen=["2000-01-01", "2000-01-02"]) == [
+        True,
+        False,
+    ]
 
 
 def test_listed_values_of_two_columns_are_compared_by_label() -> None:
@@ -61,7 +75,9 @@ def test_listed_values_of_two_columns_are_compared_by_label() -> None:
     assert violated("t.home = t.work", home=home, work=work) == [True, False, True, False, False]
     assert violated("t.work != t.home", home=home, work=work) == [False, True, False, True, False]
     assert violated("t.grade < t.goal", grade=LEVELS, goal=LEVELS[::-1]) == [True, False, False]
-    assert violated("t.grade = t.rank", grade=["low", "mid", "mid"], rank=["low", "low", "mid"]) == [True, False, True]
+    assert violated(
+        "t.grade = t.rank", grade=["low", "mid", "mid"], rank=["low", "low", "mid"]
+    ) == [True, False, True]
 
 
 def test_a_rule_on_the_second_row_alone_is_said_of_the_first() -> None:

@@ -42,7 +42,9 @@ DOMAIN = Domain.of(
 
 
 def conflict(*texts: str, rows: int = 2) -> tuple[str, ...]:
-    return smallest_conflict([parse_denial(text, f"c{i}") for i, text in enumerate(texts)], DOMAIN, rows)
+    return smallest_conflict(
+        [parse_denial(text, f"c{i}") for i, text in enumerate(texts)], DOMAIN, rows
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,27 +76,37 @@ def test_rules_on_pairs_do_not_bind_a_single_row() -> None:
 
 
 def test_many_constraints_are_looked_at_in_bounded_time() -> None:
-    attributes = {f"a{i}": Categorical(type="categorical", values=["x", "y", "z"]) for i in range(30)}
+    attributes = {
+        f"a{i}": Categorical(type="categorical", values=["x", "y", "z"]) for i in range(30)
+    }
     domain = Domain.of(attributes, Path())
     chain = [dependency(f"d{i}", [f"a{i}"], f"a{i + 1}") for i in range(29)]
     assert smallest_conflict([*chain, key("k", ["a0", "a29"])], domain) == ()
 
 
 def test_a_contradiction_names_its_constraints() -> None:
-    rules = [parse_denial("t.sex = 'f'", "no women"), parse_denial("t.sex = 'm'", "no men"), key("k", ["zip"])]
+    rules = [
+        parse_denial("t.sex = 'f'", "no women"),
+        parse_denial("t.sex = 'm'", "no men"),
+        key("k", ["zip"]),
+    ]
     with pytest.raises(ConstraintError, match="'no women', 'no men'"):
         require_consistent(rules, DOMAIN, 10)
 
 
 def test_soft_constraints_may_contradict() -> None:
-    require_consistent([parse_denial("t.age >= 0", "r", hard=False), key("k", ["sex"], hard=False)], DOMAIN, 10)
+    require_consistent(
+        [parse_denial("t.age >= 0", "r", hard=False), key("k", ["sex"], hard=False)], DOMAIN, 10
+    )
 
 
 def test_a_key_needs_as_many_values_as_rows() -> None:
     assert key_capacity(["sex", "age"], DOMAIN) == 202
     assert key_capacity(["sex", "note"], DOMAIN) is None
     require_consistent([key("k", ["sex", "age"])], DOMAIN, 202)
-    with pytest.raises(ConstraintError, match="'k': its key has 202 values in the declared domain but 203 rows"):
+    with pytest.raises(
+        ConstraintError, match="'k': its key has 202 values in the declared domain but 203 rows"
+    ):
         require_consistent([key("k", ["sex", "age"])], DOMAIN, 203)
 
 
@@ -124,9 +136,14 @@ def small_rules(draw: st.DrawFn) -> DenialConstraint:
 def satisfiable(rules: list[DenialConstraint], rows: int) -> bool:
     cells = np.array(list(itertools.product(*(range(column.size) for column in SMALL))))
     pairs = np.array(
-        list(itertools.product(range(len(cells)), repeat=2)) if rows == 2 else [[i, i] for i in range(len(cells))]
+        list(itertools.product(range(len(cells)), repeat=2))
+        if rows == 2
+        else [[i, i] for i in range(len(cells))]
     )
-    sides = [Table(SMALL, dict(zip(SMALL.names, cells[pairs[:, side]].T, strict=True))) for side in (0, 1)]
+    sides = [
+        Table(SMALL, dict(zip(SMALL.names, cells[pairs[:, side]].T, strict=True)))
+        for side in (0, 1)
+    ]
     denied = np.zeros(len(pairs), dtype=bool)
     for rule in rules:
         if rule.arity <= rows:
@@ -147,5 +164,6 @@ def test_a_conflict_is_found_if_and_only_if_the_whole_domain_has_none_to_offer(
         members = [rule for rule in named if rule.name in found]
         assert not satisfiable(members, rows)
         assert all(
-            satisfiable([m for m in members if m is not left_out], rows) for left_out in members[: len(members) > 1]
+            satisfiable([m for m in members if m is not left_out], rows)
+            for left_out in members[: len(members) > 1]
         )

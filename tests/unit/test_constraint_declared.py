@@ -7,14 +7,22 @@ from pathlib import Path
 import pytest
 
 import cloister.constraints as public
-from cloister.constraints import ConstraintDeclaration, DenialConstraint, constraints_of, declaration_of, parse_denial
+from cloister.constraints import (
+    ConstraintDeclaration,
+    DenialConstraint,
+    constraints_of,
+    declaration_of,
+    parse_denial,
+)
 from cloister.errors import ConstraintError, StorageError
 
 NAMES = ("education", "education-num", "age", "my col")
 
 
 def read(*declarations: dict[str, object], folder: Path = Path()) -> tuple[DenialConstraint, ...]:
-    return constraints_of([ConstraintDeclaration.model_validate(d) for d in declarations], NAMES, folder)
+    return constraints_of(
+        [ConstraintDeclaration.model_validate(d) for d in declarations], NAMES, folder
+    )
 
 
 def test_each_form_and_its_names(tmp_path: Path) -> None:
@@ -59,7 +67,9 @@ def test_two_constraints_of_one_name_are_refused() -> None:
 
 
 def test_an_unknown_attribute_is_refused_with_a_suggestion() -> None:
-    with pytest.raises(ConstraintError, match="constraint 'k': no attribute 'educaton'; did you mean 'education'"):
+    with pytest.raises(
+        ConstraintError, match="constraint 'k': no attribute 'educaton'; did you mean 'education'"
+    ):
         read({"key": ["educaton"], "name": "k"})
     with pytest.raises(ConstraintError, match="no attribute 'zzz'; declare it"):
         read({"key": ["zzz"]})

@@ -23,10 +23,24 @@ from cloister.errors import ConstraintError
 characters = st.characters(exclude_categories=["Cs", "Cc"])
 odd_names = st.text(characters, min_size=1, max_size=12).filter(lambda name: name == name.strip())
 ugly_names = st.sampled_from(
-    ["capital-gain", "my col", "a`b", "driver's age", 'the "x"', "Income (USD)", "a,b", "a&b", "t2.x", "größe", "x->y"]
+    [
+        "capital-gain",
+        "my col",
+        "a`b",
+        "driver's age",
+        'the "x"',
+        "Income (USD)",
+        "a,b",
+        "a&b",
+        "t2.x",
+        "größe",
+        "x->y",
+    ]
 )
 names = st.one_of(odd_names, ugly_names)
-numbers = st.one_of(st.integers(-(10**20), 10**20), st.floats(allow_nan=False, allow_infinity=False))
+numbers = st.one_of(
+    st.integers(-(10**20), 10**20), st.floats(allow_nan=False, allow_infinity=False)
+)
 texts = st.text(characters, max_size=12)
 constants = st.one_of(st.booleans(), numbers, texts)
 
@@ -34,7 +48,9 @@ constants = st.one_of(st.booleans(), numbers, texts)
 def rules(constants: st.SearchStrategy[Constant]) -> st.SearchStrategy[DenialConstraint]:
     cells = st.builds(Cell, st.sampled_from([1, 2]), names)
     predicates = st.builds(Predicate, cells, st.sampled_from(Op), st.one_of(cells, constants))
-    rule = st.builds(DenialConstraint, st.just("r"), st.lists(predicates, min_size=1, max_size=4).map(tuple))
+    rule = st.builds(
+        DenialConstraint, st.just("r"), st.lists(predicates, min_size=1, max_size=4).map(tuple)
+    )
     return rule.filter(lambda r: any(cell.row == 1 for p in r.predicates for cell in p.cells))
 
 
@@ -60,12 +76,16 @@ def test_dependency_round_trip(attributes: list[str], place: int) -> None:
 def test_denial_of_two_rows() -> None:
     rule = parse_denial("t1.capital-gain > t2.capital-gain AND t1.`my col`<>t2.b", "r", hard=False)
     gain = Predicate(Cell(1, "capital-gain"), Op.GT, Cell(2, "capital-gain"))
-    assert rule == DenialConstraint("r", (gain, Predicate(Cell(1, "my col"), Op.NE, Cell(2, "b"))), hard=False)
+    assert rule == DenialConstraint(
+        "r", (gain, Predicate(Cell(1, "my col"), Op.NE, Cell(2, "b"))), hard=False
+    )
 
 
 @pytest.mark.parametrize("row", ["t", "t1", "t2"])
 def test_denial_of_one_row(row: str) -> None:
-    rule = parse_denial(f"{row}.age < 18 and {row}.income = 'it''s' and {row}.ok == TRUE and 1.5e3 >= {row}.x", "r")
+    rule = parse_denial(
+        f"{row}.age < 18 and {row}.income = 'it''s' and {row}.ok == TRUE and 1.5e3 >= {row}.x", "r"
+    )
     assert [(p.left, p.op, p.right) for p in rule.predicates] == [
         (Cell(1, "age"), Op.LT, 18),
         (Cell(1, "income"), Op.EQ, "it's"),
@@ -86,7 +106,10 @@ def test_dependency_of_names_with_dashes(text: str) -> None:
 
 
 def test_dependency_and_key_as_rules() -> None:
-    equal, differ = Predicate(Cell(1, "a"), Op.EQ, Cell(2, "a")), Predicate(Cell(1, "b"), Op.NE, Cell(2, "b"))
+    equal, differ = (
+        Predicate(Cell(1, "a"), Op.EQ, Cell(2, "a")),
+        Predicate(Cell(1, "b"), Op.NE, Cell(2, "b")),
+    )
     assert dependency("r", ["a"], "b").predicates == (equal, differ)
     assert key("r", ["a"]).predicates == (equal,)
 
@@ -123,7 +146,9 @@ def test_holoclean_lines() -> None:
         Predicate(Cell(1, "driver's age"), Op.GT, Cell(2, "a,b")),
     )
     assert parse_holoclean("t1&LT(t1.age,'18')", "x") == (Predicate(Cell(1, "age"), Op.LT, "18"),)
-    assert parse_holoclean('t2&GTE("a ""b""",t2.x)', "x") == (Predicate(Cell(1, "x"), Op.LE, 'a "b"'),)
+    assert parse_holoclean('t2&GTE("a ""b""",t2.x)', "x") == (
+        Predicate(Cell(1, "x"), Op.LE, 'a "b"'),
+    )
     assert parse_holoclean("t1&LTE(t1.x,-2.5)&EQ(t1.y,t1.z)", "x") == (
         Predicate(Cell(1, "x"), Op.LE, -2.5),
         Predicate(Cell(1, "y"), Op.EQ, Cell(1, "z")),

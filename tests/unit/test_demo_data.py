@@ -46,7 +46,9 @@ def test_the_registry_fits_its_spec(registry, spec):
 
 def test_hard_rules_hold_and_the_soft_one_almost(registry, spec):
     table = Domain.of(spec.attributes, spec.folder).encode(registry)
-    reports = violation_reports(constraints_of(spec.constraints, spec.attributes.keys(), spec.folder), table)
+    reports = violation_reports(
+        constraints_of(spec.constraints, spec.attributes.keys(), spec.folder), table
+    )
     assert {report.name: report.violations for report in reports if report.hard} == {
         "zip-city": 0,
         "city-state": 0,
@@ -58,15 +60,27 @@ def test_hard_rules_hold_and_the_soft_one_almost(registry, spec):
 
 
 def test_it_has_missing_values_a_point_mass_and_correlations(registry):
-    assert set(registry.columns[registry.isna().any()]) == {"occupation", "savings", "registered_at"}
+    assert set(registry.columns[registry.isna().any()]) == {
+        "occupation",
+        "savings",
+        "registered_at",
+    }
     assert 0.25 < (registry["salary"] == 0).mean() < 0.4
     employed = registry[registry["employed"]]
-    level = employed["education"].map({name: n for n, name in enumerate(registry["education"].unique())})
+    level = employed["education"].map(
+        {name: n for n, name in enumerate(registry["education"].unique())}
+    )
     assert employed["salary"].corr(employed["rate"]) > 0.7
-    assert employed["salary"].groupby(employed["education"]).mean().max() > 2.5 * employed["salary"].min() + 1
+    assert (
+        employed["salary"].groupby(employed["education"]).mean().max()
+        > 2.5 * employed["salary"].min() + 1
+    )
     assert level.notna().all()
     married = registry["marital_status"] == "married"
-    assert registry.loc[married, "children"].mean() > 2 * registry.loc[~married, "children"].mean() * 0.6
+    assert (
+        registry.loc[married, "children"].mean()
+        > 2 * registry.loc[~married, "children"].mean() * 0.6
+    )
 
 
 def test_places_are_many_and_nested(registry):
@@ -81,7 +95,9 @@ def test_it_depends_on_rows_and_seed_alone(registry):
 
 def test_the_module_writes_a_table_that_reads_back(tmp_path, registry, spec):
     out = tmp_path / "demo.csv"
-    subprocess.run([sys.executable, "-m", "cloister.demo", str(out)], check=True, cwd=SPEC.parents[2])
+    subprocess.run(
+        [sys.executable, "-m", "cloister.demo", str(out)], check=True, cwd=SPEC.parents[2]
+    )
     domain = Domain.of(spec.attributes, spec.folder)
     read, written = domain.encode(read_frame(spec, out)), domain.encode(registry)
     assert all((read.codes[name] == written.codes[name]).all() for name in domain.names)

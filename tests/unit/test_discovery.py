@@ -19,7 +19,13 @@ from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.counts import DiscreteLaplace, Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.column_counts import BucketCounts, RowCount, numbered
-from cloister.privacy.queries.partitions import LARGEST_PARTITION, Fineness, Line, Presence, value_of
+from cloister.privacy.queries.partitions import (
+    LARGEST_PARTITION,
+    Fineness,
+    Line,
+    Presence,
+    value_of,
+)
 from cloister.schema.attributes import Boolean, Categorical, Date, Datetime, Float, Integer, TextKey
 from cloister.schema.domain import column_of
 from cloister.schema.loading import load_spec
@@ -84,7 +90,10 @@ def test_parts_follow_each_other_and_the_threshold_knows_the_largest_partition(a
 @pytest.mark.parametrize("attribute", [WHOLE, DECIMAL, DAY, MOMENT])
 def test_missing_and_unreadable_cells_have_parts_of_their_own(attribute):
     for buckets in (Line("x", attribute), Presence("x", attribute)):
-        assert buckets.of(pd.Series(["pear", None], dtype="str")).tolist() == [buckets.size - 1, buckets.missing]
+        assert buckets.of(pd.Series(["pear", None], dtype="str")).tolist() == [
+            buckets.size - 1,
+            buckets.missing,
+        ]
 
 
 def test_numbers_beyond_the_line_count_at_its_ends():
@@ -123,7 +132,11 @@ def test_large_floats_get_a_grid_that_can_be_counted(tmp_path):
 
 def test_dates_get_years_and_moments_their_unit(tmp_path):
     days = [f"{1990 + n % 20}-05-06" for n in range(4000)]
-    assert keys_of(tmp_path / "days", days, DAY) == {"type": "date", "min": "1990-01-01", "max": "2009-12-31"}
+    assert keys_of(tmp_path / "days", days, DAY) == {
+        "type": "date",
+        "min": "1990-01-01",
+        "max": "2009-12-31",
+    }
     moments = [f"{1990 + n % 20}-05-06T07:{n % 60:02d}:00" for n in range(4000)]
     assert keys_of(tmp_path / "moments", moments, MOMENT) == {
         "type": "datetime",
@@ -137,17 +150,32 @@ def test_dates_get_years_and_moments_their_unit(tmp_path):
     ("dtype", "values", "expected"),
     [
         ("int8", [100] * 900 + [-100] * 900, {"min": -112, "max": 111, "dtype": "int8"}),
-        ("uint8", [255] * 900 + [0] * 900, {"min": 0, "max": 255, "dtype": "uint8", "special": [0]}),
-        ("int16", [5] * 900 + [None] * 900, {"min": 5, "max": 5, "dtype": "Int16", "nullable": True}),
+        (
+            "uint8",
+            [255] * 900 + [0] * 900,
+            {"min": 0, "max": 255, "dtype": "uint8", "special": [0]},
+        ),
+        (
+            "int16",
+            [5] * 900 + [None] * 900,
+            {"min": 5, "max": 5, "dtype": "Int16", "nullable": True},
+        ),
     ],
 )
 def test_the_dtype_fits_what_was_found(tmp_path, dtype, values, expected):
     typed = pd.Series(values, dtype="Int64")
-    assert keys_of(tmp_path, typed, WHOLE.model_copy(update={"dtype": dtype})) == {"type": "integer"} | expected
+    assert (
+        keys_of(tmp_path, typed, WHOLE.model_copy(update={"dtype": dtype}))
+        == {"type": "integer"} | expected
+    )
 
 
 def test_days_stay_inside_nanoseconds(tmp_path):
-    keys = keys_of(tmp_path, ["1680-01-02", "2250-01-02"] * 900, DAY.model_copy(update={"dtype": "datetime64[ns]"}))
+    keys = keys_of(
+        tmp_path,
+        ["1680-01-02", "2250-01-02"] * 900,
+        DAY.model_copy(update={"dtype": "datetime64[ns]"}),
+    )
     column = column_of("x", Date(**keys), tmp_path)
     ends = column.decode(np.array([0, column.size - 1]))
     assert ends.dt.year.tolist() == [1677, 2262]
@@ -155,7 +183,10 @@ def test_days_stay_inside_nanoseconds(tmp_path):
 
 def test_values_that_are_common_are_released_and_the_rest_become_missing(tmp_path):
     words = ["Aa", "no", "Ünïcode, 'quoted'"] * 600
-    assert keys_of(tmp_path / "all", words, LISTED) == {"type": "categorical", "values": sorted(set(words))}
+    assert keys_of(tmp_path / "all", words, LISTED) == {
+        "type": "categorical",
+        "values": sorted(set(words)),
+    }
     rare = [f"only {n}" for n in range(400)]
     assert keys_of(tmp_path / "rare", words + rare, LISTED) == {
         "type": "categorical",
@@ -206,14 +237,18 @@ def test_many_attributes_get_gaussian_noise():
     many = {str(n): WHOLE for n in range(300)}
     few = plan_domains({"x": WHOLE}, Neighbours(), Fraction(1), Fraction(1, 10**6))
     assert isinstance(few.noise, DiscreteLaplace)
-    assert not isinstance(plan_domains(many, Neighbours(), Fraction(1), Fraction(1, 10**6)).noise, DiscreteLaplace)
+    assert not isinstance(
+        plan_domains(many, Neighbours(), Fraction(1), Fraction(1, 10**6)).noise, DiscreteLaplace
+    )
 
 
 def test_the_door_answers_only_what_was_planned(tmp_path):
     mechanism = DiscreteLaplace(Fraction(1))
     planned = repeat(mechanism.event(Neighbours().partition), 1)
     with Journal.open(tmp_path, {"test": "door"}) as journal:
-        private = PrivateColumns(pd.DataFrame({"x": ["1"]}), KEY, Neighbours(), planned, journal, NoiseSource())
+        private = PrivateColumns(
+            pd.DataFrame({"x": ["1"]}), KEY, Neighbours(), planned, journal, NoiseSource()
+        )
         private.answer(BucketCounts(Line("x", WHOLE)), mechanism, "x")
         with pytest.raises(UnplannedQuery):
             private.answer(RowCount(), mechanism, "rows")
@@ -234,11 +269,17 @@ def test_numbers_of_texts_do_not_depend_on_other_texts():
     assert numbered(pd.Index(["a"]), b"j" * 32)[0] != both[0]
 
 
-texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=8)
+texts = st.text(
+    st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=8
+)
 
 
 @settings(deadline=None)
-@given(st.lists(texts, min_size=1, max_size=6, unique=True), st.floats(1e-12, 0.1), texts.filter(str.strip))
+@given(
+    st.lists(texts, min_size=1, max_size=6, unique=True),
+    st.floats(1e-12, 0.1),
+    texts.filter(str.strip),
+)
 def test_a_spec_is_read_back_as_it_was_written(tmp_path_factory, words, delta, name):
     folder = tmp_path_factory.mktemp("written")
     content = {
@@ -250,7 +291,9 @@ def test_a_spec_is_read_back_as_it_was_written(tmp_path_factory, words, delta, n
             "rows": {"measured": True},
             "budget": {"epsilon": "1/3", "delta": delta, "per": "ever"},
         },
-        "attributes": {name: {"type": "categorical", "values": words, "provenance": "dp: release r-0"}},
+        "attributes": {
+            name: {"type": "categorical", "values": words, "provenance": "dp: release r-0"}
+        },
         "constraints": [{"key": [name], "soft": True}],
         "release": {"epsilon": 1, "delta": delta},
     }

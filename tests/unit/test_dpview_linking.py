@@ -38,7 +38,9 @@ def table_of(records, names):
 @settings(max_examples=30, deadline=None)
 def test_linking_gives_exactly_n_records_and_reproduces_every_view(seed, width, rows):
     people, rng = population(seed), np.random.default_rng(seed)
-    whole = normalised([view_of(names, people) for names in best_views(SHAPES, width).linked], rows, rng)
+    whole = normalised(
+        [view_of(names, people) for names in best_views(SHAPES, width).linked], rows, rng
+    )
     records = linked(whole, (), rng)
     assert records.parts.shape == (rows, len(SHAPES))
     for view in whole:
@@ -55,7 +57,9 @@ def test_views_that_do_not_agree_still_give_exactly_n_records():
 
 def test_records_of_greater_count_are_linked_first():
     left = np.array([[0], [0], [0]])
-    taken = by_priority(left, np.array([[0], [0], [1]]), np.array([1, 2, 2]), np.random.default_rng(1))
+    taken = by_priority(
+        left, np.array([[0], [0], [1]]), np.array([1, 2, 2]), np.random.default_rng(1)
+    )
     assert sorted(taken) == [0, 1, 2] and taken[0] == 2
 
 
@@ -86,7 +90,10 @@ def test_a_referee_brings_records_nearer_to_its_table_and_moves_no_view():
     for view in whole:
         assert (table_of(judged, view.names) == view.counts).all()
     for referee in referees:
-        errors = [np.abs(table_of(records, referee.names) - referee.counts).sum() for records in (plain, judged)]
+        errors = [
+            np.abs(table_of(records, referee.names) - referee.counts).sum()
+            for records in (plain, judged)
+        ]
         assert errors[1] < 0.6 * errors[0]
 
 
@@ -94,14 +101,18 @@ def test_a_referee_that_nothing_can_satisfy_changes_no_view():
     people = population(5, 300)
     whole = normalised([view_of(("a", "b"), people)], 300, np.random.default_rng(0))
     records = spread_out(whole[0])
-    judged = refereed(records, ["a"], ["b"], view_of(("a", "b"), population(6, 300)), np.random.default_rng(0))
+    judged = refereed(
+        records, ["a"], ["b"], view_of(("a", "b"), population(6, 300)), np.random.default_rng(0)
+    )
     assert (table_of(judged, ("a", "b")) == whole[0].counts).all()
 
 
 @pytest.mark.parametrize("rows", [0, 1])
 def test_hardly_any_rows(rows):
     rng = np.random.default_rng(0)
-    whole = normalised([view_of(names, population(1)) for names in best_views(SHAPES, 3).linked], rows, rng)
+    whole = normalised(
+        [view_of(names, population(1)) for names in best_views(SHAPES, 3).linked], rows, rng
+    )
     assert len(linked(whole, (), rng).parts) == rows
 
 

@@ -13,7 +13,9 @@ from models.dpview.view_search import best_views
 
 SHAPES = {"a": 3, "b": 2, "c": 4, "d": 2, "e": 3, "f": 2}
 OVERLAPS = st.lists(
-    st.lists(st.sampled_from(sorted(SHAPES)), min_size=1, max_size=4, unique=True).map(tuple), min_size=2, max_size=5
+    st.lists(st.sampled_from(sorted(SHAPES)), min_size=1, max_size=4, unique=True).map(tuple),
+    min_size=2,
+    max_size=5,
 )
 
 
@@ -29,7 +31,9 @@ def disagreement(views):
     for at, first in enumerate(views):
         for second in views[:at]:
             shared = [name for name in first.names if name in second.names]
-            worst = max(worst, float(np.abs(margin_over(first, shared) - margin_over(second, shared)).max()))
+            worst = max(
+                worst, float(np.abs(margin_over(first, shared) - margin_over(second, shared)).max())
+            )
     return worst
 
 
@@ -102,14 +106,21 @@ def test_normalised_views_are_whole_not_negative_agree_and_sum_to_n(seed, width,
     views = settled([noisy(names, seed) for names in linked], 1_000)
     whole = normalised(views, rows, np.random.default_rng(seed))
     for at, first in enumerate(whole):
-        assert first.counts.dtype == np.int64 and (first.counts >= 0).all() and first.counts.sum() == rows
+        assert (
+            first.counts.dtype == np.int64
+            and (first.counts >= 0).all()
+            and first.counts.sum() == rows
+        )
         for second in whole[:at]:
             shared = [name for name in first.names if name in second.names]
             assert (first.margin(shared) == second.margin(shared)).all()
 
 
 def test_normalisation_moves_no_count_by_much_where_views_agree():
-    views = settled([noisy(names, 3, level=1.0, total=100_000) for names in best_views(SHAPES, 3).linked], 100_000)
+    views = settled(
+        [noisy(names, 3, level=1.0, total=100_000) for names in best_views(SHAPES, 3).linked],
+        100_000,
+    )
     whole = normalised(views, 100_000, np.random.default_rng(1))
     for view, counts in zip(views, whole, strict=True):
         assert np.abs(view.counts - counts.counts).sum() < 0.005 * 100_000

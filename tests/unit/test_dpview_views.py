@@ -58,7 +58,15 @@ def test_what_two_views_share_is_in_all_between(sizes, width):
 
 @pytest.mark.parametrize(
     ("attributes", "width", "base", "cross"),
-    [(9, 3, 3, 2), (8, 3, 3, 2), (7, 3, 3, 1), (15, 5, 3, 2), (41, 6, 7, 6), (40, 5, 8, 7), (3, 5, 1, 0)],
+    [
+        (9, 3, 3, 2),
+        (8, 3, 3, 2),
+        (7, 3, 3, 1),
+        (15, 5, 3, 2),
+        (41, 6, 7, 6),
+        (40, 5, 8, 7),
+        (3, 5, 1, 0),
+    ],
 )
 def test_the_three_types_of_remainder(attributes, width, base, cross):
     views = best_views(sized(*range(2, attributes + 2)), width)
@@ -67,7 +75,9 @@ def test_the_three_types_of_remainder(attributes, width, base, cross):
         assert len(set(views.base[-1]) & set(views.base[-2])) == 2
 
 
-@pytest.mark.parametrize(("attributes", "width", "plain", "plus"), [(15, 5, 5, 7), (41, 6, 13, 19), (40, 5, 15, 22)])
+@pytest.mark.parametrize(
+    ("attributes", "width", "plain", "plus"), [(15, 5, 5, 7), (41, 6, 13, 19), (40, 5, 15, 22)]
+)
 def test_as_many_views_as_the_paper_counts(attributes, width, plain, plus):
     views = best_views(sized(*range(2, attributes + 2)), width)
     assert (len(views.all), len(with_upper(views).all)) == (plain, plus)
@@ -75,7 +85,9 @@ def test_as_many_views_as_the_paper_counts(attributes, width, plain, plus):
 
 def test_upper_cross_views_hold_what_cross_views_leave_out():
     views = with_upper(best_views(sized(*range(2, 14)), 4))
-    for first, cross, second, upper in zip(views.base, views.cross, views.base[1:], views.upper, strict=False):
+    for first, cross, second, upper in zip(
+        views.base, views.cross, views.base[1:], views.upper, strict=False
+    ):
         assert set(upper) == {*first, *second} - set(cross)
 
 

@@ -82,7 +82,10 @@ def test_bounds_lie_outside_the_data(tmp_path, table):
     attributes = _drafted(tmp_path, table).attributes
     assert (attributes["age"].min, attributes["age"].max) == (10, 60)
     assert (attributes["price"].min, attributes["price"].max) == (-10.0, 50.0)
-    assert (attributes["born"].min, attributes["born"].max) == (dt.date(1950, 1, 1), dt.date(1992, 12, 31))
+    assert (attributes["born"].min, attributes["born"].max) == (
+        dt.date(1950, 1, 1),
+        dt.date(1992, 12, 31),
+    )
 
 
 def test_the_table_fits_its_draft(tmp_path, table):
@@ -112,7 +115,11 @@ def test_delimiter_and_missing_tokens_are_found(tmp_path):
     ],
 )
 def test_a_few_odd_cells_that_decided_a_type_are_remarked(tmp_path, usual, odd, said):
-    for cells, remarked in (([usual] * 99 + [odd], True), ([usual] * 100, False), ([usual] * 9 + [odd], False)):
+    for cells, remarked in (
+        ([usual] * 99 + [odd], True),
+        ([usual] * 100, False),
+        ([usual] * 9 + [odd], False),
+    ):
         (tmp_path / "odd.csv").write_text("x\n" + "\n".join(cells) + "\n", encoding="utf-8")
         text = draft(tmp_path / "odd.csv")
         assert (f"# all but 1 of 100 values are {said}\n" in text) is remarked
@@ -120,15 +127,21 @@ def test_a_few_odd_cells_that_decided_a_type_are_remarked(tmp_path, usual, odd, 
 
 
 def test_unusual_dtypes_are_kept(tmp_path):
-    frame = pd.DataFrame({"small": np.array([1, 2], dtype="int8"), "half": np.array([0.5, 1], dtype="float32")})
+    frame = pd.DataFrame(
+        {"small": np.array([1, 2], dtype="int8"), "half": np.array([0.5, 1], dtype="float32")}
+    )
     frame.to_parquet(tmp_path / "native.parquet")
     attributes = _drafted(tmp_path, tmp_path / "native.parquet").attributes
     assert (attributes["small"].dtype, attributes["half"].dtype) == ("int8", "float32")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
-    names=st.lists(st.text(min_size=1, max_size=8).filter(str.strip), min_size=1, max_size=4, unique=True),
+    names=st.lists(
+        st.text(min_size=1, max_size=8).filter(str.strip), min_size=1, max_size=4, unique=True
+    ),
     cells=st.lists(st.text(max_size=6).filter(str.strip), min_size=2, max_size=5, unique=True),
 )
 def test_any_names_and_texts_survive_the_draft(tmp_path, names, cells):
@@ -139,7 +152,11 @@ def test_any_names_and_texts_survive_the_draft(tmp_path, names, cells):
 
 
 def test_files_without_a_table_are_refused(tmp_path):
-    for content, words in (("", "is empty"), ("a,b\n", "no rows"), ("a,a\n1,2\n", "more than once")):
+    for content, words in (
+        ("", "is empty"),
+        ("a,b\n", "no rows"),
+        ("a,a\n1,2\n", "more than once"),
+    ):
         (tmp_path / "bad.csv").write_text(content)
         with pytest.raises(DataError, match=words):
             draft(tmp_path / "bad.csv")

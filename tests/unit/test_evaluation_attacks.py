@@ -51,7 +51,9 @@ def test_rows_of_one_population_cannot_be_told_apart() -> None:
 def test_a_broken_relation_is_detected_and_named() -> None:
     shuffled = drawn(2_000, 1)
     rng = np.random.default_rng(2)
-    shuffled = Table(DOMAIN, {name: rng.permutation(codes) for name, codes in shuffled.codes.items()})
+    shuffled = Table(
+        DOMAIN, {name: rng.permutation(codes) for name, codes in shuffled.codes.items()}
+    )
     detection = detect(drawn(2_000, 0), shuffled)
     assert detection.auc > 0.9
     assert {name for name, _ in detection.telling[:2]} == {"x", "y"}
@@ -65,7 +67,11 @@ def test_detection_needs_some_rows() -> None:
 
 def test_distances_are_mean_differences_of_attributes() -> None:
     def rows(place: str, grade: str, x: int | None, y: int) -> Table:
-        return DOMAIN.encode(pd.DataFrame({"place": [place], "grade": [grade], "x": pd.array([x], "Int64"), "y": [y]}))
+        return DOMAIN.encode(
+            pd.DataFrame(
+                {"place": [place], "grade": [grade], "x": pd.array([x], "Int64"), "y": [y]}
+            )
+        )
 
     one = rows("p0", "a", 0, 50_000)
     assert nearest(one, one).tolist() == [0]
@@ -78,7 +84,8 @@ def test_distances_are_mean_differences_of_attributes() -> None:
 def test_the_nearest_of_several_records_is_found() -> None:
     queries, records = drawn(150, 0), drawn(300, 1)
     one_by_one = [
-        [nearest(queries.take(np.array([q])), records.take(np.array([r])))[0] for r in range(300)] for q in range(5)
+        [nearest(queries.take(np.array([q])), records.take(np.array([r])))[0] for r in range(300)]
+        for q in range(5)
     ]
     assert nearest(queries, records)[:5] == pytest.approx(np.min(one_by_one, axis=1))
 
@@ -115,7 +122,9 @@ def test_the_interval_covers_the_true_area() -> None:
     """Over 60 attacks on fresh rows the 95 % interval misses 0.5 at most 16 times (binomial tail below 1e-7)."""
     missed = 0
     for seed in range(60):
-        m = infer_membership(drawn(100, 3 * seed), drawn(200, 3 * seed + 1), drawn(100, 3 * seed + 2))
+        m = infer_membership(
+            drawn(100, 3 * seed), drawn(200, 3 * seed + 1), drawn(100, 3 * seed + 2)
+        )
         missed += not m.low <= 0.5 <= m.high
     assert missed <= 16
 

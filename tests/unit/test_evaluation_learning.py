@@ -11,9 +11,23 @@ import pytest
 
 from cloister.errors import SpecError
 from cloister.evaluation.features import Features
-from cloister.evaluation.learning import CLASSIFIERS, Split, learnable, synthetic_training_rows, train_and_test
+from cloister.evaluation.learning import (
+    CLASSIFIERS,
+    Split,
+    learnable,
+    synthetic_training_rows,
+    train_and_test,
+)
 from cloister.evaluation.targets import Greater, Listed, Target, default_targets, targets_of
-from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Date, Integer, Ordinal, TextKey
+from cloister.schema.attributes import (
+    AnyAttribute,
+    Boolean,
+    Categorical,
+    Date,
+    Integer,
+    Ordinal,
+    TextKey,
+)
 from cloister.schema.domain import Domain, Table
 from cloister.schema.spec import Above
 
@@ -56,8 +70,15 @@ def test_declared_targets_say_which_rows_are_positive() -> None:
         }
     )
     rows = DOMAIN.encode(frame)
-    declared = {"zone": ["w", "s"], "member": [True], "pay": Above(above=50), "since": Above(above="2015-05-31")}
-    positive = {target.attribute: target.of(rows).tolist() for target in targets_of(declared, DOMAIN)}
+    declared = {
+        "zone": ["w", "s"],
+        "member": [True],
+        "pay": Above(above=50),
+        "since": Above(above="2015-05-31"),
+    }
+    positive = {
+        target.attribute: target.of(rows).tolist() for target in targets_of(declared, DOMAIN)
+    }
     assert positive == {
         "zone": [False, False, True],
         "member": [True, False, True],
@@ -83,7 +104,8 @@ def test_default_targets_of_wide_tables_are_few_and_spread() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "positive"), [("nope", ["x"]), ("id", ["R00001"]), ("pay", ["60"]), ("zone", Above(above=3))]
+    ("name", "positive"),
+    [("nope", ["x"]), ("id", ["R00001"]), ("pay", ["60"]), ("zone", Above(above=3))],
 )
 def test_targets_that_do_not_fit_are_refused(name: str, positive: list[str] | Above) -> None:
     with pytest.raises(SpecError, match=name):
@@ -91,7 +113,9 @@ def test_targets_that_do_not_fit_are_refused(name: str, positive: list[str] | Ab
 
 
 def test_features_keep_the_frequent_values_and_merge_the_rest() -> None:
-    many = Domain.of({"city": Categorical(type="categorical", values=[str(k) for k in range(200)])}, Path())
+    many = Domain.of(
+        {"city": Categorical(type="categorical", values=[str(k) for k in range(200)])}, Path()
+    )
     codes = np.concatenate([np.repeat(np.arange(64), 3), np.arange(64, 150)])
     features = Features.learnt_from(Table(many, {"city": codes}))
     matrix = features.matrices(Table(many, {"city": np.array([0, 63, 64, 149, 199])}))["city"]
@@ -111,7 +135,9 @@ def test_features_standardise_numbers_and_flag_missing_ones() -> None:
 
 
 def test_a_column_that_is_missing_throughout_gives_features_too() -> None:
-    codes = {name: np.zeros(5, dtype=np.int64) for name in DOMAIN.names} | {"pay": np.full(5, DOMAIN["pay"].size - 1)}
+    codes = {name: np.zeros(5, dtype=np.int64) for name in DOMAIN.names} | {
+        "pay": np.full(5, DOMAIN["pay"].size - 1)
+    }
     rows = Table(DOMAIN, codes)
     matrices = Features.learnt_from(rows).matrices(rows)
     assert matrices["pay"].tolist() == [[0, 1]] * 5
@@ -125,11 +151,15 @@ def test_the_split_of_real_rows_is_fixed_and_disjoint() -> None:
     assert np.array_equal(split.test.codes["id"], Split.of(related(1_000, 1)).test.codes["id"])
 
 
-def test_good_synthetic_rows_teach_and_unrelated_ones_do_not(capfd: pytest.CaptureFixture[str]) -> None:
+def test_good_synthetic_rows_teach_and_unrelated_ones_do_not(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     split = Split.of(related(1_500, 0))
     rng = np.random.default_rng(2)
     unrelated = related(1_000, 3)
-    unrelated = Table(DOMAIN, {name: rng.permutation(codes) for name, codes in unrelated.codes.items()})
+    unrelated = Table(
+        DOMAIN, {name: rng.permutation(codes) for name, codes in unrelated.codes.items()}
+    )
     targets = targets_of({"member": [True], "pay": Above(above=50)}, DOMAIN)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -147,7 +177,9 @@ def test_good_synthetic_rows_teach_and_unrelated_ones_do_not(capfd: pytest.Captu
 def test_the_same_rows_give_the_same_scores() -> None:
     split = Split.of(related(300, 0))
     targets = targets_of({"member": [True]}, DOMAIN)
-    assert train_and_test(split.train, split.test, targets) == train_and_test(split.train, split.test, targets)
+    assert train_and_test(split.train, split.test, targets) == train_and_test(
+        split.train, split.test, targets
+    )
 
 
 def test_targets_of_one_class_are_named_and_scored_by_it() -> None:

@@ -10,13 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.evaluation.marginals import attribute_sets, compare_marginals, marginal_records, reading_cells
+from cloister.evaluation.marginals import (
+    attribute_sets,
+    compare_marginals,
+    marginal_records,
+    reading_cells,
+)
 from cloister.schema.attributes import AnyAttribute, Categorical, Integer, TextKey
 from cloister.schema.domain import Domain, Table
 
 
 def categorical(values: int, nullable: bool = False) -> Categorical:
-    return Categorical(type="categorical", values=[f"v{number}" for number in range(values)], nullable=nullable)
+    return Categorical(
+        type="categorical", values=[f"v{number}" for number in range(values)], nullable=nullable
+    )
 
 
 def domain(**attributes: AnyAttribute) -> Domain:
@@ -32,7 +39,10 @@ def test_distances_of_a_hand_made_pair() -> None:
     real = table(of, a=[0, 0, 1, 2], b=[0, 1, 0, 1])
     synthetic = table(of, a=[0, 0, 0, 1], b=[0, 1, 1, 0])
     one, two = compare_marginals(real, synthetic)
-    assert [(m.attributes, m.half_l1, m.largest_cell) for m in one.sets] == [(("a",), 0.25, 0.25), (("b",), 0.0, 0.0)]
+    assert [(m.attributes, m.half_l1, m.largest_cell) for m in one.sets] == [
+        (("a",), 0.25, 0.25),
+        (("b",), 0.0, 0.0),
+    ]
     assert (two.half_l1, two.largest_cell) == (0.25, 0.25)
     assert one.half_l1 == 0.125
     assert (two.possible, two.sampled) == (1, False)
@@ -48,11 +58,21 @@ def test_equal_and_disjoint_tables_are_at_0_and_1_whatever_their_sizes() -> None
 
 
 def test_numbers_are_read_in_16_equal_bins_with_special_and_missing_apart() -> None:
-    column = domain(x=Integer(type="integer", min=0, max=1600, special=[99_999], nullable=True))["x"]
+    column = domain(x=Integer(type="integer", min=0, max=1600, special=[99_999], nullable=True))[
+        "x"
+    ]
     cells = reading_cells(column)
     assert cells.size == 18
     values = [0, 99, 100, 1599, 1600, 99_999, None]
-    assert cells.of(column.encode(pd.Series(values, dtype=object))).tolist() == [0, 0, 1, 15, 15, 16, 17]
+    assert cells.of(column.encode(pd.Series(values, dtype=object))).tolist() == [
+        0,
+        0,
+        1,
+        15,
+        15,
+        16,
+        17,
+    ]
 
 
 def test_short_ranges_are_read_value_by_value() -> None:
@@ -71,8 +91,13 @@ def test_the_widest_range_keeps_its_bins() -> None:
 def test_sparse_counting_agrees_with_full_tables(data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(1, 5), min_size=3, max_size=3))
     of = Domain.of({f"c{k}": categorical(size) for k, size in enumerate(sizes)}, Path())
-    rows = [data.draw(st.lists(st.tuples(*(st.integers(0, s - 1) for s in sizes)), min_size=1)) for _ in range(2)]
-    real, synthetic = (table(of, **{f"c{k}": [row[k] for row in side] for k in range(3)}) for side in rows)
+    rows = [
+        data.draw(st.lists(st.tuples(*(st.integers(0, s - 1) for s in sizes)), min_size=1))
+        for _ in range(2)
+    ]
+    real, synthetic = (
+        table(of, **{f"c{k}": [row[k] for row in side] for k in range(3)}) for side in rows
+    )
     full = []
     for side in rows:
         counts = np.zeros(sizes)
@@ -84,12 +109,16 @@ def test_sparse_counting_agrees_with_full_tables(data: st.DataObject) -> None:
 
 
 def test_columns_of_a_million_values_are_counted_by_the_cells_that_occur() -> None:
-    pattern = Categorical.model_validate({"type": "categorical", "values": {"pattern": "v{1..1000000}"}})
+    pattern = Categorical.model_validate(
+        {"type": "categorical", "values": {"pattern": "v{1..1000000}"}}
+    )
     of = domain(a=pattern, b=pattern, c=pattern)
     rng = np.random.default_rng(0)
     codes = {name: rng.integers(0, 1_000_000, 2_000) for name in of.names}
     real = Table(of, codes)
-    rolled = Table(of, {name: np.roll(column, place) for place, (name, column) in enumerate(codes.items())})
+    rolled = Table(
+        of, {name: np.roll(column, place) for place, (name, column) in enumerate(codes.items())}
+    )
     one, two, three = compare_marginals(real, rolled)
     assert one.half_l1 == 0
     assert min(two.half_l1, three.half_l1) > 0.99

@@ -28,7 +28,9 @@ def table(rows, seed):
     age = pd.Series(rng.integers(0, 100, rows), dtype="Int64").where(rng.random(rows) < 0.9)
     town = np.array(list("abcde"))[rng.integers(0, 5, rows)]
     ids = [f"R{at:03d}" for at in range(1, rows + 1)]
-    return DOMAIN.encode(pd.DataFrame({"id": ids, "age": age, "town": town, "member": age.fillna(0) > 50}))
+    return DOMAIN.encode(
+        pd.DataFrame({"id": ids, "age": age, "town": town, "member": age.fillna(0) > 50})
+    )
 
 
 def test_queries_are_public_always_the_same_and_leave_keys_out():
@@ -41,8 +43,14 @@ def test_queries_are_public_always_the_same_and_leave_keys_out():
 
 
 def test_an_answer_is_the_share_of_rows_inside_all_ranges():
-    rows = pd.DataFrame({"id": ["R001"] * 4, "age": [10, 20, 999, None], "town": list("abca"), "member": [True] * 4})
-    queries = [(Range("age", 5, 15),), (Range("age", 0, 99), Range("town", 1, 2)), (Range("town", 0, 0),)]
+    rows = pd.DataFrame(
+        {"id": ["R001"] * 4, "age": [10, 20, 999, None], "town": list("abca"), "member": [True] * 4}
+    )
+    queries = [
+        (Range("age", 5, 15),),
+        (Range("age", 0, 99), Range("town", 1, 2)),
+        (Range("town", 0, 0),),
+    ]
     assert answers(DOMAIN.encode(rows), queries) == pytest.approx([0.25, 0.25, 0.5])
 
 

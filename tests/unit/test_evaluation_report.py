@@ -44,24 +44,40 @@ CONSTRAINTS = (
 def drawn(rows: int, seed: int) -> Table:
     rng = np.random.default_rng(seed)
     numbers = rng.integers(0, 40_001, rows)
-    codes = {UGLY: rng.integers(0, 3, rows), "日本 \n語": numbers, "x_y^z": (numbers > 20_000).astype(np.int64)}
+    codes = {
+        UGLY: rng.integers(0, 3, rows),
+        "日本 \n語": numbers,
+        "x_y^z": (numbers > 20_000).astype(np.int64),
+    }
     return Table(DOMAIN, codes)
 
 
 @pytest.fixture(scope="module")
 def full() -> Evaluation:
     targets = default_targets(DOMAIN)
-    return evaluate(drawn(400, 0), drawn(300, 1), CONSTRAINTS, targets, "full", held_out=drawn(200, 2))
+    return evaluate(
+        drawn(400, 0), drawn(300, 1), CONSTRAINTS, targets, "full", held_out=drawn(200, 2)
+    )
 
 
 def test_a_full_evaluation_has_every_measure(full: Evaluation) -> None:
-    parts = (full.marginals, full.violations, full.detection, full.closest, full.learning, full.truth, full.membership)
+    parts = (
+        full.marginals,
+        full.violations,
+        full.detection,
+        full.closest,
+        full.learning,
+        full.truth,
+        full.membership,
+    )
     assert all(parts)
     assert (full.real_rows, full.synthetic_rows) == (400, 300)
 
 
 def test_quick_leaves_model_training_out_and_none_everything() -> None:
-    quick, none = (evaluate(drawn(60, 0), drawn(60, 1), CONSTRAINTS, (), level) for level in ("quick", "none"))
+    quick, none = (
+        evaluate(drawn(60, 0), drawn(60, 1), CONSTRAINTS, (), level) for level in ("quick", "none")
+    )
     assert quick.marginals and quick.violations and quick.detection and quick.closest
     assert quick.learning is None and quick.truth is None
     assert none.metrics() == {} and none.marginals == ()
@@ -85,7 +101,12 @@ def test_metrics_are_numbers_by_plain_names(full: Evaluation) -> None:
     metrics = full.metrics()
     assert all(re.fullmatch(r"[a-z0-9_.]+", name) for name in metrics)
     assert all(isinstance(figure, float) and np.isfinite(figure) for figure in metrics.values())
-    assert {"marginals.2_way.half_l1", "detection.auc", "learning.real.accuracy", "membership.auc"} <= set(metrics)
+    assert {
+        "marginals.2_way.half_l1",
+        "detection.auc",
+        "learning.real.accuracy",
+        "membership.auc",
+    } <= set(metrics)
 
 
 def test_the_real_table_against_itself_is_perfect() -> None:
@@ -97,7 +118,11 @@ def test_the_real_table_against_itself_is_perfect() -> None:
 
 
 def test_violations_stand_side_by_side() -> None:
-    frame = {UGLY: ["other", "planted-value", "other"], "日本 \n語": [1, 2, 35_000], "x_y^z": [True, True, False]}
+    frame = {
+        UGLY: ["other", "planted-value", "other"],
+        "日本 \n語": [1, 2, 35_000],
+        "x_y^z": [True, True, False],
+    }
     real = DOMAIN.encode(pd.DataFrame(frame))
     synthetic = DOMAIN.encode(pd.DataFrame(frame | {UGLY: ["other"] * 3}))
     fd, soft = compare_violations(CONSTRAINTS, real, synthetic)
@@ -108,7 +133,9 @@ def test_violations_stand_side_by_side() -> None:
 
 @pytest.mark.parametrize("rows", [1, 2, 9, 19])
 def test_small_tables_leave_out_what_they_cannot_carry(rows: int) -> None:
-    small = evaluate(drawn(rows, 0), drawn(rows, 1), CONSTRAINTS, default_targets(DOMAIN), "full", drawn(rows, 2))
+    small = evaluate(
+        drawn(rows, 0), drawn(rows, 1), CONSTRAINTS, default_targets(DOMAIN), "full", drawn(rows, 2)
+    )
     assert small.marginals and small.detection is None and small.membership is None
     assert (small.learning is not None) == (rows >= 10)
     json.dumps(small.to_dict(), allow_nan=False)
@@ -124,10 +151,17 @@ def test_tables_that_cannot_be_compared_are_refused() -> None:
 
 
 def test_figures_and_files_are_written_quietly(
-    full: Evaluation, tmp_path: Path, capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
+    full: Evaluation,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    recwarn: pytest.WarningsRecorder,
 ) -> None:
     drawn_files = plots(full, tmp_path / "plots")
-    assert [path.name for path in drawn_files] == ["marginals.png", "violations.png", "accuracy.png"]
+    assert [path.name for path in drawn_files] == [
+        "marginals.png",
+        "violations.png",
+        "accuracy.png",
+    ]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn_files)
     assert capfd.readouterr() == ("", "") and len(recwarn) == 0
     frames = {path.name: pd.read_csv(path) for path in tables(full, tmp_path / "plots")}
@@ -144,7 +178,9 @@ def test_what_was_not_measured_is_not_drawn(tmp_path: Path) -> None:
     assert [path.name for path in plots(quick, tmp_path)] == ["marginals.png"]
 
 
-def test_a_folder_that_cannot_be_written_is_one_clear_error(full: Evaluation, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_one_clear_error(
+    full: Evaluation, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("")
     for write in (plots, tables):
         with pytest.raises(StorageError, match="cannot be written"):

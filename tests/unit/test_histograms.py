@@ -46,5 +46,8 @@ def test_noise_alone_makes_few_cells():
     extra = 0
     for seed in range(40):
         single = np.random.default_rng(seed).normal(0, 0.002, 10_000)
-        extra += with_spikes(cells, np.full(cells.size, 1 / cells.size), single, 0.002)[0].size - cells.size
+        extra += (
+            with_spikes(cells, np.full(cells.size, 1 / cells.size), single, 0.002)[0].size
+            - cells.size
+        )
     assert extra <= 2 * 40

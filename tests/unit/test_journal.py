@@ -81,7 +81,9 @@ def test_another_request_at_a_recorded_position_is_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("change", [{"data": "d2"}, {"code": "c2"}, {"spec": "s2"}, {"extra": "x"}])
-def test_a_journal_of_other_data_code_or_spec_is_refused(tmp_path: Path, change: dict[str, str]) -> None:
+def test_a_journal_of_other_data_code_or_spec_is_refused(
+    tmp_path: Path, change: dict[str, str]
+) -> None:
     write_three(tmp_path)
     with pytest.raises(JournalMismatch, match=next(iter(change))):
         Journal.open(tmp_path, OWNER | change)
@@ -119,7 +121,9 @@ def test_two_processes_cannot_use_one_journal(tmp_path: Path) -> None:
         "try:\n    Journal.open(sys.argv[1], {})\nexcept StorageError as error:\n    print(error)\n"
     )
     with Journal.open(tmp_path, {}):
-        run = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
+        run = subprocess.run(
+            [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True
+        )
         assert "in use by another process" in run.stdout
         with pytest.raises(StorageError, match="in use"):
             Journal.open(tmp_path, {})
@@ -147,7 +151,9 @@ def test_a_failed_draw_writes_nothing(tmp_path: Path) -> None:
 def test_a_path_that_is_no_journal_is_refused(tmp_path: Path, name: str) -> None:
     target = tmp_path / "target"
     target.write_text("something else")
-    (tmp_path / FILE_NAME).symlink_to(target) if name == "link" else target.rename(tmp_path / FILE_NAME)
+    (tmp_path / FILE_NAME).symlink_to(target) if name == "link" else target.rename(
+        tmp_path / FILE_NAME
+    )
     with pytest.raises((JournalMismatch, StorageError)):
         Journal.open(tmp_path, {})
     assert (tmp_path / FILE_NAME).read_text() == "something else"

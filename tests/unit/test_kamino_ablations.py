@@ -14,7 +14,9 @@ from models.kamino.paper.ablations import Unweighed, random_sequence
 from models.protocol import Budget, plan
 from models.registry import create
 
-SIZES = st.dictionaries(st.text(st.characters(codec="utf-8"), min_size=1), st.integers(1, 2 * NETWORKED), min_size=1)
+SIZES = st.dictionaries(
+    st.text(st.characters(codec="utf-8"), min_size=1), st.integers(1, 2 * NETWORKED), min_size=1
+)
 
 
 @given(SIZES)

@@ -122,8 +122,12 @@ def test_a_new_grant_replaces_the_cap_and_frees_nothing(ledger: Ledger) -> None:
     assert ledger.verify() == []
 
 
-@pytest.mark.parametrize("grant", [(0, 0, "year"), (1, 1, "year"), (float("nan"), 0, "year"), (1, 0, "week")])
-def test_a_budget_that_cannot_be_one_is_refused(ledger: Ledger, grant: tuple[float, float, str]) -> None:
+@pytest.mark.parametrize(
+    "grant", [(0, 0, "year"), (1, 1, "year"), (float("nan"), 0, "year"), (1, 0, "week")]
+)
+def test_a_budget_that_cannot_be_one_is_refused(
+    ledger: Ledger, grant: tuple[float, float, str]
+) -> None:
     before = len(ledger.entries())
     with pytest.raises(InputError):
         ledger.grant("adult", "row", *grant, "officer", "why")
@@ -137,8 +141,17 @@ def test_a_budget_that_cannot_be_one_is_refused(ledger: Ledger, grant: tuple[flo
     [
         *({"epsilon": amount} for amount in (0, -1, float("nan"), float("inf"), 5e-324)),
         *({"delta": amount} for amount in (-1, 1, float("nan"), 5e-324)),
-        *({"events": events} for events in ({"noise": 1.5}, {"noise": float("nan")}, {1: "a"}, {"x": b"y"})),
-        *({"spend_id": ""}, {"spend_id": "a b"}, {"dataset": ""}, {"method": "x" * 2001}, {"release": "a/b"}),
+        *(
+            {"events": events}
+            for events in ({"noise": 1.5}, {"noise": float("nan")}, {1: "a"}, {"x": b"y"})
+        ),
+        *(
+            {"spend_id": ""},
+            {"spend_id": "a b"},
+            {"dataset": ""},
+            {"method": "x" * 2001},
+            {"release": "a/b"},
+        ),
     ],
 )
 def test_a_request_that_cannot_be_one_is_refused(field: dict[str, object]) -> None:
@@ -161,7 +174,9 @@ def test_the_same_run_goes_on_while_unfinished_and_is_charged_anew_after(ledger:
     assert ledger.budget("adult", "row").releases == 2
 
 
-def test_a_candidate_is_found_by_the_same_run_until_it_is_delivered_or_moved(ledger: Ledger) -> None:
+def test_a_candidate_is_found_by_the_same_run_until_it_is_delivered_or_moved(
+    ledger: Ledger,
+) -> None:
     for last in ("delivered", "moved"):
         request = ask(epsilon="1/4")
         release = ledger.reserve(request, "flow").release.id
@@ -175,7 +190,9 @@ def test_a_candidate_is_found_by_the_same_run_until_it_is_delivered_or_moved(led
             assert ledger.deliver(release, "flow") == ledger.deliver(release, "flow")
         else:
             move(ledger, release, State.APPROVED)
-        assert ledger.reserve(replace(request, release=f"r-{last}"), "flow").release.id == f"r-{last}"
+        assert (
+            ledger.reserve(replace(request, release=f"r-{last}"), "flow").release.id == f"r-{last}"
+        )
     assert ledger.verify() == []
 
 
@@ -244,9 +261,21 @@ def test_only_what_was_never_spent_is_given_back(ledger: Ledger) -> None:
 
 def test_every_move_says_who_when_why_and_on_what(ledger: Ledger) -> None:
     release = ledger.release(bring(ledger, State.PUBLISHED))
-    assert [step.state.value for step in release.steps] == ["reserved", "spent", "candidate", "approved", "published"]
+    assert [step.state.value for step in release.steps] == [
+        "reserved",
+        "spent",
+        "candidate",
+        "approved",
+        "published",
+    ]
     assert all(step.by and step.time.endswith("Z") for step in release.steps)
-    assert [step.reason for step in release.steps] == ["", "", "as agreed", "as agreed", "as agreed"]
+    assert [step.reason for step in release.steps] == [
+        "",
+        "",
+        "as agreed",
+        "as agreed",
+        "as agreed",
+    ]
     assert release.evidence == {"journal": "journal-1", "data": "data-1", "certificate": "cd" * 32}
     with pytest.raises(InputError, match="'reason'"):
         ledger.advance(release.id, State.WITHDRAWN, "reviewer", "")
@@ -256,7 +285,10 @@ def test_every_move_says_who_when_why_and_on_what(ledger: Ledger) -> None:
 
 def test_releases_are_listed_by_dataset_in_order(ledger: Ledger) -> None:
     ledger.grant("other", "row", 1, 0, "ever", "officer", "second")
-    made = [ledger.reserve(ask(d, epsilon="1/4"), "flow").release.id for d in ("adult", "other", "adult")]
+    made = [
+        ledger.reserve(ask(d, epsilon="1/4"), "flow").release.id
+        for d in ("adult", "other", "adult")
+    ]
     assert [release.id for release in ledger.releases()] == made
     assert [release.id for release in ledger.releases("adult")] == [made[0], made[2]]
 
@@ -266,7 +298,9 @@ def at(*moments: str) -> Callable[[], datetime]:
     return lambda: datetime.fromisoformat(next(clock)).replace(tzinfo=UTC)
 
 
-@pytest.mark.parametrize(("period", "fits"), [("year", [1, 1, 0, 1]), ("month", [1, 1, 1, 1]), ("ever", [1, 1, 0, 0])])
+@pytest.mark.parametrize(
+    ("period", "fits"), [("year", [1, 1, 0, 1]), ("month", [1, 1, 1, 1]), ("ever", [1, 1, 0, 0])]
+)
 def test_a_budget_lasts_its_period(tmp_path: Path, period: str, fits: list[int]) -> None:
     clock = at("2026-01-31", "2026-01-31", "2026-02-01", "2026-12-31", "2027-01-01", "2027-01-01")
     ledger = replace(Ledger.open(tmp_path / "l.db"), clock=clock)
@@ -306,7 +340,9 @@ def test_times_are_written_in_utc(tmp_path: Path) -> None:
 
 def test_the_composition_decides_not_the_sum(tmp_path: Path) -> None:
     def root_sum(charges: Sequence[Charge], delta: Fraction) -> Fraction | None:
-        assert delta == Fraction(1, 10**6) and all(charge.events["type"] == "gaussian" for charge in charges)
+        assert delta == Fraction(1, 10**6) and all(
+            charge.events["type"] == "gaussian" for charge in charges
+        )
         return Fraction(len(charges), 4)
 
     ledger = Ledger.open(tmp_path / "l.db", compose=root_sum)
@@ -316,11 +352,16 @@ def test_the_composition_decides_not_the_sum(tmp_path: Path) -> None:
     with pytest.raises(BudgetExceeded, match="4 releases hold 1 and 0 is left"):
         ledger.reserve(ask(delta="1e-6"), "flow")
     assert ledger.verify() == []
-    assert any("is left" in finding.problem for finding in replace(ledger, compose=basic_composition).verify())
+    assert any(
+        "is left" in finding.problem
+        for finding in replace(ledger, compose=basic_composition).verify()
+    )
 
 
 @pytest.mark.parametrize("total", [float("nan"), 0.5, Fraction(-1)])
-def test_an_accountant_that_gives_no_rational_is_not_believed(tmp_path: Path, total: object) -> None:
+def test_an_accountant_that_gives_no_rational_is_not_believed(
+    tmp_path: Path, total: object
+) -> None:
     ledger = Ledger.open(tmp_path / "l.db", compose=lambda charges, delta: total)  # type: ignore[arg-type,return-value]
     ledger.grant("adult", "row", 1, "1e-6", "ever", "officer", "why")
     with pytest.raises(PrivacyError):
@@ -348,14 +389,18 @@ def test_a_stain_stays_with_the_release(ledger: Ledger) -> None:
     assert ledger.release(release).request.stain == "NOT PRIVATE: fixed noise"
 
 
-@pytest.mark.parametrize("place", ["mysql://x/y", "sqlite://", "sqlite:///:memory:", "://", "postgresqlx://h/d"])
+@pytest.mark.parametrize(
+    "place", ["mysql://x/y", "sqlite://", "sqlite:///:memory:", "://", "postgresqlx://h/d"]
+)
 def test_an_address_that_is_no_ledger_is_refused(place: str) -> None:
     with pytest.raises(StorageError, match="address"):
         Ledger.open(place)
 
 
 def test_a_path_that_cannot_hold_a_ledger_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("text that is no database, and long enough to be read as one" * 50)
+    (tmp_path / "file").write_text(
+        "text that is no database, and long enough to be read as one" * 50
+    )
     for path in (tmp_path, tmp_path / "file" / "ledger.db", tmp_path / "file"):
         with pytest.raises(StorageError):
             Ledger.open(path)

@@ -29,8 +29,28 @@ def test_an_amount_is_what_it_reads_as(amount: object, value: Fraction) -> None:
 @pytest.mark.parametrize(
     "amount",
     [
-        *(float("nan"), float("inf"), -float("inf"), "nan", "inf", "sNaN", "", "one", "1/0", "1/2/3", "0x10"),
-        *(5e-324, "1e-310", Fraction(1, 2**1023), "1e400", "1e-99999999999", "9" * 5000, Fraction(1, 3**5000)),
+        *(
+            float("nan"),
+            float("inf"),
+            -float("inf"),
+            "nan",
+            "inf",
+            "sNaN",
+            "",
+            "one",
+            "1/0",
+            "1/2/3",
+            "0x10",
+        ),
+        *(
+            5e-324,
+            "1e-310",
+            Fraction(1, 2**1023),
+            "1e400",
+            "1e-99999999999",
+            "9" * 5000,
+            Fraction(1, 3**5000),
+        ),
         *(True, None, [1]),
     ],
 )

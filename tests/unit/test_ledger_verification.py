@@ -16,17 +16,33 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cloister.errors import CloisterError, InputError, StorageError
-from cloister.privacy.ledger import Anchor, Entry, Ledger, Request, State, canonical, verify_chain, verify_export
+from cloister.privacy.ledger import (
+    Anchor,
+    Entry,
+    Ledger,
+    Request,
+    State,
+    canonical,
+    verify_chain,
+    verify_export,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
 
 def ask(number: int, epsilon: object = "1/3") -> Request:
-    fields = {"spec_digest": "ab" * 32, "code_version": "0.1.0", "spend_id": f"run-{number}", "release": f"r-{number}"}
+    fields = {
+        "spec_digest": "ab" * 32,
+        "code_version": "0.1.0",
+        "spend_id": f"run-{number}",
+        "release": f"r-{number}",
+    }
     events = {"type": "gaussian", "noise": "3/2", "label": 'Ünïcode "quoted" \n'}
     return Request("adult é", "row", "add_remove", epsilon, Fraction(0), events, "kamino", **fields)  # type: ignore[arg-type]
 
@@ -52,7 +68,9 @@ def exported(ledger: Ledger, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def chain(*links: tuple[str, str, dict[str, object]], time: str = "2026-01-01T00:00:00.000000Z") -> list[Entry]:
+def chain(
+    *links: tuple[str, str, dict[str, object]], time: str = "2026-01-01T00:00:00.000000Z"
+) -> list[Entry]:
     """A chain whose hashes are right, whatever its entries say."""
     entries: list[Entry] = []
     for kind, slot, body in links:
@@ -74,7 +92,12 @@ def forged(entries: list[Entry], at: int, **changes: object) -> list[Entry]:
 def test_a_ledger_as_written_has_no_findings(ledger: Ledger, exported: Path) -> None:
     anchors = [entry.anchor for entry in ledger.entries()]
     assert len(anchors) == 8
-    assert ledger.verify(anchors) == verify_export(exported, anchors) == verify_chain(ledger.entries(), anchors) == []
+    assert (
+        ledger.verify(anchors)
+        == verify_export(exported, anchors)
+        == verify_chain(ledger.entries(), anchors)
+        == []
+    )
 
 
 def test_an_empty_ledger_is_sound(tmp_path: Path) -> None:
@@ -84,12 +107,17 @@ def test_an_empty_ledger_is_sound(tmp_path: Path) -> None:
 
 
 def flip_every_byte(exported: Path, copy: Path, bits: Sequence[int]) -> int:
-    """Flip bits of each byte in turn; the number of flips, each of which named the entry that holds it."""
+    """Flip bits of each byte in turn.
+
+    The number of flips, each of which named the entry that holds it.
+    """
     whole = exported.read_bytes()
     for at in range(len(whole)):
         for bit in bits:
             copy.write_bytes(whole[:at] + bytes([whole[at] ^ bit]) + whole[at + 1 :])
-            assert 1 + whole[:at].count(b"\n") in {finding.entry for finding in verify_export(copy)}, (at, bit)
+            assert 1 + whole[:at].count(b"\n") in {
+                finding.entry for finding in verify_export(copy)
+            }, (at, bit)
     return len(whole) * len(bits)
 
 
@@ -113,7 +141,9 @@ def test_a_removed_entry_is_named(ledger: Ledger, at: int) -> None:
 def test_a_cut_tail_is_found_by_an_anchor(ledger: Ledger, at: int) -> None:
     entries = ledger.entries()
     found = verify_chain(entries[:at], [entries[-1].anchor])
-    assert [(finding.entry, finding.problem) for finding in found] == [(8, "is missing: a certificate vouches for it")]
+    assert [(finding.entry, finding.problem) for finding in found] == [
+        (8, "is missing: a certificate vouches for it")
+    ]
 
 
 def test_reordered_and_repeated_entries_are_named(ledger: Ledger) -> None:
@@ -128,7 +158,9 @@ def test_reordered_and_repeated_entries_are_named(ledger: Ledger) -> None:
 def test_an_inserted_entry_is_named(ledger: Ledger) -> None:
     entries = ledger.entries()
     for at in range(1, 8):
-        extra = Entry.after(entries[at - 1], entries[at - 1].time, "rejected", "move/x/rejected", {"release": "x"})
+        extra = Entry.after(
+            entries[at - 1], entries[at - 1].time, "rejected", "move/x/rejected", {"release": "x"}
+        )
         found = verify_chain([*entries[:at], extra, *entries[at:]])
         assert at + 1 in {finding.entry for finding in found}
 
@@ -171,23 +203,37 @@ def test_a_charge_above_its_budget_is_found_in_a_sound_chain(ledger: Ledger) -> 
         (6, {"kind": "spent"}),
     ],
 )
-def test_what_no_ledger_writes_is_found_in_a_sound_chain(ledger: Ledger, at: int, changes: dict[str, object]) -> None:
+def test_what_no_ledger_writes_is_found_in_a_sound_chain(
+    ledger: Ledger, at: int, changes: dict[str, object]
+) -> None:
     found = verify_chain(forged(ledger.entries(), at, **changes))
     assert found and min(finding.entry for finding in found) in (at + 1, at + 2)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    at=st.integers(0, 7), key=st.sampled_from(["release", "epsilon", "delta", "dataset", "by", "evidence"]), value=JSON
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_verification_never_fails_on_a_forged_body(ledger: Ledger, at: int, key: str, value: object) -> None:
+@given(
+    at=st.integers(0, 7),
+    key=st.sampled_from(["release", "epsilon", "delta", "dataset", "by", "evidence"]),
+    value=JSON,
+)
+def test_verification_never_fails_on_a_forged_body(
+    ledger: Ledger, at: int, key: str, value: object
+) -> None:
     entries = ledger.entries()
     verify_chain(forged(entries, at, body={**entries[at].body, key: value}))
 
 
 @settings(max_examples=200, deadline=None)
-@given(lines=st.lists(st.binary(max_size=40) | JSON.map(lambda v: json.dumps(v).encode()), min_size=1, max_size=4))
-def test_verification_never_fails_on_rubbish(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
+@given(
+    lines=st.lists(
+        st.binary(max_size=40) | JSON.map(lambda v: json.dumps(v).encode()), min_size=1, max_size=4
+    )
+)
+def test_verification_never_fails_on_rubbish(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
+) -> None:
     path = tmp_path_factory.mktemp("rubbish") / "e"
     path.write_bytes(b"\n".join([*lines, b"x"]))
     assert verify_export(path)
@@ -199,7 +245,9 @@ def test_canonical_text_is_ascii_and_reads_back(value: object) -> None:
     assert canonical(json.loads(canonical(value))) == canonical(value)
 
 
-@pytest.mark.parametrize("value", [1.0, float("nan"), {1: 2}, {"a": {2.5}}, b"x", object(), [{"deep": [0.5]}]])
+@pytest.mark.parametrize(
+    "value", [1.0, float("nan"), {1: 2}, {"a": {2.5}}, b"x", object(), [{"deep": [0.5]}]]
+)
 def test_floats_and_strangers_have_no_canonical_text(value: object) -> None:
     with pytest.raises(InputError):
         canonical(value)
@@ -239,7 +287,9 @@ def test_an_export_is_private_and_replaces_an_earlier_one(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("content", [b"", b"mine", b"{}\n"])
-def test_an_export_never_replaces_another_file(ledger: Ledger, tmp_path: Path, content: bytes) -> None:
+def test_an_export_never_replaces_another_file(
+    ledger: Ledger, tmp_path: Path, content: bytes
+) -> None:
     (tmp_path / "other").write_bytes(content)
     with pytest.raises(StorageError, match="not an earlier export"):
         ledger.export(tmp_path / "other")
@@ -260,12 +310,17 @@ def test_an_export_never_replaces_an_altered_one_or_that_of_another_ledger(
         assert (tmp_path / "held").read_bytes() == content
 
 
-def test_an_export_never_replaces_what_is_no_plain_file(ledger: Ledger, exported: Path, tmp_path: Path) -> None:
+def test_an_export_never_replaces_what_is_no_plain_file(
+    ledger: Ledger, exported: Path, tmp_path: Path
+) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(exported)
     (tmp_path / "dangling").symlink_to(tmp_path / "none")
     (tmp_path / "folder").mkdir()
-    for place in (*(tmp_path / name for name in ("pipe", "link", "dangling", "folder")), Path("/dev/null")):
+    for place in (
+        *(tmp_path / name for name in ("pipe", "link", "dangling", "folder")),
+        Path("/dev/null"),
+    ):
         before = place.lstat()
         with pytest.raises(StorageError):
             ledger.export(place)
@@ -279,13 +334,21 @@ WEAK = "CREATE TRIGGER cloister_entries_delete BEFORE DELETE ON cloister_entries
 @pytest.mark.parametrize(
     ("statements", "said"),
     [
-        (["DROP TRIGGER cloister_entries_delete", WEAK], "cloister_entries_delete is not as a ledger makes it"),
+        (
+            ["DROP TRIGGER cloister_entries_delete", WEAK],
+            "cloister_entries_delete is not as a ledger makes it",
+        ),
         (["DROP TRIGGER cloister_entries_update"], "cloister_entries_update is missing"),
-        ([WEAK.replace("entries_delete", "entries_quiet")], "cloister_entries_quiet stands in the database"),
+        (
+            [WEAK.replace("entries_delete", "entries_quiet")],
+            "cloister_entries_quiet stands in the database",
+        ),
         (["CREATE TABLE notes (a)"], "notes stands in the database"),
     ],
 )
-def test_the_table_and_its_guards_are_compared_word_by_word(tmp_path: Path, statements: list[str], said: str) -> None:
+def test_the_table_and_its_guards_are_compared_word_by_word(
+    tmp_path: Path, statements: list[str], said: str
+) -> None:
     opened = Ledger.open(tmp_path / "l.db")
     opened.grant("adult", "row", 1, "1e-6", "ever", "officer", "why")
     with closing(sqlite3.connect(tmp_path / "l.db")) as database, database:

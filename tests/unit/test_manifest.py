@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from cloister.errors import StorageError, VerificationError
-from cloister.privacy.certificate.manifest import Lineage, Manifest, read_manifest, verify_folder, write_manifest
+from cloister.privacy.certificate.manifest import (
+    Lineage,
+    Manifest,
+    read_manifest,
+    verify_folder,
+    write_manifest,
+)
 from cloister.privacy.ledger import Anchor
 
 LINEAGE = Lineage(Anchor(3, "ab" * 32), "0.1.0+0123", "cd" * 32, "run-1", "flow-1")
@@ -43,7 +49,9 @@ def test_every_altered_byte_is_found_and_its_file_named(folder: Path):
         content = path.read_bytes()
         for place in range(0, len(content), 1 if path.name == "manifest.json" else 7):
             path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-            assert [finding.file for finding in verify_folder(folder)] == [path.relative_to(folder).as_posix()]
+            assert [finding.file for finding in verify_folder(folder)] == [
+                path.relative_to(folder).as_posix()
+            ]
         path.write_bytes(content)
     assert verify_folder(folder) == []
 

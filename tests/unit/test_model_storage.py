@@ -31,13 +31,23 @@ def test_a_saved_model_brings_its_declared_world(fitted, saved: Path):
     loaded = load_saved(saved)
     assert loaded.task.constraints == fitted.task.constraints
     assert loaded.task.domain.names == fitted.task.domain.names
-    assert (loaded.task.data_rows, loaded.task.neighbours) == (fitted.task.data_rows, fitted.task.neighbours)
+    assert (loaded.task.data_rows, loaded.task.neighbours) == (
+        fitted.task.data_rows,
+        fitted.task.neighbours,
+    )
     assert (loaded.dataset, loaded.method) == ("small", "kamino")
 
 
 def test_a_self_contained_spec_needs_no_file(fitted, tmp_path: Path):
     alone = self_contained(fitted.spec)
-    assert alone.attributes["home town"].values == ["Aa", "Bé", 'C "quoted"', "D, with comma", "E-dash", "F"]
+    assert alone.attributes["home town"].values == [
+        "Aa",
+        "Bé",
+        'C "quoted"',
+        "D, with comma",
+        "E-dash",
+        "F",
+    ]
     assert [constraint.name for constraint in alone.constraints] == ["town-state", "soft-pay"]
 
 
@@ -56,7 +66,9 @@ def test_nothing_is_pickled(saved: Path):
 def test_an_altered_byte_is_found_and_its_file_named(saved: Path, name: str):
     content = (saved / name).read_bytes()
     for place in np.linspace(0, len(content) - 1, 25).astype(int):
-        (saved / name).write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        (saved / name).write_bytes(
+            content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+        )
         with pytest.raises(VerificationError, match=name):
             load_model(saved)
 

@@ -7,7 +7,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "tasks").rglob("*.py"))
-# Calls whose values do not change; the value of a ContextVar belongs to the context of whoever set it.
+# Calls whose values do not change; the value of a ContextVar belongs to the context of whoever set
+# it.
 CONSTANT = {
     "ContextVar", "Field", "Fraction", "MappingProxyType", "ParamSpec", "Path", "TypeVar", "VersionInfo",
     "field", "frozenset", "timedelta", "tuple", "with_name",
@@ -21,14 +22,21 @@ def changeable(module: str) -> list[str]:
     """The names that a module binds to what can change, and the effects that it caches."""
     tree = ast.parse(module)
     classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    # What is annotated in a class is a field with a default, which pydantic copies and dataclasses refuse.
-    bound = tree.body + [node for made in classes for node in made.body if not isinstance(node, ast.AnnAssign)]
+    # What is annotated in a class is a field with a default, which pydantic copies and dataclasses
+    # refuse.
+    bound = tree.body + [
+        node for made in classes for node in made.body if not isinstance(node, ast.AnnAssign)
+    ]
     found = [
         ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
         for node in bound
-        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value and not fixed(node.value)
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign)
+        and node.value
+        and not fixed(node.value)
     ]
-    found += [name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names]
+    found += [
+        name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names
+    ]
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     return found + [made.name for made in functions if cached(made) and nothing(made.returns)]
 
@@ -36,7 +44,11 @@ def changeable(module: str) -> list[str]:
 def fixed(value: ast.expr) -> bool:
     """Whether an expression gives the same for ever."""
     if isinstance(value, ast.Call):
-        name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+        name = (
+            value.func.attr
+            if isinstance(value.func, ast.Attribute)
+            else getattr(value.func, "id", "")
+        )
         return name in CONSTANT
     if isinstance(value, ast.Tuple):
         return all(fixed(part) for part in value.elts)

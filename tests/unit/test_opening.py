@@ -37,7 +37,10 @@ def opened(tmp_path):
 
     def open_rows(rows, release="r-1"):
         data = tmp_path / "data.csv"
-        data.write_text("person,value\n" + "".join(f"{person},{value}\n" for person, value in rows), encoding="utf-8")
+        data.write_text(
+            "person,value\n" + "".join(f"{person},{value}\n" for person, value in rows),
+            encoding="utf-8",
+        )
         order = ResolvedRequest.of(tmp_path / "spec.yaml", Options(data=data), "tester")
         assert order.budget.epsilon == Fraction(1)
         found, _ = open_data(release, order, public_context_of(order), home)
@@ -51,7 +54,12 @@ def values(found):
 
 
 def test_persons_outside_the_domain_are_left_out_not_merged_into_one(opened):
-    before = [(person, 10 * person + visit) for person in range(1, 31) for visit in range(4) if 10 * person <= 190]
+    before = [
+        (person, 10 * person + visit)
+        for person in range(1, 31)
+        for visit in range(4)
+        if 10 * person <= 190
+    ]
     alone = values(opened(before))
     assert len(alone) == 10 * MOST
     assert values(opened([(31, 200), *before])) == alone

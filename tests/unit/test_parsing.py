@@ -85,15 +85,30 @@ def test_other_text_is_invalid(attribute, text):
         (INTEGER, pd.Series([2**63 + 5, 1], dtype="uint64"), [None, 1], [True, False]),
         (INTEGER, pd.Series([True]), [None], [True]),
         (INTEGER, pd.Series(["1", "x"], dtype="category"), [1, None], [False, True]),
-        (INTEGER, pd.Series([1, "2", None, 3.5], dtype=object), [1, 2, None, None], [False, False, False, True]),
+        (
+            INTEGER,
+            pd.Series([1, "2", None, 3.5], dtype=object),
+            [1, 2, None, None],
+            [False, False, False, True],
+        ),
         (FLOAT, pd.Series([np.inf, 1.5]), [None, 1.5], [True, False]),
         (FLOAT, pd.Series([Decimal("1.5")]), [1.5], [False]),
-        (DATE, pd.Series([dt.date(2020, 1, 1), None]), [pd.Timestamp("2020-01-01"), None], [False, False]),
+        (
+            DATE,
+            pd.Series([dt.date(2020, 1, 1), None]),
+            [pd.Timestamp("2020-01-01"), None],
+            [False, False],
+        ),
         (DATE, pd.Series(pd.to_datetime(["2020-01-01 10:00"])), [None], [True]),
         (DATE, pd.Series([1]), [None], [True]),
         (DATETIME, pd.Series([1]), [None], [True]),
         (Boolean(type="boolean"), pd.Series([1, 0, 2]), [True, False, None], [False, False, True]),
-        (Boolean(type="boolean"), pd.Series([True, None], dtype="boolean"), [True, None], [False, False]),
+        (
+            Boolean(type="boolean"),
+            pd.Series([True, None], dtype="boolean"),
+            [True, None],
+            [False, False],
+        ),
         (WORDS, pd.Series([True, False]), ["Y", "N"], [False, False]),
         (WORDS, pd.Series(pd.to_datetime(["2020-01-01"])), [None], [True]),
         (TEXTS, pd.Series([1.0, np.nan]), ["1", None], [False, False]),
@@ -121,16 +136,22 @@ def test_index_and_name_are_kept_and_nothing_is_invalid_in_nothing(attribute):
 
 @given(st.lists(st.integers(-LARGEST_WHOLE, LARGEST_WHOLE)))
 def test_written_whole_numbers_are_read_back(numbers):
-    assert _parsed(pd.Series([str(number) for number in numbers], dtype="str"), INTEGER)[0] == numbers
+    assert (
+        _parsed(pd.Series([str(number) for number in numbers], dtype="str"), INTEGER)[0] == numbers
+    )
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False)))
 def test_written_decimals_are_read_back_exactly(numbers):
-    assert _parsed(pd.Series([repr(number) for number in numbers], dtype="str"), FLOAT)[0] == numbers
+    assert (
+        _parsed(pd.Series([repr(number) for number in numbers], dtype="str"), FLOAT)[0] == numbers
+    )
 
 
 @given(st.lists(st.datetimes().map(lambda moment: moment.replace(fold=0))))
 def test_written_moments_are_read_back_to_the_microsecond(moments):
-    typed, invalid = parse(pd.Series([moment.isoformat() for moment in moments], dtype="str"), DATETIME)
+    typed, invalid = parse(
+        pd.Series([moment.isoformat() for moment in moments], dtype="str"), DATETIME
+    )
     assert not invalid.any()
     assert typed.dt.to_pydatetime().tolist() == moments if moments else typed.empty

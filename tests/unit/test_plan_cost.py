@@ -14,10 +14,14 @@ from models.protocol import Budget, Task, plan
 from models.registry import create
 from tasks.requests.plan import require_kept
 
-DOMAIN = Domain.of({name: Integer(type="integer", min=0, max=4) for name in ("a", "b", "c")}, Path())
+DOMAIN = Domain.of(
+    {name: Integer(type="integer", min=0, max=4) for name in ("a", "b", "c")}, Path()
+)
 
 
-@pytest.mark.parametrize("neighbours", [Neighbours(), Neighbours("replace_one"), Neighbours(max_rows=5)])
+@pytest.mark.parametrize(
+    "neighbours", [Neighbours(), Neighbours("replace_one"), Neighbours(max_rows=5)]
+)
 @pytest.mark.parametrize(
     ("method", "budget"),
     [

@@ -38,7 +38,11 @@ class Surprise(Event):
 
 
 def test_an_unknown_event_is_refused_wherever_it_hides() -> None:
-    for event in (Surprise(), compose(COUNTS, Surprise()), Parallel((COUNTS, repeat(Surprise(), 3)))):
+    for event in (
+        Surprise(),
+        compose(COUNTS, Surprise()),
+        Parallel((COUNTS, repeat(Surprise(), 3))),
+    ):
         with pytest.raises(UnsupportedEvent, match="Surprise"):
             epsilon(event, 1e-6, "add_remove")
 
@@ -61,7 +65,12 @@ def test_nothing_costs_nothing() -> None:
 def test_pure_sums_are_exact() -> None:
     assert spend(repeat(LAPLACE, 10), 0, "add_remove").epsilon == 1.0
     assert spend(LAPLACE, 0, "add_remove").accountant == "sum of epsilons"
-    assert epsilon(compose(LAPLACE, Selection(Fraction(1, 5)), Bounded(Fraction(1, 2))), 0, "replace_one") == 0.8
+    assert (
+        epsilon(
+            compose(LAPLACE, Selection(Fraction(1, 5)), Bounded(Fraction(1, 2))), 0, "replace_one"
+        )
+        == 0.8
+    )
 
 
 def test_gaussian_noise_has_no_epsilon_at_delta_zero() -> None:
@@ -71,14 +80,19 @@ def test_gaussian_noise_has_no_epsilon_at_delta_zero() -> None:
 
 def test_the_least_answer_is_taken() -> None:
     assert spend(repeat(LAPLACE, 20), 1e-6, "add_remove").accountant == "privacy loss distribution"
-    assert spend(repeat(Selection(Fraction(1, 10)), 200), 1e-6, "add_remove").accountant == "Rényi divergences"
+    assert (
+        spend(repeat(Selection(Fraction(1, 10)), 200), 1e-6, "add_remove").accountant
+        == "Rényi divergences"
+    )
     assert spend(LAPLACE, 1e-12, "add_remove").accountant == "sum of epsilons"
     assert spend(COUNTS, 1e-12, "add_remove").accountant == "Rényi divergences"
 
 
 def test_rows_per_person_are_accounted_for() -> None:
     several = Sensitivity.partition("add_remove", 5)
-    assert epsilon(GaussianCounts(Fraction(4), several), 1e-6, "add_remove") >= epsilon(COUNTS, 1e-6, "add_remove")
+    assert epsilon(GaussianCounts(Fraction(4), several), 1e-6, "add_remove") >= epsilon(
+        COUNTS, 1e-6, "add_remove"
+    )
     many = SampledGaussian(Fraction(1, 100), Fraction(3), 200, rows=3)
     one = SampledGaussian(Fraction(1, 100), Fraction(3), 200)
     assert epsilon(many, 1e-6, "add_remove") > 2 * epsilon(one, 1e-6, "add_remove")
@@ -102,7 +116,12 @@ def test_disjoint_parts_cost_their_sum_where_a_row_is_replaced() -> None:
     "event",
     [
         Parallel((LAPLACE, LAPLACE, LAPLACE), rows=2),
-        Parallel(tuple(LaplaceCounts(Fraction(1, 10), Sensitivity.partition("add_remove", 3)) for _ in range(3))),
+        Parallel(
+            tuple(
+                LaplaceCounts(Fraction(1, 10), Sensitivity.partition("add_remove", 3))
+                for _ in range(3)
+            )
+        ),
         Parallel((Parallel((LAPLACE, LAPLACE, LAPLACE), rows=2), Bounded(Fraction(0)))),
     ],
 )
@@ -113,14 +132,20 @@ def test_disjoint_parts_cost_their_sum_where_a_unit_owns_several_rows(event: Eve
 def test_disjoint_parts_of_training_on_several_rows_are_composed() -> None:
     several = SampledGaussian(Fraction(1, 100), Fraction(3), 100, rows=3)
     both = epsilon(Parallel((several, several)), 1e-6, "add_remove")
-    assert both == epsilon(repeat(several, 2), 1e-6, "add_remove") > epsilon(several, 1e-6, "add_remove")
+    assert (
+        both
+        == epsilon(repeat(several, 2), 1e-6, "add_remove")
+        > epsilon(several, 1e-6, "add_remove")
+    )
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("short", [Fraction(1, 2**30), Fraction(1, 2**54), Fraction(1, 10**30)])
 def test_a_rate_next_to_one_is_accounted_for_as_one(relation: str, short: Fraction) -> None:
     near = SampledGaussian(1 - short, Fraction(3), 5)
-    assert epsilon(near, 1e-6, relation) == epsilon(SampledGaussian(Fraction(1), Fraction(3), 5), 1e-6, relation)
+    assert epsilon(near, 1e-6, relation) == epsilon(
+        SampledGaussian(Fraction(1), Fraction(3), 5), 1e-6, relation
+    )
     several = SampledGaussian(1 - short, Fraction(9), 5, rows=3)
     assert epsilon(several, 1e-6, relation) == epsilon(
         SampledGaussian(Fraction(1), Fraction(9), 5, rows=3), 1e-6, relation
@@ -137,7 +162,8 @@ def test_the_worst_path_may_mix_parts() -> None:
 
 def test_too_many_paths_are_refused() -> None:
     parts = [
-        Parallel((LaplaceCounts(Fraction(1, n), ADD), LaplaceCounts(Fraction(2, n), ADD))) for n in range(9, 29, 2)
+        Parallel((LaplaceCounts(Fraction(1, n), ADD), LaplaceCounts(Fraction(2, n), ADD)))
+        for n in range(9, 29, 2)
     ]
     with pytest.raises(UnsupportedEvent, match="paths"):
         epsilon(compose(*parts), 0, "add_remove")
@@ -157,14 +183,25 @@ def test_splitting_steps_changes_nothing() -> None:
 
 simple = (
     st.builds(GaussianCounts, st.fractions(2, 50, max_denominator=10), st.just(ADD))
-    | st.builds(LaplaceCounts, st.fractions(Fraction(1, 100), Fraction(1, 2), max_denominator=100), st.just(ADD))
+    | st.builds(
+        LaplaceCounts,
+        st.fractions(Fraction(1, 100), Fraction(1, 2), max_denominator=100),
+        st.just(ADD),
+    )
     | st.builds(Selection, st.fractions(Fraction(1, 100), Fraction(1, 2), max_denominator=100))
-    | st.builds(SampledGaussian, st.just(Fraction(1, 100)), st.fractions(1, 4, max_denominator=4), st.integers(1, 300))
+    | st.builds(
+        SampledGaussian,
+        st.just(Fraction(1, 100)),
+        st.fractions(1, 4, max_denominator=4),
+        st.integers(1, 300),
+    )
 )
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.lists(simple, min_size=1, max_size=4), simple, st.sampled_from(["add_remove", "replace_one"]))
+@given(
+    st.lists(simple, min_size=1, max_size=4), simple, st.sampled_from(["add_remove", "replace_one"])
+)
 def test_more_events_never_cost_less(events: list[Event], another: Event, relation: str) -> None:
     before = epsilon(compose(*events), 1e-6, relation)
     after = epsilon(compose(*events, another), 1e-6, relation)
@@ -177,5 +214,7 @@ def test_more_events_never_cost_less(events: list[Event], another: Event, relati
 @given(st.integers(1, 200), st.integers(2, 9))
 def test_quadrupling_tables_and_doubling_noise_changes_little(times: int, noise: int) -> None:
     before = epsilon(repeat(GaussianCounts(Fraction(10 * noise), ADD), times), 1e-6, "add_remove")
-    after = epsilon(repeat(GaussianCounts(Fraction(20 * noise), ADD), 4 * times), 1e-6, "add_remove")
+    after = epsilon(
+        repeat(GaussianCounts(Fraction(20 * noise), ADD), 4 * times), 1e-6, "add_remove"
+    )
     assert after == pytest.approx(before, rel=0.01)

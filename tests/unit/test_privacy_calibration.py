@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from cloister.errors import PlanError, UnsupportedEvent
 from cloister.privacy.accounting.accountants import epsilon
-from cloister.privacy.accounting.calibration import calibrate, concentrated, noise_multiplier, shares
+from cloister.privacy.accounting.calibration import (
+    calibrate,
+    concentrated,
+    noise_multiplier,
+    shares,
+)
 from cloister.privacy.events import (
     Event,
     GaussianCounts,
@@ -44,7 +49,9 @@ def kamino(noise: Fraction) -> Event:
 )
 @pytest.mark.parametrize("target", [Fraction(1, 10), 1, 8.0])
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_the_claim_holds_and_little_is_wasted(event_of: object, delta: float, target: Fraction, relation: str) -> None:
+def test_the_claim_holds_and_little_is_wasted(
+    event_of: object, delta: float, target: Fraction, relation: str
+) -> None:
     noise = calibrate(event_of, target, delta, relation)  # type: ignore[arg-type]
     reached = epsilon(event_of(noise), delta, relation)  # type: ignore[operator]
     assert 0.999 * float(target) < reached <= target
@@ -57,7 +64,10 @@ def test_pure_epsilons_are_met_exactly() -> None:
 def test_a_training_plan_is_calibrated_in_seconds() -> None:
     start = time.perf_counter()
     calibrate(
-        lambda noise: compose(GaussianCounts(5 * noise, ADD), kamino(noise)), Fraction(97, 100), 1e-6, "add_remove"
+        lambda noise: compose(GaussianCounts(5 * noise, ADD), kamino(noise)),
+        Fraction(97, 100),
+        1e-6,
+        "add_remove",
     )
     assert time.perf_counter() - start < 20
 
@@ -67,7 +77,12 @@ def test_what_no_noise_can_keep_is_refused() -> None:
     with pytest.raises(PlanError, match="No amount of noise"):
         calibrate(lambda noise: compose(fixed, GaussianCounts(noise, ADD)), 1, 1e-6, "add_remove")
     with pytest.raises(PlanError, match="No amount of noise"):
-        calibrate(lambda noise: compose(fixed, SampledGaussian(Fraction(1, 9), noise, 9)), 1, 1e-6, "add_remove")
+        calibrate(
+            lambda noise: compose(fixed, SampledGaussian(Fraction(1, 9), noise, 9)),
+            1,
+            1e-6,
+            "add_remove",
+        )
     with pytest.raises(PlanError, match="larger epsilon"):
         calibrate(lambda noise: GaussianCounts(noise, ADD), 0, 1e-6, "add_remove")
     with pytest.raises(UnsupportedEvent):
@@ -86,11 +101,15 @@ def test_a_rho_gives_the_epsilon_it_is_for(target: float) -> None:
     assert 0.75 * target < epsilon(GaussianCounts(noise, ADD), 1e-6, "add_remove") <= target
 
 
-@given(st.fractions(Fraction(1, 1000), 100), st.lists(st.integers(1, 10**6), min_size=1, max_size=20))
+@given(
+    st.fractions(Fraction(1, 1000), 100), st.lists(st.integers(1, 10**6), min_size=1, max_size=20)
+)
 def test_shares_add_up(total: Fraction, weights: list[int]) -> None:
     parts = shares(total, weights)
     assert sum(parts) == total
-    assert all(part * weights[0] == parts[0] * weight for part, weight in zip(parts, weights, strict=True))
+    assert all(
+        part * weights[0] == parts[0] * weight for part, weight in zip(parts, weights, strict=True)
+    )
 
 
 def test_empty_or_zero_shares_are_refused() -> None:

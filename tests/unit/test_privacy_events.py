@@ -30,7 +30,9 @@ from cloister.privacy.events import (
 positive = st.fractions(min_value=Fraction(1, 10**6), max_value=10**6)
 below_one = st.fractions(min_value=Fraction(1, 10**9), max_value=1)
 sensitivities = st.builds(Sensitivity.box, st.integers(1, 9), st.integers(1, 9))
-counts = st.builds(GaussianCounts, positive, sensitivities) | st.builds(LaplaceCounts, positive, sensitivities)
+counts = st.builds(GaussianCounts, positive, sensitivities) | st.builds(
+    LaplaceCounts, positive, sensitivities
+)
 simple = (
     counts
     | st.builds(Thresholded, counts, below_one)
@@ -71,8 +73,20 @@ def test_parts_written_before_units_of_several_rows_still_mean_one_row() -> None
         {"event": "Selection", "epsilon": "one"},
         {"event": "Selection", "epsilon": "1/0"},
         {"event": "Selection", "epsilon": "1/2", "more": 1},
-        {"event": "SampledGaussian", "rate": "3/2", "noise_multiplier": "1/1", "steps": 1, "rows": 1},
-        {"event": "SampledGaussian", "rate": "1/2", "noise_multiplier": "1/1", "steps": 0, "rows": 1},
+        {
+            "event": "SampledGaussian",
+            "rate": "3/2",
+            "noise_multiplier": "1/1",
+            "steps": 1,
+            "rows": 1,
+        },
+        {
+            "event": "SampledGaussian",
+            "rate": "1/2",
+            "noise_multiplier": "1/1",
+            "steps": 0,
+            "rows": 1,
+        },
         {"event": "Parallel", "parts": []},
         {"cells": 1, "step": 1, "l1": 1, "l2_squared": 1},
         [],
@@ -103,6 +117,8 @@ def test_sensitivity_of_a_partition_follows_relation_and_unit() -> None:
 
 def test_equal_events_are_counted() -> None:
     event = Selection(Fraction(1, 10))
-    assert compose(event, event, Bounded(Fraction(1))) == Composed(((event, 2), (Bounded(Fraction(1)), 1)))
+    assert compose(event, event, Bounded(Fraction(1))) == Composed(
+        ((event, 2), (Bounded(Fraction(1)), 1))
+    )
     assert repeat(event, 3) == Composed(((event, 3),))
     assert repeat(event, 0) == compose() == Composed(())

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from cloister.errors import PlanError, PrivacyError
-from cloister.privacy.events import GaussianCounts, LaplaceCounts, Relation, SampledGaussian, Sensitivity, Thresholded
+from cloister.privacy.events import (
+    GaussianCounts,
+    LaplaceCounts,
+    Relation,
+    SampledGaussian,
+    Sensitivity,
+    Thresholded,
+)
 from cloister.privacy.mechanisms import counts, insecure
 from cloister.privacy.mechanisms.counts import (
     DiscreteGaussian,
@@ -55,9 +62,9 @@ def test_floats_and_overflow_are_refused(mechanism: DiscreteGaussian | DiscreteL
         with pytest.raises(PrivacyError, match="too large"):
             mechanism.release(np.array([0, count]), ROW, NoiseSource())
     with pytest.raises(PlanError, match="out of range"):
-        type(mechanism)(Fraction(10**20) if isinstance(mechanism, DiscreteGaussian) else Fraction(1, 10**20)).release(
-            np.array([1]), ROW, NoiseSource()
-        )
+        type(mechanism)(
+            Fraction(10**20) if isinstance(mechanism, DiscreteGaussian) else Fraction(1, 10**20)
+        ).release(np.array([1]), ROW, NoiseSource())
 
 
 @given(st.fractions(min_value=Fraction(1, 10**9), max_value=10**9), st.integers(1, 10**6))
@@ -73,10 +80,16 @@ def test_scales_are_the_least_floats_not_below_the_exact_ones(level: Fraction, r
 def test_event_and_noise_come_from_the_same_field() -> None:
     for neighbours in (Neighbours(), Neighbours(Relation.REPLACE_ONE, 3)):
         sensitivity = neighbours.partition
-        assert DiscreteGaussian(Fraction(2)).event(sensitivity) == GaussianCounts(Fraction(2), sensitivity)
-        assert DiscreteLaplace(Fraction(2)).event(sensitivity) == LaplaceCounts(Fraction(2), sensitivity)
+        assert DiscreteGaussian(Fraction(2)).event(sensitivity) == GaussianCounts(
+            Fraction(2), sensitivity
+        )
+        assert DiscreteLaplace(Fraction(2)).event(sensitivity) == LaplaceCounts(
+            Fraction(2), sensitivity
+        )
         sparse = SparseHistogram(DiscreteLaplace(Fraction(2)), Fraction(1, 10**6))
-        assert sparse.event(sensitivity) == Thresholded(LaplaceCounts(Fraction(2), sensitivity), Fraction(1, 10**6))
+        assert sparse.event(sensitivity) == Thresholded(
+            LaplaceCounts(Fraction(2), sensitivity), Fraction(1, 10**6)
+        )
     assert GaussianGradient(Fraction(1, 2), Fraction(3), 1.0).events(7, 2) == SampledGaussian(
         Fraction(1, 2), Fraction(3), 7, 2
     )
@@ -90,12 +103,16 @@ def test_event_and_noise_come_from_the_same_field() -> None:
         (insecure.insecure_exponentials, (3,)),
     ],
 )
-def test_repeatable_samplers_refuse_a_secure_source(sampler: object, arguments: tuple[float, ...]) -> None:
+def test_repeatable_samplers_refuse_a_secure_source(
+    sampler: object, arguments: tuple[float, ...]
+) -> None:
     with pytest.raises(PrivacyError, match="repeatable"):
         sampler(*arguments, NoiseSource())  # type: ignore[operator]
 
 
-def test_a_secure_source_never_reaches_the_repeatable_samplers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secure_source_never_reaches_the_repeatable_samplers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def forbidden(*arguments: object) -> NDArray[np.int64]:
         raise AssertionError("reached")
 
@@ -115,9 +132,13 @@ def test_an_insecure_source_repeats(mechanism: DiscreteGaussian | DiscreteLaplac
 
 
 @pytest.mark.parametrize("counts", COUNTS)
-def test_a_sparse_histogram_releases_large_cells_in_order(counts: DiscreteGaussian | DiscreteLaplace) -> None:
+def test_a_sparse_histogram_releases_large_cells_in_order(
+    counts: DiscreteGaussian | DiscreteLaplace,
+) -> None:
     sparse = SparseHistogram(counts, Fraction(1, 10**9))
-    cells, noisy = sparse.release(np.array([[9, 2, 5, 7], [10**6, 0, 10**6, 1]]), ROW, NoiseSource())
+    cells, noisy = sparse.release(
+        np.array([[9, 2, 5, 7], [10**6, 0, 10**6, 1]]), ROW, NoiseSource()
+    )
     assert cells.tolist() == [5, 9]
     assert (noisy >= sparse.threshold(ROW)).all()
     with pytest.raises(PrivacyError, match="twice"):
@@ -145,7 +166,9 @@ finite = st.floats(-(2.0**100), 2.0**100, width=32)
 
 
 @given(st.lists(finite, min_size=1, max_size=20), st.floats(1e-6, 1e6))
-def test_one_example_never_moves_the_sum_by_more_than_the_clip(values: list[float], clip: float) -> None:
+def test_one_example_never_moves_the_sum_by_more_than_the_clip(
+    values: list[float], clip: float
+) -> None:
     moved = clipped([values], clip)
     exact = sum(Fraction(value) ** 2 for value in moved.tolist())
     assert exact <= Fraction(clip) ** 2
@@ -175,7 +198,9 @@ def test_noisy_sums_lie_on_a_grid_that_does_not_depend_on_the_data() -> None:
 
 def lowest_digits(mechanism: GaussianGradient, total: float) -> NDArray[np.float64]:
     """How often the lowest binary digit of a noisy sum, counted in 2^-36 clips, stands at each place."""
-    noisy = mechanism.release(mechanism.on_grid(np.full(4000, total)), mechanism.sums(), NoiseSource())
+    noisy = mechanism.release(
+        mechanism.on_grid(np.full(4000, total)), mechanism.sums(), NoiseSource()
+    )
     steps = [int(value) for value in noisy * 2.0**36]
     return np.bincount([(step & -step).bit_length() for step in steps], minlength=80) / len(steps)
 

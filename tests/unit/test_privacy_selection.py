@@ -19,7 +19,9 @@ MECHANISMS = [PermuteAndFlip(Fraction(1)), Exponential(Fraction(1))]
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("source", [NoiseSource(), NoiseSource.insecure(2)])
-@pytest.mark.parametrize("scores", [np.array([0.0, 500.0, -3.5]), np.array([0, 500, -3]), np.array([-1e6, 0.0])])
+@pytest.mark.parametrize(
+    "scores", [np.array([0.0, 500.0, -3.5]), np.array([0, 500, -3]), np.array([-1e6, 0.0])]
+)
 def test_a_clear_winner_is_chosen(
     mechanism: PermuteAndFlip | Exponential, source: NoiseSource, scores: np.ndarray
 ) -> None:
@@ -28,7 +30,9 @@ def test_a_clear_winner_is_chosen(
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("scores", [[], [math.nan], [1.0, math.inf], [[1.0, 2.0]]])
-def test_scores_must_be_a_list_of_finite_numbers(mechanism: PermuteAndFlip | Exponential, scores: list[float]) -> None:
+def test_scores_must_be_a_list_of_finite_numbers(
+    mechanism: PermuteAndFlip | Exponential, scores: list[float]
+) -> None:
     with pytest.raises(PrivacyError, match="finite scores"):
         mechanism.select(np.array(scores), Fraction(1), NoiseSource())
 

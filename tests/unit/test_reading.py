@@ -85,7 +85,11 @@ def test_odd_column_names_are_read(tmp_path):
         ("a,b,a\n1,2,3\n", {}, "'a' occur more than once"),
         ("a\n1\n", {}, "'b' are missing"),
         ("a,b,c\n1,2,3\n", {}, "'c' are not declared"),
-        ("a,b\n1,2\n1,2,3\n4,5\n6\n", {}, "2 row(s) have more or fewer cells than the header (rows 2, 4)"),
+        (
+            "a,b\n1,2\n1,2,3\n4,5\n6\n",
+            {},
+            "2 row(s) have more or fewer cells than the header (rows 2, 4)",
+        ),
         (b"\xff,b\n1,2\n", {}, "not UTF-8"),
     ],
 )
@@ -102,11 +106,22 @@ def test_ragged_rows_are_left_out_and_counted_where_invalid_rows_are(tmp_path, o
     frame = read_frame(spec, tmp_path / "people.csv")
     assert _cells(frame) == [["2", "1"], ["5", "4"]]
     kept, report = validate(frame, spec)
-    assert (len(kept), report.rows, report.dropped, report.malformed, report.valid) == (2, 4, 2, 2, False)
+    assert (len(kept), report.rows, report.dropped, report.malformed, report.valid) == (
+        2,
+        4,
+        2,
+        2,
+        False,
+    )
 
 
 def test_a_cell_never_reaches_a_message(tmp_path):
-    for content in ("secret-1,secret-2\nsecret-3,4\n", "a,b\nsecret-1,2,3\n", "a,b\nsecret-1\n", 'a,b\n"secret-1,2\n'):
+    for content in (
+        "secret-1,secret-2\nsecret-3,4\n",
+        "a,b\nsecret-1,2,3\n",
+        "a,b\nsecret-1\n",
+        'a,b\n"secret-1,2\n',
+    ):
         with pytest.raises(DataError) as caught:
             _read(tmp_path, content)
         assert "secret" not in str(caught.value)
@@ -142,7 +157,9 @@ def test_parquet_keeps_whole_numbers_whole(tmp_path):
 def test_nested_columns_are_refused_by_their_schema(tmp_path):
     path = tmp_path / "people.parquet"
     pq.write_table(pa.table({"a": [1], "b": [["secret"]]}), path)
-    with pytest.raises(DataError, match=r"column 'b' is of type list.*holds no single values") as caught:
+    with pytest.raises(
+        DataError, match=r"column 'b' is of type list.*holds no single values"
+    ) as caught:
         read_frame(_spec(), path)
     assert "secret" not in str(caught.value)
 
@@ -160,20 +177,29 @@ def test_parquet_faults_are_told(tmp_path):
 
 def test_a_database_table_is_read(tmp_path):
     engine = sa.create_engine(f"sqlite:///{tmp_path}/people.db")
-    frame = pd.DataFrame({"a": LARGE, "b": ["x", None], "day": pd.to_datetime(["2020-01-01", None])})
+    frame = pd.DataFrame(
+        {"a": LARGE, "b": ["x", None], "day": pd.to_datetime(["2020-01-01", None])}
+    )
     frame.to_sql("odd table", engine, index=False)
     engine.dispose()
-    read = read_frame(_spec(["day", "b", "a"], url=f"sqlite:///{tmp_path}/people.db", table="odd table"))
+    read = read_frame(
+        _spec(["day", "b", "a"], url=f"sqlite:///{tmp_path}/people.db", table="odd table")
+    )
     assert list(read.columns) == ["day", "b", "a"]
     assert read["a"].tolist() == [2**60 + 1, None]
     assert read["day"].tolist() == ["2020-01-01 00:00:00.000000", None]
 
 
 def test_one_odd_value_in_a_database_changes_no_other(tmp_path):
-    """SQLite has a type for each value; a day or text that its driver would refuse is no reason to refuse the table."""
+    """SQLite has a type for each value.
+
+    A day or text that its driver would refuse is no reason to refuse the table.
+    """
     with sqlite3.connect(tmp_path / "people.db") as server:
         server.execute("CREATE TABLE people (a BOOLEAN, b DATE)")
-        server.execute("INSERT INTO people VALUES (1, '2020-01-01'), ('x', 'no day'), (0, CAST(x'61ff' AS TEXT))")
+        server.execute(
+            "INSERT INTO people VALUES (1, '2020-01-01'), ('x', 'no day'), (0, CAST(x'61ff' AS TEXT))"
+        )
     read = read_frame(_spec(url=f"sqlite:///{tmp_path}/people.db", table="people"))
     assert _cells(read) == [["2020-01-01", 1], ["no day", "x"], ["a\\xff", 0]]
 

@@ -26,11 +26,15 @@ def times(cron: str, timezone: str, number: int) -> list[str]:
 
 def allowance(per: str, whole: int, left: int) -> Allowance:
     budget = Budget.of("clubs", "row", whole or Fraction(1, 2), "1e-5", per)
-    return Allowance(budget, Price(Fraction(1), Fraction(0)), budget.period.window(NOW.isoformat()), whole, left)
+    return Allowance(
+        budget, Price(Fraction(1), Fraction(0)), budget.period.window(NOW.isoformat()), whole, left
+    )
 
 
 def foreseen(made: Allowance, cron: str, number: int) -> list[bool]:
-    return [fits for _, fits in islice(made.foreseen(Schedule.of(cron, "UTC", NOW).runs(NOW)), number)]
+    return [
+        fits for _, fits in islice(made.foreseen(Schedule.of(cron, "UTC", NOW).runs(NOW)), number)
+    ]
 
 
 def exceeded(made: Allowance, cron: str) -> bool:
@@ -38,18 +42,28 @@ def exceeded(made: Allowance, cron: str) -> bool:
 
 
 def test_runs_follow_the_schedule_in_its_time_zone():
-    assert times("0 3 1 * *", "UTC", 2) == ["2026-12-01T03:00:00+00:00", "2027-01-01T03:00:00+00:00"]
-    assert times("0 3 1 4,12 *", "Europe/Paris", 2) == ["2026-12-01T03:00:00+01:00", "2027-04-01T03:00:00+02:00"]
+    assert times("0 3 1 * *", "UTC", 2) == [
+        "2026-12-01T03:00:00+00:00",
+        "2027-01-01T03:00:00+00:00",
+    ]
+    assert times("0 3 1 4,12 *", "Europe/Paris", 2) == [
+        "2026-12-01T03:00:00+01:00",
+        "2027-04-01T03:00:00+02:00",
+    ]
 
 
 def test_runs_go_on_without_gaps_or_doubles():
     runs = list(islice(Schedule.of("*/7 * * * *", "UTC", NOW).runs(NOW), 230))
     assert len(set(runs)) == 230
-    assert max(after - before for before, after in zip(runs, runs[1:], strict=False)).total_seconds() == 420
+    assert (
+        max(after - before for before, after in zip(runs, runs[1:], strict=False)).total_seconds()
+        == 420
+    )
 
 
 @pytest.mark.parametrize(
-    "cron", ["", "monthly", "@monthly", "0 3 1 *", "0 3 1 * * *", "0 25 * * *", "H 3 * * *", "0 0 30 2 *"]
+    "cron",
+    ["", "monthly", "@monthly", "0 3 1 *", "0 3 1 * * *", "0 25 * * *", "H 3 * * *", "0 0 30 2 *"],
 )
 def test_a_schedule_that_cannot_be_used_is_refused_with_an_example(cron):
     with pytest.raises(InputError, match=r"0 3 1 \* \*"):
@@ -82,8 +96,20 @@ def test_there_is_no_room_where_more_is_held_than_granted():
 
 
 def test_each_window_admits_its_own_releases():
-    assert foreseen(allowance("year", whole=2, left=1), "0 3 1 * *", 5) == [True, True, True, False, False]
-    assert foreseen(allowance("month", whole=1, left=0), "0 3 1,25 * *", 5) == [False, True, False, True, False]
+    assert foreseen(allowance("year", whole=2, left=1), "0 3 1 * *", 5) == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert foreseen(allowance("month", whole=1, left=0), "0 3 1,25 * *", 5) == [
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
     assert foreseen(allowance("ever", whole=9, left=1), "0 3 1 * *", 3) == [True, False, False]
 
 

@@ -39,7 +39,10 @@ class Even:
 
 GROUPS = {
     name: group(
-        declared_cells(DOMAIN[name]), to_shares(np.ones(declared_cells(DOMAIN[name]).size), 1_000), 0.0, keep=True
+        declared_cells(DOMAIN[name]),
+        to_shares(np.ones(declared_cells(DOMAIN[name]).size), 1_000),
+        0.0,
+        keep=True,
     )
     for name in DOMAIN.modelled
 }
@@ -126,7 +129,9 @@ def test_a_half_written_part_is_drawn_again(tmp_path):
 
 
 def test_the_condition_holds_in_the_file(tmp_path):
-    path = sample_to(sampler(), Request("model 1", 250, 5, {"a city": "B"}), tmp_path / "rows.parquet")
+    path = sample_to(
+        sampler(), Request("model 1", 250, 5, {"a city": "B"}), tmp_path / "rows.parquet"
+    )
     assert (pd.read_parquet(path)["a city"] == "B").all() and len(pd.read_parquet(path)) == 250
 
 

@@ -72,7 +72,10 @@ def test_an_orchestrator_that_looks_for_futures_stays_outside(run):
     for token in run:
         seen = []
         parameters = {"token": token}
-        assert visit_collection(parameters, lambda part: seen.append(part) or part, return_data=True) is parameters
+        assert (
+            visit_collection(parameters, lambda part: seen.append(part) or part, return_data=True)
+            is parameters
+        )
         assert seen == [parameters, "token", token]
 
 

@@ -22,7 +22,8 @@ TABLES = {
 UNTARGETED = {"adult": set(), "br2000": set(), "tax": {"City", "Zip"}, "tpch": {"c_custkey"}}
 
 needs_data = pytest.mark.skipif(
-    not DATA.is_dir() and os.environ.get("CI") != "true", reason="the real tables are not here; set CLOISTER_DATA"
+    not DATA.is_dir() and os.environ.get("CI") != "true",
+    reason="the real tables are not here; set CLOISTER_DATA",
 )
 
 
@@ -45,11 +46,15 @@ def test_the_constraints_are_the_published_ones(name):
     declared = constraints_of(spec.constraints, spec.attributes.keys(), spec.folder)
     file = ConstraintDeclaration(file=f"{Path(TABLES[name]).name}.ic")
     published = constraints_of([file], spec.attributes.keys(), (DATA / TABLES[name]).parent)
-    assert [constraint.predicates for constraint in declared] == [constraint.predicates for constraint in published]
+    assert [constraint.predicates for constraint in declared] == [
+        constraint.predicates for constraint in published
+    ]
 
 
 @needs_data
-@pytest.mark.parametrize(("name", "emptied"), [("adult", 0), ("br2000", 0), ("tax", 42), ("tpch", 0)])
+@pytest.mark.parametrize(
+    ("name", "emptied"), [("adult", 0), ("br2000", 0), ("tax", 42), ("tpch", 0)]
+)
 def test_the_real_table_lies_in_its_declared_domain(name, emptied):
     spec = _spec(name)
     frame, report = validate(read_frame(spec, DATA / f"{TABLES[name]}.csv"), spec)

@@ -44,7 +44,10 @@ def test_a_spec_is_read_as_written(tmp_path):
     assert list(spec.attributes) == ["age", "colour", "odd, `name`", "day"]
     assert spec.attributes["age"] == Integer(type="integer", min=17, max=90)
     assert spec.attributes["colour"].values == ["red", "no", "010", "1:30"]
-    assert (spec.attributes["odd, `name`"].true, spec.attributes["odd, `name`"].false) == ("on", "off")
+    assert (spec.attributes["odd, `name`"].true, spec.attributes["odd, `name`"].false) == (
+        "on",
+        "off",
+    )
     assert (spec.release.epsilon, spec.release.delta) == (Fraction(1, 10), Fraction(1, 10**7))
     assert spec.privacy.budget.delta == Fraction(1, 10**6)
     assert spec.source.missing == ("",)
@@ -63,13 +66,33 @@ def test_a_person_may_own_several_rows(tmp_path):
     [
         ("name: people", "name: pe ople", 1, "name"),
         ("{path: people.csv}", "{paht: people.csv}", 2, "did you mean 'path'?"),
-        ("{path: people.csv}", "{path: people.csv, url: 'sqlite://', table: t}", 2, "either path or url"),
+        (
+            "{path: people.csv}",
+            "{path: people.csv, url: 'sqlite://', table: t}",
+            2,
+            "either path or url",
+        ),
         ("{path: people.csv}", "{url: 'sqlite://'}", 2, "url and table go together"),
-        ("{path: people.csv}", "{path: people.csv}\nunconfirmed: [kinds]", 3, "should be 'names', 'delimiter'"),
-        ("{path: people.csv}", "{path: people.csv}\nunconfirmed: names", 3, "write for example unconfirmed: [types]"),
+        (
+            "{path: people.csv}",
+            "{path: people.csv}\nunconfirmed: [kinds]",
+            3,
+            "should be 'names', 'delimiter'",
+        ),
+        (
+            "{path: people.csv}",
+            "{path: people.csv}\nunconfirmed: names",
+            3,
+            "write for example unconfirmed: [types]",
+        ),
         ("unit: row", "unit: rows", 3, "privacy.unit"),
         ("unit: row", "unit: {key: aeg, max_rows: 2}", 3, "did you mean 'age'?"),
-        ("relation: add_remove, ", "", 3, "privacy.relation: is missing; write for example relation: add_remove"),
+        (
+            "relation: add_remove, ",
+            "",
+            3,
+            "privacy.relation: is missing; write for example relation: add_remove",
+        ),
         ("{public: 1000}", "{public: 1000, measured: true}", 3, "privacy.rows"),
         ("per: year", "per: week", 3, "'year', 'month' or 'ever'"),
         ("type: integer", "type: integr", 5, "did you mean 'integer'?"),
@@ -112,7 +135,11 @@ def test_a_mistake_is_told_with_its_line_and_remedy(tmp_path, old, new, line, wo
 
 
 def test_all_mistakes_are_told_at_once_in_the_order_of_lines(tmp_path):
-    broken = VALID.replace("unit: row", "unit: rows").replace("min: 17", "mim: 17").replace("0.1", "zero")
+    broken = (
+        VALID.replace("unit: row", "unit: rows")
+        .replace("min: 17", "mim: 17")
+        .replace("0.1", "zero")
+    )
     lines = _error(tmp_path, broken).splitlines()
     assert lines[0].endswith("people.yaml has 4 problems:")
     assert [line.split(":")[0] for line in lines[1:]] == [
@@ -127,7 +154,10 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_lines(tmp_path):
     ("text", "words"),
     [
         (VALID + "name: again\n", "line 13, name: the key stands on line 1 too"),
-        (VALID.replace("  colour:", "  age:"), "line 6, attributes.age: the key stands on line 5 too"),
+        (
+            VALID.replace("  colour:", "  age:"),
+            "line 6, attributes.age: the key stands on line 5 too",
+        ),
         (VALID.replace("  colour:", "\tcolour:"), "line 6: a tab"),
         (VALID.replace("1:30]", "1:30"), "line 6"),
         (VALID.encode().replace(b"red", b"r\xff"), "line 6: not UTF-8"),
@@ -154,7 +184,12 @@ def test_lists_come_from_files_and_patterns(tmp_path):
     spec = _load(tmp_path, text)
     assert resolve_values(spec.attributes["colour"].values, spec.folder) == ("b", "a b")
     spec = _load(tmp_path, text.replace("{file: codes.txt}", "{pattern: 'z{008..011}x'}"))
-    assert resolve_values(spec.attributes["colour"].values, spec.folder) == ("z008x", "z009x", "z010x", "z011x")
+    assert resolve_values(spec.attributes["colour"].values, spec.folder) == (
+        "z008x",
+        "z009x",
+        "z010x",
+        "z011x",
+    )
     spec = _load(tmp_path, text.replace("{file: codes.txt}", "{pattern: '{9..11}'}"))
     assert resolve_values(spec.attributes["colour"].values, spec.folder) == ("9", "10", "11")
     assert resolve_values([1, 2.5], tmp_path) == (1.0, 2.5)
@@ -165,7 +200,9 @@ def test_the_digest_follows_content_not_layout(tmp_path):
     text = VALID.replace("[red, no, 010, 1:30]", "{file: codes.txt}").replace(", colour: [red]", "")
     digest = spec_digest(_load(tmp_path, text))
     assert len(digest) == 64
-    assert spec_digest(_load(tmp_path, "# a comment\n" + text.replace("1e-7", "0.0000001"))) == digest
+    assert (
+        spec_digest(_load(tmp_path, "# a comment\n" + text.replace("1e-7", "0.0000001"))) == digest
+    )
     assert spec_digest(_load(tmp_path, text + "unconfirmed: [types]\n")) == digest
     assert spec_digest(_load(tmp_path, text.replace("max: 90", "max: 91"))) != digest
     (tmp_path / "codes.txt").write_text("a\nc\n", encoding="utf-8")

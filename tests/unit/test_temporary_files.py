@@ -22,7 +22,9 @@ def test_files_of_libraries_and_children_go_with_the_work(home):
     with temporary_files(home):
         place = Path(tempfile.mkdtemp())
         told = [sys.executable, "-c", "import tempfile; print(tempfile.mkdtemp())"]
-        child = Path(subprocess.run(told, capture_output=True, text=True, check=True).stdout.strip())
+        child = Path(
+            subprocess.run(told, capture_output=True, text=True, check=True).stdout.strip()
+        )
         assert (home.folder / "tmp") in place.parents
         assert (home.folder / "tmp") in child.parents
         assert place.parent.stat().st_mode & 0o077 == 0
@@ -31,7 +33,9 @@ def test_files_of_libraries_and_children_go_with_the_work(home):
 
 
 def test_what_a_killed_process_left_is_removed_and_what_a_running_one_keeps_stays(home):
-    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True
+    )
     left, held = (home.folder / "tmp" / f"{pid}.ab" for pid in (ended.stdout.strip(), os.getppid()))
     for folder in (left, held):
         (folder / "inside").mkdir(parents=True)

@@ -14,7 +14,11 @@ from tasks.evaluation.reference_scores import ReferenceScores
 from tasks.runtime.home import Home
 
 DOMAIN = Domain.of(
-    {"zone": Categorical(type="categorical", values=["n", "s"]), "pay": Integer(type="integer", min=0, max=9)}, Path()
+    {
+        "zone": Categorical(type="categorical", values=["n", "s"]),
+        "pay": Integer(type="integer", min=0, max=9),
+    },
+    Path(),
 )
 TARGETS = (Target("zone", Listed(frozenset("n"))),)
 
@@ -41,9 +45,13 @@ def test_other_rows_panels_and_specs_are_learnt_anew(known, monkeypatch, changed
     known.learnt(table(1), table(2), TARGETS, "nine")
     learnt = []
     monkeypatch.setattr(
-        reference_scores, "train_and_test", lambda *asked: learnt.append(asked) or train_and_test(*asked)
+        reference_scores,
+        "train_and_test",
+        lambda *asked: learnt.append(asked) or train_and_test(*asked),
     )
     asked = ReferenceScores(known.home, "other") if changed == "spec" else known
-    rows = {"train": table(1), "test": table(2)} | ({changed: table(3)} if changed in ("train", "test") else {})
+    rows = {"train": table(1), "test": table(2)} | (
+        {changed: table(3)} if changed in ("train", "test") else {}
+    )
     asked.learnt(rows["train"], rows["test"], TARGETS, "twelve" if changed == "panel" else "nine")
     assert len(learnt) == 1

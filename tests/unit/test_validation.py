@@ -17,11 +17,23 @@ ATTRIBUTES = {
     "count": {"type": "integer", "min": 0, "max": 10, "special": [99], "nullable": True},
     "share": {"type": "float", "min": 0, "max": 1, "decimals": 2},
     "day": {"type": "date", "min": dt.date(2020, 1, 1), "max": dt.date(2020, 12, 31)},
-    "at": {"type": "datetime", "min": dt.datetime(2020, 1, 1), "max": dt.datetime(2020, 12, 31), "step": 60},
+    "at": {
+        "type": "datetime",
+        "min": dt.datetime(2020, 1, 1),
+        "max": dt.datetime(2020, 12, 31),
+        "step": 60,
+    },
     "kind": {"type": "categorical", "values": ["a", "b"], "nullable": True},
     "yes": {"type": "boolean", "true": "Y", "false": "N"},
 }
-VALID = {"count": "99", "share": "0.5", "day": "2020-01-01", "at": "2020-01-01 00:01", "kind": "a", "yes": "N"}
+VALID = {
+    "count": "99",
+    "share": "0.5",
+    "day": "2020-01-01",
+    "at": "2020-01-01 00:01",
+    "kind": "a",
+    "yes": "N",
+}
 
 
 def _spec(on_invalid, attributes=ATTRIBUTES):
@@ -86,7 +98,10 @@ def test_fail_names_columns_rules_and_rows_but_no_value():
     message = str(caught.value)
     assert "column 'count': 1 value(s) cannot be read as the declared type (rows 3)" in message
     assert "column 'count': 1 value(s) outside the declared values or bounds (rows 2)" in message
-    assert "column 'share': 1 value(s) missing in an attribute that is not nullable (rows 9)" in message
+    assert (
+        "column 'share': 1 value(s) missing in an attribute that is not nullable (rows 9)"
+        in message
+    )
     assert "column 'yes': 1 value(s) cannot be read as the declared type (rows 8)" in message
     assert "secret" not in message
     assert caught.value.__cause__ is None
@@ -144,7 +159,9 @@ def test_the_generated_schema_is_panderas_own():
 
 def test_native_frames_are_validated_too():
     attributes = {name: ATTRIBUTES[name] for name in ("count", "share", "day")}
-    frame = pd.DataFrame({"count": [1, 11], "share": [0.25, 0.5], "day": pd.to_datetime(["2020-01-01"] * 2)})
+    frame = pd.DataFrame(
+        {"count": [1, 11], "share": [0.25, 0.5], "day": pd.to_datetime(["2020-01-01"] * 2)}
+    )
     kept, report = validate(frame, _spec("clip", attributes))
     assert kept["count"].tolist() == [1, 10]
     assert report.clipped == 1
@@ -152,6 +169,10 @@ def test_native_frames_are_validated_too():
 
 def test_a_million_rows_take_seconds():
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"share": rng.integers(0, 101, 10**6) / 100, "kind": rng.choice(["a", "b", "c"], 10**6)})
-    kept, report = validate(frame.astype("str"), _spec("drop", {name: ATTRIBUTES[name] for name in frame}))
+    frame = pd.DataFrame(
+        {"share": rng.integers(0, 101, 10**6) / 100, "kind": rng.choice(["a", "b", "c"], 10**6)}
+    )
+    kept, report = validate(
+        frame.astype("str"), _spec("drop", {name: ATTRIBUTES[name] for name in frame})
+    )
     assert len(kept) == 10**6 - report.dropped == (frame["kind"] != "c").sum()

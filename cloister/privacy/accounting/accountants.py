@@ -4,7 +4,8 @@ Three accountants read events in different ways, each an upper bound on its own,
 privacy loss distributions, Rényi divergences, and the plain sum. An event that none reads whole is refused
 (`UnsupportedEvent`), never guessed. Answers are rounded up.
 
-Mass that an event may reveal outright (a threshold passed by an empty cell, the delta of a bounded mechanism) is its
+Mass that an event may reveal outright (a threshold passed by an empty cell, the delta of a bounded
+mechanism) is its
 *leak*. Leaks add up, and the rest of delta is left to the accountant: such an event is a mixture that is private but
 for its leak (Kairouz, Oh, Viswanath, arXiv 1311.0776, theorem 3.1).
 """
@@ -74,7 +75,10 @@ class Accountant(Protocol):
 
 
 class PureSum:
-    """Adds the epsilons of mechanisms that are private at delta 0, exactly; the only one with an answer there."""
+    """Adds the epsilons of mechanisms that are private at delta 0, exactly.
+
+    The only one with an answer there.
+    """
 
     def epsilon(self, leaves: Leaves, _delta: float, _relation: Relation, /) -> float:
         """The sum of epsilons."""
@@ -89,12 +93,15 @@ class PureSum:
 class Renyi:
     """Adds Rényi divergences of many orders, and converts the sum.
 
-    Source: conversion of Canonne, Kamath, Steinke (arXiv 2004.00010), proposition 12, by dp_accounting.
+    Source: conversion of Canonne, Kamath, Steinke (arXiv 2004.00010), proposition 12, by
+        dp_accounting.
     """
 
     def epsilon(self, leaves: Leaves, delta: float, relation: Relation, /) -> float:
         """The least epsilon over the orders."""
-        divergences = sum((times * renyi(leaf, relation) for leaf, times in leaves), np.zeros_like(ORDERS))
+        divergences = sum(
+            (times * renyi(leaf, relation) for leaf, times in leaves), np.zeros_like(ORDERS)
+        )
         return _outward(float(compute_epsilon(ORDERS, divergences, delta)[0]))
 
 
@@ -118,7 +125,9 @@ class LossDistribution:
                 return _outward(answer)
             step = 2.0 ** math.floor(math.log2(max(wanted, step / 64)))
 
-    def _parts(self, leaves: Leaves, delta: float, relation: Relation, step: float) -> list[tuple[_GridLosses, int]]:
+    def _parts(
+        self, leaves: Leaves, delta: float, relation: Relation, step: float
+    ) -> list[tuple[_GridLosses, int]]:
         tail = delta * SHARE / sum(times for _, times in leaves)
         return [(_grid_losses(leaf, relation, step, tail), times) for leaf, times in leaves]
 
@@ -143,7 +152,8 @@ ACCOUNTANTS: Mapping[str, Accountant] = {
 def epsilon(event: Event, delta: float | Fraction, relation: Relation | str) -> float:
     """The least epsilon for which the event is shown (epsilon, delta)-private, rounded up.
 
-    Errors: UnsupportedEvent if no accountant reads the whole event, or delta is too small for what it may reveal.
+    Errors: UnsupportedEvent if no accountant reads the whole event, or delta is too small for what
+        it may reveal.
     """
     return spend(event, delta, relation).epsilon
 
@@ -174,11 +184,15 @@ def _spend(event: Event, delta: Fraction, relation: Relation) -> Spend:
 def _path_spend(path: Leaves, delta: Fraction, relation: Relation) -> Spend:
     left = delta - _path_leak(path)
     if left < 0:
-        raise UnsupportedEvent(f"The event may reveal more than delta {float(delta):g} allows; ask for a larger delta.")
+        raise UnsupportedEvent(
+            f"The event may reveal more than delta {float(delta):g} allows; ask for a larger delta."
+        )
     leaves = _merged((_kept(leaf), times) for leaf, times in path)
     answers, refusals = _ask(leaves, math.nextafter(float(left), 0), relation)
     if not answers:
-        raise UnsupportedEvent(f"No accountant reads the whole event at delta {float(delta):g}. {' '.join(refusals)}")
+        raise UnsupportedEvent(
+            f"No accountant reads the whole event at delta {float(delta):g}. {' '.join(refusals)}"
+        )
     best = min(answers, key=lambda name: answers[name])
     return Spend(answers[best], float(delta), best)
 
@@ -194,7 +208,9 @@ def _ask(leaves: Leaves, delta: float, relation: Relation) -> tuple[dict[str, fl
 
 
 def _path_leak(path: Leaves) -> Fraction:
-    leaking = ((leaf.delta, times) for leaf, times in path if isinstance(leaf, Bounded | Thresholded))
+    leaking = (
+        (leaf.delta, times) for leaf, times in path if isinstance(leaf, Bounded | Thresholded)
+    )
     return sum((times * delta for delta, times in leaking), Fraction(0))
 
 
@@ -268,7 +284,9 @@ def _limited(paths: Iterable[Leaves]) -> set[Leaves]:
     for path in paths:
         kept.add(path)
         if len(kept) > PATHS:
-            raise UnsupportedEvent(f"The event has over {PATHS} paths through disjoint parts; use fewer parts.")
+            raise UnsupportedEvent(
+                f"The event has over {PATHS} paths through disjoint parts; use fewer parts."
+            )
     return kept
 
 
@@ -292,7 +310,9 @@ class _GridLosses:
 def _grid_losses(leaf: Event, relation: Relation, step: float, tail: float) -> _GridLosses:
     pair = worst_pair(leaf, relation, tail)
     removed = _on_grid(pair.removed, step)
-    return _GridLosses(removed, removed if pair.added is pair.removed else _on_grid(pair.added, step), pair.copies)
+    return _GridLosses(
+        removed, removed if pair.added is pair.removed else _on_grid(pair.added, step), pair.copies
+    )
 
 
 def _on_grid(way: Direction, step: float) -> Loss:

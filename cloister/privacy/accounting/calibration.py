@@ -1,6 +1,7 @@
 """The other way round: the least noise that keeps a claim, and ways to share a budget out.
 
-What is shared out here is only a plan: the claim is what `accounting` reads from the events, and `calibrate` asks it.
+What is shared out here is only a plan: the claim is what `accounting` reads from the events, and
+`calibrate` asks it.
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ def calibrate(
     delta: float | Fraction,
     relation: Relation | str,
 ) -> Fraction:
-    """The least noise, to a part in ten thousand, for which the event keeps (epsilon, delta); never too little.
+    """The least noise, to a part in ten thousand, for which the event keeps (epsilon, delta).
 
-    ``event_of`` makes the event from a level of noise, of which more must cost less: a noise multiplier, or the
-    inverse of an epsilon. The answer has been put to the accountants.
+    Never too little.
 
-    Errors: PlanError if no level up to 2^30 is enough, UnsupportedEvent if no accountant reads the event.
+    ``event_of`` makes the event from a level of noise, of which more must cost less: a noise
+    multiplier, or the inverse of an epsilon. The answer has been put to the accountants.
+
+    Errors: PlanError if no level up to 2^30 is enough, UnsupportedEvent if no accountant reads the
+        event.
     """
     if epsilon <= 0:
         raise PlanError("No noise keeps an epsilon of 0; allow a larger epsilon.")
@@ -56,8 +60,8 @@ def calibrate(
 def concentrated(epsilon: float | Fraction, delta: float | Fraction) -> Fraction:
     """A rho, rounded down, such that rho-zero-concentrated privacy gives (epsilon, delta).
 
-    Source: Canonne, Kamath, Steinke (arXiv 2004.00010), proposition 12, by dp_accounting; never less than by Bun and
-    Steinke (arXiv 1605.02065), proposition 1.3.
+    Source: Canonne, Kamath, Steinke (arXiv 2004.00010), proposition 12, by dp_accounting; never
+    less than by Bun and Steinke (arXiv 1605.02065), proposition 1.3.
     """
     low, high = _bun_steinke(float(epsilon), float(delta)), float(epsilon)
     for _ in range(HALVINGS):
@@ -81,7 +85,9 @@ def noise_multiplier(rho: Fraction) -> Fraction:
 def shares(total: Fraction, weights: Sequence[int | Fraction]) -> tuple[Fraction, ...]:
     """The total in proportion to the weights; exact, so that the shares add up to the total."""
     if not weights or min(weights) <= 0 or total <= 0:
-        raise PlanError("A budget is shared out among one or more positive weights, and must itself be positive.")
+        raise PlanError(
+            "A budget is shared out among one or more positive weights, and must itself be positive."
+        )
     whole = sum(weights, Fraction(0))
     return tuple(total * weight / whole for weight in weights)
 
@@ -90,7 +96,9 @@ def _bracket(excess: Excess) -> tuple[float, float]:
     low = high = 1.0
     while excess(high) > 0:
         if high >= MOST:
-            raise PlanError("No amount of noise keeps this epsilon and delta; ask for less, or allow more of either.")
+            raise PlanError(
+                "No amount of noise keeps this epsilon and delta; ask for less, or allow more of either."
+            )
         low, high = high, high * STRIDE
     while low == high and excess(low / STRIDE) <= 0 and low > 1 / MOST:
         low, high = low / STRIDE, low / STRIDE

@@ -1,16 +1,17 @@
 """Privacy loss distributions on a grid, and their composition by one Fourier transform per distinct event.
 
-A *profile* gives delta as a function of epsilon for the worst pair of neighbouring tables. It is turned into a
-distribution on a grid that is never more private ("Connect the Dots", Doroshenko et al., arXiv 2207.04380, algorithm
-1). Distributions are composed by multiplying transforms on a window outside which, by Chernoff's bound, little lies;
-what may lie outside, or be wrapped around, is added to delta, and so is the rounding error of the transforms.
-Source: Koskela, Jälkö, Honkela (arXiv 1906.03049); Gopi, Lee, Wutschitz (arXiv 2106.02848).
+A *profile* gives delta as a function of epsilon for the worst pair of neighbouring tables. It is
+turned into a distribution on a grid that is never more private ("Connect the Dots", Doroshenko et
+al., arXiv 2207.04380, algorithm 1). Distributions are composed by multiplying transforms on a
+window outside which, by Chernoff's bound, little lies; what may lie outside, or be wrapped around,
+is added to delta, and so is the rounding error of the transforms. Source: Koskela, Jälkö, Honkela
+(arXiv 1906.03049); Gopi, Lee, Wutschitz (arXiv 2106.02848).
 
 The composition of dp_accounting was measured in this place, on the same profiles and grids. Its
-epsilons are the same but for 4 parts in 10,000; it takes 0.10 s where this module takes 0.01 s (a plan
-of Kamino, whose calibration asks about ten times), and 3.3 s where it takes 0.5 s (100 steps at rate
-1e-5); it leaves the grid to the caller, and does not add the rounding of transforms to delta. It stays
-the reference of the tests.
+epsilons are the same but for 4 parts in 10,000; it takes 0.10 s where this module takes 0.01 s (a
+plan of Kamino, whose calibration asks about ten times), and 3.3 s where it takes 0.5 s (100 steps
+at rate 1e-5); it leaves the grid to the caller, and does not add the rounding of transforms to
+delta. It stays the reference of the tests.
 """
 
 from __future__ import annotations
@@ -65,11 +66,13 @@ class Loss:
 def connect_the_dots(profile: Profile, low: float, high: float, step: float) -> Loss:
     """The tightest pessimistic distribution on the multiples of ``step`` nats between low and high.
 
-    ``profile`` maps epsilons (n,) to deltas (n,) and must be convex in exp(epsilon); what it leaves at ``high``
-    becomes infinite loss.
+    ``profile`` maps epsilons (n,) to deltas (n,) and must be convex in exp(epsilon); what it leaves
+    at ``high`` becomes infinite loss.
     """
     lowest = math.floor(low / step)
-    epsilons = np.arange(lowest, max(math.ceil(high / step), lowest + 1) + 1, dtype=np.float64) * step
+    epsilons = (
+        np.arange(lowest, max(math.ceil(high / step), lowest + 1) + 1, dtype=np.float64) * step
+    )
     deltas = np.minimum.accumulate(np.clip(profile(epsilons), 0.0, 1.0))
     falls = np.diff(deltas)
     mass = np.zeros_like(deltas)
@@ -91,7 +94,9 @@ def convolve(parts: Sequence[tuple[Loss, int]], slack: float) -> Loss:
         spectrum *= rfft(_folded(loss, size)) ** times
     wrapped = irfft(spectrum, n=size)
     mass = np.roll(wrapped, -(low % size))
-    kept = -math.expm1(sum(times * math.log1p(-min(loss.infinite, 1 - 1e-16)) for loss, times in parts))
+    kept = -math.expm1(
+        sum(times * math.log1p(-min(loss.infinite, 1 - 1e-16)) for loss, times in parts)
+    )
     rounding = ROUNDING * (100 + sum(times for _, times in parts))
     return Loss(parts[0][0].step, low, np.maximum(mass, 0.0), min(1.0, kept + slack + rounding))
 
@@ -99,7 +104,8 @@ def convolve(parts: Sequence[tuple[Loss, int]], slack: float) -> Loss:
 def epsilon_at(loss: Loss, delta: float) -> float:
     """The least epsilon at least 0 with divergence at most delta; infinity if there is none.
 
-    Source: Balle, Wang (arXiv 1805.06530), theorem 5, read as delta = E[1 - exp(epsilon - loss)]+ plus infinite mass.
+    Source: Balle, Wang (arXiv 1805.06530), theorem 5, read as delta = E[1 - exp(epsilon - loss)]+
+        plus infinite mass.
     """
     if loss.infinite >= delta:
         return math.inf
@@ -138,7 +144,9 @@ def _least(bound: Callable[[float], float], start: float) -> float:
     return least
 
 
-def _edges(parts: Sequence[tuple[Loss, int]]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+def _edges(
+    parts: Sequence[tuple[Loss, int]],
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     lowest = [(loss.lowest, times) for loss, times in parts]
     highest = [(loss.lowest + loss.mass.size - 1, times) for loss, times in parts]
     return lowest, highest

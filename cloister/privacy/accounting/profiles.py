@@ -1,8 +1,9 @@
 """The worst pair of output distributions of each event, as privacy profiles: delta as a function of epsilon.
 
-The profile of a pair (P, Q) is H(e) = sup over sets S of P(S) - exp(e) Q(S). A pair whose profile is nowhere below
-that of any two neighbouring tables stands for the whole mechanism, also under adaptive composition (Zhu, Dong, Wang,
-arXiv 2106.08567, theorem 10), and so does the largest of several profiles.
+The profile of a pair (P, Q) is H(e) = sup over sets S of P(S) - exp(e) Q(S). A pair whose profile
+is nowhere below that of any two neighbouring tables stands for the whole mechanism, also under
+adaptive composition (Zhu, Dong, Wang, arXiv 2106.08567, theorem 10), and so does the largest of
+several profiles.
 """
 
 from __future__ import annotations
@@ -72,16 +73,21 @@ def _(event: GaussianCounts, _relation: Relation, tail: float) -> WorstPair:
     bounds = event.sensitivity
     scale = float(event.noise_multiplier) * math.sqrt(bounds.l2_squared)
     if bounds.cells * bounds.step**2 != bounds.l2_squared or scale > LARGEST_SCALE:
-        raise UnsupportedEvent("The worst pair of Gaussian counts is known where every cell may move by a full step.")
+        raise UnsupportedEvent(
+            "The worst pair of Gaussian counts is known where every cell may move by a full step."
+        )
     reach = (bounds.step / 2 + 1 + scale * _quantile(tail)) * bounds.step / scale**2
     return _symmetric(_discrete_gaussian(scale, bounds.step), reach, copies=bounds.cells)
 
 
 @worst_pair.register
 def _(event: LaplaceCounts, _relation: Relation, _tail: float) -> WorstPair:
-    """As many one-cell mechanisms as cells change, where none moves by more than 1; else no more than pure epsilon.
+    """As many one-cell mechanisms as cells change, where none moves by more than 1.
 
-    One count that moves by 5 is worse than five that move by 1, though the noise of both is the same.
+    Else no more than pure epsilon.
+
+    One count that moves by 5 is worse than five that move by 1, though the noise of both is the
+    same.
     """
     bounds = event.sensitivity
     copies = bounds.cells if bounds.step == 1 and bounds.cells == bounds.l1 else 1
@@ -122,7 +128,8 @@ def _(event: SampledGaussian, relation: Relation, tail: float) -> WorstPair:
 def samples_all(event: SampledGaussian) -> bool:
     """Whether a step is read as one on every row, which costs at least as much as one on a sample.
 
-    The sums with and without a unit are then at most its rows apart, and so they are, in pairs, over any sample.
+    The sums with and without a unit are then at most its rows apart, and so they are, in pairs,
+    over any sample.
     """
     return event.rate >= NEARLY_ALL
 
@@ -174,20 +181,25 @@ def sampled_added(rate: float, shift: float, epsilons: Floats) -> Floats:
     weight = 1.0 - factors * (1.0 - rate)
     inside = weight > 0
     deltas = np.zeros_like(epsilons)
-    deltas[inside] = weight[inside] * gaussian(shift, np.log(factors[inside] * rate / weight[inside]))
+    deltas[inside] = weight[inside] * gaussian(
+        shift, np.log(factors[inside] * rate / weight[inside])
+    )
     return deltas
 
 
 def sampled_replaced(rate: float, shift: float, epsilons: Floats) -> Floats:
     """The mixture (1 - q) N(0) + q N(shift) against (1 - q) N(0) + q N(-shift): the replaced row pulls the other way.
 
-    Nothing else is worse: the profile is a convex function of a weighted sum of exponentials of normals, which grows
-    with each of their covariances (Kahane 1985), all largest where the two gradients are opposite and full.
+    Nothing else is worse: the profile is a convex function of a weighted sum of exponentials of
+    normals, which grows with each of their covariances (Kahane 1985), all largest where the two
+    gradients are opposite and full.
     """
     steep = np.minimum(np.abs(epsilons), LARGEST / 2)
     factors, weight = np.exp(steep), rate * math.exp(-(shift**2) / 2)
     rise = (1 - rate) * np.expm1(steep)
-    points = (np.log(rise + np.hypot(rise, 2 * np.sqrt(factors) * weight)) - math.log(2 * weight)) / shift
+    points = (
+        np.log(rise + np.hypot(rise, 2 * np.sqrt(factors) * weight)) - math.log(2 * weight)
+    ) / shift
     above: Floats = (1 - rate) * ndtr(-points) * -np.expm1(steep)
     deltas: Floats = above + rate * (ndtr(shift - points) - factors * ndtr(-shift - points))
     mirrored: Floats = -np.expm1(-steep) + np.exp(-steep) * deltas
@@ -197,8 +209,8 @@ def sampled_replaced(rate: float, shift: float, epsilons: Floats) -> Floats:
 def randomized_response(reach: float, epsilons: Floats) -> Floats:
     """The worst pair of any mechanism that is private with epsilon ``reach`` and delta 0.
 
-    Source: Kairouz, Oh, Viswanath (arXiv 1311.0776), theorem 3.1. One discrete Laplace count that moves by 1 is
-    exactly this pair.
+    Source: Kairouz, Oh, Viswanath (arXiv 1311.0776), theorem 3.1. One discrete Laplace count that
+    moves by 1 is exactly this pair.
     """
     between = -np.expm1(np.minimum(epsilons, LARGEST) - reach) / (1.0 + math.exp(-reach))
     return np.maximum(np.maximum(between, -np.expm1(np.minimum(epsilons, LARGEST))), 0.0)
@@ -207,8 +219,8 @@ def randomized_response(reach: float, epsilons: Floats) -> Floats:
 def bounded_range(reach: float, epsilons: Floats) -> Floats:
     """The largest profile of mechanisms whose losses span at most ``reach``, such as the exponential mechanism.
 
-    The worst such pair has two losses, t and t - reach, and this is the largest over t. Source: Dong, Durfee, Rogers
-    (arXiv 1909.13830), lemma 3.4 for the two losses.
+    The worst such pair has two losses, t and t - reach, and this is the largest over t. Source:
+    Dong, Durfee, Rogers (arXiv 1909.13830), lemma 3.4 for the two losses.
     """
     between = np.square(np.expm1((np.minimum(epsilons, reach) - reach) / 2)) / -math.expm1(-reach)
     return np.where(epsilons < -reach, -np.expm1(np.minimum(epsilons, 0.0)), between)
@@ -218,8 +230,9 @@ def bounded_range(reach: float, epsilons: Floats) -> Floats:
 class Mixture:
     """Normals of unit variance with means ``means`` (k,) and probabilities ``weights`` (k,), against a mean of 0.
 
-    The worst pair of a sum of sampled rows of which one unit owns several: the number sampled is binomial. Source:
-    Charles et al. (arXiv 2407.07737); Choquette-Choo et al. (arXiv 2310.15526); also as in `sampled_replaced`.
+    The worst pair of a sum of sampled rows of which one unit owns several: the number sampled is
+    binomial. Source: Charles et al. (arXiv 2407.07737); Choquette-Choo et al. (arXiv 2310.15526);
+    also as in `sampled_replaced`.
     """
 
     means: Floats
@@ -229,12 +242,15 @@ class Mixture:
     def of(cls, event: SampledGaussian) -> Mixture:
         """The worst pair of one step."""
         taken = np.arange(event.rows + 1)
-        return cls(taken / float(event.noise_multiplier), binom.pmf(taken, event.rows, float(event.rate)))
+        return cls(
+            taken / float(event.noise_multiplier), binom.pmf(taken, event.rows, float(event.rate))
+        )
 
     def loss(self, points: Floats) -> Floats:
         """Log ratio of the mixture to the normal at mean 0, at points (n,); increasing."""
         logs: Floats = np.logaddexp.reduce(
-            np.log(self.weights) + np.multiply.outer(points, self.means) - self.means**2 / 2, axis=-1
+            np.log(self.weights) + np.multiply.outer(points, self.means) - self.means**2 / 2,
+            axis=-1,
         )
         return logs
 
@@ -271,9 +287,16 @@ def _discrete_gaussian(scale: float, step: int) -> Profile:
 
     def profile(epsilons: Floats) -> Floats:
         epsilons = np.minimum(epsilons, LARGEST)
-        last = np.ceil(np.clip(step / 2 - epsilons * scale**2 / step, -edge - 1, edge + 1)).astype(np.int64) - 1
+        last = (
+            np.ceil(np.clip(step / 2 - epsilons * scale**2 / step, -edge - 1, edge + 1)).astype(
+                np.int64
+            )
+            - 1
+        )
         first, second = np.clip(last + edge + 1, 0, None), np.clip(last - step + edge + 1, 0, None)
-        deltas: Floats = np.maximum(below[first] - np.exp(epsilons) * below[second], -np.expm1(epsilons))
+        deltas: Floats = np.maximum(
+            below[first] - np.exp(epsilons) * below[second], -np.expm1(epsilons)
+        )
         return deltas
 
     return profile
@@ -291,5 +314,7 @@ def _quantile(tail: float) -> float:
 def _reach(shift: float, tail: float) -> float:
     reach = shift**2 / 2 + shift * _quantile(tail)
     if reach > LARGEST:
-        raise UnsupportedEvent("The noise of a sampled sum is too small to account for; raise its noise multiplier.")
+        raise UnsupportedEvent(
+            "The noise of a sampled sum is too small to account for; raise its noise multiplier."
+        )
     return reach

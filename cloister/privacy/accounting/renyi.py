@@ -1,6 +1,9 @@
-"""Rényi divergences of the worst pair of each event, in nats, at a fixed list of orders; they add up.
+"""Rényi divergences of the worst pair of each event, in nats, at a fixed list of orders.
 
-Sources: Mironov (arXiv 1702.07476), proposition 1; Bun, Steinke (arXiv 1605.02065) for zero-concentrated privacy.
+They add up.
+
+Sources: Mironov (arXiv 1702.07476), proposition 1; Bun, Steinke (arXiv 1605.02065) for
+    zero-concentrated privacy.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ from cloister.privacy.events import (
 )
 
 ORDERS = np.unique(
-    np.concatenate([1 + np.geomspace(0.02, 5, 30), np.arange(2.0, 64), np.geomspace(64, 16384, 40).round()])
+    np.concatenate(
+        [1 + np.geomspace(0.02, 5, 30), np.arange(2.0, 64), np.geomspace(64, 16384, 40).round()]
+    )
 )
 LARGEST_SAMPLED_ORDER = 512
 LARGEST_MIXTURE_ORDER = 128
@@ -59,7 +64,9 @@ def _(event: LaplaceCounts | Bounded, _relation: Relation) -> Floats:
 @renyi.register
 def _(event: Selection, _relation: Relation) -> Floats:
     """Cesar, Rogers (arXiv 2004.07223), lemma 3.2: range epsilon gives rho = epsilon^2 / 8."""
-    return np.minimum(_randomized_response(float(event.epsilon)), ORDERS * float(event.epsilon) ** 2 / 8)
+    return np.minimum(
+        _randomized_response(float(event.epsilon)), ORDERS * float(event.epsilon) ** 2 / 8
+    )
 
 
 @renyi.register
@@ -70,9 +77,13 @@ def _(event: SampledGaussian, relation: Relation) -> Floats:
         divergences: Floats = ORDERS * (sides * event.rows / float(event.noise_multiplier)) ** 2 / 2
         return divergences
     if relation is not Relation.ADD_REMOVE:
-        raise UnsupportedEvent("Rényi divergences of Poisson-sampled sums are known for adding or removing a unit.")
+        raise UnsupportedEvent(
+            "Rényi divergences of Poisson-sampled sums are known for adding or removing a unit."
+        )
     whole = event.rows == 1 and ORDERS.round() == ORDERS
-    return np.where(whole, _whole_orders(float(event.rate), float(event.noise_multiplier)), _integrated(event))
+    return np.where(
+        whole, _whole_orders(float(event.rate), float(event.noise_multiplier)), _integrated(event)
+    )
 
 
 @lru_cache(maxsize=64)

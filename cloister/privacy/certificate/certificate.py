@@ -1,7 +1,8 @@
 """The certificate of a release: what was promised and spent, by which code, under which declarations.
 
-Everything in it is public: declarations of the spec, the plan, counts on the synthetic table, records of the ledger. No
-figure that was computed from the real table, no time that a step took, no exact private count enters it.
+Everything in it is public: declarations of the spec, the plan, counts on the synthetic table,
+records of the ledger. No figure that was computed from the real table, no time that a step took, no
+exact private count enters it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ import yaml
 from cloister.constraints import DenialConstraint
 from cloister.constraints.counting import ViolationReport
 from cloister.errors import PrivacyError, VerificationError
-from cloister.privacy.certificate.provenance import attribute_origins, constraint_origins, exact_text, unprotected
+from cloister.privacy.certificate.provenance import (
+    attribute_origins,
+    constraint_origins,
+    exact_text,
+    unprotected,
+)
 from cloister.privacy.certificate.schema import (
     AttributeOrigin,
     ConstraintOrigin,
@@ -30,7 +36,13 @@ from cloister.privacy.certificate.schema import (
     StageSpend,
     Subject,
 )
-from cloister.privacy.certificate.spend import PlannedStage, mechanisms, second_reading, stage_spends, whole
+from cloister.privacy.certificate.spend import (
+    PlannedStage,
+    mechanisms,
+    second_reading,
+    stage_spends,
+    whole,
+)
 from cloister.privacy.certificate.wording import (
     definition_of,
     detection,
@@ -58,16 +70,13 @@ class Facts:
     """What a certificate is made from.
 
     Args:
-        epsilon, delta: what was asked for and charged.
-        stages: of the plan; the noise and the events are in them.
-        violations: of every constraint, counted on the synthetic file.
-        post_processing: what the model says was done to its answers, in sentences.
-        capacity: how many rows the model may ever give; None if any number.
-        budget: of the dataset and unit, after the charge; ``composition`` is how the ledger adds releases up.
-        anchor: the ledger entry that made the charge final.
-        artefacts: SHA-256 by file name.
-        model: digest of the model that the rows were drawn from.
-        secure: whether all noise came from a secure source.
+        epsilon, delta: what was asked for and charged. stages: of the plan; the noise and the
+        events are in them. violations: of every constraint, counted on the synthetic file.
+        post_processing: what the model says was done to its answers, in sentences. capacity: how
+        many rows the model may ever give; None if any number. budget: of the dataset and unit,
+        after the charge; ``composition`` is how the ledger adds releases up. anchor: the ledger
+        entry that made the charge final. artefacts: SHA-256 by file name. model: digest of the
+        model that the rows were drawn from. secure: whether all noise came from a secure source.
         input_digest: keyed, of the data.
     """
 
@@ -95,7 +104,10 @@ class Facts:
 
 
 class Certificate(Part):
-    """The certificate of one release; ``model`` is the digest of its model, None in certificates of older versions."""
+    """The certificate of one release.
+
+    ``model`` is the digest of its model, None in certificates of older versions.
+    """
 
     certificate: int
     subject: Subject
@@ -130,7 +142,9 @@ class Certificate(Part):
         try:
             certificate = cls.model_validate(yaml.safe_load(text))
         except (yaml.YAMLError, ValueError, TypeError, RecursionError):
-            raise VerificationError(f"{YAML_NAME} was altered: it cannot be read as a certificate") from None
+            raise VerificationError(
+                f"{YAML_NAME} was altered: it cannot be read as a certificate"
+            ) from None
         if certificate.to_yaml() != text:
             raise VerificationError(f"{YAML_NAME} was altered: its text is not as it was written")
         return certificate
@@ -140,7 +154,8 @@ def certify(facts: Facts) -> Certificate:
     """The certificate that facts make.
 
     Raises:
-        PrivacyError: the events cost more than was asked, or a hard constraint is violated: nothing is to be published.
+        PrivacyError: the events cost more than was asked, or a hard constraint is violated: nothing
+            is to be published.
     """
     _require_true(facts)
     return Certificate(
@@ -214,7 +229,10 @@ def _guarantee(facts: Facts) -> Guarantee:
 
 
 def _worst_epsilons(facts: Facts) -> tuple[float, float]:
-    """Of this release, and of all of its budget period; nothing bounds a release without secure noise."""
+    """Of this release, and of all of its budget period.
+
+    Nothing bounds a release without secure noise.
+    """
     if not facts.secure:
         return math.inf, math.inf
     spent = facts.budget.spent

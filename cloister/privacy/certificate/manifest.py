@@ -1,8 +1,9 @@
 """The manifest of a release folder: every file with its SHA-256 and size, and where else the release is on record.
 
-``manifest.json`` is canonical: the text of a manifest is decided by what it says, and its ``digest`` is the SHA-256 of
-all the rest. So any altered byte, of a file or of the manifest, is found; the ledger's entry of the release holds the
-digest again, and tells a replaced manifest from the true one.
+``manifest.json`` is canonical: the text of a manifest is decided by what it says, and its
+``digest`` is the SHA-256 of all the rest. So any altered byte, of a file or of the manifest, is
+found; the ledger's entry of the release holds the digest again, and tells a replaced manifest from
+the true one.
 """
 
 from __future__ import annotations
@@ -38,10 +39,12 @@ class FileRecord:
 
 @dataclass(frozen=True)
 class Lineage:
-    """Where else a release is on record: ledger entry, code, spec, tracking run, flow run; empty text for none.
+    """Where else a release is on record: ledger entry, code, spec, tracking run, flow run.
 
-    ``model`` is the digest of the model that rows are drawn from, ``kept`` a keyed digest of all that stays in the
-    home, which tells nobody without the key what that is.
+    Empty text for none.
+
+    ``model`` is the digest of the model that rows are drawn from, ``kept`` a keyed digest of all
+    that stays in the home, which tells nobody without the key what that is.
     """
 
     ledger: Anchor
@@ -68,7 +71,10 @@ class Manifest:
 
     def to_json(self) -> str:
         """The text of ``manifest.json``."""
-        return json.dumps(self._content() | {"digest": self.digest}, indent=2, ensure_ascii=True) + "\n"
+        return (
+            json.dumps(self._content() | {"digest": self.digest}, indent=2, ensure_ascii=True)
+            + "\n"
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
@@ -82,12 +88,16 @@ class Manifest:
         except (ValueError, KeyError, TypeError, RecursionError):
             raise VerificationError(f"{FILE_NAME} was altered: it cannot be read") from None
         if manifest.to_json() != text:
-            raise VerificationError(f"{FILE_NAME} was altered: its text and its digest do not agree")
+            raise VerificationError(
+                f"{FILE_NAME} was altered: its text and its digest do not agree"
+            )
         return manifest
 
     def _content(self) -> dict[str, Any]:
         content = {"manifest": FORMAT} | asdict(self)
-        lineage = {key: value for key, value in asdict(self.lineage).items() if value or key not in _LATER}
+        lineage = {
+            key: value for key, value in asdict(self.lineage).items() if value or key not in _LATER
+        }
         return content | {"lineage": lineage}
 
 
@@ -108,7 +118,9 @@ def write_manifest(folder: Path, release: str, lineage: Lineage) -> Manifest:
     Raises:
         StorageError: the folder cannot be read or written, or holds a link or an empty folder.
     """
-    manifest = Manifest(release, lineage, tuple(_plain(_record(folder, path)) for path in _paths(folder)))
+    manifest = Manifest(
+        release, lineage, tuple(_plain(_record(folder, path)) for path in _paths(folder))
+    )
     part = folder / f".{FILE_NAME}.part"
     try:
         with part.open("w", encoding="ascii") as file:
@@ -138,10 +150,12 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def verify_folder(folder: Path, digest: str | None = None) -> list[FileFinding]:
-    """Everything that is wrong with a release folder: files altered, missing or extra; nothing, if it is sound.
+    """Everything that is wrong with a release folder: files altered, missing or extra.
 
-    ``digest`` is the manifest's as the ledger recorded it. Files that can no longer be told apart from sound ones are
-    never passed over: without a sound manifest the folder is not sound.
+    Nothing, if it is sound.
+
+    ``digest`` is the manifest's as the ledger recorded it. Files that can no longer be told apart
+    from sound ones are never passed over: without a sound manifest the folder is not sound.
 
     Raises:
         StorageError: a file cannot be read.
@@ -153,16 +167,22 @@ def verify_folder(folder: Path, digest: str | None = None) -> list[FileFinding]:
     except VerificationError as error:
         return [FileFinding(FILE_NAME, str(error).removeprefix(f"{FILE_NAME} "))]
     replaced = [FileFinding(FILE_NAME, "was replaced: the ledger recorded another one")]
-    return (replaced if digest not in (None, manifest.digest) else []) + _differences(folder, manifest)
+    return (replaced if digest not in (None, manifest.digest) else []) + _differences(
+        folder, manifest
+    )
 
 
 def _differences(folder: Path, manifest: Manifest) -> list[FileFinding]:
     recorded = {record.path: record for record in manifest.files}
     present = _paths(folder)
     missing = [FileFinding(path, "is missing") for path in recorded if path not in present]
-    extra = [FileFinding(path, "is not part of the release") for path in present if path not in recorded]
+    extra = [
+        FileFinding(path, "is not part of the release") for path in present if path not in recorded
+    ]
     held = [path for path in present if path in recorded]
-    altered = [FileFinding(path, "was altered") for path in held if _record(folder, path) != recorded[path]]
+    altered = [
+        FileFinding(path, "was altered") for path in held if _record(folder, path) != recorded[path]
+    ]
     return sorted(missing + extra + altered, key=lambda finding: finding.file)
 
 
@@ -170,7 +190,9 @@ def _paths(folder: Path) -> list[str]:
     """All files, links and folders that hold nothing, the manifest apart; sorted."""
     try:
         found = [
-            path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir() or not any(path.iterdir())
+            path
+            for path in folder.rglob("*")
+            if path.is_symlink() or not path.is_dir() or not any(path.iterdir())
         ]
     except OSError as error:
         raise _storage_error(folder, "read", error) from None
@@ -180,7 +202,9 @@ def _paths(folder: Path) -> list[str]:
 
 def _plain(record: FileRecord) -> FileRecord:
     if not record.sha256:
-        raise StorageError(f"{record.path} is no plain file, and cannot be part of a release; take it away")
+        raise StorageError(
+            f"{record.path} is no plain file, and cannot be part of a release; take it away"
+        )
     return record
 
 
@@ -212,4 +236,6 @@ def _canonical(content: Mapping[str, Any]) -> bytes:
 
 
 def _storage_error(path: Path, verb: str, error: OSError) -> StorageError:
-    return StorageError(f"{path} cannot be {verb} ({os.strerror(error.errno or 0)}); make room or correct the path")
+    return StorageError(
+        f"{path} cannot be {verb} ({os.strerror(error.errno or 0)}); make room or correct the path"
+    )

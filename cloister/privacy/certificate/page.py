@@ -16,8 +16,15 @@ TEMPLATE = "certificate.html"
 def page(certificate: Certificate) -> str:
     """The page of a certificate; every text in it is escaped."""
     source = files("cloister.privacy.certificate").joinpath(TEMPLATE).read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"figure": _figure, "percent": _percent, "grouped": _grouped, "event": _event}
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "figure": _figure,
+        "percent": _percent,
+        "grouped": _grouped,
+        "event": _event,
+    }
     return environment.from_string(source).render(c=certificate)
 
 

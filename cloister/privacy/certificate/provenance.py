@@ -1,4 +1,7 @@
-"""Where the declared world of a release comes from: bounds, lists of values, constraints; all of it public."""
+"""Where the declared world of a release comes from: bounds, lists of values, constraints.
+
+All of it public.
+"""
 
 from __future__ import annotations
 
@@ -130,4 +133,8 @@ def _range_words(attribute: AnyAttribute) -> str:
 def _provenance(attribute: AnyAttribute) -> str:
     if attribute.measured:
         return attribute.provenance
-    return f"data-derived: {attribute.provenance}" if attribute.data_derived else f"public: {attribute.provenance}"
+    return (
+        f"data-derived: {attribute.provenance}"
+        if attribute.data_derived
+        else f"public: {attribute.provenance}"
+    )

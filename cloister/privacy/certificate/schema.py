@@ -16,7 +16,8 @@ class Part(BaseModel):
 class Subject(Part):
     """What the certificate is about; ``state`` is that of the day it was ``written``.
 
-    ``rows`` of the synthetic table. ``input`` is a keyed digest of the data, which only its curator can check.
+    ``rows`` of the synthetic table. ``input`` is a keyed digest of the data, which only its curator
+    can check.
     """
 
     id: str
@@ -39,7 +40,9 @@ class Reading(Part):
 
 
 class Odds(Part):
-    """The most that someone who held a guess with certainty ``prior`` can reach, as shares; ``None`` is unbounded.
+    """The most that someone who held a guess with certainty ``prior`` can reach, as shares.
+
+    ``None`` is unbounded.
 
     ``release`` from this release alone, ``period`` from all releases of the budget period together.
     """
@@ -60,7 +63,8 @@ class Detection(Part):
 class Guarantee(Part):
     """What is promised, to whom, and in words; ``epsilon`` and ``delta`` are exact, as text.
 
-    ``accounted`` is what the events cost by the accountant with the least answer, ``second`` by another one.
+    ``accounted`` is what the events cost by the accountant with the least answer, ``second`` by
+    another one.
     """
 
     private: bool
@@ -82,7 +86,8 @@ class Guarantee(Part):
 class StageSpend(Part):
     """One stage: what it is for, what was done, and the epsilon that it would cost alone, at the release's delta.
 
-    ``event`` is what the accountants read; a stage that asks nothing of the data has none and costs 0.
+    ``event`` is what the accountants read; a stage that asks nothing of the data has none and costs
+    0.
     """
 
     name: str
@@ -94,9 +99,12 @@ class StageSpend(Part):
 
 
 class Cumulative(Part):
-    """What all releases of the dataset cost together, this one included; amounts are epsilons as text.
+    """What all releases of the dataset cost together, this one included.
 
-    ``spent`` and ``left`` are of the window, ``lifetime`` of all windows: the loss of whoever is in the data all along.
+    Amounts are epsilons as text.
+
+    ``spent`` and ``left`` are of the window, ``lifetime`` of all windows: the loss of whoever is in
+    the data all along.
     """
 
     period: str

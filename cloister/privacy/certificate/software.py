@@ -21,8 +21,8 @@ LIBRARIES = ("torch", "opendp", "dp-accounting", "numpy", "cryptography", "panda
 def software(sources: str) -> Software:
     """The running code; ``sources`` is a digest of its sources, which the caller knows.
 
-    Commit and lock file are those of a checkout, and None for an installed package. A commit whose files were changed
-    ends in ``+changes``.
+    Commit and lock file are those of a checkout, and None for an installed package. A commit whose
+    files were changed ends in ``+changes``.
     """
     return Software(
         cloister=__version__,

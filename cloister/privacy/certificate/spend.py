@@ -24,7 +24,10 @@ from cloister.privacy.events import (
     Thresholded,
 )
 
-FREE_BEFORE = ("sequence and search", "order of the attributes and all parameters, from public declarations alone")
+FREE_BEFORE = (
+    "sequence and search",
+    "order of the attributes and all parameters, from public declarations alone",
+)
 FREE_AFTER = ("sampling", "rows drawn from the released model: post-processing, {many}")
 
 _SOURCES: dict[type[Event], tuple[str, str, str]] = {
@@ -49,7 +52,11 @@ _SOURCES: dict[type[Event], tuple[str, str, str]] = {
         "normal numbers of four draws, rounded to a grid",
         "Abadi et al., arXiv 1607.00133",
     ),
-    Bounded: ("mechanism with a privacy argument of its own", "see docs/privacy.md", "docs/privacy.md"),
+    Bounded: (
+        "mechanism with a privacy argument of its own",
+        "see docs/privacy.md",
+        "docs/privacy.md",
+    ),
 }
 
 
@@ -76,8 +83,12 @@ def whole(stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | 
     return Reading(epsilon=total.epsilon, accountant=total.accountant)
 
 
-def second_reading(stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str) -> Reading | None:
-    """The least answer of an accountant other than the one behind `whole`; None if no other has one.
+def second_reading(
+    stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str
+) -> Reading | None:
+    """The least answer of an accountant other than the one behind `whole`.
+
+    None if no other has one.
 
     Events on disjoint parts are read by the first accountant only.
     """
@@ -91,7 +102,14 @@ def second_reading(stages: Sequence[PlannedStage], delta: Fraction, relation: Re
     for name, accountant in ACCOUNTANTS.items():
         if name != first.accountant:
             try:
-                answers.append((accountant.epsilon(leaves, math.nextafter(float(left), 0), Relation(relation)), name))
+                answers.append(
+                    (
+                        accountant.epsilon(
+                            leaves, math.nextafter(float(left), 0), Relation(relation)
+                        ),
+                        name,
+                    )
+                )
             except UnsupportedEvent:
                 continue
     finite = [answer for answer in answers if answer[0] < math.inf]
@@ -99,7 +117,10 @@ def second_reading(stages: Sequence[PlannedStage], delta: Fraction, relation: Re
 
 
 def stage_spends(
-    stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str, capacity: int | None = None
+    stages: Sequence[PlannedStage],
+    delta: Fraction,
+    relation: Relation | str,
+    capacity: int | None = None,
 ) -> tuple[StageSpend, ...]:
     """Each stage with its cost alone, between the two that cost nothing."""
     spends = [_free(*FREE_BEFORE)]
@@ -122,7 +143,10 @@ def stage_spends(
 def describe(event: Event) -> str:
     """What was done to the data, in words; noise in rows, or in multiples of the clipping norm."""
     if isinstance(event, Composed):
-        return "; ".join(f"{times} times: {describe(e)}" if times > 1 else describe(e) for e, times in event.parts)
+        return "; ".join(
+            f"{times} times: {describe(e)}" if times > 1 else describe(e)
+            for e, times in event.parts
+        )
     if isinstance(event, Parallel):
         return f"on disjoint parts of the rows: {'; '.join(describe(part) for part in event.parts)}"
     if isinstance(event, Thresholded):
@@ -159,12 +183,20 @@ def mechanisms(stages: Sequence[PlannedStage], secure: bool) -> tuple[Mechanism,
     rows = [_SOURCES[kind] for kind in kinds(stages)]
     stand_in = "REPEATABLE STAND-IN FOR TESTS: not private"
     return tuple(
-        Mechanism(name=name, sampler=sampler if secure else stand_in, source=source) for name, sampler, source in rows
+        Mechanism(name=name, sampler=sampler if secure else stand_in, source=source)
+        for name, sampler, source in rows
     )
 
 
 def _free(name: str, purpose: str) -> StageSpend:
-    return StageSpend(name=name, purpose=purpose, done="the data is not read", epsilon=0.0, accountant="", event=None)
+    return StageSpend(
+        name=name,
+        purpose=purpose,
+        done="the data is not read",
+        epsilon=0.0,
+        accountant="",
+        event=None,
+    )
 
 
 def _all(stages: Sequence[PlannedStage]) -> Composed:
@@ -197,7 +229,11 @@ def _leaves(event: Event) -> tuple[tuple[Event, int], ...]:
 def _counted(event: Event) -> Iterator[tuple[Event, int]]:
     match event:
         case Composed():
-            yield from ((leaf, count * times) for part, times in event.parts for leaf, count in _counted(part))
+            yield from (
+                (leaf, count * times)
+                for part, times in event.parts
+                for leaf, count in _counted(part)
+            )
         case SampledGaussian():
             yield replace(event, steps=1), event.steps
         case Thresholded():

@@ -10,12 +10,22 @@ from typing import Literal
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.certificate.schema import Detection, Odds
 from cloister.privacy.certificate.spend import PlannedStage, kinds
-from cloister.privacy.events import GaussianCounts, LaplaceCounts, Relation, SampledGaussian, Thresholded
+from cloister.privacy.events import (
+    GaussianCounts,
+    LaplaceCounts,
+    Relation,
+    SampledGaussian,
+    Thresholded,
+)
 from cloister.schema.attributes import MEASURED
 from cloister.schema.spec import PersonUnit, Privacy, Rows, Spec
 
-DEFINITION = "approximate differential privacy, (epsilon, delta); central model: one curator holds the data"
-PURE_DEFINITION = "pure differential privacy, epsilon alone; central model: one curator holds the data"
+DEFINITION = (
+    "approximate differential privacy, (epsilon, delta); central model: one curator holds the data"
+)
+PURE_DEFINITION = (
+    "pure differential privacy, epsilon alone; central model: one curator holds the data"
+)
 PRIORS = (0.01, 0.10, 0.50, 0.90)
 FALSE_ALARMS = (0.01, 0.05, 0.10)
 
@@ -125,16 +135,22 @@ def meaning(
 def odds(epsilon: float, period: float) -> tuple[Odds, ...]:
     """How certain a guess about one unit can become, for several certainties before.
 
-    The posterior p e^epsilon / (p e^epsilon + 1 - p), apart from delta. Source: Dwork and Roth (2014), section 2.3;
-    Desfontaines and Pejó (arXiv 1906.01337), section 3.
+    The posterior p e^epsilon / (p e^epsilon + 1 - p), apart from delta. Source: Dwork and Roth
+    (2014), section 2.3; Desfontaines and Pejó (arXiv 1906.01337), section 3.
     """
     return tuple(
-        Odds(prior=prior, release=_up(posterior(prior, epsilon)), period=_up(posterior(prior, period)))
+        Odds(
+            prior=prior,
+            release=_up(posterior(prior, epsilon)),
+            period=_up(posterior(prior, period)),
+        )
         for prior in PRIORS
     )
 
 
-def detection(epsilon: float, delta: Fraction, period: float, period_delta: Fraction) -> tuple[Detection, ...]:
+def detection(
+    epsilon: float, delta: Fraction, period: float, period_delta: Fraction
+) -> tuple[Detection, ...]:
     """How often any attack on one unit can be right, for several shares of false alarms.
 
     Source: Kairouz, Oh, Viswanath (arXiv 1311.0776), theorem 2.1.
@@ -172,7 +188,9 @@ def safeguards(stages: Sequence[PlannedStage], secure: bool) -> tuple[str, ...]:
     if not secure:
         return (SEEDED,)
     used = kinds(stages)
-    counting = (EXACT_COUNTS,) if {GaussianCounts, LaplaceCounts, Thresholded}.intersection(used) else ()
+    counting = (
+        (EXACT_COUNTS,) if {GaussianCounts, LaplaceCounts, Thresholded}.intersection(used) else ()
+    )
     learning = (SECURE_GRADIENTS, ROUNDED_GRADIENTS) if SampledGaussian in used else ()
     return (*counting, *learning, JOURNALED, CHARGED)
 

@@ -1,11 +1,13 @@
 """The journal: every noisy answer of a run, on disk before the algorithm sees it.
 
-A run asks the same questions in the same order each time. Answer n is read back if the journal holds it and drawn if
-it does not, so a run that was killed resumes with the answers it had, and nothing is drawn (or charged) twice.
+A run asks the same questions in the same order each time. Answer n is read back if the journal
+holds it and drawn if it does not, so a run that was killed resumes with the answers it had, and
+nothing is drawn (or charged) twice.
 
-A file can be copied, and an older copy put back. So each run begins with a frame that holds a fresh random number, and
-a ``Guard`` (a lease of the ledger) is asked before each draw and told of each answer before it is returned: of two
-journals that began as one, the ledger accepts only the one that holds all it was told.
+A file can be copied, and an older copy put back. So each run begins with a frame that holds a fresh
+random number, and a ``Guard`` (a lease of the ledger) is asked before each draw and told of each
+answer before it is returned: of two journals that began as one, the ledger accepts only the one
+that holds all it was told.
 
 The file is a magic line and frames, appended and never changed::
 
@@ -15,10 +17,11 @@ The file is a magic line and frames, appended and never changed::
     then     = "R", meta {nonce}: a run begins;   "A", meta {request, dtype, shape}, payload: the noisy array
     last     = "S": the journal is sealed
 
-Each frame is fsynced before its answer is returned. A tail that was never completed is cut off on opening: its answer
-was never seen. Any other difference is damage, and the journal is refused.
+Each frame is fsynced before its answer is returned. A tail that was never completed is cut off on
+opening: its answer was never seen. Any other difference is damage, and the journal is refused.
 
-Privacy: the file holds noisy answers, digests of requests and the fingerprint; no value of the data. Mode 0600.
+Privacy: the file holds noisy answers, digests of requests and the fingerprint; no value of the
+    data. Mode 0600.
 """
 
 from __future__ import annotations
@@ -74,7 +77,10 @@ class Guard(Protocol):
         ...
 
     def record(self, position: int, digest: str) -> None:
-        """Take down how many answers are on disk, and the digest up to there; raises if this process lost its right."""
+        """Take down how many answers are on disk, and the digest up to there.
+
+        Raises if this process lost its right.
+        """
         ...
 
     def close(self) -> None:
@@ -98,8 +104,9 @@ class _Unguarded:
 class Journal:
     """The noisy answers of one run, in order; one process at a time.
 
-    ``id`` is drawn once, when the file is made: a ledger that records it can tell this journal from a new one.
-    ``position`` counts the answers given so far by this process, ``recorded`` those the file holds.
+    ``id`` is drawn once, when the file is made: a ledger that records it can tell this journal from
+    a new one. ``position`` counts the answers given so far by this process, ``recorded`` those the
+    file holds.
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -112,10 +119,12 @@ class Journal:
 
     @classmethod
     def open(cls, folder: Path | str, fingerprint: Mapping[str, str]) -> Self:
-        """The journal in ``folder``, made if there is none; ``fingerprint`` says whose it is (data, code, spec, ...).
+        """The journal in ``folder``, made if there is none.
 
-        Errors: ``JournalMismatch`` for another run's journal or a damaged one; ``StorageError`` if it cannot be read or
-        written, or another process has it open.
+        ``fingerprint`` says whose it is (data, code, spec, ...).
+
+        Errors: ``JournalMismatch`` for another run's journal or a damaged one; ``StorageError`` if
+        it cannot be read or written, or another process has it open.
         """
         path = Path(folder) / FILE_NAME
         journal = cls(path, _open_locked(path))
@@ -166,14 +175,16 @@ class Journal:
     def answer(self, request: Mapping[str, Any], draw: Callable[[], Array]) -> Array:
         """The answer at this position of the run: read back, or drawn, written and fsynced.
 
-        ``request`` is what was asked, as JSON values (public; only its digest is kept). ``draw`` returns an array of
-        booleans, integers or floats, of any shape.
-        Errors: ``JournalMismatch`` if the journal holds the answer to another request here, or is sealed, or another
-        process took the release over; ``StorageError`` if the answer cannot be written, and then the journal is closed,
-        or the guard not be told of it. An answer that raised is not returned.
+        ``request`` is what was asked, as JSON values (public; only its digest is kept). ``draw``
+        returns an array of booleans, integers or floats, of any shape. Errors: ``JournalMismatch``
+        if the journal holds the answer to another request here, or is sealed, or another process
+        took the release over; ``StorageError`` if the answer cannot be written, and then the
+        journal is closed, or the guard not be told of it. An answer that raised is not returned.
         """
         digest = hashlib.sha256(_canonical(request)).hexdigest()
-        answer = self._replay(digest) if self.position < self.recorded else self._record(digest, draw)
+        answer = (
+            self._replay(digest) if self.position < self.recorded else self._record(digest, draw)
+        )
         self.position += 1
         return answer
 
@@ -183,7 +194,9 @@ class Journal:
         Errors: ``JournalMismatch`` if this process has not asked for every recorded answer.
         """
         if self.position != self.recorded:
-            raise JournalMismatch(f"{self._path} holds more answers than this run asked for: start a new release.")
+            raise JournalMismatch(
+                f"{self._path} holds more answers than this run asked for: start a new release."
+            )
         if not self.sealed:
             self._append(_LAST, {}, b"")
             self._guard.record(self.recorded, self.digest)
@@ -201,7 +214,12 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.close()
 
     def _replay(self, digest: str) -> Array:
@@ -215,7 +233,9 @@ class Journal:
 
     def _record(self, digest: str, draw: Callable[[], Array]) -> Array:
         if self.sealed:
-            raise JournalMismatch(f"{self._path} is finished and holds {self.recorded} answers: start a new release.")
+            raise JournalMismatch(
+                f"{self._path} is finished and holds {self.recorded} answers: start a new release."
+            )
         self._guard.require()
         answer = np.array(draw(), order="C")
         if answer.dtype.kind not in _ARRAY_KINDS:
@@ -261,7 +281,9 @@ class Journal:
         if not self._frames:
             self._append(_FIRST, {"id": secrets.token_hex(16), "fingerprint": fingerprint}, b"")
         held = self._frames[0].meta["fingerprint"]
-        differing = sorted(key for key in held.keys() | fingerprint if held.get(key) != fingerprint.get(key))
+        differing = sorted(
+            key for key in held.keys() | fingerprint if held.get(key) != fingerprint.get(key)
+        )
         if differing:
             raise JournalMismatch(
                 f"{self._path} belongs to another run ({', '.join(differing)} differ): start a new release."
@@ -329,11 +351,20 @@ def _parse(read: Callable[[int, int], bytes], start: int, before: bytes) -> _Fra
     if hashlib.sha256(before + body).digest() != seal:
         return None
     split = _HEAD.size + meta
-    return _Frame(kind, json.loads(body[_HEAD.size : split]), start, end, seal, slice(start + split, end - _SEAL_BYTES))
+    return _Frame(
+        kind,
+        json.loads(body[_HEAD.size : split]),
+        start,
+        end,
+        seal,
+        slice(start + split, end - _SEAL_BYTES),
+    )
 
 
 def _array(frame: _Frame, payload: bytes) -> Array:
-    return np.frombuffer(bytearray(payload), dtype=np.dtype(frame.meta["dtype"])).reshape(frame.meta["shape"])
+    return np.frombuffer(bytearray(payload), dtype=np.dtype(frame.meta["dtype"])).reshape(
+        frame.meta["shape"]
+    )
 
 
 def _canonical(value: object) -> bytes:
@@ -352,7 +383,9 @@ def _open_locked(path: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
-        raise StorageError(f"{path} is in use by another process: wait for that run to end.") from error
+        raise StorageError(
+            f"{path} is in use by another process: wait for that run to end."
+        ) from error
     return descriptor
 
 
@@ -379,4 +412,6 @@ def _write_all(descriptor: int, start: int, content: bytes) -> None:
 
 
 def _storage_error(path: Path, verb: str, error: OSError) -> StorageError:
-    return StorageError(f"{path} cannot be {verb} ({os.strerror(error.errno or 0)}): make room or correct the path.")
+    return StorageError(
+        f"{path} cannot be {verb} ({os.strerror(error.errno or 0)}): make room or correct the path."
+    )

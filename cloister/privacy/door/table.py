@@ -1,8 +1,9 @@
 """The door: the one place where sensitive rows are read for release.
 
-A model holds a door and never raw rows. ``answer`` takes a query and a mechanism, checks that the plan holds the event,
-reads the exact answer, makes it noisy, writes that to the journal, and only then returns it. What was planned was
-reserved in the ledger before the data was opened; what was not planned is refused.
+A model holds a door and never raw rows. ``answer`` takes a query and a mechanism, checks that the
+plan holds the event, reads the exact answer, makes it noisy, writes that to the journal, and only
+then returns it. What was planned was reserved in the ledger before the data was opened; what was
+not planned is refused.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class PlanBudget:
     def consume(self, event: Event) -> None:
         """Use one planned event; UnplannedQuery if there is none left."""
         if self._left[event] < 1:
-            raise UnplannedQuery(f"the plan holds no further {type(event).__name__}; plan every query before fitting")
+            raise UnplannedQuery(
+                f"the plan holds no further {type(event).__name__}; plan every query before fitting"
+            )
         self._left[event] -= 1
 
     def _add(self, event: Event, times: int) -> None:
@@ -67,7 +70,12 @@ class PrivateRows(Generic[Rows]):
     """
 
     def __init__(
-        self, rows: Rows, neighbours: Neighbours, planned: Event, journal: Journal, noise: NoiseSource
+        self,
+        rows: Rows,
+        neighbours: Neighbours,
+        planned: Event,
+        journal: Journal,
+        noise: NoiseSource,
     ) -> None:
         self.__rows = rows
         self.__noise = noise
@@ -80,10 +88,13 @@ class PrivateRows(Generic[Rows]):
         """Whether the noise is secret; rows behind a seeded source are not private."""
         return self.__noise.secure
 
-    def answer(self, query: Query[Rows, Moved, Answer], mechanism: Mechanism[Moved], label: str) -> Answer:
+    def answer(
+        self, query: Query[Rows, Moved, Answer], mechanism: Mechanism[Moved], label: str
+    ) -> Answer:
         """The noisy answer to a query, which is in the journal by then.
 
-        Privacy: the event is that of the mechanism for the query's own sensitivity, and is taken out of the plan.
+        Privacy: the event is that of the mechanism for the query's own sensitivity, and is taken
+            out of the plan.
 
         Raises:
             UnplannedQuery: the plan does not hold the event.
@@ -103,7 +114,12 @@ class PrivateTable(PrivateRows[TableRows]):
     """A coded table behind mechanisms; see :class:`PrivateRows`."""
 
     def __init__(
-        self, table: Table, neighbours: Neighbours, planned: Event, journal: Journal, noise: NoiseSource
+        self,
+        table: Table,
+        neighbours: Neighbours,
+        planned: Event,
+        journal: Journal,
+        noise: NoiseSource,
     ) -> None:
         super().__init__(TableRows(table), neighbours, planned, journal, noise)
 

@@ -6,7 +6,16 @@ from cloister.privacy.ledger.exact import Amount, exact, ratio
 from cloister.privacy.ledger.leases import Lease
 from cloister.privacy.ledger.ledger import Ledger
 from cloister.privacy.ledger.owners import Owner
-from cloister.privacy.ledger.records import Budget, Period, Release, Request, Reservation, State, Step, new_release_id
+from cloister.privacy.ledger.records import (
+    Budget,
+    Period,
+    Release,
+    Request,
+    Reservation,
+    State,
+    Step,
+    new_release_id,
+)
 from cloister.privacy.ledger.verification import verify_chain, verify_export
 
 __all__ = [

@@ -9,11 +9,20 @@ from typing import Self
 from cloister.errors import InputError, VerificationError
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.marks import Mark
-from cloister.privacy.ledger.records import Budget, Release, Request, State, Step, identifier, required
+from cloister.privacy.ledger.records import (
+    Budget,
+    Release,
+    Request,
+    State,
+    Step,
+    identifier,
+    required,
+)
 
 GRANTED, RUN, SEALED, DELIVERED = "budget_granted", "run_begun", "journal_sealed", "delivered"
 """Kinds of the entries that grant a budget, that say where a run begins in the journal of a release and where the
-journal ends, and that the release was reported to whoever asked for it; every other kind is a ``State``."""
+journal ends, and that the release was reported to whoever asked for it; every other kind is a
+``State``."""
 
 
 class Books:
@@ -35,7 +44,9 @@ class Books:
             try:
                 books.post(entry)
             except VerificationError as error:
-                raise VerificationError(f"Entry {entry.seq} of the ledger {error}: run cloister verify.") from error
+                raise VerificationError(
+                    f"Entry {entry.seq} of the ledger {error}: run cloister verify."
+                ) from error
         return books
 
     def post(self, entry: Entry) -> None:
@@ -70,7 +81,9 @@ class Books:
 
     def _grant(self, entry: Entry) -> None:
         body = entry.body
-        budget = Budget.of(body["dataset"], body["unit"], body["epsilon"], body["delta"], body["period"])
+        budget = Budget.of(
+            body["dataset"], body["unit"], body["epsilon"], body["delta"], body["period"]
+        )
         _require_slot(entry, grant_slot(entry.seq))
         self.budgets[budget.dataset, budget.unit] = budget
 
@@ -161,4 +174,11 @@ def _require_slot(entry: Entry, slot: str) -> None:
 def _step(entry: Entry) -> Step:
     body = entry.body
     evidence = {key: required(key, digest) for key, digest in body["evidence"].items()}
-    return Step(State(entry.kind), entry.seq, entry.time, required("by", body["by"]), body["reason"], evidence)
+    return Step(
+        State(entry.kind),
+        entry.seq,
+        entry.time,
+        required("by", body["by"]),
+        body["reason"],
+        evidence,
+    )

@@ -1,7 +1,8 @@
 """Budgets: what the releases of a window compose to, and whether one more fits.
 
-A filter: the composition over all releases of the window that were not given back, the new one included, is compared
-with the cap. Releases of another window, dataset or privacy unit do not count.
+A filter: the composition over all releases of the window that were not given back, the new one
+included, is compared with the cap. Releases of another window, dataset or privacy unit do not
+count.
 """
 
 from __future__ import annotations
@@ -29,14 +30,17 @@ class Charge:
 
 
 Compose = Callable[[Sequence[Charge], Fraction], Fraction | None]
-"""Pure: an upper bound of the epsilon of all charges together at a delta; None if no finite one is known."""
+"""Pure: an upper bound of the epsilon of all charges together at a delta.
+
+None if no finite one is known.
+"""
 
 
 def basic_composition(charges: Sequence[Charge], delta: Fraction) -> Fraction | None:
     """The sum of the epsilons, if the deltas add up to at most ``delta``.
 
-    Source: Dwork and Roth, The Algorithmic Foundations of Differential Privacy (2014), theorem 3.16; it holds for
-    releases whose parameters were chosen after seeing earlier ones.
+    Source: Dwork and Roth, The Algorithmic Foundations of Differential Privacy (2014), theorem
+    3.16; it holds for releases whose parameters were chosen after seeing earlier ones.
     """
     total = sum((charge.delta for charge in charges), Fraction(0))
     return sum((charge.epsilon for charge in charges), Fraction(0)) if total <= delta else None
@@ -44,12 +48,15 @@ def basic_composition(charges: Sequence[Charge], delta: Fraction) -> Fraction | 
 
 @dataclass(frozen=True)
 class BudgetStatus:
-    """A budget and what became of it in one window; amounts are epsilons at the budget's delta, None is infinite.
+    """A budget and what became of it in one window.
 
-    ``spent`` composes the releases whose data may have been opened, ``reserved`` is what open reservations add,
-    ``left`` what the cap leaves. ``releases`` counts both. ``lifetime`` composes all windows: the loss of a person who
-    is in the data throughout. ``refusals`` counts, over all windows, the reservations that were given back because the
-    data was refused: they cost nothing, and each answered an exact question about the data.
+    Amounts are epsilons at the budget's delta, None is infinite.
+
+    ``spent`` composes the releases whose data may have been opened, ``reserved`` is what open
+    reservations add, ``left`` what the cap leaves. ``releases`` counts both. ``lifetime`` composes
+    all windows: the loss of a person who is in the data throughout. ``refusals`` counts, over all
+    windows, the reservations that were given back because the data was refused: they cost nothing,
+    and each answered an exact question about the data.
     """
 
     budget: Budget
@@ -66,14 +73,22 @@ def status(books: Books, budget: Budget, time: str, compose: Compose) -> BudgetS
     """``budget`` in the window of ``time``."""
     window = budget.period.window(time)
     releases = _counted(books, budget.dataset, budget.unit)
-    current = [release for release in releases if budget.period.window(release.reserved_at) == window]
+    current = [
+        release for release in releases if budget.period.window(release.reserved_at) == window
+    ]
     held = _epsilon(current, budget.delta, compose)
-    spent = _epsilon([release for release in current if release.state is not State.RESERVED], budget.delta, compose)
+    spent = _epsilon(
+        [release for release in current if release.state is not State.RESERVED],
+        budget.delta,
+        compose,
+    )
     reserved = None if held is None or spent is None else held - spent
     left = Fraction(0) if held is None else max(Fraction(0), budget.epsilon - held)
     lifetime = _epsilon(releases, budget.delta, compose)
     refusals = sum(
-        held.refused for held in books.releases.values() if _owner(held.request) == (budget.dataset, budget.unit)
+        held.refused
+        for held in books.releases.values()
+        if _owner(held.request) == (budget.dataset, budget.unit)
     )
     return BudgetStatus(budget, window, spent, reserved, left, len(current), lifetime, refusals)
 
@@ -81,8 +96,8 @@ def status(books: Books, budget: Budget, time: str, compose: Compose) -> BudgetS
 def admit(books: Books, request: Request, time: str, compose: Compose) -> Fraction:
     """What the window would compose to with ``request`` in it.
 
-    Errors: ``BudgetExceeded`` if no budget was granted, or it would be exceeded; ``InputError`` if the window holds
-    releases under another relation.
+    Errors: ``BudgetExceeded`` if no budget was granted, or it would be exceeded; ``InputError`` if
+    the window holds releases under another relation.
     """
     budget = books.budgets.get((request.dataset, request.unit))
     if budget is None:
@@ -91,7 +106,11 @@ def admit(books: Books, request: Request, time: str, compose: Compose) -> Fracti
             "cloister budget grant."
         )
     window = budget.period.window(time)
-    held = [r for r in _counted(books, *_owner(request)) if budget.period.window(r.reserved_at) == window]
+    held = [
+        r
+        for r in _counted(books, *_owner(request))
+        if budget.period.window(r.reserved_at) == window
+    ]
     _require_one_relation(held, request)
     total = _composed([*map(_charge, held), _price(request)], budget.delta, compose)
     if total is None or total > budget.epsilon or request.delta > budget.delta:
@@ -104,7 +123,11 @@ def _owner(request: Request) -> tuple[str, str]:
 
 
 def _counted(books: Books, dataset: str, unit: str) -> list[Release]:
-    return [r for r in books.releases.values() if _owner(r.request) == (dataset, unit) and r.state.charged]
+    return [
+        r
+        for r in books.releases.values()
+        if _owner(r.request) == (dataset, unit) and r.state.charged
+    ]
 
 
 def _price(request: Request) -> Charge:
@@ -141,7 +164,11 @@ def _require_one_relation(held: Sequence[Release], request: Request) -> None:
 
 def _refusal(request: Request, now: BudgetStatus) -> str:
     cap = now.budget
-    held = "no finite epsilon" if now.spent is None or now.reserved is None else decimal(now.spent + now.reserved)
+    held = (
+        "no finite epsilon"
+        if now.spent is None or now.reserved is None
+        else decimal(now.spent + now.reserved)
+    )
     return (
         f"The budget of dataset '{cap.dataset}' (unit '{cap.unit}', window {now.window}) is epsilon "
         f"{decimal(cap.epsilon)} at delta {decimal(cap.delta)}; {now.releases} releases hold {held} and "

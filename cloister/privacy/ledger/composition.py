@@ -1,10 +1,12 @@
 """What several releases cost together, read from the events that the ledger holds.
 
-The ledger admits releases by the sum of their epsilons: a filter that holds even if each release is chosen after seeing
-those before it. The figure here is the tight composition of the events themselves. It holds for a schedule of releases
-that was fixed in advance, and is shown beside the sum; it never admits a release.
+The ledger admits releases by the sum of their epsilons: a filter that holds even if each release is
+chosen after seeing those before it. The figure here is the tight composition of the events
+themselves. It holds for a schedule of releases that was fixed in advance, and is shown beside the
+sum; it never admits a release.
 
-Source: Rogers, Roth, Ullman, Vadhan, "Privacy odometers and filters" (arXiv 1605.08294), on why the two differ.
+Source: Rogers, Roth, Ullman, Vadhan, "Privacy odometers and filters" (arXiv 1605.08294), on why the
+    two differ.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ from cloister.privacy.ledger import Release
 
 
 def together(releases: Iterable[Release], delta: Fraction) -> Spend | None:
-    """What the events of releases under one relation cost at ``delta``; None if no accountant reads them all."""
+    """What the events of releases under one relation cost at ``delta``.
+
+    None if no accountant reads them all.
+    """
     charged = [release for release in releases if release.state.charged]
     if not charged:
         return None

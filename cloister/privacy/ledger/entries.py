@@ -1,8 +1,9 @@
 """Entries of the ledger: canonical text, and a chain of SHA-256 digests.
 
-The text of an entry is canonical JSON: ASCII, keys sorted, no spaces, no floats (amounts are ``p/q``, times ISO 8601 in
-UTC). Its ``hash`` is the SHA-256 of that text, which holds the hash of the entry before it, so no entry can be altered,
-removed, inserted or moved without every later hash changing. Order is by ``seq``, never by the clock.
+The text of an entry is canonical JSON: ASCII, keys sorted, no spaces, no floats (amounts are
+``p/q``, times ISO 8601 in UTC). Its ``hash`` is the SHA-256 of that text, which holds the hash of
+the entry before it, so no entry can be altered, removed, inserted or moved without every later hash
+changing. Order is by ``seq``, never by the clock.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def canonical(value: object) -> str:
 
 
 def _dump(value: object) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
 
 
 def _refuse_float(_: str) -> object:
@@ -43,7 +46,9 @@ def _exact_json(value: object) -> object:
         return {key: _exact_json(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [_exact_json(item) for item in value]
-    raise InputError(f"The ledger cannot hold a {type(value).__name__}: write numbers as 'p/q' text, and text as keys.")
+    raise InputError(
+        f"The ledger cannot hold a {type(value).__name__}: write numbers as 'p/q' text, and text as keys."
+    )
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,10 @@ class Anchor:
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the ledger. ``slot`` names what may happen only once; the database keeps it unique."""
+    """One line of the ledger.
+
+    ``slot`` names what may happen only once; the database keeps it unique.
+    """
 
     seq: int
     time: str
@@ -67,19 +75,30 @@ class Entry:
     hash: str
 
     @classmethod
-    def after(cls, last: Entry | None, time: str, kind: str, slot: str, body: Mapping[str, Any]) -> Self:
+    def after(
+        cls, last: Entry | None, time: str, kind: str, slot: str, body: Mapping[str, Any]
+    ) -> Self:
         """The entry that follows ``last`` (None: the first)."""
         seq, previous = (last.seq + 1, last.hash) if last else (1, GENESIS)
-        return cls(seq, time, kind, slot, body, previous, _digest(seq, time, kind, slot, body, previous))
+        return cls(
+            seq, time, kind, slot, body, previous, _digest(seq, time, kind, slot, body, previous)
+        )
 
     @classmethod
     def parse(cls, line: str) -> Self:
-        """The entry written as ``line``, which must be canonical to the byte; its hash is not checked here."""
+        """The entry written as ``line``, which must be canonical to the byte.
+
+        Its hash is not checked here.
+        """
         try:
             fields = json.loads(line, parse_float=_refuse_float, parse_constant=_refuse_float)
             entry = cls(**fields)
             texts = (entry.time, entry.kind, entry.slot, entry.previous, entry.hash)
-            typed = type(entry.seq) is int and isinstance(entry.body, dict) and all(isinstance(t, str) for t in texts)
+            typed = (
+                type(entry.seq) is int
+                and isinstance(entry.body, dict)
+                and all(isinstance(t, str) for t in texts)
+            )
             if typed and entry.line == line:
                 return entry
         except (ValueError, TypeError, RecursionError):
@@ -94,7 +113,10 @@ class Entry:
     @property
     def line(self) -> str:
         """The entry as one line of canonical JSON, hash included."""
-        return _dump(_fields(self.seq, self.time, self.kind, self.slot, self.body, self.previous) | {"hash": self.hash})
+        return _dump(
+            _fields(self.seq, self.time, self.kind, self.slot, self.body, self.previous)
+            | {"hash": self.hash}
+        )
 
     @property
     def anchor(self) -> Anchor:
@@ -102,11 +124,22 @@ class Entry:
         return Anchor(self.seq, self.hash)
 
 
-def _fields(seq: int, time: str, kind: str, slot: str, body: Mapping[str, Any], previous: str) -> dict[str, Any]:
-    return {"seq": seq, "time": time, "kind": kind, "slot": slot, "body": body, "previous": previous}
+def _fields(
+    seq: int, time: str, kind: str, slot: str, body: Mapping[str, Any], previous: str
+) -> dict[str, Any]:
+    return {
+        "seq": seq,
+        "time": time,
+        "kind": kind,
+        "slot": slot,
+        "body": body,
+        "previous": previous,
+    }
 
 
-def _digest(seq: int, time: str, kind: str, slot: str, body: Mapping[str, Any], previous: str) -> str:
+def _digest(
+    seq: int, time: str, kind: str, slot: str, body: Mapping[str, Any], previous: str
+) -> str:
     text = _dump(_fields(seq, time, kind, slot, body, previous))
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
@@ -164,9 +197,15 @@ class _Walk:
 
     def _link(self, entry: Entry) -> None:
         if entry.seq > self._seq:
-            self.findings += [Finding(seq, "is missing") for seq in _first_few(self._seq, entry.seq)]
+            self.findings += [
+                Finding(seq, "is missing") for seq in _first_few(self._seq, entry.seq)
+            ]
         elif self._previous not in (None, entry.previous):
-            self.findings.append(Finding(entry.seq, "does not follow the entry before it: one of the two was replaced"))
+            self.findings.append(
+                Finding(
+                    entry.seq, "does not follow the entry before it: one of the two was replaced"
+                )
+            )
         self._seq, self._previous = entry.seq + 1, entry.hash
 
     def _altered(self, problem: str) -> None:

@@ -20,7 +20,8 @@ _MOST_BITS = 4096
 def exact(amount: Amount) -> Fraction:
     """``amount`` as a rational; a float counts as the shortest decimal that prints like it (0.1 is 1/10).
 
-    Errors: ``InputError`` for what is no finite number, or one too long or too small to account for.
+    Errors: ``InputError`` for what is no finite number, or one too long or too small to account
+        for.
     """
     if isinstance(amount, bool):
         raise InputError("A privacy parameter is true or false: write a number.")
@@ -28,7 +29,9 @@ def exact(amount: Amount) -> Fraction:
     if max(abs(number.numerator), number.denominator).bit_length() > _MOST_BITS:
         raise InputError("A privacy parameter has too many digits: write a shorter number.")
     if number and not SMALLEST <= abs(number) <= LARGEST:
-        raise InputError("A privacy parameter is too small or too large to be accounted for: write one near 1.")
+        raise InputError(
+            "A privacy parameter is too small or too large to be accounted for: write one near 1."
+        )
     return number
 
 
@@ -63,7 +66,9 @@ def _read(text: str) -> Fraction:
         numerator, slash, denominator = text.partition("/")
         return _whole(numerator) / _whole(denominator) if slash else _finite(Decimal(text))
     except (InvalidOperation, ValueError, ZeroDivisionError):
-        raise InputError("A privacy parameter is not a finite number: write one such as 0.5, 1e-6 or 1/3.") from None
+        raise InputError(
+            "A privacy parameter is not a finite number: write one such as 0.5, 1e-6 or 1/3."
+        ) from None
 
 
 def _whole(text: str) -> Fraction:

@@ -32,7 +32,9 @@ def write_export(path: Path, content: bytes) -> None:
         raise _taken(path) from None
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        raise StorageError(f"{path} cannot be written ({reason}): make room or correct the path.") from error
+        raise StorageError(
+            f"{path} cannot be written ({reason}): make room or correct the path."
+        ) from error
     finally:
         with suppress(OSError):
             part.unlink()
@@ -75,4 +77,6 @@ def _sync(folder: Path) -> None:
 
 
 def _taken(path: Path) -> StorageError:
-    return StorageError(f"{path} is not an earlier export of this ledger, and is left as it is: give another file.")
+    return StorageError(
+        f"{path} is not an earlier export of this ledger, and is left as it is: give another file."
+    )

@@ -1,7 +1,8 @@
 """The table of entries, and the triggers by which the database itself keeps it append-only and chained.
 
-No row can be changed or removed, and a new one must carry the next number and the hash of the last. The insert guard
-also stops SQLite's ``INSERT OR REPLACE``, which removes rows without asking the triggers on removal.
+No row can be changed or removed, and a new one must carry the next number and the hash of the last.
+The insert guard also stops SQLite's ``INSERT OR REPLACE``, which removes rows without asking the
+triggers on removal.
 """
 
 from __future__ import annotations
@@ -74,5 +75,8 @@ _POSTGRESQL = (
     ),
 )
 
-STATEMENTS = {"sqlite": (*_SQLITE, LEASES_STATEMENT), "postgresql": (*_POSTGRESQL, LEASES_STATEMENT)}
+STATEMENTS = {
+    "sqlite": (*_SQLITE, LEASES_STATEMENT),
+    "postgresql": (*_POSTGRESQL, LEASES_STATEMENT),
+}
 """What makes the tables and the guards, by database."""

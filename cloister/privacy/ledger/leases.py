@@ -63,7 +63,9 @@ def held_lease(store: Store, connection: Connection, release: str) -> Held:
     if not inspect_database(connection).has_table(LEASES):
         connection.exec_driver_sql(LEASES_STATEMENT)
     now = _NOW[store.dialect]
-    query = f"SELECT owner, expires - {now}, position, digest FROM {LEASES} WHERE release = :release"
+    query = (
+        f"SELECT owner, expires - {now}, position, digest FROM {LEASES} WHERE release = :release"
+    )
     row = connection.execute(text(query + _LOCK[store.dialect]), {"release": release}).first()
     if row is None:
         return Held(None, 0, None)
@@ -116,7 +118,9 @@ class Lease:
         self._connection: Connection | None = None
         self._lock = threading.RLock()
         self._closing = threading.Event()
-        self._renewer = threading.Thread(target=self._renew_until_closed, name=f"lease of {release}", daemon=True)
+        self._renewer = threading.Thread(
+            target=self._renew_until_closed, name=f"lease of {release}", daemon=True
+        )
         self._renewer.start()
 
     def require(self) -> None:
@@ -145,7 +149,9 @@ class Lease:
             JournalMismatch: another process took the release over, or a person withdrew it.
             StorageError: the ledger cannot be told.
         """
-        self._update(", position = :position, digest = :digest", {"position": position, "digest": digest})
+        self._update(
+            ", position = :position, digest = :digest", {"position": position, "digest": digest}
+        )
 
     def close(self) -> None:
         """Give the lease up; if the ledger cannot be told, it ends by itself."""
@@ -159,7 +165,9 @@ class Lease:
     def _update(self, more: str, values: dict[str, object]) -> None:
         began = time.monotonic()
         with self._lock:
-            kept = not self._closing.is_set() and self._execute(f"expires = {_until(self._store)}{more}", values)
+            kept = not self._closing.is_set() and self._execute(
+                f"expires = {_until(self._store)}{more}", values
+            )
         if not kept:
             raise JournalMismatch(
                 f"Release {self._release} was taken over by another process, or withdrawn: this "

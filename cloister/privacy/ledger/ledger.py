@@ -29,10 +29,26 @@ from cloister.privacy.ledger.budgets import BudgetStatus, Compose, admit, basic_
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, read_chain
 from cloister.privacy.ledger.exact import Amount, ratio
 from cloister.privacy.ledger.exporting import write_export
-from cloister.privacy.ledger.leases import LEASE_SECONDS, Held, Lease, end, held_lease, shorten, take
+from cloister.privacy.ledger.leases import (
+    LEASE_SECONDS,
+    Held,
+    Lease,
+    end,
+    held_lease,
+    shorten,
+    take,
+)
 from cloister.privacy.ledger.marks import JournalState, Mark
 from cloister.privacy.ledger.owners import Owner
-from cloister.privacy.ledger.records import Budget, Release, Request, Reservation, State, identifier, required
+from cloister.privacy.ledger.records import (
+    Budget,
+    Release,
+    Request,
+    Reservation,
+    State,
+    identifier,
+    required,
+)
 from cloister.privacy.ledger.store import Row, Store
 from cloister.privacy.ledger.verification import verify_lines
 
@@ -68,11 +84,12 @@ class _Page:
 class Ledger:
     """Budgets and releases on an append-only, hash-chained store.
 
-    ``compose`` is the composition that budgets are kept with; a ledger must be verified with the same one. Each
-    operation is one transaction: it happens whole or not at all, and a broken chain refuses to be read or extended.
-    Times come from ``clock`` but never run back: an entry is as late as the one before it. A clock set ahead opens the
-    next budget window early, and that window then lasts until the real one ends. ``written`` is told the last entry of
-    each transaction that added one, after it was committed.
+    ``compose`` is the composition that budgets are kept with; a ledger must be verified with the
+    same one. Each operation is one transaction: it happens whole or not at all, and a broken chain
+    refuses to be read or extended. Times come from ``clock`` but never run back: an entry is as
+    late as the one before it. A clock set ahead opens the next budget window early, and that window
+    then lasts until the real one ends. ``written`` is told the last entry of each transaction that
+    added one, after it was committed.
     """
 
     store: Store
@@ -81,7 +98,9 @@ class Ledger:
     written: Callable[[Anchor], None] = lambda _: None
 
     @classmethod
-    def open(cls, place: str | Path, compose: Compose = basic_composition, timeout: float = 60.0) -> Self:
+    def open(
+        cls, place: str | Path, compose: Compose = basic_composition, timeout: float = 60.0
+    ) -> Self:
         """The ledger at a path, ``sqlite:///FILE`` or ``postgresql://...``; made if there is none.
 
         ``timeout`` is how long an operation waits for another, in seconds.
@@ -90,7 +109,14 @@ class Ledger:
         return cls(Store.open(place, timeout), compose)
 
     def grant(
-        self, dataset: str, unit: str, epsilon: Amount, delta: Amount, period: str, by: str, reason: str
+        self,
+        dataset: str,
+        unit: str,
+        epsilon: Amount,
+        delta: Amount,
+        period: str,
+        by: str,
+        reason: str,
     ) -> BudgetStatus:
         """Grant a budget; it replaces the one before from now on, and frees nothing that was spent.
 
@@ -103,11 +129,14 @@ class Ledger:
             return status(page.books, budget, page.time, self.compose)
 
     def reserve(self, request: Request, by: str) -> Reservation:
-        """Reserve the price of a release, before any data is opened; or find the pending release of this run.
+        """Reserve the price of a release, before any data is opened.
 
-        A release with the same ``spend_id`` that is reserved or spent, or a candidate that was never delivered, is
-        returned as it is and nothing is charged; any other is not: this is then a new release.
-        Errors: ``BudgetExceeded`` if it does not fit; ``InputError`` if the ``spend_id`` was used for another request.
+        Or find the pending release of this run.
+
+        A release with the same ``spend_id`` that is reserved or spent, or a candidate that was
+        never delivered, is returned as it is and nothing is charged; any other is not: this is then
+        a new release. Errors: ``BudgetExceeded`` if it does not fit; ``InputError`` if the
+        ``spend_id`` was used for another request.
         """
         required("by", by)
         with self._writing() as page:
@@ -116,18 +145,25 @@ class Ledger:
                 _require_same_run(held, request)
                 return Reservation(held, resumed=True)
             if request.release in page.books.releases:
-                raise InputError(f"Release {request.release} exists already: let the ledger choose a name.")
+                raise InputError(
+                    f"Release {request.release} exists already: let the ledger choose a name."
+                )
             composed = admit(page.books, request, page.time, self.compose)
             signature = {"by": by, "reason": "", "evidence": {}, "composed": ratio(composed)}
-            page.write(State.RESERVED.value, page.books.spend_slot(request.spend_id), request.body | signature)
+            page.write(
+                State.RESERVED.value,
+                page.books.spend_slot(request.spend_id),
+                request.body | signature,
+            )
             return Reservation(page.books.releases[request.release], resumed=False)
 
     def spend(self, release: str, by: str, journal: str, data: str) -> Release:
         """Record that the data is about to be opened: from here on the charge is final.
 
-        ``journal`` is the id of the run's journal, ``data`` a keyed digest of the data. A release that is already spent
-        goes on with the same journal and data only, so that answers that were lost are never drawn again for free.
-        Errors: ``JournalMismatch`` for another journal or other data; ``InputError`` if its state does not allow it.
+        ``journal`` is the id of the run's journal, ``data`` a keyed digest of the data. A release
+        that is already spent goes on with the same journal and data only, so that answers that were
+        lost are never drawn again for free. Errors: ``JournalMismatch`` for another journal or
+        other data; ``InputError`` if its state does not allow it.
         """
         evidence = {"data": identifier("data", data), "journal": identifier("journal", journal)}
         with self._writing() as page:
@@ -135,13 +171,19 @@ class Ledger:
             if held.state is State.SPENT:
                 _require_same_evidence(held, evidence)
                 return held
-            return _move(page, held, State.SPENT, {"by": required("by", by), "reason": "", "evidence": evidence})
+            return _move(
+                page,
+                held,
+                State.SPENT,
+                {"by": required("by", by), "reason": "", "evidence": evidence},
+            )
 
     def begin_run(self, release: str, by: str, journal: JournalState, owner: Owner) -> Lease:
         """Let a run draw the answers of a spent release: registers where it begins, and leases the release to it.
 
-        ``journal`` must hold all that the ledger knows of the release's journal: where the last run began, the last
-        answer that was used, the seal. A sealed journal begins no run: its answers are read again.
+        ``journal`` must hold all that the ledger knows of the release's journal: where the last run
+        began, the last answer that was used, the seal. A sealed journal begins no run: its answers
+        are read again.
 
         Raises:
             JournalMismatch: it does not; it is a copy made before, or an older one put back.
@@ -160,11 +202,15 @@ class Ledger:
                     page.write(RUN, run_slot(held), _marked(release, by, journal.mark))
                 take(self.store, page.connection, release, owner)
         if lease.live:
-            raise StorageError(f"Release {release} is being run by {lease.owner}: wait for it or end it.")
+            raise StorageError(
+                f"Release {release} is being run by {lease.owner}: wait for it or end it."
+            )
         return Lease(self.store, release, owner, began)
 
     def seal(self, release: str, by: str, mark: Mark) -> Release:
-        """Record where the journal of a release ends: nothing is drawn after. Recorded again, it is as it was.
+        """Record where the journal of a release ends: nothing is drawn after.
+
+        Recorded again, it is as it was.
 
         Raises:
             JournalMismatch: it was sealed elsewhere.
@@ -182,17 +228,32 @@ class Ledger:
         with self._writing() as page:
             held = _find(page.books, release)
             if not held.delivered:
-                page.write(DELIVERED, delivery_slot(release), {"release": release, "by": required("by", by)})
+                page.write(
+                    DELIVERED,
+                    delivery_slot(release),
+                    {"release": release, "by": required("by", by)},
+                )
             return page.books.releases[release]
 
     def advance(
-        self, release: str, to: State, by: str, reason: str, evidence: Mapping[str, str] | None = None
+        self,
+        release: str,
+        to: State,
+        by: str,
+        reason: str,
+        evidence: Mapping[str, str] | None = None,
     ) -> Release:
-        """Move a release to another state; ``evidence`` are digests of what it rests on (certificate, manifest).
+        """Move a release to another state.
+
+        ``evidence`` are digests of what it rests on (certificate, manifest).
 
         Errors: ``InputError`` if there is no such release, or its state does not allow the move.
         """
-        signature = {"by": required("by", by), "reason": required("reason", reason), "evidence": dict(evidence or {})}
+        signature = {
+            "by": required("by", by),
+            "reason": required("reason", reason),
+            "evidence": dict(evidence or {}),
+        }
         if to is State.SPENT:
             raise InputError("A release is spent by its run, with a journal: start the run again.")
         with self._writing() as page:
@@ -245,16 +306,22 @@ class Ledger:
         return entries[-1].anchor if entries else None
 
     def export(self, path: Path | str) -> Anchor | None:
-        """Write all entries to a file, one a line, for ``verify_export``; the anchor is that of the last.
+        """Write all entries to a file, one a line, for ``verify_export``.
 
-        Errors: ``StorageError`` if the file cannot be written, or something else than an earlier export lies there.
+        The anchor is that of the last.
+
+        Errors: ``StorageError`` if the file cannot be written, or something else than an earlier
+            export lies there.
         """
         entries = self.entries()
         write_export(Path(path), "".join(entry.line + "\n" for entry in entries).encode("ascii"))
         return entries[-1].anchor if entries else None
 
     def verify(self, anchors: Iterable[Anchor] = ()) -> list[Finding]:
-        """Everything that is wrong with the ledger: guards, rows, chain, moves, budgets; nothing, if it is sound."""
+        """Everything that is wrong with the ledger: guards, rows, chain, moves, budgets.
+
+        Nothing, if it is sound.
+        """
         with self.store.reading() as connection:
             rows = self.store.rows(connection)
         damages = [Finding(0, damage) for damage in self.store.damages()]
@@ -281,7 +348,9 @@ def _sound(rows: list[Row]) -> list[Entry]:
     entries, found = read_chain(_lines(rows))
     found = found or _check_copies(rows, entries)
     if found:
-        raise VerificationError(f"The ledger is not as it was written ({found[0]}): run cloister verify.")
+        raise VerificationError(
+            f"The ledger is not as it was written ({found[0]}): run cloister verify."
+        )
     return entries
 
 
@@ -294,7 +363,8 @@ def _check_copies(rows: list[Row], entries: list[Entry]) -> list[Finding]:
     return [
         Finding(entry.seq, "was altered: its columns and its text do not agree")
         for row, entry in zip(rows, entries, strict=True)
-        if (row.seq, row.slot, row.previous, row.hash) != (entry.seq, entry.slot, entry.previous, entry.hash)
+        if (row.seq, row.slot, row.previous, row.hash)
+        != (entry.seq, entry.slot, entry.previous, entry.hash)
     ]
 
 
@@ -307,7 +377,9 @@ def _find(books: Books, release: str) -> Release:
 def _move(page: _Page, held: Release, to: State, signature: Mapping[str, Any]) -> Release:
     if to not in held.state.next:
         allowed = ", ".join(held.state.next) or "nothing"
-        raise InputError(f"Release {held.id} is {held.state} and cannot become {to}: {allowed} may follow.")
+        raise InputError(
+            f"Release {held.id} is {held.state} and cannot become {to}: {allowed} may follow."
+        )
     page.write(to.value, move_slot(held.id, to), {"release": held.id} | dict(signature))
     return page.books.releases[held.id]
 

@@ -10,7 +10,10 @@ from cloister.privacy.ledger.guards import LEASES, STATEMENTS, TABLE
 
 _LIST_SQLITE = "SELECT name, coalesce(sql, '') FROM sqlite_master ORDER BY name"
 
-_ROW, _BEFORE = 1, 2  # bits of pg_trigger.tgtype; 4, 8, 16 and 32 are insert, delete, update, truncate
+_ROW, _BEFORE = (
+    1,
+    2,
+)  # bits of pg_trigger.tgtype; 4, 8, 16 and 32 are insert, delete, update, truncate
 
 _LIST_POSTGRESQL = f"""
     SELECT t.tgname::text, concat_ws(' ', 'trigger', t.tgtype, t.tgenabled, t.tgqual IS NULL, p.prosrc)
@@ -45,10 +48,16 @@ def declared_on_sqlite() -> dict[str, str]:
 
 def declared_on_postgresql() -> dict[str, str]:
     """The objects of a ledger that was made just now."""
-    made = [text.split("$$") for text in STATEMENTS["postgresql"] if text.startswith("CREATE FUNCTION")]
-    sources = {head.split("(")[0].removeprefix(f"CREATE FUNCTION {TABLE}_"): source for head, source, _ in made}
+    made = [
+        text.split("$$") for text in STATEMENTS["postgresql"] if text.startswith("CREATE FUNCTION")
+    ]
+    sources = {
+        head.split("(")[0].removeprefix(f"CREATE FUNCTION {TABLE}_"): source
+        for head, source, _ in made
+    }
     triggers = {
-        f"{TABLE}_{event}": f"trigger {kind} A t {sources[function]}" for event, (kind, function) in _PARTS.items()
+        f"{TABLE}_{event}": f"trigger {kind} A t {sources[function]}"
+        for event, (kind, function) in _PARTS.items()
     }
     columns = {TABLE: "seq bigint t, slot text t, previous text t, hash text t, line text t"}
     unique = {f"{TABLE} UNIQUE ({name})": "u" for name in ("slot", "previous", "hash")}
@@ -62,12 +71,20 @@ DECLARED = {"sqlite": declared_on_sqlite, "postgresql": declared_on_postgresql}
 def differences(held: Mapping[str, str], declared: Mapping[str, str]) -> list[str]:
     """What is wrong with the objects of a database, each given as a name and its text."""
     missing = [f"{name} is missing from the database" for name in _needed(declared) - held.keys()]
-    extra = [f"{name} stands in the database, and no ledger makes it" for name in held.keys() - declared.keys()]
+    extra = [
+        f"{name} stands in the database, and no ledger makes it"
+        for name in held.keys() - declared.keys()
+    ]
     common = declared.keys() & held.keys()
-    other = [f"{name} is not as a ledger makes it" for name in common if held[name] != declared[name]]
+    other = [
+        f"{name} is not as a ledger makes it" for name in common if held[name] != declared[name]
+    ]
     return sorted(missing + extra + other)
 
 
 def _needed(declared: Mapping[str, str]) -> set[str]:
-    """The names that a sound database holds; ledgers of versions without leases get that table when they first run."""
+    """The names that a sound database holds.
+
+    Ledgers of versions without leases get that table when they first run.
+    """
     return {name for name in declared if LEASES not in name}

@@ -28,7 +28,10 @@ _LONGEST_TEXT = 2000
 
 
 class State(StrEnum):
-    """Where a release stands. Only ``reserved`` can be given back; from ``spent`` on, the charge is final."""
+    """Where a release stands.
+
+    Only ``reserved`` can be given back; from ``spent`` on, the charge is final.
+    """
 
     RESERVED = "reserved"
     SPENT = "spent"
@@ -90,7 +93,9 @@ def required(name: str, text: str) -> str:
     Errors: ``InputError`` if it is empty or longer than 2000 characters.
     """
     if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST_TEXT:
-        raise InputError(f"'{name}' is empty or longer than {_LONGEST_TEXT} characters: say it in a few words.")
+        raise InputError(
+            f"'{name}' is empty or longer than {_LONGEST_TEXT} characters: say it in a few words."
+        )
     return text
 
 
@@ -100,7 +105,9 @@ def identifier(name: str, text: str) -> str:
     Errors: ``InputError`` otherwise.
     """
     if not isinstance(text, str) or not _NAME.fullmatch(text):
-        raise InputError(f"'{name}' must be 1 to 128 of A-Z a-z 0-9 . _ : - : give it another name.")
+        raise InputError(
+            f"'{name}' must be 1 to 128 of A-Z a-z 0-9 . _ : - : give it another name."
+        )
     return text
 
 
@@ -108,11 +115,12 @@ def identifier(name: str, text: str) -> str:
 class Request:
     """What a release asks of the ledger, before any data is opened.
 
-    ``epsilon`` and ``delta`` are its price, ``events`` what it will do, as JSON without floats, for the accountant.
-    ``unit`` and ``relation`` say whom it protects, and against which change. ``spend_id`` is a digest of all that makes
-    the run what it is: the same one goes on with an unfinished release. ``stain`` is text for a release that is not
-    private (a test with fixed noise).
-    Errors: ``InputError`` for an amount that is not finite, not positive or not representable, or a name that is empty.
+    ``epsilon`` and ``delta`` are its price, ``events`` what it will do, as JSON without floats, for
+    the accountant. ``unit`` and ``relation`` say whom it protects, and against which change.
+    ``spend_id`` is a digest of all that makes the run what it is: the same one goes on with an
+    unfinished release. ``stain`` is text for a release that is not private (a test with fixed
+    noise). Errors: ``InputError`` for an amount that is not finite, not positive or not
+    representable, or a name that is empty.
     """
 
     dataset: str
@@ -169,9 +177,9 @@ class Step:
 class Release:
     """A release as the ledger knows it.
 
-    ``runs`` are the places of its journal at which runs began, ``seal`` where it ends: nothing is drawn after.
-    ``delivered`` says that its run reported its end to whoever asked for it. Releases of ledgers older than these
-    three have none.
+    ``runs`` are the places of its journal at which runs began, ``seal`` where it ends: nothing is
+    drawn after. ``delivered`` says that its run reported its end to whoever asked for it. Releases
+    of ledgers older than these three have none.
     """
 
     request: Request
@@ -202,7 +210,10 @@ class Release:
 
     @property
     def refused(self) -> bool:
-        """Whether its data was opened and refused; each refusal answers an exact question about the data."""
+        """Whether its data was opened and refused.
+
+        Each refusal answers an exact question about the data.
+        """
         return self.state is State.RELEASED_BACK and self.steps[-1].reason == REFUSED
 
     @property

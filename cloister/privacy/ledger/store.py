@@ -1,8 +1,11 @@
-"""Where the entries live: SQLite (WAL, one writer) or PostgreSQL (advisory lock); transactions, and clear errors.
+"""Where the entries live: SQLite (WAL, one writer) or PostgreSQL (advisory lock).
 
-Every operation uses a fresh connection, so a store may be shared by threads and inherited by forked processes. A
-writing transaction holds the only write lock from its first statement: ``BEGIN IMMEDIATE`` on SQLite, a transaction's
-advisory lock on PostgreSQL (read committed, so what it reads next is what the last writer committed).
+Transactions, and clear errors.
+
+Every operation uses a fresh connection, so a store may be shared by threads and inherited by forked
+processes. A writing transaction holds the only write lock from its first statement: ``BEGIN
+IMMEDIATE`` on SQLite, a transaction's advisory lock on PostgreSQL (read committed, so what it reads
+next is what the last writer committed).
 """
 
 from __future__ import annotations
@@ -27,9 +30,13 @@ from cloister.privacy.ledger.guards import STATEMENTS, TABLE
 from cloister.privacy.ledger.objects import DECLARED, LIST_OBJECTS, differences
 
 _WRITES = "cloister_writes"
-_LOCK = "SELECT pg_advisory_xact_lock(hashtext('cloister ledger'), hashtext(current_schema()::text))"
+_LOCK = (
+    "SELECT pg_advisory_xact_lock(hashtext('cloister ledger'), hashtext(current_schema()::text))"
+)
 _ROWS = f"SELECT seq, slot, previous, hash, line FROM {TABLE} ORDER BY seq"
-_INSERT = text(f"INSERT INTO {TABLE} (seq, slot, previous, hash, line) VALUES (:seq, :slot, :previous, :hash, :line)")
+_INSERT = text(
+    f"INSERT INTO {TABLE} (seq, slot, previous, hash, line) VALUES (:seq, :slot, :previous, :hash, :line)"
+)
 
 
 @dataclass(frozen=True)
@@ -83,15 +90,22 @@ class Store:
     def writing(self) -> Iterator[Connection]:
         """The only writing transaction at its time; committed at the end, undone by any exception.
 
-        Errors: ``StorageError`` if the lock, the disk or the connection fails; nothing is then half-written.
+        Errors: ``StorageError`` if the lock, the disk or the connection fails; nothing is then
+            half-written.
         """
-        with self.clear_errors(), self.engine.execution_options(**{_WRITES: True}).begin() as connection:
+        with (
+            self.clear_errors(),
+            self.engine.execution_options(**{_WRITES: True}).begin() as connection,
+        ):
             if self.dialect == "postgresql":
                 self._lock(connection)
             yield connection
 
     def connect(self) -> Connection:
-        """A connection of the caller's own, whose transactions write; to be used inside ``clear_errors``."""
+        """A connection of the caller's own, whose transactions write.
+
+        To be used inside ``clear_errors``.
+        """
         connection = self.engine.connect().execution_options(**{_WRITES: True})
         if self.dialect == "postgresql":
             connection.exec_driver_sql(f"SET lock_timeout = {int(self.timeout * 1000)}")
@@ -104,7 +118,9 @@ class Store:
         try:
             yield
         except DBAPIError as error:
-            raise StorageError(f"The ledger {self.name} {_explain(error.orig, self.timeout)}") from error
+            raise StorageError(
+                f"The ledger {self.name} {_explain(error.orig, self.timeout)}"
+            ) from error
 
     def rows(self, connection: Connection) -> list[Row]:
         """All entries, by number."""
@@ -112,23 +128,36 @@ class Store:
 
     def append(self, connection: Connection, entry: Entry) -> None:
         """Add one entry, inside a writing transaction."""
-        values = {"seq": entry.seq, "slot": entry.slot, "previous": entry.previous, "hash": entry.hash}
+        values = {
+            "seq": entry.seq,
+            "slot": entry.slot,
+            "previous": entry.previous,
+            "hash": entry.hash,
+        }
         connection.execute(_INSERT, values | {"line": entry.line})
 
     def damages(self) -> list[str]:
         """What is wrong with the database itself: table and guards by their full text, pages and indexes."""
         with self.reading() as connection:
-            return [*differences(self._objects(connection), DECLARED[self.dialect]()), *self._broken(connection)]
+            return [
+                *differences(self._objects(connection), DECLARED[self.dialect]()),
+                *self._broken(connection),
+            ]
 
     def _objects(self, connection: Connection) -> dict[str, str]:
-        return {str(name): str(text) for name, text in connection.exec_driver_sql(LIST_OBJECTS[self.dialect])}
+        return {
+            str(name): str(text)
+            for name, text in connection.exec_driver_sql(LIST_OBJECTS[self.dialect])
+        }
 
     def _broken(self, connection: Connection) -> list[str]:
         """What SQLite's own check finds; PostgreSQL keeps checksums of its own."""
         if self.dialect == "postgresql":
             return []
         told = [str(line) for (line,) in connection.exec_driver_sql("PRAGMA integrity_check(1)")]
-        return [f"the database is damaged ({line.splitlines()[0]})" for line in told if line != "ok"]
+        return [
+            f"the database is damaged ({line.splitlines()[0]})" for line in told if line != "ok"
+        ]
 
     def _lock(self, connection: Connection) -> None:
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = {int(self.timeout * 1000)}")
@@ -168,8 +197,12 @@ def _url(place: str | Path) -> URL:
         backend = url.get_backend_name()
     except (ArgumentError, NoSuchModuleError):
         backend = ""
-    if backend not in STATEMENTS or (backend == "sqlite" and url.database in (None, "", ":memory:")):
-        raise StorageError("The ledger's address is neither a file, sqlite:///FILE nor postgresql://HOST/DATABASE.")
+    if backend not in STATEMENTS or (
+        backend == "sqlite" and url.database in (None, "", ":memory:")
+    ):
+        raise StorageError(
+            "The ledger's address is neither a file, sqlite:///FILE nor postgresql://HOST/DATABASE."
+        )
     return url
 
 
@@ -209,9 +242,15 @@ def _engine(url: URL, timeout: float) -> Engine:
     if url.get_backend_name() == "postgresql":
         arguments: dict[str, Any] = {"connect_timeout": max(1, int(timeout))}
         return create_engine(
-            url, poolclass=NullPool, isolation_level="READ COMMITTED", hide_parameters=True, connect_args=arguments
+            url,
+            poolclass=NullPool,
+            isolation_level="READ COMMITTED",
+            hide_parameters=True,
+            connect_args=arguments,
         )
-    engine = create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args={"timeout": timeout})
+    engine = create_engine(
+        url, poolclass=NullPool, hide_parameters=True, connect_args={"timeout": timeout}
+    )
     event.listen(engine, "connect", _own_transactions)
     event.listen(engine, "begin", _begin)
     return engine
@@ -224,7 +263,9 @@ def _own_transactions(connection: Any, _: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get(_WRITES) else "BEGIN")
+    connection.exec_driver_sql(
+        "BEGIN IMMEDIATE" if connection.get_execution_options().get(_WRITES) else "BEGIN"
+    )
 
 
 def _code(error: BaseException | None) -> str:
@@ -237,7 +278,9 @@ def _explain(error: BaseException | None, timeout: float) -> str:
     for codes, meaning in _MEANINGS:
         if code.startswith(codes):
             return meaning.format(timeout=timeout)
-    return f"cannot be reached, or the connection was lost ({code or type(error).__name__}): {_AGAIN}"
+    return (
+        f"cannot be reached, or the connection was lost ({code or type(error).__name__}): {_AGAIN}"
+    )
 
 
 _AGAIN = "run the same command again; what was charged is not charged twice."
@@ -248,8 +291,17 @@ _MEANINGS: Sequence[tuple[tuple[str, ...], str]] = (
         "is locked by another process, and stayed so for {timeout:g} seconds: " + _AGAIN,
     ),
     (("SQLITE_FULL", "53100"), "has no room on its disk: make room, then " + _AGAIN),
-    (("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "42501"), "cannot be written: correct its permissions."),
-    (("SQLITE_NOTADB", "SQLITE_CORRUPT"), "is damaged or no database: restore a copy, then run cloister verify."),
+    (
+        ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "42501"),
+        "cannot be written: correct its permissions.",
+    ),
+    (
+        ("SQLITE_NOTADB", "SQLITE_CORRUPT"),
+        "is damaged or no database: restore a copy, then run cloister verify.",
+    ),
     (("SQLITE_IOERR",), "cannot be read or written: check its disk, then " + _AGAIN),
-    (("SQLITE_CONSTRAINT", "23"), "refused an entry that does not follow the last one: run cloister verify."),
+    (
+        ("SQLITE_CONSTRAINT", "23"),
+        "refused an entry that does not follow the last one: run cloister verify.",
+    ),
 )

@@ -19,8 +19,9 @@ def verify_chain(
 ) -> list[Finding]:
     """What is wrong with ``entries``, by entry number; nothing, for a ledger as it was written.
 
-    ``anchors`` are entries that certificates vouch for: without one, a cut tail cannot be told from a shorter ledger.
-    ``compose`` must be the composition that the ledger was kept with. Budgets are audited on a whole chain only.
+    ``anchors`` are entries that certificates vouch for: without one, a cut tail cannot be told from
+    a shorter ledger. ``compose`` must be the composition that the ledger was kept with. Budgets are
+    audited on a whole chain only.
     """
     found = check_chain(entries) + _check_anchors(entries, anchors)
     return found or audit(entries, compose)
@@ -53,7 +54,11 @@ def audit(entries: Iterable[Entry], compose: Compose) -> list[Finding]:
     """What no ledger would have written: illegal moves, charges over their budget, time running back."""
     books, found, before = Books(), [], ""
     for entry in entries:
-        for check in (partial(_require_time, before=before), partial(_require_room, books, compose), books.post):
+        for check in (
+            partial(_require_time, before=before),
+            partial(_require_room, books, compose),
+            books.post,
+        ):
             try:
                 check(entry)
             except CloisterError as error:

@@ -1,8 +1,9 @@
 """Mechanisms: each draws its noise and names its event from the same fields, so that the two cannot disagree.
 
-Counts get noise on integers, exactly, from OpenDP's samplers (Canonne, Kamath, Steinke, arXiv 2004.00010, algorithms
-1 to 3), which draw from the operating system. A scale that is no floating-point number is rounded up. No float is ever
-added to a count. Gradients get normal noise rounded to a grid.
+Counts get noise on integers, exactly, from OpenDP's samplers (Canonne, Kamath, Steinke, arXiv
+2004.00010, algorithms 1 to 3), which draw from the operating system. A scale that is no
+floating-point number is rounded up. No float is ever added to a count. Gradients get normal noise
+rounded to a grid.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ CHANGED_BLOCKS = 2
 ALLOWANCE = 2.0**-16
 """Clips by which one row may move a sum beyond the clip itself.
 
-A norm is off by 1e-9; the float64 sums of the two blocks that change by less than 2e-9; the row that changes its place
-by what single precision makes of it, 1e-7 as measured on networks of 10 attributes.
+A norm is off by 1e-9; the float64 sums of the two blocks that change by less than 2e-9; the row
+that changes its place by what single precision makes of it, 1e-7 as measured on networks of 10
+attributes.
 """
 
 
@@ -93,7 +95,8 @@ class CountMechanism(Protocol):
 class DiscreteGaussian:
     """Discrete Gaussian noise of scale noise_multiplier * sqrt(l2_squared), in rows.
 
-    Privacy: 1 / (2 noise_multiplier^2) zero-concentrated (Canonne, Kamath, Steinke, theorem 14); docs/privacy.md.
+    Privacy: 1 / (2 noise_multiplier^2) zero-concentrated (Canonne, Kamath, Steinke, theorem 14);
+        docs/privacy.md.
     """
 
     noise_multiplier: Fraction
@@ -106,7 +109,9 @@ class DiscreteGaussian:
         """Noisy counts, in the shape of the counts. Errors: PlanError, PrivacyError on overflow."""
         scale = self.scale(sensitivity)
         if not source.secure:
-            return _add(exact, scale, lambda zeros: insecure_gaussian(scale, len(zeros), source).tolist())
+            return _add(
+                exact, scale, lambda zeros: insecure_gaussian(scale, len(zeros), source).tolist()
+            )
         space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
         return _add(exact, scale, dp.m.make_gaussian(*space, scale=scale))
 
@@ -139,7 +144,9 @@ class DiscreteLaplace:
         """Noisy counts, in the shape of the counts. Errors: PlanError, PrivacyError on overflow."""
         scale = self.scale(sensitivity)
         if not source.secure:
-            return _add(exact, scale, lambda zeros: insecure_laplace(scale, len(zeros), source).tolist())
+            return _add(
+                exact, scale, lambda zeros: insecure_laplace(scale, len(zeros), source).tolist()
+            )
         space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
         return _add(exact, scale, dp.m.make_laplace(*space, scale=scale))
 
@@ -159,8 +166,9 @@ class DiscreteLaplace:
 class SparseHistogram:
     """Noisy counts of the non-empty cells of a domain too large to list, released where they reach a threshold.
 
-    Privacy: (epsilon, delta) with the event of ``counts`` and ``delta`` for cells that only the unit occupies; the
-    threshold is public. Source: Korolova et al. (2009); Wilson et al. (arXiv 1909.01917), section 3.2.
+    Privacy: (epsilon, delta) with the event of ``counts`` and ``delta`` for cells that only the
+    unit occupies; the threshold is public. Source: Korolova et al. (2009); Wilson et al. (arXiv
+    1909.01917), section 3.2.
     """
 
     counts: DiscreteGaussian | DiscreteLaplace
@@ -173,14 +181,16 @@ class SparseHistogram:
     def release(self, exact: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
         """Released cells, ascending, over their noisy counts; (2, k).
 
-        ``exact`` (2, n) holds the number of each cell once, over its rows. Empty cells are dropped, and the order in
-        which cells are given leaves no trace.
+        ``exact`` (2, n) holds the number of each cell once, over its rows. Empty cells are dropped,
+        and the order in which cells are given leaves no trace.
         """
         cells, counts = exact
         order = np.argsort(cells)
         order = order[counts[order] > 0]
         if (np.diff(cells[order]) == 0).any():
-            raise PrivacyError("A sparse histogram was given a cell twice; add its counts up first.")
+            raise PrivacyError(
+                "A sparse histogram was given a cell twice; add its counts up first."
+            )
         noisy = self.counts.release(counts[order], sensitivity, source)
         released = noisy >= self.threshold(sensitivity)
         return np.stack([cells[order][released], noisy[released]])
@@ -203,8 +213,9 @@ class ClippedSum:
 class GaussianGradient:
     """DP-SGD: sums of per-example gradients clipped to L2 norm ``clip``, with normal noise of noise_multiplier * clip.
 
-    Each row is in a batch with probability ``rate``, on its own. Privacy: `SampledGaussian`; docs/privacy.md. Source:
-    Abadi et al. (arXiv 1607.00133), algorithm 1; Mironov (2012), Casacuberta et al. (arXiv 2207.10635) for the grid.
+    Each row is in a batch with probability ``rate``, on its own. Privacy: `SampledGaussian`;
+    docs/privacy.md. Source: Abadi et al. (arXiv 1607.00133), algorithm 1; Mironov (2012),
+    Casacuberta et al. (arXiv 2207.10635) for the grid.
     """
 
     rate: Fraction
@@ -240,20 +251,25 @@ class GaussianGradient:
             PrivacyError: the sum is not finite.
         """
         if not np.isfinite(total).all():
-            raise PrivacyError("A sum of clipped gradients is not finite; leave out examples without a finite norm.")
+            raise PrivacyError(
+                "A sum of clipped gradients is not finite; leave out examples without a finite norm."
+            )
         return np.rint(total * (self.grid / self.clip)).astype(np.int64)
 
     def release(self, exact: Counts, sensitivity: ClippedSum, source: NoiseSource) -> Sums:
         """The noisy sum, in the shape of ``exact``, of what `on_grid` gave for each block.
 
-        Total and noise are whole numbers of clip / grid, added exactly: every output is one that any table could give,
-        and rounding the noise is post-processing. A total beyond 64 bits wraps around, before and after the noise
-        alike, so that this is post-processing too. What computing and rounding can add to the sensitivity (`ALLOWANCE`,
-        and a step for each parameter in both blocks that one row may change) is added to the noise.
+        Total and noise are whole numbers of clip / grid, added exactly: every output is one that
+        any table could give, and rounding the noise is post-processing. A total beyond 64 bits
+        wraps around, before and after the noise alike, so that this is post-processing too. What
+        computing and rounding can add to the sensitivity (`ALLOWANCE`, and a step for each
+        parameter in both blocks that one row may change) is added to the noise.
         """
         self._require_own(sensitivity)
         moved = self.grid * (1 + ALLOWANCE) + CHANGED_BLOCKS * math.sqrt(exact.size)
-        noise = np.rint(source.normals(exact.shape) * (float(self.noise_multiplier) * moved)).astype(np.int64)
+        noise = np.rint(
+            source.normals(exact.shape) * (float(self.noise_multiplier) * moved)
+        ).astype(np.int64)
         return (exact + noise).astype(np.float64) * (self.clip / self.grid)
 
     def sums(self, max_rows: int = 1) -> ClippedSum:
@@ -271,16 +287,22 @@ class GaussianGradient:
 
     def _require_own(self, sensitivity: ClippedSum) -> None:
         if (sensitivity.rate, sensitivity.clip) != (self.rate, self.clip):
-            raise PrivacyError("Gradients were sampled or clipped by another mechanism than the one that adds noise.")
+            raise PrivacyError(
+                "Gradients were sampled or clipped by another mechanism than the one that adds noise."
+            )
 
 
 def _add(counts: Counts, scale: float, sampler: Sampler) -> Counts:
     if not np.issubdtype(counts.dtype, np.integer):
         raise PrivacyError(f"Noise is added to integer counts only, not to {counts.dtype} numbers.")
     if not 0 < scale <= LARGEST_SCALE:
-        raise PlanError("The noise scale is out of range; give the counts a larger share of the budget.")
+        raise PlanError(
+            "The noise scale is out of range; give the counts a larger share of the budget."
+        )
     if counts.size and not -LARGEST_COUNT < int(counts.min()) <= int(counts.max()) < LARGEST_COUNT:
-        raise PrivacyError("A count is too large to add noise to without overflow; count fewer rows at once.")
+        raise PrivacyError(
+            "A count is too large to add noise to without overflow; count fewer rows at once."
+        )
     if counts.size == 0:
         return counts.astype(np.int64)
     noise = np.asarray(sampler([0] * counts.size), dtype=np.int64)

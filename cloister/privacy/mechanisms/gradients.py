@@ -1,10 +1,11 @@
 """Per-example gradients in factored form, so that clipping is exact without writing each gradient out.
 
-The gradient of example i is *defined* by row i of the factors. Its norm and its share of the clipped sum follow from
-the factors alone, so clipping holds whatever a model put in them, as long as row i of each factor depends on example i
-only.
+The gradient of example i is *defined* by row i of the factors. Its norm and its share of the
+clipped sum follow from the factors alone, so clipping holds whatever a model put in them, as long
+as row i of each factor depends on example i only.
 
-Source: norms from factors as in Goodfellow, "Efficient per-example gradient computations" (arXiv 1510.01799).
+Source: norms from factors as in Goodfellow, "Efficient per-example gradient computations" (arXiv
+    1510.01799).
 """
 
 from __future__ import annotations
@@ -97,7 +98,9 @@ class Lookup:
         return self.values.double().square().sum(1)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        weighted = (self.values.double() * weights[:, None]).cpu()  # an accelerator adds in no fixed order
+        weighted = (
+            self.values.double() * weights[:, None]
+        ).cpu()  # an accelerator adds in no fixed order
         table = torch.zeros(self.rows, self.values.shape[1], dtype=torch.float64)
         return table.index_add_(0, self.index.cpu(), weighted)
 
@@ -144,8 +147,9 @@ def block_size(expected: float) -> int:
 def in_blocks(codes: Tensor, rows: NDArray[np.int64], size: int) -> Iterator[Block]:
     """The chosen rows of codes (n, k) in blocks of one shape, the last one padded with zeros.
 
-    Privacy: a row's place and the shape of its block decide how it is computed, not which other rows there are. With
-    one additional row in a random order, at most one other row changes its place; see docs/privacy.md.
+    Privacy: a row's place and the shape of its block decide how it is computed, not which other
+    rows there are. With one additional row in a random order, at most one other row changes its
+    place; see docs/privacy.md.
     """
     for start in range(0, len(rows), size):
         chosen = torch.as_tensor(rows[start : start + size])

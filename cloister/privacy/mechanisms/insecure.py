@@ -1,7 +1,10 @@
-"""Repeatable stand-ins for the exact samplers, for tests with an insecure noise source; nothing here is private.
+"""Repeatable stand-ins for the exact samplers, for tests with an insecure noise source.
 
-OpenDP's samplers take their randomness from the operating system and no seed. These draw the same distributions to
-floating-point accuracy from an insecure `NoiseSource`, and refuse a secure one, so that no release can reach them.
+Nothing here is private.
+
+OpenDP's samplers take their randomness from the operating system and no seed. These draw the same
+distributions to floating-point accuracy from an insecure `NoiseSource`, and refuse a secure one, so
+that no release can reach them.
 """
 
 from __future__ import annotations
@@ -21,7 +24,10 @@ LARGEST_TABLE = 10_000.0
 
 
 def insecure_gaussian(scale: float, count: int, source: NoiseSource) -> Counts:
-    """Discrete Gaussian noise (count,) by inverting a table of its distribution; rounded normals for large scales."""
+    """Discrete Gaussian noise (count,) by inverting a table of its distribution.
+
+    Rounded normals for large scales.
+    """
     refuse_secure(source)
     if scale > LARGEST_TABLE:
         return np.rint(scale * source.normals(count)).astype(np.int64)
@@ -48,7 +54,9 @@ def insecure_exponentials(count: int, source: NoiseSource) -> NDArray[np.float64
 def refuse_secure(source: NoiseSource) -> None:
     """Raise PrivacyError for a secure source: its noise must come from the exact samplers."""
     if source.secure:
-        raise PrivacyError("A secure noise source must not be used with the repeatable stand-ins for tests.")
+        raise PrivacyError(
+            "A secure noise source must not be used with the repeatable stand-ins for tests."
+        )
 
 
 def _uniforms(count: int, source: NoiseSource) -> NDArray[np.float64]:

@@ -1,9 +1,10 @@
 """Two kinds of randomness that cannot be mixed up: secret noise, and free sampling.
 
-`NoiseSource` pays for privacy: its key comes from the operating system, its stream is AES-256 in counter mode, it
-cannot be copied, pickled or shared with a forked process, and nothing outlives the run. `SamplingSource` draws
-synthetic rows, which is post-processing: it may be seeded, repeated and published. They share no base class and no
-method name, so that neither type nor attribute lookup lets one stand in for the other.
+`NoiseSource` pays for privacy: its key comes from the operating system, its stream is AES-256 in
+counter mode, it cannot be copied, pickled or shared with a forked process, and nothing outlives the
+run. `SamplingSource` draws synthetic rows, which is post-processing: it may be seeded, repeated and
+published. They share no base class and no method name, so that neither type nor attribute lookup
+lets one stand in for the other.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ DRAWS = 4
 class NoiseSource:
     """Secret random numbers for privacy noise and for Poisson sampling.
 
-    Privacy: computational differential privacy under AES-256 as a pseudo-random function. `secure` is False only for
-    a source made by `insecure`; whatever such a source touched is not private.
+    Privacy: computational differential privacy under AES-256 as a pseudo-random function. `secure`
+    is False only for a source made by `insecure`; whatever such a source touched is not private.
     """
 
     def __init__(self) -> None:
@@ -40,7 +41,10 @@ class NoiseSource:
 
     @classmethod
     def insecure(cls, seed: int) -> NoiseSource:
-        """A repeatable source for tests; everything drawn from it is public, and stains what it touches."""
+        """A repeatable source for tests.
+
+        Everything drawn from it is public, and stains what it touches.
+        """
         source = cls.__new__(cls)
         source._start(hashlib.sha256(f"insecure {seed}".encode()).digest(), secure=False)
         return source
@@ -73,8 +77,9 @@ class NoiseSource:
     def normals(self, shape: int | tuple[int, ...]) -> NDArray[np.float64]:
         """Standard normals of the given shape, each half the sum of four normals from different Box-Muller pairs.
 
-        Source: Holohan and Braghin, "Secure random sampling in differential privacy" (ESORICS 2021), section 4: the
-        sum hides the floating-point lattice of a single draw, so that the sampler cannot be inverted.
+        Source: Holohan and Braghin, "Secure random sampling in differential privacy" (ESORICS
+        2021), section 4: the sum hides the floating-point lattice of a single draw, so that the
+        sampler cannot be inverted.
         """
         size = math.prod(shape) if isinstance(shape, tuple) else shape
         out = np.empty(size)
@@ -105,28 +110,37 @@ class NoiseSource:
         self._secure = secure
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._cipher: CipherContext = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
+        self._cipher: CipherContext = Cipher(
+            algorithms.AES256(key), modes.CTR(bytes(16))
+        ).encryptor()
 
     def _leave_parent_process(self) -> None:
         if os.getpid() == self._process:
             return
         if not self._secure:
-            raise PrivacyError("An insecure noise source cannot be used in a forked process; make one there.")
+            raise PrivacyError(
+                "An insecure noise source cannot be used in a forked process; make one there."
+            )
         self._process = os.getpid()
         self._cipher = Cipher(algorithms.AES256(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise PrivacyError("A noise source cannot be copied or pickled: the copy would draw the same noise again.")
+        raise PrivacyError(
+            "A noise source cannot be copied or pickled: the copy would draw the same noise again."
+        )
 
 
 class SamplingSource:
     """Seedable randomness for drawing synthetic rows, which is post-processing and free.
 
-    Without a seed one is taken from the operating system; `seed` tells which, so that a draw can be repeated.
+    Without a seed one is taken from the operating system; `seed` tells which, so that a draw can be
+    repeated.
     """
 
     def __init__(self, seed: int | np.random.SeedSequence | None = None) -> None:
-        self._sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+        self._sequence = (
+            seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+        )
         self.generator = np.random.Generator(np.random.PCG64(self._sequence))
 
     @property
@@ -134,7 +148,9 @@ class SamplingSource:
         """The number that repeats this source, and all that were spawned from it in the same order."""
         entropy = self._sequence.entropy
         if not isinstance(entropy, int):
-            raise PrivacyError("This sampling source was made from several numbers and has no single seed.")
+            raise PrivacyError(
+                "This sampling source was made from several numbers and has no single seed."
+            )
         return entropy
 
     def spawn(self, count: int) -> list[SamplingSource]:

@@ -1,7 +1,8 @@
 """Selections by score: the index of a good candidate, drawn exactly, with no softmax in floating point.
 
-OpenDP compares scores with noise drawn to as many digits as the comparison needs (McKenna, Sheldon, arXiv 2010.12603;
-Ding et al. arXiv 2105.07260 for permute-and-flip as the largest of scores with exponential noise).
+OpenDP compares scores with noise drawn to as many digits as the comparison needs (McKenna, Sheldon,
+arXiv 2010.12603; Ding et al. arXiv 2105.07260 for permute-and-flip as the largest of scores with
+exponential noise).
 """
 
 from __future__ import annotations
@@ -31,21 +32,29 @@ ANY = Fraction(1)
 
 @dataclass(frozen=True)
 class PermuteAndFlip:
-    """The largest of scores with exponential noise of scale 2 sensitivity / epsilon; never worse than `Exponential`.
+    """The largest of scores with exponential noise of scale 2 sensitivity / epsilon.
 
-    Privacy: epsilon at delta 0 (McKenna, Sheldon 2020, theorem 1). The better choice where epsilons are added up.
+    Never worse than `Exponential`.
+
+    Privacy: epsilon at delta 0 (McKenna, Sheldon 2020, theorem 1). The better choice where epsilons
+        are added up.
     """
 
     epsilon: Fraction
 
     def select(self, scores: Scores, sensitivity: Fraction, source: NoiseSource) -> int:
-        """The index of the chosen candidate. Errors: PrivacyError if a score is not finite, or there is none."""
+        """The index of the chosen candidate.
+
+        Errors: PrivacyError if a score is not finite, or there is none.
+        """
         scale = _scale(scores, sensitivity, self.epsilon)
         if not source.secure:
             return int(np.argmax(scores + scale * insecure_exponentials(len(scores), source)))
         return _noisy_max(scores, scale, dp.max_divergence())
 
-    def release(self, exact: Scores, sensitivity: Fraction, source: NoiseSource) -> NDArray[np.int64]:
+    def release(
+        self, exact: Scores, sensitivity: Fraction, source: NoiseSource
+    ) -> NDArray[np.int64]:
         """The index of the chosen candidate, (1,)."""
         return np.array([self.select(exact, sensitivity, source)], dtype=np.int64)
 
@@ -58,20 +67,27 @@ class PermuteAndFlip:
 class Exponential:
     """The exponential mechanism, as the largest of scores with Gumbel noise of scale 2 sensitivity / epsilon.
 
-    Privacy: epsilon at delta 0, and of bounded range epsilon, so that many selections cost less together than as many
-    of `PermuteAndFlip` (Durfee, Rogers, arXiv 1905.04273).
+    Privacy: epsilon at delta 0, and of bounded range epsilon, so that many selections cost less
+    together than as many of `PermuteAndFlip` (Durfee, Rogers, arXiv 1905.04273).
     """
 
     epsilon: Fraction
 
     def select(self, scores: Scores, sensitivity: Fraction, source: NoiseSource) -> int:
-        """The index of the chosen candidate. Errors: PrivacyError if a score is not finite, or there is none."""
+        """The index of the chosen candidate.
+
+        Errors: PrivacyError if a score is not finite, or there is none.
+        """
         scale = _scale(scores, sensitivity, self.epsilon)
         if not source.secure:
-            return int(np.argmax(scores - scale * np.log(insecure_exponentials(len(scores), source))))
+            return int(
+                np.argmax(scores - scale * np.log(insecure_exponentials(len(scores), source)))
+            )
         return _noisy_max(scores, scale, dp.zero_concentrated_divergence())
 
-    def release(self, exact: Scores, sensitivity: Fraction, source: NoiseSource) -> NDArray[np.int64]:
+    def release(
+        self, exact: Scores, sensitivity: Fraction, source: NoiseSource
+    ) -> NDArray[np.int64]:
         """The index of the chosen candidate, (1,)."""
         return np.array([self.select(exact, sensitivity, source)], dtype=np.int64)
 
@@ -82,7 +98,9 @@ class Exponential:
 
 def _scale(scores: Scores, sensitivity: Fraction, epsilon: Fraction) -> float:
     if scores.ndim != 1 or scores.size == 0 or not np.isfinite(scores).all():
-        raise PrivacyError("A selection needs a list of finite scores, at least one; a score is missing or infinite.")
+        raise PrivacyError(
+            "A selection needs a list of finite scores, at least one; a score is missing or infinite."
+        )
     if sensitivity <= 0 or epsilon <= 0:
         raise PrivacyError("A selection needs a sensitivity and an epsilon above 0.")
     scale = up(2 * sensitivity / epsilon)
@@ -93,4 +111,6 @@ def _scale(scores: Scores, sensitivity: Fraction, epsilon: Fraction) -> float:
 
 def _noisy_max(scores: Scores, scale: float, measure: dp.Measure) -> int:
     space = dp.vector_domain(dp.atom_domain(T="f64", nan=False)), dp.linf_distance(T="f64")
-    return int(dp.m.make_noisy_max(*space, measure, scale=scale)(scores.astype(np.float64).tolist()))
+    return int(
+        dp.m.make_noisy_max(*space, measure, scale=scale)(scores.astype(np.float64).tolist())
+    )

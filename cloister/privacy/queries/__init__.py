@@ -11,6 +11,7 @@
         BucketCounts        rows in each part of a public partition of one column
         TextCounts          rows of each text of one column
 
-A query is asked by ``door.answer(query, mechanism, label)``. It says how far one privacy unit moves its exact answer;
-the mechanism draws noise for that, and names the event. Its law is in tests/laws, with a broken twin that is caught.
+A query is asked by ``door.answer(query, mechanism, label)``. It says how far one privacy unit moves
+its exact answer; the mechanism draws noise for that, and names the event. Its law is in tests/laws,
+with a broken twin that is caught.
 """

@@ -23,8 +23,8 @@ FINENESS = 1024
 class Candidate:
     """A joint table that could be measured: its partitions, and what is known of it without the data.
 
-    Shapes: ``expected`` has one axis a partition: the rows a model expects in each joint part. ``handicap``, in rows,
-    is taken off the candidate's score. Both are released or public.
+    Shapes: ``expected`` has one axis a partition: the rows a model expects in each joint part.
+    ``handicap``, in rows, is taken off the candidate's score. Both are released or public.
     """
 
     partitions: tuple[Partition, ...]
@@ -38,16 +38,19 @@ class CandidateScores(Query[TableRows, Fraction, int]):
 
     The answer is the number of one candidate, likelier the higher its score.
 
-    Proof: one unit moves the exact counts of a partition by at most ``neighbours.partition.l1`` in L1 norm, and nothing
-    else in a score, so by the triangle inequality it moves each score by at most as much. Expected counts and handicaps
-    are rounded to 1/1024 row first, so that scores are whole numbers and the bound holds exactly.
+    Proof: one unit moves the exact counts of a partition by at most ``neighbours.partition.l1`` in
+    L1 norm, and nothing else in a score, so by the triangle inequality it moves each score by at
+    most as much. Expected counts and handicaps are rounded to 1/1024 row first, so that scores are
+    whole numbers and the bound holds exactly.
     """
 
     name: ClassVar[str] = "select"
     candidates: tuple[Candidate, ...]
 
     def request(self) -> Mapping[str, Any]:
-        return {"of": [[part.name for part in candidate.partitions] for candidate in self.candidates]}
+        return {
+            "of": [[part.name for part in candidate.partitions] for candidate in self.candidates]
+        }
 
     def sensitivity(self, neighbours: Neighbours) -> Fraction:
         return Fraction(FINENESS * neighbours.partition.l1)

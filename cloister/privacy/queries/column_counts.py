@@ -25,7 +25,10 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class RawColumns:
-    """Raw columns behind the door; the secret ``key`` numbers texts, so that the journal holds numbers only."""
+    """Raw columns behind the door.
+
+    The secret ``key`` numbers texts, so that the journal holds numbers only.
+    """
 
     frame: pd.DataFrame
     key: bytes
@@ -34,7 +37,9 @@ class RawColumns:
         """Distinct readable texts of a column, their numbers, ascending, and their rows."""
         typed, _ = parse(self.frame[name], attribute)
         found = texts(typed.dropna()).value_counts()
-        cells, first, places = np.unique(numbered(found.index, self.key), return_index=True, return_inverse=True)
+        cells, first, places = np.unique(
+            numbered(found.index, self.key), return_index=True, return_inverse=True
+        )
         counts = np.zeros(len(cells), dtype=np.int64)
         np.add.at(counts, places, found.to_numpy(dtype=np.int64))
         return [str(found.index[place]) for place in first], cells, counts
@@ -63,14 +68,19 @@ class RowCount(Query[RawColumns, Sensitivity, int]):
 class BucketCounts(Query[RawColumns, Sensitivity, Counts]):
     """Rows (size,) in each part of a public partition of one column.
 
-    Proof: each row lies in exactly one part, missing and unreadable cells included; see `PartitionCounts`.
+    Proof: each row lies in exactly one part, missing and unreadable cells included; see
+        `PartitionCounts`.
     """
 
     name: ClassVar[str] = "buckets"
     buckets: Buckets
 
     def request(self) -> Mapping[str, Any]:
-        return {"by": type(self.buckets).__name__, "of": self.buckets.name, "shape": [self.buckets.size]}
+        return {
+            "by": type(self.buckets).__name__,
+            "of": self.buckets.name,
+            "shape": [self.buckets.size],
+        }
 
     def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
         return neighbours.partition
@@ -87,9 +97,10 @@ class BucketCounts(Query[RawColumns, Sensitivity, Counts]):
 class TextCounts(Query[RawColumns, Sensitivity, dict[str, int]]):
     """The readable values of one column, as text, whose noisy counts reach the threshold, with these counts.
 
-    Proof: a histogram over all texts, each numbered by 63 bits of a keyed BLAKE2b, so that the numbers of texts that
-    are there do not depend on those that are not. Texts of the same number, were there any, count together. The words
-    of the numbers that were released are looked up in the rows; they are what was released.
+    Proof: a histogram over all texts, each numbered by 63 bits of a keyed BLAKE2b, so that the
+    numbers of texts that are there do not depend on those that are not. Texts of the same number,
+    were there any, count together. The words of the numbers that were released are looked up in the
+    rows; they are what was released.
     """
 
     name: ClassVar[str] = "categories"

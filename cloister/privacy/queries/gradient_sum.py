@@ -13,7 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cloister.privacy.mechanisms.counts import ClippedSum, GaussianGradient, Neighbours
-from cloister.privacy.mechanisms.gradients import FactoredGradient, block_size, clipped_sum, in_blocks
+from cloister.privacy.mechanisms.gradients import (
+    FactoredGradient,
+    block_size,
+    clipped_sum,
+    in_blocks,
+)
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.query import Numbers, Query
 from cloister.privacy.queries.table_rows import Partition, TableRows
@@ -39,12 +44,13 @@ class SampledRows:
 class GradientSum(Query[TableRows, ClippedSum, NDArray[np.float64]]):
     """The sum, flat, over one Poisson sample of gradients clipped to the norm of the mechanism.
 
-    ``gradient`` maps levels (b, k) to per-example gradients; row i of each factor may depend on example i only. It is
-    called for each block of one public size b, whatever the sample; rows of zeros fill the last one up. ``shapes``
-    holds a tensor of each parameter's shape.
+    ``gradient`` maps levels (b, k) to per-example gradients; row i of each factor may depend on
+    example i only. It is called for each block of one public size b, whatever the sample; rows of
+    zeros fill the last one up. ``shapes`` holds a tensor of each parameter's shape.
 
-    Proof: docs/privacy.md, DP-SGD: each gradient is clipped here, whatever was computed, so one additional row in the
-    sample moves the sum by at most the clip and what rounding adds, which the noise allows for.
+    Proof: docs/privacy.md, DP-SGD: each gradient is clipped here, whatever was computed, so one
+    additional row in the sample moves the sum by at most the clip and what rounding adds, which the
+    noise allows for.
     """
 
     name: ClassVar[str] = "gradient"
@@ -64,7 +70,9 @@ class GradientSum(Query[TableRows, ClippedSum, NDArray[np.float64]]):
         total = np.zeros(sum(shape.numel() for shape in self.shapes.values()), dtype=np.int64)
         for block in in_blocks(codes, mechanism.batch(len(codes), source), self.rows.block):
             sums = clipped_sum(block.of(self.gradient(block.codes)), mechanism.clip)
-            total += mechanism.on_grid(np.concatenate([sums[name].numpy().ravel() for name in self.shapes]))
+            total += mechanism.on_grid(
+                np.concatenate([sums[name].numpy().ravel() for name in self.shapes])
+            )
         return total
 
     def outcome(self, rows: TableRows, noisy: Numbers) -> NDArray[np.float64]:  # noqa: ARG002

@@ -1,7 +1,8 @@
 """Public partitions of everything that a raw column may hold, chosen without looking at it.
 
-The parts of readable values come first, then one part for missing and one for unreadable cells, so that every row lies
-in exactly one part and the counts of a partition are those of `Sensitivity.partition`.
+The parts of readable values come first, then one part for missing and one for unreadable cells, so
+that every row lies in exactly one part and the counts of a partition are those of
+`Sensitivity.partition`.
 """
 
 from __future__ import annotations
@@ -95,10 +96,17 @@ class Line(Buckets):
     @property
     def zero(self) -> int | None:
         """The part of zero, if numbers are counted and not dates."""
-        return None if isinstance(self.attribute, Date | Datetime) else int(np.flatnonzero(self.edges == 0)[0])
+        return (
+            None
+            if isinstance(self.attribute, Date | Datetime)
+            else int(np.flatnonzero(self.edges == 0)[0])
+        )
 
     def span(self, first: int, last: int) -> tuple[Any, Any]:
-        """The least and greatest number of the parts from first to last; whole numbers, but for floats."""
+        """The least and greatest number of the parts from first to last.
+
+        Whole numbers, but for floats.
+        """
         low, high = self.edges[first].item(), self.edges[last + 1].item()
         if isinstance(self.attribute, Float):
             return low, high
@@ -112,7 +120,10 @@ class Line(Buckets):
 
 
 class Fineness(Buckets):
-    """How fine values are: the decimals of a float, one part more for finer ones; the unit of a moment."""
+    """How fine values are: the decimals of a float, one part more for finer ones.
+
+    The unit of a moment.
+    """
 
     @property
     def missing(self) -> int:
@@ -140,11 +151,28 @@ def value_of(attribute: AnyAttribute, number: float) -> int | float | str:
 @lru_cache
 def _edges(kind: str) -> Numbers:
     if kind in ("date", "datetime"):
-        days = (np.array(YEARS) - 1970).astype("datetime64[Y]").astype("datetime64[D]").astype(np.int64)
+        days = (
+            (np.array(YEARS) - 1970)
+            .astype("datetime64[Y]")
+            .astype("datetime64[D]")
+            .astype(np.int64)
+        )
         return days if kind == "date" else days * DAY
     if kind == "float":
-        return _both_sides([2.0**power * (1 + part / QUARTERS) for power in FLOAT_POWERS for part in range(QUARTERS)])
-    return _both_sides([2**power * (QUARTERS + part) // QUARTERS for power in WHOLE_POWERS for part in range(QUARTERS)])
+        return _both_sides(
+            [
+                2.0**power * (1 + part / QUARTERS)
+                for power in FLOAT_POWERS
+                for part in range(QUARTERS)
+            ]
+        )
+    return _both_sides(
+        [
+            2**power * (QUARTERS + part) // QUARTERS
+            for power in WHOLE_POWERS
+            for part in range(QUARTERS)
+        ]
+    )
 
 
 def _both_sides(positive: list[Any]) -> Numbers:

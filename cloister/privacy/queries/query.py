@@ -24,8 +24,8 @@ Numbers = NDArray[Any]
 class Query(ABC, Generic[Rows, Moved, Answer]):
     """One question to sensitive rows: a frozen value, made of public or released facts alone.
 
-    ``name`` is what the journal calls it. ``Rows`` is what it reads, ``Moved`` how it says its sensitivity, ``Answer``
-    what is made of the noisy numbers.
+    ``name`` is what the journal calls it. ``Rows`` is what it reads, ``Moved`` how it says its
+    sensitivity, ``Answer`` what is made of the noisy numbers.
     """
 
     name: ClassVar[str]
@@ -75,6 +75,8 @@ class Door(Protocol[Rows]):
         """Whether the noise is secret; what comes from behind a seeded source is not private."""
         ...
 
-    def answer(self, query: Query[Rows, Moved, Answer], mechanism: Mechanism[Moved], label: str) -> Answer:
+    def answer(
+        self, query: Query[Rows, Moved, Answer], mechanism: Mechanism[Moved], label: str
+    ) -> Answer:
         """The noisy answer; UnplannedQuery if the plan does not hold its event."""
         ...

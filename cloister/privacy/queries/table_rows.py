@@ -34,7 +34,10 @@ class Partition(Protocol):
 
 
 class TableRows:
-    """The rows of a table behind the door. Partitions are known by identity, and kept, so that none is taken twice."""
+    """The rows of a table behind the door.
+
+    Partitions are known by identity, and kept, so that none is taken twice.
+    """
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -58,7 +61,10 @@ class TableRows:
         return self._counts[key]
 
     def stacked(self, partitions: Sequence[Partition]) -> Parts:
-        """Parts (n, k) of all rows in several partitions, int32; kept, since each step of a training wants them."""
+        """Parts (n, k) of all rows in several partitions, int32.
+
+        Kept, since each step of a training wants them.
+        """
         key = tuple(map(id, partitions))
         if key not in self._stacks:
             columns = np.stack([self.column(part) for part in partitions], axis=1).astype(np.int32)

@@ -22,13 +22,14 @@ from cloister.schema.domain import Table
 class ViolatingPairs(Query[TableRows, Sensitivity, Counts]):
     """Violating pairs of each constraint, added up over some random matchings of the rows.
 
-    A matching has half as many pairs as rows. Of a constraint on single rows: violating rows among the first of each
-    pair.
+    A matching has half as many pairs as rows. Of a constraint on single rows: violating rows among
+    the first of each pair.
 
-    Proof: two neighbouring tables can be coupled so that each of a unit's rows changes one pair of a matching. A row
-    that is added takes the place of a row that is left over then, or makes a pair with the one that was; a row that is
-    replaced is exchanged where it stands. So each count moves by at most ``max_rows`` a matching, under either
-    relation. A divergence between mixtures that are coupled is at most the worst between coupled parts.
+    Proof: two neighbouring tables can be coupled so that each of a unit's rows changes one pair of
+    a matching. A row that is added takes the place of a row that is left over then, or makes a pair
+    with the one that was; a row that is replaced is exchanged where it stands. So each count moves
+    by at most ``max_rows`` a matching, under either relation. A divergence between mixtures that
+    are coupled is at most the worst between coupled parts.
     """
 
     name: ClassVar[str] = "violating pairs"

@@ -21,13 +21,14 @@ from cloister.privacy.queries.table_rows import Counts, TableRows
 class ViolationMatrix(Query[TableRows, Sensitivity, Counts]):
     """Violations (sample, constraints) of each constraint by each row of a Poisson sample of at most ``sample`` rows.
 
-    Rows are taken with probability ``rate`` each; beyond ``sample`` of them, random ones are dropped. Each row gets a
-    random line of the matrix, and lines without a row are zero.
+    Rows are taken with probability ``rate`` each; beyond ``sample`` of them, random ones are
+    dropped. Each row gets a random line of the matrix, and lines without a row are zero.
 
-    Proof: two neighbouring tables can be coupled so that one additional row fills an empty line or takes over another
-    row's line; this needs the lines to be random. That line moves by at most sample - 1 for each constraint on pairs
-    and 1 for each on rows; each other line by at most 1 for each constraint on pairs. A unit of m rows moves m times
-    as much. The sampling is not counted in favour.
+    Proof: two neighbouring tables can be coupled so that one additional row fills an empty line or
+    takes over another row's line; this needs the lines to be random. That line moves by at most
+    sample - 1 for each constraint on pairs and 1 for each on rows; each other line by at most 1 for
+    each constraint on pairs. A unit of m rows moves m times as much. The sampling is not counted in
+    favour.
 
     Source: Kamino Algorithm 5, lines 3 to 6, and section 5.
     """

@@ -1,7 +1,8 @@
 """Parts of Kamino switched off, one by one, to see what they are worth.
 
-Source: Kamino section 7.3.1 and Table 3. RandSequence is an arbitrary sequence; RandSampling draws rows that heed no
-constraint, which here are rows under constraints declared soft, and these left unweighed.
+Source: Kamino section 7.3.1 and Table 3. RandSequence is an arbitrary sequence; RandSampling draws
+rows that heed no constraint, which here are rows under constraints declared soft, and these left
+unweighed.
 """
 
 from __future__ import annotations
@@ -24,8 +25,13 @@ from models.soft_constraints.reweighting import Reweighting
 SEED = 7
 
 
-def random_sequence(sizes: Mapping[str, int], constraints: Sequence[DenialConstraint]) -> tuple[str, ...]:
-    """One arbitrary order of the attributes, whatever the constraints; those of very large domains still come last."""
+def random_sequence(
+    sizes: Mapping[str, int], constraints: Sequence[DenialConstraint]
+) -> tuple[str, ...]:
+    """One arbitrary order of the attributes, whatever the constraints.
+
+    Those of very large domains still come last.
+    """
     del constraints
     shuffled = np.random.default_rng(SEED).permutation(len(sizes))
     names = [sorted(sizes)[place] for place in shuffled]
@@ -37,7 +43,11 @@ class Unweighed:
     """Asks nothing of the data, and gives every soft constraint the weight zero: every row is kept."""
 
     def stage(self, task: Task, noise: Fraction) -> Stage:  # noqa: ARG002
-        return Stage("soft constraints", Composed(()), "nothing is asked: soft constraints are left to the model")
+        return Stage(
+            "soft constraints",
+            Composed(()),
+            "nothing is asked: soft constraints are left to the model",
+        )
 
     def weigh(
         self,
@@ -47,4 +57,6 @@ class Unweighed:
         pool: Table,
         rng: np.random.Generator,  # noqa: ARG002
     ) -> Reweighting:
-        return Reweighting(tuple((constraint, 0.0) for constraint in task.soft), pool.take(np.arange(1)))
+        return Reweighting(
+            tuple((constraint, 0.0) for constraint in task.soft), pool.take(np.arange(1))
+        )

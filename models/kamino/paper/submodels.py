@@ -1,7 +1,8 @@
 """One discriminative sub-model a unit, trained one after the other.
 
-Source: Kamino Algorithm 2: sub-model j predicts unit j from the units before it. Embeddings are handed on from one to
-the next (lines 7 and 19), or each starts anew, so that all could be trained at once (section 4.1, last paragraph).
+Source: Kamino Algorithm 2: sub-model j predicts unit j from the units before it. Embeddings are
+handed on from one to the next (lines 7 and 19), or each starts anew, so that all could be trained
+at once (section 4.1, last paragraph).
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from models.kamino.network import BIASED, EMBEDDED, GATED, HEADED, WIDTH, Parame
 class SubModel:
     """Predicts one unit from all units before it.
 
-    Parameters: ``embed.a`` (levels of unit a, width) for each unit before; ``attention``; ``head`` (outputs,
-    width + 1), the last column the bias.
+    Parameters: ``embed.a`` (levels of unit a, width) for each unit before; ``attention``; ``head``
+    (outputs, width + 1), the last column the bias.
     """
 
     unit: int
@@ -84,7 +85,9 @@ class SubModel:
         return {f"embed.{at}": levels for at, levels in enumerate(self.units.levels[: self.unit])}
 
     def _embedded(self, parameters: Parameters, joint: Tensor) -> Tensor:
-        return torch.stack([parameters[name][joint[:, at]] for at, name in enumerate(self._tables)], 1)
+        return torch.stack(
+            [parameters[name][joint[:, at]] for at, name in enumerate(self._tables)], 1
+        )
 
     def _pull(self, weights: Tensor, embedded: Tensor, back: Tensor) -> Tensor:
         return (self.attention.vector(weights, embedded) * back).sum()
@@ -96,7 +99,12 @@ def _with_one(vectors: Tensor) -> Tensor:
 
 def handed_on(trained: Sequence[Parameters]) -> Mapping[str, Tensor]:
     """What the next sub-model starts from: the embeddings of the last."""
-    return {name: value for own in trained[-1:] for name, value in own.items() if name.startswith("embed.")}
+    return {
+        name: value
+        for own in trained[-1:]
+        for name, value in own.items()
+        if name.startswith("embed.")
+    }
 
 
 def nothing(trained: Sequence[Parameters]) -> Mapping[str, Tensor]:  # noqa: ARG001
