@@ -25,6 +25,7 @@ from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
+from cloister.schema.database import Database, Schema
 from cloister.schema.domain import Domain, Table
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -75,6 +76,34 @@ class Task:
 
 
 @dataclass(frozen=True)
+class DatabaseTask:
+    """The public inputs of a synthesis of several tables that refer to each other.
+
+    ``neighbours`` are of the privacy unit, one row of the first table; those of each task bound the
+    rows of its table that a unit has.
+    """
+
+    schema: Schema
+    tables: Mapping[str, Task]
+    neighbours: Neighbours
+
+    @property
+    def constraints(self) -> tuple[DenialConstraint, ...]:
+        """The constraints of all tables, each on rows of its own."""
+        return tuple(rule for task in self.tables.values() for rule in task.constraints)
+
+    @property
+    def data_rows(self) -> int:
+        """The declared number of privacy units: rows of the first table."""
+        return next(iter(self.tables.values())).data_rows
+
+    @property
+    def output_rows(self) -> int:
+        """How many rows of the first table are to be released."""
+        return next(iter(self.tables.values())).output_rows
+
+
+@dataclass(frozen=True)
 class Budget:
     """A privacy budget, exact."""
 
@@ -116,6 +145,7 @@ class Parameters:
 
 P = TypeVar("P", bound=Parameters)
 M = TypeVar("M", bound="Model")
+D = TypeVar("D", bound="DatabaseModel")
 
 
 @dataclass(frozen=True)
@@ -193,8 +223,40 @@ class Model(Protocol):
         ...
 
 
+class DatabaseModel(Protocol):
+    """A fitted synthesizer of several tables: released statistics only."""
+
+    @property
+    def capacity(self) -> int | None:
+        """How many rows of the first table it may ever give; None if any number."""
+        ...
+
+    def post_processing(self) -> tuple[str, ...]:
+        """What is done to the noisy answers until they are rows, in sentences for a certificate."""
+        ...
+
+    def sample(self, rows: int, rng: SamplingSource) -> Database:
+        """Tables with exactly ``rows`` rows in the first, whose keys and hard constraints hold.
+
+        SampleError if they cannot be drawn.
+        """
+        ...
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
+        """The model as JSON and arrays, to be given to :meth:`DatabaseSynthesizer.restore`."""
+        ...
+
+
+class DatabaseDoor(Protocol):
+    """The way to the sensitive rows of several tables, whose answers compose."""
+
+    def table(self, name: str) -> Door[TableRows]:
+        """The door to one table."""
+        ...
+
+
 class Synthesizer(Protocol[P, M]):
-    """A method of synthesis.
+    """A method of synthesis of one table.
 
     A method with nothing to weigh inherits from this class and leaves :meth:`weigh` as it is here.
     """
@@ -226,8 +288,36 @@ class Synthesizer(Protocol[P, M]):
         ...
 
 
+class DatabaseSynthesizer(Protocol[P, D]):
+    """A method of synthesis of several tables; the steps are those of :class:`Synthesizer`."""
+
+    name: str
+    summary: str
+
+    def sequence(self, task: DatabaseTask) -> tuple[str, ...]:
+        """The order in which tables are modelled; public."""
+        ...
+
+    def search(self, task: DatabaseTask, sequence: tuple[str, ...], budget: Budget) -> Plan[P]:
+        """The parameters that fit the budget; public. PlanError if none does."""
+        ...
+
+    def train(self, private: DatabaseDoor, task: DatabaseTask, plan: Plan[P]) -> D:
+        """The model of rows."""
+        ...
+
+    def weigh(self, private: DatabaseDoor, task: DatabaseTask, plan: Plan[P], model: D) -> D:  # noqa: ARG002
+        """The model with its soft constraints weighed; by default as it is."""
+        return model
+
+    def restore(self, task: DatabaseTask, meta: Mapping[str, Any], arrays: Arrays) -> D:
+        """A model from its saved state."""
+        ...
+
+
 AnyPlan = Plan[Any]
-AnySynthesizer = Synthesizer[Any, Any]
+AnyTask = Task | DatabaseTask
+AnySynthesizer = Synthesizer[Any, Any] | DatabaseSynthesizer[Any, Any]
 
 
 def whole(sampler: Sampler, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:

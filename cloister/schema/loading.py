@@ -42,7 +42,9 @@ def spec_digest(spec: Spec) -> str:
     What is ``unconfirmed`` is left out: nothing is charged while there is any.
     """
     files = {name: _file_digest(spec.folder / name) for name in sorted(set(_files_of(spec)))}
-    canonical = {"spec": spec.model_dump(mode="json", exclude={"unconfirmed"}), "files": files}
+    # a spec of one table has the digest that it had before there were several
+    silent = {"unconfirmed"} | (set() if spec.tables else {"tables"})
+    canonical = {"spec": spec.model_dump(mode="json", exclude=silent), "files": files}
     text = json.dumps(
         canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
@@ -51,7 +53,12 @@ def spec_digest(spec: Spec) -> str:
 
 def data_derived(spec: Spec) -> list[str]:
     """Names of the attributes whose bounds came from the data and were not declared public by a person."""
-    return [name for name, attribute in spec.attributes.items() if attribute.data_derived]
+    return [
+        name
+        for part in spec.parts.values()
+        for name, attribute in part.attributes.items()
+        if attribute.data_derived
+    ]
 
 
 def _parsed(path: Path, document: Marked) -> Spec:
@@ -66,14 +73,15 @@ def _parsed(path: Path, document: Marked) -> Spec:
 
 
 def _files_of(spec: Spec) -> Iterator[str]:
-    for attribute in spec.attributes.values():
-        if isinstance(attribute, Categorical | Ordinal) and isinstance(
-            attribute.values, ValuesFile
-        ):
-            yield attribute.values.file
-    for declaration in spec.constraints:
-        if declaration.file is not None:
-            yield declaration.file
+    for part in spec.parts.values():
+        for attribute in part.attributes.values():
+            if isinstance(attribute, Categorical | Ordinal) and isinstance(
+                attribute.values, ValuesFile
+            ):
+                yield attribute.values.file
+        for declaration in part.constraints:
+            if declaration.file is not None:
+                yield declaration.file
 
 
 def _file_digest(path: Path) -> str:

@@ -21,7 +21,8 @@ from cloister.schema.columns import float_decimals
 from cloister.schema.explaining import closest
 from cloister.schema.marked import Key
 from cloister.schema.parsing import LARGEST_WHOLE
-from cloister.schema.spec import Above, PersonUnit, Spec
+from cloister.schema.relations import broken_relations
+from cloister.schema.spec import Above, PersonUnit, Spec, TableUnit
 
 Broken = Iterator[tuple[tuple[Key, ...], str]]
 
@@ -30,6 +31,18 @@ NUMERIC = ("integer", "float", "date", "datetime")
 
 def broken_rules(spec: Spec) -> Broken:
     """The keys and the sentence of each rule that a spec breaks."""
+    yield from _delta_rules(spec)
+    if not spec.tables:
+        yield from _rules_of_one(spec)
+        yield from _unit_rules(spec)
+        return
+    for name in spec.tables:
+        for keys, text in _rules_of_one(spec.table(name)):
+            yield ("tables", name, *keys), text
+    yield from broken_relations(spec)
+
+
+def _rules_of_one(spec: Spec) -> Broken:
     lists = [
         each.values for each in spec.attributes.values() if isinstance(each, Categorical | Ordinal)
     ]
@@ -43,8 +56,6 @@ def broken_rules(spec: Spec) -> Broken:
             (("attributes", name, *keys), text)
             for keys, text in _attribute_rules(name, attribute, spec)
         )
-    yield from _unit_rules(spec)
-    yield from _delta_rules(spec)
     for name, positive in spec.evaluation.targets.items():
         yield from (
             (("evaluation", "targets", name), text) for text in _target_rules(name, positive, spec)
@@ -120,6 +131,8 @@ def _boolean_rules(attribute: Boolean, spec: Spec) -> Broken:
 
 def _unit_rules(spec: Spec) -> Broken:
     unit = spec.privacy.unit
+    if isinstance(unit, TableUnit):
+        yield ("privacy", "unit"), "names a table, and the dataset has one table only; write row"
     if isinstance(unit, PersonUnit) and unit.key not in spec.attributes:
         yield ("privacy", "unit", "key"), f"is no attribute; {closest(unit.key, spec.attributes)}"
 

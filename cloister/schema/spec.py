@@ -83,6 +83,12 @@ class PersonUnit(Declared):
     max_rows: int = Field(ge=1)
 
 
+class TableUnit(Declared):
+    """One row of ``table``, and all rows of other tables that refer to it."""
+
+    table: str
+
+
 class Rows(Declared):
     """The number of rows: a ``public`` figure and where it comes from, or to be ``measured`` with noise at a charge."""
 
@@ -110,7 +116,7 @@ class Budget(Declared):
 class Privacy(Declared):
     """Whom the guarantee protects, against which change of the data, and the budget of all releases."""
 
-    unit: Literal["row"] | PersonUnit
+    unit: Literal["row"] | PersonUnit | TableUnit
     relation: Literal["add_remove", "replace_one"]
     rows: Rows
     budget: Budget
@@ -148,25 +154,83 @@ class Validation(Declared):
     on_invalid: OnInvalid = "fail"
 
 
+class Reference(Declared):
+    """A foreign key: the column names a row of ``table``.
+
+    At most ``max_rows`` rows may name the same one; of more, a random part is left out.
+    """
+
+    table: str
+    max_rows: int = Field(ge=1)
+
+
+class TableSpec(Declared):
+    """One of several tables.
+
+    ``key`` is the column that other tables refer to, ``references`` are the columns that refer to
+    others. ``rows`` of the table of the privacy unit are those of ``privacy``.
+    """
+
+    source: Source
+    rows: Rows | None = None
+    key: str | None = None
+    references: dict[str, Reference] = Field(default_factory=dict)
+    attributes: dict[str, AnyAttribute] = Field(min_length=1)
+    constraints: tuple[ConstraintDeclaration, ...] = ()
+    validation: Validation = Validation()
+
+
+NO_SOURCE = Source(path=".")
+
+
 class Spec(Declared):
-    """One dataset, as a person declared it.
+    """One dataset, as a person declared it: one table, or several under ``tables``.
 
     ``attributes`` keeps the order of the columns. ``folder`` is where value and constraint files
     are looked up. ``unconfirmed`` names what a draft read from the data beside domains, and no
-    person has confirmed as public.
+    person has confirmed as public. With ``tables``, what is said of one table stands there.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=LONGEST_NAME)
-    source: Source
+    source: Source = NO_SOURCE
     unconfirmed: tuple[DraftedFact, ...] = ()
     privacy: Privacy
-    attributes: dict[str, AnyAttribute] = Field(min_length=1)
+    tables: dict[str, TableSpec] = Field(default_factory=dict)
+    attributes: dict[str, AnyAttribute] = Field(default_factory=dict)
     constraints: tuple[ConstraintDeclaration, ...] = ()
     release: Release
     evaluation: Evaluation = Evaluation()
     validation: Validation = Validation()
 
     _folder: Path = PrivateAttr(default=Path())
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        of_one = {"source", "attributes", "constraints", "evaluation", "validation"}
+        said = sorted(of_one & self.model_fields_set)
+        if self.tables and said:
+            raise ValueError(f"tables and {said[0]} exclude each other; say it of each table")
+        if not self.tables and not {"source", "attributes"} <= self.model_fields_set:
+            raise ValueError("a dataset has source and attributes, or tables; write one of them")
+        if not self.tables and not self.attributes:
+            raise ValueError("there are no attributes; declare at least one")
+        return self
+
+    def table(self, name: str) -> Spec:
+        """The spec of one of several tables, as if it stood alone."""
+        declared = self.tables[name]
+        privacy = {"unit": "row", "rows": declared.rows or self.privacy.rows}
+        alone = {part: getattr(declared, part) for part in ("source", "attributes", "constraints", "validation")}
+        spec = self.model_copy(
+            update=alone | {"tables": {}, "privacy": self.privacy.model_copy(update=privacy)}
+        )
+        spec._folder = self.folder
+        return spec
+
+    @property
+    def parts(self) -> dict[str, Spec]:
+        """The spec of each table by its name; of one table, itself under the name of the dataset."""
+        return {name: self.table(name) for name in self.tables} or {self.name: self}
 
     @property
     def folder(self) -> Path:

@@ -41,7 +41,7 @@ def unconfirmed_facts(spec: Spec) -> list[Finding]:
 def unmeasured_facts(spec: Spec) -> list[Finding]:
     """What a release may not take, and what a measurement finds: keys and sentences."""
     found: list[Finding] = []
-    if spec.privacy.rows.measured:
+    if any(part.privacy.rows.measured for part in spec.parts.values()):
         text = "the number of rows is not known; declare it, {public: NUMBER}, or have it measured"
         found.append((("privacy", "rows"), f"{text}: cloister spec measure"))
     if marked := data_derived(spec):

@@ -17,6 +17,7 @@ import typer
 from cloister.errors import CloisterError, InputError
 from flows.cli import benchmark, data, deploy, ledger, release, review
 from tasks.runtime.home import Home
+from tasks.runtime.interruption import INTERRUPTED, interrupted
 
 WITHHELD = "its message is withheld, since it may quote the data: please report this"
 
@@ -57,19 +58,10 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         return _failed(*_of_path(error))
     except Exception as error:  # noqa: BLE001 - any message may quote the data
-        if _interrupted(error):
-            return _failed("interrupted; run the same command again to resume", 1)
+        if interrupted(error):
+            return _failed(INTERRUPTED, 1)
         return _failed(f"{_place(error)}; {WITHHELD}", 1)
     return 0
-
-
-def _interrupted(error: BaseException | None) -> bool:
-    """Whether an error came of ending the process: Prefect may fail in its own handling of a signal."""
-    while error is not None:
-        if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "TerminationSignal":
-            return True
-        error = error.__context__
-    return False
 
 
 def _require_text(arguments: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from prefect.client.schemas.objects import State, TaskRun
 
 from cloister import __version__
 from cloister.errors import CloisterError, InputError, PrivacyError, StorageError, VerificationError
+from tasks.runtime.interruption import INTERRUPTED, interrupted
 from tasks.runtime.progress import reporter
 
 P = ParamSpec("P")
@@ -104,6 +105,8 @@ def reported(name: str, function: Callable[P, R]) -> Callable[P, R]:
 
 def scrubbed(name: str, error: Exception) -> CloisterError:
     """An error that says where another one was raised and of which type, and nothing that it says."""
+    if interrupted(error):
+        return CloisterError(INTERRUPTED)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageError(
             f"the disk is full at {error.filename or 'an output'}; make room and run the same command"

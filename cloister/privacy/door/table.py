@@ -64,7 +64,7 @@ class PrivateRows(Generic[Rows]):
 
     Args:
         rows: the sensitive rows, already bounded to ``neighbours.max_rows`` rows a unit.
-        planned: everything that may be asked, as reserved in the ledger.
+        budget: everything that may be asked, as reserved in the ledger; tables may share one.
         journal: where each answer is written before it is returned.
         noise: the secure source.
     """
@@ -73,14 +73,14 @@ class PrivateRows(Generic[Rows]):
         self,
         rows: Rows,
         neighbours: Neighbours,
-        planned: Event,
+        budget: PlanBudget,
         journal: Journal,
         noise: NoiseSource,
     ) -> None:
         self.__rows = rows
         self.__noise = noise
         self.__journal = journal
-        self.plan_budget = PlanBudget(planned)
+        self.plan_budget = budget
         self.neighbours = neighbours
 
     @property
@@ -121,7 +121,7 @@ class PrivateTable(PrivateRows[TableRows]):
         journal: Journal,
         noise: NoiseSource,
     ) -> None:
-        super().__init__(TableRows(table), neighbours, planned, journal, noise)
+        super().__init__(TableRows(table), neighbours, PlanBudget(planned), journal, noise)
 
 
 class PrivateColumns(PrivateRows[RawColumns]):
@@ -141,4 +141,4 @@ class PrivateColumns(PrivateRows[RawColumns]):
         journal: Journal,
         noise: NoiseSource,
     ) -> None:
-        super().__init__(RawColumns(frame, key), neighbours, planned, journal, noise)
+        super().__init__(RawColumns(frame, key), neighbours, PlanBudget(planned), journal, noise)
