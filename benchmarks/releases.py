@@ -16,7 +16,6 @@ from benchmarks.runs import Run, environment_of, evaluated
 from cloister.errors import CloisterError
 from cloister.privacy.ledger import Ledger
 from cloister.schema.loading import load_spec, spec_digest
-from cloister.schema.spec import PersonUnit
 from tasks.ledger.charges import open_ledger
 from tasks.requests.plan import write_json
 from tasks.runtime.code_version import code_version
@@ -56,8 +55,7 @@ def grant(benchmark: Benchmark, pending: list[Combination], own: Home, by: str) 
     specs = {combination.spec: load_spec(combination.spec) for combination in pending}
     for path, spec in specs.items():
         asked = [combination for combination in pending if combination.spec == path]
-        unit = spec.privacy.unit
-        name = f"key:{unit.key}" if isinstance(unit, PersonUnit) else unit
+        name = spec.privacy.unit_name
         held = _charged(ledger, spec.name, name)
         epsilon = held[0] + sum((c.epsilon for c in asked), Fraction(0))
         delta = held[1] + sum((c.delta for c in asked), Fraction(0))

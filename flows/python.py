@@ -133,9 +133,10 @@ class Loaded:
         Raises:
             SampleError: so many rows cannot be drawn.
         """
-        require_capacity(self.saved.model, n)
-        drawn = self.saved.model.sample(n, SamplingSource(seed), where)
-        require_kept(violation_reports(self.saved.task.hard, drawn))
+        task, model = self.saved.one
+        require_capacity(model, n)
+        drawn = model.sample(n, SamplingSource(seed), where)
+        require_kept(violation_reports(task.hard, drawn))
         return drawn.frame()
 
 

@@ -22,12 +22,10 @@ from prefect.runtime import flow_run
 
 from cloister import __version__
 from cloister.errors import BudgetExceeded
-from cloister.privacy.door.table import PrivateTable
-from cloister.schema.domain import Table
 from flows.outcome import Finished, Outcome
 from models.protocol import AnyPlan
-from tasks.data.open_table import TableSource
-from tasks.data.session import Session
+from tasks.data.session import AnySession, Session
+from tasks.data.sources import source_of
 from tasks.evaluation.compare import Measured
 from tasks.ledger.charges import open_ledger
 from tasks.ledger.delivery import deliver, keep_outcome, publish_finished
@@ -72,7 +70,7 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
     require_usable(resolved, public_context_of(resolved), home)
     plan = search(resolved, sequence(resolved))
     stores = prepare_stores(resolved, home)
-    source = TableSource()
+    source = source_of(resolved)
     try:
         charge = reserve(resolved, plan, source, home, stores)
     except BudgetExceeded as error:
@@ -104,7 +102,7 @@ def _released(
     resolved: ResolvedRequest,
     plan: AnyPlan,
     charge: Charge,
-    session: Session[Table, PrivateTable],
+    session: AnySession,
     home: Home,
 ) -> Outcome:
     with giving_back(charge, resolved, home):
@@ -112,7 +110,7 @@ def _released(
     spent = spend(resolved, plan, opened, home)
     fitted = weigh(resolved, spent, plan, train(resolved, spent, plan, home), home)
     drawn = sample(resolved, charge, fitted, home)
-    measured = measure(resolved, spent, drawn.file, home)
+    measured = measure(resolved, spent, drawn, home)
     done = Certified(charge, spent, plan, fitted, drawn)
     folder = write_certificate(resolved, done, home)
     run = register(resolved, done, measured, folder, home)

@@ -50,8 +50,9 @@ def sample_release(home: Home, draw: Draw, as_json: bool) -> None:
     where = conditions(draw.where)
     _require_new(draw.out)
     saved = approved_model(home, draw.release)
-    require_capacity(saved.model, draw.rows)
-    require_declared(where, saved.task.domain)
+    task, model = saved.one
+    require_capacity(model, draw.rows)
+    require_declared(where, task.domain)
     _write(saved, draw, where)
     content = {"release": draw.release, "rows": draw.rows, "file": str(draw.out), "epsilon": 0}
     if as_json:
@@ -120,8 +121,9 @@ def _declares(column: Column, value: object) -> bool:
 def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
     """Draw to a Parquet file beside the wanted one, check it, and move or convert it."""
     drawn = draw.out.with_name(f".{draw.out.name}.parquet")
-    sample_to(saved.model.sampler, Request(saved.digest, draw.rows, draw.seed, where), drawn)
-    require_kept(violations_in(drawn, saved.task))
+    task, model = saved.one
+    sample_to(model.sampler, Request(saved.digest, draw.rows, draw.seed, where), drawn)
+    require_kept(violations_in(drawn, task))
     if draw.out.suffix == ".csv":
         csv_of(drawn, draw.out, saved.spec.source)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cloister.errors import PlanError
-from models.protocol import Budget, Task, plan
+from models.protocol import AnyTask, Budget, plan
 from models.registry import create
 
 AUTO = "auto"
@@ -21,7 +21,7 @@ class Choice:
     reason: str
 
 
-def choose(task: Task, budget: Budget) -> Choice:
+def choose(task: AnyTask, budget: Budget) -> Choice:
     """The first method, of those that suit the budget, with a plan for the task.
 
     Raises:

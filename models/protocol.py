@@ -263,6 +263,7 @@ class Synthesizer(Protocol[P, M]):
 
     name: str
     summary: str
+    of_database: bool = False
 
     def sequence(self, task: Task) -> tuple[str, ...]:
         """The order in which attributes are modelled; public."""
@@ -293,6 +294,7 @@ class DatabaseSynthesizer(Protocol[P, D]):
 
     name: str
     summary: str
+    of_database: bool = True
 
     def sequence(self, task: DatabaseTask) -> tuple[str, ...]:
         """The order in which tables are modelled; public."""
@@ -317,7 +319,35 @@ class DatabaseSynthesizer(Protocol[P, D]):
 
 AnyPlan = Plan[Any]
 AnyTask = Task | DatabaseTask
-AnySynthesizer = Synthesizer[Any, Any] | DatabaseSynthesizer[Any, Any]
+AnyModel = Model | DatabaseModel
+
+
+class AnySynthesizer(Protocol):
+    """A method of one table or of several, as the registry knows it."""
+
+    name: str
+    summary: str
+    of_database: bool
+
+    def sequence(self, task: Any) -> tuple[str, ...]:
+        """See :class:`Synthesizer`."""
+        ...
+
+    def search(self, task: Any, sequence: tuple[str, ...], budget: Budget) -> AnyPlan:
+        """See :class:`Synthesizer`."""
+        ...
+
+    def train(self, private: Any, task: Any, plan: AnyPlan) -> Any:
+        """See :class:`Synthesizer`."""
+        ...
+
+    def weigh(self, private: Any, task: Any, plan: AnyPlan, model: Any) -> Any:
+        """See :class:`Synthesizer`."""
+        ...
+
+    def restore(self, task: Any, meta: Mapping[str, Any], arrays: Arrays) -> Any:
+        """See :class:`Synthesizer`."""
+        ...
 
 
 def whole(sampler: Sampler, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
@@ -325,7 +355,7 @@ def whole(sampler: Sampler, rows: int, rng: SamplingSource, where: Where | None 
     return Table.concatenate(list(sampler.chunks(rows, rng, where)))
 
 
-def plan(synthesizer: Synthesizer[P, M], task: Task, budget: Budget) -> Plan[P]:
+def plan(synthesizer: AnySynthesizer, task: AnyTask, budget: Budget) -> AnyPlan:
     """The whole plan of a synthesizer."""
     return synthesizer.search(task, synthesizer.sequence(task), budget)
 

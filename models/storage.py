@@ -22,7 +22,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,14 +30,12 @@ from pydantic import ValidationError
 
 from cloister.constraints.declared import constraints_of, declaration_of
 from cloister.errors import InputError, StorageError, VerificationError
-from cloister.privacy.events import Relation
-from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import AnyAttribute, Categorical, Ordinal, ValuesFile
 from cloister.schema.codelists import resolve_values
-from cloister.schema.domain import Domain
 from cloister.schema.loading import spec_digest
-from cloister.schema.spec import Spec
-from models.protocol import Model, Task
+from cloister.schema.spec import Spec, TableSpec
+from models.declared import task_of
+from models.protocol import AnyModel, AnyTask, Model, Task
 from models.registry import create
 
 FORMAT = 1
@@ -56,12 +54,25 @@ class SavedModel:
     method: str
     spec_digest: str
     spec: Spec
-    task: Task
-    model: Model
+    task: AnyTask
+    model: AnyModel
     digest: str
 
+    @property
+    def one(self) -> tuple[Task, Model]:
+        """The task and the model of the only table.
 
-def save_model(folder: Path, method: str, model: Model, task: Task, spec: Spec) -> Path:
+        Raises:
+            InputError: there are several tables.
+        """
+        if isinstance(self.task, Task):
+            return self.task, cast("Model", self.model)
+        raise InputError(
+            f"'{self.dataset}' has several tables; release it again for more of its rows"
+        )
+
+
+def save_model(folder: Path, method: str, model: AnyModel, task: AnyTask, spec: Spec) -> Path:
     """Write a model into a folder, which is made and given back.
 
     ``method`` is its name in the registry, ``spec`` the one that ``task`` was made from.
@@ -72,14 +83,14 @@ def save_model(folder: Path, method: str, model: Model, task: Task, spec: Spec) 
     meta, arrays = model.state()
     parts = {
         ARRAYS: _packed(arrays),
-        SPEC: _canonical(self_contained(spec).model_dump(mode="json")),
+        SPEC: _canonical(self_contained(spec).to_json()),
     }
     record = {
         "format": FORMAT,
         "method": method,
         "dataset": spec.name,
         "spec_digest": spec_digest(spec),
-        "rows": task.data_rows,
+        "rows": _declared_rows(task),
         "relation": task.neighbours.relation.value,
         "max_rows": task.neighbours.max_rows,
         "model": meta,
@@ -90,7 +101,13 @@ def save_model(folder: Path, method: str, model: Model, task: Task, spec: Spec) 
     return folder
 
 
-def load_model(folder: Path, digest: str | None = None) -> Model:
+def _declared_rows(task: AnyTask) -> int | dict[str, int]:
+    if isinstance(task, Task):
+        return task.data_rows
+    return {name: of_table.data_rows for name, of_table in task.tables.items()}
+
+
+def load_model(folder: Path, digest: str | None = None) -> AnyModel:
     """The model in a folder, ready to sample from.
 
     Raises:
@@ -113,12 +130,7 @@ def load_saved(folder: Path, digest: str | None = None) -> SavedModel:
     if digest not in (None, record["digest"]):
         raise _another(folder)
     spec, arrays = _spec(folder, record), _arrays(folder, record)
-    task = Task(
-        Domain.of(spec.attributes, folder),
-        constraints_of(spec.constraints, spec.attributes, folder),
-        record["rows"],
-        Neighbours(Relation(record["relation"]), record["max_rows"]),
-    )
+    task = task_of(spec, _rows_of(record, spec))
     model = create(record["method"]).restore(task, record["model"], arrays)
     return SavedModel(
         record["dataset"],
@@ -129,6 +141,11 @@ def load_saved(folder: Path, digest: str | None = None) -> SavedModel:
         model,
         record["digest"],
     )
+
+
+def _rows_of(record: Mapping[str, Any], spec: Spec) -> dict[str, int]:
+    """Declared rows by table; of one table it is a plain number."""
+    return record["rows"] if spec.tables else {spec.name: record["rows"]}
 
 
 def model_digest(folder: Path) -> str:
@@ -149,16 +166,23 @@ def self_contained(spec: Spec) -> Spec:
     Raises:
         SpecError, ConstraintError, StorageError: a file that the spec names cannot be used.
     """
-    attributes = {
-        name: _written_out(attribute, spec.folder) for name, attribute in spec.attributes.items()
+    if not spec.tables:
+        return spec.model_copy(update=_written_parts(spec, spec.folder))
+    tables = {
+        name: table.model_copy(update=_written_parts(table, spec.folder))
+        for name, table in spec.tables.items()
     }
-    constraints = constraints_of(spec.constraints, spec.attributes, spec.folder)
-    return spec.model_copy(
-        update={
-            "attributes": attributes,
-            "constraints": tuple(declaration_of(constraint) for constraint in constraints),
-        }
-    )
+    return spec.model_copy(update={"tables": tables})
+
+
+def _written_parts(declared: Spec | TableSpec, folder: Path) -> dict[str, Any]:
+    constraints = constraints_of(declared.constraints, declared.attributes, folder)
+    return {
+        "attributes": {
+            name: _written_out(attribute, folder) for name, attribute in declared.attributes.items()
+        },
+        "constraints": tuple(declaration_of(constraint) for constraint in constraints),
+    }
 
 
 def _written_out(attribute: AnyAttribute, folder: Path) -> AnyAttribute:

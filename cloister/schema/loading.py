@@ -42,9 +42,8 @@ def spec_digest(spec: Spec) -> str:
     What is ``unconfirmed`` is left out: nothing is charged while there is any.
     """
     files = {name: _file_digest(spec.folder / name) for name in sorted(set(_files_of(spec)))}
-    # a spec of one table has the digest that it had before there were several
-    silent = {"unconfirmed"} | (set() if spec.tables else {"tables"})
-    canonical = {"spec": spec.model_dump(mode="json", exclude=silent), "files": files}
+    content = {name: value for name, value in spec.to_json().items() if name != "unconfirmed"}
+    canonical = {"spec": content, "files": files}
     text = json.dumps(
         canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )

@@ -12,6 +12,9 @@ from cloister.schema.explaining import closest
 from cloister.schema.marked import Key
 from cloister.schema.spec import Reference, Spec, TableUnit
 
+TAKEN = ("certificate", "input", "manifest", "synthetic")
+"""Names of files in the folder of a release and of their pointers."""
+
 Broken = Iterator[tuple[tuple[Key, ...], str]]
 
 
@@ -22,7 +25,9 @@ def schema_of(spec: Spec) -> Schema:
         SpecError: references go in a circle.
     """
     parts = spec.parts
-    domains = {name: Domain.of(parts[name].attributes, spec.folder) for name in _parents_first(spec)}
+    domains = {
+        name: Domain.of(parts[name].attributes, spec.folder) for name in _parents_first(spec)
+    }
     keys = tuple(
         ForeignKey(name, column, to.table, spec.tables[to.table].key or "", to.max_rows)
         for name in domains
@@ -40,12 +45,17 @@ def broken_relations(spec: Spec) -> Broken:
     """The keys and the sentence of each rule that the tables of a spec break together."""
     unit = spec.privacy.unit
     if not isinstance(unit, TableUnit):
-        yield ("privacy", "unit"), "of several tables is {table: NAME}: one of its rows is protected"
+        yield (
+            ("privacy", "unit"),
+            "of several tables is {table: NAME}: one of its rows is protected",
+        )
         return
     if unit.table not in spec.tables:
         yield ("privacy", "unit", "table"), f"is no table; {closest(unit.table, spec.tables)}"
         return
     for name, declared in spec.tables.items():
+        if name in TAKEN:
+            yield ("tables", name), "has the name of another file of a release; rename it"
         if (declared.rows is None) != (name == unit.table):
             said = "are those of privacy.rows" if name == unit.table else "are missing"
             yield ("tables", name, "rows"), f"{said}; give rows of every table but the unit's"

@@ -121,6 +121,13 @@ class Privacy(Declared):
     rows: Rows
     budget: Budget
 
+    @property
+    def unit_name(self) -> str:
+        """The name that a ledger knows the unit by; the same persons share a budget."""
+        if isinstance(self.unit, PersonUnit):
+            return f"key:{self.unit.key}"
+        return f"table:{self.unit.table}" if isinstance(self.unit, TableUnit) else self.unit
+
 
 class Release(Declared):
     """What one release spends, by which method.
@@ -164,6 +171,10 @@ class Reference(Declared):
     max_rows: int = Field(ge=1)
 
 
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+TableName = Annotated[str, Field(pattern=NAME_PATTERN, max_length=LONGEST_NAME)]
+
+
 class TableSpec(Declared):
     """One of several tables.
 
@@ -181,6 +192,8 @@ class TableSpec(Declared):
 
 
 NO_SOURCE = Source(path=".")
+# What is said of the dataset if it has one table, and of each table if it has several.
+OF_ONE = frozenset({"source", "attributes", "constraints", "evaluation", "validation"})
 
 
 class Spec(Declared):
@@ -191,11 +204,11 @@ class Spec(Declared):
     person has confirmed as public. With ``tables``, what is said of one table stands there.
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=LONGEST_NAME)
+    name: TableName
     source: Source = NO_SOURCE
     unconfirmed: tuple[DraftedFact, ...] = ()
     privacy: Privacy
-    tables: dict[str, TableSpec] = Field(default_factory=dict)
+    tables: dict[TableName, TableSpec] = Field(default_factory=dict)
     attributes: dict[str, AnyAttribute] = Field(default_factory=dict)
     constraints: tuple[ConstraintDeclaration, ...] = ()
     release: Release
@@ -206,8 +219,7 @@ class Spec(Declared):
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        of_one = {"source", "attributes", "constraints", "evaluation", "validation"}
-        said = sorted(of_one & self.model_fields_set)
+        said = sorted(OF_ONE & self.model_fields_set)
         if self.tables and said:
             raise ValueError(f"tables and {said[0]} exclude each other; say it of each table")
         if not self.tables and not {"source", "attributes"} <= self.model_fields_set:
@@ -220,12 +232,19 @@ class Spec(Declared):
         """The spec of one of several tables, as if it stood alone."""
         declared = self.tables[name]
         privacy = {"unit": "row", "rows": declared.rows or self.privacy.rows}
-        alone = {part: getattr(declared, part) for part in ("source", "attributes", "constraints", "validation")}
+        alone = {
+            part: getattr(declared, part)
+            for part in ("source", "attributes", "constraints", "validation")
+        }
         spec = self.model_copy(
             update=alone | {"tables": {}, "privacy": self.privacy.model_copy(update=privacy)}
         )
         spec._folder = self.folder
         return spec
+
+    def to_json(self) -> dict[str, Any]:
+        """The spec as JSON values, in the form that it was written in: of one table, or of several."""
+        return self.model_dump(mode="json", exclude=set(OF_ONE) if self.tables else {"tables"})
 
     @property
     def parts(self) -> dict[str, Spec]:

@@ -62,7 +62,7 @@ def open_data(release: str, request: ResolvedRequest, context: PublicContext, ho
         DataError: it is not as declared; names columns, rules and row numbers.
     """
     frame, report = validate(read_frame(context.spec, request.data), context.spec)
-    table = context.task.domain.encode(frame)
+    table = context.one.domain.encode(frame)
     columns = ((name, table.codes[name]) for name in table.domain.names)
     digest = keyed_digest(b"data", columns, release, home.key())
     unit = context.spec.privacy.unit

@@ -193,6 +193,10 @@ class Spent(Confidential, Generic[Rows, Private]):
         return self._rows.value
 
 
+AnySession = Session[Any, Any]
+AnySpent = Spent[Any, Any]
+
+
 def keyed_digest(kind: bytes, columns: Iterable[tuple[str, NDArray[Any]]], release: str, key: bytes) -> str:
     """HMAC-SHA256 of all columns and rows for one release, in hexadecimal: it shows changed data.
 

@@ -19,6 +19,7 @@ from cloister.schema.domain import Domain
 from cloister.schema.loading import load_spec, spec_digest
 from cloister.schema.spec import Spec
 from cloister.schema.unconfirmed import unconfirmed_facts
+from models.declared import neighbours_of
 from models.protocol import Forecast, Parameters, Plan, Stage, Task
 from tasks.ledger.queries import pending_release
 from tasks.release.preflight import require_home, require_nameable, require_readable, require_room
@@ -27,7 +28,6 @@ from tasks.requests.resolved import (
     PublicContext,
     ResolvedRequest,
     budget_of,
-    neighbours_of,
     require_none,
     require_small_delta,
 )

@@ -95,13 +95,13 @@ def table_of(context: PublicContext, file: Path) -> Table:
     Raises:
         DataError: they are not as declared.
     """
-    return context.task.domain.encode(validate(read_frame(context.spec, file), context.spec)[0])
+    return context.one.domain.encode(validate(read_frame(context.spec, file), context.spec)[0])
 
 
 def _targets(context: PublicContext, asked: Asked) -> tuple[Target, ...]:
     known = {
         target.attribute: target
-        for target in targets_of(context.spec.evaluation.targets, context.task.domain)
+        for target in targets_of(context.spec.evaluation.targets, context.one.domain)
     }
     unknown = [name for name in asked.targets if name not in known]
     if unknown:

@@ -80,10 +80,11 @@ def is_candidate(release: str, home: Home) -> bool:
 
 def spend_id(request: ResolvedRequest, context: PublicContext) -> str:
     """SHA-256 of everything that makes a fit what it is: spec, data, method, budget and code."""
-    source = context.spec.source
+    sources = [part.source for part in context.spec.parts.values()]
+    named = [each.path or f"{each.url} {each.table}" for each in sources]
     parts = {
         "spec": request.digest,
-        "data": str(request.data or source.path or f"{source.url} {source.table}"),
+        "data": str(request.data or " ".join(named)),
         "method": request.method,
         "epsilon": str(request.budget.epsilon),
         "delta": str(request.budget.delta),

@@ -11,14 +11,12 @@ from pathlib import Path
 from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Facts, certify
 from cloister.privacy.certificate.page import page
 from cloister.privacy.certificate.software import software
-from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.ledger import Anchor, BudgetStatus
-from cloister.schema.domain import Table
 from cloister.schema.reading import read_native
 from models.protocol import AnyPlan
 from models.registry import create
 from models.storage import model_digest
-from tasks.data.session import Spent
+from tasks.data.session import AnySpent
 from tasks.ledger.charges import COMPOSITION, open_ledger
 from tasks.release.charge import Charge
 from tasks.release.sample import Drawn
@@ -37,7 +35,7 @@ class Certified:
     """What a certificate vouches for: the charge, what was done under it, the model and the rows that came of it."""
 
     charge: Charge
-    spent: Spent[Table, PrivateTable]
+    spent: AnySpent
     plan: AnyPlan
     model: Reference
     drawn: Drawn
@@ -57,7 +55,7 @@ def write_certificate(request: ResolvedRequest, done: Certified, home: Home) -> 
     """
     context = public_context_of(request)
     folder = fresh(home.release(done.charge.release) / "public")
-    artefacts = _place_table(done.drawn, request, context, folder)
+    artefacts = _place_tables(done.drawn, request, context, folder)
     status = open_ledger(home).budget(context.spec.name, context.unit)
     certificate = certify(_facts(request, done, artefacts, status))
     (folder / YAML_NAME).write_text(certificate.to_yaml(), encoding="utf-8")
@@ -72,16 +70,20 @@ def fresh(folder: Path) -> Path:
     return folder
 
 
-def _place_table(
+def _place_tables(
     drawn: Drawn, request: ResolvedRequest, context: PublicContext, folder: Path
 ) -> dict[str, str]:
-    """The synthetic table, as Parquet and CSV if that was asked; SHA-256 by file name."""
-    os.link(drawn.file.open(), folder / TABLE_NAME)
-    if not request.csv:
-        return {TABLE_NAME: drawn.file.digest}
-    frame = read_native(folder / TABLE_NAME, context.task.domain.names)
-    write_csv(frame, folder / CSV_NAME, context.spec.source)
-    return {TABLE_NAME: drawn.file.digest, CSV_NAME: digest_of(folder / CSV_NAME)}
+    """The synthetic tables, as Parquet and CSV if that was asked; SHA-256 by file name."""
+    digests = {}
+    for name, part in context.tables.items():
+        table, text = (f"{context.files[name]}.{ending}" for ending in ("parquet", "csv"))
+        os.link(drawn.files[name].open(), folder / table)
+        digests[table] = drawn.files[name].digest
+        if request.csv:
+            frame = read_native(folder / table, part.one.domain.names)
+            write_csv(frame, folder / text, part.spec.source)
+            digests[text] = digest_of(folder / text)
+    return digests
 
 
 def _facts(
@@ -110,4 +112,5 @@ def _facts(
         secure=done.spent.private.secure,
         input_digest=done.spent.digest,
         model=model_digest(done.model.open()),
+        dangling=done.drawn.dangling,
     )

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from cloister.privacy.door.table import PrivateTable
 from cloister.schema.domain import Table
-from tasks.data.session import Spent
+from tasks.data.session import AnySpent
 from tasks.evaluation.compare import Asked, Measured, compared, written
+from tasks.release.sample import Drawn
 from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
-from tasks.runtime.references import Reference
 from tasks.runtime.step import step
 from tasks.runtime.tables import read_synthetic
 
 
 @step("evaluate", "evaluate {spent.release} ({request.evaluate})")
-def measure(
-    request: ResolvedRequest, spent: Spent[Table, PrivateTable], synthetic: Reference, home: Home
-) -> Measured:
-    """Measure the synthetic table against the rows of this release.
+def measure(request: ResolvedRequest, spent: AnySpent, drawn: Drawn, home: Home) -> Measured:
+    """Measure the synthetic table against the rows of this release; of several tables, the first.
 
     Privacy: the result is not private; it stays in the home and never enters a certificate.
     """
-    context = public_context_of(request)
-    table = read_synthetic(synthetic.open(), context.task)
-    evaluation = compared(spent.rows, table, context, Asked(request.evaluate), home)
+    name, context = next(iter(public_context_of(request).tables.items()))
+    synthetic = read_synthetic(drawn.files[name].open(), context.one)
+    real = spent.rows if isinstance(spent.rows, Table) else spent.rows.tables[name]
+    evaluation = compared(real, synthetic, context, Asked(request.evaluate), home)
     return written(evaluation, home.release(spent.release) / "internal")

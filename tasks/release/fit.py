@@ -5,12 +5,10 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from cloister.privacy.door.table import PrivateTable
-from cloister.schema.domain import Table
 from models.protocol import AnyPlan, Model
 from models.registry import create
 from models.storage import load_model, save_model
-from tasks.data.session import Spent
+from tasks.data.session import AnySpent
 from tasks.ledger.charges import seal
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
@@ -20,9 +18,7 @@ from tasks.runtime.step import step
 
 
 @step("train", "train {request.method} for {spent.release}")
-def train(
-    request: ResolvedRequest, spent: Spent[Table, PrivateTable], plan: AnyPlan, home: Home
-) -> Reference:
+def train(request: ResolvedRequest, spent: AnySpent, plan: AnyPlan, home: Home) -> Reference:
     """The model of rows, on disk.
 
     Raises:
@@ -37,7 +33,7 @@ def train(
 @step("weights", "weigh soft constraints for {spent.release}")
 def weigh(
     request: ResolvedRequest,
-    spent: Spent[Table, PrivateTable],
+    spent: AnySpent,
     plan: AnyPlan,
     trained: Reference,
     home: Home,

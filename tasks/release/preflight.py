@@ -45,20 +45,18 @@ def require_usable(request: ResolvedRequest, context: PublicContext, home: Home)
             rows.
         StorageError: the data cannot be read, an output cannot be written, or the disk has no room.
     """
-    require_consistent(
-        context.task.constraints,
-        context.task.domain,
-        max(context.task.output_rows, context.task.data_rows),
-    )
-    require_readable(request, context.spec)
+    for part in context.tables.values():
+        task = part.one
+        require_consistent(task.constraints, task.domain, max(task.output_rows, task.data_rows))
+        require_readable(request, part.spec)
     require_home(home)
     if request.out:
         require_place(request.out, home)
         require_new(request.out, _pending(request, context, home))
+    tasks = [part.one for part in context.tables.values()]
+    cells = sum(task.output_rows * len(task.domain.names) for task in tasks)
     for folder in _written(request, home):
-        require_room(
-            folder, request.rows * len(context.task.domain.names) * CELL_BYTES + SPARE_BYTES
-        )
+        require_room(folder, cells * CELL_BYTES + SPARE_BYTES)
 
 
 def require_home(home: Home) -> None:
@@ -204,13 +202,15 @@ def checked_spec(path: Path) -> dict[str, object]:
     spec = load_spec(path)
     require_public(path, spec)
     context = declared_context(spec, public_rows(spec))
-    require_consistent(context.task.constraints, context.task.domain, context.task.data_rows)
+    tasks = [part.one for part in context.tables.values()]
+    for task in tasks:
+        require_consistent(task.constraints, task.domain, task.data_rows)
     require_small_delta(Budget(spec.release.epsilon, spec.release.delta), spec)
     return {
         "name": spec.name,
-        "attributes": len(spec.attributes),
-        "hard constraints": len(context.task.hard),
-        "soft constraints": len(context.task.soft),
+        "attributes": sum(len(task.domain.names) for task in tasks),
+        "hard constraints": sum(len(task.hard) for task in tasks),
+        "soft constraints": sum(len(task.soft) for task in tasks),
         "privacy unit": context.unit,
         "relation": spec.privacy.relation,
         "declared rows": context.task.data_rows,

@@ -7,7 +7,7 @@ from pathlib import Path
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate
 from tasks.evaluation.compare import Measured
 from tasks.ledger.certificates import read_certificate
-from tasks.release.certify import TABLE_NAME, Certified
+from tasks.release.certify import Certified
 from tasks.release.retained import RUNS_NAME
 from tasks.requests.plan import plan_json, write_json
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
@@ -52,8 +52,10 @@ def version(request: ResolvedRequest, done: Certified, folder: Reference, home: 
     The folder of the pointers.
     """
     public = folder.open()
-    published = {"synthetic": public / TABLE_NAME, "certificate": public / YAML_NAME}
-    source = _source(request, public_context_of(request))
+    context = public_context_of(request)
+    tables = {stem: public / f"{stem}.parquet" for stem in context.files.values()}
+    published = tables | {"certificate": public / YAML_NAME}
+    source = _source(request, context)
     return Versions(home.versions, home.remote).track(done.charge.release, source, published)
 
 
@@ -75,5 +77,6 @@ def _record_measures(tracker: Tracker, run: str, measured: Measured) -> None:
 
 
 def _source(request: ResolvedRequest, context: PublicContext) -> Path | None:
-    declared = context.spec.source.path
+    """The file of the data; several tables are followed by the digest in the ledger alone."""
+    declared = None if context.spec.tables else context.spec.source.path
     return request.data or (Path(declared).absolute() if declared else None)

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cloister.constraints import ViolationReport, violation_reports
+from cloister.errors import SampleError
+from cloister.schema.database import Database, ForeignKey
+from cloister.schema.domain import Table
+from models.protocol import Task
 from models.storage import load_model
 from tasks.release.charge import Charge
 from tasks.release.retained import kept_seed
-from tasks.requests.resolved import ResolvedRequest, public_context_of
+from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 from tasks.runtime.references import Reference
 from tasks.runtime.step import step
-from tasks.runtime.tables import drawn, read_synthetic, require_kept, write_parquet
+from tasks.runtime.tables import drawn_tables, read_synthetic, require_kept, write_parquet
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """The synthetic file, and what a certificate says of it; all of it public.
+    """The synthetic file of each table, and what a certificate says of them; all of it public.
 
-    ``violations`` are those of every constraint, counted on the file; ``post_processing`` and
-    ``capacity`` are the model's.
+    ``violations`` are those of every constraint, and ``dangling`` the rows that break each foreign
+    key, counted on the files; ``post_processing`` and ``capacity`` are the model's.
     """
 
-    file: Reference
+    files: Mapping[str, Reference]
     violations: tuple[ViolationReport, ...]
     post_processing: tuple[str, ...]
     capacity: int | None
+    dangling: tuple[tuple[ForeignKey, int], ...] = ()
 
 
 @step("sample", "draw {request.rows} rows for {charge.release}")
@@ -37,9 +43,33 @@ def sample(request: ResolvedRequest, charge: Charge, model: Reference, home: Hom
         SampleError: the rows cannot be drawn, or a hard constraint is violated.
     """
     context, folder = public_context_of(request), home.release(charge.release)
-    path = folder / "synthetic.parquet"
     fitted = load_model(model.open())
-    write_parquet(drawn(fitted, request.rows, kept_seed(folder)).frame(), path)
-    violations = violation_reports(context.task.constraints, read_synthetic(path, context.task))
+    drawn = drawn_tables(fitted, request.rows, kept_seed(folder), context.spec.name)
+    files = {name: folder / f"{stem}.parquet" for name, stem in context.files.items()}
+    for name, path in files.items():
+        write_parquet(drawn[name].frame(), path)
+    tables = {name: read_synthetic(files[name], part.one) for name, part in context.tables.items()}
+    violations = tuple(
+        report
+        for name, part in context.tables.items()
+        for report in violation_reports(part.one.constraints, tables[name])
+    )
     require_kept(violations)
-    return Drawn(Reference.of(path), violations, fitted.post_processing(), fitted.capacity)
+    dangling = _dangling(context, tables)
+    references = {name: Reference.of(path) for name, path in files.items()}
+    return Drawn(references, violations, fitted.post_processing(), fitted.capacity, dangling)
+
+
+def _dangling(
+    context: PublicContext, tables: Mapping[str, Table]
+) -> tuple[tuple[ForeignKey, int], ...]:
+    if isinstance(context.task, Task):
+        return ()
+    found = tuple(Database(context.task.schema, tables).dangling())
+    broken = [f"{key.table}.{key.column}" for key, rows in found if rows]
+    if broken:
+        raise SampleError(
+            f"rows of {', '.join(broken)} refer to none that was drawn; they are not published: run "
+            "the same command again, or report this"
+        )
+    return found

@@ -12,7 +12,7 @@ from typing import Any
 from cloister.errors import PrivacyError, StorageError
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.mechanisms.counts import up
-from models.protocol import AnyPlan, Budget, Task
+from models.protocol import AnyPlan, AnyTask, Budget
 from models.registry import create
 from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.part_files import part_beside
@@ -55,7 +55,7 @@ def planned(request: ResolvedRequest) -> AnyPlan:
     return planned_along(request, planned_sequence(request))
 
 
-def stage_costs(plan: AnyPlan, budget: Budget, task: Task) -> tuple[StageCost, ...]:
+def stage_costs(plan: AnyPlan, budget: Budget, task: AnyTask) -> tuple[StageCost, ...]:
     """What each stage would cost alone."""
     relation = task.neighbours.relation
     return tuple(
@@ -64,12 +64,12 @@ def stage_costs(plan: AnyPlan, budget: Budget, task: Task) -> tuple[StageCost, .
     )
 
 
-def total_cost(plan: AnyPlan, budget: Budget, task: Task) -> float:
+def total_cost(plan: AnyPlan, budget: Budget, task: AnyTask) -> float:
     """The epsilon of all stages together, as accounted."""
     return epsilon(plan.event, budget.delta, task.neighbours.relation)
 
 
-def require_kept(plan: AnyPlan, budget: Budget, task: Task) -> None:
+def require_kept(plan: AnyPlan, budget: Budget, task: AnyTask) -> None:
     """Check that a plan keeps the epsilon that is to be charged for it.
 
     Raises:

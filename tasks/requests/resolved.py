@@ -9,20 +9,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
-from cloister.constraints import constraints_of
 from cloister.errors import InputError, PlanError, SpecError
 from cloister.evaluation.asked import Level
-from cloister.privacy.events import Relation
 from cloister.privacy.ledger import exact
-from cloister.privacy.mechanisms.counts import Neighbours
-from cloister.schema.domain import Domain
 from cloister.schema.loading import load_spec, spec_digest
 from cloister.schema.marked import read_marked, unusable
-from cloister.schema.spec import PersonUnit, Spec
+from cloister.schema.spec import Spec
 from cloister.schema.unconfirmed import Finding, unconfirmed_facts, unmeasured_facts
 from models.auto import AUTO, Choice, choose
-from models.protocol import Budget, Task
-from models.registry import present_name
+from models.declared import task_of
+from models.protocol import AnyTask, Budget, Task
+from models.registry import create, present_name
 
 # Epsilons: above the greatest nothing is promised, below the least no method has an answer that is
 # not noise.
@@ -85,6 +82,10 @@ class ResolvedRequest:
         path = spec.absolute()
         declared = load_spec(path)
         require_public(path, declared)
+        if declared.tables and options.data:
+            raise InputError(
+                "--data names one file, and the dataset has several tables; leave it out"
+            )
         budget, rows = budget_of(declared, options), _rows(declared, options)
         require_small_delta(budget, declared)
         choice = method_of(declared, options, budget)
@@ -98,7 +99,8 @@ class ResolvedRequest:
             options.out.absolute() if options.out else None,
             options.csv,
             _seed(options),
-            options.evaluate,
+            # what compares one table says nothing of how several go together
+            "none" if declared.tables else options.evaluate,
             by,
             choice.reason,
         )
@@ -128,13 +130,39 @@ class PublicContext:
     """The declared context of a request: public."""
 
     spec: Spec
-    task: Task
+    task: AnyTask
+
+    @property
+    def tables(self) -> dict[str, PublicContext]:
+        """The context of each table by its name."""
+        if isinstance(self.task, Task):
+            return {self.spec.name: self}
+        tasks = self.task.tables
+        return {name: PublicContext(self.spec.table(name), task) for name, task in tasks.items()}
+
+    @property
+    def one(self) -> Task:
+        """The task of the only table.
+
+        Raises:
+            InputError: there are several.
+        """
+        if isinstance(self.task, Task):
+            return self.task
+        raise InputError(
+            f"'{self.spec.name}' has several tables, and this is done with one; name its own spec"
+        )
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The name of each table's synthetic file, without its ending."""
+        single = isinstance(self.task, Task)
+        return {name: "synthetic" if single else name for name in self.tables}
 
     @property
     def unit(self) -> str:
         """The name that the ledger knows the privacy unit by; the same persons share a budget."""
-        unit = self.spec.privacy.unit
-        return f"key:{unit.key}" if isinstance(unit, PersonUnit) else unit
+        return self.spec.privacy.unit_name
 
 
 def public_context_of(request: ResolvedRequest) -> PublicContext:
@@ -164,12 +192,24 @@ def method_of(declared: Spec, options: Options, budget: Budget) -> Choice:
         InputError: there is no such method.
     """
     if (asked := declared.release.method if options.method is None else options.method) != AUTO:
+        name = present_name(asked)
+        _require_suited(name, declared)
         return Choice(
-            present_name(asked),
-            "named by the spec" if options.method is None else "named on the command line",
+            name, "named by the spec" if options.method is None else "named on the command line"
         )
-    context = declared_context(declared, public_rows(declared), _rows(declared, options))
-    return choose(context.task, budget)
+    if declared.tables:
+        raise PlanError(
+            "auto chooses among methods of one table; name one of several with --method"
+        )
+    rows = {declared.name: public_rows(declared)}
+    return choose(task_of(declared, rows, _rows(declared, options)), budget)
+
+
+def _require_suited(method: str, declared: Spec) -> None:
+    several = bool(declared.tables)
+    if create(method).of_database != several:
+        of = "several tables, and the spec declares one" if not several else "one table"
+        raise PlanError(f"method '{method}' is of {of}; name another with --method")
 
 
 def declared_context(spec: Spec, rows: int, wanted: int | None = None) -> PublicContext:
@@ -180,17 +220,8 @@ def declared_context(spec: Spec, rows: int, wanted: int | None = None) -> Public
     Raises:
         ConstraintError: a constraint cannot be used.
     """
-    domain = Domain.of(spec.attributes, spec.folder)
-    constraints = constraints_of(spec.constraints, domain.names, spec.folder)
-    return PublicContext(spec, Task(domain, constraints, rows, neighbours_of(spec), wanted))
-
-
-def neighbours_of(spec: Spec) -> Neighbours:
-    """Which tables must be hard to tell apart, as a spec declares it."""
-    unit = spec.privacy.unit
-    return Neighbours(
-        Relation(spec.privacy.relation), unit.max_rows if isinstance(unit, PersonUnit) else 1
-    )
+    counts = {name: part.privacy.rows.public or rows for name, part in spec.parts.items()}
+    return PublicContext(spec, task_of(spec, counts if spec.tables else {spec.name: rows}, wanted))
 
 
 def public_rows(spec: Spec) -> int:

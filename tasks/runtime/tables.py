@@ -16,26 +16,26 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from cloister.schema.reading import read_native
 from cloister.schema.spec import Source
-from models.protocol import Model, Task
+from models.protocol import AnyModel, Task
 from tasks.runtime.part_files import part_beside
 
 
-def drawn(model: Model, rows: int, seed: int | None) -> Table:
-    """Exactly ``rows`` rows.
+def drawn_tables(model: AnyModel, rows: int, seed: int | None, dataset: str) -> dict[str, Table]:
+    """Exactly ``rows`` rows, of several tables in the first; a single table has the ``dataset``'s name.
 
     Raises:
         SampleError: the model gave another number, or cannot give so many.
     """
     require_capacity(model, rows)
-    table = model.sample(rows, SamplingSource(seed))
-    if table.rows != rows:
-        raise SampleError(
-            f"{rows} rows were asked but {table.rows} could be drawn; ask for fewer rows"
-        )
-    return table
+    drawn = model.sample(rows, SamplingSource(seed))
+    tables = {dataset: drawn} if isinstance(drawn, Table) else dict(drawn.tables)
+    found = next(iter(tables.values())).rows
+    if found != rows:
+        raise SampleError(f"{rows} rows were asked but {found} could be drawn; ask for fewer rows")
+    return tables
 
 
-def require_capacity(model: Model, rows: int) -> None:
+def require_capacity(model: AnyModel, rows: int) -> None:
     """Check that a model may give so many rows.
 
     Raises:

@@ -14,12 +14,13 @@ from cloister.schema.reading import read_native
 from models.storage import load_saved
 from tasks.ledger.certificates import read_certificate
 from tasks.ledger.queries import release_of
-from tasks.release.certify import CSV_NAME, TABLE_NAME
 from tasks.release.publish import copy_whole
 from tasks.runtime.home import Home
 from tasks.runtime.references import digest_of
 from tasks.runtime.tables import replaced, write_csv
 from tasks.stores.dvc_store import Versions
+
+PARQUET, CSV = ".parquet", ".csv"
 
 
 def fetch_release(home: Home, release: str, out: Path | None) -> Path:
@@ -56,20 +57,27 @@ def _fetched(home: Home, held: Release, folder: Path) -> list[str]:
         raise InputError(
             f"release {held.id} is {held.state.value}, and has no certificate; there is nothing to fetch"
         )
-    wanted = {"synthetic": folder / TABLE_NAME, "certificate": folder / YAML_NAME}
-    Versions(home.versions, home.remote).fetch(held.id, wanted)
+    versions = Versions(home.versions, home.remote)
+    wanted = {"certificate": folder / YAML_NAME}
+    versions.fetch(held.id, wanted)
     _require(digest_of(folder / YAML_NAME) == recorded, YAML_NAME, held.id)
     certificate = read_certificate(folder)
+    tables = [name for name in certificate.artefacts if name.endswith(PARQUET)]
+    versions.fetch(held.id, {name.removesuffix(PARQUET): folder / name for name in tables})
     (folder / PAGE_NAME).write_text(page(certificate), encoding="utf-8")
-    if CSV_NAME in certificate.artefacts:
-        saved = load_saved(home.release(held.id) / "model")
-        write_csv(
-            read_native(folder / TABLE_NAME, saved.task.domain.names),
-            folder / CSV_NAME,
-            saved.spec.source,
-        )
+    for name in certificate.artefacts:
+        if name.endswith(CSV):
+            _write_csv(home, held, folder / name)
     _require_artefacts(certificate, folder)
     return [YAML_NAME, PAGE_NAME, *certificate.artefacts]
+
+
+def _write_csv(home: Home, held: Release, path: Path) -> None:
+    """Write a table as CSV again, which the remote does not hold."""
+    spec = load_saved(home.release(held.id) / "model").spec
+    declared = spec.parts.get(path.stem, spec)
+    frame = read_native(path.with_suffix(PARQUET), tuple(declared.attributes))
+    write_csv(frame, path, declared.source)
 
 
 def _require_artefacts(certificate: Certificate, folder: Path) -> None:

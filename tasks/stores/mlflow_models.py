@@ -15,6 +15,7 @@ from mlflow.types.schema import ColSpec, ParamSchema, ParamSpec, Schema
 from cloister import __version__
 from cloister.schema.columns import Column
 from cloister.schema.domain import Domain
+from models.protocol import AnyTask, Task
 from models.storage import MODEL_DIGEST, load_saved
 
 CODE = Path(__file__).with_name("mlflow_pyfunc.py")
@@ -43,17 +44,21 @@ def save_pyfunc(model: Path, folder: Path, page: LoggedModel) -> None:
             mlflow_model=Model(
                 model_id=page.model_id, run_id=page.source_run_id, model_uuid=page.model_id
             ),
-            signature=signature_of(saved.task.domain),
+            signature=signature_of(saved.task),
             input_example=(pd.DataFrame({"rows": [EXAMPLE_ROWS], "seed": [1]}), {"where": ""}),
             pip_requirements=[f"cloister=={__version__}"],
         )
 
 
-def signature_of(domain: Domain) -> ModelSignature:
-    """What is asked, how many rows of which seed and under which conditions, and the columns that are drawn."""
+def signature_of(task: AnyTask) -> ModelSignature:
+    """What is asked, how many rows of which seed and under which conditions, and the columns that are drawn.
+
+    Of several tables the columns are not listed: MLflow's schema is of one.
+    """
+    domain = task.domain if isinstance(task, Task) else Domain(())
     return ModelSignature(
         inputs=Schema([ColSpec("long", "rows"), ColSpec("long", "seed")]),
-        outputs=Schema([_drawn(column) for column in domain]),
+        outputs=Schema([_drawn(column) for column in domain]) if domain.columns else None,
         params=ParamSchema([ParamSpec("where", "string", "")]),
     )
 

@@ -46,16 +46,15 @@ class SyntheticRows(PythonModel):
             InputError: nothing is asked for, a number of rows below 1, a seed below 0, or no such
                 condition.
         """
-        where = _conditions(params or {}, self._saved.task.domain)
+        task, model = self._saved.one
+        where = _conditions(params or {}, task.domain)
         asked = [
             (int(rows), int(seed))
             for rows, seed in zip(model_input["rows"], model_input["seed"], strict=True)
         ]
         if not asked or any(rows < 1 or seed < 0 for rows, seed in asked):
             raise InputError("ask for rows with columns 'rows', at least 1, and 'seed', at least 0")
-        draws = [
-            self._saved.model.sample(rows, SamplingSource(seed), where) for rows, seed in asked
-        ]
+        draws = [model.sample(rows, SamplingSource(seed), where) for rows, seed in asked]
         return Table.concatenate(draws).frame()
 
 

@@ -22,6 +22,7 @@ from cloister.privacy.certificate.provenance import (
     attribute_origins,
     constraint_origins,
     exact_text,
+    key_origins,
     unprotected,
 )
 from cloister.privacy.certificate.schema import (
@@ -58,6 +59,7 @@ from cloister.privacy.certificate.wording import (
 from cloister.privacy.ledger import Anchor, BudgetStatus
 from cloister.privacy.ledger.exact import decimal
 from cloister.privacy.mechanisms.counts import up
+from cloister.schema.database import ForeignKey
 from cloister.schema.loading import spec_digest
 from cloister.schema.spec import Spec
 
@@ -101,6 +103,7 @@ class Facts:
     input_digest: str | None = None
     model: str | None = None
     capacity: int | None = None
+    dangling: Sequence[tuple[ForeignKey, int]] = ()
 
 
 class Certificate(Part):
@@ -165,7 +168,10 @@ def certify(facts: Facts) -> Certificate:
         stages=stage_spends(facts.stages, facts.delta, facts.spec.privacy.relation, facts.capacity),
         cumulative=_cumulative(facts.budget, facts.composition),
         attributes=attribute_origins(facts.spec),
-        constraints=constraint_origins(facts.constraints, facts.violations),
+        constraints=(
+            *constraint_origins(facts.constraints, facts.violations),
+            *key_origins(facts.dangling),
+        ),
         unprotected=unprotected(facts.spec),
         post_processing=facts.post_processing,
         mechanisms=mechanisms(facts.stages, facts.secure),
@@ -186,6 +192,7 @@ def _require_true(facts: Facts) -> None:
             f"the events of release {facts.release} cost more than the epsilon charged; it must not be published"
         )
     broken = [report.name for report in facts.violations if report.hard and report.violations]
+    broken += [f"{key.table}.{key.column}" for key, rows in facts.dangling if rows]
     if broken:
         raise PrivacyError(
             f"the synthetic table violates the hard constraint(s) {', '.join(broken)}; it must not be published"
@@ -195,7 +202,7 @@ def _require_true(facts: Facts) -> None:
 def _subject(facts: Facts) -> Subject:
     return Subject(
         id=facts.release,
-        product="synthetic table",
+        product="synthetic database" if facts.spec.tables else "synthetic table",
         dataset=facts.spec.name,
         method=facts.method,
         method_summary=facts.method_summary,

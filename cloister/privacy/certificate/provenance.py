@@ -23,6 +23,7 @@ from cloister.schema.attributes import (
     ValuesFile,
     ValuesPattern,
 )
+from cloister.schema.database import ForeignKey
 from cloister.schema.spec import Spec
 
 FEW = 8
@@ -38,13 +39,29 @@ def attribute_origins(spec: Spec) -> tuple[AttributeOrigin, ...]:
     """Every attribute with its declared domain in words, and where that comes from."""
     return tuple(
         AttributeOrigin(
-            name=name,
+            name=f"{table}.{name}" if spec.tables else name,
             type=attribute.type,
             domain=domain_words(attribute),
             missing=attribute.nullable,
             provenance=_provenance(attribute),
         )
-        for name, attribute in spec.attributes.items()
+        for table, part in spec.parts.items()
+        for name, attribute in part.attributes.items()
+    )
+
+
+def key_origins(dangling: Sequence[tuple[ForeignKey, int]]) -> tuple[ConstraintOrigin, ...]:
+    """Every foreign key with the synthetic rows that break it."""
+    return tuple(
+        ConstraintOrigin(
+            name=f"{key.table}: {key.column}",
+            rule=f"foreign key: {key.table}.{key.column} is a {key.key} of {key.parent}",
+            hard=True,
+            provenance="public: declared in the spec",
+            violations=rows,
+            percent=0.0,
+        )
+        for key, rows in dangling
     )
 
 
@@ -68,8 +85,11 @@ def constraint_origins(
 
 def unprotected(spec: Spec) -> tuple[str, ...]:
     """What is published as it is, without noise, because it was declared and not computed from the data."""
-    rows = spec.privacy.rows.public
-    declared = [f"the declared number of rows, {rows}"] if rows is not None else []
+    declared = [
+        f"the declared number of rows{f' of {table}' if spec.tables else ''}, {rows}"
+        for table, part in spec.parts.items()
+        if (rows := part.privacy.rows.public) is not None
+    ]
     return (
         *declared,
         "the schema: names, types and order of the attributes, and which may be missing",
@@ -82,7 +102,9 @@ def unprotected(spec: Spec) -> tuple[str, ...]:
 
 
 def _noisy(spec: Spec) -> str:
-    measured = any(attribute.measured for attribute in spec.attributes.values())
+    measured = any(
+        attribute.measured for part in spec.parts.values() for attribute in part.attributes.values()
+    )
     return "; what is marked dp was measured with noise and charged" if measured else ""
 
 

@@ -18,7 +18,7 @@ from cloister.privacy.events import (
     Thresholded,
 )
 from cloister.schema.attributes import MEASURED
-from cloister.schema.spec import PersonUnit, Privacy, Rows, Spec
+from cloister.schema.spec import PersonUnit, Privacy, Rows, Spec, TableUnit
 
 DEFINITION = (
     "approximate differential privacy, (epsilon, delta); central model: one curator holds the data"
@@ -63,6 +63,10 @@ SEEDED = "NONE: the noise was drawn from a fixed seed, for a test; anyone can ta
 
 STAIN = "This release is NOT PRIVATE: its noise was seeded. It must not leave the house."
 SEVERAL_ROWS = "The unit is a row: a person who owns several rows is protected less, at k rows by k times epsilon."
+SEVERAL_TABLES = (
+    "Of rows that refer to the same row, those above the declared number were left out at random "
+    "beforehand, and all that refer to none."
+)
 SMALL_GROUPS = (
     "Small groups are drowned by noise: counts of few rows, rare values and their combinations are not to be relied "
     "on. Patterns that no part of the model measures may be missing."
@@ -83,17 +87,21 @@ def definition_of(delta: Fraction) -> str:
     return DEFINITION if delta else PURE_DEFINITION
 
 
-def unit_words(unit: Literal["row"] | PersonUnit) -> str:
+def unit_words(unit: Literal["row"] | PersonUnit | TableUnit) -> str:
     """Whom the guarantee protects, in plain words."""
     if isinstance(unit, PersonUnit):
         return f"one person: all rows with the same {unit.key}, at most {unit.max_rows} of them"
+    if isinstance(unit, TableUnit):
+        return f"one row of {unit.table}, with all rows of other tables that refer to it"
     return "one row of the table"
 
 
-def unit_statement(dataset: str, unit: Literal["row"] | PersonUnit) -> str:
+def unit_statement(dataset: str, unit: Literal["row"] | PersonUnit | TableUnit) -> str:
     """Whom the guarantee protects, as a statement about the schema."""
     if isinstance(unit, PersonUnit):
         return f"unit = rows of {dataset} grouped by {unit.key}; rows per unit <= {unit.max_rows}"
+    if isinstance(unit, TableUnit):
+        return f"unit = one row of {unit.table} and all rows of {dataset} that refer to it"
     return f"unit = one row of {dataset}; rows per unit = 1"
 
 
@@ -119,7 +127,7 @@ def meaning(
     """What epsilon and delta promise, in sentences."""
     if not secure:
         return (STAIN,)
-    noun = "row" if privacy.unit == "row" else "person"
+    noun = "person" if isinstance(privacy.unit, PersonUnit) else "row"
     told_apart = Relation(privacy.relation) is Relation.ADD_REMOVE
     terms = {
         "noun": noun,
@@ -201,9 +209,11 @@ def limitations(spec: Spec, secure: bool) -> tuple[str, ...]:
     return (*stain, _unit_limit(spec.privacy.unit), SMALL_GROUPS, INTERNAL, AS_GIVEN, TIMING)
 
 
-def _unit_limit(unit: Literal["row"] | PersonUnit) -> str:
+def _unit_limit(unit: Literal["row"] | PersonUnit | TableUnit) -> str:
     if isinstance(unit, PersonUnit):
         return f"Of a person with more than {unit.max_rows} rows, rows chosen at random were left out beforehand."
+    if isinstance(unit, TableUnit):
+        return SEVERAL_TABLES
     return SEVERAL_ROWS
 
 

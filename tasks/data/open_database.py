@@ -1,0 +1,88 @@
+"""The rows of several tables, as the session of a release opens them: each as one table, then bound together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cloister.arrays import Integers
+from cloister.privacy.door.database import PrivateDatabase
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.events import Event
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.schema.database import Database, ForeignKey
+from cloister.schema.domain import Table
+from cloister.schema.reading import read_frame
+from cloister.schema.validation import validate
+from models.protocol import DatabaseTask
+from tasks.data.contribution_bound import kept
+from tasks.data.open_table import noise_source
+from tasks.data.refusals import write_validation
+from tasks.data.session import Source, keyed_digest
+from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
+from tasks.runtime.home import Home
+
+
+class DatabaseSource(Source[Database, PrivateDatabase]):
+    """The rows of several tables, behind doors that share one plan and one journal."""
+
+    def context(self, request: ResolvedRequest) -> PublicContext:
+        """The declared context of a request."""
+        return public_context_of(request)
+
+    def read(self, release: str, request: ResolvedRequest, home: Home) -> tuple[Database, str]:
+        """The rows and a keyed digest of all that were read.
+
+        Rows that refer to none that is there are left out, and of many that refer to the same all
+        but a random part: what a row of the first table brings is bounded as declared.
+        """
+        context = self.context(request)
+        assert isinstance(context.task, DatabaseTask)
+        tables, reports = {}, {}
+        for name, part in context.tables.items():
+            frame, report = validate(read_frame(part.spec, None), part.spec)
+            tables[name] = part.one.domain.encode(frame)
+            reports[name] = report.to_dict()
+        write_validation(release, {"tables": reports}, home)
+        columns = (
+            (f"{name}.{column}", table.codes[column])
+            for name, table in tables.items()
+            for column in table.domain.names
+        )
+        digest = keyed_digest(b"data", columns, release, home.key())
+        return bound(Database(context.task.schema, tables), home.key()), digest
+
+    def door(
+        self,
+        rows: Database,
+        neighbours: Neighbours,
+        planned: Event,
+        journal: Journal,
+        home: Home,  # noqa: ARG002 - of raw columns alone
+    ) -> PrivateDatabase:
+        """The doors of the tables."""
+        most = {
+            name: Neighbours(neighbours.relation, rows_of_unit)
+            for name, rows_of_unit in rows.schema.rows_of_unit.items()
+        }
+        return PrivateDatabase(rows, most, planned, journal, noise_source())
+
+
+def bound(database: Database, key: bytes) -> Database:
+    """The rows that refer to one that is there, at most as many to the same as declared.
+
+    Privacy: whether a row stays depends on the rows that refer to the same parent alone, and on
+        whether that stays: a row of the first table changes the rows below it, and no others.
+    """
+    tables: dict[str, Table] = {}
+    for name, table in database.tables.items():
+        found = Database(database.schema, tables | {name: table})
+        stay = np.arange(table.rows)
+        for reference in database.schema.parents_of(name):
+            stay = stay[found.referring(reference)[stay]]
+            stay = stay[_bounded(table.codes[reference.column][stay], reference, key)]
+        tables[name] = table.take(np.sort(stay))
+    return Database(database.schema, tables)
+
+
+def _bounded(parents: Integers, reference: ForeignKey, key: bytes) -> Integers:
+    return kept(parents, reference.most, key + reference.table.encode())

@@ -1,0 +1,16 @@
+"""Which rows a request reads: those of one table, or of several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from models.protocol import Task
+from tasks.data.open_database import DatabaseSource
+from tasks.data.open_table import TableSource
+from tasks.data.session import Source
+from tasks.requests.resolved import ResolvedRequest, public_context_of
+
+
+def source_of(request: ResolvedRequest) -> Source[Any, Any]:
+    """The source of the rows that a spec declares."""
+    return TableSource() if isinstance(public_context_of(request).task, Task) else DatabaseSource()
