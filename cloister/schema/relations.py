@@ -53,25 +53,28 @@ def broken_relations(spec: Spec) -> Broken:
     if unit.table not in spec.tables:
         yield ("privacy", "unit", "table"), f"is no table; {closest(unit.table, spec.tables)}"
         return
-    for name, declared in spec.tables.items():
-        if name in TAKEN:
-            yield ("tables", name), "has the name of another file of a release; rename it"
-        if (declared.rows is None) != (name == unit.table):
-            said = "are those of privacy.rows" if name == unit.table else "are missing"
-            yield ("tables", name, "rows"), f"{said}; give rows of every table but the unit's"
-        if bool(declared.references) == (name == unit.table):
-            yield (
-                ("tables", name, "references"),
-                "lead from every table but the unit's to it, and from that to none",
-            )
-        if len(declared.references) > 1:
-            yield ("tables", name, "references"), "name several tables; name one"
-        for column, to in declared.references.items():
-            yield from _reference_rules(spec, name, column, to)
+    for name in spec.tables:
+        yield from _table_rules(spec, name, unit.table)
     try:
         _parents_first(spec)
     except SpecError as error:
         yield ("tables",), str(error)
+
+
+def _table_rules(spec: Spec, name: str, unit: str) -> Broken:
+    declared = spec.tables[name]
+    if name in TAKEN:
+        yield ("tables", name), "has the name of another file of a release; rename it"
+    if (declared.rows is None) != (name == unit):
+        said = "are those of privacy.rows" if name == unit else "are missing"
+        yield ("tables", name, "rows"), f"{said}; give rows of every table but the unit's"
+    if bool(declared.references) == (name == unit):
+        text = "lead from every table but the unit's to it, and from that to none"
+        yield ("tables", name, "references"), text
+    if len(declared.references) > 1:
+        yield ("tables", name, "references"), "name several tables; name one"
+    for column, to in declared.references.items():
+        yield from _reference_rules(spec, name, column, to)
 
 
 def _reference_rules(spec: Spec, name: str, column: str, to: Reference) -> Broken:

@@ -45,9 +45,13 @@ def save_pyfunc(model: Path, folder: Path, page: LoggedModel) -> None:
                 model_id=page.model_id, run_id=page.source_run_id, model_uuid=page.model_id
             ),
             signature=signature_of(saved.task),
-            input_example=(pd.DataFrame({"rows": [EXAMPLE_ROWS], "seed": [1]}), {"where": ""}),
+            input_example=_example() if isinstance(saved.task, Task) else None,
             pip_requirements=[f"cloister=={__version__}"],
         )
+
+
+def _example() -> tuple[pd.DataFrame, dict[str, str]]:
+    return pd.DataFrame({"rows": [EXAMPLE_ROWS], "seed": [1]}), {"where": ""}
 
 
 def signature_of(task: AnyTask) -> ModelSignature:
