@@ -21,7 +21,7 @@ from cloister.evaluation.marginals import reading_cells
 from cloister.schema.cells import Cells, declared_cells
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain, Table
-from cloister.schema.loading import load_spec
+from cloister.schema.spec_files.loading import load_spec
 from tasks.evaluation.compare import table_of
 from tasks.requests.resolved import declared_context
 

@@ -25,8 +25,8 @@ from cloister.evaluation.asked import Level, Panel
 from cloister.privacy.ledger.exact import decimal
 from cloister.schema.attributes import Declared
 from cloister.schema.declarations import ConstraintDeclaration
-from cloister.schema.marked import Key, Problem, read_marked, unusable
 from cloister.schema.spec import Delta, Epsilon
+from cloister.schema.spec_files.marked_yaml import Key, Problem, read_marked, unusable
 from tasks.evaluation.compare import Asked
 
 DECLARED = "declared"

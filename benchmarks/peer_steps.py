@@ -23,7 +23,7 @@ from benchmarks.environments import digest, environment
 from benchmarks.programs import DRIVER, Outcome, called, checked
 from benchmarks.runs import Run, evaluated
 from cloister.errors import CloisterError
-from cloister.schema.loading import load_spec, spec_digest
+from cloister.schema.spec_files.loading import load_spec, spec_digest
 from tasks.requests.plan import write_json
 from tasks.runtime.code_version import evaluating_digest
 from tasks.runtime.home import Home, private_folder

@@ -15,13 +15,13 @@ from benchmarks.config import Benchmark, Combination, expanded
 from benchmarks.runs import Run, environment_of, evaluated
 from cloister.errors import CloisterError
 from cloister.privacy.ledger import Ledger
-from cloister.schema.loading import load_spec, spec_digest
 from cloister.schema.spec import PersonUnit
+from cloister.schema.spec_files.loading import load_spec, spec_digest
 from tasks.ledger.charges import open_ledger
 from tasks.requests.plan import write_json
 from tasks.runtime.code_version import code_version
 from tasks.runtime.home import Home, private_folder
-from tasks.runtime.tables import replaced
+from tasks.runtime.tables import replace_file
 
 
 def finished(combination: Combination, own: Home) -> Run | None:
@@ -75,7 +75,7 @@ def spec_of(combination: Combination, own: Home) -> Path:
     path = (
         private_folder(own.folder / "specs") / f"{combination.dataset}-{combination.variant}.yaml"
     )
-    replaced(
+    replace_file(
         path, lambda part: part.write_text(json.dumps(content, indent=1), encoding="utf-8")
     )  # JSON is YAML
     return path

@@ -22,7 +22,7 @@ from tasks.requests.plan import write_json
 from tasks.runtime.home import Home, private_folder
 from tasks.runtime.progress import reporter
 from tasks.runtime.step import step
-from tasks.runtime.tables import replaced
+from tasks.runtime.tables import replace_file
 from tasks.stores.mlflow_store import Tracker, key_of
 
 EXPERIMENT = "benchmarks"
@@ -72,7 +72,7 @@ def summarise(benchmark: Benchmark, runs: list[Run], own: Home) -> Results:
         folder / "results.json",
         {"measured": surroundings(), "runs": [run.to_json() for run in runs]},
     )
-    replaced(folder / "results.csv", lambda part: _write_csv(rows, part))
+    replace_file(folder / "results.csv", lambda part: _write_csv(rows, part))
     sections = tuple(
         _section(benchmark, experiment, runs, folder) for experiment in benchmark.experiments
     )
@@ -124,7 +124,7 @@ def _beside(section: Section, folder: Path) -> Section:
     """The section with its figures copied into a folder."""
     copies = tuple(folder / plot.name for plot in section.plots)
     for plot, copy in zip(section.plots, copies, strict=True):
-        replaced(copy, partial(shutil.copyfile, plot))
+        replace_file(copy, partial(shutil.copyfile, plot))
     return replace(section, plots=copies)
 
 
@@ -165,6 +165,6 @@ def _tracked(benchmark: Benchmark, results: Results) -> dict[str, float]:
 @contextmanager
 def _watched(label: str) -> Iterator[None]:
     """Say which run is under way."""
-    reporter().started(label)
+    reporter().start(label)
     yield
-    reporter().finished(label)
+    reporter().finish(label)

@@ -39,7 +39,7 @@ from tasks.requests.plan import StageCost, stage_costs, total_cost
 from tasks.requests.resolved import Options, ResolvedRequest
 from tasks.runtime.home import Home
 from tasks.runtime.temporary import temporary_files
-from tasks.stores.prefect_run_page import declined
+from tasks.stores.prefect_run_page import decline_run
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def measure(
     try:
         charge = reserve(request, plan, source, home)
     except BudgetExceeded as error:
-        return declined(error)
+        return decline_run(error)
     with temporary_files(home), Session(source) as session:
         finished = charge.finished
         done = (

@@ -18,19 +18,19 @@ from cloister.constraints import violation_reports
 from cloister.evaluation.asked import Level
 from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.reading import parquet_names, read_native
+from cloister.schema.sources.reading import parquet_names, read_native
 from flows import html
 from flows.cli.options import user
 from models.storage import SavedModel
 from tasks.data.frames import kept_frame
-from tasks.evaluation.compare import Asked, compared_files
+from tasks.evaluation.compare import Asked, compare_files
 from tasks.ledger.certificates import read_certificate
 from tasks.ledger.delivery import telling
 from tasks.release.certify import TABLE_NAME
-from tasks.requests.plan import StageCost, planned, stage_costs, total_cost
+from tasks.requests.plan import StageCost, plan_of, stage_costs, total_cost
 from tasks.requests.resolved import Options, ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
-from tasks.runtime.tables import require_capacity, require_kept
+from tasks.runtime.tables import require_capacity, require_hard_constraints
 
 if TYPE_CHECKING:
     from cloister.evaluation.report import Evaluation
@@ -135,7 +135,7 @@ class Loaded:
         """
         require_capacity(self.saved.model, n)
         drawn = self.saved.model.sample(n, SamplingSource(seed), where)
-        require_kept(violation_reports(self.saved.task.hard, drawn))
+        require_hard_constraints(violation_reports(self.saved.task.hard, drawn))
         return drawn.frame()
 
 
@@ -155,7 +155,7 @@ def plan(
     request = ResolvedRequest.of(
         Path(spec), Options(method, _text(epsilon), _text(delta), rows), user()
     )
-    made = planned(request)
+    made = plan_of(request)
     return Forecast(
         request.method,
         request.reason,
@@ -215,7 +215,7 @@ def evaluate(spec: str | Path, data: Data, synthetic: Data, *, level: Level = "q
     with _file_of(data, home) as real, _file_of(synthetic, home) as drawn:
         if real is None or drawn is None:
             raise TypeError("evaluate needs two tables: data and synthetic")
-        return Evaluated(compared_files(Path(spec), real, drawn, Asked(level), home))
+        return Evaluated(compare_files(Path(spec), real, drawn, Asked(level), home))
 
 
 def load(release: str) -> Loaded:
@@ -262,7 +262,7 @@ def _released(outcome: Outcome | Finished) -> Released:
 
 
 def _spend(request: ResolvedRequest) -> Spend:
-    made, task = planned(request), public_context_of(request).task
+    made, task = plan_of(request), public_context_of(request).task
     return Spend(
         stage_costs(made, request.budget, task),
         total_cost(made, request.budget, task),

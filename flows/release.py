@@ -28,7 +28,7 @@ from flows.outcome import Finished, Outcome
 from models.protocol import AnyPlan
 from tasks.data.open_table import TableSource
 from tasks.data.session import Session
-from tasks.evaluation.compare import Measured
+from tasks.evaluation.compare import EvaluationRecord
 from tasks.ledger.charges import open_ledger
 from tasks.ledger.delivery import deliver, keep_outcome, publish_finished
 from tasks.release.certify import Certified, write_certificate
@@ -46,7 +46,7 @@ from tasks.requests.release_request import ReleaseRequest
 from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 from tasks.runtime.temporary import temporary_files
-from tasks.stores.prefect_run_page import declined, note, show_certificate
+from tasks.stores.prefect_run_page import decline_run, note, show_certificate
 
 
 def run_name() -> str:
@@ -76,7 +76,7 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
     try:
         charge = reserve(resolved, plan, source, home, stores)
     except BudgetExceeded as error:
-        return declined(error)
+        return decline_run(error)
     note(
         "release %s: epsilon %s, delta %s",
         charge.release,
@@ -124,7 +124,7 @@ def _released(
 
 
 def _outcome(
-    resolved: ResolvedRequest, done: Certified, measured: Measured, public: Path, home: Home
+    resolved: ResolvedRequest, done: Certified, measured: EvaluationRecord, public: Path, home: Home
 ) -> Outcome:
     context = public_context_of(resolved)
     return Outcome(

@@ -13,7 +13,7 @@ from tasks.stores.mlflow_store import Tracker
 CHECKED = (State.APPROVED, State.PUBLISHED)
 
 
-def moved(home: Home, release: str, state: str, by: str, reason: str) -> str:
+def move_release(home: Home, release: str, state: str, by: str, reason: str) -> str:
     """Move a release in the ledger, then its model's alias if it has a model; the state it has now.
 
     A folder that is to be approved or published is verified first. A reservation that is withdrawn

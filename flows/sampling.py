@@ -19,7 +19,7 @@ from models.storage import SavedModel, load_saved
 from tasks.ledger.queries import release_of
 from tasks.ledger.release_findings import released_manifest
 from tasks.runtime.home import Home
-from tasks.runtime.tables import csv_of, require_capacity, require_kept, violations_in
+from tasks.runtime.tables import convert_to_csv, require_capacity, require_hard_constraints, violations_in
 
 OPEN = (State.APPROVED, State.PUBLISHED)
 
@@ -121,9 +121,9 @@ def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
     """Draw to a Parquet file beside the wanted one, check it, and move or convert it."""
     drawn = draw.out.with_name(f".{draw.out.name}.parquet")
     sample_to(saved.model.sampler, Request(saved.digest, draw.rows, draw.seed, where), drawn)
-    require_kept(violations_in(drawn, saved.task))
+    require_hard_constraints(violations_in(drawn, saved.task))
     if draw.out.suffix == ".csv":
-        csv_of(drawn, draw.out, saved.spec.source)
+        convert_to_csv(drawn, draw.out, saved.spec.source)
     else:
         drawn.replace(draw.out)
 

@@ -74,7 +74,7 @@ def _served(
         refuse_run(run, str(error))
         warn(f"a run of {registration.name} was refused: {error}")
         return f"refused: {error}"
-    registration.started(due, home)
+    registration.mark_started(due, home)
     try:
         with chdir(registration.folder):
             state = run_flow(

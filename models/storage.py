@@ -35,8 +35,8 @@ from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import AnyAttribute, Categorical, Ordinal, ValuesFile
 from cloister.schema.codelists import resolve_values
 from cloister.schema.domain import Domain
-from cloister.schema.loading import spec_digest
 from cloister.schema.spec import Spec
+from cloister.schema.spec_files.loading import spec_digest
 from models.protocol import Model, Task
 from models.registry import create
 

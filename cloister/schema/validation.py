@@ -26,7 +26,7 @@ from cloister.schema.attributes import Date, Datetime, Float, Integer
 from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain
 from cloister.schema.parsing import parse
-from cloister.schema.reading import malformed_rows, require_columns
+from cloister.schema.sources.reading import malformed_rows, require_columns
 from cloister.schema.spec import OnInvalid, PersonUnit, Spec
 
 Mask = NDArray[np.bool_]

@@ -64,13 +64,13 @@ def evaluate(
     """Measure a synthetic table against the real one. Internal: the figures are not private."""
     from flows.cli.console import facts, show_json
     from flows.cli.reports import INTERNAL, show_metrics
-    from tasks.evaluation.compare import Asked, compared_files, written
+    from tasks.evaluation.compare import Asked, compare_files, write_evaluation
     from tasks.runtime.home import Home
 
     asked = Asked(level.value, panel.value, tuple(target or ()), held_out)
-    evaluation = compared_files(spec, data, synthetic, asked, Home.current())
+    evaluation = compare_files(spec, data, synthetic, asked, Home.current())
     if out:
-        written(evaluation, out)
+        write_evaluation(evaluation, out)
     if as_json:
         show_json(evaluation.to_dict())
         return
@@ -120,9 +120,9 @@ def draft_spec(
     marked data-derived is declared public, or measured.
     """
     from flows.cli.console import say, show_json
-    from tasks.data.draft import drafted
+    from tasks.data.draft import write_draft
 
-    text = drafted(file, out)
+    text = write_draft(file, out)
     if as_json:
         show_json({"spec": text, "file": str(out) if out else None})
     else:

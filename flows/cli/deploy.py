@@ -115,7 +115,7 @@ def _deployed(
     """Check what can be checked before anything runs, then register: on the server, and in the home."""
     from tasks.ledger.allowance import allowance_of
     from tasks.release.preflight import require_usable
-    from tasks.requests.plan import planned
+    from tasks.requests.plan import plan_of
     from tasks.requests.recurring import Registration, settings_digest
     from tasks.requests.release_request import ReleaseRequest
     from tasks.requests.resolved import public_context_of
@@ -128,7 +128,7 @@ def _deployed(
     resolved = request.resolve()
     context = public_context_of(resolved)
     require_usable(resolved, context, home)
-    planned(resolved)
+    plan_of(resolved)
     allowance = allowance_of(resolved, context, home, now)
     allowance.require_one()
     server = require_server(authenticated=authenticated)

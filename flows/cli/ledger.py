@@ -51,11 +51,11 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
     question about it.
     """
     from flows.cli.console import show_json, table
-    from tasks.ledger.queries import budgets, composed
+    from tasks.ledger.queries import budgets, composed_spend
     from tasks.runtime.home import Home
 
     home = Home.current()
-    found = [_budget_json(status, composed(home, status)) for status in budgets(home, dataset)]
+    found = [_budget_json(status, composed_spend(home, status)) for status in budgets(home, dataset)]
     if as_json:
         show_json(found)
     else:
@@ -168,10 +168,10 @@ def export(
     still holds its end.
     """
     from flows.cli.console import facts, show_json
-    from tasks.ledger.queries import exported
+    from tasks.ledger.queries import export_ledger
     from tasks.runtime.home import Home
 
-    anchor = exported(Home.current(), path)
+    anchor = export_ledger(Home.current(), path)
     found = {"file": str(path), "anchor": f"{anchor.seq}:{anchor.hash}"}
     if as_json:
         show_json(found)

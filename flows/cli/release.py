@@ -155,14 +155,14 @@ def _release(spec: Path, options: Options, home: Home, as_json: bool) -> None:
 def run_release(spec: Path, options: Options, home: Home) -> Outcome | Finished:
     """Check what can be checked before an orchestrator is started, then run the flow."""
     from tasks.release.preflight import require_usable
-    from tasks.requests.plan import planned
+    from tasks.requests.plan import plan_of
     from tasks.requests.release_request import ReleaseRequest
     from tasks.requests.resolved import public_context_of
 
     request = ReleaseRequest.of(spec, options, user())
     resolved = request.resolve()
     require_usable(resolved, public_context_of(resolved), home)
-    planned(resolved)
+    plan_of(resolved)
     home.prepare()
     return _run(request)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.cli.console import facts, say, show_json, table
 from models.protocol import Budget
-from tasks.requests.plan import plan_json, planned, stage_costs, total_cost
+from tasks.requests.plan import plan_json, plan_of, stage_costs, total_cost
 from tasks.requests.resolved import ResolvedRequest, public_context_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ INTERNAL = "internal: measured on the real rows without noise, must not leave th
 def show_plan(request: ResolvedRequest, as_json: bool) -> None:
     """A plan: stages, sequence, time and memory; no data is touched."""
     context = public_context_of(request)
-    made = planned(request)
+    made = plan_of(request)
     stages = stage_costs(made, request.budget, context.task)
     total = total_cost(made, request.budget, context.task)
     if as_json:

@@ -82,11 +82,11 @@ def verify(
     Leaves with exit code 1 if anything is wrong.
     """
     from flows.cli.console import say, show_json
-    from tasks.ledger.verify import anchor_of, verified
+    from tasks.ledger.verify import anchor_of, verify_records
     from tasks.runtime.home import Home
 
     anchors = [anchor_of(text) for text in anchor or ()]
-    checked, findings = verified(Home.current(), what, anchors)
+    checked, findings = verify_records(Home.current(), what, anchors)
     if as_json:
         show_json({"checked": checked, "findings": findings})
     else:
@@ -107,10 +107,10 @@ def _mover(state: str) -> Callable[..., None]:
     def move(release: ReleaseId, reason: Reason, by: By, as_json: Json = False) -> None:
         """Move a release to the state, in the ledger, and say where it stands; free of charge."""
         from flows.cli.console import say, show_json
-        from flows.review import moved
+        from flows.review import move_release
         from tasks.runtime.home import Home
 
-        now = moved(Home.current(), release, state, by, reason)
+        now = move_release(Home.current(), release, state, by, reason)
         if as_json:
             show_json({"release": release, "state": now})
         else:

@@ -26,7 +26,7 @@ from cloister.constraints import (
     bind,
     violations_per_row,
 )
-from cloister.constraints.conjunctions import Conjunction, either_order
+from cloister.constraints.counting.conjunctions import Conjunction, either_order
 from cloister.constraints.supports import Bool
 from cloister.schema.cells import Cells
 from cloister.schema.columns import Column, Grid, float_decimals

@@ -7,7 +7,7 @@ from pathlib import Path
 from cloister.demo.registry import civic_registry
 from cloister.errors import StorageError
 from tasks.runtime.home import Home, private_folder
-from tasks.runtime.tables import replaced
+from tasks.runtime.tables import replace_file
 
 SPEC = Path(__file__).parents[2] / "data" / "specs" / "demo.yaml"
 
@@ -31,5 +31,5 @@ def demo_data(home: Home) -> Path:
     """
     path = private_folder(home.folder / "demo") / "demo.csv"
     if not path.exists():
-        replaced(path, lambda part: civic_registry().to_csv(part, index=False))
+        replace_file(path, lambda part: civic_registry().to_csv(part, index=False))
     return path

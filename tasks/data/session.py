@@ -46,7 +46,7 @@ class Source(ABC, Generic[Rows, Private]):
         """What is declared of the data."""
 
     @abstractmethod
-    def read(self, release: str, request: ResolvedRequest, home: Home) -> tuple[Rows, str]:
+    def read_rows(self, release: str, request: ResolvedRequest, home: Home) -> tuple[Rows, str]:
         """The rows, at most so many of each unit, and a keyed digest of all that were read.
 
         Raises:
@@ -126,7 +126,7 @@ class Session(Confidential, Generic[Rows, Private]):
             StorageError: the data cannot be read.
             DataError: it is not as declared.
         """
-        rows, digest = self.source.read(release, request, home)
+        rows, digest = self.source.read_rows(release, request, home)
         return Opened(self, self.hold(release, rows), digest)
 
     def hold(self, release: str, value: T) -> Held[T]:

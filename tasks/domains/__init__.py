@@ -1,1 +1,1 @@
-"""Measured domains: their plan, and the steps that ask for them."""
+"""EvaluationRecord domains: their plan, and the steps that ask for them."""

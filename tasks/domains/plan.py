@@ -16,9 +16,9 @@ from cloister.privacy.ledger.exact import decimal
 from cloister.privacy.ledger.records import MEASURE
 from cloister.schema.attributes import AnyAttribute, Ordinal, ValuesFile
 from cloister.schema.domain import Domain
-from cloister.schema.loading import load_spec, spec_digest
+from cloister.schema.drafts.unconfirmed import unconfirmed_facts
 from cloister.schema.spec import Spec
-from cloister.schema.unconfirmed import unconfirmed_facts
+from cloister.schema.spec_files.loading import load_spec, spec_digest
 from models.protocol import Forecast, Parameters, Plan, Stage, Task
 from tasks.ledger.queries import pending_release
 from tasks.release.preflight import require_home, require_nameable, require_readable, require_room
@@ -71,7 +71,7 @@ def domain_request(spec: Path, options: Options, by: str) -> ResolvedRequest:
     declared = load_spec(path)
     require_none(path, unconfirmed_facts(declared))
     _require_measurable(path, declared)
-    declared = confirmed(declared)
+    declared = strip_derived_domains(declared)
     return ResolvedRequest(
         path,
         spec_digest(declared),
@@ -94,7 +94,7 @@ def domain_context(request: ResolvedRequest) -> PublicContext:
     Raises:
         SpecError: the spec cannot be used, or was changed since the request was made.
     """
-    spec = confirmed(load_spec(request.spec))
+    spec = strip_derived_domains(load_spec(request.spec))
     if spec.unconfirmed or spec_digest(spec) != request.digest:
         raise SpecError(
             f"{request.spec} was changed since the measurement began; run the command again"
@@ -102,7 +102,7 @@ def domain_context(request: ResolvedRequest) -> PublicContext:
     return PublicContext(spec, Task(Domain(()), (), request.rows, neighbours_of(spec)))
 
 
-def confirmed(spec: Spec) -> Spec:
+def strip_derived_domains(spec: Spec) -> Spec:
     """A spec without the domains that are marked data-derived: all that a measurement may know, digest included."""
     outlines = {name: outlined(attribute) for name, attribute in to_measure(spec).items()}
     return spec.model_copy(update={"attributes": {**spec.attributes, **outlines}})
@@ -116,7 +116,7 @@ def to_measure(spec: Spec) -> Mapping[str, AnyAttribute]:
 
 
 @lru_cache(maxsize=4)
-def planned_domains(request: ResolvedRequest) -> DomainPlan:
+def domain_plan(request: ResolvedRequest) -> DomainPlan:
     """What will be asked.
 
     Raises:
@@ -136,7 +136,7 @@ def planned_domains(request: ResolvedRequest) -> DomainPlan:
 
 def release_plan(request: ResolvedRequest) -> Plan[DomainParameters]:
     """The plan as the ledger and the release folder hold it."""
-    made = planned_domains(request)
+    made = domain_plan(request)
     thresholds = {"threshold": made.threshold, "values": made.values_threshold}
     stages = [
         Stage(name, event, EXPLANATIONS[name].format(**thresholds))

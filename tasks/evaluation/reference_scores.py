@@ -33,7 +33,7 @@ class ReferenceScores:
     home: Home
     spec: str
 
-    def learnt(
+    def scores(
         self, train: Table, test: Table, targets: Sequence[Target], panel: Panel
     ) -> Learning:
         """The scores of :func:`cloister.evaluation.learning.train_and_test`, from before if they are known."""

@@ -28,7 +28,7 @@ from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 from tasks.runtime.references import digest_of
 from tasks.runtime.step import step
-from tasks.runtime.tables import replaced
+from tasks.runtime.tables import replace_file
 
 _ended: ContextVar[list[str] | None] = ContextVar("ended", default=None)
 """The releases that ended inside the block of ``telling`` that this context is in, if it is in one."""
@@ -70,7 +70,7 @@ def write_finished(request: ResolvedRequest, charge: Charge, home: Home) -> dict
     spec = home.release(charge.release) / "public" / SPEC_NAME
     out = request.out or spec
     if not out.exists():
-        replaced(out, lambda part: part.write_bytes(spec.read_bytes()))
+        replace_file(out, lambda part: part.write_bytes(spec.read_bytes()))
     return content | {"spec": str(out), "earlier": True}
 
 

@@ -29,7 +29,7 @@ LEFT_HERE = (
 )
 
 
-def verified(
+def verify_records(
     home: Home, what: str | None, anchors: Sequence[Anchor] = ()
 ) -> tuple[list[str], list[str]]:
     """What was checked, and everything that is wrong with it: the ledger and all of the home, or one release.

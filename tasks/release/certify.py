@@ -14,7 +14,7 @@ from cloister.privacy.certificate.software import software
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.ledger import Anchor, BudgetStatus
 from cloister.schema.domain import Table
-from cloister.schema.reading import read_native
+from cloister.schema.sources.reading import read_native
 from models.protocol import AnyPlan
 from models.registry import create
 from models.storage import model_digest

@@ -14,7 +14,7 @@ from tasks.data.refusals import usable
 from tasks.data.session import Opened, Private, Rows, Session, Source, Spent
 from tasks.ledger.charges import give_back, grant_declared, make_final, open_ledger, release_request
 from tasks.release.retained import kept_seed
-from tasks.requests.plan import plan_digest, plan_json, require_kept, write_json
+from tasks.requests.plan import plan_digest, plan_json, require_within_budget, write_json
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.code_version import code_version
 from tasks.runtime.home import Home
@@ -61,14 +61,14 @@ def reserve(
         PrivacyError: the plan costs more than the request asks for.
     """
     context = source.context(request)
-    require_kept(plan, request.budget, context.task)
+    require_within_budget(plan, request.budget, context.task)
     ledger = open_ledger(home)
     grant_declared(ledger, request, context)
     reservation = ledger.reserve(release_request(request, context, plan), request.by)
     release = reservation.release.id
     folder = home.release(release)
     if reservation.resumed:
-        reporter().resumed(release)
+        reporter().resume(release)
     _keep_request(folder / "order.json", request)
     if reservation.release.undelivered:
         return Charge(release, resumed=True, finished=True)

@@ -60,4 +60,4 @@ def _saved(
 
 
 def _advanced(step_name: str, done: int, total: int) -> None:
-    reporter().advanced(step_name, done, total)
+    reporter().advance(step_name, done, total)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from cloister.constraints import require_consistent
 from cloister.errors import StorageError
-from cloister.schema.loading import load_spec
 from cloister.schema.spec import Spec
+from cloister.schema.spec_files.loading import load_spec
 from models.protocol import Budget
 from tasks.ledger.queries import pending_release
 from tasks.requests.resolved import (

@@ -12,7 +12,7 @@ from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 from tasks.runtime.references import Reference
 from tasks.runtime.step import step
-from tasks.runtime.tables import drawn, read_synthetic, require_kept, write_parquet
+from tasks.runtime.tables import draw_rows, read_synthetic, require_hard_constraints, write_parquet
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def sample(request: ResolvedRequest, charge: Charge, model: Reference, home: Hom
     context, folder = public_context_of(request), home.release(charge.release)
     path = folder / "synthetic.parquet"
     fitted = load_model(model.open())
-    write_parquet(drawn(fitted, request.rows, kept_seed(folder)).frame(), path)
+    write_parquet(draw_rows(fitted, request.rows, kept_seed(folder)).frame(), path)
     violations = violation_reports(context.task.constraints, read_synthetic(path, context.task))
-    require_kept(violations)
+    require_hard_constraints(violations)
     return Drawn(Reference.of(path), violations, fitted.post_processing(), fitted.capacity)

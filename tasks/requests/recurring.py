@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from cloister.errors import InputError, VerificationError
 from tasks.requests.plan import write_json
-from tasks.requests.release_request import nested
+from tasks.requests.release_request import nest_parameters
 from tasks.runtime.home import Home, private_folder
 from tasks.stores.prefect_schedule import Schedule
 
@@ -54,8 +54,8 @@ class Registration:
         Raises:
             InputError: says how it differs.
         """
-        if nested(parameters) != self.parameters:
-            named = ", ".join(sorted(set(_differing(nested(parameters), self.parameters))))
+        if nest_parameters(parameters) != self.parameters:
+            named = ", ".join(sorted(set(_differing(nest_parameters(parameters), self.parameters))))
             raise InputError(
                 f"the server asks for other parameters than were registered in this home ({named})"
             )
@@ -66,7 +66,7 @@ class Registration:
         if due <= datetime.fromisoformat(self.after):
             raise InputError("a run that was due then, or later, was started before")
 
-    def started(self, due: datetime, home: Home) -> Self:
+    def mark_started(self, due: datetime, home: Home) -> Self:
         """Note that the run of a time is started, so that none of that time or before is started again."""
         return replace(self, after=due.isoformat()).write(home)
 
@@ -93,7 +93,7 @@ def _read(path: Path) -> Registration:
         fields = json.loads(path.read_text(encoding="utf-8"))
         read = {
             "schedule": Schedule(**fields["schedule"]),
-            "parameters": nested(fields["parameters"]),
+            "parameters": nest_parameters(fields["parameters"]),
         }
         held = Registration(**(fields | read))
         datetime.fromisoformat(held.after)

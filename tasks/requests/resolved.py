@@ -16,10 +16,10 @@ from cloister.privacy.events import Relation
 from cloister.privacy.ledger import exact
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.domain import Domain
-from cloister.schema.loading import load_spec, spec_digest
-from cloister.schema.marked import read_marked, unusable
+from cloister.schema.drafts.unconfirmed import Finding, unconfirmed_facts, unmeasured_facts
 from cloister.schema.spec import PersonUnit, Spec
-from cloister.schema.unconfirmed import Finding, unconfirmed_facts, unmeasured_facts
+from cloister.schema.spec_files.loading import load_spec, spec_digest
+from cloister.schema.spec_files.marked_yaml import read_marked, unusable
 from models.auto import AUTO, Choice, choose
 from models.protocol import Budget, Task
 from models.registry import present_name

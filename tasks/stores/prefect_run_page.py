@@ -21,8 +21,8 @@ DECLINED = "Declined"
 """Name of the state of a run whose price the budget does not hold."""
 
 
-def declined(error: BudgetExceeded) -> Any:
-    """The state of a run that the ledger declined, for its flow to return: nothing was charged, nothing is broken."""
+def decline_run(error: BudgetExceeded) -> Any:
+    """The state of a run that the ledger decline_run, for its flow to return: nothing was charged, nothing is broken."""
     note("declined: %s", error)
     return Cancelled(name=DECLINED, message=str(error), data=error)
 

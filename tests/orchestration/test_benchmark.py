@@ -13,7 +13,7 @@ from benchmarks.markdown import insert, markers
 from benchmarks.releases import finished, spec_of
 from benchmarks.runs import home_of
 from cloister.constraints import constraints_of
-from cloister.schema.loading import load_spec
+from cloister.schema.spec_files.loading import load_spec
 from flows.cli.app import run
 from tasks.ledger.queries import releases
 from tasks.runtime.home import Home

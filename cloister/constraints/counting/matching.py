@@ -23,9 +23,9 @@ import numba
 import numpy as np
 
 from cloister.constraints.binding import BoundPredicate, Mask, Operand
-from cloister.constraints.conjunctions import Conjunction
+from cloister.constraints.counting.conjunctions import Conjunction
+from cloister.constraints.counting.tuples import Counts, numbered, refined
 from cloister.constraints.denial import Op
-from cloister.constraints.tuples import Counts, numbered, refined
 from cloister.schema.columns import Numbers
 from cloister.schema.domain import Table
 

@@ -2,8 +2,8 @@
 
 A pair violates in one direction if all predicates hold for (t1, t2). With V the pairs (i, j) of
 different rows that do, an unordered pair is counted once by |V| - |V and exchanged V| / 2, and the
-second set is a conjunction as well. :mod:`cloister.constraints.matching` counts the matches of a
-conjunction. Rows that agree on all attributes of a constraint are counted together.
+second set is a conjunction as well. :mod:`cloister.constraints.counting.matching` counts the
+matches of a conjunction. Rows that agree on all attributes of a constraint are counted together.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from fractions import Fraction
 import numpy as np
 
 from cloister.constraints.binding import Mask, bind
-from cloister.constraints.conjunctions import Conjunction, either_order
+from cloister.constraints.counting.conjunctions import Conjunction, either_order
+from cloister.constraints.counting.matching import Matching
+from cloister.constraints.counting.tuples import Counts, Tuples
 from cloister.constraints.denial import DenialConstraint
-from cloister.constraints.matching import Matching
-from cloister.constraints.tuples import Counts, Tuples
 from cloister.schema.domain import Table
 
 
