@@ -28,7 +28,7 @@ from cloister.privacy.ledger.books import (
 from cloister.privacy.ledger.budgets import BudgetStatus, Compose, admit, basic_composition, status
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, read_chain
 from cloister.privacy.ledger.exact import Amount, ratio
-from cloister.privacy.ledger.exporting import write_export
+from cloister.privacy.ledger.storage.exporting import write_export
 from cloister.privacy.ledger.leases import (
     LEASE_SECONDS,
     Held,
@@ -49,7 +49,7 @@ from cloister.privacy.ledger.records import (
     identifier,
     required,
 )
-from cloister.privacy.ledger.store import Row, Store
+from cloister.privacy.ledger.storage.store import Row, Store
 from cloister.privacy.ledger.verification import verify_lines
 
 
