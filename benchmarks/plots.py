@@ -38,7 +38,7 @@ COLOURS = (
 )
 
 
-def drawn(experiment: Experiment, repeats: Repeats, prefix: Path) -> tuple[Path, ...]:
+def draw_experiment(experiment: Experiment, repeats: Repeats, prefix: Path) -> tuple[Path, ...]:
     """Draw an experiment into PNG files whose names begin with ``prefix``; their paths.
 
     Raises:

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate", "load", "plan", "release"]
 
-Amount = str | float | Fraction
-Data = pd.DataFrame | str | Path
+_Amount = str | float | Fraction
+_Data = pd.DataFrame | str | Path
 
 
 @dataclass(frozen=True)
-class Spend:
+class SpendSummary:
     """What a release costs: epsilon of each stage alone, which do not add up, and of all together."""
 
     stages: tuple[StageCost, ...]
@@ -51,17 +51,17 @@ class Spend:
     delta: Fraction
 
     def _repr_html_(self) -> str:
-        return html.spend(self.stages, self.epsilon, self.delta)
+        return html.spend_table(self.stages, self.epsilon, self.delta)
 
 
 @dataclass(frozen=True)
-class Forecast:
+class PlanSummary:
     """A plan: what a release would ask and spend; ``seconds`` on two cores, ``memory`` in bytes."""
 
     method: str
     reason: str
     rows: int
-    spend: Spend
+    spend: SpendSummary
     seconds: float
     memory: int
 
@@ -72,11 +72,11 @@ class Forecast:
             "time": f"about {self.seconds:.0f} s on two cores",
             "memory": f"about {self.memory / 2**30:.1f} GiB",
         }
-        return html.facts("Plan", facts) + self.spend._repr_html_()
+        return html.facts_table("Plan", facts) + self.spend._repr_html_()
 
 
 @dataclass(frozen=True)
-class Released:
+class ReleaseResult:
     """A release that is ready for review.
 
     ``frame`` holds the synthetic rows, ``figures`` measures that are internal, ``folder`` the files
@@ -86,7 +86,7 @@ class Released:
     id: str
     frame: pd.DataFrame = field(repr=False)
     certificate: Certificate = field(repr=False)
-    spend: Spend
+    spend: SpendSummary
     budget_left: str
     figures: Mapping[str, float] = field(repr=False)
     folder: Path
@@ -97,14 +97,21 @@ class Released:
             "epsilon left": self.budget_left,
             "folder": self.folder,
         }
-        parts = (html.facts(f"Release {self.id} is a candidate", facts), self.spend._repr_html_())
+        parts = (
+            html.facts_table(f"Release {self.id} is a candidate", facts),
+            self.spend._repr_html_(),
+        )
         return "".join(
-            (*parts, html.constraints(self.certificate.constraints), html.head(self.frame))
+            (
+                *parts,
+                html.constraints_table(self.certificate.constraints),
+                html.first_rows(self.frame),
+            )
         )
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class EvaluationResult:
     """Figures of a synthetic table beside the real one. Internal: they are not private."""
 
     evaluation: Evaluation = field(repr=False)
@@ -115,11 +122,11 @@ class Evaluated:
         return self.evaluation.metrics()
 
     def _repr_html_(self) -> str:
-        return html.facts("Internal: measured on the real rows without noise", self.metrics)
+        return html.facts_table("Internal: measured on the real rows without noise", self.metrics)
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedModel:
     """The model of an approved release."""
 
     id: str
@@ -143,10 +150,10 @@ def plan(
     spec: str | Path,
     *,
     method: str | None = None,
-    epsilon: Amount | None = None,
-    delta: Amount | None = None,
+    epsilon: _Amount | None = None,
+    delta: _Amount | None = None,
     rows: int | None = None,
-) -> Forecast:
+) -> PlanSummary:
     """What a release would ask and spend; touches no data and costs nothing.
 
     Raises:
@@ -156,7 +163,7 @@ def plan(
         Path(spec), Options(method, _text(epsilon), _text(delta), rows), user()
     )
     made = plan_of(request)
-    return Forecast(
+    return PlanSummary(
         request.method,
         request.reason,
         request.rows,
@@ -168,17 +175,17 @@ def plan(
 
 def release(
     spec: str | Path,
-    data: Data | None = None,
+    data: _Data | None = None,
     *,
     method: str | None = None,
-    epsilon: Amount | None = None,
-    delta: Amount | None = None,
+    epsilon: _Amount | None = None,
+    delta: _Amount | None = None,
     rows: int | None = None,
     out: str | Path | None = None,
     csv: bool = False,
     seed_sampling: int | None = None,
     evaluate: Level = "quick",
-) -> Released:
+) -> ReleaseResult:
     """Release a synthetic table; charges the dataset's budget in the ledger of ``CLOISTER_HOME``.
 
     ``data`` takes the place of the spec's source; a frame is kept in the private home while the
@@ -205,7 +212,9 @@ def release(
             return _released(_run(Path(spec), options, home))
 
 
-def evaluate(spec: str | Path, data: Data, synthetic: Data, *, level: Level = "quick") -> Evaluated:
+def evaluate(
+    spec: str | Path, data: _Data, synthetic: _Data, *, level: Level = "quick"
+) -> EvaluationResult:
     """Measure a synthetic table against the real one. Internal: the figures are not private.
 
     Raises:
@@ -215,10 +224,10 @@ def evaluate(spec: str | Path, data: Data, synthetic: Data, *, level: Level = "q
     with _file_of(data, home) as real, _file_of(synthetic, home) as drawn:
         if real is None or drawn is None:
             raise TypeError("evaluate needs two tables: data and synthetic")
-        return Evaluated(compare_files(Path(spec), real, drawn, Asked(level), home))
+        return EvaluationResult(compare_files(Path(spec), real, drawn, Asked(level), home))
 
 
-def load(release: str) -> Loaded:
+def load(release: str) -> LoadedModel:
     """The model of an approved release, to draw more rows from.
 
     Raises:
@@ -227,11 +236,11 @@ def load(release: str) -> Loaded:
     """
     from flows.sampling import approved_model
 
-    return Loaded(release, approved_model(Home.current(), release))
+    return LoadedModel(release, approved_model(Home.current(), release))
 
 
 @contextmanager
-def _file_of(data: Data | None, home: Home) -> Iterator[Path | None]:
+def _file_of(data: _Data | None, home: Home) -> Iterator[Path | None]:
     """The file that holds the data; one in the private home for a frame, while it is needed."""
     if isinstance(data, pd.DataFrame):
         with kept_frame(data, home) as file:
@@ -246,30 +255,30 @@ def _run(spec: Path, options: Options, home: Home) -> Outcome | Finished:
     return run_release(spec, options, home)
 
 
-def _released(outcome: Outcome | Finished) -> Released:
+def _released(outcome: Outcome | Finished) -> ReleaseResult:
     said = outcome.to_json()
     folder = Path(said["files"]["public"])
     stages = tuple(StageCost(s["name"], s["explanation"], s["epsilon"]) for s in said["stages"])
-    return Released(
+    return ReleaseResult(
         outcome.release,
         read_native(folder / TABLE_NAME, parquet_names(folder / TABLE_NAME)),
         read_certificate(folder),
-        Spend(stages, said["accounted_epsilon"], Fraction(said["delta"])),
+        SpendSummary(stages, said["accounted_epsilon"], Fraction(said["delta"])),
         said["budget_left"],
         said["internal"]["metrics"],
         folder,
     )
 
 
-def _spend(request: ResolvedRequest) -> Spend:
+def _spend(request: ResolvedRequest) -> SpendSummary:
     made, task = plan_of(request), public_context_of(request).task
-    return Spend(
+    return SpendSummary(
         stage_costs(made, request.budget, task),
         total_cost(made, request.budget, task),
         request.budget.delta,
     )
 
 
-def _text(amount: Amount | None) -> str | None:
+def _text(amount: _Amount | None) -> str | None:
     """An amount as the text that is read exactly: a float as the decimal it is written as."""
     return None if amount is None else str(amount)

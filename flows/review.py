@@ -10,7 +10,7 @@ from tasks.ledger.verify import release_problems
 from tasks.runtime.home import Home
 from tasks.stores.mlflow_store import Tracker
 
-CHECKED = (State.APPROVED, State.PUBLISHED)
+_CHECKED = (State.APPROVED, State.PUBLISHED)
 
 
 def move_release(home: Home, release: str, state: str, by: str, reason: str) -> str:
@@ -29,7 +29,7 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str) -> 
         if state == "withdrawn" and held.state is State.RESERVED
         else State(state)
     )
-    if to in CHECKED:
+    if to in _CHECKED:
         _require_sound(home, release)
     now = open_ledger(home).advance(release, to, by, reason)
     if to is not State.RELEASED_BACK and held.state is not State.SPENT and not held.of_domain:

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-TENTHS = 10
+_TENTHS = 10
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Lines:
 
     def advance(self, step: str, done: int, total: int) -> None:
         """A line each tenth."""
-        tenth = TENTHS * done // total
+        tenth = _TENTHS * done // total
         if tenth > self.tenth.get(step, 0):
             self.tenth[step] = tenth
             self._write(step, "running", done=done, total=total)
@@ -111,7 +111,7 @@ def show_json(content: object) -> None:
     print(json.dumps(content, indent=2, ensure_ascii=False, default=str))
 
 
-def table(
+def show_table(
     title: str, headings: Sequence[str], rows: Sequence[Sequence[object]], note: str = ""
 ) -> None:
     """A table on standard output; numbers stand on the right."""
@@ -130,7 +130,7 @@ def table(
     _console().print(shown)
 
 
-def facts(title: str, content: Mapping[str, Any]) -> None:
+def show_facts(title: str, content: Mapping[str, Any]) -> None:
     """Names and values, a line each, on standard output."""
     shown = Table(
         title=title,

@@ -10,7 +10,7 @@ import typer
 
 from flows.cli.options import By, Json, Reason, ReleaseId, example
 
-MOVES = {
+_MOVES = {
     "approve": ("approved", "Approve a candidate: its folder is verified first."),
     "reject": ("rejected", "Reject a candidate; its charge stays."),
     "publish": ("published", "Record that an approved release was handed on."),
@@ -21,11 +21,11 @@ MOVES = {
 }
 
 
-def add_to(app: typer.Typer) -> None:
+def add_review_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     review = typer.Typer(help="Review of releases.", no_args_is_help=True, rich_markup_mode=None)
     review.command("list", epilog=example("cloister review list"))(list_candidates)
-    for name, (state, summary) in MOVES.items():
+    for name, (state, summary) in _MOVES.items():
         text = example(
             f'cloister review {name} r-0123456789 --by "A. Officer" --reason "checked the certificate"'
         )
@@ -42,7 +42,7 @@ def add_to(app: typer.Typer) -> None:
 
 def list_candidates(as_json: Json = False) -> None:
     """List the releases that wait for review."""
-    from flows.cli.console import show_json, table
+    from flows.cli.console import show_json, show_table
     from tasks.ledger.queries import releases
     from tasks.runtime.home import Home
 
@@ -57,7 +57,7 @@ def list_candidates(as_json: Json = False) -> None:
     if as_json:
         show_json([dict(zip(headings, row, strict=True)) for row in rows])
     else:
-        table("Candidates", headings, rows)
+        show_table("Candidates", headings, rows)
 
 
 def verify(

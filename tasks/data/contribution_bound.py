@@ -19,7 +19,7 @@ from cloister.schema.domain import Table
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit
 
-Words = NDArray[np.uint64]
+_Words = NDArray[np.uint64]
 
 
 def bound_contribution(table: Table, names: pd.Series, unit: PersonUnit, key: bytes) -> Table:
@@ -62,7 +62,7 @@ def _position(grouped: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.arange(len(grouped)) - np.repeat(starts, sizes)
 
 
-def _row_groups(people: NDArray[np.int64], position: NDArray[np.int64], key: bytes) -> Words:
+def _row_groups(people: NDArray[np.int64], position: NDArray[np.int64], key: bytes) -> _Words:
     """A keyed 64-bit mix of person and position.
 
     Source: the finaliser of SplitMix64 (Steele, Lea, Flood 2014), applied twice.
@@ -71,7 +71,7 @@ def _row_groups(people: NDArray[np.int64], position: NDArray[np.int64], key: byt
     return _mixed(_mixed(people.astype(np.uint64) ^ first) ^ position.astype(np.uint64) ^ second)
 
 
-def _mixed(words: Words) -> Words:
+def _mixed(words: _Words) -> _Words:
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))

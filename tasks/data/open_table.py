@@ -16,7 +16,7 @@ from cloister.schema.spec import PersonUnit
 from cloister.schema.validation import ValidationReport, validate
 from tasks.data.contribution_bound import bound_contribution
 from tasks.data.refusals import write_validation
-from tasks.data.session import Source, keyed_digest
+from tasks.data.session import RowSource, keyed_digest
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 
@@ -29,7 +29,7 @@ class RealRows:
     digest: str
 
 
-class TableSource(Source[Table, PrivateTable]):
+class TableSource(RowSource[Table, PrivateTable]):
     """The rows of a release: validated, coded in their public domains, behind the door of a table."""
 
     def context(self, request: ResolvedRequest) -> PublicContext:

@@ -1,1 +1,1 @@
-"""EvaluationRecord domains: their plan, and the steps that ask for them."""
+"""Measured domains: their plan, and the steps that ask for them."""

@@ -33,12 +33,12 @@ from tasks.requests.resolved import (
 )
 from tasks.runtime.home import Home
 
-SPEC_BYTES = 1 << 20
+_SPEC_BYTES = 1 << 20
 SPEC_NAME = "spec.yaml"
-SECONDS = 2.0
-MEMORY = 1 << 30
+_SECONDS = 2.0
+_MEMORY = 1 << 30
 
-EXPLANATIONS = MappingProxyType(
+_EXPLANATIONS = MappingProxyType(
     {
         "rows": "noisy number of rows",
         "bounds": "noisy counts of public parts of the whole line; a bound is the outer end of "
@@ -139,7 +139,7 @@ def release_plan(request: ResolvedRequest) -> Plan[DomainParameters]:
     made = domain_plan(request)
     thresholds = {"threshold": made.threshold, "values": made.values_threshold}
     stages = [
-        Stage(name, event, EXPLANATIONS[name].format(**thresholds))
+        Stage(name, event, _EXPLANATIONS[name].format(**thresholds))
         for name, event in made.parts.items()
     ]
     parameters = DomainParameters(
@@ -149,7 +149,7 @@ def release_plan(request: ResolvedRequest) -> Plan[DomainParameters]:
         **thresholds,
     )
     return Plan(
-        MEASURE, tuple(made.attributes), tuple(stages), parameters, Forecast(SECONDS, MEMORY)
+        MEASURE, tuple(made.attributes), tuple(stages), parameters, Forecast(_SECONDS, _MEMORY)
     )
 
 
@@ -170,7 +170,7 @@ def require_ready(request: ResolvedRequest, home: Home) -> None:
     require_readable(request, context.spec)
     _require_place(request, context, home)
     require_home(home)
-    require_room(home.folder, SPEC_BYTES)
+    require_room(home.folder, _SPEC_BYTES)
 
 
 def _require_rest(request: ResolvedRequest, spec: Spec) -> None:
@@ -198,7 +198,7 @@ def _require_place(request: ResolvedRequest, context: PublicContext, home: Home)
         raise StorageError(
             f"the spec names files beside it; give --out a file in {request.spec.parent}"
         )
-    require_room(out.parent, SPEC_BYTES)
+    require_room(out.parent, _SPEC_BYTES)
 
 
 def _written_before(

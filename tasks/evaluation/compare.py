@@ -45,7 +45,7 @@ class EvaluationRecord:
     folder: Path
 
 
-def compare(
+def compare_tables(
     real: Table, synthetic: Table, context: PublicContext, asked: Asked, home: Home
 ) -> Evaluation:
     """The evaluation of one table against another of the same context; internal.
@@ -76,7 +76,7 @@ def compare_files(spec: Path, data: Path, synthetic: Path, asked: Asked, home: H
     """
     context = _public_context(spec)
     real = table_of(context, data)
-    return compare(real, table_of(context, synthetic), context, asked, home)
+    return compare_tables(real, table_of(context, synthetic), context, asked, home)
 
 
 def violations_of(spec: Path, data: Path) -> tuple[ViolationReport, ...]:

@@ -21,7 +21,7 @@ from tasks.domains.plan import SPEC_NAME
 from tasks.ledger.charges import open_ledger
 from tasks.ledger.verify import release_problems
 from tasks.release.certify import CSV_NAME
-from tasks.release.charge import Charge
+from tasks.release.charge import ReservedRelease
 from tasks.release.publish import copy_whole
 from tasks.requests.plan import write_json
 from tasks.requests.resolved import ResolvedRequest, public_context_of
@@ -42,7 +42,9 @@ def keep_outcome(release: str, content: dict[str, Any], home: Home) -> None:
 
 
 @step("publish", "publish {charge.release}, finished before")
-def publish_finished(request: ResolvedRequest, charge: Charge, home: Home) -> dict[str, Any]:
+def publish_finished(
+    request: ResolvedRequest, charge: ReservedRelease, home: Home
+) -> dict[str, Any]:
     """What was to be said of a release that an earlier run finished, with its files at ``out``.
 
     Raises:
@@ -60,7 +62,7 @@ def publish_finished(request: ResolvedRequest, charge: Charge, home: Home) -> di
 
 
 @step("write", "write spec of {charge.release}, finished before")
-def write_finished(request: ResolvedRequest, charge: Charge, home: Home) -> dict[str, Any]:
+def write_finished(request: ResolvedRequest, charge: ReservedRelease, home: Home) -> dict[str, Any]:
     """What was to be said of a measurement that an earlier run finished, its spec at ``out``.
 
     Raises:

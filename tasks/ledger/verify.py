@@ -19,7 +19,7 @@ from tasks.ledger.release_findings import folder_findings, release_findings
 from tasks.release.retained import FILE_NAME
 from tasks.runtime.home import Home
 
-LEFT_HERE = (
+_KEPT_STATES = (
     State.SPENT,
     State.CANDIDATE,
     State.APPROVED,
@@ -104,7 +104,7 @@ def _verified_home(
         return ["the ledger", *map(str, folders)], findings + found
     known = ledger.releases()
     chosen = [
-        release for release in known if release.state in LEFT_HERE and _is_here(release, home)
+        release for release in known if release.state in _KEPT_STATES and _is_here(release, home)
     ]
     found = [finding for release in chosen for finding in release_findings(home, ledger, release)]
     unknown = [*_unknown(home, {release.id for release in known})]

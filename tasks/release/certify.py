@@ -20,7 +20,7 @@ from models.registry import create
 from models.storage import model_digest
 from tasks.data.session import Spent
 from tasks.ledger.charges import COMPOSITION, open_ledger
-from tasks.release.charge import Charge
+from tasks.release.charge import ReservedRelease
 from tasks.release.sample import Drawn
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from tasks.runtime.code_version import code_digest
@@ -36,7 +36,7 @@ TABLE_NAME, CSV_NAME = "synthetic.parquet", "synthetic.csv"
 class Certified:
     """What a certificate vouches for: the charge, what was done under it, the model and the rows that came of it."""
 
-    charge: Charge
+    charge: ReservedRelease
     spent: Spent[Table, PrivateTable]
     plan: AnyPlan
     model: Reference

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cloister.privacy.door.table import PrivateTable
 from cloister.schema.domain import Table
 from tasks.data.session import Spent
-from tasks.evaluation.compare import Asked, EvaluationRecord, compare, write_evaluation
+from tasks.evaluation.compare import Asked, EvaluationRecord, compare_tables, write_evaluation
 from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 from tasks.runtime.references import Reference
@@ -14,7 +14,7 @@ from tasks.runtime.tables import read_synthetic
 
 
 @step("evaluate", "evaluate {spent.release} ({request.evaluate})")
-def measure(
+def evaluate_release(
     request: ResolvedRequest, spent: Spent[Table, PrivateTable], synthetic: Reference, home: Home
 ) -> EvaluationRecord:
     """Measure the synthetic table against the rows of this release.
@@ -23,5 +23,5 @@ def measure(
     """
     context = public_context_of(request)
     table = read_synthetic(synthetic.open(), context.task)
-    evaluation = compare(spent.rows, table, context, Asked(request.evaluate), home)
+    evaluation = compare_tables(spent.rows, table, context, Asked(request.evaluate), home)
     return write_evaluation(evaluation, home.release(spent.release) / "internal")

@@ -20,7 +20,7 @@ from tasks.runtime.step import step
 
 
 @step("train", "train {request.method} for {spent.release}")
-def train(
+def train_model(
     request: ResolvedRequest, spent: Spent[Table, PrivateTable], plan: AnyPlan, home: Home
 ) -> Reference:
     """The model of rows, on disk.
@@ -35,7 +35,7 @@ def train(
 
 
 @step("weights", "weigh soft constraints for {spent.release}")
-def weigh(
+def weigh_constraints(
     request: ResolvedRequest,
     spent: Spent[Table, PrivateTable],
     plan: AnyPlan,

@@ -9,13 +9,13 @@ from tasks.runtime.step import step
 
 
 @step("sequence", "sequence attributes of {request.spec.stem}")
-def sequence(request: ResolvedRequest) -> tuple[str, ...]:
+def sequence_attributes(request: ResolvedRequest) -> tuple[str, ...]:
     """The order in which attributes are modelled."""
     return sequence_of(request)
 
 
 @step("search", "search parameters for epsilon {request.budget.epsilon}")
-def search(request: ResolvedRequest, attributes: tuple[str, ...]) -> AnyPlan:
+def search_parameters(request: ResolvedRequest, attributes: tuple[str, ...]) -> AnyPlan:
     """The parameters that fit the budget, for attributes in the order in which they are modelled.
 
     Raises:

@@ -19,8 +19,12 @@ from tasks.stores.mlflow_store import Tracker
 
 
 @recording_step("register", "register {done.charge.release}")
-def register(
-    request: ResolvedRequest, done: Certified, measured: EvaluationRecord, folder: Reference, home: Home
+def register_release(
+    request: ResolvedRequest,
+    done: Certified,
+    measured: EvaluationRecord,
+    folder: Reference,
+    home: Home,
 ) -> str:
     """Record a release in the tracking store, with a child run per stage, and put its model into the registry.
 
@@ -46,7 +50,9 @@ def register(
 
 
 @recording_step("version", "version {done.charge.release}")
-def version(request: ResolvedRequest, done: Certified, folder: Reference, home: Home) -> Path:
+def version_release(
+    request: ResolvedRequest, done: Certified, folder: Reference, home: Home
+) -> Path:
     """Point DVC at the data, and give it the synthetic table and the certificate.
 
     The folder of the pointers.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cloister.constraints import ViolationReport, violation_reports
 from models.storage import load_model
-from tasks.release.charge import Charge
+from tasks.release.charge import ReservedRelease
 from tasks.release.retained import kept_seed
 from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
@@ -30,7 +30,9 @@ class Drawn:
 
 
 @step("sample", "draw {request.rows} rows for {charge.release}")
-def sample(request: ResolvedRequest, charge: Charge, model: Reference, home: Home) -> Drawn:
+def sample_rows(
+    request: ResolvedRequest, charge: ReservedRelease, model: Reference, home: Home
+) -> Drawn:
     """Draw exactly the rows that were asked, and count every constraint on the file that was written.
 
     Raises:

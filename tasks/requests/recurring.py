@@ -17,9 +17,9 @@ from cloister.errors import InputError, VerificationError
 from tasks.requests.plan import write_json
 from tasks.requests.release_request import nest_parameters
 from tasks.runtime.home import Home, private_folder
-from tasks.stores.prefect_schedule import Schedule
+from tasks.stores.prefect_schedule import ReleaseSchedule
 
-INSTANT = timedelta(microseconds=1)
+_INSTANT = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Registration:
     name: str
     deployment: str
     parameters: dict[str, Any]
-    schedule: Schedule
+    schedule: ReleaseSchedule
     folder: str
     settings: str
     after: str
@@ -59,7 +59,7 @@ class Registration:
             raise InputError(
                 f"the server asks for other parameters than were registered in this home ({named})"
             )
-        if next(self.schedule.runs(due - INSTANT)) != due:
+        if next(self.schedule.runs(due - _INSTANT)) != due:
             raise InputError(
                 "the server asks for a run at a time that is not on the schedule registered in this home"
             )
@@ -92,7 +92,7 @@ def _read(path: Path) -> Registration:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
         read = {
-            "schedule": Schedule(**fields["schedule"]),
+            "schedule": ReleaseSchedule(**fields["schedule"]),
             "parameters": nest_parameters(fields["parameters"]),
         }
         held = Registration(**(fields | read))

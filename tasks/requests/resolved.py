@@ -23,14 +23,12 @@ from cloister.schema.spec_files.marked_yaml import read_marked, unusable
 from models.auto import AUTO, Choice, choose
 from models.protocol import Budget, Task
 from models.registry import present_name
+from tasks.requests.limits import MOST_ROWS, MOST_SEED
 
-# Epsilons: above the greatest nothing is promised, below the least no method has an answer that is
-# not noise.
-LEAST, GREATEST = Fraction(1, 10**9), 1000
-# Rows of an output: a thousand times those of the greatest table that was released.
-MOST_ROWS = 10**9
-# Seeds are 128 bits, as those that the operating system gives.
-MOST_SEED = 2**128 - 1
+# Least epsilon: with less, every answer of every method is noise.
+_LEAST_EPSILON = Fraction(1, 10**9)
+# Greatest epsilon: a greater one promises nothing.
+_GREATEST_EPSILON = 1000
 
 
 @dataclass(frozen=True)
@@ -255,13 +253,13 @@ def budget_of(spec: Spec, options: Options) -> Budget:
     delta = spec.release.delta if options.delta is None else _amount("delta", options.delta)
     if epsilon <= 0:
         raise PlanError("epsilon should be above 0; give a positive one with --epsilon")
-    if epsilon < LEAST:
+    if epsilon < _LEAST_EPSILON:
         raise PlanError(
-            f"epsilon should be at least {float(LEAST)}: with less, all would be noise; raise --epsilon"
+            f"epsilon should be at least {float(_LEAST_EPSILON)}: with less, all would be noise; raise --epsilon"
         )
-    if epsilon > GREATEST:
+    if epsilon > _GREATEST_EPSILON:
         raise PlanError(
-            f"epsilon should be at most {GREATEST}: a greater one promises nothing; lower --epsilon"
+            f"epsilon should be at most {_GREATEST_EPSILON}: a greater one promises nothing; lower --epsilon"
         )
     return Budget(epsilon, delta)
 

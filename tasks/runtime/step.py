@@ -19,13 +19,11 @@ from prefect.client.schemas.objects import State, TaskRun
 
 from cloister import __version__
 from cloister.errors import CloisterError, InputError, PrivacyError, StorageError, VerificationError
+from tasks.runtime.code_version import PROJECT
 from tasks.runtime.progress import reporter
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-
-ROOT = Path(__file__).parents[2]
-
 
 DELAYS = (2.0, 10.0, 60.0)
 """Seconds before each further attempt of a step that records: most servers restart within a minute."""
@@ -39,7 +37,9 @@ def step(name: str, run_name: str) -> Callable[[Callable[_P, _R]], Callable[_P, 
     """
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
-        made: Callable[_P, _R] = task(**_about(name, run_name), retries=0)(report_progress(name, function))
+        made: Callable[_P, _R] = task(**_about(name, run_name), retries=0)(
+            report_progress(name, function)
+        )
         return made
 
     return decorate
@@ -58,7 +58,9 @@ def recording_step(name: str, run_name: str) -> Callable[[Callable[_P, _R]], Cal
             "retry_delay_seconds": list(DELAYS),
             "retry_condition_fn": _may_pass,
         }
-        made: Callable[_P, _R] = task(**_about(name, run_name), **again)(report_progress(name, function))
+        made: Callable[_P, _R] = task(**_about(name, run_name), **again)(
+            report_progress(name, function)
+        )
         return made
 
     return decorate
@@ -123,10 +125,8 @@ def place_of(error: BaseException) -> str:
     ours = [
         frame
         for frame in frames
-        if Path(frame.filename).is_relative_to(ROOT) and ".venv" not in frame.filename
+        if Path(frame.filename).is_relative_to(PROJECT) and ".venv" not in frame.filename
     ]
     if not ours:
         return type(error).__name__
-    return (
-        f"{type(error).__name__} at {Path(ours[-1].filename).relative_to(ROOT)}:{ours[-1].lineno}"
-    )
+    return f"{type(error).__name__} at {Path(ours[-1].filename).relative_to(PROJECT)}:{ours[-1].lineno}"

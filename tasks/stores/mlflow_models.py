@@ -17,12 +17,14 @@ from cloister.schema.columns import Column
 from cloister.schema.domain import Domain
 from models.storage import MODEL_DIGEST, load_saved
 
-CODE = Path(__file__).with_name("mlflow_pyfunc.py")
+_CODE = Path(__file__).with_name("mlflow_pyfunc.py")
 
-TYPES = MappingProxyType({"b": "boolean", "i": "long", "u": "long", "f": "double", "M": "datetime"})
+_TYPES = MappingProxyType(
+    {"b": "boolean", "i": "long", "u": "long", "f": "double", "M": "datetime"}
+)
 """MLflow's types by the kind of a pandas dtype; text where there is none."""
 
-EXAMPLE_ROWS = 10
+_EXAMPLE_ROWS = 10
 """Rows that the example of a call asks for: a screen holds them."""
 
 
@@ -37,14 +39,14 @@ def save_pyfunc(model: Path, folder: Path, page: LoggedModel) -> None:
         warnings.simplefilter("ignore")  # of the example, whose integers have no missing values
         mlflow.pyfunc.save_model(
             path=str(folder),
-            python_model=str(CODE),
+            python_model=str(_CODE),
             artifacts={"model": str(model)},
             model_config={MODEL_DIGEST: saved.digest},
             mlflow_model=Model(
                 model_id=page.model_id, run_id=page.source_run_id, model_uuid=page.model_id
             ),
             signature=signature_of(saved.task.domain),
-            input_example=(pd.DataFrame({"rows": [EXAMPLE_ROWS], "seed": [1]}), {"where": ""}),
+            input_example=(pd.DataFrame({"rows": [_EXAMPLE_ROWS], "seed": [1]}), {"where": ""}),
             pip_requirements=[f"cloister=={__version__}"],
         )
 
@@ -60,4 +62,4 @@ def signature_of(domain: Domain) -> ModelSignature:
 
 def _drawn(column: Column) -> ColSpec:
     kind = pd.Series([], dtype=column.dtype).dtype.kind
-    return ColSpec(TYPES.get(kind, "string"), column.name, required=column.null_code is None)
+    return ColSpec(_TYPES.get(kind, "string"), column.name, required=column.null_code is None)

@@ -22,7 +22,7 @@ from tasks.stores.mlflow_store import Tracker
 @pytest.fixture
 def at_once(monkeypatch) -> None:
     """Attempts that follow each other without delay."""
-    for step in (flows.release.register, flows.release.publish):
+    for step in (flows.release.register_release, flows.release.publish_release):
         monkeypatch.setattr(step, "retry_delay_seconds", [0, 0, 0])
 
 
