@@ -20,9 +20,9 @@ from sqlalchemy import Connection, TextClause, text
 from sqlalchemy import inspect as inspect_database
 
 from cloister.errors import JournalMismatch, StorageError
-from cloister.privacy.ledger.storage.guards import LEASES, LEASES_STATEMENT
 from cloister.privacy.ledger.marks import Mark
 from cloister.privacy.ledger.owners import Owner
+from cloister.privacy.ledger.storage.guards import LEASES, LEASES_STATEMENT
 from cloister.privacy.ledger.storage.store import Store
 
 LEASE_SECONDS = 120.0
