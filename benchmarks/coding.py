@@ -21,7 +21,7 @@ from cloister.evaluation.marginals import reading_cells
 from cloister.schema.cells import Cells, declared_cells
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain, Table
-from cloister.schema.loading import load_spec
+from cloister.schema.spec_files.loading import load_spec
 from tasks.evaluation.compare import table_of
 from tasks.requests.resolved import declared_context
 
@@ -52,7 +52,7 @@ class Coded:
             repr((self.sizes, self.codes.shape)).encode() + self.codes.tobytes()
         ).hexdigest()
 
-    def decoded(self, codes: Matrix, seed: int) -> Table:
+    def decode(self, codes: Matrix, seed: int) -> Table:
         """The table of cells (m, k): values drawn evenly inside cells, and surrogate keys counted up."""
         rng = np.random.default_rng(seed)
         drawn = {cells.name: cells.draw(codes[:, at], rng) for at, cells in enumerate(self.cells)}
@@ -60,7 +60,7 @@ class Coded:
         return Table(self.domain, {name: drawn.get(name, counted) for name in self.domain.names})
 
 
-def coded(spec: Path, data: Path, given: Given) -> Coded:
+def encode_table(spec: Path, data: Path, given: Given) -> Coded:
     """A table in its declared cells, or in those by which marginals are read.
 
     Raises:

@@ -25,8 +25,8 @@ from cloister.evaluation.asked import Level, Panel
 from cloister.privacy.ledger.exact import decimal
 from cloister.schema.attributes import Declared
 from cloister.schema.declarations import ConstraintDeclaration
-from cloister.schema.marked import Key, Problem, read_marked, unusable
 from cloister.schema.spec import Delta, Epsilon
+from cloister.schema.spec_files.marked_yaml import Key, Problem, read_marked, unusable
 from tasks.evaluation.compare import Asked
 
 DECLARED = "declared"
@@ -73,7 +73,7 @@ class Peer(Declared):
     @property
     def program(self) -> Path:
         """The program, relative to the working directory."""
-        return Path(expanded(self.script))
+        return Path(expand_path(self.script))
 
     @property
     def requirements(self) -> Path:
@@ -204,8 +204,8 @@ class Benchmark(Declared):
             )
             yield Combination(
                 dataset,
-                Path(expanded(declared.spec)),
-                Path(expanded(declared.data)),
+                Path(expand_path(declared.spec)),
+                Path(expand_path(declared.data)),
                 method,
                 DECLARED if peer else variant,
                 changed.constraints if changed and not peer else None,
@@ -242,7 +242,7 @@ def load_benchmark(path: Path) -> Benchmark:
         raise unusable(path, problems) from None
 
 
-def expanded(path: str, environment: Mapping[str, str] = environ) -> str:
+def expand_path(path: str, environment: Mapping[str, str] = environ) -> str:
     """A path with each ``${NAME}`` replaced by what the environment holds.
 
     Raises:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 
-def driven(script: Path, folder: Path) -> None:
+def drive(script: Path, folder: Path) -> None:
     """Call ``synthesize(codes, sizes, job)`` of a script with numpy seeded, and keep what it returns."""
     job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
     np.random.seed(job["seed"])  # noqa: NPY002 - what peers draw from
@@ -28,4 +28,4 @@ def driven(script: Path, folder: Path) -> None:
 if __name__ == "__main__":
     limit = resource.getrlimit(resource.RLIMIT_CPU)[1]
     resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[3]), limit))
-    driven(Path(sys.argv[1]), Path(sys.argv[2]))
+    drive(Path(sys.argv[1]), Path(sys.argv[2]))

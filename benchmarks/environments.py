@@ -52,7 +52,7 @@ def digest(path: Path) -> str:
         ) from None
 
 
-def plain() -> dict[str, str]:
+def plain_environment() -> dict[str, str]:
     """The environment variables that a program needs to run at all, and none that change what Python imports."""
     return {name: os.environ[name] for name in KEPT if name in os.environ}
 
@@ -76,13 +76,13 @@ def _make(folder: Path, requirements: Path) -> None:
     ]
     with log.open("wb") as out:
         for command in commands:
-            _called(command, out.fileno(), requirements, log)
+            _run_logged(command, out.fileno(), requirements, log)
 
 
-def _called(command: list[str], out: int, requirements: Path, log: Path) -> None:
+def _run_logged(command: list[str], out: int, requirements: Path, log: Path) -> None:
     try:
         done = subprocess.run(  # noqa: S603
-            command, stdout=out, stderr=out, env=plain(), timeout=PATIENCE, check=False
+            command, stdout=out, stderr=out, env=plain_environment(), timeout=PATIENCE, check=False
         )
     except subprocess.TimeoutExpired:
         raise CloisterError(

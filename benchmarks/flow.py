@@ -76,7 +76,7 @@ def _runs(declared: Benchmark, own: Home, home: Home, by: str) -> tuple[list[Run
 
 def _finished(combination: Combination, own: Home, home: Home) -> Run | None:
     return (
-        peer_steps.finished(combination, home)
+        peer_steps.finished_run(combination, home)
         if combination.peer
-        else releases.finished(combination, own)
+        else releases.finished_run(combination, own)
     )

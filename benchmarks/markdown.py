@@ -52,9 +52,7 @@ def insert(document: Path, name: str, text: str) -> None:
     document.write_text(f"{before}{begin}\n{text.strip()}\n{end}{after}", encoding="utf-8")
 
 
-def rendered(
-    benchmark: Benchmark, command: str, sections: Sequence[Section], document: Path
-) -> str:
+def render(benchmark: Benchmark, command: str, sections: Sequence[Section], document: Path) -> str:
     """The Markdown of a benchmark; figures are named relative to the document."""
     parts = [_preamble(benchmark, command)]
     for section in sections:

@@ -15,7 +15,7 @@ from pathlib import Path
 KIB = 1 if sys.platform == "darwin" else 1024
 
 
-def metered(report: Path, command: list[str]) -> int:
+def run_metered(report: Path, command: list[str]) -> int:
     """Run a command to its end; its exit code.
 
     The report holds wall seconds, CPU seconds of the command and all that it waited for, and the
@@ -34,4 +34,4 @@ def metered(report: Path, command: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(metered(Path(sys.argv[1]), sys.argv[2:]))
+    sys.exit(run_metered(Path(sys.argv[1]), sys.argv[2:]))

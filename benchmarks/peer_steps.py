@@ -16,14 +16,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.coding import Coded, coded
+from benchmarks.coding import Coded, encode_table
 from benchmarks.commands import Cost
 from benchmarks.config import Combination, Peer
 from benchmarks.environments import digest, environment
-from benchmarks.programs import DRIVER, Outcome, called, checked
-from benchmarks.runs import Run, evaluated
+from benchmarks.programs import DRIVER, Outcome, read_cells, run_program
+from benchmarks.runs import Run, evaluate_table
 from cloister.errors import CloisterError
-from cloister.schema.loading import load_spec, spec_digest
+from cloister.schema.spec_files.loading import load_spec, spec_digest
 from tasks.requests.plan import write_json
 from tasks.runtime.code_version import evaluating_digest
 from tasks.runtime.home import Home, private_folder
@@ -58,7 +58,7 @@ def job_of(combination: Combination, home: Home) -> Job:
     """
     peer = combination.peer
     assert peer is not None
-    table = coded(combination.spec, combination.data, peer.cells)
+    table = encode_table(combination.spec, combination.data, peer.cells)
     asked = {
         "sizes": table.sizes,
         "rows": table.rows,
@@ -79,7 +79,7 @@ def job_of(combination: Combination, home: Home) -> Job:
     return Job(peer, table, combination.seed, folder)
 
 
-def finished(combination: Combination, home: Home) -> Run | None:
+def finished_run(combination: Combination, home: Home) -> Run | None:
     """The run of a combination that ended before, well or not, if there is one."""
     job = job_of(combination, home)
     outcome = job.outcome()
@@ -98,7 +98,7 @@ def run(combination: Combination, own: Home, home: Home) -> Run:
     """
     job = job_of(combination, home)
     try:
-        outcome = synthesized(job, home)
+        outcome = synthesize(job, home)
         if outcome.error:
             return _failed(combination, outcome)
         write_json(_record(job, combination), _evaluation(job, combination, own))
@@ -107,7 +107,7 @@ def run(combination: Combination, own: Home, home: Home) -> Run:
     return _measured(combination, outcome, _read(_record(job, combination)))
 
 
-def synthesized(job: Job, home: Home) -> Outcome:
+def synthesize(job: Job, home: Home) -> Outcome:
     """How the peer's program ended, now or before.
 
     A program that was killed from outside will be run again.
@@ -121,7 +121,7 @@ def synthesized(job: Job, home: Home) -> Outcome:
 def _waited(job: Job, python: Path) -> Outcome:
     """Let no two processes do the same run."""
     with exclusive(job.folder / "lock"):
-        outcome = job.outcome() or called(
+        outcome = job.outcome() or run_program(
             python, job.peer.program, job.coded, job.folder, job.peer.seconds
         )
         write_json(job.folder / "outcome.json", asdict(outcome))
@@ -129,11 +129,11 @@ def _waited(job: Job, python: Path) -> Outcome:
 
 
 def _evaluation(job: Job, combination: Combination, own: Home) -> Any:
-    codes = checked(job.folder / "synthetic.npy", job.coded.rows, job.coded.sizes)
+    codes = read_cells(job.folder / "synthetic.npy", job.coded.rows, job.coded.sizes)
     with tempfile.TemporaryDirectory(prefix="cloister-") as folder:
         path = Path(folder) / "synthetic.parquet"
-        write_parquet(job.coded.decoded(codes, job.seed).frame(), path)
-        return evaluated(combination, path, own).content
+        write_parquet(job.coded.decode(codes, job.seed).frame(), path)
+        return evaluate_table(combination, path, own).content
 
 
 def _record(job: Job, combination: Combination) -> Path:

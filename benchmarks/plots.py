@@ -14,7 +14,7 @@ from benchmarks.config import DECLARED, Experiment
 from benchmarks.figures import Repeats, Setting, statistic
 from benchmarks.runs import Run
 from cloister.evaluation.plots import FAINT, LINE, REAL, SYNTHETIC, readable
-from tasks.runtime.tables import replaced
+from tasks.runtime.tables import replace_file
 
 CURVES = (
     ("accuracy", "learning.synthetic.accuracy", "learning.real.accuracy"),
@@ -38,7 +38,7 @@ COLOURS = (
 )
 
 
-def drawn(experiment: Experiment, repeats: Repeats, prefix: Path) -> tuple[Path, ...]:
+def draw_experiment(experiment: Experiment, repeats: Repeats, prefix: Path) -> tuple[Path, ...]:
     """Draw an experiment into PNG files whose names begin with ``prefix``; their paths.
 
     Raises:
@@ -50,7 +50,7 @@ def drawn(experiment: Experiment, repeats: Repeats, prefix: Path) -> tuple[Path,
     for name, figure in figures.items():
         if figure is not None:
             path = prefix.with_name(f"{prefix.name}-{name}.png")
-            replaced(path, partial(figure.savefig, dpi=110, format="png"))
+            replace_file(path, partial(figure.savefig, dpi=110, format="png"))
             paths.append(path)
     return tuple(paths)
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.coding import Coded, Matrix
 from benchmarks.commands import METER, Cost
-from benchmarks.environments import plain
+from benchmarks.environments import plain_environment
 from cloister.errors import CloisterError
 
 DRIVER = Path(__file__).with_name("driven.py")
@@ -44,7 +44,7 @@ class Outcome:
     cost: Cost | None = None
 
 
-def called(python: Path, program: Path, table: Coded, folder: Path, seconds: float) -> Outcome:
+def run_program(python: Path, program: Path, table: Coded, folder: Path, seconds: float) -> Outcome:
     """Have a program synthesize a table, in a folder that holds its job.
 
     Raises:
@@ -67,7 +67,7 @@ def called(python: Path, program: Path, table: Coded, folder: Path, seconds: flo
     return Outcome(seconds, _complaint(folder, table, code), cost=cost)
 
 
-def checked(path: Path, rows: int, sizes: Sequence[int]) -> Matrix:
+def read_cells(path: Path, rows: int, sizes: Sequence[int]) -> Matrix:
     """The cells (rows, k) that a peer wrote.
 
     Raises:
@@ -103,7 +103,7 @@ def _watched(command: list[str], folder: Path, patience: float) -> int | None:
 
     None if it took too long and was ended, with all that it started.
     """
-    environment = plain() | ONE_CORE
+    environment = plain_environment() | ONE_CORE
     with (
         (folder / "log.txt").open("wb") as log,
         subprocess.Popen(  # noqa: S603
@@ -131,7 +131,7 @@ def _complaint(folder: Path, table: Coded, code: int) -> str:
         named = re.match(r"(?:\w+\.)*(\w+)(?::|$)", words[-1]) if words else None
         return f"ended with code {code}" + (f": {named.group(1)}" if named else "")
     try:
-        checked(folder / "synthetic.npy", table.rows, table.sizes)
+        read_cells(folder / "synthetic.npy", table.rows, table.sizes)
     except CloisterError as error:
         return str(error)
     return ""

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.commands import Answer, ask
-from benchmarks.config import Benchmark, Combination, expanded
-from benchmarks.runs import Run, environment_of, evaluated
+from benchmarks.config import Benchmark, Combination, expand_path
+from benchmarks.runs import Run, environment_of, evaluate_table
 from cloister.errors import CloisterError
 from cloister.privacy.ledger import Ledger
-from cloister.schema.loading import load_spec, spec_digest
+from cloister.schema.spec_files.loading import load_spec, spec_digest
 from tasks.ledger.charges import open_ledger
 from tasks.requests.plan import write_json
 from tasks.runtime.code_version import code_version
 from tasks.runtime.home import Home, private_folder
-from tasks.runtime.tables import replaced
+from tasks.runtime.tables import replace_file
 
 
-def finished(combination: Combination, own: Home) -> Run | None:
+def finished_run(combination: Combination, own: Home) -> Run | None:
     """The release of a combination that ended well under this code, if there is one."""
     path = _record(combination, own)
     return Run.from_json(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
@@ -35,7 +35,7 @@ def run(combination: Combination, own: Home) -> Run:
     try:
         released = _released(combination, spec, own)
         made = Path(released.content["files"]["public"]) / "synthetic.parquet"
-        measured = evaluated(combination, made, own)
+        measured = evaluate_table(combination, made, own)
     except CloisterError as error:
         return Run.of(combination, error=str(error))
     done = Run.of(
@@ -73,7 +73,7 @@ def spec_of(combination: Combination, own: Home) -> Path:
     path = (
         private_folder(own.folder / "specs") / f"{combination.dataset}-{combination.variant}.yaml"
     )
-    replaced(
+    replace_file(
         path, lambda part: part.write_text(json.dumps(content, indent=1), encoding="utf-8")
     )  # JSON is YAML
     return path
@@ -93,7 +93,7 @@ def _anchored(content: Any, folder: Path) -> Any:
 
 def _absolute(path: str, folder: Path) -> Path:
     """A path beside the spec, or, where it is given by the environment, one from the working directory."""
-    return (Path(expanded(path)) if "${" in path else folder / path).absolute()
+    return (Path(expand_path(path)) if "${" in path else folder / path).absolute()
 
 
 def _released(combination: Combination, spec: Path, own: Home) -> Answer:

@@ -87,7 +87,7 @@ def home_of(benchmark: Benchmark, home: Home) -> Home:
     return Home.current({"CLOISTER_HOME": str(home.folder / "benchmarks" / benchmark.name)})
 
 
-def evaluated(combination: Combination, synthetic: Path, own: Home) -> Answer:
+def evaluate_table(combination: Combination, synthetic: Path, own: Home) -> Answer:
     """The measures under the dataset's own spec, whatever the synthetic table's maker was told of its constraints.
 
     Raises:

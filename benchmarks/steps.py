@@ -15,15 +15,15 @@ from typing import Any
 from benchmarks import peer_steps, releases
 from benchmarks.config import Benchmark, Combination, Experiment
 from benchmarks.figures import UTILITY, Repeats, repeats_of, statistic, tables_of
-from benchmarks.markdown import Section, insert, rendered, surroundings
-from benchmarks.plots import drawn
+from benchmarks.markdown import Section, insert, render, surroundings
+from benchmarks.plots import draw_experiment
 from benchmarks.runs import Run
 from tasks.requests.plan import write_json
 from tasks.runtime.home import Home, private_folder
 from tasks.runtime.progress import reporter
 from tasks.runtime.step import step
-from tasks.runtime.tables import replaced
-from tasks.stores.mlflow_store import Tracker, key_of
+from tasks.runtime.tables import replace_file
+from tasks.stores.mlflow_store import Tracker, mlflow_key
 
 EXPERIMENT = "benchmarks"
 NO_RELEASE = "not a Cloister release"
@@ -72,7 +72,7 @@ def summarise(benchmark: Benchmark, runs: list[Run], own: Home) -> Results:
         folder / "results.json",
         {"measured": surroundings(), "runs": [run.to_json() for run in runs]},
     )
-    replaced(folder / "results.csv", lambda part: _write_csv(rows, part))
+    replace_file(folder / "results.csv", lambda part: _write_csv(rows, part))
     sections = tuple(
         _section(benchmark, experiment, runs, folder) for experiment in benchmark.experiments
     )
@@ -84,12 +84,12 @@ def track(benchmark: Benchmark, results: Results, home: Home) -> str:
     """One run in the tracking store with all figures and files; its id."""
     tracker = Tracker.open(home.tracking, home.artifacts)
     tags = {"benchmark": benchmark.name, "internal": "true", **surroundings()}
-    tags |= {key_of(f"peer.{name}"): NO_RELEASE for name in benchmark.peers}
+    tags |= {mlflow_key(f"peer.{name}"): NO_RELEASE for name in benchmark.peers}
     tracked = tracker.begin(
         f"{benchmark.name}-{secrets.token_hex(4)}", EXPERIMENT, "benchmark", tags
     )
     for name, figure in _tracked(benchmark, results).items():
-        tracker.client.log_metric(tracked, key_of(name), figure)
+        tracker.client.log_metric(tracked, mlflow_key(name), figure)
     tracker.client.log_artifacts(tracked, str(results.folder), "results")
     tracker.finish(tracked, succeeded=not results.failed)
     return tracked
@@ -101,7 +101,7 @@ def document(benchmark: Benchmark, results: Results, command: str, path: Path) -
     folder = path.parent / path.stem
     folder.mkdir(exist_ok=True)
     sections = [_beside(section, folder) for section in results.sections]
-    insert(path, benchmark.name, rendered(benchmark, command, sections, path))
+    insert(path, benchmark.name, render(benchmark, command, sections, path))
 
 
 def _section(
@@ -116,7 +116,7 @@ def _section(
         for run in runs
         if run.error and (run.dataset, run.method, run.variant, run.epsilon) in asked
     )
-    plots = drawn(experiment, repeats, folder / f"{benchmark.name}-{experiment.name}")
+    plots = draw_experiment(experiment, repeats, folder / f"{benchmark.name}-{experiment.name}")
     return Section(experiment, tuple(tables_of(experiment, repeats)), plots, failures)
 
 
@@ -124,7 +124,7 @@ def _beside(section: Section, folder: Path) -> Section:
     """The section with its figures copied into a folder."""
     copies = tuple(folder / plot.name for plot in section.plots)
     for plot, copy in zip(section.plots, copies, strict=True):
-        replaced(copy, partial(shutil.copyfile, plot))
+        replace_file(copy, partial(shutil.copyfile, plot))
     return replace(section, plots=copies)
 
 
@@ -165,6 +165,6 @@ def _tracked(benchmark: Benchmark, results: Results) -> dict[str, float]:
 @contextmanager
 def _watched(label: str) -> Iterator[None]:
     """Say which run is under way."""
-    reporter().started(label)
+    reporter().start(label)
     yield
-    reporter().finished(label)
+    reporter().finish(label)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.config import Benchmark, Combination, Peer
 from cloister.errors import SpecError, StorageError
-from cloister.schema.loading import load_spec
+from cloister.schema.spec_files.loading import load_spec
 from models.registry import METHODS, create
 
 

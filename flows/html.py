@@ -12,15 +12,15 @@ from cloister.privacy.certificate.schema import ConstraintOrigin
 from tasks.requests.plan import StageCost
 
 # rows of a frame that are shown: enough to see its columns
-SHOWN = 5
+_SHOWN = 5
 
 
-def facts(title: str, content: Mapping[str, object]) -> str:
+def facts_table(title: str, content: Mapping[str, object]) -> str:
     """Names and values, a line each."""
     return _table(title, (), [(name, text(value)) for name, value in content.items()])
 
 
-def spend(stages: Sequence[StageCost], epsilon: float, delta: Fraction) -> str:
+def spend_table(stages: Sequence[StageCost], epsilon: float, delta: Fraction) -> str:
     """What each stage spends alone, and all together."""
     rows = [(stage.name, text(stage.epsilon), stage.explanation) for stage in stages]
     rows += [
@@ -32,7 +32,7 @@ def spend(stages: Sequence[StageCost], epsilon: float, delta: Fraction) -> str:
     )
 
 
-def constraints(origins: Sequence[ConstraintOrigin]) -> str:
+def constraints_table(origins: Sequence[ConstraintOrigin]) -> str:
     """Constraints with their violations in the synthetic table; nothing if there are none."""
     if not origins:
         return ""
@@ -50,9 +50,9 @@ def constraints(origins: Sequence[ConstraintOrigin]) -> str:
     )
 
 
-def head(frame: pd.DataFrame) -> str:
+def first_rows(frame: pd.DataFrame) -> str:
     """The first rows of a frame."""
-    return str(frame.head(SHOWN).to_html(border=0, index=False))
+    return str(frame.head(_SHOWN).to_html(border=0, index=False))
 
 
 def text(value: object) -> str:

@@ -34,16 +34,22 @@ from tasks.domains.plan import domain_context, domain_request, release_plan, req
 from tasks.domains.steps import Written, finish, measure_domains, write_spec
 from tasks.ledger.charges import open_ledger
 from tasks.ledger.delivery import deliver, keep_outcome, write_finished
-from tasks.release.charge import Charge, giving_back, reserve, spend, validate
+from tasks.release.charge import (
+    ReservedRelease,
+    giving_back,
+    reserve_budget,
+    spend_budget,
+    validate_data,
+)
 from tasks.requests.plan import StageCost, stage_costs, total_cost
 from tasks.requests.resolved import Options, ResolvedRequest
 from tasks.runtime.home import Home
 from tasks.runtime.temporary import temporary_files
-from tasks.stores.prefect_run_page import declined
+from tasks.stores.prefect_run_page import decline_run
 
 
 @dataclass(frozen=True)
-class Measurement:
+class DomainMeasurement:
     """What a measurement spent and found; all of it may be handed on."""
 
     release: str
@@ -86,7 +92,7 @@ class Measurement:
 )
 def measure(
     spec: str, epsilon: str, delta: str, out: str, data: str | None = None, by: str = "prefect"
-) -> Measurement | Finished:
+) -> DomainMeasurement | Finished:
     """Measure the domains that a spec marks data-derived, and write a new spec.
 
     ``epsilon`` and ``delta`` are text, so that they are exact. Paths are those of the machine that
@@ -100,9 +106,9 @@ def measure(
     plan = release_plan(request)
     source = ColumnsSource()
     try:
-        charge = reserve(request, plan, source, home)
+        charge = reserve_budget(request, plan, source, home)
     except BudgetExceeded as error:
-        return declined(error)
+        return decline_run(error)
     with temporary_files(home), Session(source) as session:
         finished = charge.finished
         done = (
@@ -114,24 +120,24 @@ def measure(
     return done
 
 
-def _finished(request: ResolvedRequest, charge: Charge, home: Home) -> Finished:
+def _finished(request: ResolvedRequest, charge: ReservedRelease, home: Home) -> Finished:
     return Finished(charge.release, write_finished(request, charge, home))
 
 
 def _measured(
     request: ResolvedRequest,
     plan: AnyPlan,
-    charge: Charge,
+    charge: ReservedRelease,
     session: Session[pd.DataFrame, PrivateColumns],
     home: Home,
-) -> Measurement:
+) -> DomainMeasurement:
     with giving_back(charge, request, home):
-        opened = validate(request, charge, session, home)
-    spent = spend(request, plan, opened, home)
+        opened = validate_data(request, charge, session, home)
+    spent = spend_budget(request, plan, opened, home)
     found = measure_domains(request, spent, home)
     written = write_spec(request, spent, found, home)
     context = domain_context(request)
-    done = Measurement(
+    done = DomainMeasurement(
         charge.release,
         request,
         stage_costs(plan, request.budget, context.task),

@@ -18,19 +18,19 @@ from cloister.constraints import violation_reports
 from cloister.evaluation.asked import Level
 from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.reading import parquet_names, read_native
+from cloister.schema.sources.reading import parquet_names, read_native
 from flows import html
 from flows.cli.options import user
 from models.storage import SavedModel
 from tasks.data.frames import kept_frame
-from tasks.evaluation.compare import Asked, compared_files
+from tasks.evaluation.compare import Asked, compare_files
 from tasks.ledger.certificates import read_certificate
 from tasks.ledger.delivery import telling
 from tasks.release.certify import TABLE_NAME
-from tasks.requests.plan import StageCost, planned, stage_costs, total_cost
+from tasks.requests.plan import StageCost, plan_of, stage_costs, total_cost
 from tasks.requests.resolved import Options, ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
-from tasks.runtime.tables import require_capacity, require_kept
+from tasks.runtime.tables import require_capacity, require_hard_constraints
 
 if TYPE_CHECKING:
     from cloister.evaluation.report import Evaluation
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate", "load", "plan", "release"]
 
-Amount = str | float | Fraction
-Data = pd.DataFrame | str | Path
+_Amount = str | float | Fraction
+_Data = pd.DataFrame | str | Path
 
 
 @dataclass(frozen=True)
-class Spend:
+class SpendSummary:
     """What a release costs: epsilon of each stage alone, which do not add up, and of all together."""
 
     stages: tuple[StageCost, ...]
@@ -51,17 +51,17 @@ class Spend:
     delta: Fraction
 
     def _repr_html_(self) -> str:
-        return html.spend(self.stages, self.epsilon, self.delta)
+        return html.spend_table(self.stages, self.epsilon, self.delta)
 
 
 @dataclass(frozen=True)
-class Forecast:
+class PlanSummary:
     """A plan: what a release would ask and spend; ``seconds`` on two cores, ``memory`` in bytes."""
 
     method: str
     reason: str
     rows: int
-    spend: Spend
+    spend: SpendSummary
     seconds: float
     memory: int
 
@@ -72,11 +72,11 @@ class Forecast:
             "time": f"about {self.seconds:.0f} s on two cores",
             "memory": f"about {self.memory / 2**30:.1f} GiB",
         }
-        return html.facts("Plan", facts) + self.spend._repr_html_()
+        return html.facts_table("Plan", facts) + self.spend._repr_html_()
 
 
 @dataclass(frozen=True)
-class Released:
+class ReleaseResult:
     """A release that is ready for review.
 
     ``frame`` holds the synthetic rows, ``figures`` measures that are internal, ``folder`` the files
@@ -86,7 +86,7 @@ class Released:
     id: str
     frame: pd.DataFrame = field(repr=False)
     certificate: Certificate = field(repr=False)
-    spend: Spend
+    spend: SpendSummary
     budget_left: str
     figures: Mapping[str, float] = field(repr=False)
     folder: Path
@@ -97,14 +97,21 @@ class Released:
             "epsilon left": self.budget_left,
             "folder": self.folder,
         }
-        parts = (html.facts(f"Release {self.id} is a candidate", facts), self.spend._repr_html_())
+        parts = (
+            html.facts_table(f"Release {self.id} is a candidate", facts),
+            self.spend._repr_html_(),
+        )
         return "".join(
-            (*parts, html.constraints(self.certificate.constraints), html.head(self.frame))
+            (
+                *parts,
+                html.constraints_table(self.certificate.constraints),
+                html.first_rows(self.frame),
+            )
         )
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class EvaluationResult:
     """Figures of a synthetic table beside the real one. Internal: they are not private."""
 
     evaluation: Evaluation = field(repr=False)
@@ -115,11 +122,11 @@ class Evaluated:
         return self.evaluation.metrics()
 
     def _repr_html_(self) -> str:
-        return html.facts("Internal: measured on the real rows without noise", self.metrics)
+        return html.facts_table("Internal: measured on the real rows without noise", self.metrics)
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedModel:
     """The model of an approved release."""
 
     id: str
@@ -136,7 +143,7 @@ class Loaded:
         task, model = self.saved.one
         require_capacity(model, n)
         drawn = model.sample(n, SamplingSource(seed), where)
-        require_kept(violation_reports(task.hard, drawn))
+        require_hard_constraints(violation_reports(task.hard, drawn))
         return drawn.frame()
 
 
@@ -144,10 +151,10 @@ def plan(
     spec: str | Path,
     *,
     method: str | None = None,
-    epsilon: Amount | None = None,
-    delta: Amount | None = None,
+    epsilon: _Amount | None = None,
+    delta: _Amount | None = None,
     rows: int | None = None,
-) -> Forecast:
+) -> PlanSummary:
     """What a release would ask and spend; touches no data and costs nothing.
 
     Raises:
@@ -156,8 +163,8 @@ def plan(
     request = ResolvedRequest.of(
         Path(spec), Options(method, _text(epsilon), _text(delta), rows), user()
     )
-    made = planned(request)
-    return Forecast(
+    made = plan_of(request)
+    return PlanSummary(
         request.method,
         request.reason,
         request.rows,
@@ -169,17 +176,17 @@ def plan(
 
 def release(
     spec: str | Path,
-    data: Data | None = None,
+    data: _Data | None = None,
     *,
     method: str | None = None,
-    epsilon: Amount | None = None,
-    delta: Amount | None = None,
+    epsilon: _Amount | None = None,
+    delta: _Amount | None = None,
     rows: int | None = None,
     out: str | Path | None = None,
     csv: bool = False,
     seed_sampling: int | None = None,
     evaluate: Level = "quick",
-) -> Released:
+) -> ReleaseResult:
     """Release a synthetic table; charges the dataset's budget in the ledger of ``CLOISTER_HOME``.
 
     ``data`` takes the place of the spec's source; a frame is kept in the private home while the
@@ -206,7 +213,9 @@ def release(
             return _released(_run(Path(spec), options, home))
 
 
-def evaluate(spec: str | Path, data: Data, synthetic: Data, *, level: Level = "quick") -> Evaluated:
+def evaluate(
+    spec: str | Path, data: _Data, synthetic: _Data, *, level: Level = "quick"
+) -> EvaluationResult:
     """Measure a synthetic table against the real one. Internal: the figures are not private.
 
     Raises:
@@ -216,10 +225,10 @@ def evaluate(spec: str | Path, data: Data, synthetic: Data, *, level: Level = "q
     with _file_of(data, home) as real, _file_of(synthetic, home) as drawn:
         if real is None or drawn is None:
             raise TypeError("evaluate needs two tables: data and synthetic")
-        return Evaluated(compared_files(Path(spec), real, drawn, Asked(level), home))
+        return EvaluationResult(compare_files(Path(spec), real, drawn, Asked(level), home))
 
 
-def load(release: str) -> Loaded:
+def load(release: str) -> LoadedModel:
     """The model of an approved release, to draw more rows from.
 
     Raises:
@@ -228,11 +237,11 @@ def load(release: str) -> Loaded:
     """
     from flows.sampling import approved_model
 
-    return Loaded(release, approved_model(Home.current(), release))
+    return LoadedModel(release, approved_model(Home.current(), release))
 
 
 @contextmanager
-def _file_of(data: Data | None, home: Home) -> Iterator[Path | None]:
+def _file_of(data: _Data | None, home: Home) -> Iterator[Path | None]:
     """The file that holds the data; one in the private home for a frame, while it is needed."""
     if isinstance(data, pd.DataFrame):
         with kept_frame(data, home) as file:
@@ -247,30 +256,30 @@ def _run(spec: Path, options: Options, home: Home) -> Outcome | Finished:
     return run_release(spec, options, home)
 
 
-def _released(outcome: Outcome | Finished) -> Released:
+def _released(outcome: Outcome | Finished) -> ReleaseResult:
     said = outcome.to_json()
     folder = Path(said["files"]["public"])
     stages = tuple(StageCost(s["name"], s["explanation"], s["epsilon"]) for s in said["stages"])
-    return Released(
+    return ReleaseResult(
         outcome.release,
         read_native(folder / TABLE_NAME, parquet_names(folder / TABLE_NAME)),
         read_certificate(folder),
-        Spend(stages, said["accounted_epsilon"], Fraction(said["delta"])),
+        SpendSummary(stages, said["accounted_epsilon"], Fraction(said["delta"])),
         said["budget_left"],
         said["internal"]["metrics"],
         folder,
     )
 
 
-def _spend(request: ResolvedRequest) -> Spend:
-    made, task = planned(request), public_context_of(request).task
-    return Spend(
+def _spend(request: ResolvedRequest) -> SpendSummary:
+    made, task = plan_of(request), public_context_of(request).task
+    return SpendSummary(
         stage_costs(made, request.budget, task),
         total_cost(made, request.budget, task),
         request.budget.delta,
     )
 
 
-def _text(amount: Amount | None) -> str | None:
+def _text(amount: _Amount | None) -> str | None:
     """An amount as the text that is read exactly: a float as the decimal it is written as."""
     return None if amount is None else str(amount)

@@ -26,25 +26,31 @@ from flows.outcome import Finished, Outcome
 from models.protocol import AnyPlan
 from tasks.data.session import AnySession, Session
 from tasks.data.sources import source_of
-from tasks.evaluation.compare import Measured
+from tasks.evaluation.compare import EvaluationRecord
 from tasks.ledger.charges import open_ledger
 from tasks.ledger.delivery import deliver, keep_outcome, publish_finished
 from tasks.release.certify import Certified, write_certificate
-from tasks.release.charge import Charge, giving_back, reserve, spend, validate
-from tasks.release.evaluate import measure
-from tasks.release.fit import train, weigh
-from tasks.release.plan import search, sequence
+from tasks.release.charge import (
+    ReservedRelease,
+    giving_back,
+    reserve_budget,
+    spend_budget,
+    validate_data,
+)
+from tasks.release.evaluate import evaluate_release
+from tasks.release.fit import train_model, weigh_constraints
+from tasks.release.plan import search_parameters, sequence_attributes
 from tasks.release.preflight import require_usable
-from tasks.release.publish import Recorded, publish
-from tasks.release.register import register, version
-from tasks.release.sample import sample
+from tasks.release.publish import Recorded, publish_release
+from tasks.release.register import register_release, version_release
+from tasks.release.sample import sample_rows
 from tasks.release.stores import prepare_stores
 from tasks.requests.plan import stage_costs, total_cost
 from tasks.requests.release_request import ReleaseRequest
 from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 from tasks.runtime.temporary import temporary_files
-from tasks.stores.prefect_run_page import declined, note, show_certificate
+from tasks.stores.prefect_run_page import attach_certificate, decline_run, note
 
 
 def run_name() -> str:
@@ -68,13 +74,13 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
     """
     resolved, home = request.resolve(), Home.current()
     require_usable(resolved, public_context_of(resolved), home)
-    plan = search(resolved, sequence(resolved))
+    plan = search_parameters(resolved, sequence_attributes(resolved))
     stores = prepare_stores(resolved, home)
     source = source_of(resolved)
     try:
-        charge = reserve(resolved, plan, source, home, stores)
+        charge = reserve_budget(resolved, plan, source, home, stores)
     except BudgetExceeded as error:
-        return declined(error)
+        return decline_run(error)
     note(
         "release %s: epsilon %s, delta %s",
         charge.release,
@@ -88,41 +94,43 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
             if finished
             else _released(resolved, plan, charge, session, home)
         )
-    show_certificate(home.release(charge.release) / "public")
+    attach_certificate(home.release(charge.release) / "public")
     note("release %s is ready for review", charge.release)
     deliver(charge.release, request.by, home)
     return done
 
 
-def _finished(resolved: ResolvedRequest, charge: Charge, home: Home) -> Finished:
+def _finished(resolved: ResolvedRequest, charge: ReservedRelease, home: Home) -> Finished:
     return Finished(charge.release, publish_finished(resolved, charge, home))
 
 
 def _released(
     resolved: ResolvedRequest,
     plan: AnyPlan,
-    charge: Charge,
+    charge: ReservedRelease,
     session: AnySession,
     home: Home,
 ) -> Outcome:
     with giving_back(charge, resolved, home):
-        opened = validate(resolved, charge, session, home)
-    spent = spend(resolved, plan, opened, home)
-    fitted = weigh(resolved, spent, plan, train(resolved, spent, plan, home), home)
-    drawn = sample(resolved, charge, fitted, home)
-    measured = measure(resolved, spent, drawn, home)
+        opened = validate_data(resolved, charge, session, home)
+    spent = spend_budget(resolved, plan, opened, home)
+    fitted = weigh_constraints(
+        resolved, spent, plan, train_model(resolved, spent, plan, home), home
+    )
+    drawn = sample_rows(resolved, charge, fitted, home)
+    measured = evaluate_release(resolved, spent, drawn, home)
     done = Certified(charge, spent, plan, fitted, drawn)
     folder = write_certificate(resolved, done, home)
-    run = register(resolved, done, measured, folder, home)
-    recorded = Recorded(run, version(resolved, done, folder, home))
+    run = register_release(resolved, done, measured, folder, home)
+    recorded = Recorded(run, version_release(resolved, done, folder, home))
     outcome = _outcome(resolved, done, measured, resolved.out or folder.path, home)
     keep_outcome(charge.release, outcome.to_json(), home)
-    publish(resolved, done, folder, recorded, home)
+    publish_release(resolved, done, folder, recorded, home)
     return outcome
 
 
 def _outcome(
-    resolved: ResolvedRequest, done: Certified, measured: Measured, public: Path, home: Home
+    resolved: ResolvedRequest, done: Certified, measured: EvaluationRecord, public: Path, home: Home
 ) -> Outcome:
     context = public_context_of(resolved)
     return Outcome(

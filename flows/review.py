@@ -10,10 +10,10 @@ from tasks.ledger.verify import release_problems
 from tasks.runtime.home import Home
 from tasks.stores.mlflow_store import Tracker
 
-CHECKED = (State.APPROVED, State.PUBLISHED)
+_CHECKED = (State.APPROVED, State.PUBLISHED)
 
 
-def moved(home: Home, release: str, state: str, by: str, reason: str) -> str:
+def move_release(home: Home, release: str, state: str, by: str, reason: str) -> str:
     """Move a release in the ledger, then its model's alias if it has a model; the state it has now.
 
     A folder that is to be approved or published is verified first. A reservation that is withdrawn
@@ -29,7 +29,7 @@ def moved(home: Home, release: str, state: str, by: str, reason: str) -> str:
         if state == "withdrawn" and held.state is State.RESERVED
         else State(state)
     )
-    if to in CHECKED:
+    if to in _CHECKED:
         _require_sound(home, release)
     now = open_ledger(home).advance(release, to, by, reason)
     if to is not State.RELEASED_BACK and held.state is not State.SPENT and not held.of_domain:

@@ -12,16 +12,21 @@ from cloister.errors import InputError, StorageError
 from cloister.privacy.ledger import Release, State
 from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain
-from flows.cli.console import facts, show_json, warn
+from flows.cli.console import show_facts, show_json, warn
 from models.protocol import Where
 from models.sampling.resumable import Request, sample_to
 from models.storage import SavedModel, load_saved
 from tasks.ledger.queries import release_of
 from tasks.ledger.release_findings import released_manifest
 from tasks.runtime.home import Home
-from tasks.runtime.tables import csv_of, require_capacity, require_kept, violations_in
+from tasks.runtime.tables import (
+    convert_to_csv,
+    require_capacity,
+    require_hard_constraints,
+    violations_in,
+)
 
-OPEN = (State.APPROVED, State.PUBLISHED)
+_OPEN = (State.APPROVED, State.PUBLISHED)
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ def sample_release(home: Home, draw: Draw, as_json: bool) -> None:
     if as_json:
         show_json(content)
     else:
-        facts("Drawn", content)
+        show_facts("Drawn", content)
 
 
 def approved_model(home: Home, release: str) -> SavedModel:
@@ -123,9 +128,9 @@ def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
     drawn = draw.out.with_name(f".{draw.out.name}.parquet")
     task, model = saved.one
     sample_to(model.sampler, Request(saved.digest, draw.rows, draw.seed, where), drawn)
-    require_kept(violations_in(drawn, task))
+    require_hard_constraints(violations_in(drawn, task))
     if draw.out.suffix == ".csv":
-        csv_of(drawn, draw.out, saved.spec.source)
+        convert_to_csv(drawn, draw.out, saved.spec.source)
     else:
         drawn.replace(draw.out)
 
@@ -154,7 +159,7 @@ def _require_new(out: Path) -> None:
 
 
 def _require_open(release: Release) -> None:
-    if release.state not in OPEN:
+    if release.state not in _OPEN:
         raise InputError(
             f"release {release.id} is {release.state}; rows are drawn from approved releases only: see cloister review"
         )

@@ -27,7 +27,7 @@ from tasks.runtime.home import Home
 from tasks.runtime.locks import exclusive
 from tasks.stores.prefect_deployment import due_runs, refuse_run
 
-INTERVAL = 10.0
+_INTERVAL = 10.0
 """Time between two questions to the server, in seconds: schedules are read to the minute."""
 
 
@@ -45,7 +45,7 @@ def serve(flow: Flow[..., Any], home: Home) -> None:
                 serve_due(flow, home)
             except CloisterError as error:
                 warn(str(error))  # a server that is down may come back
-            time.sleep(INTERVAL)
+            time.sleep(_INTERVAL)
 
 
 def serve_due(flow: Flow[..., Any], home: Home) -> list[str]:
@@ -74,7 +74,7 @@ def _served(
         refuse_run(run, str(error))
         warn(f"a run of {registration.name} was refused: {error}")
         return f"refused: {error}"
-    registration.started(due, home)
+    registration.mark_started(due, home)
     try:
         with chdir(registration.folder):
             state = run_flow(

@@ -9,8 +9,8 @@ from cloister.constraints import DenialConstraint, constraints_of
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.domain import Domain
-from cloister.schema.relations import schema_of
 from cloister.schema.spec import PersonUnit, Spec
+from cloister.schema.spec_files.relations import schema_of
 from models.protocol import AnyTask, DatabaseTask, Task
 
 

@@ -32,8 +32,8 @@ from cloister.constraints.declared import constraints_of, declaration_of
 from cloister.errors import InputError, StorageError, VerificationError
 from cloister.schema.attributes import AnyAttribute, Categorical, Ordinal, ValuesFile
 from cloister.schema.codelists import resolve_values
-from cloister.schema.loading import spec_digest
 from cloister.schema.spec import Spec, TableSpec
+from cloister.schema.spec_files.loading import spec_digest
 from models.declared import task_of
 from models.protocol import AnyModel, AnyTask, Model, Task
 from models.registry import create

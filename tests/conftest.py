@@ -25,8 +25,8 @@ from cloister.privacy.ledger import Ledger, Request
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.domain import Domain
-from cloister.schema.loading import load_spec, spec_digest
 from cloister.schema.spec import Spec
+from cloister.schema.spec_files.loading import load_spec, spec_digest
 from models.protocol import Budget, Model, Plan, Task, fit, plan
 from models.registry import create
 from tasks.runtime.home import Home

@@ -32,7 +32,9 @@ def synthesize(codes: np.ndarray, sizes: Sequence[int], job: Mapping[str, Any]) 
     """Codes (job["rows"], k) like ``codes`` (n, k), where column j has the public domain 0, ..., sizes[j] - 1."""
     names = [f"a{column}" for column in range(len(sizes))]
     data = Dataset(dict(zip(names, codes.T, strict=True)), Domain(names, list(sizes)))
-    aim = Aim(data, concentrated(job["epsilon"], job["delta"]), np.random.default_rng(job["seed"]))
+    aim = Aim(
+        data, concentrated_budget(job["epsilon"], job["delta"]), np.random.default_rng(job["seed"])
+    )
     model = aim.run(job["options"].get("rounds", 16 * len(names)))
     drawn = model.synthetic_data(
         rows=job["rows"], method=job["options"].get("drawing", "round")
@@ -113,7 +115,7 @@ class Aim:
         return junction_tree.hypothetical_model_size(self._data.domain, cliques)
 
 
-def concentrated(epsilon: float, delta: float) -> float:
+def concentrated_budget(epsilon: float, delta: float) -> float:
     """The greatest rho whose zero-concentrated privacy implies (epsilon, delta)."""
 
     def log_delta(rho: float) -> float:

@@ -2,7 +2,8 @@
 
 from cloister.constraints.binding import BoundConstraint, BoundPredicate, Operand, bind, holds
 from cloister.constraints.consistency import key_capacity, require_consistent, smallest_conflict
-from cloister.constraints.counting import (
+from cloister.constraints.counting.tuples import Tuples
+from cloister.constraints.counting.violations import (
     Partners,
     ViolationReport,
     count_violations,
@@ -22,7 +23,6 @@ from cloister.constraints.text import (
     parse_denial,
     parse_dependency,
 )
-from cloister.constraints.tuples import Tuples
 from cloister.schema.declarations import ConstraintDeclaration
 
 __all__ = [

@@ -15,14 +15,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cloister.arrays import Booleans, Floats
 from cloister.constraints.denial import Cell, Constant, DenialConstraint, Op, Predicate
 from cloister.errors import ConstraintError
-from cloister.schema.columns import Column, Numbers
+from cloister.schema.columns import Column
 from cloister.schema.domain import Domain, Table
-
-Mask = NDArray[np.bool_]
 
 _COMPARE: dict[Op, Callable[[Any, Any], Any]] = {
     Op.EQ: operator.eq,
@@ -34,9 +32,9 @@ _COMPARE: dict[Op, Callable[[Any, Any], Any]] = {
 }
 
 
-def holds(op: Op, left: Numbers, right: Numbers | float) -> Mask:
+def holds(op: Op, left: Floats, right: Floats | float) -> Booleans:
     """Where ``left op right`` holds, elementwise with broadcasting; nowhere that either is NaN."""
-    truth: Mask = _COMPARE[op](left, right)
+    truth: Booleans = _COMPARE[op](left, right)
     return truth & ~np.isnan(left) & ~np.isnan(right) if op is Op.NE else truth
 
 
@@ -49,9 +47,9 @@ class Operand:
 
     row: int
     attribute: str
-    renumbered: Numbers | None = field(default=None, compare=False, repr=False)
+    renumbered: Floats | None = field(default=None, compare=False, repr=False)
 
-    def read(self, comparable: Numbers) -> Numbers:
+    def read(self, comparable: Floats) -> Floats:
         """The numbers to compare (n,), from the comparable numbers (n,) of the column."""
         if self.renumbered is None:
             return comparable
@@ -60,7 +58,7 @@ class Operand:
         numbers[present] = self.renumbered[comparable[present].astype(np.int64)]
         return numbers
 
-    def of(self, table: Table) -> Numbers:
+    def of(self, table: Table) -> Floats:
         """The numbers to compare (n,), from a table of n rows."""
         return self.read(table.comparable(self.attribute))
 
@@ -99,7 +97,7 @@ class BoundPredicate:
             return self
         return BoundPredicate(self.right, self.op.mirrored, self.left)
 
-    def holds(self, first: Table, second: Table) -> Mask:
+    def holds(self, first: Table, second: Table) -> Booleans:
         """Where it holds (n,) for row r of ``first`` as t1 with row r of ``second`` as t2."""
         tables = {1: first, 2: second}
         right = (
@@ -117,7 +115,7 @@ class BoundConstraint:
     hard: bool
     arity: int
 
-    def violated(self, first: Table, second: Table) -> Mask:
+    def violated(self, first: Table, second: Table) -> Booleans:
         """Where all predicates hold (n,) for row r of ``first`` as t1 with row r of ``second`` as t2."""
         truth = np.ones(first.rows, dtype=bool)
         for predicate in self.predicates:
@@ -224,7 +222,7 @@ def _family(column: Column) -> str:
     return "number" if column.attribute.type in ("integer", "float") else column.attribute.type
 
 
-def _renumbered(left: Column, right: Column) -> Numbers | None:
+def _renumbered(left: Column, right: Column) -> Floats | None:
     if left.labels is None or right.labels is None or left.labels == right.labels:
         return None
     positions = {label: float(place) for place, label in enumerate(left.labels)}

@@ -14,20 +14,18 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints.denial import Cell, DenialConstraint, Op, Predicate
-from cloister.constraints.supports import Bool, Coupling, Int, Levels, Support, grid, with_missing
+from cloister.constraints.supports import Coupling, Levels, Support, grid, with_missing
 
-Mass = NDArray[np.float64]
-
-Bounds = tuple[Mass, Mass]
+Bounds = tuple[Floats, Floats]
 
 BALANCING = 40
 STRONGEST_PRIOR = 6.0
 COUPLED = 3.0
 
-POSSIBLE: Mapping[Op, Callable[[Bounds, Bounds], Bool]] = {
+POSSIBLE: Mapping[Op, Callable[[Bounds, Bounds], Booleans]] = {
     Op.EQ: lambda left, right: (left[0] <= right[1]) & (right[0] <= left[1]),
     Op.NE: lambda left, right: ~((left[0] == right[1]) & (left[1] == right[0])),
     Op.LT: lambda left, right: left[0] < right[1],
@@ -37,7 +35,7 @@ POSSIBLE: Mapping[Op, Callable[[Bounds, Bounds], Bool]] = {
 }
 
 
-def function_support(left: Sequence[Levels], right: Levels, chosen: Int) -> Support:
+def function_support(left: Sequence[Levels], right: Levels, chosen: Integers) -> Support:
     """The support of a functional dependency: each left side takes one right side, narrowed to a single value.
 
     ``chosen`` has shape (product of left sizes,): the right side's level for each joint left level.
@@ -55,8 +53,8 @@ def function_support(left: Sequence[Levels], right: Levels, chosen: Int) -> Supp
 
 
 def likely_right(
-    right: Levels, evidence: Mass, left_mass: Mass, right_mass: Mass, rng: np.random.Generator
-) -> Int:
+    right: Levels, evidence: Floats, left_mass: Floats, right_mass: Floats, rng: np.random.Generator
+) -> Integers:
     """A right side for each left side, drawn from its posterior probability, so that the right side's shares are kept.
 
     ``evidence`` (lefts, right size) holds log-probabilities up to a constant: where it is clear the
@@ -75,8 +73,8 @@ def likely_right(
 
 
 def balanced_right(
-    right: Levels, left_mass: Mass, right_mass: Mass, rng: np.random.Generator
-) -> Int:
+    right: Levels, left_mass: Floats, right_mass: Floats, rng: np.random.Generator
+) -> Integers:
     """Right sides for left sides of which no joint statistic exists, so that the right side's shares are kept.
 
     Left sides, in random order, fill the right sides (size,) in proportion to their mass; result
@@ -93,7 +91,7 @@ def balanced_right(
 
 
 def chain_support(
-    equal: Sequence[Levels], first: Levels, second: Levels, sign: int, mass: Mass
+    equal: Sequence[Levels], first: Levels, second: Levels, sign: int, mass: Floats
 ) -> Support:
     """The support of a strict order rule: for equal values of ``equal``, a chain of (first, second).
 
@@ -124,7 +122,7 @@ def chain_support(
     return with_missing([*equal, first, second], support)
 
 
-def heaviest_path(mass: Mass) -> Int:
+def heaviest_path(mass: Floats) -> Integers:
     """The heaviest monotone lattice path from corner to corner of a matrix.
 
     Shape (rows + columns - 1, 2).
@@ -146,7 +144,7 @@ def heaviest_path(mass: Mass) -> Int:
     return np.array(path[::-1], dtype=np.int64)
 
 
-def monotone_coupling(rows: Mass, columns: Mass) -> Mass:
+def monotone_coupling(rows: Floats, columns: Floats) -> Floats:
     """The joint mass (r, c) with the given margins (r,) and (c,) that lies on a rising lattice path.
 
     Source: the north-west corner rule; Hoeffding (1940).
@@ -163,8 +161,14 @@ def monotone_coupling(rows: Mass, columns: Mass) -> Mass:
 
 
 def _chain(
-    fixed: Int, mass: Mass, first: Levels, second: Levels, rising: Int, along: Int, sign: int
-) -> tuple[Int, Int, Int]:
+    fixed: Integers,
+    mass: Floats,
+    first: Levels,
+    second: Levels,
+    rising: Integers,
+    along: Integers,
+    sign: int,
+) -> tuple[Integers, Integers, Integers]:
     shares = mass / max(mass.sum(), 1e-12)
     shares = shares + 1e-3 * np.outer(shares.sum(1) + 1e-6, shares.sum(0) + 1e-6)
     shares = shares + COUPLED * monotone_coupling(shares.sum(1), shares.sum(0))
@@ -181,7 +185,7 @@ def _chain(
     return np.column_stack([fixed_levels, on_first, on_second]), first_box, second_box
 
 
-def _split(levels: Levels, run: Int, weight: Mass) -> Int:
+def _split(levels: Levels, run: Integers, weight: Floats) -> Integers:
     """Share each level's fine codes among the neighbouring path cells that stand on it.
 
     Cuts belong to both sides.
@@ -219,7 +223,7 @@ def greedy_support(
     constraint: DenialConstraint,
     levels: Sequence[Levels],
     constants: Mapping[Predicate, float],
-    mass: Mass,
+    mass: Floats,
 ) -> Support | None:
     """The support of any rule on pairs: joint levels taken by mass, each free of conflict with itself and all before.
 
@@ -264,23 +268,23 @@ class _Taken:
         self._places = {level.name: at for at, level in enumerate(levels)}
         self._low = [level.value if narrowed else level.low for level in levels]
         self._high = [level.value if narrowed else level.high for level in levels]
-        self._chosen: list[Int] = []
+        self._chosen: list[Integers] = []
 
     @property
-    def rows(self) -> Int:
+    def rows(self) -> Integers:
         return np.array(self._chosen, dtype=np.int64)
 
-    def conflict_with_self(self, rows: Int) -> Bool:
+    def conflict_with_self(self, rows: Integers) -> Booleans:
         return self._possible(rows, rows)
 
-    def consider(self, row: Int) -> None:
+    def consider(self, row: Integers) -> None:
         if self._chosen:
             others = np.array(self._chosen)
             if (self._possible(row[None], others) | self._possible(others, row[None])).any():
                 return
         self._chosen.append(row)
 
-    def _possible(self, first: Int, second: Int) -> Bool:
+    def _possible(self, first: Integers, second: Integers) -> Booleans:
         holds = np.ones(max(len(first), len(second)), dtype=bool)
         for predicate in self._constraint.predicates:
             left = self._range(predicate.left, first, second)
@@ -292,13 +296,15 @@ class _Taken:
             holds &= _possible(predicate.op, left, right or _both(self._constants[predicate]))
         return holds
 
-    def _range(self, cell: Cell, first: Int, second: Int) -> Bounds:
+    def _range(self, cell: Cell, first: Integers, second: Integers) -> Bounds:
         at = self._places[cell.attribute]
         rows = (first if cell.row == 1 else second)[:, at]
         return self._low[at][rows], self._high[at][rows]
 
 
-def _bounds(cell: Cell, levels: Sequence[Levels], joint: Int, places: Mapping[str, int]) -> Bounds:
+def _bounds(
+    cell: Cell, levels: Sequence[Levels], joint: Integers, places: Mapping[str, int]
+) -> Bounds:
     at = places[cell.attribute]
     return levels[at].low[joint[:, at]], levels[at].high[joint[:, at]]
 
@@ -310,18 +316,18 @@ def _both(constant: float) -> Bounds:
 _OPPOSITE = {Op.EQ: Op.NE, Op.NE: Op.EQ, Op.LT: Op.GE, Op.GE: Op.LT, Op.GT: Op.LE, Op.LE: Op.GT}
 
 
-def _possible(op: Op, left: Bounds, right: Bounds) -> Bool:
+def _possible(op: Op, left: Bounds, right: Bounds) -> Booleans:
     """Whether a comparison holds for some values of two ranges; never on missing ones."""
     known = ~(np.isnan(left[0]) | np.isnan(right[0]))
     return known & POSSIBLE[op](left, right)
 
 
-def _certain(op: Op, left: Bounds, right: Bounds) -> Bool:
+def _certain(op: Op, left: Bounds, right: Bounds) -> Booleans:
     """Whether a comparison holds for all values of two ranges; never on missing ones."""
     known = ~(np.isnan(left[0]) | np.isnan(right[0]))
     return known & ~POSSIBLE[_OPPOSITE[op]](left, right)
 
 
-def _points(levels: Levels) -> Int:
+def _points(levels: Levels) -> Integers:
     """Each level narrowed to the one value that stands for it; shape (size, 2)."""
     return np.stack([levels.point, levels.point + 1], axis=1)

@@ -17,18 +17,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from cloister.constraints.binding import BoundConstraint, BoundPredicate, Mask, Operand, bind, holds
+from cloister.arrays import Booleans, Floats
+from cloister.constraints.binding import BoundConstraint, BoundPredicate, Operand, bind, holds
 from cloister.constraints.denial import DenialConstraint, Op
 from cloister.constraints.shapes import key_of
 from cloister.errors import ConstraintError
-from cloister.schema.columns import Column, Grid, Numbers
+from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain
 
 CELLS = 1_000_000
 SUBSETS = 1_000
 AXES = 64
 
-Values = Mapping[str, Numbers]
+Values = Mapping[str, Floats]
 """The numbers of each attribute that stand for its domain."""
 
 
@@ -184,15 +185,15 @@ def _contradicts(constraints: Sequence[BoundConstraint], domain: Domain) -> bool
 
 def _violated(
     predicates: Sequence[BoundPredicate], values: Values, axes: Mapping[tuple[int, str], int]
-) -> Mask:
-    violated: Mask = np.ones([1] * len(axes), dtype=bool)
+) -> Booleans:
+    violated: Booleans = np.ones([1] * len(axes), dtype=bool)
     for p in predicates:
         right = _along_axis(p.right, values, axes) if isinstance(p.right, Operand) else p.right
         violated = violated & holds(p.op, _along_axis(p.left, values, axes), right)
     return violated
 
 
-def _along_axis(operand: Operand, values: Values, axes: Mapping[tuple[int, str], int]) -> Numbers:
+def _along_axis(operand: Operand, values: Values, axes: Mapping[tuple[int, str], int]) -> Floats:
     shape = [1] * len(axes)
     shape[axes[operand.row, operand.attribute]] = -1
     return operand.read(values[operand.attribute]).reshape(shape)
@@ -257,7 +258,7 @@ def _ends(column: Column) -> list[float]:
     return [_number(column, 0), _number(column, _steps(column) - 1)]
 
 
-def _near(column: Column, cuts: Iterable[float], spare: int) -> Numbers:
+def _near(column: Column, cuts: Iterable[float], spare: int) -> Floats:
     """The first value at or above each cut, the ``spare`` next ones, and special values."""
     steps = _steps(column)
     places = (
@@ -278,5 +279,5 @@ def _steps(column: Column) -> int:
     return column.steps if isinstance(column, Grid) else column.values
 
 
-def _with_missing(column: Column, numbers: Numbers) -> Numbers:
+def _with_missing(column: Column, numbers: Floats) -> Floats:
     return np.append(numbers, np.nan) if column.null_code is not None else numbers

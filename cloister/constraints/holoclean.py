@@ -18,7 +18,7 @@ from pathlib import Path
 from cloister.constraints.denial import Cell, Constant, DenialConstraint, Op, Predicate
 from cloister.constraints.text import compare, format_text, on_first_row, read_number, unquote
 from cloister.errors import ConstraintError, StorageError
-from cloister.schema.files import contents, reason_of
+from cloister.schema.sources.small_files import contents, reason_of
 
 # Bytes of a constraint file: a thousand times the longest that was published.
 MOST_BYTES = 1_000_000

@@ -12,10 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int = NDArray[np.int64]
-Bool = NDArray[np.bool_]
+from cloister.arrays import Booleans, Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -29,12 +27,12 @@ class Levels:
     """
 
     name: str
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    start: Int
-    stop: Int
-    point: Int
-    value: NDArray[np.float64]
+    low: Floats
+    high: Floats
+    start: Integers
+    stop: Integers
+    point: Integers
+    value: Floats
     null: int | None
 
     @property
@@ -43,7 +41,7 @@ class Levels:
         return len(self.low)
 
     @property
-    def wide(self) -> Bool:
+    def wide(self) -> Booleans:
         """Whether a level holds more than one value; shape (size,)."""
         return self.high > self.low
 
@@ -53,7 +51,7 @@ class Levels:
         return replace(self, low=self.value, high=self.value, start=self.point, stop=self.point + 1)
 
     @property
-    def present(self) -> Int:
+    def present(self) -> Integers:
         """The levels that are not missing."""
         levels = np.arange(self.size, dtype=np.int64)
         return levels if self.null is None else levels[levels != self.null]
@@ -77,8 +75,8 @@ class Support:
     """
 
     attributes: tuple[str, ...]
-    levels: Int
-    boxes: Mapping[str, Int] = field(default_factory=dict)
+    levels: Integers
+    boxes: Mapping[str, Integers] = field(default_factory=dict)
     couplings: tuple[Coupling, ...] = ()
 
     def ordered(self, sequence: Sequence[str]) -> Support:
@@ -108,18 +106,18 @@ class Trie:
     def __init__(self, support: Support, sizes: Sequence[int]) -> None:
         self.support = support
         self.sizes = tuple(sizes)
-        self._keys: list[Int] = []
+        self._keys: list[Integers] = []
         parent = np.zeros(len(support.levels), dtype=np.int64)
         for depth, size in enumerate(sizes):
             keys, parent = np.unique(parent * size + support.levels[:, depth], return_inverse=True)
             self._keys.append(keys)
 
-    def fertility(self, depth: int, nodes: Int) -> Int:
+    def fertility(self, depth: int, nodes: Integers) -> Integers:
         """How many levels of attribute ``depth`` can follow each node (n,)."""
         first, last = self._edges(depth, nodes)
         return last - first
 
-    def children(self, depth: int, nodes: Int) -> tuple[Int, Int]:
+    def children(self, depth: int, nodes: Integers) -> tuple[Integers, Integers]:
         """Every level of attribute ``depth`` that can follow: the place of its node in nodes (n,), the level; (c,)."""
         first, last = self._edges(depth, nodes)
         counts = last - first
@@ -128,22 +126,22 @@ class Trie:
             depth
         ]
 
-    def _edges(self, depth: int, nodes: Int) -> tuple[Int, Int]:
+    def _edges(self, depth: int, nodes: Integers) -> tuple[Integers, Integers]:
         size, keys = self.sizes[depth], self._keys[depth]
         return np.searchsorted(keys, nodes * size), np.searchsorted(keys, (nodes + 1) * size)
 
-    def allows(self, depth: int, nodes: Int, levels: Int) -> Bool:
+    def allows(self, depth: int, nodes: Integers, levels: Integers) -> Booleans:
         """Whether levels (n,) of attribute ``depth`` can follow nodes (n,)."""
         keys, wanted = self._keys[depth], nodes * self.sizes[depth] + levels
         return keys[np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)] == wanted
 
-    def step(self, depth: int, nodes: Int, levels: Int) -> Int:
+    def step(self, depth: int, nodes: Integers, levels: Integers) -> Integers:
         """The nodes (n,) that follow nodes (n,) when attribute ``depth`` takes allowed levels (n,)."""
         found = np.searchsorted(self._keys[depth], nodes * self.sizes[depth] + levels)
         return np.minimum(found, len(self._keys[depth]) - 1)
 
 
-def grid(sizes: Sequence[int]) -> Int:
+def grid(sizes: Sequence[int]) -> Integers:
     """All joint levels of some sizes, in lexicographic order; shape (product, k)."""
     return np.indices(tuple(sizes), dtype=np.int64).reshape(len(sizes), int(np.prod(sizes))).T
 
@@ -165,12 +163,12 @@ def with_missing(levels: Sequence[Levels], support: Support) -> Support:
     )
 
 
-def _fixed(levels: Sequence[Levels], at: int, level: int) -> Int:
+def _fixed(levels: Sequence[Levels], at: int, level: int) -> Integers:
     joint = grid([1 if place == at else other.size for place, other in enumerate(levels)])
     joint[:, at] = level
     return joint
 
 
-def _whole(levels: Sequence[Levels], name: str, support: Support, rows: Int) -> Int:
+def _whole(levels: Sequence[Levels], name: str, support: Support, rows: Integers) -> Integers:
     at = support.attributes.index(name)
     return np.stack([levels[at].start[rows[:, at]], levels[at].stop[rows[:, at]]], axis=1)

@@ -14,11 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from cloister.arrays import Booleans, Floats, Integers
 from cloister.demo.places import CITIES, CITY_STATE, STATES, ZIP_CITY, ZIP_SHARE, ZIPS
-
-Numbers = NDArray[np.float64]
-Whole = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 ROWS = 20_000
 SEED = 20_250_101
@@ -56,11 +53,11 @@ _PAY = np.array(
 class _Person:
     """Columns, shape (rows,), that others are drawn from."""
 
-    age: Numbers
-    state: Whole
-    education: Whole
-    occupation: Whole
-    employed: Mask
+    age: Floats
+    state: Integers
+    education: Integers
+    occupation: Integers
+    employed: Booleans
 
 
 def civic_registry(rows: int = ROWS, seed: int = SEED) -> pd.DataFrame:
@@ -104,7 +101,7 @@ def _births(rows: int, rng: np.random.Generator) -> NDArray[np.datetime64]:
     return REFERENCE_DAY - days.astype("timedelta64[D]")
 
 
-def _person(age: Numbers, state: Whole, rng: np.random.Generator) -> _Person:
+def _person(age: Floats, state: Integers, rng: np.random.Generator) -> _Person:
     rows = len(age)
     schooling = rng.normal(3.0 - 0.018 * np.maximum(age - 30, 0) + 0.12 * (state % 4), 1.35)
     reached = np.where(age < 19, 2, np.where(age < 23, 4, 6))
@@ -115,23 +112,23 @@ def _person(age: Numbers, state: Whole, rng: np.random.Generator) -> _Person:
     return _Person(age, state, education, occupation.astype(np.int64), rng.random(rows) < chance)
 
 
-def _marital(age: Numbers, rng: np.random.Generator) -> Whole:
+def _marital(age: Floats, rng: np.random.Generator) -> Integers:
     ever = 0.85 / (1 + np.exp(-(age - 31) / 4))
     widowed = ever * 0.5 / (1 + np.exp(-(age - 80) / 6))
     divorced = (ever - widowed) * 0.17
     shares = np.stack([1 - ever, ever - widowed - divorced, divorced, widowed], axis=1)
-    states: Whole = (rng.random(len(age))[:, None] > np.cumsum(shares, axis=1)).sum(axis=1)
+    states: Integers = (rng.random(len(age))[:, None] > np.cumsum(shares, axis=1)).sum(axis=1)
     return np.minimum(states, len(MARITAL) - 1)
 
 
-def _children(person: _Person, marital: Whole, rng: np.random.Generator) -> Whole:
+def _children(person: _Person, marital: Integers, rng: np.random.Generator) -> Integers:
     expected = np.clip((person.age - 20) / 15, 0, 1) * np.where(
         marital == 0, 0.35, 1.9 - 0.12 * person.education
     )
     return np.minimum(rng.poisson(np.maximum(expected, 0)), 8).astype(np.int64)
 
 
-def _salaries(person: _Person, rng: np.random.Generator) -> Whole:
+def _salaries(person: _Person, rng: np.random.Generator) -> Integers:
     level = (
         11_500 * _PAY[person.occupation] * 1.40**person.education * (1 + 0.03 * (person.state % 5))
     )
@@ -141,7 +138,7 @@ def _salaries(person: _Person, rng: np.random.Generator) -> Whole:
     return np.where(person.employed, steps * SALARY_STEP, 0).astype(np.int64)
 
 
-def _rates(state: Whole, salary: Whole) -> Numbers:
+def _rates(state: Integers, salary: Integers) -> Floats:
     """Percent of salary; rises with salary within each state, zero without salary."""
     brackets = np.array([0, 12_000, 20_000, 32_000, 50_000, 80_000, 120_000])
     bracket = np.searchsorted(brackets, salary, side="right") - 1
@@ -156,7 +153,7 @@ def _named_occupation(person: _Person) -> NDArray[np.object_]:
     return names
 
 
-def _savings(person: _Person, salary: Whole, rng: np.random.Generator) -> Numbers:
+def _savings(person: _Person, salary: Integers, rng: np.random.Generator) -> Floats:
     typical = (2_000 + 0.6 * salary) * np.exp(0.025 * (np.minimum(person.age, RETIREMENT) - 30))
     amount = np.minimum(np.round(typical * np.exp(rng.normal(0, 0.7, len(typical))), 2), 999_999.99)
     amount[rng.random(len(amount)) < 0.12] = 0.0

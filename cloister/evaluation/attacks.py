@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.arrays import Floats
 from cloister.evaluation.ranges import declared_range
 from cloister.schema.domain import Table
 
@@ -183,15 +184,13 @@ def _row_hashes(table: Table) -> NDArray[np.uint64]:
     return hashes
 
 
-def _density_ratio(rows: Table, shown: Table, reference: Table) -> NDArray[np.float64]:
+def _density_ratio(rows: Table, shown: Table, reference: Table) -> Floats:
     smallest = 1.0 / (1_000 * len(rows.domain.modelled))
     ratio = (nearest(rows, reference) + smallest) / (nearest(rows, shown) + smallest)
     return np.log(ratio).astype(np.float64)
 
 
-def _auc_with_interval(
-    positives: NDArray[np.float64], negatives: NDArray[np.float64]
-) -> Membership:
+def _auc_with_interval(positives: Floats, negatives: Floats) -> Membership:
     over_negatives = _placements(positives, negatives)
     over_positives = 1 - _placements(negatives, positives)
     auc = float(over_negatives.mean())
@@ -204,9 +203,9 @@ def _auc_with_interval(
     )
 
 
-def _placements(scores: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+def _placements(scores: Floats, others: Floats) -> Floats:
     """For each score (n,), the share of the others below it, ties counted half."""
     ordered = np.sort(others)
     below = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")
-    shares: NDArray[np.float64] = below / (2 * len(others))
+    shares: Floats = below / (2 * len(others))
     return shares

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 from xgboost import XGBClassifier
 
+from cloister.arrays import Booleans, Integers
 from cloister.evaluation.features import Matrix
 from cloister.evaluation.ranges import declared_range
 from cloister.schema.domain import Table
@@ -72,7 +73,7 @@ def detect(real: Table, synthetic: Table) -> Detection:
 
 
 def _detect_fold(
-    features: Matrix, labels: NDArray[np.int64], tested: NDArray[np.bool_]
+    features: Matrix, labels: Integers, tested: Booleans
 ) -> tuple[float, NDArray[np.float32]]:
     """ROC-AUC on the tested rows of a detector of all others, and its gain by attribute (attributes,)."""
     detector = XGBClassifier(random_state=0, n_jobs=1).fit(features[~tested], labels[~tested])
@@ -80,7 +81,7 @@ def _detect_fold(
     return roc_auc(scores, labels[tested] == 1), detector.feature_importances_
 
 
-def roc_auc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
+def roc_auc(scores: NDArray[np.floating], positive: Booleans) -> float:
     """Probability that a positive scores above a negative (n,), ties counted half: Mann and Whitney (1947)."""
     positives = int(positive.sum())
     negatives = len(positive) - positives

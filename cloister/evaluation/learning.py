@@ -33,6 +33,7 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 from xgboost import XGBClassifier
 
+from cloister.arrays import Booleans
 from cloister.evaluation.asked import Panel
 from cloister.evaluation.features import Features, Matrix, joined
 from cloister.evaluation.targets import Target
@@ -46,13 +47,11 @@ FEWEST_ROWS = 10
 MOST_THREADS = 4
 SEED = 0
 
-Labels = NDArray[np.bool_]
-
 
 class Classifier(Protocol):
     """What scikit-learn calls a classifier."""
 
-    def fit(self, features: Matrix, labels: Labels) -> Any:
+    def fit(self, features: Matrix, labels: Booleans) -> Any:
         """Learn from rows (n, f) and their labels (n,)."""
 
     def predict(self, features: Matrix) -> NDArray[Any]:
@@ -250,14 +249,16 @@ class _Lesson:
         return scores
 
 
-def _predicted(classifier: Classifier, known: Matrix, labels: Labels, unknown: Matrix) -> Labels:
+def _predicted(
+    classifier: Classifier, known: Matrix, labels: Booleans, unknown: Matrix
+) -> Booleans:
     if labels.all() or not labels.any():
         return np.full(len(unknown), labels[0])
     classifier.fit(known, labels.astype(np.int8))
     return np.asarray(classifier.predict(unknown)).astype(bool)
 
 
-def _f1(predicted: Labels, truth: Labels) -> float | None:
+def _f1(predicted: Booleans, truth: Booleans) -> float | None:
     if truth.all() or not truth.any():
         return None
     return float(2 * np.sum(predicted & truth) / (np.sum(predicted) + np.sum(truth)))

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.arrays import Integers
 from cloister.schema.cells import Cells
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Table
@@ -26,8 +27,6 @@ BINS = 16
 MOST_SETS = {1: 10_000, 2: 500, 3: 100}
 SEED = 20_240_501
 DENSE = 1 << 20
-
-Keys = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,7 @@ class _Merged:
         difference = np.abs(real - synthetic)
         return Marginal(attributes, float(difference.sum() / 2), float(difference.max()))
 
-    def _keys(self, attributes: tuple[str, ...]) -> tuple[Keys, int]:
+    def _keys(self, attributes: tuple[str, ...]) -> tuple[Integers, int]:
         """A number below ``size`` for each row (n,), equal for rows in one cell of the joint domain."""
         keys, size = np.zeros(len(self.cells[attributes[0]]), dtype=np.int64), 1
         for name in attributes:
@@ -169,7 +168,7 @@ class _Merged:
         return keys, size
 
 
-def _numbered(keys: Keys, size: int) -> tuple[Keys, int]:
+def _numbered(keys: Integers, size: int) -> tuple[Integers, int]:
     if size <= DENSE:
         return keys, size
     present, numbered = np.unique(keys, return_inverse=True)

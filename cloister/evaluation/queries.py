@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cloister.arrays import Floats
 from cloister.evaluation.ranges import declared_range
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain, Table
@@ -76,7 +76,7 @@ def random_queries(domain: Domain, queries: int = QUERIES) -> list[Query]:
     return [tuple(_range(columns[at], rng) for at in places) for places in chosen]
 
 
-def answers(table: Table, queries: Sequence[Query]) -> NDArray[np.float64]:
+def answers(table: Table, queries: Sequence[Query]) -> Floats:
     """The share of rows (queries,) that each query finds."""
     numbers = {
         name: table.comparable(name)

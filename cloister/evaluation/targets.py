@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cloister.arrays import Booleans
 from cloister.errors import SpecError
 from cloister.evaluation.ranges import declared_range
 from cloister.schema.attributes import Scalar
@@ -24,7 +24,7 @@ class Listed:
 
     labels: frozenset[str]
 
-    def holds(self, column: Column, table: Table) -> NDArray[np.bool_]:
+    def holds(self, column: Column, table: Table) -> Booleans:
         """Where a row (n,) is positive; nowhere that it is missing."""
         assert column.labels is not None
         positive = np.zeros(column.size, dtype=bool)
@@ -38,9 +38,9 @@ class Greater:
 
     threshold: float
 
-    def holds(self, column: Column, table: Table) -> NDArray[np.bool_]:
+    def holds(self, column: Column, table: Table) -> Booleans:
         """Where a row (n,) is positive; nowhere that it is missing."""
-        positive: NDArray[np.bool_] = table.comparable(column.name) > self.threshold
+        positive: Booleans = table.comparable(column.name) > self.threshold
         return positive
 
 
@@ -51,7 +51,7 @@ class Target:
     attribute: str
     positive: Listed | Greater
 
-    def of(self, table: Table) -> NDArray[np.bool_]:
+    def of(self, table: Table) -> Booleans:
         """Where a row (n,) is positive."""
         return self.positive.holds(table.domain[self.attribute], table)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cloister.constraints.counting import violation_reports
+from cloister.constraints.counting.violations import violation_reports
 from cloister.constraints.denial import DenialConstraint
 from cloister.schema.domain import Table
 

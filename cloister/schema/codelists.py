@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cloister.errors import SpecError
 from cloister.schema.attributes import Scalar, ValuesFile, ValuesPattern
-from cloister.schema.files import contents, reason_of
+from cloister.schema.sources.small_files import contents, reason_of
 
 # Values of a list: a thousand times those of the longest that was released, at some 100 bytes each.
 MOST_VALUES = 1_000_000

@@ -18,14 +18,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from cloister.arrays import Floats, Integers
 from cloister.errors import ConstraintError
 from cloister.schema.attributes import AnyAttribute, Scalar
 from cloister.schema.parsing import parse
 
-Codes = NDArray[np.int64]
-Numbers = NDArray[np.float64]
+Codes = Integers
 Kind = Literal["nominal", "ordered", "numeric", "key"]
 
 OUTSIDE = -1
@@ -103,7 +102,7 @@ class Column(ABC):
             values = values.mask(missing)
         return values.astype(self.dtype).rename(self.name)  # type: ignore[call-overload]
 
-    def comparable(self, codes: Codes) -> Numbers:
+    def comparable(self, codes: Codes) -> Floats:
         """Numbers (n,) that order as the values do; NaN for missing."""
         numbers = self._numbers(codes)
         if self.null_code is not None:
@@ -124,7 +123,7 @@ class Column(ABC):
     def _series(self, codes: Codes) -> pd.Series: ...
 
     @abstractmethod
-    def _numbers(self, codes: Codes) -> Numbers: ...
+    def _numbers(self, codes: Codes) -> Floats: ...
 
 
 @dataclass(frozen=True)
@@ -174,7 +173,7 @@ class Listed(Column):
         )
         return listed.take(codes).reset_index(drop=True)
 
-    def _numbers(self, codes: Codes) -> Numbers:
+    def _numbers(self, codes: Codes) -> Floats:
         return codes.astype(np.float64)
 
 
@@ -250,7 +249,7 @@ class Grid(Column):
     def _series(self, codes: Codes) -> pd.Series:
         return _series_of_ticks(self.attribute, self.ticks(codes))
 
-    def _numbers(self, codes: Codes) -> Numbers:
+    def _numbers(self, codes: Codes) -> Floats:
         return self.ticks(codes) / _ticks_per_unit(self.attribute)
 
 
@@ -313,7 +312,7 @@ class Serial(Column):
         numbers = pd.Series(codes + self.first).astype(str).str.zfill(self.width)
         return self.prefix + numbers + self.suffix
 
-    def _numbers(self, codes: Codes) -> Numbers:
+    def _numbers(self, codes: Codes) -> Floats:
         return codes.astype(np.float64)
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from cloister.arrays import Booleans, Floats, Integers
 from cloister.errors import DataError
 from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Ordinal, TextKey
 from cloister.schema.codelists import resolve_values
-from cloister.schema.columns import OUTSIDE, Codes, Column, Grid, Listed, Numbers, Serial, tick_of
+from cloister.schema.columns import OUTSIDE, Codes, Column, Grid, Listed, Serial, tick_of
 
 KEY_PATTERN = re.compile(r"(?P<prefix>[^{}]*)\{(?P<first>\d+)\.\.(?P<last>\d+)\}(?P<suffix>[^{}]*)")
 
@@ -140,11 +140,11 @@ class Table:
         """Number of rows."""
         return len(next(iter(self.codes.values())))
 
-    def comparable(self, name: str) -> Numbers:
+    def comparable(self, name: str) -> Floats:
         """Numbers (rows,) that order as the values of a column do; NaN for missing."""
         return self.domain[name].comparable(self.codes[name])
 
-    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Table:
+    def take(self, rows: Integers | Booleans) -> Table:
         """The table of some rows, by number or by mask."""
         return Table(self.domain, {name: codes[rows] for name, codes in self.codes.items()})
 

@@ -1,9 +1,9 @@
 """Raw column values to the typed values of an attribute: each on its own, vectorised and exact.
 
 What a value becomes depends on itself, on the storage type of its column
-(`cloister.schema.storage`) and on the attribute, never on another row. A value that cannot be read
-as its attribute's type becomes missing and is marked invalid; it is never quoted. Text is parsed
-once per distinct value.
+(`cloister.schema.sources.storage_types`) and on the attribute, never on another row. A value that
+cannot be read as its attribute's type becomes missing and is marked invalid; it is never quoted.
+Text is parsed once per distinct value.
 
     categorical, ordinal   ``str``, or ``Int64`` / ``float64`` when the declared list holds whole numbers / numbers
     boolean                ``boolean``, or the two words as ``str`` when others than True and False are declared;
@@ -39,7 +39,14 @@ from cloister.schema.attributes import (
     ValuesFile,
     ValuesPattern,
 )
-from cloister.schema.storage import EXACT_FLOATS, is_text, missing, nothing, read_by_storage, texts
+from cloister.schema.sources.storage_types import (
+    EXACT_FLOATS,
+    is_text,
+    missing,
+    nothing,
+    read_by_storage,
+    texts,
+)
 
 LARGEST_WHOLE = 10**18 - 1
 FIRST_MOMENT = np.datetime64("0001-01-01T00:00:00", "s")

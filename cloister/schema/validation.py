@@ -18,18 +18,17 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import pandera.pandas as pa
-from numpy.typing import NDArray
 from pandera.errors import SchemaErrors
 
+from cloister.arrays import Booleans
 from cloister.errors import DataError
 from cloister.schema.attributes import Date, Datetime, Float, Integer
 from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain
 from cloister.schema.parsing import parse
-from cloister.schema.reading import malformed_rows, require_columns
+from cloister.schema.sources.reading import malformed_rows, require_columns
 from cloister.schema.spec import OnInvalid, PersonUnit, Spec
 
-Mask = NDArray[np.bool_]
 Rule = Literal["type", "missing", "domain"]
 
 ROWS_NAMED = 10
@@ -147,7 +146,7 @@ def _passes(frame: pd.DataFrame, spec: Spec) -> bool:
 
 
 def _repaired(
-    frame: pd.DataFrame, invalid: Mapping[str, Mask], spec: Spec
+    frame: pd.DataFrame, invalid: Mapping[str, Booleans], spec: Spec
 ) -> tuple[pd.DataFrame, ValidationReport]:
     domain = Domain.of(spec.attributes, spec.folder)
     broken = {
@@ -163,14 +162,14 @@ def _repaired(
     return _clipped(frame, broken, spec, findings)
 
 
-def _broken(typed: pd.Series, invalid: Mask, column: Column) -> dict[Rule, Mask]:
+def _broken(typed: pd.Series, invalid: Booleans, column: Column) -> dict[Rule, Booleans]:
     """Masks (n,) of the cells that break each rule; a cell breaks at most one."""
     outside = (column.encode(typed) == OUTSIDE) & ~invalid
     missing = outside & typed.isna().to_numpy(dtype=bool)
     return {"type": invalid, "missing": missing, "domain": outside & ~missing}
 
 
-def _findings(name: str, rules: dict[Rule, Mask]) -> Iterator[Finding]:
+def _findings(name: str, rules: dict[Rule, Booleans]) -> Iterator[Finding]:
     for rule, mask in rules.items():
         rows = np.flatnonzero(mask)
         if len(rows):
@@ -185,7 +184,7 @@ def _failure(findings: tuple[Finding, ...]) -> str:
     return f"the data breaks its declared domain in {len(findings)} ways; {remedy}:\n{listed}"
 
 
-def _any_of(broken: dict[str, dict[Rule, Mask]], rows: int) -> Mask:
+def _any_of(broken: dict[str, dict[Rule, Booleans]], rows: int) -> Booleans:
     bad = np.zeros(rows, dtype=bool)
     for rules in broken.values():
         for mask in rules.values():
@@ -195,7 +194,7 @@ def _any_of(broken: dict[str, dict[Rule, Mask]], rows: int) -> Mask:
 
 def _without(
     frame: pd.DataFrame,
-    bad: Mask,
+    bad: Booleans,
     spec: Spec,
     findings: tuple[Finding, ...],
     clipped: int,
@@ -214,7 +213,7 @@ def _without(
 
 def _clipped(
     frame: pd.DataFrame,
-    broken: dict[str, dict[Rule, Mask]],
+    broken: dict[str, dict[Rule, Booleans]],
     spec: Spec,
     findings: tuple[Finding, ...],
 ) -> tuple[pd.DataFrame, ValidationReport]:
@@ -246,7 +245,7 @@ def _unit_key(spec: Spec) -> str | None:
 
 
 def _moved(
-    values: pd.Series, outside: Mask, attribute: Integer | Float | Date | Datetime
+    values: pd.Series, outside: Booleans, attribute: Integer | Float | Date | Datetime
 ) -> pd.Series:
     """The typed column with the cells outside moved to the nearest bound, or down to the grid."""
     low, high, step = _bounds(attribute)

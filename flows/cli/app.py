@@ -15,11 +15,16 @@ from typing import NoReturn
 import typer
 
 from cloister.errors import CloisterError, InputError
-from flows.cli import benchmark, data, deploy, ledger, release, review
+from flows.cli.benchmark import add_benchmark_command
+from flows.cli.data import add_data_commands
+from flows.cli.deploy import add_deploy_commands
+from flows.cli.ledger import add_ledger_commands
+from flows.cli.release import add_release_commands
+from flows.cli.review import add_review_commands
 from tasks.runtime.home import Home
 from tasks.runtime.interruption import INTERRUPTED, interrupted
 
-WITHHELD = "its message is withheld, since it may quote the data: please report this"
+_WITHHELD = "its message is withheld, since it may quote the data: please report this"
 
 app = typer.Typer(
     name="cloister",
@@ -31,8 +36,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for commands in (release, data, ledger, review, benchmark, deploy):
-    commands.add_to(app)
+for add_commands in (
+    add_release_commands,
+    add_data_commands,
+    add_ledger_commands,
+    add_review_commands,
+    add_benchmark_command,
+    add_deploy_commands,
+):
+    add_commands(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -60,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - any message may quote the data
         if interrupted(error):
             return _failed(INTERRUPTED, 1)
-        return _failed(f"{_place(error)}; {WITHHELD}", 1)
+        return _failed(f"{_place(error)}; {_WITHHELD}", 1)
     return 0
 
 
@@ -83,7 +95,7 @@ def _of_path(error: OSError) -> tuple[str, int]:
     """What to say of an error that no command foresaw, and the exit code: a path too long was given."""
     if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
         return f"a path that was given cannot be used ({os.strerror(error.errno)}); give another", 2
-    return f"{_place(error)}; {WITHHELD}", 1
+    return f"{_place(error)}; {_WITHHELD}", 1
 
 
 def _shown(message: str) -> str:

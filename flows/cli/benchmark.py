@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from benchmarks.flow import Benchmarked
 
 
-PROGRAM = Path(__file__).parents[2] / "benchmarks"
+_PROGRAM = Path(__file__).parents[2] / "benchmarks"
 
 
-def add_to(app: typer.Typer) -> None:
+def add_benchmark_command(app: typer.Typer) -> None:
     """Add this command to the command line of a checkout.
 
     An installed package brings no benchmarks.
     """
-    if PROGRAM.is_dir():
+    if _PROGRAM.is_dir():
         app.command(
             epilog=example("cloister benchmark benchmarks/quick.yaml --markdown docs/benchmarks.md")
         )(benchmark)
@@ -71,8 +71,8 @@ def _run(config: Path, markdown: Path | None) -> Benchmarked:
 
 
 def _show(done: Benchmarked, as_json: bool) -> None:
-    from flows.cli.console import facts, say, show_json, table
-    from flows.cli.reports import INTERNAL
+    from flows.cli.console import say, show_facts, show_json, show_table
+    from flows.cli.reports import INTERNAL_NOTE
 
     results = done.results
     told = {
@@ -88,9 +88,12 @@ def _show(done: Benchmarked, as_json: bool) -> None:
         return
     for section in results.sections:
         for shown in section.tables:
-            table(
-                f"{section.experiment.title}: {shown.title}", shown.headings, shown.rows, INTERNAL
+            show_table(
+                f"{section.experiment.title}: {shown.title}",
+                shown.headings,
+                shown.rows,
+                INTERNAL_NOTE,
             )
         for failure in section.failures:
             say(f"Failed: {failure}")
-    facts("Benchmark", told)
+    show_facts("Benchmark", told)

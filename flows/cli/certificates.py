@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cloister.errors import InputError
 from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Certificate
-from flows.cli.console import facts, say, show_json, table
+from flows.cli.console import say, show_facts, show_json, show_table
 from tasks.ledger.certificates import recorded_certificate
 from tasks.ledger.queries import release_of
 from tasks.runtime.home import Home
@@ -36,7 +36,7 @@ def show_certificate(home: Home, release: str, as_json: bool) -> None:
 
 def _show(certificate: Certificate, state: str) -> None:
     subject, guarantee, total = certificate.subject, certificate.guarantee, certificate.cumulative
-    facts(
+    show_facts(
         f"Release {subject.id}",
         {
             "dataset": subject.dataset,
@@ -53,13 +53,13 @@ def _show(certificate: Certificate, state: str) -> None:
     for line in guarantee.meaning:
         say(f"  {line}")
     stages = [(stage.name, stage.epsilon, stage.purpose) for stage in certificate.stages]
-    table("Stages", ("stage", "epsilon alone", "what for"), stages)
+    show_table("Stages", ("stage", "epsilon alone", "what for"), stages)
     rules = [
         (rule.name, "hard" if rule.hard else "soft", rule.violations, rule.rule)
         for rule in certificate.constraints
     ]
     if rules:
-        table(
+        show_table(
             "Constraints in the synthetic table",
             ("constraint", "kind", "violations", "rule"),
             rules,

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-TENTHS = 10
+_TENTHS = 10
 
 
 @dataclass
@@ -25,26 +25,26 @@ class Bars:
     progress: Progress
     shown: dict[str, TaskID] = field(default_factory=dict)
 
-    def started(self, step: str) -> None:
+    def start(self, step: str) -> None:
         """A line with a spinner."""
         self.shown[step] = self.progress.add_task(step, total=None)
 
-    def advanced(self, step: str, done: int, total: int) -> None:
+    def advance(self, step: str, done: int, total: int) -> None:
         """The bar moves."""
         if step in self.shown:
             self.progress.update(self.shown[step], completed=done, total=total)
 
-    def finished(self, step: str) -> None:
+    def finish(self, step: str) -> None:
         """A full bar."""
         if step in self.shown:
             self.progress.update(self.shown.pop(step), completed=1, total=1)
 
-    def failed(self, step: str) -> None:
+    def fail(self, step: str) -> None:
         """The bar stays where it is."""
         if step in self.shown:
             self.progress.stop_task(self.shown.pop(step))
 
-    def resumed(self, release: str) -> None:
+    def resume(self, release: str) -> None:
         """A line above the others."""
         self.progress.console.print(
             f"Resuming release {release}: nothing is charged again", highlight=False
@@ -57,26 +57,26 @@ class Lines:
 
     tenth: dict[str, int] = field(default_factory=dict)
 
-    def started(self, step: str) -> None:
+    def start(self, step: str) -> None:
         """A line."""
         self._write(step, "started")
 
-    def advanced(self, step: str, done: int, total: int) -> None:
+    def advance(self, step: str, done: int, total: int) -> None:
         """A line each tenth."""
-        tenth = TENTHS * done // total
+        tenth = _TENTHS * done // total
         if tenth > self.tenth.get(step, 0):
             self.tenth[step] = tenth
             self._write(step, "running", done=done, total=total)
 
-    def finished(self, step: str) -> None:
+    def finish(self, step: str) -> None:
         """A line."""
         self._write(step, "finished")
 
-    def failed(self, step: str) -> None:
+    def fail(self, step: str) -> None:
         """A line."""
         self._write(step, "failed")
 
-    def resumed(self, release: str) -> None:
+    def resume(self, release: str) -> None:
         """A line."""
         self._write("reserve", "resumed", release=release)
 
@@ -111,7 +111,7 @@ def show_json(content: object) -> None:
     print(json.dumps(content, indent=2, ensure_ascii=False, default=str))
 
 
-def table(
+def show_table(
     title: str, headings: Sequence[str], rows: Sequence[Sequence[object]], note: str = ""
 ) -> None:
     """A table on standard output; numbers stand on the right."""
@@ -130,7 +130,7 @@ def table(
     _console().print(shown)
 
 
-def facts(title: str, content: Mapping[str, Any]) -> None:
+def show_facts(title: str, content: Mapping[str, Any]) -> None:
     """Names and values, a line each, on standard output."""
     shown = Table(
         title=title,

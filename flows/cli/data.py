@@ -7,19 +7,20 @@ from typing import Annotated
 
 import typer
 
-from flows.cli import measure
-from flows.cli.options import Classifiers, Evaluate, Json, SpecFile, example
+from flows.cli.measure import add_measure_command
+from flows.cli.options import Json, LevelOption, PanelOption, SpecFile, example
 
 DataFile = Annotated[Path, typer.Option("--data", help="The real table, CSV or Parquet.")]
 
 
-def add_to(app: typer.Typer) -> None:
+def add_data_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     app.command(
+        "evaluate",
         epilog=example(
             "cloister evaluate data/specs/demo.yaml --data data/raw/demo.csv --synthetic out/synthetic.parquet"
-        )
-    )(evaluate)
+        ),
+    )(evaluate_table)
     constraints = typer.Typer(
         help="Exact violations of constraints.", no_args_is_help=True, rich_markup_mode=None
     )
@@ -35,18 +36,18 @@ def add_to(app: typer.Typer) -> None:
         "draft", epilog=example("cloister spec draft data/raw/demo.csv --out data/specs/mine.yaml")
     )(draft_spec)
     spec.command("check", epilog=example("cloister spec check data/specs/demo.yaml"))(check_spec)
-    measure.add_to(spec)
+    add_measure_command(spec)
     app.add_typer(spec, name="spec")
 
 
-def evaluate(
+def evaluate_table(
     spec: SpecFile,
     data: DataFile,
     synthetic: Annotated[Path, typer.Option(help="The synthetic table, CSV or Parquet.")],
-    level: Annotated[Evaluate, typer.Option(help="full trains models too.")] = Evaluate.quick,
+    level: Annotated[LevelOption, typer.Option(help="full trains models too.")] = LevelOption.quick,
     panel: Annotated[
-        Classifiers, typer.Option(help="The models of level full.")
-    ] = Classifiers.nine,
+        PanelOption, typer.Option(help="The models of level full.")
+    ] = PanelOption.nine,
     target: Annotated[
         list[str] | None, typer.Option(help="Predict this attribute; else all targets.")
     ] = None,
@@ -62,22 +63,22 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Measure a synthetic table against the real one. Internal: the figures are not private."""
-    from flows.cli.console import facts, show_json
-    from flows.cli.reports import INTERNAL, show_metrics
-    from tasks.evaluation.compare import Asked, compared_files, written
+    from flows.cli.console import show_facts, show_json
+    from flows.cli.reports import INTERNAL_NOTE, show_metrics
+    from tasks.evaluation.compare import Asked, compare_files, write_evaluation
     from tasks.runtime.home import Home
 
     asked = Asked(level.value, panel.value, tuple(target or ()), held_out)
-    evaluation = compared_files(spec, data, synthetic, asked, Home.current())
+    evaluation = compare_files(spec, data, synthetic, asked, Home.current())
     if out:
-        written(evaluation, out)
+        write_evaluation(evaluation, out)
     if as_json:
         show_json(evaluation.to_dict())
         return
     show_metrics(evaluation)
-    facts(
+    show_facts(
         "Evaluation",
-        {"level": level.value, "files": out or "none written; see --out", "note": INTERNAL},
+        {"level": level.value, "files": out or "none written; see --out", "note": INTERNAL_NOTE},
     )
 
 
@@ -86,7 +87,7 @@ def check_constraints(spec: SpecFile, data: DataFile, as_json: Json = False) -> 
 
     Leaves with exit code 1 if a hard constraint is violated.
     """
-    from flows.cli.console import show_json, table
+    from flows.cli.console import show_json, show_table
     from tasks.evaluation.compare import violations_of
 
     reports = violations_of(spec, data)
@@ -97,7 +98,7 @@ def check_constraints(spec: SpecFile, data: DataFile, as_json: Json = False) -> 
             (r.name, "hard" if r.hard else "soft", r.violations, f"{r.percent:.6g} %")
             for r in reports
         ]
-        table(
+        show_table(
             "Violations",
             ("constraint", "kind", "violations", "of all"),
             rows,
@@ -120,9 +121,9 @@ def draft_spec(
     marked data-derived is declared public, or measured.
     """
     from flows.cli.console import say, show_json
-    from tasks.data.draft import drafted
+    from tasks.data.draft import write_draft
 
-    text = drafted(file, out)
+    text = write_draft(file, out)
     if as_json:
         show_json({"spec": text, "file": str(out) if out else None})
     else:
@@ -139,11 +140,11 @@ def check_spec(spec: SpecFile, as_json: Json = False) -> None:
 
     Touches no data.
     """
-    from flows.cli.console import facts, show_json
+    from flows.cli.console import show_facts, show_json
     from tasks.release.preflight import checked_spec
 
     found = checked_spec(spec)
     if as_json:
         show_json(found)
     else:
-        facts(f"{spec} can be released", found)
+        show_facts(f"{spec} can be released", found)

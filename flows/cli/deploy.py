@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.options import Delta, Epsilon, Evaluate, Json, Method, SpecFile, example, user
+from flows.cli.options import (
+    DeltaOption,
+    EpsilonOption,
+    Json,
+    LevelOption,
+    MethodOption,
+    SpecFile,
+    example,
+    user,
+)
 
 if TYPE_CHECKING:
     from tasks.ledger.allowance import Allowance
@@ -18,7 +27,7 @@ if TYPE_CHECKING:
     from tasks.runtime.home import Home
     from tasks.stores.prefect_deployment import Recurring
 
-SHOWN = 3
+_SHOWN = 3
 
 Unauthenticated = Annotated[
     bool,
@@ -29,14 +38,14 @@ Unauthenticated = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
+def add_deploy_commands(app: typer.Typer) -> None:
     """Add this command to the command line."""
     app.command(
         epilog=example(
             'cloister deploy data/specs/demo.yaml --data data/raw/demo.csv --cron "0 3 1 * *"'
         )
     )(deploy)
-    app.command(epilog=example("cloister serve"))(serve)
+    app.command("serve", epilog=example("cloister serve"))(serve_releases)
 
 
 def deploy(
@@ -45,9 +54,9 @@ def deploy(
     timezone: Annotated[
         str, typer.Option(help="The time zone that the schedule is read in.")
     ] = "UTC",
-    method: Method = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
+    method: MethodOption = None,
+    epsilon: EpsilonOption = None,
+    delta: DeltaOption = None,
     rows: Annotated[
         int | None, typer.Option(help="Rows to draw; by default as many as the spec declares.")
     ] = None,
@@ -56,9 +65,9 @@ def deploy(
     ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv too.")] = False,
     evaluate: Annotated[
-        Evaluate,
+        LevelOption,
         typer.Option(help="Measures against the real data, kept inside; full trains models."),
-    ] = Evaluate.quick,
+    ] = LevelOption.quick,
     allow_unauthenticated: Unauthenticated = False,
     as_json: Json = False,
 ) -> None:
@@ -78,7 +87,7 @@ def deploy(
     )
 
 
-def serve(allow_unauthenticated: Unauthenticated = False, as_json: Json = False) -> None:
+def serve_releases(allow_unauthenticated: Unauthenticated = False, as_json: Json = False) -> None:
     """Run what cloister deploy registered in this home, when the Prefect server at PREFECT_API_URL says it is due.
 
     Stays until it is ended; one release at a time. What the server asks for beyond what is
@@ -86,7 +95,7 @@ def serve(allow_unauthenticated: Unauthenticated = False, as_json: Json = False)
     """
     from flows.cli.console import say, show_json
     from flows.release import release as flow
-    from flows.serving import serve as served
+    from flows.serving import serve
     from tasks.runtime.home import Home
     from tasks.stores.prefect_deployment import require_server
 
@@ -95,7 +104,7 @@ def serve(allow_unauthenticated: Unauthenticated = False, as_json: Json = False)
         show_json({"server": server})
     else:
         say(f"Serving the recurring releases of this home; {server} says when they are due.")
-    served(flow, Home.current())
+    serve(flow, Home.current())
 
 
 @dataclass(frozen=True)
@@ -115,20 +124,20 @@ def _deployed(
     """Check what can be checked before anything runs, then register: on the server, and in the home."""
     from tasks.ledger.allowance import allowance_of
     from tasks.release.preflight import require_usable
-    from tasks.requests.plan import planned
+    from tasks.requests.plan import plan_of
     from tasks.requests.recurring import Registration, settings_digest
     from tasks.requests.release_request import ReleaseRequest
     from tasks.requests.resolved import public_context_of
-    from tasks.stores.prefect_deployment import Recurring, register, require_server
-    from tasks.stores.prefect_schedule import Schedule
+    from tasks.stores.prefect_deployment import Recurring, register_deployment, require_server
+    from tasks.stores.prefect_schedule import ReleaseSchedule
 
     now = datetime.now(UTC)
-    schedule = Schedule.of(*when, now)
+    schedule = ReleaseSchedule.of(*when, now)
     request = ReleaseRequest.of(spec, options, user()).recurring()
     resolved = request.resolve()
     context = public_context_of(resolved)
     require_usable(resolved, context, home)
-    planned(resolved)
+    plan_of(resolved)
     allowance = allowance_of(resolved, context, home, now)
     allowance.require_one()
     server = require_server(authenticated=authenticated)
@@ -136,14 +145,14 @@ def _deployed(
     from flows.release import release as flow
 
     recurring = Recurring(context.spec.name, request.parameters(), schedule)
-    deployment = str(register(flow, recurring))
+    deployment = str(register_deployment(flow, recurring))
     place = (str(Path.cwd()), settings_digest(home), now.isoformat())
     Registration(recurring.name, deployment, recurring.parameters, schedule, *place).write(home)
     return Deployed(recurring, allowance, server, deployment, now)
 
 
 def _show(done: Deployed, as_json: bool) -> None:
-    from flows.cli.console import facts, say, show_json, table
+    from flows.cli.console import say, show_facts, show_json, show_table
 
     recurring, allowance = done.recurring, done.allowance
     content = {
@@ -172,8 +181,10 @@ def _show(done: Deployed, as_json: bool) -> None:
             }
         )
         return
-    facts("Recurring release", content)
-    table("First runs", ("time", "the budget admits it"), [tuple(run.values()) for run in runs])
+    show_facts("Recurring release", content)
+    show_table(
+        "First runs", ("time", "the budget admits it"), [tuple(run.values()) for run in runs]
+    )
     if surplus:
         say(
             "The schedule runs more often than the budget admits: the ledger will refuse the surplus runs, "
@@ -188,7 +199,7 @@ def _first_runs(done: Deployed) -> list[dict[str, Any]]:
     foreseen = done.allowance.foreseen(done.recurring.schedule.runs(done.now))
     return [
         {"time": run.isoformat(timespec="minutes"), "admitted": fits}
-        for run, fits in islice(foreseen, SHOWN)
+        for run, fits in islice(foreseen, _SHOWN)
     ]
 
 

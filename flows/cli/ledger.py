@@ -18,7 +18,7 @@ AnyDataset = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
+def add_ledger_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     budget = typer.Typer(
         help="Budgets: what is granted, spent and left.",
@@ -50,12 +50,14 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
     counts how often data was opened and refused, at no charge: each refusal answered an exact
     question about it.
     """
-    from flows.cli.console import show_json, table
-    from tasks.ledger.queries import budgets, composed
+    from flows.cli.console import show_json, show_table
+    from tasks.ledger.queries import budgets, composed_spend
     from tasks.runtime.home import Home
 
     home = Home.current()
-    found = [_budget_json(status, composed(home, status)) for status in budgets(home, dataset)]
+    found = [
+        _budget_json(status, composed_spend(home, status)) for status in budgets(home, dataset)
+    ]
     if as_json:
         show_json(found)
     else:
@@ -73,7 +75,7 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
             "refusals",
             "together",
         )
-        table("Budgets (epsilon)", headings, [tuple(budget.values()) for budget in found])
+        show_table("Budgets (epsilon)", headings, [tuple(budget.values()) for budget in found])
 
 
 def grant(
@@ -87,7 +89,7 @@ def grant(
     as_json: Json = False,
 ) -> None:
     """Grant a budget; it replaces the one before from now on, and frees nothing that was spent."""
-    from flows.cli.console import facts, show_json
+    from flows.cli.console import show_facts, show_json
     from tasks.ledger.charges import open_ledger
     from tasks.runtime.home import Home
 
@@ -97,12 +99,12 @@ def grant(
     if as_json:
         show_json(status)
     else:
-        facts("Granted", status)
+        show_facts("Granted", status)
 
 
 def list_releases(dataset: AnyDataset = None, as_json: Json = False) -> None:
     """List releases, oldest first: what each costs and where it stands; "refused" ones were given back."""
-    from flows.cli.console import show_json, table
+    from flows.cli.console import show_json, show_table
     from tasks.ledger.queries import releases
     from tasks.runtime.home import Home
 
@@ -124,12 +126,12 @@ def list_releases(dataset: AnyDataset = None, as_json: Json = False) -> None:
         )
         refused = sum(release["refused"] for release in found)
         note = f"refusals of data, each of which answered an exact question about it: {refused}"
-        table("Releases", headings, [tuple(release.values()) for release in found], note)
+        show_table("Releases", headings, [tuple(release.values()) for release in found], note)
 
 
 def show_release(release: ReleaseId, as_json: Json = False) -> None:
     """Show one release: its charge, its events, and who moved it, when and why."""
-    from flows.cli.console import facts, show_json, table
+    from flows.cli.console import show_facts, show_json, show_table
     from tasks.ledger.queries import release_of
     from tasks.runtime.home import Home
 
@@ -150,8 +152,8 @@ def show_release(release: ReleaseId, as_json: Json = False) -> None:
     if as_json:
         show_json(about | {"events": held.request.events, "steps": steps})
         return
-    facts(f"Release {release}", about)
-    table(
+    show_facts(f"Release {release}", about)
+    show_table(
         "Steps",
         ("entry", "time", "state", "by", "reason"),
         [tuple(step.values())[:5] for step in steps],
@@ -167,16 +169,16 @@ def export(
     cloister verify FILE checks the copy; cloister verify --anchor NUMBER:HASH, that the ledger
     still holds its end.
     """
-    from flows.cli.console import facts, show_json
-    from tasks.ledger.queries import exported
+    from flows.cli.console import show_facts, show_json
+    from tasks.ledger.queries import export_ledger
     from tasks.runtime.home import Home
 
-    anchor = exported(Home.current(), path)
+    anchor = export_ledger(Home.current(), path)
     found = {"file": str(path), "anchor": f"{anchor.seq}:{anchor.hash}"}
     if as_json:
         show_json(found)
     else:
-        facts("Exported", found)
+        show_facts("Exported", found)
 
 
 def _budget_json(status: BudgetStatus, together: Spend | None) -> dict[str, Any]:

@@ -10,12 +10,12 @@ import typer
 from flows.cli.options import Json, SpecFile, example, user
 
 if TYPE_CHECKING:
-    from flows.measure import Measurement
+    from flows.measure import DomainMeasurement
     from flows.outcome import Finished
     from tasks.requests.resolved import Options
 
 
-def add_to(group: typer.Typer) -> None:
+def add_measure_command(group: typer.Typer) -> None:
     """Add this command to the group of commands on specs."""
     text = example(
         "cloister spec measure draft.yaml --data people.csv --epsilon 0.5 --delta 1e-7 --out people.yaml"
@@ -55,7 +55,7 @@ def measure_spec(
         _show(_run(spec, options).to_json(), as_json)
 
 
-def _run(spec: Path, options: Options) -> Measurement | Finished:
+def _run(spec: Path, options: Options) -> DomainMeasurement | Finished:
     from flows.cli.console import progress
     from tasks.runtime.home import Home
     from tasks.runtime.progress import watched_by
@@ -71,20 +71,20 @@ def _run(spec: Path, options: Options) -> Measurement | Finished:
 
 
 def _show(done: dict[str, Any], as_json: bool) -> None:
-    from flows.cli.console import facts, show_json, table
+    from flows.cli.console import show_facts, show_json, show_table
 
     if as_json:
         show_json(done)
         return
     stages = [(stage["name"], stage["epsilon"], stage["explanation"]) for stage in done["stages"]]
     spent = ("all together", done["accounted_epsilon"], "")
-    table("Privacy spend", ("stage", "epsilon alone", "what for"), [*stages, spent])
+    show_table("Privacy spend", ("stage", "epsilon alone", "what for"), [*stages, spent])
     rows = [(name, keys["type"], _domain(name, done)) for name, keys in done["attributes"].items()]
-    table("Measured domains", ("attribute", "type", "domain"), rows)
+    show_table("Measured domains", ("attribute", "type", "domain"), rows)
     earlier = (
         " in an earlier run of this command: nothing was charged now" if done.get("earlier") else ""
     )
-    facts(
+    show_facts(
         f"Release {done['release']} measured {done['dataset']}{earlier}",
         {
             "rows, with noise": done["rows"],

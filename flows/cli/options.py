@@ -10,12 +10,10 @@ from typing import Annotated
 
 import typer
 
-# Rows that one command draws: a thousand times those of the greatest table that was released.
-MOST_ROWS = 10**9
 # The names that a spec may give its dataset.
-DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-# Letters of the column that tells persons apart.
-LONGEST_UNIT = 200
+_DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+# Letters of the name of the column that identifies persons: enough for any, and short in tables.
+_LONGEST_UNIT = 200
 
 
 def user() -> str:
@@ -27,7 +25,7 @@ def user() -> str:
 
 
 def _dataset(name: str) -> str:
-    if not DATASET.fullmatch(name):
+    if not _DATASET.fullmatch(name):
         raise typer.BadParameter(
             "a dataset's name has 1 to 100 letters, digits, '.', '_' and '-', as its spec gives it"
         )
@@ -36,7 +34,7 @@ def _dataset(name: str) -> str:
 
 def _unit(name: str) -> str:
     if name != "row" and not (
-        name.startswith("key:") and name[4:].isprintable() and 0 < len(name[4:]) <= LONGEST_UNIT
+        name.startswith("key:") and name[4:].isprintable() and 0 < len(name[4:]) <= _LONGEST_UNIT
     ):
         raise typer.BadParameter("a privacy unit is row, or key:COLUMN")
     return name
@@ -61,11 +59,13 @@ Dataset = Annotated[
     ),
 ]
 Unit = Annotated[str, typer.Option(help="Privacy unit: row, or key:COLUMN.", callback=_unit)]
-Method = Annotated[str | None, typer.Option(help="Method of synthesis; see cloister methods.")]
-Epsilon = Annotated[
+MethodOption = Annotated[
+    str | None, typer.Option(help="Method of synthesis; see cloister methods.")
+]
+EpsilonOption = Annotated[
     str | None, typer.Option(help="Privacy budget of this release, exact: 0.5 or 1/3.")
 ]
-Delta = Annotated[
+DeltaOption = Annotated[
     str | None, typer.Option(help="Probability that the guarantee fails, less than 1 / rows.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
@@ -76,7 +76,7 @@ By = Annotated[
 Reason = Annotated[str, typer.Option(help="Why, in a few words.", callback=_words)]
 
 
-class Evaluate(StrEnum):
+class LevelOption(StrEnum):
     """How much is measured against the real rows."""
 
     none = "none"
@@ -84,7 +84,7 @@ class Evaluate(StrEnum):
     full = "full"
 
 
-class Classifiers(StrEnum):
+class PanelOption(StrEnum):
     """The models that predict targets: Kamino's nine, or DPView's twelve."""
 
     nine = "nine"

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.cli.options import (
-    MOST_ROWS,
-    Delta,
-    Epsilon,
-    Evaluate,
+    DeltaOption,
+    EpsilonOption,
     Json,
-    Method,
+    LevelOption,
+    MethodOption,
     ReleaseId,
     SpecFile,
     example,
     user,
 )
+from tasks.requests.limits import MOST_ROWS
 
 if TYPE_CHECKING:
     from flows.outcome import Finished, Outcome
@@ -27,21 +27,25 @@ if TYPE_CHECKING:
     from tasks.runtime.home import Home
 
 
-def add_to(app: typer.Typer) -> None:
+def add_release_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     app.command(epilog=example("cloister demo"))(demo)
     app.command(
+        "release",
         epilog=example(
             "cloister release data/specs/demo.yaml --data data/raw/demo.csv --epsilon 1 --out out/"
-        )
-    )(release)
-    app.command(epilog=example("cloister plan data/specs/demo.yaml --epsilon 0.5"))(plan)
+        ),
+    )(release_table)
+    app.command("plan", epilog=example("cloister plan data/specs/demo.yaml --epsilon 0.5"))(
+        plan_release
+    )
     app.command(
+        "sample",
         epilog=example(
             "cloister sample r-0123456789 --rows 1000 --out more.parquet",
             "cloister sample r-0123456789 --rows 1000 --out doctors.csv --where education=Doctorate",
-        )
-    )(sample)
+        ),
+    )(sample_model)
     app.command(epilog=example("cloister methods"))(methods)
 
 
@@ -55,11 +59,11 @@ def demo(as_json: Json = False) -> None:
     _release(demo_spec(), Options(data=demo_data(home)), home, as_json)
 
 
-def release(
+def release_table(
     spec: SpecFile,
-    method: Method = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
+    method: MethodOption = None,
+    epsilon: EpsilonOption = None,
+    delta: DeltaOption = None,
     rows: Annotated[
         int | None, typer.Option(help="Rows to draw; by default as many as the spec declares.")
     ] = None,
@@ -74,9 +78,9 @@ def release(
         int | None, typer.Option(help="Seed for drawing rows; the noise has none.", min=0)
     ] = None,
     evaluate: Annotated[
-        Evaluate,
+        LevelOption,
         typer.Option(help="Measures against the real data, kept inside; full trains models."),
-    ] = Evaluate.quick,
+    ] = LevelOption.quick,
     as_json: Json = False,
 ) -> None:
     """Release a synthetic table: plan, charge, train, draw, measure, certify, register.
@@ -91,11 +95,11 @@ def release(
     _release(spec, options, Home.current(), as_json)
 
 
-def plan(
+def plan_release(
     spec: SpecFile,
-    method: Method = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
+    method: MethodOption = None,
+    epsilon: EpsilonOption = None,
+    delta: DeltaOption = None,
     rows: Annotated[int | None, typer.Option(help="Rows to draw.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -109,7 +113,7 @@ def plan(
     show_plan(ResolvedRequest.of(spec, Options(method, epsilon, delta, rows), user()), as_json)
 
 
-def sample(
+def sample_model(
     release: ReleaseId,
     rows: Annotated[int, typer.Option(help="Rows to draw.", min=1, max=MOST_ROWS)],
     out: Annotated[Path, typer.Option(help="The file to write: .parquet or .csv.")],
@@ -134,14 +138,16 @@ def sample(
 
 def methods(as_json: Json = False) -> None:
     """List the methods of synthesis."""
-    from flows.cli.console import show_json, table
+    from flows.cli.console import show_json, show_table
     from models.registry import METHODS, create
 
     found = [{"name": name, "summary": create(name).summary} for name in sorted(METHODS)]
     if as_json:
         show_json(found)
     else:
-        table("Methods", ("method", "what it does"), [tuple(method.values()) for method in found])
+        show_table(
+            "Methods", ("method", "what it does"), [tuple(method.values()) for method in found]
+        )
 
 
 def _release(spec: Path, options: Options, home: Home, as_json: bool) -> None:
@@ -155,14 +161,14 @@ def _release(spec: Path, options: Options, home: Home, as_json: bool) -> None:
 def run_release(spec: Path, options: Options, home: Home) -> Outcome | Finished:
     """Check what can be checked before an orchestrator is started, then run the flow."""
     from tasks.release.preflight import require_usable
-    from tasks.requests.plan import planned
+    from tasks.requests.plan import plan_of
     from tasks.requests.release_request import ReleaseRequest
     from tasks.requests.resolved import public_context_of
 
     request = ReleaseRequest.of(spec, options, user())
     resolved = request.resolve()
     require_usable(resolved, public_context_of(resolved), home)
-    planned(resolved)
+    plan_of(resolved)
     home.prepare()
     return _run(request)
 

@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from flows.cli.console import facts, say, show_json, table
+from flows.cli.console import say, show_facts, show_json, show_table
 from models.protocol import Budget
-from tasks.requests.plan import plan_json, planned, stage_costs, total_cost
+from tasks.requests.plan import plan_json, plan_of, stage_costs, total_cost
 from tasks.requests.resolved import ResolvedRequest, public_context_of
 
 if TYPE_CHECKING:
     from cloister.evaluation.report import Evaluation
     from flows.outcome import Finished, Outcome
 
-STAGE_HEADINGS = ("stage", "epsilon alone", "what for")
-INTERNAL = "internal: measured on the real rows without noise, must not leave the house"
+_STAGE_HEADINGS = ("stage", "epsilon alone", "what for")
+INTERNAL_NOTE = "internal: measured on the real rows without noise, must not leave the house"
 
 
 def show_plan(request: ResolvedRequest, as_json: bool) -> None:
     """A plan: stages, sequence, time and memory; no data is touched."""
     context = public_context_of(request)
-    made = planned(request)
+    made = plan_of(request)
     stages = stage_costs(made, request.budget, context.task)
     total = total_cost(made, request.budget, context.task)
     if as_json:
@@ -34,7 +34,7 @@ def show_plan(request: ResolvedRequest, as_json: bool) -> None:
     _show_stages(
         [(stage.name, stage.epsilon, stage.explanation) for stage in stages], total, request.budget
     )
-    facts(
+    show_facts(
         "Plan",
         {
             "dataset": context.spec.name,
@@ -63,7 +63,7 @@ def show_outcome(outcome: Outcome | Finished, as_json: bool) -> None:
     )
     _show_violations(content)
     _show_figures(content["internal"])
-    facts(
+    show_facts(
         f"Release {outcome.release} of {content['dataset']} {_ended(content)}",
         {
             "rows": content["rows"],
@@ -96,7 +96,7 @@ def _show_figures(evaluation: dict[str, Any]) -> None:
         rows = [
             (name.replace("_", " ").replace(".", ", "), value) for name, value in metrics.items()
         ]
-        table("Utility", ("measure", "value"), rows, INTERNAL)
+        show_table("Utility", ("measure", "value"), rows, INTERNAL_NOTE)
     if evaluation.get("learning") and evaluation.get("truth"):
         synthetic, real = (evaluation[name]["mean_accuracy"] for name in ("learning", "truth"))
         say(f"Mean accuracy {synthetic:.3f}; trained on real rows {real:.3f}")
@@ -108,9 +108,9 @@ def _show_stages(stages: Sequence[tuple[str, float, str]], total: float, budget:
         ("sampling", 0.0, "drawing rows is post-processing"),
         ("all together", total, _asked(budget)),
     ]
-    table(
+    show_table(
         f"Privacy spend at delta {float(budget.delta):g}",
-        STAGE_HEADINGS,
+        _STAGE_HEADINGS,
         rows,
         "what stages cost does not add up",
     )
@@ -134,7 +134,7 @@ def _show_violations(content: dict[str, Any]) -> None:
     ]
     if rows:
         headings = ("constraint", "kind", "violations", "of all", "in the real rows (internal)")
-        table("Constraints in the synthetic table", headings, rows)
+        show_table("Constraints in the synthetic table", headings, rows)
 
 
 def _truth(name: str, truth: dict[str, float]) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from flows.cli.options import By, Json, Reason, ReleaseId, example
 
-MOVES = {
+_MOVES = {
     "approve": ("approved", "Approve a candidate: its folder is verified first."),
     "reject": ("rejected", "Reject a candidate; its charge stays."),
     "publish": ("published", "Record that an approved release was handed on."),
@@ -21,11 +21,11 @@ MOVES = {
 }
 
 
-def add_to(app: typer.Typer) -> None:
+def add_review_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     review = typer.Typer(help="Review of releases.", no_args_is_help=True, rich_markup_mode=None)
     review.command("list", epilog=example("cloister review list"))(list_candidates)
-    for name, (state, summary) in MOVES.items():
+    for name, (state, summary) in _MOVES.items():
         text = example(
             f'cloister review {name} r-0123456789 --by "A. Officer" --reason "checked the certificate"'
         )
@@ -42,7 +42,7 @@ def add_to(app: typer.Typer) -> None:
 
 def list_candidates(as_json: Json = False) -> None:
     """List the releases that wait for review."""
-    from flows.cli.console import show_json, table
+    from flows.cli.console import show_json, show_table
     from tasks.ledger.queries import releases
     from tasks.runtime.home import Home
 
@@ -57,7 +57,7 @@ def list_candidates(as_json: Json = False) -> None:
     if as_json:
         show_json([dict(zip(headings, row, strict=True)) for row in rows])
     else:
-        table("Candidates", headings, rows)
+        show_table("Candidates", headings, rows)
 
 
 def verify(
@@ -82,11 +82,11 @@ def verify(
     Leaves with exit code 1 if anything is wrong.
     """
     from flows.cli.console import say, show_json
-    from tasks.ledger.verify import anchor_of, verified
+    from tasks.ledger.verify import anchor_of, verify_records
     from tasks.runtime.home import Home
 
     anchors = [anchor_of(text) for text in anchor or ()]
-    checked, findings = verified(Home.current(), what, anchors)
+    checked, findings = verify_records(Home.current(), what, anchors)
     if as_json:
         show_json({"checked": checked, "findings": findings})
     else:
@@ -107,10 +107,10 @@ def _mover(state: str) -> Callable[..., None]:
     def move(release: ReleaseId, reason: Reason, by: By, as_json: Json = False) -> None:
         """Move a release to the state, in the ledger, and say where it stands; free of charge."""
         from flows.cli.console import say, show_json
-        from flows.review import moved
+        from flows.review import move_release
         from tasks.runtime.home import Home
 
-        now = moved(Home.current(), release, state, by, reason)
+        now = move_release(Home.current(), release, state, by, reason)
         if as_json:
             show_json({"release": release, "state": now})
         else:

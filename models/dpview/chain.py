@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cloister.constraints.supports import Int
+from cloister.arrays import Integers
 from models.discretization.bins import Bins
 from models.discretization.coarsening import Coarsening
 from models.dpview.tables import Counts, Names, View, margin_over
@@ -29,7 +29,7 @@ class ViewChain:
     readings: Mapping[str, Coarsening]
     views: Sequence[View]
 
-    def conditional(self, place: int, context: Int) -> Probabilities:
+    def conditional(self, place: int, context: Integers) -> Probabilities:
         """Probabilities of the attribute at ``place``.
 
         See :class:`models.sampling.ancestral.TupleModel`.
@@ -62,10 +62,10 @@ def spread(shares: Counts, reading: Coarsening) -> Counts:
 class RecordChain(Chain):
     """A chain whose rows follow linked records: row i takes the parts (n,) of record i wherever the supports allow."""
 
-    records: Mapping[str, Int] = field(default_factory=dict)
+    records: Mapping[str, Integers] = field(default_factory=dict)
     readings: Mapping[str, Coarsening] = field(default_factory=dict)
 
-    def conditional(self, place: int, context: Int) -> Probabilities:
+    def conditional(self, place: int, context: Integers) -> Probabilities:
         """The model's probabilities for attributes outside the records.
 
         Inside, those of the record's part alone.
@@ -80,7 +80,7 @@ class RecordChain(Chain):
         """Whether records alone decide the attribute at a place: it is in them, and in no support."""
         return self.sequence[place] in self.records and not self.supports_at[place]
 
-    def drawn(self, name: str, rng: np.random.Generator) -> Int:
+    def drawn(self, name: str, rng: np.random.Generator) -> Integers:
         """A group (n,) inside each record's part, by the released histogram."""
         reading, parts = self.readings[name], self.records[name]
         order = np.argsort(reading.parts, kind="stable")

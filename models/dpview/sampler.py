@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cloister.arrays import Integers
 from cloister.constraints import violations_per_row
-from cloister.constraints.supports import Int
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from models.discretization.coarsening import Coarsening
@@ -101,7 +101,7 @@ class LinkedSampler:
             chain.sequence, chain.groups, chain.model, chain.supports, parts, self.readings
         )
         batch = RecordDraw(follow).run(len(records.parts), rng)
-        unknown: Int = np.zeros(batch.rows, dtype=np.int64)
+        unknown: Integers = np.zeros(batch.rows, dtype=np.int64)
         return Table(domain, {name: batch.codes.get(name, unknown) for name in domain.names}).take(
             batch.alive
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloister.constraints.supports import Int
+from cloister.arrays import Integers
 from models.mixture.products import Factor
 
 
@@ -27,9 +27,9 @@ class DependentAttribute:
     name: str
     parents: tuple[str, ...]
     sizes: tuple[int, ...]
-    keys: Int
-    begins: Int
-    children: Int
+    keys: Integers
+    begins: Integers
+    children: Integers
 
     @classmethod
     def of(cls, name: str, factor: Factor, sizes: Mapping[str, int]) -> DependentAttribute:
@@ -46,7 +46,7 @@ class DependentAttribute:
             name, parents, own, keys, begins, factor.levels[order, factor.attributes.index(name)]
         )
 
-    def place(self, levels: Int) -> Int:
+    def place(self, levels: Integers) -> Integers:
         """Which of ``keys`` the parents' levels (n, parents) are; shape (n,)."""
         return np.searchsorted(self.keys, numbered(levels, self.sizes))
 
@@ -59,7 +59,7 @@ def without(name: str, factor: Factor) -> Factor:
     )
 
 
-def numbered(levels: Int, sizes: tuple[int, ...]) -> Int:
+def numbered(levels: Integers, sizes: tuple[int, ...]) -> Integers:
     """A number for each joint level (n, k); all zero where there are no attributes."""
     number = np.zeros(len(levels), dtype=np.int64)
     for column, size in zip(levels.T, sizes, strict=True):

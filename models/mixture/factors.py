@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from cloister.constraints.supports import Int, Support
+from cloister.arrays import Integers
+from cloister.constraints.supports import Support
 from models.mixture.dependent import DependentAttribute, without
 from models.mixture.products import Factor, Layout, Mixture
 
@@ -139,7 +140,7 @@ def _joined(first: Factor, second: Factor, most: int) -> Factor | None:
     return Factor((*first.attributes, *(second.attributes[at] for at in new)), levels)
 
 
-def _keys(first: Factor, second: Factor, shared: Sequence[str]) -> tuple[Int, Int]:
+def _keys(first: Factor, second: Factor, shared: Sequence[str]) -> tuple[Integers, Integers]:
     """A number for the shared levels of each row of both factors."""
     sides = [f.levels[:, [f.attributes.index(name) for name in shared]] for f in (first, second)]
     _, keys = np.unique(np.vstack(sides), axis=0, return_inverse=True)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cloister.constraints.supports import Int
+from cloister.arrays import Integers
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
 from models.constrained import BALANCED, State, WeighedModel
@@ -48,7 +48,7 @@ class MixtureChain:
         sizes = [self.mixture.layout.sizes[name] for name in self.names]
         return torch.as_tensor(np.cumsum([0, *sizes[:-1]]))
 
-    def conditional(self, place: int, context: Int) -> Probabilities:
+    def conditional(self, place: int, context: Integers) -> Probabilities:
         """Probabilities of the attribute at ``place``.
 
         See :class:`models.sampling.sampler.TupleModel`.

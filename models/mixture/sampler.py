@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.arrays import Integers
 from cloister.constraints import violations_per_row
-from cloister.constraints.supports import Int
 from cloister.errors import SampleError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
@@ -29,7 +29,7 @@ LEAST_SHARE = 1e-12
 Numbers = NDArray[np.float64]
 
 
-def even_quantiles(kinds: Int, rng: np.random.Generator) -> Numbers:
+def even_quantiles(kinds: Integers, rng: np.random.Generator) -> Numbers:
     """Quantiles (n,) in [0, 1), spread evenly over the rows of each kind (n,), in random order."""
     order = np.lexsort((rng.random(len(kinds)), kinds))
     counts = np.bincount(kinds)
@@ -40,7 +40,7 @@ def even_quantiles(kinds: Int, rng: np.random.Generator) -> Numbers:
     return ranks / counts[kinds]
 
 
-def allocate(shares: Numbers, kinds: Int, rng: np.random.Generator) -> Int:
+def allocate(shares: Numbers, kinds: Integers, rng: np.random.Generator) -> Integers:
     """One level for each row (n,) of a kind (n,), systematically by shares (kinds, size).
 
     Levels in random order.
@@ -57,8 +57,12 @@ def allocate(shares: Numbers, kinds: Int, rng: np.random.Generator) -> Int:
 
 
 def follow(
-    hanging: DependentAttribute, parents: Int, shares: Numbers, kinds: Int, rng: np.random.Generator
-) -> Int:
+    hanging: DependentAttribute,
+    parents: Integers,
+    shares: Numbers,
+    kinds: Integers,
+    rng: np.random.Generator,
+) -> Integers:
     """Levels (n,) of a hanging attribute, systematically by the shares (kinds, size) of those that its parents allow.
 
     ``parents`` (n, parents) are levels, ``kinds`` (n,) the line of ``shares`` for each row.
@@ -154,7 +158,7 @@ class EvenSampler:
                 hanging, parents, shares, kinds, rng
             )
 
-    def _leaves(self, at: int, batch: Batch) -> Int:
+    def _leaves(self, at: int, batch: Batch) -> Integers:
         """The row of a support on which each row of the batch stands; shape (n,)."""
         chain = self.plain.chain
         node = np.zeros(batch.rows, dtype=np.int64)

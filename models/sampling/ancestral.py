@@ -14,7 +14,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.constraints.supports import Bool, Int, Support, Trie
+from cloister.arrays import Booleans, Integers
+from cloister.constraints.supports import Support, Trie
 from models.discretization.bins import Bins
 
 BLOCK = 8192
@@ -28,7 +29,7 @@ Numbers = NDArray[np.float64]
 class TupleModel(Protocol):
     """A chain of conditionals over groups, in a schema sequence."""
 
-    def conditional(self, place: int, context: Int) -> Probabilities:
+    def conditional(self, place: int, context: Integers) -> Probabilities:
         """Probabilities of the attribute at ``place``, given groups (n, place) of all before it.
 
         Shape (n, size); (1, size) when they do not depend on the context.
@@ -78,7 +79,7 @@ class Chain:
         """Whether a support narrows the values of an attribute."""
         return any(name in support.boxes for support in self.supports)
 
-    def conditional(self, place: int, context: Int) -> Probabilities:
+    def conditional(self, place: int, context: Integers) -> Probabilities:
         """The model's probabilities, asked for in blocks that stay in the processor's cache."""
         blocks = [context[begin : begin + BLOCK] for begin in range(0, max(len(context), 1), BLOCK)]
         first = self.model.conditional(place, blocks[0])
@@ -92,7 +93,7 @@ class Chain:
         """The missing level of the attribute at a place."""
         return self.groups[self.sequence[place]].levels.null
 
-    def refined(self, batch: Batch, name: str) -> Int:
+    def refined(self, batch: Batch, name: str) -> Integers:
         """The fine codes (n,) of an attribute whose level and box are known, at the batch's quantiles."""
         if self.boxed(name):
             return self.groups[name].refine_box(self.box(name, batch.nodes), batch.quantiles[name])
@@ -100,7 +101,7 @@ class Chain:
             batch.levels[:, self.sequence.index(name)], batch.quantiles[name]
         )
 
-    def box(self, name: str, leaves: Sequence[Int]) -> Int:
+    def box(self, name: str, leaves: Sequence[Integers]) -> Integers:
         """The fine codes (n, 2) to which supports narrow an attribute, from their leaves (n,)."""
         found = [
             s.boxes[name][np.minimum(leaf, len(s.boxes[name]) - 1)]
@@ -110,7 +111,7 @@ class Chain:
         return reduce(_meet, found)
 
 
-def _meet(first: Int, second: Int) -> Int:
+def _meet(first: Integers, second: Integers) -> Integers:
     start = np.maximum(first[:, 0], second[:, 0])
     return np.stack([start, np.maximum(np.minimum(first[:, 1], second[:, 1]), start + 1)], axis=1)
 
@@ -118,7 +119,7 @@ def _meet(first: Int, second: Int) -> Int:
 class Evidence(Protocol):
     """What a condition leaves of each level."""
 
-    def likelihood(self, place: int, nodes: Int, levels: Int) -> Numbers | None:
+    def likelihood(self, place: int, nodes: Integers, levels: Integers) -> Numbers | None:
         """The share left (c,) of levels (c,) that follow nodes (c, supports met at the place).
 
         None if all is.
@@ -137,7 +138,7 @@ class PairwiseChecker(Protocol):
         """Whether the attribute at a place is drawn row by row."""
         ...
 
-    def choose(self, place: int, candidates: Candidates, batch: Batch) -> Int:
+    def choose(self, place: int, candidates: Candidates, batch: Batch) -> Integers:
         """The candidate (n,) of each row; -1 where all violate a hard constraint or the row is dead."""
         ...
 
@@ -146,8 +147,8 @@ class PairwiseChecker(Protocol):
 class Candidates:
     """Levels and values that rows may take: ``levels``, ``codes`` and log-probabilities ``logs``, each (n, d)."""
 
-    levels: Int
-    codes: Int
+    levels: Integers
+    codes: Integers
     logs: Numbers
 
 
@@ -159,13 +160,13 @@ class Batch:
     ``weight`` (n,) the probability of the condition so far.
     """
 
-    levels: Int
-    nodes: list[Int]
+    levels: Integers
+    nodes: list[Integers]
     quantiles: dict[str, Numbers]
     rng: np.random.Generator
-    codes: dict[str, Int] = field(default_factory=dict)
-    alive: Bool = field(init=False)
-    reached: Int = field(init=False)
+    codes: dict[str, Integers] = field(default_factory=dict)
+    alive: Booleans = field(init=False)
+    reached: Integers = field(init=False)
     weight: Numbers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -189,12 +190,12 @@ class Batch:
         """Number of rows."""
         return len(self.levels)
 
-    def end(self, place: int, dead: Bool) -> None:
+    def end(self, place: int, dead: Booleans) -> None:
         """Mark rows (n,) that met a dead end at a place."""
         self.reached[dead & self.alive] = place
         self.alive &= ~dead
 
-    def take(self, rows: Int) -> Batch:
+    def take(self, rows: Integers) -> Batch:
         """Some rows, by number, all with the same weight."""
         quantiles = {name: values[rows] for name, values in self.quantiles.items()}
         codes = {name: values[rows] for name, values in self.codes.items()}
@@ -249,7 +250,7 @@ class Step:
     place: int
     probabilities: Probabilities
 
-    def levels(self) -> Int:
+    def levels(self) -> Integers:
         """A level for each row (n,), in proportion to its probability inside the supports."""
         if len(self.probabilities) == 1:
             return self._from_options()
@@ -258,7 +259,7 @@ class Step:
         target = self.batch.rng.random(len(weights)) * heights[:, -1]
         return np.minimum((heights <= target[:, None]).sum(1), weights.shape[1] - 1)
 
-    def watched(self) -> Int:
+    def watched(self) -> Integers:
         """A level for each row (n,), chosen row by row against the rows before.
 
         The value is settled too.
@@ -274,7 +275,7 @@ class Step:
         self.batch.codes[name] = codes[rows]
         return levels[rows]
 
-    def _candidates(self) -> tuple[Int, Numbers]:
+    def _candidates(self) -> tuple[Integers, Numbers]:
         rows, size = self.batch.rows, self.probabilities.shape[1]
         if size > ENUMERATED:
             return np.stack([self.levels() for _ in range(CANDIDATES)], axis=1), np.zeros(
@@ -285,7 +286,7 @@ class Step:
         np.log(weights, out=logs, where=weights > 0)
         return np.broadcast_to(np.arange(size), (rows, size)), logs
 
-    def _from_options(self) -> Int:
+    def _from_options(self) -> Integers:
         kind, joint = self._kinds()
         owner, level = self._children(joint)
         shares = self.probabilities[0].astype(np.float64)
@@ -317,7 +318,7 @@ class Step:
             self.batch.weight *= weights.sum(1) / np.where(whole > 0, whole, 1.0)
         return weights
 
-    def _kinds(self) -> tuple[Int, Int]:
+    def _kinds(self) -> tuple[Integers, Integers]:
         """Which rows (n,) stand at the same nodes of all supports met here, and these nodes (kinds, supports)."""
         met = [self.batch.nodes[at] for at, _ in self.draw.chain.supports_at[self.place]]
         if not met:
@@ -328,7 +329,7 @@ class Step:
         _, first, kind = np.unique(together, return_index=True, return_inverse=True)
         return kind, np.stack([node[first] for node in met], axis=1)
 
-    def _children(self, joint: Int) -> tuple[Int, Int]:
+    def _children(self, joint: Integers) -> tuple[Integers, Integers]:
         """Every level that can follow a kind (kinds, supports) in all supports.
 
         Kinds (c,) rising, and levels (c,).
@@ -351,7 +352,9 @@ class Step:
         order = np.argsort(owner, kind="stable")
         return owner[order], level[order]
 
-    def _children_by(self, first: int, kinds: Int, joint: Int) -> tuple[Int, Int]:
+    def _children_by(
+        self, first: int, kinds: Integers, joint: Integers
+    ) -> tuple[Integers, Integers]:
         met = [
             (self.draw.chain.tries[at], depth)
             for at, depth in self.draw.chain.supports_at[self.place]
@@ -365,13 +368,13 @@ class Step:
                 owner, level = owner[both], level[both]
         return owner, level
 
-    def _left(self, joint: Int, owner: Int, level: Int) -> Numbers | None:
+    def _left(self, joint: Integers, owner: Integers, level: Integers) -> Numbers | None:
         evidence = self.draw.evidence
         return None if evidence is None else evidence.likelihood(self.place, joint[owner], level)
 
 
 def _normalised(
-    weight: Numbers, level: Int, owner: Int, kinds: int, shares: Numbers, null: int | None
+    weight: Numbers, level: Integers, owner: Integers, kinds: int, shares: Numbers, null: int | None
 ) -> Numbers:
     """Weights (c,) that sum to one for each kind; the missing level keeps its share.
 
@@ -401,7 +404,9 @@ def _odds(probability: Probabilities) -> Numbers:
     return np.asarray(clipped / (1.0 - clipped), dtype=np.float64)
 
 
-def _pick(owner: Int, level: Int, weight: Numbers, kind: Int, rng: np.random.Generator) -> Int:
+def _pick(
+    owner: Integers, level: Integers, weight: Numbers, kind: Integers, rng: np.random.Generator
+) -> Integers:
     """One level for each row (n,) of a kind (n,), in proportion to the weights of the kind; 0 where there is none."""
     kinds = np.arange(int(kind.max(initial=-1)) + 2)
     edges = np.searchsorted(owner, kinds)

@@ -19,7 +19,8 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from cloister.constraints.supports import Int, Support
+from cloister.arrays import Integers
+from cloister.constraints.supports import Support
 from cloister.errors import SampleError
 from cloister.schema.columns import OUTSIDE
 from cloister.schema.domain import Domain
@@ -73,7 +74,7 @@ class Condition:
             batch.end(place, batch.codes[name] != code)
         return batch
 
-    def likelihood(self, place: int, nodes: Int, levels: Int) -> Numbers | None:
+    def likelihood(self, place: int, nodes: Integers, levels: Integers) -> Numbers | None:
         """The share left of levels (c,) that follow nodes (c, supports met at the place).
 
         None if all is.
@@ -110,12 +111,12 @@ class Condition:
                     partner = coupling.second if name == coupling.first else coupling.first
                     batch.quantiles[partner] = moved if coupling.sign > 0 else 1.0 - moved
 
-    def _interval(self, name: str, boxes: Int | None, rows: int) -> tuple[Numbers, Numbers]:
+    def _interval(self, name: str, boxes: Integers | None, rows: int) -> tuple[Numbers, Numbers]:
         """The quantiles [low, high) (rows,) at which the attribute takes its code, in its level or in boxes."""
         groups, code = self.chain.groups[name], self.codes[name]
         level = groups.of(np.full(rows, code))
 
-        def value(quantile: Numbers) -> Int:
+        def value(quantile: Numbers) -> Integers:
             return (
                 groups.refine(level, quantile)
                 if boxes is None

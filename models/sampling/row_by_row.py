@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cloister.constraints.supports import Bool, Int
+from cloister.arrays import Booleans, Integers
 from cloister.schema.domain import Domain, Table
 from models.sampling.ancestral import Batch, Candidates, Chain
 from models.sampling.violation_index import ACCEPT_REJECT, DIRECT, Chooser, PairIndex, Penalty
@@ -67,7 +67,7 @@ class AcceptedRows:
         """Whether the attribute at a place is drawn row by row."""
         return place in self._places
 
-    def choose(self, place: int, candidates: Candidates, batch: Batch) -> Int:
+    def choose(self, place: int, candidates: Candidates, batch: Batch) -> Integers:
         """The candidate (n,) of each row, drawn and, for some rows, drawn anew; -1 where none is possible."""
         choice = np.full(batch.rows, -1, dtype=np.int64)
         alive = np.flatnonzero(batch.alive)
@@ -78,7 +78,7 @@ class AcceptedRows:
             self._choose(place, candidates, batch, cells, choice)
         return choice
 
-    def admit(self, rows: Table, rng: np.random.Generator) -> Bool:
+    def admit(self, rows: Table, rng: np.random.Generator) -> Booleans:
         """Mask (n,) of the rows that may stay, as far as no attribute saw to it.
 
         They become rows before.
@@ -93,7 +93,7 @@ class AcceptedRows:
             for index in (*self._places.values(), self._last):
                 index.record(table)
 
-    def withdraw(self, rows: Table, reached: Int) -> None:
+    def withdraw(self, rows: Table, reached: Integers) -> None:
         """Forget rows that were drawn and not kept.
 
         Each was seen by the places before the one it reached.
@@ -102,7 +102,7 @@ class AcceptedRows:
             index.record(rows.take(reached > place), -1)
 
     def _choose(
-        self, place: int, candidates: Candidates, batch: Batch, rows: Int, choice: Int
+        self, place: int, candidates: Candidates, batch: Batch, rows: Integers, choice: Integers
     ) -> None:
         name, index, width = (
             self.chain.sequence[place],

@@ -18,8 +18,9 @@ from typing import Protocol
 
 import numpy as np
 
+from cloister.arrays import Booleans, Integers
 from cloister.constraints import DenialConstraint, violations_per_row
-from cloister.constraints.supports import Bool, Int, Support
+from cloister.constraints.supports import Support
 from cloister.errors import SampleError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import Serial
@@ -52,7 +53,7 @@ LEAST = 2_048
 class Acceptance(Protocol):
     """Which rows to keep, by a probability of each row alone."""
 
-    def keep(self, rows: Table, rng: np.random.Generator) -> Bool:
+    def keep(self, rows: Table, rng: np.random.Generator) -> Booleans:
         """Mask (n,) of the rows kept."""
         ...
 
@@ -61,7 +62,7 @@ class Acceptance(Protocol):
 class EveryRow:
     """Keeps every row."""
 
-    def keep(self, rows: Table, rng: np.random.Generator) -> Bool:  # noqa: ARG002
+    def keep(self, rows: Table, rng: np.random.Generator) -> Booleans:  # noqa: ARG002
         return np.ones(rows.rows, dtype=bool)
 
 
@@ -180,7 +181,7 @@ class _Draw:
             return self._condition.draw(rows, rng)
         return AncestralSampler(self._sampler.chain, checker=self.before).run(rows, rng)
 
-    def _stay(self, table: Table, batch: Batch, missing: int, rng: np.random.Generator) -> Bool:
+    def _stay(self, table: Table, batch: Batch, missing: int, rng: np.random.Generator) -> Booleans:
         stay = batch.alive & self._sampler.acceptance.keep(table, rng)
         for rule in self._sampler.row_rules:
             stay &= violations_per_row(rule, table) == 0
@@ -189,7 +190,7 @@ class _Draw:
         stay[chosen[self.before.admit(table.take(chosen), rng)]] = True
         return stay
 
-    def _all_codes(self, batch: Batch) -> dict[str, Int]:
+    def _all_codes(self, batch: Batch) -> dict[str, Integers]:
         unknown = np.zeros(batch.rows, dtype=np.int64)
         return {name: batch.codes.get(name, unknown) for name in self._sampler.domain.names}
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.arrays import Integers
 from cloister.constraints import (
     DenialConstraint,
     OrderRule,
@@ -28,7 +29,7 @@ from cloister.constraints.choosing import (
     row_support,
 )
 from cloister.constraints.denial import Cell, Op, Predicate
-from cloister.constraints.supports import Int, Levels, Support
+from cloister.constraints.supports import Levels, Support
 from cloister.schema.domain import Domain
 from models.discretization.bins import Bins
 from models.sampling.ancestral import AncestralSampler, Chain, TupleModel
@@ -74,8 +75,8 @@ class SupportBuilder:
     _supports: list[Support] = field(default_factory=list, init=False)
     _row_rules: list[DenialConstraint] = field(default_factory=list, init=False)
     _pair_rules: list[DenialConstraint] = field(default_factory=list, init=False)
-    _tuples: dict[tuple[str, ...], Int] = field(default_factory=dict, init=False)
-    _expected: Int | None = field(default=None, init=False)
+    _tuples: dict[tuple[str, ...], Integers] = field(default_factory=dict, init=False)
+    _expected: Integers | None = field(default=None, init=False)
 
     def build(self, constraints: Sequence[DenialConstraint]) -> CompiledConstraints:
         """The rules that keep every one of the hard ``constraints``."""
@@ -131,7 +132,7 @@ class SupportBuilder:
             self._levels(left), self._level(right), self._chosen(left, right, lefts)
         )
 
-    def _chosen(self, left: tuple[str, ...], right: str, lefts: int) -> Int:
+    def _chosen(self, left: tuple[str, ...], right: str, lefts: int) -> Integers:
         level = self._level(right)
         if (*left, right) in self.measured or self._small((*left, right)):
             evidence = self._evidence(left, right, lefts)
@@ -162,13 +163,13 @@ class SupportBuilder:
         rows = np.maximum(expected.sum(1, keepdims=True) * max(float(counts.sum()), 1.0), 1.0)
         return evidence + counts * rows / table.deviation**2
 
-    def _tuples_for(self, left: tuple[str, ...], lefts: int) -> Int:
+    def _tuples_for(self, left: tuple[str, ...], lefts: int) -> Integers:
         """One row of networked groups for each left side, the same for all right sides of one left side."""
         if left not in self._tuples:
             self._tuples[left] = self._draw(lefts)
         return self._tuples[left]
 
-    def _draw(self, rows: int) -> Int:
+    def _draw(self, rows: int) -> Integers:
         known = set(self.sequence[: self.networked])
         supports = tuple(
             s for s in self._supports if known.issuperset(s.attributes) and len(s.levels)

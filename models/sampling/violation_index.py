@@ -18,6 +18,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.arrays import Booleans
 from cloister.constraints import (
     BoundPredicate,
     DenialConstraint,
@@ -26,8 +27,7 @@ from cloister.constraints import (
     bind,
     violations_per_row,
 )
-from cloister.constraints.conjunctions import Conjunction, either_order
-from cloister.constraints.supports import Bool
+from cloister.constraints.counting.conjunctions import Conjunction, either_order
 from cloister.schema.cells import Cells
 from cloister.schema.columns import Column, Grid, float_decimals
 from cloister.schema.domain import Domain, Table
@@ -272,7 +272,7 @@ class PairIndex:
         )
         self.rows += weight * rows.rows
 
-    def admit(self, rows: Table, rng: np.random.Generator) -> Bool:
+    def admit(self, rows: Table, rng: np.random.Generator) -> Booleans:
         """Mask (n,) of the rows kept, one after the other, each with probability exp(-penalty).
 
         They become points.

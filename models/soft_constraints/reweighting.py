@@ -16,8 +16,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.arrays import Booleans, Integers
 from cloister.constraints import DenialConstraint
-from cloister.constraints.supports import Bool, Int
 from cloister.schema.domain import Table
 from models.soft_constraints.violation_rates import TuplesOf, Violating, fine, shares_against
 
@@ -119,7 +119,7 @@ class Reweighting:
             scores -= weight * MEASURES[self.measure].scores(share, mean, self.reference.rows)
         return scores
 
-    def keep(self, rows: Table, rng: np.random.Generator) -> Bool:
+    def keep(self, rows: Table, rng: np.random.Generator) -> Booleans:
         """Mask (rows,) of the rows kept."""
         return rng.random(rows.rows) < np.exp(np.minimum(self._scores(rows) - self._best, 0.0))
 
@@ -180,7 +180,11 @@ class _Fit:
 
     @classmethod
     def of(
-        cls, constraints: Sequence[DenialConstraint], targets: Shares, pool: Table, reference: Int
+        cls,
+        constraints: Sequence[DenialConstraint],
+        targets: Shares,
+        pool: Table,
+        reference: Integers,
     ) -> _Fit:
         rows = TuplesOf(pool)
         shares = shares_against(constraints, rows, TuplesOf(pool.take(reference)))

@@ -2,7 +2,7 @@
 
 Rows that agree on the attributes of a constraint count alike, so that each different tuple is
 counted once; constraints on the same attributes share the tuples. Exact, by
-:mod:`cloister.constraints.counting`.
+:mod:`cloister.constraints.counting.violations`.
 """
 
 from __future__ import annotations

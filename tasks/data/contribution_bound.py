@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from cloister.errors import DataError
 from cloister.privacy.queries.column_counts import numbered
 from cloister.schema.domain import Table
+from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit
-from cloister.schema.storage import texts
 
-Words = NDArray[np.uint64]
+_Words = NDArray[np.uint64]
 
 
-def bounded(table: Table, names: pd.Series, unit: PersonUnit, key: bytes) -> Table:
+def bound_contribution(table: Table, names: pd.Series, unit: PersonUnit, key: bytes) -> Table:
     """The table with at most ``unit.max_rows`` rows of each person, in the order they had.
 
     Args:
@@ -33,17 +33,19 @@ def bounded(table: Table, names: pd.Series, unit: PersonUnit, key: bytes) -> Tab
             or to several.
     """
     if table.domain[unit.key].null_code is not None:
-        raise DataError(f"column '{unit.key}' identifies persons but is nullable; declare it not nullable")
-    return table.take(np.sort(kept(persons(names, key), unit.max_rows, key)))
+        raise DataError(
+            f"column '{unit.key}' identifies persons but is nullable; declare it not nullable"
+        )
+    return table.take(np.sort(rows_within_bound(person_numbers(names, key), unit.max_rows, key)))
 
 
-def persons(names: pd.Series, key: bytes) -> NDArray[np.int64]:
+def person_numbers(names: pd.Series, key: bytes) -> NDArray[np.int64]:
     """A number (n,) of the person of each row, which depends on the name and the key alone."""
     places, distinct = pd.factorize(texts(names))
     return numbered(pd.Index(distinct), key)[places]
 
 
-def kept(people: NDArray[np.int64], most: int, key: bytes) -> NDArray[np.int64]:
+def rows_within_bound(people: NDArray[np.int64], most: int, key: bytes) -> NDArray[np.int64]:
     """Row numbers, person by person: of each those of the ``most`` smallest lots."""
     grouped = np.argsort(people, kind="stable")
     lots = _row_groups(people[grouped], _position(people[grouped]), key)
@@ -60,7 +62,7 @@ def _position(grouped: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.arange(len(grouped)) - np.repeat(starts, sizes)
 
 
-def _row_groups(people: NDArray[np.int64], position: NDArray[np.int64], key: bytes) -> Words:
+def _row_groups(people: NDArray[np.int64], position: NDArray[np.int64], key: bytes) -> _Words:
     """A keyed 64-bit mix of person and position.
 
     Source: the finaliser of SplitMix64 (Steele, Lea, Flood 2014), applied twice.
@@ -69,7 +71,7 @@ def _row_groups(people: NDArray[np.int64], position: NDArray[np.int64], key: byt
     return _mixed(_mixed(people.astype(np.uint64) ^ first) ^ position.astype(np.uint64) ^ second)
 
 
-def _mixed(words: Words) -> Words:
+def _mixed(words: _Words) -> _Words:
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from cloister.demo.registry import civic_registry
 from cloister.errors import StorageError
+from tasks.runtime.code_version import PROJECT
 from tasks.runtime.home import Home, private_folder
-from tasks.runtime.tables import replaced
+from tasks.runtime.tables import replace_file
 
-SPEC = Path(__file__).parents[2] / "data" / "specs" / "demo.yaml"
+_SPEC = PROJECT / "data" / "specs" / "demo.yaml"
 
 
 def demo_spec() -> Path:
@@ -18,9 +19,9 @@ def demo_spec() -> Path:
     Raises:
         StorageError: it is not part of this installation.
     """
-    if not SPEC.exists():
-        raise StorageError(f"{SPEC} does not exist; run the demo from a checkout of the project")
-    return SPEC
+    if not _SPEC.exists():
+        raise StorageError(f"{_SPEC} does not exist; run the demo from a checkout of the project")
+    return _SPEC
 
 
 def demo_data(home: Home) -> Path:
@@ -31,5 +32,5 @@ def demo_data(home: Home) -> Path:
     """
     path = private_folder(home.folder / "demo") / "demo.csv"
     if not path.exists():
-        replaced(path, lambda part: civic_registry().to_csv(part, index=False))
+        replace_file(path, lambda part: civic_registry().to_csv(part, index=False))
     return path

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from cloister.errors import StorageError
-from cloister.schema.drafting import draft
+from cloister.schema.drafts.drafting import draft
 
 
-def drafted(data: Path, out: Path | None) -> str:
+def write_draft(data: Path, out: Path | None) -> str:
     """The text of a draft for a table, written to ``out`` if that is given and new.
 
     Raises:
@@ -22,5 +22,7 @@ def drafted(data: Path, out: Path | None) -> str:
         try:
             out.write_text(text, encoding="utf-8")
         except OSError as error:
-            raise StorageError(f"{out} cannot be written ({error.strerror}); correct the path") from None
+            raise StorageError(
+                f"{out} cannot be written ({error.strerror}); correct the path"
+            ) from None
     return text

@@ -10,30 +10,32 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cloister.errors import DataError
-from cloister.privacy.events import Event
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.door.table import PrivateColumns
+from cloister.privacy.events import Event
+from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.parsing import parse
-from cloister.schema.reading import read_frame
+from cloister.schema.sources.reading import read_frame
+from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit, Spec
-from cloister.schema.storage import texts
-from tasks.domains.plan import domain_context
-from tasks.runtime.home import Home
+from tasks.data.contribution_bound import person_numbers, rows_within_bound
 from tasks.data.open_table import noise_source
-from tasks.requests.resolved import ResolvedRequest, PublicContext
-from tasks.data.session import Source, keyed_digest
-from tasks.data.contribution_bound import kept, persons
+from tasks.data.session import RowSource, keyed_digest
+from tasks.domains.plan import domain_context
+from tasks.requests.resolved import PublicContext, ResolvedRequest
+from tasks.runtime.home import Home
 
 
-class ColumnsSource(Source[pd.DataFrame, PrivateColumns]):
+class ColumnsSource(RowSource[pd.DataFrame, PrivateColumns]):
     """The raw columns of a measurement, whose domains are not known yet, behind their own door."""
 
     def context(self, request: ResolvedRequest) -> PublicContext:
         """What is declared before any domain is known."""
         return domain_context(request)
 
-    def read(self, release: str, request: ResolvedRequest, home: Home) -> tuple[pd.DataFrame, str]:
+    def read_rows(
+        self, release: str, request: ResolvedRequest, home: Home
+    ) -> tuple[pd.DataFrame, str]:
         """The rows, at most so many of each person, and the digest of all that were read.
 
         Raises:
@@ -42,7 +44,9 @@ class ColumnsSource(Source[pd.DataFrame, PrivateColumns]):
         """
         spec, key = self.context(request).spec, home.key()
         frame, unit = read_frame(spec, request.data), spec.privacy.unit
-        rows = bounded(frame, unit, spec, key) if isinstance(unit, PersonUnit) else frame
+        rows = (
+            _bound_contribution(frame, unit, spec, key) if isinstance(unit, PersonUnit) else frame
+        )
         return rows, keyed_digest(b"columns", _hashes(frame), release, key)
 
     def door(
@@ -57,7 +61,9 @@ class ColumnsSource(Source[pd.DataFrame, PrivateColumns]):
         return PrivateColumns(rows, home.key(), neighbours, planned, journal, noise_source())
 
 
-def bounded(frame: pd.DataFrame, unit: PersonUnit, spec: Spec, key: bytes) -> pd.DataFrame:
+def _bound_contribution(
+    frame: pd.DataFrame, unit: PersonUnit, spec: Spec, key: bytes
+) -> pd.DataFrame:
     """The rows of a frame with at most ``unit.max_rows`` of each person, in the order they had.
 
     Rows without a readable person are left out, or refused where ``on_invalid`` is ``fail``.
@@ -72,7 +78,11 @@ def bounded(frame: pd.DataFrame, unit: PersonUnit, spec: Spec, key: bytes) -> pd
             f"column '{unit.key}' identifies persons but lacks values; give every row one, or set "
             "validation.on_invalid to drop"
         )
-    return frame.iloc[known[np.sort(kept(persons(typed.iloc[known], key), unit.max_rows, key))]]
+    return frame.iloc[
+        known[
+            np.sort(rows_within_bound(person_numbers(typed.iloc[known], key), unit.max_rows, key))
+        ]
+    ]
 
 
 def _hashes(frame: pd.DataFrame) -> Iterator[tuple[str, NDArray[Any]]]:

@@ -11,25 +11,25 @@ from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.database import Database, ForeignKey
 from cloister.schema.domain import Table
-from cloister.schema.reading import read_frame
+from cloister.schema.sources.reading import read_frame
 from cloister.schema.validation import validate
 from models.protocol import DatabaseTask
-from tasks.data.contribution_bound import kept
+from tasks.data.contribution_bound import rows_within_bound
 from tasks.data.open_table import noise_source
 from tasks.data.refusals import write_validation
-from tasks.data.session import Source, keyed_digest
+from tasks.data.session import RowSource, keyed_digest
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 
 
-class DatabaseSource(Source[Database, PrivateDatabase]):
+class DatabaseSource(RowSource[Database, PrivateDatabase]):
     """The rows of several tables, behind doors that share one plan and one journal."""
 
     def context(self, request: ResolvedRequest) -> PublicContext:
         """The declared context of a request."""
         return public_context_of(request)
 
-    def read(self, release: str, request: ResolvedRequest, home: Home) -> tuple[Database, str]:
+    def read_rows(self, release: str, request: ResolvedRequest, home: Home) -> tuple[Database, str]:
         """The rows and a keyed digest of all that were read.
 
         Rows that refer to none that is there are left out, and of many that refer to the same all
@@ -85,4 +85,4 @@ def bound(database: Database, key: bytes) -> Database:
 
 
 def _bounded(parents: Integers, reference: ForeignKey, key: bytes) -> Integers:
-    return kept(parents, reference.most, key + reference.table.encode())
+    return rows_within_bound(parents, reference.most, key + reference.table.encode())

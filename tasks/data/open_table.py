@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cloister.privacy.events import Event
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.door.table import PrivateTable
+from cloister.privacy.events import Event
+from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.domain import Table
 from cloister.schema.parsing import parse
-from cloister.schema.reading import read_frame
+from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec import PersonUnit
 from cloister.schema.validation import ValidationReport, validate
-from tasks.runtime.home import Home
-from tasks.requests.resolved import ResolvedRequest, PublicContext, public_context_of
+from tasks.data.contribution_bound import bound_contribution
 from tasks.data.refusals import write_validation
-from tasks.data.session import Source, keyed_digest
-from tasks.data.contribution_bound import bounded
+from tasks.data.session import RowSource, keyed_digest
+from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
+from tasks.runtime.home import Home
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,14 +29,14 @@ class RealRows:
     digest: str
 
 
-class TableSource(Source[Table, PrivateTable]):
+class TableSource(RowSource[Table, PrivateTable]):
     """The rows of a release: validated, coded in their public domains, behind the door of a table."""
 
     def context(self, request: ResolvedRequest) -> PublicContext:
         """The declared context of a request."""
         return public_context_of(request)
 
-    def read(self, release: str, request: ResolvedRequest, home: Home) -> tuple[Table, str]:
+    def read_rows(self, release: str, request: ResolvedRequest, home: Home) -> tuple[Table, str]:
         """The rows and their digest; what validation found stays inside the home."""
         opened, report = open_data(release, request, self.context(request), home)
         write_validation(release, report.to_dict(), home)
@@ -54,7 +54,9 @@ class TableSource(Source[Table, PrivateTable]):
         return PrivateTable(rows, neighbours, planned, journal, noise_source())
 
 
-def open_data(release: str, request: ResolvedRequest, context: PublicContext, home: Home) -> tuple[RealRows, ValidationReport]:
+def open_data(
+    release: str, request: ResolvedRequest, context: PublicContext, home: Home
+) -> tuple[RealRows, ValidationReport]:
     """Read, validate, encode and bound the rows of a release.
 
     Raises:
@@ -67,7 +69,9 @@ def open_data(release: str, request: ResolvedRequest, context: PublicContext, ho
     digest = keyed_digest(b"data", columns, release, home.key())
     unit = context.spec.privacy.unit
     if isinstance(unit, PersonUnit):
-        table = bounded(table, parse(frame[unit.key], context.spec.attributes[unit.key])[0], unit, home.key())
+        table = bound_contribution(
+            table, parse(frame[unit.key], context.spec.attributes[unit.key])[0], unit, home.key()
+        )
     return RealRows(table, digest), report
 
 

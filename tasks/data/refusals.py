@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cloister.errors import DataError
-from tasks.runtime.home import Home
 from tasks.requests.plan import write_json
+from tasks.runtime.home import Home
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
-def usable(opened: Callable[[], T], release: str, home: Home) -> T:
+def usable(opened: Callable[[], _T], release: str, home: Home) -> _T:
     """What ``opened`` gives.
 
     Raises:
@@ -27,7 +27,9 @@ def usable(opened: Callable[[], T], release: str, home: Home) -> T:
     except DataError as error:
         problems = str(error).splitlines()
     path = write_validation(release, {"refused": True, "problems": problems}, home)
-    raise DataError(f"the data is not as the spec declares it; {path} says what is wrong, and must not leave the house")
+    raise DataError(
+        f"the data is not as the spec declares it; {path} says what is wrong, and must not leave the house"
+    )
 
 
 def write_validation(release: str, content: dict[str, Any], home: Home) -> Path:

@@ -26,19 +26,19 @@ from typing import Any, Generic, Never, Self, SupportsIndex, TypeVar
 from numpy.typing import NDArray
 
 from cloister.errors import CloisterError
-from cloister.privacy.events import Event
 from cloister.privacy.door.journal import Journal
+from cloister.privacy.events import Event
 from cloister.privacy.ledger import Anchor
 from cloister.privacy.mechanisms.counts import Neighbours
+from tasks.requests.resolved import PublicContext, ResolvedRequest
 from tasks.runtime.home import Home
-from tasks.requests.resolved import ResolvedRequest, PublicContext
 
-Rows = TypeVar("Rows")
-Private = TypeVar("Private")
-T = TypeVar("T")
+RowsT = TypeVar("RowsT")
+PrivateT = TypeVar("PrivateT")
+_T = TypeVar("_T")
 
 
-class Source(ABC, Generic[Rows, Private]):
+class RowSource(ABC, Generic[RowsT, PrivateT]):
     """Which rows a release reads, and the door that they are put behind."""
 
     @abstractmethod
@@ -46,7 +46,7 @@ class Source(ABC, Generic[Rows, Private]):
         """What is declared of the data."""
 
     @abstractmethod
-    def read(self, release: str, request: ResolvedRequest, home: Home) -> tuple[Rows, str]:
+    def read_rows(self, release: str, request: ResolvedRequest, home: Home) -> tuple[RowsT, str]:
         """The rows, at most so many of each unit, and a keyed digest of all that were read.
 
         Raises:
@@ -55,7 +55,9 @@ class Source(ABC, Generic[Rows, Private]):
         """
 
     @abstractmethod
-    def door(self, rows: Rows, neighbours: Neighbours, planned: Event, journal: Journal, home: Home) -> Private:
+    def door(
+        self, rows: RowsT, neighbours: Neighbours, planned: Event, journal: Journal, home: Home
+    ) -> PrivateT:
         """The rows behind a door that answers what was planned."""
 
 
@@ -74,24 +76,26 @@ class Confidential:
         raise TypeError(f"{self!r} leads to sensitive rows and is neither copied nor serialised")
 
 
-class Held(Confidential, Generic[T]):
+class SessionValue(Confidential, Generic[_T]):
     """Something that is at hand until the session of a release ends."""
 
     __slots__ = ("_value", "release")
 
-    def __init__(self, release: str, value: T) -> None:
+    def __init__(self, release: str, value: _T) -> None:
         self.release = release
-        self._value: T | None = value
+        self._value: _T | None = value
 
     @property
-    def value(self) -> T:
+    def value(self) -> _T:
         """What is held.
 
         Raises:
             CloisterError: the session has ended.
         """
         if self._value is None:
-            raise CloisterError(f"the session of release {self.release} has ended; rerun its command")
+            raise CloisterError(
+                f"the session of release {self.release} has ended; rerun its command"
+            )
         return self._value
 
     def forget(self) -> None:
@@ -99,12 +103,12 @@ class Held(Confidential, Generic[T]):
         self._value = None
 
 
-class Session(Confidential, Generic[Rows, Private]):
+class Session(Confidential, Generic[RowsT, PrivateT]):
     """One run of a release: what it opens is closed and forgotten at its end, whatever happens."""
 
     __slots__ = ("_ending", "source")
 
-    def __init__(self, source: Source[Rows, Private]) -> None:
+    def __init__(self, source: RowSource[RowsT, PrivateT]) -> None:
         self.source = source
         self._ending = ExitStack()
 
@@ -119,19 +123,19 @@ class Session(Confidential, Generic[Rows, Private]):
     ) -> None:
         self._ending.close()
 
-    def open(self, release: str, request: ResolvedRequest, home: Home) -> Opened[Rows, Private]:
+    def open(self, release: str, request: ResolvedRequest, home: Home) -> Opened[RowsT, PrivateT]:
         """Read the rows of a release.
 
         Raises:
             StorageError: the data cannot be read.
             DataError: it is not as declared.
         """
-        rows, digest = self.source.read(release, request, home)
+        rows, digest = self.source.read_rows(release, request, home)
         return Opened(self, self.hold(release, rows), digest)
 
-    def hold(self, release: str, value: T) -> Held[T]:
+    def hold(self, release: str, value: _T) -> SessionValue[_T]:
         """Hold something until the end."""
-        held = Held(release, value)
+        held = SessionValue(release, value)
         self._ending.callback(held.forget)
         return held
 
@@ -147,24 +151,32 @@ class Session(Confidential, Generic[Rows, Private]):
         return journal
 
 
-class Opened(Confidential, Generic[Rows, Private]):
+class Opened(Confidential, Generic[RowsT, PrivateT]):
     """The rows of a release, read and not yet paid for; ``digest`` is of all that were read."""
 
     __slots__ = ("digest", "release", "rows", "session")
 
-    def __init__(self, session: Session[Rows, Private], rows: Held[Rows], digest: str) -> None:
+    def __init__(
+        self, session: Session[RowsT, PrivateT], rows: SessionValue[RowsT], digest: str
+    ) -> None:
         self.session = session
         self.release = rows.release
         self.rows = rows
         self.digest = digest
 
 
-class Spent(Confidential, Generic[Rows, Private]):
+class Spent(Confidential, Generic[RowsT, PrivateT]):
     """A release whose charge is final, as its ``anchor`` in the ledger says, and its way to the rows."""
 
     __slots__ = ("_private", "_rows", "anchor", "digest", "journal", "release")
 
-    def __init__(self, opened: Opened[Rows, Private], private: Held[Private], journal: Journal, anchor: Anchor) -> None:
+    def __init__(
+        self,
+        opened: Opened[RowsT, PrivateT],
+        private: SessionValue[PrivateT],
+        journal: Journal,
+        anchor: Anchor,
+    ) -> None:
         self.release = opened.release
         self.digest = opened.digest
         self.anchor = anchor
@@ -173,7 +185,7 @@ class Spent(Confidential, Generic[Rows, Private]):
         self._rows = opened.rows
 
     @property
-    def private(self) -> Private:
+    def private(self) -> PrivateT:
         """The door to the rows.
 
         Raises:
@@ -182,7 +194,7 @@ class Spent(Confidential, Generic[Rows, Private]):
         return self._private.value
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> RowsT:
         """The rows themselves.
 
         Privacy: raw; for a measure that is kept inside.
@@ -197,7 +209,9 @@ AnySession = Session[Any, Any]
 AnySpent = Spent[Any, Any]
 
 
-def keyed_digest(kind: bytes, columns: Iterable[tuple[str, NDArray[Any]]], release: str, key: bytes) -> str:
+def keyed_digest(
+    kind: bytes, columns: Iterable[tuple[str, NDArray[Any]]], release: str, key: bytes
+) -> str:
     """HMAC-SHA256 of all columns and rows for one release, in hexadecimal: it shows changed data.
 
     Privacy: certificates show it. Two releases have different digests of the same rows, so that

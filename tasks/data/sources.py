@@ -7,10 +7,10 @@ from typing import Any
 from models.protocol import Task
 from tasks.data.open_database import DatabaseSource
 from tasks.data.open_table import TableSource
-from tasks.data.session import Source
+from tasks.data.session import RowSource
 from tasks.requests.resolved import ResolvedRequest, public_context_of
 
 
-def source_of(request: ResolvedRequest) -> Source[Any, Any]:
+def source_of(request: ResolvedRequest) -> RowSource[Any, Any]:
     """The source of the rows that a spec declares."""
     return TableSource() if isinstance(public_context_of(request).task, Task) else DatabaseSource()

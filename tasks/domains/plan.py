@@ -16,9 +16,9 @@ from cloister.privacy.ledger.exact import decimal
 from cloister.privacy.ledger.records import MEASURE
 from cloister.schema.attributes import AnyAttribute, Ordinal, ValuesFile
 from cloister.schema.domain import Domain
-from cloister.schema.loading import load_spec, spec_digest
+from cloister.schema.drafts.unconfirmed import unconfirmed_facts
 from cloister.schema.spec import Spec
-from cloister.schema.unconfirmed import unconfirmed_facts
+from cloister.schema.spec_files.loading import load_spec, spec_digest
 from models.declared import neighbours_of
 from models.protocol import Forecast, Parameters, Plan, Stage, Task
 from tasks.ledger.queries import pending_release
@@ -33,12 +33,12 @@ from tasks.requests.resolved import (
 )
 from tasks.runtime.home import Home
 
-SPEC_BYTES = 1 << 20
+_SPEC_BYTES = 1 << 20
 SPEC_NAME = "spec.yaml"
-SECONDS = 2.0
-MEMORY = 1 << 30
+_SECONDS = 2.0
+_MEMORY = 1 << 30
 
-EXPLANATIONS = MappingProxyType(
+_EXPLANATIONS = MappingProxyType(
     {
         "rows": "noisy number of rows",
         "bounds": "noisy counts of public parts of the whole line; a bound is the outer end of "
@@ -71,7 +71,7 @@ def domain_request(spec: Path, options: Options, by: str) -> ResolvedRequest:
     declared = load_spec(path)
     require_none(path, unconfirmed_facts(declared))
     _require_measurable(path, declared)
-    declared = confirmed(declared)
+    declared = strip_derived_domains(declared)
     return ResolvedRequest(
         path,
         spec_digest(declared),
@@ -94,7 +94,7 @@ def domain_context(request: ResolvedRequest) -> PublicContext:
     Raises:
         SpecError: the spec cannot be used, or was changed since the request was made.
     """
-    spec = confirmed(load_spec(request.spec))
+    spec = strip_derived_domains(load_spec(request.spec))
     if spec.unconfirmed or spec_digest(spec) != request.digest:
         raise SpecError(
             f"{request.spec} was changed since the measurement began; run the command again"
@@ -102,7 +102,7 @@ def domain_context(request: ResolvedRequest) -> PublicContext:
     return PublicContext(spec, Task(Domain(()), (), request.rows, neighbours_of(spec)))
 
 
-def confirmed(spec: Spec) -> Spec:
+def strip_derived_domains(spec: Spec) -> Spec:
     """A spec without the domains that are marked data-derived: all that a measurement may know, digest included."""
     outlines = {name: outlined(attribute) for name, attribute in to_measure(spec).items()}
     return spec.model_copy(update={"attributes": {**spec.attributes, **outlines}})
@@ -116,7 +116,7 @@ def to_measure(spec: Spec) -> Mapping[str, AnyAttribute]:
 
 
 @lru_cache(maxsize=4)
-def planned_domains(request: ResolvedRequest) -> DomainPlan:
+def domain_plan(request: ResolvedRequest) -> DomainPlan:
     """What will be asked.
 
     Raises:
@@ -136,10 +136,10 @@ def planned_domains(request: ResolvedRequest) -> DomainPlan:
 
 def release_plan(request: ResolvedRequest) -> Plan[DomainParameters]:
     """The plan as the ledger and the release folder hold it."""
-    made = planned_domains(request)
+    made = domain_plan(request)
     thresholds = {"threshold": made.threshold, "values": made.values_threshold}
     stages = [
-        Stage(name, event, EXPLANATIONS[name].format(**thresholds))
+        Stage(name, event, _EXPLANATIONS[name].format(**thresholds))
         for name, event in made.parts.items()
     ]
     parameters = DomainParameters(
@@ -149,7 +149,7 @@ def release_plan(request: ResolvedRequest) -> Plan[DomainParameters]:
         **thresholds,
     )
     return Plan(
-        MEASURE, tuple(made.attributes), tuple(stages), parameters, Forecast(SECONDS, MEMORY)
+        MEASURE, tuple(made.attributes), tuple(stages), parameters, Forecast(_SECONDS, _MEMORY)
     )
 
 
@@ -170,7 +170,7 @@ def require_ready(request: ResolvedRequest, home: Home) -> None:
     require_readable(request, context.spec)
     _require_place(request, context, home)
     require_home(home)
-    require_room(home.folder, SPEC_BYTES)
+    require_room(home.folder, _SPEC_BYTES)
 
 
 def _require_rest(request: ResolvedRequest, spec: Spec) -> None:
@@ -198,7 +198,7 @@ def _require_place(request: ResolvedRequest, context: PublicContext, home: Home)
         raise StorageError(
             f"the spec names files beside it; give --out a file in {request.spec.parent}"
         )
-    require_room(out.parent, SPEC_BYTES)
+    require_room(out.parent, _SPEC_BYTES)
 
 
 def _written_before(

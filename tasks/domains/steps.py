@@ -15,10 +15,10 @@ from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.discovery import Findings, discover
 from cloister.privacy.door.table import PrivateColumns
 from cloister.schema.attributes import DATA_DERIVED, MEASURED
-from cloister.schema.marked import read_marked
-from cloister.schema.writing import spec_text
+from cloister.schema.spec_files.marked_yaml import read_marked
+from cloister.schema.spec_files.writing import spec_text
 from tasks.data.session import Spent
-from tasks.domains.plan import SPEC_NAME, planned_domains
+from tasks.domains.plan import SPEC_NAME, domain_plan
 from tasks.ledger.charges import record_candidate, seal
 from tasks.release.certify import fresh
 from tasks.release.preflight import checked_spec
@@ -29,7 +29,7 @@ from tasks.runtime.home import Home
 from tasks.runtime.progress import reporter
 from tasks.runtime.references import digest_of
 from tasks.runtime.step import step
-from tasks.runtime.tables import replaced
+from tasks.runtime.tables import replace_file
 
 _HEAD = """\
 # What is marked dp was measured with noise by release {release}, and may be handed on: bounds,
@@ -51,8 +51,8 @@ def measure_domains(
     request: ResolvedRequest, spent: Spent[pd.DataFrame, PrivateColumns], home: Home
 ) -> Findings:
     """What was found, all of it released; the journal is sealed: nothing more is asked."""
-    advanced = partial(reporter().advanced, "measure")
-    found = discover(spent.private, planned_domains(request), advanced)
+    advanced = partial(reporter().advance, "measure")
+    found = discover(spent.private, domain_plan(request), advanced)
     seal(spent.release, request, spent.journal, home)
     return found
 
@@ -75,7 +75,7 @@ def write_spec(
     folder = fresh(home.release(release) / "public")
     (folder / SPEC_NAME).write_text(text, encoding="utf-8")
     out = request.out or folder / SPEC_NAME
-    replaced(out, lambda part: part.write_text(text, encoding="utf-8"))
+    replace_file(out, lambda part: part.write_text(text, encoding="utf-8"))
     return Written(out, _problem(out))
 
 

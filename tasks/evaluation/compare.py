@@ -12,8 +12,8 @@ from cloister.evaluation.plots import plots, tables
 from cloister.evaluation.report import Evaluation, evaluate
 from cloister.evaluation.targets import Target, targets_of
 from cloister.schema.domain import Table
-from cloister.schema.loading import load_spec, spec_digest
-from cloister.schema.reading import read_frame
+from cloister.schema.sources.reading import read_frame
+from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.schema.validation import validate
 from tasks.evaluation.reference_scores import ReferenceScores
 from tasks.requests.plan import write_json
@@ -38,14 +38,14 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Measured:
+class EvaluationRecord:
     """What was measured, and the folder that holds it as JSON, tables and plots; internal."""
 
     evaluation: Evaluation
     folder: Path
 
 
-def compared(
+def compare_tables(
     real: Table, synthetic: Table, context: PublicContext, asked: Asked, home: Home
 ) -> Evaluation:
     """The evaluation of one table against another of the same context; internal.
@@ -53,22 +53,22 @@ def compared(
     Raises:
         InputError: a target is none of the spec's, or the rows held out cannot be used.
     """
-    targets, truths = _targets(context, asked), ReferenceScores(home, spec_digest(context.spec))
+    targets, reference = _targets(context, asked), ReferenceScores(home, spec_digest(context.spec))
     others = table_of(context, asked.held_out) if asked.held_out else None
     rules, panel = context.task.constraints, asked.panel
-    return evaluate(real, synthetic, rules, targets, asked.level, others, panel, truths.learnt)
+    return evaluate(real, synthetic, rules, targets, asked.level, others, panel, reference.scores)
 
 
-def written(evaluation: Evaluation, folder: Path) -> Measured:
+def write_evaluation(evaluation: Evaluation, folder: Path) -> EvaluationRecord:
     """Write an evaluation as JSON, tables and plots."""
     write_json(folder / "evaluation.json", evaluation.to_dict())
     if evaluation.level != "none":
         plots(evaluation, folder / "plots")
         tables(evaluation, folder / "plots")
-    return Measured(evaluation, folder)
+    return EvaluationRecord(evaluation, folder)
 
 
-def compared_files(spec: Path, data: Path, synthetic: Path, asked: Asked, home: Home) -> Evaluation:
+def compare_files(spec: Path, data: Path, synthetic: Path, asked: Asked, home: Home) -> Evaluation:
     """The evaluation of one file against another; internal.
 
     Raises:
@@ -76,7 +76,7 @@ def compared_files(spec: Path, data: Path, synthetic: Path, asked: Asked, home: 
     """
     context = _public_context(spec)
     real = table_of(context, data)
-    return compared(real, table_of(context, synthetic), context, asked, home)
+    return compare_tables(real, table_of(context, synthetic), context, asked, home)
 
 
 def violations_of(spec: Path, data: Path) -> tuple[ViolationReport, ...]:

@@ -23,7 +23,7 @@ from tasks.requests.plan import write_json
 from tasks.runtime.code_version import evaluating_digest
 from tasks.runtime.home import Home, private_folder
 
-LIBRARIES = tuple(library.__version__ for library in (np, sklearn, xgboost))
+_LIBRARIES = tuple(library.__version__ for library in (np, sklearn, xgboost))
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ReferenceScores:
     home: Home
     spec: str
 
-    def learnt(
+    def scores(
         self, train: Table, test: Table, targets: Sequence[Target], panel: Panel
     ) -> Learning:
         """The scores of :func:`cloister.evaluation.learning.train_and_test`, from before if they are known."""
@@ -49,7 +49,7 @@ class ReferenceScores:
 
     def _key(self, train: Table, test: Table, targets: Sequence[Target], panel: Panel) -> str:
         decisive = [self.spec, evaluating_digest(), panel, [target.attribute for target in targets]]
-        digest = hashlib.sha256(json.dumps([*decisive, *LIBRARIES]).encode())
+        digest = hashlib.sha256(json.dumps([*decisive, *_LIBRARIES]).encode())
         for table in (train, test):
             for name in table.domain.modelled:
                 digest.update(table.codes[name].tobytes())

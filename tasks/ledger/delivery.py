@@ -20,14 +20,14 @@ from cloister.privacy.ledger.exact import decimal
 from tasks.domains.plan import SPEC_NAME
 from tasks.ledger.charges import open_ledger
 from tasks.ledger.verify import release_problems
-from tasks.release.charge import Charge
+from tasks.release.charge import ReservedRelease
 from tasks.release.publish import copy_whole
 from tasks.requests.plan import write_json
 from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 from tasks.runtime.references import digest_of
 from tasks.runtime.step import step
-from tasks.runtime.tables import replaced
+from tasks.runtime.tables import replace_file
 
 _ended: ContextVar[list[str] | None] = ContextVar("ended", default=None)
 """The releases that ended inside the block of ``telling`` that this context is in, if it is in one."""
@@ -41,7 +41,9 @@ def keep_outcome(release: str, content: dict[str, Any], home: Home) -> None:
 
 
 @step("publish", "publish {charge.release}, finished before")
-def publish_finished(request: ResolvedRequest, charge: Charge, home: Home) -> dict[str, Any]:
+def publish_finished(
+    request: ResolvedRequest, charge: ReservedRelease, home: Home
+) -> dict[str, Any]:
     """What was to be said of a release that an earlier run finished, with its files at ``out``.
 
     Raises:
@@ -59,7 +61,7 @@ def publish_finished(request: ResolvedRequest, charge: Charge, home: Home) -> di
 
 
 @step("write", "write spec of {charge.release}, finished before")
-def write_finished(request: ResolvedRequest, charge: Charge, home: Home) -> dict[str, Any]:
+def write_finished(request: ResolvedRequest, charge: ReservedRelease, home: Home) -> dict[str, Any]:
     """What was to be said of a measurement that an earlier run finished, its spec at ``out``.
 
     Raises:
@@ -69,7 +71,7 @@ def write_finished(request: ResolvedRequest, charge: Charge, home: Home) -> dict
     spec = home.release(charge.release) / "public" / SPEC_NAME
     out = request.out or spec
     if not out.exists():
-        replaced(out, lambda part: part.write_bytes(spec.read_bytes()))
+        replace_file(out, lambda part: part.write_bytes(spec.read_bytes()))
     return content | {"spec": str(out), "earlier": True}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from cloister.errors import StorageError
 from tasks.runtime.home import Home, open_to_others
 
-NAMED = 3
+_NAMED = 3
 """How many open files a finding names."""
 
 
@@ -21,7 +21,7 @@ def mode_findings(home: Home) -> list[str]:
 
     To be asked before the home is used, which closes them.
     """
-    found = list(islice(open_to_others(home.folder), NAMED)) if home.folder.is_dir() else []
+    found = list(islice(open_to_others(home.folder), _NAMED)) if home.folder.is_dir() else []
     return [
         f"{path}: others could use it (mode {path.lstat().st_mode & 0o777:o}); it is closed now"
         for path in found

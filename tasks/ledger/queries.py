@@ -38,7 +38,7 @@ def budgets(home: Home, dataset: str | None) -> list[BudgetStatus]:
     return found
 
 
-def composed(home: Home, status: BudgetStatus) -> Spend | None:
+def composed_spend(home: Home, status: BudgetStatus) -> Spend | None:
     """What the releases of a budget's window cost together, by their events.
 
     None if no accountant reads them all.
@@ -49,7 +49,7 @@ def composed(home: Home, status: BudgetStatus) -> Spend | None:
     return together(current, budget.delta)
 
 
-def exported(home: Home, path: Path) -> Anchor:
+def export_ledger(home: Home, path: Path) -> Anchor:
     """Write all entries of the ledger to a file; the anchor of the last.
 
     Raises:

@@ -19,7 +19,7 @@ from tasks.ledger.release_findings import folder_findings, release_findings
 from tasks.release.retained import FILE_NAME
 from tasks.runtime.home import Home
 
-LEFT_HERE = (
+_KEPT_STATES = (
     State.SPENT,
     State.CANDIDATE,
     State.APPROVED,
@@ -29,7 +29,7 @@ LEFT_HERE = (
 )
 
 
-def verified(
+def verify_records(
     home: Home, what: str | None, anchors: Sequence[Anchor] = ()
 ) -> tuple[list[str], list[str]]:
     """What was checked, and everything that is wrong with it: the ledger and all of the home, or one release.
@@ -104,7 +104,7 @@ def _verified_home(
         return ["the ledger", *map(str, folders)], findings + found
     known = ledger.releases()
     chosen = [
-        release for release in known if release.state in LEFT_HERE and _is_here(release, home)
+        release for release in known if release.state in _KEPT_STATES and _is_here(release, home)
     ]
     found = [finding for release in chosen for finding in release_findings(home, ledger, release)]
     unknown = [*_unknown(home, {release.id for release in known})]

@@ -12,13 +12,13 @@ from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Facts
 from cloister.privacy.certificate.page import page
 from cloister.privacy.certificate.software import software
 from cloister.privacy.ledger import Anchor, BudgetStatus
-from cloister.schema.reading import read_native
+from cloister.schema.sources.reading import read_native
 from models.protocol import AnyPlan
 from models.registry import create
 from models.storage import model_digest
 from tasks.data.session import AnySpent
 from tasks.ledger.charges import COMPOSITION, open_ledger
-from tasks.release.charge import Charge
+from tasks.release.charge import ReservedRelease
 from tasks.release.sample import Drawn
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from tasks.runtime.code_version import code_digest
@@ -34,7 +34,7 @@ TABLE_NAME, CSV_NAME = "synthetic.parquet", "synthetic.csv"
 class Certified:
     """What a certificate vouches for: the charge, what was done under it, the model and the rows that came of it."""
 
-    charge: Charge
+    charge: ReservedRelease
     spent: AnySpent
     plan: AnyPlan
     model: Reference

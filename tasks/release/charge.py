@@ -11,10 +11,10 @@ from cloister.errors import CloisterError, InputError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from models.protocol import AnyPlan
 from tasks.data.refusals import usable
-from tasks.data.session import Opened, Private, Rows, Session, Source, Spent
+from tasks.data.session import Opened, PrivateT, RowSource, RowsT, Session, Spent
 from tasks.ledger.charges import give_back, grant_declared, make_final, open_ledger, release_request
 from tasks.release.retained import kept_seed
-from tasks.requests.plan import plan_digest, plan_json, require_kept, write_json
+from tasks.requests.plan import plan_digest, plan_json, require_within_budget, write_json
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.code_version import code_version
 from tasks.runtime.home import Home
@@ -23,7 +23,7 @@ from tasks.runtime.step import step
 
 
 @dataclass(frozen=True)
-class Charge:
+class ReservedRelease:
     """The release that the ledger holds for a request.
 
     ``resumed`` says that an earlier run reserved it, ``finished`` that it also ended it, but nobody
@@ -44,13 +44,13 @@ class Stores:
 
 
 @step("reserve", "reserve epsilon {request.budget.epsilon} of {request.spec.stem}")
-def reserve(
+def reserve_budget(
     request: ResolvedRequest,
     plan: AnyPlan,
-    source: Source[Rows, Private],
+    source: RowSource[RowsT, PrivateT],
     home: Home,
     stores: Stores | None = None,  # noqa: ARG001 - what is charged can be recorded
-) -> Charge:
+) -> ReservedRelease:
     """Reserve the price of a release, or find the one that the same request began before.
 
     Its request and plan are in its folder then. ``stores`` are those that it will be recorded in,
@@ -61,19 +61,19 @@ def reserve(
         PrivacyError: the plan costs more than the request asks for.
     """
     context = source.context(request)
-    require_kept(plan, request.budget, context.task)
+    require_within_budget(plan, request.budget, context.task)
     ledger = open_ledger(home)
     grant_declared(ledger, request, context)
     reservation = ledger.reserve(release_request(request, context, plan), request.by)
     release = reservation.release.id
     folder = home.release(release)
     if reservation.resumed:
-        reporter().resumed(release)
+        reporter().resume(release)
     _keep_request(folder / "order.json", request)
     if reservation.release.undelivered:
-        return Charge(release, resumed=True, finished=True)
+        return ReservedRelease(release, resumed=True, finished=True)
     write_json(folder / "plan.json", plan_json(plan))
-    return Charge(release, reservation.resumed)
+    return ReservedRelease(release, reservation.resumed)
 
 
 def _keep_request(path: Path, request: ResolvedRequest) -> None:
@@ -96,7 +96,7 @@ def _keep_request(path: Path, request: ResolvedRequest) -> None:
 
 
 @contextmanager
-def giving_back(charge: Charge, request: ResolvedRequest, home: Home) -> Iterator[None]:
+def giving_back(charge: ReservedRelease, request: ResolvedRequest, home: Home) -> Iterator[None]:
     """Give the reservation back if the data cannot be used: nothing was asked of it."""
     try:
         yield
@@ -106,9 +106,9 @@ def giving_back(charge: Charge, request: ResolvedRequest, home: Home) -> Iterato
 
 
 @step("validate", "validate data of {charge.release}")
-def validate(
-    request: ResolvedRequest, charge: Charge, session: Session[Rows, Private], home: Home
-) -> Opened[Rows, Private]:
+def validate_data(
+    request: ResolvedRequest, charge: ReservedRelease, session: Session[RowsT, PrivateT], home: Home
+) -> Opened[RowsT, PrivateT]:
     """Read and validate the data; what was found stays inside.
 
     Raises:
@@ -119,9 +119,9 @@ def validate(
 
 
 @step("spend", "charge {opened.release}")
-def spend(
-    request: ResolvedRequest, plan: AnyPlan, opened: Opened[Rows, Private], home: Home
-) -> Spent[Rows, Private]:
+def spend_budget(
+    request: ResolvedRequest, plan: AnyPlan, opened: Opened[RowsT, PrivateT], home: Home
+) -> Spent[RowsT, PrivateT]:
     """Open the journal, and make the charge final: from here on the data is asked.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cloister.schema.domain import Table
 from tasks.data.session import AnySpent
-from tasks.evaluation.compare import Asked, Measured, compared, written
+from tasks.evaluation.compare import Asked, EvaluationRecord, compare_tables, write_evaluation
 from tasks.release.sample import Drawn
 from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
@@ -13,7 +13,9 @@ from tasks.runtime.tables import read_synthetic
 
 
 @step("evaluate", "evaluate {spent.release} ({request.evaluate})")
-def measure(request: ResolvedRequest, spent: AnySpent, drawn: Drawn, home: Home) -> Measured:
+def evaluate_release(
+    request: ResolvedRequest, spent: AnySpent, drawn: Drawn, home: Home
+) -> EvaluationRecord:
     """Measure the synthetic table against the rows of this release; of several tables, the first.
 
     Privacy: the result is not private; it stays in the home and never enters a certificate.
@@ -21,5 +23,5 @@ def measure(request: ResolvedRequest, spent: AnySpent, drawn: Drawn, home: Home)
     name, context = next(iter(public_context_of(request).tables.items()))
     synthetic = read_synthetic(drawn.files[name].open(), context.one)
     real = spent.rows if isinstance(spent.rows, Table) else spent.rows.tables[name]
-    evaluation = compared(real, synthetic, context, Asked(request.evaluate), home)
-    return written(evaluation, home.release(spent.release) / "internal")
+    evaluation = compare_tables(real, synthetic, context, Asked(request.evaluate), home)
+    return write_evaluation(evaluation, home.release(spent.release) / "internal")

@@ -18,7 +18,7 @@ from tasks.runtime.step import step
 
 
 @step("train", "train {request.method} for {spent.release}")
-def train(request: ResolvedRequest, spent: AnySpent, plan: AnyPlan, home: Home) -> Reference:
+def train_model(request: ResolvedRequest, spent: AnySpent, plan: AnyPlan, home: Home) -> Reference:
     """The model of rows, on disk.
 
     Raises:
@@ -31,7 +31,7 @@ def train(request: ResolvedRequest, spent: AnySpent, plan: AnyPlan, home: Home) 
 
 
 @step("weights", "weigh soft constraints for {spent.release}")
-def weigh(
+def weigh_constraints(
     request: ResolvedRequest,
     spent: AnySpent,
     plan: AnyPlan,
@@ -56,4 +56,4 @@ def _saved(
 
 
 def _advanced(step_name: str, done: int, total: int) -> None:
-    reporter().advanced(step_name, done, total)
+    reporter().advance(step_name, done, total)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from models.protocol import AnyPlan
-from tasks.requests.plan import planned_along, planned_sequence
+from tasks.requests.plan import plan_along, sequence_of
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.step import step
 
 
 @step("sequence", "sequence attributes of {request.spec.stem}")
-def sequence(request: ResolvedRequest) -> tuple[str, ...]:
+def sequence_attributes(request: ResolvedRequest) -> tuple[str, ...]:
     """The order in which attributes are modelled."""
-    return planned_sequence(request)
+    return sequence_of(request)
 
 
 @step("search", "search parameters for epsilon {request.budget.epsilon}")
-def search(request: ResolvedRequest, attributes: tuple[str, ...]) -> AnyPlan:
+def search_parameters(request: ResolvedRequest, attributes: tuple[str, ...]) -> AnyPlan:
     """The parameters that fit the budget, for attributes in the order in which they are modelled.
 
     Raises:
         PlanError: none do.
     """
-    return planned_along(request, attributes)
+    return plan_along(request, attributes)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from cloister.constraints import require_consistent
 from cloister.errors import StorageError
-from cloister.schema.loading import load_spec
 from cloister.schema.spec import Spec
+from cloister.schema.spec_files.loading import load_spec
 from models.protocol import Budget
 from tasks.ledger.queries import pending_release
 from tasks.requests.resolved import (
@@ -25,16 +25,16 @@ from tasks.requests.resolved import (
 from tasks.runtime.home import Home
 
 # Bytes of memory and disk that a cell of the output takes, in all its copies.
-CELL_BYTES = 24
+_CELL_BYTES = 24
 # Bytes that a release writes whatever its size: ledger, stores, certificate, plots.
-SPARE_BYTES = 32 << 20
+_SPARE_BYTES = 32 << 20
 # Bytes of a file's name on every usual file system.
-LONGEST_NAME = 255
+_LONGEST_NAME = 255
 # What no home may have in its path: ? and % mean something else in a database's URL, quotes end a
 # quoted text.
-UNFIT = "?%\"'"
+_UNFIT = "?%\"'"
 # The longest path that a home holds, the name of a dataset and the tools' own parts together.
-LONGEST_IN_HOME = "x" * 200
+_LONGEST_IN_HOME = "x" * 200
 
 
 def require_usable(request: ResolvedRequest, context: PublicContext, home: Home) -> None:
@@ -56,7 +56,7 @@ def require_usable(request: ResolvedRequest, context: PublicContext, home: Home)
     tasks = [part.one for part in context.tables.values()]
     cells = sum(task.output_rows * len(task.domain.names) for task in tasks)
     for folder in _written(request, home):
-        require_room(folder, cells * CELL_BYTES + SPARE_BYTES)
+        require_room(folder, cells * _CELL_BYTES + _SPARE_BYTES)
 
 
 def require_home(home: Home) -> None:
@@ -66,12 +66,12 @@ def require_home(home: Home) -> None:
         StorageError: the path holds a letter that one of them cannot take, or is too long.
     """
     text = str(home.folder)
-    if not text.isprintable() or set(text) & set(UNFIT):
+    if not text.isprintable() or set(text) & set(_UNFIT):
         raise StorageError(
-            f"the home {text!a} has a path with control characters or one of {UNFIT}; name it otherwise with "
+            f"the home {text!a} has a path with control characters or one of {_UNFIT}; name it otherwise with "
             "CLOISTER_HOME"
         )
-    require_nameable(home.folder / LONGEST_IN_HOME)
+    require_nameable(home.folder / _LONGEST_IN_HOME)
 
 
 def require_place(out: Path, home: Home) -> None:
@@ -115,9 +115,9 @@ def require_nameable(path: Path) -> None:
             else "no file has such a name"
         )
         raise StorageError(f"{path} cannot be used ({reason}); give another path") from None
-    if any(len(os.fsencode(name)) > LONGEST_NAME for name in path.parts):
+    if any(len(os.fsencode(name)) > _LONGEST_NAME for name in path.parts):
         raise StorageError(
-            f"{path} has a name of more than {LONGEST_NAME} bytes; give a shorter one"
+            f"{path} has a name of more than {_LONGEST_NAME} bytes; give a shorter one"
         )
 
 

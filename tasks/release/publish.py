@@ -24,7 +24,7 @@ from tasks.runtime.home import Home
 from tasks.runtime.references import Reference, digest_of
 from tasks.runtime.step import recording_step
 
-HANDED_ON = 0o644
+_PUBLIC_MODE = 0o644
 """Mode of the files that may be handed on, in the folder that was asked: all may read them."""
 
 
@@ -37,7 +37,7 @@ class Recorded:
 
 
 @recording_step("publish", "publish {done.charge.release}")
-def publish(
+def publish_release(
     request: ResolvedRequest, done: Certified, folder: Reference, recorded: Recorded, home: Home
 ) -> Path:
     """Where the files that may be handed on lie: the asked folder, else the one in the home.
@@ -97,7 +97,7 @@ def copy_whole(folder: Path, out: Path, release: str) -> None:
 
 def _copied(source: str, target: str) -> None:
     shutil.copyfile(source, target)
-    Path(target).chmod(HANDED_ON)
+    Path(target).chmod(_PUBLIC_MODE)
     _sync(Path(target))
 
 

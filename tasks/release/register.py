@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate
-from tasks.evaluation.compare import Measured
+from tasks.evaluation.compare import EvaluationRecord
 from tasks.ledger.certificates import read_certificate
 from tasks.release.certify import Certified
 from tasks.release.retained import RUNS_NAME
@@ -19,8 +19,12 @@ from tasks.stores.mlflow_store import Tracker
 
 
 @recording_step("register", "register {done.charge.release}")
-def register(
-    request: ResolvedRequest, done: Certified, measured: Measured, folder: Reference, home: Home
+def register_release(
+    request: ResolvedRequest,
+    done: Certified,
+    measured: EvaluationRecord,
+    folder: Reference,
+    home: Home,
 ) -> str:
     """Record a release in the tracking store, with a child run per stage, and put its model into the registry.
 
@@ -46,7 +50,9 @@ def register(
 
 
 @recording_step("version", "version {done.charge.release}")
-def version(request: ResolvedRequest, done: Certified, folder: Reference, home: Home) -> Path:
+def version_release(
+    request: ResolvedRequest, done: Certified, folder: Reference, home: Home
+) -> Path:
     """Point DVC at the data, and give it the synthetic table and the certificate.
 
     The folder of the pointers.
@@ -67,7 +73,7 @@ def _record_spend(tracker: Tracker, run: str, certificate: Certificate) -> None:
             tracker.log_spend(child, [stage], stage.epsilon, guarantee.delta)
 
 
-def _record_measures(tracker: Tracker, run: str, measured: Measured) -> None:
+def _record_measures(tracker: Tracker, run: str, measured: EvaluationRecord) -> None:
     """On the run, where releases are compared, and on a child, as every stage has one."""
     if measured.evaluation.level == "none":
         return

@@ -11,13 +11,18 @@ from cloister.schema.database import Database, ForeignKey
 from cloister.schema.domain import Table
 from models.protocol import Task
 from models.storage import load_model
-from tasks.release.charge import Charge
+from tasks.release.charge import ReservedRelease
 from tasks.release.retained import kept_seed
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 from tasks.runtime.references import Reference
 from tasks.runtime.step import step
-from tasks.runtime.tables import drawn_tables, read_synthetic, require_kept, write_parquet
+from tasks.runtime.tables import (
+    draw_tables,
+    read_synthetic,
+    require_hard_constraints,
+    write_parquet,
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,9 @@ class Drawn:
 
 
 @step("sample", "draw {request.rows} rows for {charge.release}")
-def sample(request: ResolvedRequest, charge: Charge, model: Reference, home: Home) -> Drawn:
+def sample_rows(
+    request: ResolvedRequest, charge: ReservedRelease, model: Reference, home: Home
+) -> Drawn:
     """Draw exactly the rows that were asked, and count every constraint on the file that was written.
 
     Raises:
@@ -44,7 +51,7 @@ def sample(request: ResolvedRequest, charge: Charge, model: Reference, home: Hom
     """
     context, folder = public_context_of(request), home.release(charge.release)
     fitted = load_model(model.open())
-    drawn = drawn_tables(fitted, request.rows, kept_seed(folder), context.spec.name)
+    drawn = draw_tables(fitted, request.rows, kept_seed(folder), context.spec.name)
     files = {name: folder / f"{stem}.parquet" for name, stem in context.files.items()}
     for name, path in files.items():
         write_parquet(drawn[name].frame(), path)
@@ -54,7 +61,7 @@ def sample(request: ResolvedRequest, charge: Charge, model: Reference, home: Hom
         for name, part in context.tables.items()
         for report in violation_reports(part.one.constraints, tables[name])
     )
-    require_kept(violations)
+    require_hard_constraints(violations)
     dangling = _dangling(context, tables)
     references = {name: Reference.of(path) for name, path in files.items()}
     return Drawn(references, violations, fitted.post_processing(), fitted.capacity, dangling)

@@ -31,13 +31,13 @@ class StageCost:
 
 
 @lru_cache(maxsize=4)
-def planned_sequence(request: ResolvedRequest) -> tuple[str, ...]:
+def sequence_of(request: ResolvedRequest) -> tuple[str, ...]:
     """The order in which attributes are modelled."""
     return create(request.method).sequence(public_context_of(request).task)
 
 
 @lru_cache(maxsize=4)
-def planned_along(request: ResolvedRequest, sequence: tuple[str, ...]) -> AnyPlan:
+def plan_along(request: ResolvedRequest, sequence: tuple[str, ...]) -> AnyPlan:
     """The plan of a request that models the attributes in a sequence.
 
     Raises:
@@ -46,13 +46,13 @@ def planned_along(request: ResolvedRequest, sequence: tuple[str, ...]) -> AnyPla
     return create(request.method).search(public_context_of(request).task, sequence, request.budget)
 
 
-def planned(request: ResolvedRequest) -> AnyPlan:
+def plan_of(request: ResolvedRequest) -> AnyPlan:
     """The whole plan of a request.
 
     Raises:
         PlanError: no parameters fit the budget.
     """
-    return planned_along(request, planned_sequence(request))
+    return plan_along(request, sequence_of(request))
 
 
 def stage_costs(plan: AnyPlan, budget: Budget, task: AnyTask) -> tuple[StageCost, ...]:
@@ -69,7 +69,7 @@ def total_cost(plan: AnyPlan, budget: Budget, task: AnyTask) -> float:
     return epsilon(plan.event, budget.delta, task.neighbours.relation)
 
 
-def require_kept(plan: AnyPlan, budget: Budget, task: AnyTask) -> None:
+def require_within_budget(plan: AnyPlan, budget: Budget, task: AnyTask) -> None:
     """Check that a plan keeps the epsilon that is to be charged for it.
 
     Raises:

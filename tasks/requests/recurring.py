@@ -15,11 +15,11 @@ from typing import Any, Self
 
 from cloister.errors import InputError, VerificationError
 from tasks.requests.plan import write_json
-from tasks.requests.release_request import nested
+from tasks.requests.release_request import nest_parameters
 from tasks.runtime.home import Home, private_folder
-from tasks.stores.prefect_schedule import Schedule
+from tasks.stores.prefect_schedule import ReleaseSchedule
 
-INSTANT = timedelta(microseconds=1)
+_INSTANT = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Registration:
     name: str
     deployment: str
     parameters: dict[str, Any]
-    schedule: Schedule
+    schedule: ReleaseSchedule
     folder: str
     settings: str
     after: str
@@ -54,19 +54,19 @@ class Registration:
         Raises:
             InputError: says how it differs.
         """
-        if nested(parameters) != self.parameters:
-            named = ", ".join(sorted(set(_differing(nested(parameters), self.parameters))))
+        if nest_parameters(parameters) != self.parameters:
+            named = ", ".join(sorted(set(_differing(nest_parameters(parameters), self.parameters))))
             raise InputError(
                 f"the server asks for other parameters than were registered in this home ({named})"
             )
-        if next(self.schedule.runs(due - INSTANT)) != due:
+        if next(self.schedule.runs(due - _INSTANT)) != due:
             raise InputError(
                 "the server asks for a run at a time that is not on the schedule registered in this home"
             )
         if due <= datetime.fromisoformat(self.after):
             raise InputError("a run that was due then, or later, was started before")
 
-    def started(self, due: datetime, home: Home) -> Self:
+    def mark_started(self, due: datetime, home: Home) -> Self:
         """Note that the run of a time is started, so that none of that time or before is started again."""
         return replace(self, after=due.isoformat()).write(home)
 
@@ -92,8 +92,8 @@ def _read(path: Path) -> Registration:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
         read = {
-            "schedule": Schedule(**fields["schedule"]),
-            "parameters": nested(fields["parameters"]),
+            "schedule": ReleaseSchedule(**fields["schedule"]),
+            "parameters": nest_parameters(fields["parameters"]),
         }
         held = Registration(**(fields | read))
         datetime.fromisoformat(held.after)

@@ -68,7 +68,7 @@ class ReleaseRequest(BaseModel):
         return {"request": self.model_dump(mode="json")}
 
 
-def nested(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def nest_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters of the release flow.
 
     Those that an earlier version wrote one beside the other become a request.

@@ -12,22 +12,20 @@ from typing import Any, Self
 from cloister.errors import InputError, PlanError, SpecError
 from cloister.evaluation.asked import Level
 from cloister.privacy.ledger import exact
-from cloister.schema.loading import load_spec, spec_digest
-from cloister.schema.marked import read_marked, unusable
+from cloister.schema.drafts.unconfirmed import Finding, unconfirmed_facts, unmeasured_facts
 from cloister.schema.spec import Spec
-from cloister.schema.unconfirmed import Finding, unconfirmed_facts, unmeasured_facts
+from cloister.schema.spec_files.loading import load_spec, spec_digest
+from cloister.schema.spec_files.marked_yaml import read_marked, unusable
 from models.auto import AUTO, Choice, choose
 from models.declared import task_of
 from models.protocol import AnyTask, Budget, Task
 from models.registry import create, present_name
+from tasks.requests.limits import MOST_ROWS, MOST_SEED
 
-# Epsilons: above the greatest nothing is promised, below the least no method has an answer that is
-# not noise.
-LEAST, GREATEST = Fraction(1, 10**9), 1000
-# Rows of an output: a thousand times those of the greatest table that was released.
-MOST_ROWS = 10**9
-# Seeds are 128 bits, as those that the operating system gives.
-MOST_SEED = 2**128 - 1
+# Least epsilon: with less, every answer of every method is noise.
+_LEAST_EPSILON = Fraction(1, 10**9)
+# Greatest epsilon: a greater one promises nothing.
+_GREATEST_EPSILON = 1000
 
 
 @dataclass(frozen=True)
@@ -286,13 +284,13 @@ def budget_of(spec: Spec, options: Options) -> Budget:
     delta = spec.release.delta if options.delta is None else _amount("delta", options.delta)
     if epsilon <= 0:
         raise PlanError("epsilon should be above 0; give a positive one with --epsilon")
-    if epsilon < LEAST:
+    if epsilon < _LEAST_EPSILON:
         raise PlanError(
-            f"epsilon should be at least {float(LEAST)}: with less, all would be noise; raise --epsilon"
+            f"epsilon should be at least {float(_LEAST_EPSILON)}: with less, all would be noise; raise --epsilon"
         )
-    if epsilon > GREATEST:
+    if epsilon > _GREATEST_EPSILON:
         raise PlanError(
-            f"epsilon should be at most {GREATEST}: a greater one promises nothing; lower --epsilon"
+            f"epsilon should be at most {_GREATEST_EPSILON}: a greater one promises nothing; lower --epsilon"
         )
     return Budget(epsilon, delta)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from cloister import __version__
 
-ROOT = Path(__file__).parents[2]
-ROOMS = ("cloister", "models", "tasks")
-EVALUATING = ("cloister/constraints", "cloister/evaluation", "cloister/schema")
+PROJECT = Path(__file__).parents[2]
+_ROOMS = ("cloister", "models", "tasks")
+_EVALUATING = ("cloister/constraints", "cloister/evaluation", "cloister/schema")
 
 
 def code_version() -> str:
@@ -20,19 +20,19 @@ def code_version() -> str:
 
 def code_digest() -> str:
     """SHA-256 over the sources that decide an answer, in hexadecimal."""
-    return _digest(ROOMS)
+    return _digest(_ROOMS)
 
 
 def evaluating_digest() -> str:
     """SHA-256 over the sources that decide what is measured on a given table, in hexadecimal."""
-    return _digest(EVALUATING)
+    return _digest(_EVALUATING)
 
 
 @cache
 def _digest(folders: tuple[str, ...]) -> str:
     digest = hashlib.sha256()
-    for path in sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")):
+    for path in sorted(path for folder in folders for path in (PROJECT / folder).rglob("*.py")):
         digest.update(
-            path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes() + b"\0"
+            path.relative_to(PROJECT).as_posix().encode() + b"\0" + path.read_bytes() + b"\0"
         )
     return digest.hexdigest()

@@ -23,7 +23,7 @@ from typing import Self
 from cloister.errors import StorageError
 from cloister.privacy.ledger import Anchor
 
-KEY_BYTES = 32
+_KEY_BYTES = 32
 OTHERS = 0o077
 """Bits of a mode that let group and others in; the umask of every process that uses a home."""
 
@@ -53,7 +53,7 @@ _EPHEMERAL = MappingProxyType(
 )
 
 
-TOKEN_BYTES = 16
+_TOKEN_BYTES = 16
 """Bytes of the password of a temporary server: nobody guesses 128 random bits while it runs."""
 
 
@@ -152,9 +152,9 @@ class Home:
             raise StorageError(
                 f"{path} cannot be read or made ({os.strerror(error.errno or 0)}); make room"
             ) from None
-        if len(key) != KEY_BYTES:
+        if len(key) != _KEY_BYTES:
             raise StorageError(
-                f"{path} is not a key of {KEY_BYTES} bytes; restore it from a backup"
+                f"{path} is not a key of {_KEY_BYTES} bytes; restore it from a backup"
             )
         return key
 
@@ -177,7 +177,9 @@ def _password(environment: Mapping[str, str]) -> dict[str, str]:
     """A password that a temporary Prefect server asks for and this process gives, so that no other user can."""
     names = ("PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING")
     given = [environment[name] for name in names if environment.get(name)]
-    return dict.fromkeys(names, given[0] if given else f"cloister:{secrets.token_hex(TOKEN_BYTES)}")
+    return dict.fromkeys(
+        names, given[0] if given else f"cloister:{secrets.token_hex(_TOKEN_BYTES)}"
+    )
 
 
 def private_folder(folder: Path) -> Path:
@@ -259,7 +261,7 @@ def _make_key(path: Path) -> None:
     part = path.with_name(f".key.{secrets.token_hex(8)}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        os.write(descriptor, secrets.token_bytes(KEY_BYTES))
+        os.write(descriptor, secrets.token_bytes(_KEY_BYTES))
         os.fsync(descriptor)
         os.link(part, path)
     except FileExistsError:

@@ -11,23 +11,23 @@ from typing import Protocol
 class Reporter(Protocol):
     """Something that shows progress."""
 
-    def started(self, step: str) -> None:
+    def start(self, step: str) -> None:
         """A step begins."""
         ...
 
-    def advanced(self, step: str, done: int, total: int) -> None:
+    def advance(self, step: str, done: int, total: int) -> None:
         """A step has done so many of its parts."""
         ...
 
-    def finished(self, step: str) -> None:
+    def finish(self, step: str) -> None:
         """A step is done."""
         ...
 
-    def failed(self, step: str) -> None:
+    def fail(self, step: str) -> None:
         """A step raised an error."""
         ...
 
-    def resumed(self, release: str) -> None:
+    def resume(self, release: str) -> None:
         """The ledger holds a release that an earlier run of the same request began."""
         ...
 
@@ -35,19 +35,19 @@ class Reporter(Protocol):
 class Silent:
     """Shows nothing."""
 
-    def started(self, step: str) -> None:
+    def start(self, step: str) -> None:
         """Nothing."""
 
-    def advanced(self, step: str, done: int, total: int) -> None:
+    def advance(self, step: str, done: int, total: int) -> None:
         """Nothing."""
 
-    def finished(self, step: str) -> None:
+    def finish(self, step: str) -> None:
         """Nothing."""
 
-    def failed(self, step: str) -> None:
+    def fail(self, step: str) -> None:
         """Nothing."""
 
-    def resumed(self, release: str) -> None:
+    def resume(self, release: str) -> None:
         """Nothing."""
 
 

@@ -11,7 +11,7 @@ from typing import Self
 
 from cloister.errors import StorageError, VerificationError
 
-BLOCK = 1 << 20
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def digest_of(path: Path) -> str:
 def _file_digest(path: Path) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        for block in iter(lambda: file.read(BLOCK), b""):
+        for block in iter(lambda: file.read(_BLOCK), b""):
             digest.update(block)
     return digest.hexdigest()
 

@@ -19,47 +19,49 @@ from prefect.client.schemas.objects import State, TaskRun
 
 from cloister import __version__
 from cloister.errors import CloisterError, InputError, PrivacyError, StorageError, VerificationError
+from tasks.runtime.code_version import PROJECT
 from tasks.runtime.interruption import INTERRUPTED, interrupted
 from tasks.runtime.progress import reporter
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-ROOT = Path(__file__).parents[2]
-
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 DELAYS = (2.0, 10.0, 60.0)
 """Seconds before each further attempt of a step that records: most servers restart within a minute."""
 
 
-def step(name: str, run_name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def step(name: str, run_name: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Make a function a Prefect task that runs once.
 
     Results are not persisted and runs are not retried or cached: a second run of a step that meets
     data is a second release, and only the ledger decides on that.
     """
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        made: Callable[P, R] = task(**_about(name, run_name), retries=0)(reported(name, function))
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        made: Callable[_P, _R] = task(**_about(name, run_name), retries=0)(
+            report_progress(name, function)
+        )
         return made
 
     return decorate
 
 
-def recording_step(name: str, run_name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def recording_step(name: str, run_name: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Make a function a Prefect task that is retried, with growing delays, unless what it was given is at fault.
 
     For functions that meet no data, and give the same when they are repeated after a failure at any
     point.
     """
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         again: dict[str, Any] = {
             "retries": len(DELAYS),
             "retry_delay_seconds": list(DELAYS),
             "retry_condition_fn": _may_pass,
         }
-        made: Callable[P, R] = task(**_about(name, run_name), **again)(reported(name, function))
+        made: Callable[_P, _R] = task(**_about(name, run_name), **again)(
+            report_progress(name, function)
+        )
         return made
 
     return decorate
@@ -83,27 +85,27 @@ def _may_pass(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
     return isinstance(state.data, StorageError) or not lasting
 
 
-def reported(name: str, function: Callable[P, R]) -> Callable[P, R]:
+def report_progress(name: str, function: Callable[_P, _R]) -> Callable[_P, _R]:
     """The function with its start and end reported, and its unforeseen errors stripped of whatever they quote."""
 
     @functools.wraps(function)
-    def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        reporter().started(name)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        reporter().start(name)
         try:
             result = function(*args, **kwargs)
         except CloisterError:
-            reporter().failed(name)
+            reporter().fail(name)
             raise
         except Exception as error:  # noqa: BLE001 - any message may quote the data
-            reporter().failed(name)
-            raise scrubbed(name, error) from None
-        reporter().finished(name)
+            reporter().fail(name)
+            raise scrub(name, error) from None
+        reporter().finish(name)
         return result
 
-    return run
+    return call
 
 
-def scrubbed(name: str, error: Exception) -> CloisterError:
+def scrub(name: str, error: Exception) -> CloisterError:
     """An error that says where another one was raised and of which type, and nothing that it says."""
     if interrupted(error):
         return CloisterError(INTERRUPTED)
@@ -126,10 +128,8 @@ def place_of(error: BaseException) -> str:
     ours = [
         frame
         for frame in frames
-        if Path(frame.filename).is_relative_to(ROOT) and ".venv" not in frame.filename
+        if Path(frame.filename).is_relative_to(PROJECT) and ".venv" not in frame.filename
     ]
     if not ours:
         return type(error).__name__
-    return (
-        f"{type(error).__name__} at {Path(ours[-1].filename).relative_to(ROOT)}:{ours[-1].lineno}"
-    )
+    return f"{type(error).__name__} at {Path(ours[-1].filename).relative_to(PROJECT)}:{ours[-1].lineno}"

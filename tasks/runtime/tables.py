@@ -14,13 +14,13 @@ from cloister.constraints import DenialConstraint, ViolationReport, violation_re
 from cloister.errors import SampleError, StorageError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
-from cloister.schema.reading import read_native
+from cloister.schema.sources.reading import read_native
 from cloister.schema.spec import Source
 from models.protocol import AnyModel, Task
 from tasks.runtime.part_files import part_beside
 
 
-def drawn_tables(model: AnyModel, rows: int, seed: int | None, dataset: str) -> dict[str, Table]:
+def draw_tables(model: AnyModel, rows: int, seed: int | None, dataset: str) -> dict[str, Table]:
     """Exactly ``rows`` rows, of several tables in the first; a single table has the ``dataset``'s name.
 
     Raises:
@@ -48,7 +48,7 @@ def require_capacity(model: AnyModel, rows: int) -> None:
         )
 
 
-def require_kept(reports: tuple[ViolationReport, ...]) -> None:
+def require_hard_constraints(reports: tuple[ViolationReport, ...]) -> None:
     """Check that no hard constraint is violated.
 
     Raises:
@@ -101,7 +101,7 @@ def write_parquet(frame: pd.DataFrame, path: Path) -> None:
     Raises:
         StorageError: it cannot be written.
     """
-    replaced(path, lambda part: frame.to_parquet(part, index=False))
+    replace_file(path, lambda part: frame.to_parquet(part, index=False))
 
 
 def write_csv(frame: pd.DataFrame, path: Path, source: Source) -> None:
@@ -110,14 +110,14 @@ def write_csv(frame: pd.DataFrame, path: Path, source: Source) -> None:
     Raises:
         StorageError: it cannot be written.
     """
-    replaced(path, lambda part: frame.to_csv(part, **_dialect(source)))
+    replace_file(path, lambda part: frame.to_csv(part, **_dialect(source)))
 
 
 def _dialect(source: Source) -> dict[str, Any]:
     return {"index": False, "sep": source.delimiter, "na_rep": (*source.missing, "")[0]}
 
 
-def csv_of(parquet: Path, path: Path, source: Source) -> None:
+def convert_to_csv(parquet: Path, path: Path, source: Source) -> None:
     """Turn a Parquet file into a CSV file as :func:`write_csv` would, piece by piece.
 
     The Parquet file goes.
@@ -132,11 +132,11 @@ def csv_of(parquet: Path, path: Path, source: Source) -> None:
             for number, piece in enumerate(pq.ParquetFile(parquet).iter_batches()):
                 piece.to_pandas().to_csv(file, header=number == 0, **written)
 
-    replaced(path, write)
+    replace_file(path, write)
     parquet.unlink()
 
 
-def replaced(path: Path, write: Callable[[Path], object]) -> None:
+def replace_file(path: Path, write: Callable[[Path], object]) -> None:
     """Have a file written beside ``path`` and moved there when it is whole.
 
     Raises:

@@ -10,14 +10,14 @@ from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Certi
 from cloister.privacy.certificate.manifest import FILE_NAME as MANIFEST_NAME
 from cloister.privacy.certificate.page import page
 from cloister.privacy.ledger import Release
-from cloister.schema.reading import read_native
+from cloister.schema.sources.reading import read_native
 from models.storage import load_saved
 from tasks.ledger.certificates import read_certificate
 from tasks.ledger.queries import release_of
 from tasks.release.publish import copy_whole
 from tasks.runtime.home import Home
 from tasks.runtime.references import digest_of
-from tasks.runtime.tables import replaced, write_csv
+from tasks.runtime.tables import replace_file, write_csv
 from tasks.stores.dvc_store import Versions
 
 PARQUET, CSV = ".parquet", ".csv"
@@ -100,4 +100,4 @@ def _copy(file: Path, folder: Path) -> None:
     target = folder / file.name
     if file.is_file() and not (target.is_file() and digest_of(target) == digest_of(file)):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replaced(target, lambda part: part.write_bytes(file.read_bytes()))
+        replace_file(target, lambda part: part.write_bytes(file.read_bytes()))

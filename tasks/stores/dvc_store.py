@@ -30,10 +30,10 @@ from cloister.errors import InputError, StorageError
 from tasks.runtime.home import close, private_folder
 from tasks.runtime.locks import exclusive
 
-REMOTE = "storage"
+_REMOTE = "storage"
 # Letters of the ending of a file's name: ".parquet.snappy" has as many, and longer ones no file
 # name has room for.
-LONGEST_ENDING = 16
+_LONGEST_ENDING = 16
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class Versions:
             "--force",
             "--to-remote",
             "--remote",
-            REMOTE,
+            _REMOTE,
             "--out",
             target,
             "--",
@@ -222,14 +222,14 @@ def _config(remote: str) -> str:
             f"DVC can keep nothing in {remote!a}; give a place without quotes and control characters"
         )
     return (
-        f"[core]\n    no_scm = True\n    analytics = false\n    remote = {REMOTE}\n"
-        f"['remote \"{REMOTE}\"']\n    url = {mark}{remote}{mark}\n"
+        f"[core]\n    no_scm = True\n    analytics = false\n    remote = {_REMOTE}\n"
+        f"['remote \"{_REMOTE}\"']\n    url = {mark}{remote}{mark}\n"
     )
 
 
 def _ending(path: Path) -> str:
     """The ending of a file's name, if it is one."""
-    return path.suffix if len(path.suffix) <= LONGEST_ENDING else ""
+    return path.suffix if len(path.suffix) <= _LONGEST_ENDING else ""
 
 
 def _unwritten(path: Path, error: OSError) -> StorageError:

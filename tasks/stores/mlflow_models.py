@@ -18,12 +18,14 @@ from cloister.schema.domain import Domain
 from models.protocol import AnyTask, Task
 from models.storage import MODEL_DIGEST, load_saved
 
-CODE = Path(__file__).with_name("mlflow_pyfunc.py")
+_CODE = Path(__file__).with_name("mlflow_pyfunc.py")
 
-TYPES = MappingProxyType({"b": "boolean", "i": "long", "u": "long", "f": "double", "M": "datetime"})
+_TYPES = MappingProxyType(
+    {"b": "boolean", "i": "long", "u": "long", "f": "double", "M": "datetime"}
+)
 """MLflow's types by the kind of a pandas dtype; text where there is none."""
 
-EXAMPLE_ROWS = 10
+_EXAMPLE_ROWS = 10
 """Rows that the example of a call asks for: a screen holds them."""
 
 
@@ -38,7 +40,7 @@ def save_pyfunc(model: Path, folder: Path, page: LoggedModel) -> None:
         warnings.simplefilter("ignore")  # of the example, whose integers have no missing values
         mlflow.pyfunc.save_model(
             path=str(folder),
-            python_model=str(CODE),
+            python_model=str(_CODE),
             artifacts={"model": str(model)},
             model_config={MODEL_DIGEST: saved.digest},
             mlflow_model=Model(
@@ -51,7 +53,7 @@ def save_pyfunc(model: Path, folder: Path, page: LoggedModel) -> None:
 
 
 def _example() -> tuple[pd.DataFrame, dict[str, str]]:
-    return pd.DataFrame({"rows": [EXAMPLE_ROWS], "seed": [1]}), {"where": ""}
+    return pd.DataFrame({"rows": [_EXAMPLE_ROWS], "seed": [1]}), {"where": ""}
 
 
 def signature_of(task: AnyTask) -> ModelSignature:
@@ -69,4 +71,4 @@ def signature_of(task: AnyTask) -> ModelSignature:
 
 def _drawn(column: Column) -> ColSpec:
     kind = pd.Series([], dtype=column.dtype).dtype.kind
-    return ColSpec(TYPES.get(kind, "string"), column.name, required=column.null_code is None)
+    return ColSpec(_TYPES.get(kind, "string"), column.name, required=column.null_code is None)

@@ -67,7 +67,7 @@ LONGEST_DIGEST = 32
 """Letters of the keyed digest of the data that the store has room for: 128 bits tell any two tables apart."""
 
 PARENT, RELEASE, STAGE = "mlflow.parentRunId", "release.id", "stage"
-STATES = ("candidate", "approved", "published", "rejected", "withdrawn")
+ALIASES = ("candidate", "approved", "published", "rejected", "withdrawn")
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Tracker:
         self.client.log_dict(run, dict(plan), "plan.json")
         held = self.client.get_run(run).data.params
         params = [
-            Param(key_of(name), str(value)[:LONGEST_PARAM])
+            Param(mlflow_key(name), str(value)[:LONGEST_PARAM])
             for name, value in plan["parameters"].items()
         ]
         for start in range(0, len(params), MOST_ENTRIES):
@@ -241,8 +241,8 @@ class Tracker:
         Raises:
             InputError: there is no such model, or no alias for the state.
         """
-        if state not in STATES:
-            raise InputError(f"a model has no alias '{state}'; use one of {', '.join(STATES)}")
+        if state not in ALIASES:
+            raise InputError(f"a model has no alias '{state}'; use one of {', '.join(ALIASES)}")
         version = self.find(release)
         for alias in self._aliases(version):
             self.client.delete_registered_model_alias(version.name, alias)
@@ -268,7 +268,7 @@ class Tracker:
         return [
             alias
             for alias, held in aliases.items()
-            if str(held) == str(version.version) and alias in STATES
+            if str(held) == str(version.version) and alias in ALIASES
         ]
 
     def _version(self, name: str, release: str) -> ModelVersion | None:
@@ -367,7 +367,9 @@ class Tracker:
 
     def _metrics(self, run: str, figures: Mapping[str, float]) -> None:
         now = int(time.time() * 1000)
-        entries = [Metric(key_of(name), float(figure), now, 0) for name, figure in figures.items()]
+        entries = [
+            Metric(mlflow_key(name), float(figure), now, 0) for name, figure in figures.items()
+        ]
         for start in range(0, len(entries), MOST_ENTRIES):
             self.client.log_batch(run, metrics=entries[start : start + MOST_ENTRIES])
 
@@ -440,7 +442,7 @@ def _of(release: str) -> str:
     return f"tags.`{RELEASE}` = '{release}'"
 
 
-def key_of(name: str) -> str:
+def mlflow_key(name: str) -> str:
     """A name as MLflow takes it: letters, digits, ``_-.
 
     `` and single slashes inside; names that differ stay apart.

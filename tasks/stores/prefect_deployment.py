@@ -24,15 +24,15 @@ from prefect.types.entrypoint import EntrypointType
 
 from cloister import __version__
 from cloister.errors import CloisterError, InputError
-from tasks.stores.prefect_schedule import Schedule
+from tasks.stores.prefect_schedule import ReleaseSchedule
 
-VERSION = VersionInfo(type="prefect:simple", version=__version__)
-EXAMPLE_URL = "http://127.0.0.1:4200/api"
+_VERSION = VersionInfo(type="prefect:simple", version=__version__)
+_EXAMPLE_URL = "http://127.0.0.1:4200/api"
 
-PATIENCE = 20.0
+_PATIENCE = 20.0
 """How long a server may take to answer, in seconds: one that starts at the same time may need some."""
 
-MOST_RUNS = 50
+_MOST_RUNS = 50
 """How many due runs are asked for at once; the rest come with the next question."""
 
 
@@ -42,7 +42,7 @@ class Recurring:
 
     name: str
     parameters: dict[str, Any]
-    schedule: Schedule
+    schedule: ReleaseSchedule
 
 
 def require_server(*, authenticated: bool) -> str:
@@ -54,14 +54,14 @@ def require_server(*, authenticated: bool) -> str:
         InputError: none is configured, it does not answer, it lies elsewhere, or it answers anyone.
     """
     url = get_current_settings().api.url
-    how = f"start one with prefect server start and set PREFECT_API_URL, e.g. to {EXAMPLE_URL}"
+    how = f"start one with prefect server start and set PREFECT_API_URL, e.g. to {_EXAMPLE_URL}"
     if not url:
         raise InputError(
             f"a recurring release needs a Prefect server, and none is configured; {how}"
         )
     _require_near(url)
     try:
-        stranger = httpx.post(f"{url}/deployments/count", json={}, timeout=PATIENCE)
+        stranger = httpx.post(f"{url}/deployments/count", json={}, timeout=_PATIENCE)
     except (httpx.HTTPError, httpx.InvalidURL):
         raise InputError(f"no Prefect server answers at {url}; {how}") from None
     if authenticated and stranger.is_success:
@@ -74,7 +74,7 @@ def require_server(*, authenticated: bool) -> str:
     return url
 
 
-def register(flow: Flow[..., Any], recurring: Recurring) -> UUID:
+def register_deployment(flow: Flow[..., Any], recurring: Recurring) -> UUID:
     """Make the deployment of a recurring release, or update the one of the same name.
 
     The id it has on the server.
@@ -94,7 +94,7 @@ def register(flow: Flow[..., Any], recurring: Recurring) -> UUID:
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
     with _explained("take the deployment"):
-        return asyncio.run(deployment.aapply(version_info=VERSION))
+        return asyncio.run(deployment.aapply(version_info=_VERSION))
 
 
 def due_runs(deployments: list[str], now: datetime) -> list[FlowRun]:
@@ -105,7 +105,7 @@ def due_runs(deployments: list[str], now: datetime) -> list[FlowRun]:
     """
     with _explained("say which runs are due"), get_client(sync_client=True) as client:
         found = client.get_scheduled_flow_runs_for_deployments(
-            [UUID(each) for each in deployments], now, MOST_RUNS
+            [UUID(each) for each in deployments], now, _MOST_RUNS
         )
         return [client.read_flow_run(run.id) for run in found]
 

@@ -21,7 +21,7 @@ DECLINED = "Declined"
 """Name of the state of a run whose price the budget does not hold."""
 
 
-def declined(error: BudgetExceeded) -> Any:
+def decline_run(error: BudgetExceeded) -> Any:
     """The state of a run that the ledger declined, for its flow to return: nothing was charged, nothing is broken."""
     note("declined: %s", error)
     return Cancelled(name=DECLINED, message=str(error), data=error)
@@ -39,7 +39,7 @@ def note(message: str, *values: object) -> None:
     log.info(message, *values)
 
 
-def show_certificate(public: Path) -> None:
+def attach_certificate(public: Path) -> None:
     """Put spend, violations and a link to the certificate on the page of the run, if there is a run.
 
     A server that does not take them fails no release.

@@ -13,13 +13,13 @@ from prefect.server.schemas.schedules import CronSchedule as Dates
 
 from cloister.errors import InputError
 
-FIELDS = 5
-CHUNK = 50
-SECOND = timedelta(seconds=1)
+_FIELDS = 5
+_CHUNK = 50
+_SECOND = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
-class Schedule:
+class ReleaseSchedule:
     """A cron line of five fields, read in a time zone of the IANA database."""
 
     cron: str
@@ -32,7 +32,7 @@ class Schedule:
         Raises:
             InputError: one of them cannot be read, or no run follows ``now``.
         """
-        if len(cron.split()) != FIELDS or not _accepted(cron, "UTC"):
+        if len(cron.split()) != _FIELDS or not _accepted(cron, "UTC"):
             raise InputError(
                 f"the schedule '{cron}' cannot be used; give five fields, minute hour day month weekday, "
                 'such as --cron "0 3 1 * *" for three o\'clock on the first of each month'
@@ -49,9 +49,9 @@ class Schedule:
         """The times of the runs, without end, earliest first."""
         dates = Dates(cron=self.cron, timezone=self.timezone)
         while True:
-            found = asyncio.run(dates.get_dates(CHUNK, after))
+            found = asyncio.run(dates.get_dates(_CHUNK, after))
             yield from found
-            after = found[-1] + SECOND
+            after = found[-1] + _SECOND
 
     def _require_a_run(self, now: datetime) -> None:
         try:

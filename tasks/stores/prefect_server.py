@@ -31,14 +31,14 @@ from tasks.runtime.home import Home
 from tasks.runtime.locks import exclusive
 
 # Seconds that a configured server may take to say that it is there.
-PATIENCE = 5.0
+_PATIENCE = 5.0
 # Seconds that a temporary server may take to start: its database is made in them, on a busy machine
 # too.
-STARTING = 180.0
+_STARTING = 180.0
 # Seconds between two looks at a server that starts.
-PAUSE = 0.1
+_PAUSE = 0.1
 # Seconds that a temporary server may take to end before it is killed.
-ENDING = 5.0
+_ENDING = 5.0
 
 _PROGRAM = """
 import os, runpy, threading
@@ -97,7 +97,7 @@ def require_answer(url: str) -> None:
     Raises:
         InputError: it does not.
     """
-    if not _answers(url, PATIENCE):
+    if not _answers(url, _PATIENCE):
         raise InputError(
             f"no Prefect server answers at {_shown(url)}; start it, correct PREFECT_API_URL, or unset it to have a "
             "temporary server"
@@ -152,11 +152,11 @@ def _making(folder: Path) -> Iterator[None]:
 def _started(secret: str, folder: Path) -> tuple[int, subprocess.Popen[bytes]]:
     port = _free_port()
     server = _launched(port, secret)
-    deadline = time.monotonic() + STARTING
+    deadline = time.monotonic() + _STARTING
     while time.monotonic() < deadline and server.poll() is None:
-        if _answers(f"http://127.0.0.1:{port}/api", PATIENCE):
+        if _answers(f"http://127.0.0.1:{port}/api", _PATIENCE):
             return port, server
-        time.sleep(PAUSE)
+        time.sleep(_PAUSE)
     _end(server)
     raise _unusable(folder, "it does not start")
 
@@ -192,7 +192,7 @@ def _end(server: subprocess.Popen[bytes]) -> None:
     """End a server, which closes its database first if it can."""
     server.terminate()
     try:
-        server.wait(ENDING)
+        server.wait(_ENDING)
     except subprocess.TimeoutExpired:
         server.kill()
         server.wait()

@@ -21,8 +21,8 @@ from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
-from cloister.schema.loading import load_spec
-from cloister.schema.reading import read_frame
+from cloister.schema.sources.reading import read_frame
+from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import validate
 from models.protocol import Budget, Model, Task, plan
 from models.registry import create

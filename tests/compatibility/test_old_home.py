@@ -11,7 +11,7 @@ import pytest
 
 from cloister.errors import JournalMismatch
 from cloister.privacy.door.journal import Journal
-from cloister.schema.loading import load_spec
+from cloister.schema.spec_files.loading import load_spec
 from flows.cli.app import run
 from models.storage import load_saved
 from tasks.runtime.code_version import code_version

@@ -20,11 +20,11 @@ import yaml
 import flows.measure
 from cloister.privacy.certificate.certificate import certify
 from cloister.privacy.ledger import State
-from cloister.schema.loading import load_spec
+from cloister.schema.spec_files.loading import load_spec
 from flows.cli.app import run
-from flows.review import moved
+from flows.review import move_release
 from tasks.ledger.queries import existing_ledger
-from tasks.ledger.verify import verified
+from tasks.ledger.verify import verify_records
 from tasks.runtime.home import Home
 
 RARE = ("word-canary-quokka", "987654321", "1899-07-13", "KEY-CANARY-5", "0.1234567")
@@ -106,8 +106,8 @@ def test_a_draft_becomes_a_spec_that_a_release_takes(draft, prefect_server, caps
     assert [moved.state for moved in held.steps] == [State.RESERVED, State.SPENT, State.CANDIDATE]
     assert float(ledger.budget("people", "row").spent) == 2
     assert made["accounted_epsilon"] <= 2
-    assert verified(home, None)[1] == []
-    assert moved(home, held.id, "approved", "officer", "read it") == "approved"
+    assert verify_records(home, None)[1] == []
+    assert move_release(home, held.id, "approved", "officer", "read it") == "approved"
 
     certificate = certify(
         replace(facts, spec=facts.spec.model_copy(update={"attributes": spec.attributes}))
@@ -239,11 +239,11 @@ from flows.measure import measure
 from tasks.runtime.progress import watched_by
 
 class Killer:
-    def started(self, step): self.at(step, "started")
-    def advanced(self, step, done, total): self.at(step, str(done))
-    def finished(self, step): self.at(step, "finished")
-    def failed(self, step): pass
-    def resumed(self, release): pass
+    def start(self, step): self.at(step, "started")
+    def advance(self, step, done, total): self.at(step, str(done))
+    def finish(self, step): self.at(step, "finished")
+    def fail(self, step): pass
+    def resume(self, release): pass
     def at(self, step, moment):
         if f"{step} {moment}" == sys.argv[3]:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -14,7 +14,7 @@ import pytest
 import flows.sampling
 from cloister.errors import CloisterError, VerificationError
 from flows.cli.app import run
-from tasks.ledger.verify import verified
+from tasks.ledger.verify import verify_records
 from tasks.runtime.home import Home
 
 SEEN_BY_SQLITE = ".db"
@@ -33,7 +33,7 @@ def home(released, tmp_path, monkeypatch) -> Home:
 
 
 def findings(home: Home) -> list[str]:
-    return verified(home, None)[1]
+    return verify_records(home, None)[1]
 
 
 def flip(path: Path) -> None:

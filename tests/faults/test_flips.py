@@ -356,12 +356,12 @@ def table() -> Iterator[dict[str, Counter[str]]]:
 @pytest.fixture(scope="session")
 def small(preloaded, released, tmp_path_factory) -> Live:
     """A home with one approved release."""
-    from flows.review import moved
+    from flows.review import move_release
 
     live = Live(tmp_path_factory.mktemp("small"), {released.id: "approved"})
     shutil.copytree(released.place.home.folder, live.home.folder)
     shutil.copytree(released.out, live.folder / "live" / "out")
-    moved(live.home, released.id, "approved", "officer", "sound")
+    move_release(live.home, released.id, "approved", "officer", "sound")
     return ready(preloaded, live)
 
 

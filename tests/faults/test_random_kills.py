@@ -24,7 +24,7 @@ import pytest
 
 from cloister.privacy.ledger import State
 from tasks.ledger.queries import existing_ledger
-from tasks.ledger.verify import verified
+from tasks.ledger.verify import verify_records
 from tasks.runtime.home import Home
 
 pytestmark = pytest.mark.timeout(
@@ -295,9 +295,9 @@ def problems(case: Case) -> Iterator[str]:
         yield f"ended with {last.code}: {last.err[-400:]}"
     yield from (f"left running: {each}" for each in orphans(case))
     yield from (f"left over: {each}" for each in left_over(case))
-    yield from (f"verify: {each}" for each in verified(case.home, None)[1])
+    yield from (f"verify: {each}" for each in verify_records(case.home, None)[1])
     if case.command == "release" and case.has_out:
-        yield from (f"verify out: {each}" for each in verified(case.home, str(case.out))[1])
+        yield from (f"verify out: {each}" for each in verify_records(case.home, str(case.out))[1])
     if case.command != "sample":
         yield from charge_problems(case)
     if not case.out.exists() and (case.command != "release" or case.has_out):
@@ -339,11 +339,11 @@ def hits() -> Iterator[Counter[str]]:
 @pytest.fixture(scope="session")
 def approved(released, tmp_path_factory) -> tuple[Path, str]:
     """A home with one release that was approved; its id."""
-    from flows.review import moved
+    from flows.review import move_release
 
     home = tmp_path_factory.mktemp("approved") / "home"
     shutil.copytree(released.place.home.folder, home)
-    moved(Home.current({"CLOISTER_HOME": str(home)}), released.id, "approved", "officer", "sound")
+    move_release(Home.current({"CLOISTER_HOME": str(home)}), released.id, "approved", "officer", "sound")
     return home, released.id
 
 

@@ -20,11 +20,11 @@ from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.attributes import Categorical, Float, Integer, TextKey
-from cloister.schema.drafting import draft
-from cloister.schema.marked import read_marked
-from cloister.schema.reading import read_frame
-from cloister.schema.writing import spec_text
-from tasks.domains.plan import domain_context, domain_request, planned_domains, to_measure
+from cloister.schema.drafts.drafting import draft
+from cloister.schema.sources.reading import read_frame
+from cloister.schema.spec_files.marked_yaml import read_marked
+from cloister.schema.spec_files.writing import spec_text
+from tasks.domains.plan import domain_context, domain_plan, domain_request, to_measure
 from tasks.domains.steps import measured_content
 from tasks.requests.resolved import Options, ResolvedRequest
 
@@ -122,7 +122,7 @@ def measured(order: ResolvedRequest, answers: Path, planned: ResolvedRequest) ->
 
     Noisy answers that are in the journal are read back, others drawn and kept.
     """
-    made = planned_domains(planned)
+    made = domain_plan(planned)
     with Journal.open(answers, {"test": "drafts"}) as journal, chdir(order.spec.parent):
         frame = read_frame(domain_context(order).spec)
         noise = NoiseSource.insecure(5)

@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 
 from cloister.schema.domain import Domain
 from cloister.schema.parsing import parse
-from cloister.schema.reading import read_frame
+from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec import Spec
 from cloister.schema.validation import validate
 

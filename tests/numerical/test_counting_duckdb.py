@@ -24,8 +24,8 @@ from cloister.constraints import (
 from cloister.schema.attributes import Boolean, Categorical, Date, Datetime, Float, Integer, Ordinal
 from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
-from cloister.schema.loading import load_spec
-from cloister.schema.reading import read_frame
+from cloister.schema.sources.reading import read_frame
+from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import validate
 
 ROOT = Path(__file__).resolve().parents[2]

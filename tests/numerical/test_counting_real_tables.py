@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from cloister.constraints.counting import violation_reports
+from cloister.constraints.counting.violations import violation_reports
 from cloister.constraints.declared import constraints_of
 from cloister.schema.attributes import AnyAttribute, Categorical, Float, Integer
 from cloister.schema.declarations import ConstraintDeclaration

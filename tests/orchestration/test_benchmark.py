@@ -10,10 +10,10 @@ from mlflow import MlflowClient
 from benchmarks.config import load_benchmark
 from benchmarks.figures import Statistic
 from benchmarks.markdown import insert, markers
-from benchmarks.releases import finished, spec_of
+from benchmarks.releases import finished_run, spec_of
 from benchmarks.runs import home_of
 from cloister.constraints import constraints_of
-from cloister.schema.loading import load_spec
+from cloister.schema.spec_files.loading import load_spec
 from flows.cli.app import run
 from tasks.ledger.queries import releases
 from tasks.runtime.home import Home
@@ -93,7 +93,7 @@ def test_a_variant_changes_constraints_and_nothing_else(place, config):
     spec, copy = load_spec(place.spec), load_spec(spec_of(combination, Home.current()))
     assert copy.model_dump() == spec.model_dump() | {"constraints": ()}
     assert list(copy.attributes) == list(spec.attributes)
-    assert finished(combination, place.home) is None
+    assert finished_run(combination, place.home) is None
 
 
 def test_a_variant_may_take_constraints_from_a_file_that_the_environment_names(

@@ -40,8 +40,8 @@ def failing(*_: object) -> None:
 @pytest.fixture
 def alone(monkeypatch) -> None:
     """The release flow without the two tools that take most of its time."""
-    monkeypatch.setattr(flows.release, "register", lambda *_: "")
-    monkeypatch.setattr(flows.release, "version", lambda *_: None)
+    monkeypatch.setattr(flows.release, "register_release", lambda *_: "")
+    monkeypatch.setattr(flows.release, "version_release", lambda *_: None)
 
 
 def test_killed_after_the_candidate_the_same_command_finds_the_release(

@@ -186,7 +186,7 @@ def due(server, deploy, monkeypatch) -> datetime:
         registrations(server.home)[0],
         datetime.now(UTC).replace(second=0, microsecond=0),
     )
-    registration.started(minute - timedelta(minutes=3), server.home)
+    registration.mark_started(minute - timedelta(minutes=3), server.home)
     return minute - timedelta(minutes=1)
 
 

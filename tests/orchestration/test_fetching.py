@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from flows.cli.app import run
-from tasks.ledger.verify import verified
+from tasks.ledger.verify import verify_records
 
 FILES = ("synthetic.parquet", "synthetic.csv", "certificate.yaml", "certificate.html")
 
@@ -30,18 +30,18 @@ def test_lost_and_altered_files_are_restored_as_they_were(own, tmp_path):
         (public / name).unlink()
     for name in FILES[2:]:
         (public / name).write_text("altered")
-    assert verified(own.place.home, own.id)[1]
+    assert verify_records(own.place.home, own.id)[1]
     assert run(["fetch", own.id]) == 0
     for name in FILES:
         assert (public / name).read_bytes() == (tmp_path / "public" / name).read_bytes()
-    assert verified(own.place.home, None)[1] == []
+    assert verify_records(own.place.home, None)[1] == []
 
 
 def test_a_new_folder_is_one_that_verifies(own, tmp_path, capsys):
     again = tmp_path / "again"
     assert run(["fetch", own.id, "--out", str(again), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["public"] == str(again)
-    assert verified(own.place.home, str(again))[1] == []
+    assert verify_records(own.place.home, str(again))[1] == []
     assert {path.name for path in again.iterdir()} == {*FILES, "manifest.json"}
 
 

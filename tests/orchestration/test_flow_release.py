@@ -15,7 +15,7 @@ from cloister.privacy.certificate.manifest import verify_folder
 from cloister.privacy.ledger import Ledger, State
 from flows import release as flow_module
 from tasks.ledger.queries import existing_ledger
-from tasks.ledger.verify import verified
+from tasks.ledger.verify import verify_records
 from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.tables import read_synthetic
 from tasks.stores.mlflow_store import Tracker
@@ -211,8 +211,8 @@ def test_the_page_of_the_run_shows_what_the_certificate_says(released):
 
 
 def test_everything_verifies(released):
-    assert verified(released.place.home, None) == (
+    assert verify_records(released.place.home, None) == (
         ["the ledger", str(released.place.home.folder), f"release {released.id}"],
         [],
     )
-    assert verified(released.place.home, str(released.out))[1] == []
+    assert verify_records(released.place.home, str(released.out))[1] == []

@@ -9,15 +9,15 @@ import pytest
 
 from cloister.privacy.ledger import State
 from tasks.ledger.queries import existing_ledger
-from tasks.ledger.verify import verified
+from tasks.ledger.verify import verify_records
 
 RUN = """
 import os, signal, sys
 import tasks.runtime.step
 tasks.runtime.step.task = lambda **about: (lambda function: function)  # the flow with no server
 import tasks.release.register
-tasks.release.register.register = lambda *given: ""
-tasks.release.register.version = lambda *given: None
+tasks.release.register.register_release = lambda *given: ""
+tasks.release.register.version_release = lambda *given: None
 from flows.release import release
 from tasks.runtime.progress import watched_by
 from tasks.requests.release_request import ReleaseRequest
@@ -25,11 +25,11 @@ from tasks.requests.release_request import ReleaseRequest
 SPEC, OUT, DEADLY = sys.argv[1], sys.argv[2], sys.argv[3]
 
 class Killer:
-    def started(self, step): self.at(step, "started")
-    def advanced(self, step, done, total): self.at(step, str(done))
-    def finished(self, step): self.at(step, "finished")
-    def failed(self, step): pass
-    def resumed(self, release): print(f"resumed {release}", file=sys.stderr)
+    def start(self, step): self.at(step, "started")
+    def advance(self, step, done, total): self.at(step, str(done))
+    def finish(self, step): self.at(step, "finished")
+    def fail(self, step): pass
+    def resume(self, release): print(f"resumed {release}", file=sys.stderr)
     def at(self, step, moment):
         if f"{step} {moment}" == DEADLY:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -86,8 +86,8 @@ def survive(place, moments: list[str]) -> None:
         State.CANDIDATE,
     ]
     assert existing_ledger(place.home).budget("clubs", "row").spent == 1
-    assert verified(place.home, None)[1] == []
-    assert verified(place.home, str(place.folder / "out"))[1] == []
+    assert verify_records(place.home, None)[1] == []
+    assert verify_records(place.home, str(place.folder / "out"))[1] == []
 
 
 def test_killed_while_training_and_after_drawing(place):

@@ -59,8 +59,8 @@ def test_the_graph_has_every_edge(released):
 
 
 def test_rows_are_gone_when_the_flow_has_ended(place, prefect_server, monkeypatch):
-    monkeypatch.setattr(flows.release, "register", lambda *_: "")
-    monkeypatch.setattr(flows.release, "version", lambda *_: None)
+    monkeypatch.setattr(flows.release, "register_release", lambda *_: "")
+    monkeypatch.setattr(flows.release, "version_release", lambda *_: None)
     alive = []
     read = TableSource.read
 

@@ -9,7 +9,7 @@ import yaml
 from mlflow import MlflowClient
 
 from benchmarks import peer_steps
-from benchmarks.coding import coded
+from benchmarks.coding import encode_table
 from benchmarks.config import load_benchmark
 from benchmarks.environments import environment, paragraphs
 from benchmarks.markdown import markers
@@ -144,7 +144,7 @@ def test_every_failure_of_a_peer_is_a_finding_with_its_reason(tiny, method, told
     home = Home.current()
     done = peer_steps.run(combination, home_of(declared, home), home)
     assert (done.error, done.finding, done.figures()) == (told, True, {})
-    assert peer_steps.finished(combination, home) == done
+    assert peer_steps.finished_run(combination, home) == done
     assert not list((home.folder / "peers").rglob("codes.npy"))
 
 
@@ -159,7 +159,7 @@ def test_a_longer_limit_and_another_program_are_reasons_to_run_again(tiny):
         is None
     )
     (tiny.folder / "tiny.py").write_text(SHUFFLES + "\n")
-    assert peer_steps.finished(combination, home) is None
+    assert peer_steps.finished_run(combination, home) is None
 
 
 def test_a_peer_that_is_killed_from_outside_is_tried_again(tiny):
@@ -170,7 +170,7 @@ def test_a_peer_that_is_killed_from_outside_is_tried_again(tiny):
     )
     done = peer_steps.run(combination, home, home)
     assert "killed from outside" in done.error and not done.finding
-    assert peer_steps.finished(combination, home) is None
+    assert peer_steps.finished_run(combination, home) is None
 
 
 def test_what_stops_an_environment_is_told_and_tried_again(tiny, monkeypatch):
@@ -182,7 +182,7 @@ def test_what_stops_an_environment_is_told_and_tried_again(tiny, monkeypatch):
     (combination,) = load_benchmark(config(tiny, ["shuffle"])).all_combinations()
     done = peer_steps.run(combination, home, home)
     assert (done.error, done.finding) == ("cannot be installed", False)
-    assert peer_steps.finished(combination, home) is None
+    assert peer_steps.finished_run(combination, home) is None
 
 
 def test_an_environment_is_made_once_for_its_requirements(place):
@@ -197,17 +197,17 @@ def test_an_environment_is_made_once_for_its_requirements(place):
 
 
 def test_peers_get_public_cells_and_values_return_within_them(place):
-    table = coded(place.spec, place.data, "declared")
+    table = encode_table(place.spec, place.data, "declared")
     cells = [declared_cells(table.domain[name]) for name in table.domain.modelled]
     assert table.sizes == [c.size for c in cells]
-    back = table.decoded(table.codes, seed=3)
+    back = table.decode(table.codes, seed=3)
     for at, column in enumerate(cells):
         np.testing.assert_array_equal(column.of(back.codes[column.name]), table.codes[:, at])
     assert (
         back.codes["income"][table.codes[:, 3] == table.sizes[3] - 1].max()
         == table.domain["income"].null_code
     )
-    coarse = coded(place.spec, place.data, "read")
+    coarse = encode_table(place.spec, place.data, "read")
     assert coarse.sizes == [
         3,
         3,

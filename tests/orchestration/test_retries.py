@@ -13,7 +13,7 @@ from cloister.errors import InputError, PrivacyError, StorageError, Verification
 from cloister.privacy.ledger import State
 from flows.cli.app import run
 from tasks.ledger.queries import existing_ledger
-from tasks.ledger.verify import verified
+from tasks.ledger.verify import verify_records
 from tasks.release.publish import record_candidate
 from tasks.runtime.step import recording_step
 from tasks.stores.mlflow_store import Tracker
@@ -22,7 +22,7 @@ from tasks.stores.mlflow_store import Tracker
 @pytest.fixture
 def at_once(monkeypatch) -> None:
     """Attempts that follow each other without delay."""
-    for step in (flows.release.register, flows.release.publish):
+    for step in (flows.release.register_release, flows.release.publish_release):
         monkeypatch.setattr(step, "retry_delay_seconds", [0, 0, 0])
 
 
@@ -74,8 +74,8 @@ def test_a_paid_release_outlives_blips_of_its_stores(
     assert_recorded_once(place.home, release)
     (held,) = existing_ledger(place.home).releases()
     assert [moved.state for moved in held.steps] == [State.RESERVED, State.SPENT, State.CANDIDATE]
-    assert verified(place.home, None)[1] == []
-    assert verified(place.home, str(place.folder / "out"))[1] == []
+    assert verify_records(place.home, None)[1] == []
+    assert verify_records(place.home, str(place.folder / "out"))[1] == []
 
 
 def assert_recorded_once(home, release: str) -> None:

@@ -20,7 +20,7 @@ from cloister.schema.domain import Domain, Table
 from flows.cli.app import run
 from models.protocol import Budget, Forecast, Parameters, Plan, Stage, Synthesizer, Task, whole
 from models.registry import METHODS
-from tasks.ledger.verify import verified
+from tasks.ledger.verify import verify_records
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def released(place, prefect_server, monkeypatch, capsys) -> tuple[Any, dict[str,
 def test_seventh_method_is_charged_released_certified_and_verified(released, capsys):
     place, said = released
     assert (said["method"], said["epsilon"], said["budget_left"]) == ("halves", "1/2", "3.5")
-    assert verified(place.home, None)[1] == []
+    assert verify_records(place.home, None)[1] == []
     page = (place.home.release(said["release"]) / "public" / "certificate.yaml").read_text(
         encoding="utf-8"
     )

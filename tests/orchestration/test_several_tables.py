@@ -19,7 +19,7 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.partition_counts import PartitionCounts
 from cloister.schema.database import Database, ForeignKey, Schema
 from cloister.schema.domain import Domain, Table
-from cloister.schema.loading import load_spec
+from cloister.schema.spec_files.loading import load_spec
 from flows.cli.app import run
 from models.protocol import (
     Budget,

@@ -7,12 +7,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from cloister.constraints.counting import violation_reports
+from cloister.constraints.counting.violations import violation_reports
 from cloister.constraints.declared import constraints_of
 from cloister.demo.registry import civic_registry
 from cloister.schema.domain import Domain
-from cloister.schema.loading import data_derived, load_spec
-from cloister.schema.reading import read_frame
+from cloister.schema.sources.reading import read_frame
+from cloister.schema.spec_files.loading import data_derived, load_spec
 from cloister.schema.validation import validate
 
 SPEC = Path(__file__).parents[2] / "data" / "specs" / "demo.yaml"

@@ -28,10 +28,10 @@ from cloister.privacy.queries.partitions import (
 )
 from cloister.schema.attributes import Boolean, Categorical, Date, Datetime, Float, Integer, TextKey
 from cloister.schema.domain import column_of
-from cloister.schema.loading import load_spec
-from cloister.schema.marked import read_marked
 from cloister.schema.parsing import LARGEST_WHOLE
-from cloister.schema.writing import spec_text
+from cloister.schema.spec_files.loading import load_spec
+from cloister.schema.spec_files.marked_yaml import read_marked
+from cloister.schema.spec_files.writing import spec_text
 
 KEY = b"k" * 32
 WHOLE = Integer(type="integer", min=0, max=0)

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cloister.errors import DataError, StorageError
-from cloister.schema.drafting import draft
-from cloister.schema.loading import data_derived, load_spec
-from cloister.schema.reading import read_frame
+from cloister.schema.drafts.drafting import draft
+from cloister.schema.sources.reading import read_frame
+from cloister.schema.spec_files.loading import data_derived, load_spec
 from cloister.schema.validation import validate
 
 ROWS = 40

@@ -13,9 +13,9 @@ from cloister.evaluation.learning import Split, train_and_test
 from cloister.evaluation.report import evaluate
 from cloister.evaluation.targets import targets_of
 from cloister.schema.domain import Domain, Table
-from cloister.schema.loading import load_spec
-from cloister.schema.reading import read_frame
+from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec import Spec
+from cloister.schema.spec_files.loading import load_spec
 
 ROOT = Path(__file__).parents[2]
 ADULT = (ROOT / os.environ.get("CLOISTER_DATA", "../shared/data") / "adult/adult.csv").resolve()

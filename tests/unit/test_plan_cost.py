@@ -12,7 +12,7 @@ from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain
 from models.protocol import Budget, Task, plan
 from models.registry import create
-from tasks.requests.plan import require_kept
+from tasks.requests.plan import require_within_budget
 
 DOMAIN = Domain.of(
     {name: Integer(type="integer", min=0, max=4) for name in ("a", "b", "c")}, Path()
@@ -34,6 +34,6 @@ DOMAIN = Domain.of(
 def test_plans_keep_their_epsilon_and_nothing_more_is_charged(method, budget, neighbours):
     task = Task(DOMAIN, (), 20_000, neighbours)
     made = plan(create(method), task, budget)
-    require_kept(made, budget, task)
+    require_within_budget(made, budget, task)
     with pytest.raises(PrivacyError, match="costs more than its epsilon"):
-        require_kept(replace(made, stages=made.stages * 2), budget, task)
+        require_within_budget(replace(made, stages=made.stages * 2), budget, task)

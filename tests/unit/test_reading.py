@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from cloister.errors import DataError, SpecError, StorageError
-from cloister.schema.reading import read_frame
+from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec import Spec, Validation
 from cloister.schema.validation import validate
 

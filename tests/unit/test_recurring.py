@@ -12,7 +12,7 @@ from cloister.errors import BudgetExceeded, InputError
 from cloister.privacy.ledger import Budget, Charge, basic_composition
 from models.protocol import Budget as Price
 from tasks.ledger.allowance import Allowance, room
-from tasks.stores.prefect_schedule import Schedule
+from tasks.stores.prefect_schedule import ReleaseSchedule
 
 NOW = datetime(2026, 11, 21, 13, 0, tzinfo=UTC)
 
@@ -21,7 +21,7 @@ deltas = st.fractions(min_value=0, max_value=Fraction(1, 2), max_denominator=16)
 
 
 def times(cron: str, timezone: str, number: int) -> list[str]:
-    return [run.isoformat() for run in islice(Schedule.of(cron, timezone, NOW).runs(NOW), number)]
+    return [run.isoformat() for run in islice(ReleaseSchedule.of(cron, timezone, NOW).runs(NOW), number)]
 
 
 def allowance(per: str, whole: int, left: int) -> Allowance:
@@ -33,12 +33,12 @@ def allowance(per: str, whole: int, left: int) -> Allowance:
 
 def foreseen(made: Allowance, cron: str, number: int) -> list[bool]:
     return [
-        fits for _, fits in islice(made.foreseen(Schedule.of(cron, "UTC", NOW).runs(NOW)), number)
+        fits for _, fits in islice(made.foreseen(ReleaseSchedule.of(cron, "UTC", NOW).runs(NOW)), number)
     ]
 
 
 def exceeded(made: Allowance, cron: str) -> bool:
-    return made.exceeded_by(Schedule.of(cron, "UTC", NOW).runs(NOW), NOW)
+    return made.exceeded_by(ReleaseSchedule.of(cron, "UTC", NOW).runs(NOW), NOW)
 
 
 def test_runs_follow_the_schedule_in_its_time_zone():
@@ -53,7 +53,7 @@ def test_runs_follow_the_schedule_in_its_time_zone():
 
 
 def test_runs_go_on_without_gaps_or_doubles():
-    runs = list(islice(Schedule.of("*/7 * * * *", "UTC", NOW).runs(NOW), 230))
+    runs = list(islice(ReleaseSchedule.of("*/7 * * * *", "UTC", NOW).runs(NOW), 230))
     assert len(set(runs)) == 230
     assert (
         max(after - before for before, after in zip(runs, runs[1:], strict=False)).total_seconds()
@@ -67,13 +67,13 @@ def test_runs_go_on_without_gaps_or_doubles():
 )
 def test_a_schedule_that_cannot_be_used_is_refused_with_an_example(cron):
     with pytest.raises(InputError, match=r"0 3 1 \* \*"):
-        Schedule.of(cron, "UTC", NOW)
+        ReleaseSchedule.of(cron, "UTC", NOW)
 
 
 @pytest.mark.parametrize("timezone", ["", "Mars/Olympus"])
 def test_a_time_zone_that_is_none_is_refused(timezone):
     with pytest.raises(InputError, match="Europe/Paris"):
-        Schedule.of("0 3 1 * *", timezone, NOW)
+        ReleaseSchedule.of("0 3 1 * *", timezone, NOW)
 
 
 @settings(deadline=None)

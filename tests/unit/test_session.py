@@ -12,7 +12,7 @@ from prefect.utilities.collections import visit_collection
 from cloister.errors import CloisterError
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.ledger import Anchor
-from tasks.data.session import Session, Source, Spent
+from tasks.data.session import RowSource, Session, Spent
 
 CANARY = "CANARY-81725"
 
@@ -27,13 +27,13 @@ class Rows:
         return CANARY
 
 
-class Memory(Source):
+class Memory(RowSource):
     """Rows that lie nowhere."""
 
     def context(self, order):
         raise NotImplementedError
 
-    def read(self, release, order, home):
+    def read_rows(self, release, order, home):
         return Rows(), "digest"
 
     def door(self, rows, neighbours, planned, journal, home):

@@ -7,8 +7,8 @@ import pytest
 
 from cloister.constraints.declared import constraints_of
 from cloister.schema.declarations import ConstraintDeclaration
-from cloister.schema.loading import data_derived, load_spec
-from cloister.schema.reading import read_frame
+from cloister.schema.sources.reading import read_frame
+from cloister.schema.spec_files.loading import data_derived, load_spec
 from cloister.schema.validation import validate
 
 ROOT = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ import pytest
 from cloister.errors import SpecError, StorageError
 from cloister.schema.attributes import Integer
 from cloister.schema.codelists import resolve_values
-from cloister.schema.loading import data_derived, load_spec, spec_digest
 from cloister.schema.spec import PersonUnit
+from cloister.schema.spec_files.loading import data_derived, load_spec, spec_digest
 
 VALID = """\
 name: people

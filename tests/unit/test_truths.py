@@ -34,15 +34,15 @@ def known(tmp_path):
 
 
 def test_the_scores_are_those_of_the_classifiers_and_are_learnt_once(known, monkeypatch):
-    first = known.learnt(table(1), table(2), TARGETS, "nine")
+    first = known.scores(table(1), table(2), TARGETS, "nine")
     assert first == train_and_test(table(1), table(2), TARGETS, "nine")
     monkeypatch.setattr(reference_scores, "train_and_test", lambda *_: pytest.fail("learnt again"))
-    assert known.learnt(table(1), table(2), TARGETS, "nine") == first
+    assert known.scores(table(1), table(2), TARGETS, "nine") == first
 
 
 @pytest.mark.parametrize("changed", ["train", "test", "panel", "spec"])
 def test_other_rows_panels_and_specs_are_learnt_anew(known, monkeypatch, changed):
-    known.learnt(table(1), table(2), TARGETS, "nine")
+    known.scores(table(1), table(2), TARGETS, "nine")
     learnt = []
     monkeypatch.setattr(
         reference_scores,
@@ -53,5 +53,5 @@ def test_other_rows_panels_and_specs_are_learnt_anew(known, monkeypatch, changed
     rows = {"train": table(1), "test": table(2)} | (
         {changed: table(3)} if changed in ("train", "test") else {}
     )
-    asked.learnt(rows["train"], rows["test"], TARGETS, "twelve" if changed == "panel" else "nine")
+    asked.scores(rows["train"], rows["test"], TARGETS, "twelve" if changed == "panel" else "nine")
     assert len(learnt) == 1

@@ -10,7 +10,7 @@ from cloister.errors import DataError
 from cloister.schema.attributes import TextKey
 from cloister.schema.domain import Domain
 from cloister.schema.spec import PersonUnit
-from tasks.data.contribution_bound import bounded
+from tasks.data.contribution_bound import bound_contribution
 
 KEY = bytes(32)
 UNIT = PersonUnit(key="person", max_rows=2)
@@ -26,7 +26,7 @@ def table_of(names, nullable=False):
 def kept_rows(names, own):
     """Which of the rows of some persons, by place among theirs, are kept."""
     table, people = table_of(names)
-    kept = bounded(table, people, UNIT, KEY).codes["row"]
+    kept = bound_contribution(table, people, UNIT, KEY).codes["row"]
     return [at for at, row in enumerate(np.flatnonzero(np.isin(names, own))) if row in kept]
 
 
@@ -42,11 +42,11 @@ def test_a_person_more_changes_no_row_of_another(own):
 
 def test_each_person_keeps_at_most_the_greatest_number_of_rows():
     table, people = table_of(["a", "b", "a", "c", "a", "b", "b"])
-    kept = people.iloc[bounded(table, people, UNIT, KEY).codes["row"]]
+    kept = people.iloc[bound_contribution(table, people, UNIT, KEY).codes["row"]]
     assert kept.value_counts().to_dict() == {"a": 2, "b": 2, "c": 1}
 
 
 def test_persons_that_may_be_missing_are_refused():
     table, people = table_of(["a", "b"], nullable=True)
     with pytest.raises(DataError, match="nullable"):
-        bounded(table, people, UNIT, KEY)
+        bound_contribution(table, people, UNIT, KEY)

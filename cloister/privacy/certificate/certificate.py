@@ -16,7 +16,7 @@ from fractions import Fraction
 import yaml
 
 from cloister.constraints import DenialConstraint
-from cloister.constraints.counting import ViolationReport
+from cloister.constraints.counting.violations import ViolationReport
 from cloister.errors import PrivacyError, VerificationError
 from cloister.privacy.certificate.provenance import (
     attribute_origins,
@@ -60,8 +60,8 @@ from cloister.privacy.ledger import Anchor, BudgetStatus
 from cloister.privacy.ledger.exact import decimal
 from cloister.privacy.mechanisms.counts import up
 from cloister.schema.database import ForeignKey
-from cloister.schema.loading import spec_digest
 from cloister.schema.spec import Spec
+from cloister.schema.spec_files.loading import spec_digest
 
 FORMAT = 1
 YAML_NAME, PAGE_NAME = "certificate.yaml", "certificate.html"

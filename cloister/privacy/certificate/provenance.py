@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from cloister.constraints import DenialConstraint
-from cloister.constraints.counting import ViolationReport
+from cloister.constraints.counting.violations import ViolationReport
 from cloister.constraints.declared import declaration_of
 from cloister.privacy.certificate.schema import AttributeOrigin, ConstraintOrigin
 from cloister.schema.attributes import (

@@ -9,14 +9,7 @@ random number, and a ``Guard`` (a lease of the ledger) is asked before each draw
 answer before it is returned: of two journals that began as one, the ledger accepts only the one
 that holds all it was told.
 
-The file is a magic line and frames, appended and never changed::
-
-    frame    = kind (1 byte) | length of meta (u32) | length of payload (u64) | CRC-32 of these | meta | payload | seal
-    seal     = SHA-256 (seal of the frame before | all bytes of this frame before its seal)
-    first    = "F", meta {id, fingerprint}
-    then     = "R", meta {nonce}: a run begins;   "A", meta {request, dtype, shape}, payload: the noisy array
-    last     = "S": the journal is sealed
-
+The file is a line and frames, appended and never changed; see :mod:`~cloister.privacy.door.frames`.
 Each frame is fsynced before its answer is returned. A tail that was never completed is cut off on
 opening: its answer was never seen. Any other difference is damage, and the journal is refused.
 
@@ -28,45 +21,37 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import secrets
-import struct
-import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import numpy as np
 
+from cloister.arrays import Array
 from cloister.errors import JournalMismatch, StorageError
+from cloister.privacy.door.frames import (
+    ANSWER,
+    FIRST,
+    FIRST_SEAL,
+    LAST,
+    MAGIC,
+    RUN,
+    SEAL_BYTES,
+    Frame,
+    TornFrame,
+    canonical_json,
+    decode_array,
+    encode_frame,
+    parse_frame,
+)
 from cloister.privacy.ledger.marks import JournalState, Mark
 
 FILE_NAME = "journal.bin"
 
-_MAGIC = b"cloister journal 1\n"
-_HEAD = struct.Struct("<cIQI")
-_SEAL_BYTES = hashlib.sha256().digest_size
-_FIRST, _RUN, _ANSWER, _LAST = b"F", b"R", b"A", b"S"
 _ARRAY_KINDS = "biuf"
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
-
-class _Torn(Exception):
-    """The rest of the file is a frame whose write was cut short."""
-
-
-@dataclass(frozen=True)
-class _Frame:
-    kind: bytes
-    meta: dict[str, Any]
-    start: int
-    end: int
-    seal: bytes
-    payload: slice
 
 
 class Guard(Protocol):
@@ -112,8 +97,8 @@ class Journal:
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
         self._file = descriptor
-        self._frames: list[_Frame] = []
-        self._answers: list[_Frame] = []
+        self._frames: list[Frame] = []
+        self._answers: list[Frame] = []
         self._guard: Guard = _Unguarded()
         self.position = 0
 
@@ -149,7 +134,7 @@ class Journal:
     @property
     def sealed(self) -> bool:
         """Whether nothing more is asked: no answer can be added."""
-        return self._frames[-1].kind == _LAST
+        return self._frames[-1].kind == LAST
 
     @property
     def digest(self) -> str:
@@ -164,7 +149,7 @@ class Journal:
         """
         nonce = "" if self.sealed else secrets.token_hex(16)
         if nonce:
-            self._append(_RUN, {"nonce": nonce}, b"")
+            self._append(RUN, {"nonce": nonce}, b"")
         digests = frozenset(frame.seal.hex() for frame in self._frames)
         return JournalState(Mark(self.recorded, self.digest, nonce), self.sealed, digests)
 
@@ -181,7 +166,7 @@ class Journal:
         took the release over; ``StorageError`` if the answer cannot be written, and then the
         journal is closed, or the guard not be told of it. An answer that raised is not returned.
         """
-        digest = hashlib.sha256(_canonical(request)).hexdigest()
+        digest = hashlib.sha256(canonical_json(request)).hexdigest()
         answer = (
             self._replay(digest) if self.position < self.recorded else self._record(digest, draw)
         )
@@ -198,7 +183,7 @@ class Journal:
                 f"{self._path} holds more answers than this run asked for: start a new release."
             )
         if not self.sealed:
-            self._append(_LAST, {}, b"")
+            self._append(LAST, {}, b"")
             self._guard.record(self.recorded, self.digest)
         return Mark(self.recorded, self.digest)
 
@@ -229,7 +214,7 @@ class Journal:
                 f"{self._path} holds the answer to another request at position {self.position}: the data, code, spec "
                 "or parameters changed; start a new release."
             )
-        return _array(frame, self._read(frame.payload.start, frame.payload.stop))
+        return decode_array(frame, self._read(frame.payload.start, frame.payload.stop))
 
     def _record(self, digest: str, draw: Callable[[], Array]) -> Array:
         if self.sealed:
@@ -241,32 +226,32 @@ class Journal:
         if answer.dtype.kind not in _ARRAY_KINDS:
             raise TypeError("a journal holds arrays of booleans, integers or floats")
         meta = {"request": digest, "dtype": answer.dtype.str, "shape": list(answer.shape)}
-        self._append(_ANSWER, meta, answer.tobytes())
+        self._append(ANSWER, meta, answer.tobytes())
         self._guard.record(self.recorded, self.digest)
         return answer
 
     def _load(self) -> None:
         size = os.fstat(self._file).st_size
-        end = min(size, len(_MAGIC))
-        if self._read(0, end) != _MAGIC[:end]:
+        end = min(size, len(MAGIC))
+        if self._read(0, end) != MAGIC[:end]:
             raise JournalMismatch(f"{self._path} is not a journal: move it away.")
         try:
             while end < size:
                 self._hold(self._next_frame(end))
                 end = self._frames[-1].end
-        except _Torn:
+        except TornFrame:
             os.ftruncate(self._file, end)
             os.fsync(self._file)
 
-    def _hold(self, frame: _Frame) -> None:
+    def _hold(self, frame: Frame) -> None:
         self._frames.append(frame)
-        if frame.kind == _ANSWER:
+        if frame.kind == ANSWER:
             self._answers.append(frame)
 
-    def _next_frame(self, start: int) -> _Frame:
-        frame = _parse(self._read, start, self._last_seal)
+    def _next_frame(self, start: int) -> Frame:
+        frame = parse_frame(self._read, start, self._last_seal)
         misplaced = bool(self._frames) and self.sealed
-        if frame is None or misplaced or (frame.kind == _FIRST) != (not self._frames):
+        if frame is None or misplaced or (frame.kind == FIRST) != (not self._frames):
             raise JournalMismatch(
                 f"{self._path} is damaged at byte {start}: its answers cannot be used; withdraw the release and start "
                 "a new one."
@@ -275,11 +260,11 @@ class Journal:
 
     @property
     def _last_seal(self) -> bytes:
-        return self._frames[-1].seal if self._frames else hashlib.sha256(_MAGIC).digest()
+        return self._frames[-1].seal if self._frames else FIRST_SEAL
 
     def _begin(self, fingerprint: dict[str, str]) -> None:
         if not self._frames:
-            self._append(_FIRST, {"id": secrets.token_hex(16), "fingerprint": fingerprint}, b"")
+            self._append(FIRST, {"id": secrets.token_hex(16), "fingerprint": fingerprint}, b"")
         held = self._frames[0].meta["fingerprint"]
         differing = sorted(
             key for key in held.keys() | fingerprint if held.get(key) != fingerprint.get(key)
@@ -291,12 +276,12 @@ class Journal:
 
     def _append(self, kind: bytes, meta: dict[str, Any], payload: bytes) -> None:
         start = self._frames[-1].end if self._frames else 0
-        lead = b"" if self._frames else _MAGIC
-        frame = _encode(kind, _canonical(meta), payload, self._last_seal)
+        lead = b"" if self._frames else MAGIC
+        frame = encode_frame(kind, meta, payload, self._last_seal)
         self._write(start, lead + frame)
         end = start + len(lead) + len(frame)
-        at = slice(end - _SEAL_BYTES - len(payload), end - _SEAL_BYTES)
-        self._hold(_Frame(kind, meta, start, end, frame[-_SEAL_BYTES:], at))
+        at = slice(end - SEAL_BYTES - len(payload), end - SEAL_BYTES)
+        self._hold(Frame(kind, meta, start, end, frame[-SEAL_BYTES:], at))
 
     def _write(self, start: int, content: bytes) -> None:
         """Write and fsync; what cannot be written whole is taken back, and the journal closed."""
@@ -327,48 +312,6 @@ class Journal:
             pass  # the tail stays torn, and is cut off at the next opening
         finally:
             self.close()
-
-
-def _encode(kind: bytes, meta: bytes, payload: bytes, before: bytes) -> bytes:
-    lengths = struct.pack("<cIQ", kind, len(meta), len(payload))
-    body = lengths + struct.pack("<I", zlib.crc32(lengths)) + meta + payload
-    return body + hashlib.sha256(before + body).digest()
-
-
-def _parse(read: Callable[[int, int], bytes], start: int, before: bytes) -> _Frame | None:
-    """The frame at ``start``, None if it is damaged; raises ``_Torn`` if it was never completed."""
-    head = read(start, start + _HEAD.size)
-    if len(head) < _HEAD.size or not any(head):
-        raise _Torn
-    kind, meta, payload, crc = _HEAD.unpack(head)
-    if zlib.crc32(head[:-4]) != crc:
-        return None
-    end = start + _HEAD.size + meta + payload + _SEAL_BYTES
-    frame = read(start, end)
-    body, seal = frame[:-_SEAL_BYTES], frame[-_SEAL_BYTES:]
-    if len(frame) < end - start or not any(seal):
-        raise _Torn
-    if hashlib.sha256(before + body).digest() != seal:
-        return None
-    split = _HEAD.size + meta
-    return _Frame(
-        kind,
-        json.loads(body[_HEAD.size : split]),
-        start,
-        end,
-        seal,
-        slice(start + split, end - _SEAL_BYTES),
-    )
-
-
-def _array(frame: _Frame, payload: bytes) -> Array:
-    return np.frombuffer(bytearray(payload), dtype=np.dtype(frame.meta["dtype"])).reshape(
-        frame.meta["shape"]
-    )
-
-
-def _canonical(value: object) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _open_locked(path: Path) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from cloister.errors import StorageError, VerificationError
-from cloister.privacy.door.journal import _FIRST, _LAST, _MAGIC, FILE_NAME, _Frame, _parse, _Torn
+from cloister.privacy.door.frames import (
+    FIRST,
+    FIRST_SEAL,
+    LAST,
+    MAGIC,
+    Frame,
+    TornFrame,
+    parse_frame,
+)
+from cloister.privacy.door.journal import FILE_NAME
 
 
 @dataclass(frozen=True)
@@ -35,27 +43,27 @@ def read_journal(folder: Path) -> JournalFacts:
     except OSError as error:
         raise StorageError(f"{path} cannot be read ({os.strerror(error.errno or 0)})") from None
     frames = _frames(content)
-    if not frames or frames[0].kind != _FIRST:
+    if not frames or frames[0].kind != FIRST:
         raise VerificationError("was altered: it does not begin as a journal does")
     meta = frames[0].meta
-    return JournalFacts(str(meta.get("id")), meta.get("fingerprint", {}), frames[-1].kind == _LAST)
+    return JournalFacts(str(meta.get("id")), meta.get("fingerprint", {}), frames[-1].kind == LAST)
 
 
-def _frames(content: bytes) -> list[_Frame]:
+def _frames(content: bytes) -> list[Frame]:
     """All frames; a last one that was never completed is left out, as it was never seen."""
-    if not content.startswith(_MAGIC):
+    if not content.startswith(MAGIC):
         raise VerificationError("was altered: it is not a journal")
-    frames: list[_Frame] = []
-    at, seal = len(_MAGIC), hashlib.sha256(_MAGIC).digest()
+    frames: list[Frame] = []
+    at, seal = len(MAGIC), FIRST_SEAL
     while at < len(content):
         try:
-            frame = _parse(lambda start, stop: content[start:stop], at, seal)
-        except _Torn:
+            frame = parse_frame(lambda start, stop: content[start:stop], at, seal)
+        except TornFrame:
             break
         if frame is None:
             raise VerificationError(f"was altered near byte {at}")
         frames.append(frame)
         at, seal = frame.end, frame.seal
-    if frames and frames[-1].kind == _LAST and at < len(content):
+    if frames and frames[-1].kind == LAST and at < len(content):
         raise VerificationError("was altered: more follows its end")
     return frames

@@ -20,10 +20,10 @@ from sqlalchemy import Connection, TextClause, text
 from sqlalchemy import inspect as inspect_database
 
 from cloister.errors import JournalMismatch, StorageError
-from cloister.privacy.ledger.guards import LEASES, LEASES_STATEMENT
 from cloister.privacy.ledger.marks import Mark
 from cloister.privacy.ledger.owners import Owner
-from cloister.privacy.ledger.store import Store
+from cloister.privacy.ledger.storage.guards import LEASES, LEASES_STATEMENT
+from cloister.privacy.ledger.storage.store import Store
 
 LEASE_SECONDS = 120.0
 """How long a lease lasts unless renewed: so long does a machine that died keep others out."""

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from sqlalchemy import Connection
 
-from cloister.errors import InputError, JournalMismatch, StorageError, VerificationError
+from cloister.errors import InputError, StorageError
 from cloister.privacy.ledger.books import (
     DELIVERED,
     GRANTED,
@@ -26,12 +26,20 @@ from cloister.privacy.ledger.books import (
     seal_slot,
 )
 from cloister.privacy.ledger.budgets import BudgetStatus, Compose, admit, basic_composition, status
+from cloister.privacy.ledger.checks import (
+    check_copies,
+    entry_lines,
+    find_release,
+    require_same_evidence,
+    require_same_run,
+    require_sound,
+    require_whole_journal,
+    stale_journal,
+)
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, read_chain
 from cloister.privacy.ledger.exact import Amount, ratio
-from cloister.privacy.ledger.exporting import write_export
 from cloister.privacy.ledger.leases import (
     LEASE_SECONDS,
-    Held,
     Lease,
     end,
     held_lease,
@@ -49,7 +57,8 @@ from cloister.privacy.ledger.records import (
     identifier,
     required,
 )
-from cloister.privacy.ledger.store import Row, Store
+from cloister.privacy.ledger.storage.exporting import write_export
+from cloister.privacy.ledger.storage.store import Store
 from cloister.privacy.ledger.verification import verify_lines
 
 
@@ -142,7 +151,7 @@ class Ledger:
         with self._writing() as page:
             held = page.books.pending(request.spend_id)
             if held:
-                _require_same_run(held, request)
+                require_same_run(held, request)
                 return Reservation(held, resumed=True)
             if request.release in page.books.releases:
                 raise InputError(
@@ -167,9 +176,9 @@ class Ledger:
         """
         evidence = {"data": identifier("data", data), "journal": identifier("journal", journal)}
         with self._writing() as page:
-            held = _find(page.books, release)
+            held = find_release(page.books, release)
             if held.state is State.SPENT:
-                _require_same_evidence(held, evidence)
+                require_same_evidence(held, evidence)
                 return held
             return _move(
                 page,
@@ -192,12 +201,12 @@ class Ledger:
         """
         began = time.monotonic()
         with self._writing() as page:
-            held = _find(page.books, release)
+            held = find_release(page.books, release)
             lease = held_lease(self.store, page.connection, release)
             if lease.live and lease.left > LEASE_SECONDS:
                 shorten(self.store, page.connection, release)
             if not lease.live:
-                _require_whole(held, lease, journal)
+                require_whole_journal(held, lease, journal)
                 if not journal.sealed:
                     page.write(RUN, run_slot(held), _marked(release, by, journal.mark))
                 take(self.store, page.connection, release, owner)
@@ -216,17 +225,17 @@ class Ledger:
             JournalMismatch: it was sealed elsewhere.
         """
         with self._writing() as page:
-            held = _find(page.books, release)
+            held = find_release(page.books, release)
             if held.seal is None:
                 page.write(SEALED, seal_slot(release), _marked(release, by, mark))
             elif held.seal != mark:
-                raise _stale(release)
+                raise stale_journal(release)
             return page.books.releases[release]
 
     def deliver(self, release: str, by: str) -> Release:
         """Record that whoever asked for a finished release was told of it: the same order is then a new release."""
         with self._writing() as page:
-            held = _find(page.books, release)
+            held = find_release(page.books, release)
             if not held.delivered:
                 page.write(
                     DELIVERED,
@@ -257,7 +266,7 @@ class Ledger:
         if to is State.SPENT:
             raise InputError("A release is spent by its run, with a journal: start the run again.")
         with self._writing() as page:
-            moved = _move(page, _find(page.books, release), to, signature)
+            moved = _move(page, find_release(page.books, release), to, signature)
             if to is State.WITHDRAWN:
                 end(page.connection, release)
             return moved
@@ -285,7 +294,7 @@ class Ledger:
 
         Errors: ``InputError`` if there is none of this name.
         """
-        return _find(Books.of(self.entries()), release)
+        return find_release(Books.of(self.entries()), release)
 
     def releases(self, dataset: str | None = None) -> list[Release]:
         """All releases, or those of one dataset, oldest first."""
@@ -298,7 +307,7 @@ class Ledger:
         Errors: ``VerificationError`` if the chain is broken.
         """
         with self.store.reading() as connection:
-            return _sound(self.store.rows(connection))
+            return require_sound(self.store.rows(connection))
 
     def anchor(self) -> Anchor | None:
         """The last entry, for a certificate to vouch for; None while the ledger is empty."""
@@ -325,14 +334,14 @@ class Ledger:
         with self.store.reading() as connection:
             rows = self.store.rows(connection)
         damages = [Finding(0, damage) for damage in self.store.damages()]
-        entries, broken = read_chain(_lines(rows))
-        copies = [] if broken else _check_copies(rows, entries)
-        return damages + copies + verify_lines(_lines(rows), anchors, self.compose)
+        entries, broken = read_chain(entry_lines(rows))
+        copies = [] if broken else check_copies(rows, entries)
+        return damages + copies + verify_lines(entry_lines(rows), anchors, self.compose)
 
     @contextmanager
     def _writing(self) -> Iterator[_Page]:
         with self.store.writing() as connection:
-            entries = _sound(self.store.rows(connection))
+            entries = require_sound(self.store.rows(connection))
             last = entries[-1] if entries else None
             page = _Page(self.store, connection, last, Books.of(entries), self._time(last))
             yield page
@@ -342,36 +351,6 @@ class Ledger:
     def _time(self, last: Entry | None) -> str:
         now = self.clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         return max(now, last.time) if last else now
-
-
-def _sound(rows: list[Row]) -> list[Entry]:
-    entries, found = read_chain(_lines(rows))
-    found = found or _check_copies(rows, entries)
-    if found:
-        raise VerificationError(
-            f"The ledger is not as it was written ({found[0]}): run cloister verify."
-        )
-    return entries
-
-
-def _lines(rows: list[Row]) -> list[bytes]:
-    return [row.line.encode("utf-8", "surrogatepass") for row in rows]
-
-
-def _check_copies(rows: list[Row], entries: list[Entry]) -> list[Finding]:
-    """Rows whose columns differ from the entry in their text."""
-    return [
-        Finding(entry.seq, "was altered: its columns and its text do not agree")
-        for row, entry in zip(rows, entries, strict=True)
-        if (row.seq, row.slot, row.previous, row.hash)
-        != (entry.seq, entry.slot, entry.previous, entry.hash)
-    ]
-
-
-def _find(books: Books, release: str) -> Release:
-    if release not in books.releases:
-        raise InputError(f"There is no release '{release}': see cloister ledger list.")
-    return books.releases[release]
 
 
 def _move(page: _Page, held: Release, to: State, signature: Mapping[str, Any]) -> Release:
@@ -387,37 +366,3 @@ def _move(page: _Page, held: Release, to: State, signature: Mapping[str, Any]) -
 def _marked(release: str, by: str, mark: Mark) -> dict[str, Any]:
     place = {"position": mark.position, "digest": mark.digest, "nonce": mark.nonce}
     return {"release": release, "by": required("by", by), **place}
-
-
-def _require_whole(held: Release, lease: Held, journal: JournalState) -> None:
-    """A run may begin: the release is spent, and its journal is the one that all earlier runs wrote."""
-    if held.state is not State.SPENT:
-        raise InputError(f"Release {held.id} is {held.state}: nothing more is drawn for it.")
-    known = [*held.runs[-1:], *filter(None, (lease.last, held.seal))]
-    if not {mark.digest for mark in known} <= journal.digests:
-        raise _stale(held.id)
-
-
-def _stale(release: str) -> JournalMismatch:
-    return JournalMismatch(
-        f"The journal of release {release} lacks answers that the ledger knows were drawn: it is a copy made before "
-        "them, or an older one put back. Run the command where the whole journal is; if it is lost, cloister review "
-        f"withdraw {release}, and start a new release at a new charge."
-    )
-
-
-def _require_same_run(held: Release, request: Request) -> None:
-    if not held.request.same_run(request):
-        raise InputError(
-            f"Release {held.id} is unfinished and has the same spend id, but asked for something else: compute the "
-            "spend id from everything that makes the run."
-        )
-
-
-def _require_same_evidence(held: Release, evidence: Mapping[str, str]) -> None:
-    differing = sorted(key for key in evidence if held.evidence.get(key) != evidence[key])
-    if differing:
-        raise JournalMismatch(
-            f"Release {held.id} was begun with another {' and '.join(differing)}: its answers cannot be drawn again "
-            "without a new charge; withdraw it and start a new release."
-        )

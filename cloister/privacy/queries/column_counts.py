@@ -18,7 +18,7 @@ from cloister.privacy.queries.partitions import Buckets
 from cloister.privacy.queries.query import Numbers, Query
 from cloister.schema.attributes import AnyAttribute
 from cloister.schema.parsing import parse
-from cloister.schema.storage import texts
+from cloister.schema.sources.storage_types import texts
 
 Counts = NDArray[np.int64]
 

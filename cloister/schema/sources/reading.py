@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 from cloister.errors import DataError, SpecError, StorageError
+from cloister.schema.sources.storage_types import column_of_arrow, decoded, is_readable
 from cloister.schema.spec import Source, Spec
-from cloister.schema.storage import column_of_arrow, decoded, is_readable
 
 FORMATS = {
     ".csv": "csv",

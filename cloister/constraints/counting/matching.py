@@ -22,14 +22,14 @@ from dataclasses import dataclass, replace
 import numba
 import numpy as np
 
-from cloister.constraints.binding import BoundPredicate, Mask, Operand
-from cloister.constraints.conjunctions import Conjunction
+from cloister.arrays import Booleans, Floats, Integers
+from cloister.constraints.binding import BoundPredicate, Operand
+from cloister.constraints.counting.conjunctions import Conjunction
+from cloister.constraints.counting.tuples import numbered, refined
 from cloister.constraints.denial import Op
-from cloister.constraints.tuples import Counts, numbered, refined
-from cloister.schema.columns import Numbers
 from cloister.schema.domain import Table
 
-Paired = tuple[Counts, Counts]
+Paired = tuple[Integers, Integers]
 """Whole numbers of the rows as t1 and of the rows as t2, each (rows,)."""
 
 
@@ -42,8 +42,8 @@ class Matching:
     """
 
     rows: int
-    queries: Counts
-    points: Counts
+    queries: Integers
+    points: Integers
     join: _Join
 
     @classmethod
@@ -59,7 +59,7 @@ class Matching:
         )
         return cls(first.rows, queries, points, join)
 
-    def count(self, weights: Counts) -> Counts:
+    def count(self, weights: Integers) -> Integers:
         """Total weight of the rows of the second table (m,) that match each row of the first.
 
         Shape (n,).
@@ -72,7 +72,7 @@ class Matching:
 
 def _active(
     table: Table, alone: Iterable[BoundPredicate], compared: Sequence[Operand]
-) -> tuple[Counts, list[Numbers]]:
+) -> tuple[Integers, list[Floats]]:
     """The numbers of the rows that can match at all, and their columns of compared numbers."""
     mask = np.ones(table.rows, dtype=bool)
     for predicate in alone:
@@ -92,7 +92,7 @@ class _Join:
     """
 
     groups: Paired
-    weights: Counts
+    weights: Integers
     differ: tuple[Paired, ...]
     order: tuple[Paired, ...]
 
@@ -100,8 +100,8 @@ class _Join:
     def of(
         cls,
         ops: Sequence[Op],
-        queries: list[Numbers],
-        points: list[Numbers],
+        queries: list[Floats],
+        points: list[Floats],
         sizes: tuple[int, int],
     ) -> _Join:
         groups = np.zeros(sizes[0], dtype=np.int64), np.zeros(sizes[1], dtype=np.int64)
@@ -117,7 +117,7 @@ class _Join:
             join, order=tuple(sorted(join.order, key=lambda ranks: int(ranks[1].max(initial=0))))
         )
 
-    def count(self) -> Counts:
+    def count(self) -> Integers:
         """Total weight of the points that match each query (q,)."""
         if self.differ:
             rest = replace(self, differ=self.differ[1:])
@@ -132,7 +132,7 @@ class _Join:
         groups = refined(np.concatenate(self.groups), np.concatenate(codes))
         return replace(self, groups=(groups[:split], groups[split:]))
 
-    def take(self, queries: Mask, points: Mask) -> _Join:
+    def take(self, queries: Booleans, points: Booleans) -> _Join:
         """The matching of some queries with some points, by mask."""
         differ, order = (
             tuple((query[queries], point[points]) for query, point in pairs)
@@ -142,7 +142,7 @@ class _Join:
             (self.groups[0][queries], self.groups[1][points]), self.weights[points], differ, order
         )
 
-    def _count_met(self) -> Counts:
+    def _count_met(self) -> Integers:
         """As ``count``, looking only at groups that hold both a query and a point."""
         held = _sizes(self.groups)
         met = (held[0] > 0) & (held[1] > 0)
@@ -151,7 +151,7 @@ class _Join:
         counts[queries] = self.take(queries, points).count()
         return counts
 
-    def _count_by_bits(self) -> Counts:
+    def _count_by_bits(self) -> Integers:
         query, point = self.order[0]
         rest = replace(self, order=self.order[1:])
         counts = np.zeros(len(query), dtype=np.int64)
@@ -162,13 +162,13 @@ class _Join:
         return counts
 
 
-def _codes(query: Numbers, point: Numbers) -> Paired:
+def _codes(query: Floats, point: Floats) -> Paired:
     """Whole numbers that are equal where the values are."""
     both = numbered(np.concatenate([query, point]))
     return both[: len(query)], both[len(query) :]
 
 
-def _ranks(op: Op, query: Numbers, point: Numbers) -> Paired:
+def _ranks(op: Op, query: Floats, point: Floats) -> Paired:
     """Whole numbers such that ``query op point`` if and only if the point's is below the query's."""
     if op in (Op.LT, Op.LE):
         return _ranks(op.mirrored, -query, -point)
@@ -183,13 +183,13 @@ def _sizes(groups: Paired) -> Paired:
     return np.bincount(groups[0], minlength=size), np.bincount(groups[1], minlength=size)
 
 
-def _count_equal(join: _Join) -> Counts:
+def _count_equal(join: _Join) -> Integers:
     queries, points = join.groups
     size = 1 + max(int(side.max(initial=-1)) for side in join.groups)
     return np.bincount(points, weights=join.weights, minlength=size).astype(np.int64)[queries]
 
 
-def _count_one_order(join: _Join) -> Counts:
+def _count_one_order(join: _Join) -> Integers:
     ((query_rank, point_rank),) = join.order
     query_group, point_group = (side * _span(join.order[0]) for side in join.groups)
     keys = point_group + point_rank
@@ -198,11 +198,11 @@ def _count_one_order(join: _Join) -> Counts:
     first, last = (
         np.searchsorted(keys[order], sought) for sought in (query_group, query_group + query_rank)
     )
-    counts: Counts = below[last] - below[first]
+    counts: Integers = below[last] - below[first]
     return counts
 
 
-def _count_two_orders(join: _Join) -> Counts:
+def _count_two_orders(join: _Join) -> Integers:
     tree, swept = join.order
     queries, points = (
         np.argsort(g * _span(swept) + rank) for g, rank in zip(join.groups, swept, strict=True)
@@ -222,7 +222,7 @@ def _span(ranks: Paired) -> int:
 
 
 @numba.njit(cache=True)
-def _sweep(queries: Counts, points: Counts, weights: Counts, size: int) -> Counts:
+def _sweep(queries: Integers, points: Integers, weights: Integers, size: int) -> Integers:
     """Weight of the points of each query's group that are below it in both ranks.
 
     Shapes: ``queries`` (3, q) and ``points`` (3, p): group, rank, rank less than ``size``; sorted
@@ -252,7 +252,7 @@ def _sweep(queries: Counts, points: Counts, weights: Counts, size: int) -> Count
 
 
 @numba.njit(cache=True)
-def _add(tree: Counts, rank: int, weight: int) -> None:
+def _add(tree: Integers, rank: int, weight: int) -> None:
     place = rank + 1
     while place < len(tree):
         tree[place] += weight

@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from cloister.errors import SpecError, StorageError
 from cloister.schema.attributes import Categorical, Ordinal, ValuesFile
 from cloister.schema.codelists import MOST_BYTES, resolve_values
-from cloister.schema.explaining import problems_of
-from cloister.schema.files import contents, reason_of
-from cloister.schema.marked import Marked, read_marked, unusable
-from cloister.schema.rules import broken_rules
+from cloister.schema.sources.small_files import contents, reason_of
 from cloister.schema.spec import Spec
+from cloister.schema.spec_files.marked_yaml import Marked, read_marked, unusable
+from cloister.schema.spec_files.problems import problems_of
+from cloister.schema.spec_files.rules import broken_rules
 
 __all__ = ["data_derived", "load_spec", "resolve_values", "spec_digest"]
 

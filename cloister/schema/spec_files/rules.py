@@ -18,11 +18,11 @@ from cloister.schema.attributes import (
 )
 from cloister.schema.codelists import MOST_DIGITS, NUMBERED, require_modest, resolve_values
 from cloister.schema.columns import float_decimals
-from cloister.schema.explaining import closest
-from cloister.schema.marked import Key
 from cloister.schema.parsing import LARGEST_WHOLE
-from cloister.schema.relations import broken_relations
 from cloister.schema.spec import Above, PersonUnit, Spec, TableUnit
+from cloister.schema.spec_files.marked_yaml import Key
+from cloister.schema.spec_files.problems import closest
+from cloister.schema.spec_files.relations import broken_relations
 
 Broken = Iterator[tuple[tuple[Key, ...], str]]
 

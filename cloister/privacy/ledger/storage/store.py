@@ -26,8 +26,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from cloister.errors import StorageError
 from cloister.privacy.ledger.entries import Entry
-from cloister.privacy.ledger.guards import STATEMENTS, TABLE
-from cloister.privacy.ledger.objects import DECLARED, LIST_OBJECTS, differences
+from cloister.privacy.ledger.storage.guards import STATEMENTS, TABLE
+from cloister.privacy.ledger.storage.objects import DECLARED, LIST_OBJECTS, differences
 
 _WRITES = "cloister_writes"
 _LOCK = (

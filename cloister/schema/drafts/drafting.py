@@ -30,7 +30,7 @@ from cloister.schema.attributes import (
     Integer,
 )
 from cloister.schema.parsing import parse
-from cloister.schema.reading import (
+from cloister.schema.sources.reading import (
     DELIMITERS,
     csv_header,
     opened,
@@ -41,7 +41,7 @@ from cloister.schema.reading import (
     table_format,
 )
 from cloister.schema.spec import DraftedFact, Source
-from cloister.schema.writing import entries, flow, scalar
+from cloister.schema.spec_files.writing import entries, flow, scalar
 
 Guess = dict[str, Any]
 

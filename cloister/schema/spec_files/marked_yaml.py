@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from cloister.errors import SpecError, StorageError
-from cloister.schema.files import contents, reason_of
+from cloister.schema.sources.small_files import contents, reason_of
 
 Key = str | int
 

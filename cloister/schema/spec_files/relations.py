@@ -8,9 +8,9 @@ from cloister.errors import SpecError
 from cloister.schema.attributes import TextKey
 from cloister.schema.database import ForeignKey, Schema
 from cloister.schema.domain import Domain
-from cloister.schema.explaining import closest
-from cloister.schema.marked import Key
 from cloister.schema.spec import Reference, Spec, TableUnit
+from cloister.schema.spec_files.marked_yaml import Key
+from cloister.schema.spec_files.problems import closest
 
 TAKEN = ("certificate", "input", "manifest", "synthetic")
 """Names of files in the folder of a release and of their pointers."""

@@ -27,11 +27,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pandas.api import types as pt
 
+from cloister.arrays import Booleans
+
 Kind = Literal["boolean", "whole", "number", "text"]
-Mask = NDArray[np.bool_]
 Reader = Callable[[pd.Series], pd.Series]
 
 # Above it not every whole number has a float of its own, so that floats are written with their
@@ -140,7 +140,7 @@ def texts(values: pd.Series) -> pd.Series:
     return read_by_storage(values, _as_texts).set_axis(values.index)
 
 
-def missing(values: pd.Series) -> Mask:
+def missing(values: pd.Series) -> Booleans:
     """Which values are missing, (n,): None, ``pd.NA``, not a time, not a number."""
     if pt.is_object_dtype(values.dtype):
         return np.array([_is_missing(cell) for cell in values], dtype=bool)

@@ -2,8 +2,8 @@
 
 A pair violates in one direction if all predicates hold for (t1, t2). With V the pairs (i, j) of
 different rows that do, an unordered pair is counted once by |V| - |V and exchanged V| / 2, and the
-second set is a conjunction as well. :mod:`cloister.constraints.matching` counts the matches of a
-conjunction. Rows that agree on all attributes of a constraint are counted together.
+second set is a conjunction as well. :mod:`cloister.constraints.counting.matching` counts the
+matches of a conjunction. Rows that agree on all attributes of a constraint are counted together.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from cloister.constraints.binding import Mask, bind
-from cloister.constraints.conjunctions import Conjunction, either_order
+from cloister.arrays import Booleans, Integers
+from cloister.constraints.binding import bind
+from cloister.constraints.counting.conjunctions import Conjunction, either_order
+from cloister.constraints.counting.matching import Matching
+from cloister.constraints.counting.tuples import Tuples
 from cloister.constraints.denial import DenialConstraint
-from cloister.constraints.matching import Matching
-from cloister.constraints.tuples import Counts, Tuples
 from cloister.schema.domain import Table
 
 
@@ -52,7 +53,7 @@ def count_violations(constraint: DenialConstraint, table: Table) -> int:
     return directed - (int(weights @ Matching.of(both, rows, rows).count(weights)) - alone) // 2
 
 
-def violations_per_row(constraint: DenialConstraint, table: Table) -> Counts:
+def violations_per_row(constraint: DenialConstraint, table: Table) -> Integers:
     """Number of violating pairs that each row is in, int64 (n,); 0 or 1 for one-row rules.
 
     Raises:
@@ -75,7 +76,7 @@ class Partners:
     """
 
     terms: tuple[tuple[int, Matching], ...]
-    alone: Mask | None
+    alone: Booleans | None
 
     @classmethod
     def of(cls, constraint: DenialConstraint, first: Table, second: Table) -> Partners:
@@ -93,7 +94,7 @@ class Partners:
             None,
         )
 
-    def count(self, weights: Counts) -> Counts:
+    def count(self, weights: Integers) -> Integers:
         """The sum (n,) of the weights (m,) of each row's partners."""
         if self.alone is not None:
             return self.alone.astype(np.int64)

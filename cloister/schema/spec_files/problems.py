@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 from cloister.schema import attributes as kinds
 from cloister.schema import spec
 from cloister.schema.declarations import ConstraintDeclaration
-from cloister.schema.marked import Key, Marked, Problem
+from cloister.schema.spec_files.marked_yaml import Key, Marked, Problem
 
 ATTRIBUTE_TYPES: dict[str, type[kinds.Attribute]] = {
     "categorical": kinds.Categorical,

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
 
-from cloister.privacy.ledger.guards import LEASES, STATEMENTS, TABLE
+from cloister.privacy.ledger.storage.guards import LEASES, STATEMENTS, TABLE
 
 _LIST_SQLITE = "SELECT name, coalesce(sql, '') FROM sqlite_master ORDER BY name"
 

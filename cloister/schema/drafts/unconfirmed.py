@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cloister.schema.loading import data_derived
-from cloister.schema.marked import Key
 from cloister.schema.spec import Spec
+from cloister.schema.spec_files.loading import data_derived
+from cloister.schema.spec_files.marked_yaml import Key
 
 Finding = tuple[tuple[Key, ...], str]
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from cloister.arrays import Floats, Integers
 from cloister.schema.domain import Table
-
-Counts = NDArray[np.int64]
 
 SPARSE = 4
 WIDEST = 2**62
@@ -25,7 +23,7 @@ class Tuples:
     """
 
     table: Table
-    of_row: Counts
+    of_row: Integers
 
     @classmethod
     def of(cls, table: Table, attributes: Sequence[str]) -> Tuples:
@@ -37,22 +35,22 @@ class Tuples:
             Table(table.domain, {name: table.codes[name][some_row] for name in attributes}), of_row
         )
 
-    def sums(self, weights: Counts | None = None) -> Counts:
+    def sums(self, weights: Integers | None = None) -> Integers:
         """Number of rows, or the sum of their weights (n,), of each tuple; exact below 2^53."""
         return np.bincount(self.of_row, weights, self.table.rows).astype(np.int64, copy=False)
 
 
-def numbered(values: NDArray[np.float64] | Counts) -> Counts:
+def numbered(values: Floats | Integers) -> Integers:
     """Numbers 0, 1, ... (n,) of the different values (n,)."""
     return pd.factorize(values)[0].astype(np.int64, copy=False)
 
 
-def refined(groups: Counts, codes: Counts) -> Counts:
+def refined(groups: Integers, codes: Integers) -> Integers:
     """Numbers (n,) of the different pairs of a group and a code."""
     return _joint([groups, codes])[0]
 
 
-def _joint(columns: Sequence[Counts]) -> tuple[Counts, int]:
+def _joint(columns: Sequence[Integers]) -> tuple[Integers, int]:
     """Numbers (n,) of the different rows of whole numbers, and how many there are."""
     joint, size = columns[0], _span(columns[0])
     for column in columns[1:]:
@@ -63,11 +61,11 @@ def _joint(columns: Sequence[Counts]) -> tuple[Counts, int]:
     return _numbered_below(joint, size)
 
 
-def _span(codes: Counts) -> int:
+def _span(codes: Integers) -> int:
     return int(codes.max(initial=-1)) + 1
 
 
-def _numbered_below(codes: Counts, size: int) -> tuple[Counts, int]:
+def _numbered_below(codes: Integers, size: int) -> tuple[Integers, int]:
     if size > SPARSE * len(codes):
         numbers = numbered(codes)
         return numbers, _span(numbers)

@@ -1,0 +1,95 @@
+"""The bytes of a journal: a magic line, then frames, appended and never changed.
+
+::
+
+    frame  = kind (1 byte) | length of meta (u32) | length of payload (u64)
+             | CRC-32 of these | meta | payload | seal
+    seal   = SHA-256 (seal of the frame before | all bytes of this frame before its seal)
+    first  = "F", meta {id, fingerprint}
+    then   = "R", meta {nonce}: a run begins
+             "A", meta {request, dtype, shape}, payload: the noisy array
+    last   = "S": the journal is sealed
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cloister.arrays import Array
+
+MAGIC = b"cloister journal 1\n"
+FIRST, RUN, ANSWER, LAST = b"F", b"R", b"A", b"S"
+
+FIRST_SEAL = hashlib.sha256(MAGIC).digest()
+"""Stands for the seal of a frame before the first."""
+
+SEAL_BYTES = hashlib.sha256().digest_size
+
+_HEAD = struct.Struct("<cIQI")
+
+
+class TornFrame(Exception):
+    """The rest of the file is a frame whose write was cut short."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame, and where it and its payload lie in the file, in bytes."""
+
+    kind: bytes
+    meta: dict[str, Any]
+    start: int
+    end: int
+    seal: bytes
+    payload: slice
+
+
+def encode_frame(kind: bytes, meta: dict[str, Any], payload: bytes, before: bytes) -> bytes:
+    """The bytes of a frame that follows one with the seal ``before``."""
+    text = canonical_json(meta)
+    lengths = struct.pack("<cIQ", kind, len(text), len(payload))
+    body = lengths + struct.pack("<I", zlib.crc32(lengths)) + text + payload
+    return body + hashlib.sha256(before + body).digest()
+
+
+def parse_frame(read: Callable[[int, int], bytes], start: int, before: bytes) -> Frame | None:
+    """The frame at ``start``, None if it is damaged.
+
+    ``read`` gives the bytes between two places, fewer where the file ends; ``before`` is the seal
+    of the frame before. Errors: ``TornFrame`` if the frame was never completed.
+    """
+    head = read(start, start + _HEAD.size)
+    if len(head) < _HEAD.size or not any(head):
+        raise TornFrame
+    kind, meta, payload, crc = _HEAD.unpack(head)
+    if zlib.crc32(head[:-4]) != crc:
+        return None
+    end = start + _HEAD.size + meta + payload + SEAL_BYTES
+    frame = read(start, end)
+    body, seal = frame[:-SEAL_BYTES], frame[-SEAL_BYTES:]
+    if len(frame) < end - start or not any(seal):
+        raise TornFrame
+    if hashlib.sha256(before + body).digest() != seal:
+        return None
+    split = _HEAD.size + meta
+    fields = json.loads(body[_HEAD.size : split])
+    return Frame(kind, fields, start, end, seal, slice(start + split, end - SEAL_BYTES))
+
+
+def decode_array(frame: Frame, payload: bytes) -> Array:
+    """The noisy array that an answer's payload holds."""
+    dtype, shape = np.dtype(frame.meta["dtype"]), frame.meta["shape"]
+    return np.frombuffer(bytearray(payload), dtype=dtype).reshape(shape)
+
+
+def canonical_json(value: object) -> bytes:
+    """A value as JSON with sorted keys and no spaces: equal values give equal bytes."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

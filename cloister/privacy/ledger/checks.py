@@ -1,0 +1,77 @@
+"""What must hold before the ledger writes an entry: a sound chain, the right release and journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cloister.errors import InputError, JournalMismatch, VerificationError
+from cloister.privacy.ledger.books import Books
+from cloister.privacy.ledger.entries import Entry, Finding, read_chain
+from cloister.privacy.ledger.leases import Held
+from cloister.privacy.ledger.marks import JournalState
+from cloister.privacy.ledger.records import Release, Request, State
+from cloister.privacy.ledger.storage.store import Row
+
+
+def require_sound(rows: list[Row]) -> list[Entry]:
+    entries, found = read_chain(entry_lines(rows))
+    found = found or check_copies(rows, entries)
+    if found:
+        raise VerificationError(
+            f"The ledger is not as it was written ({found[0]}): run cloister verify."
+        )
+    return entries
+
+
+def entry_lines(rows: list[Row]) -> list[bytes]:
+    return [row.line.encode("utf-8", "surrogatepass") for row in rows]
+
+
+def check_copies(rows: list[Row], entries: list[Entry]) -> list[Finding]:
+    """Rows whose columns differ from the entry in their text."""
+    return [
+        Finding(entry.seq, "was altered: its columns and its text do not agree")
+        for row, entry in zip(rows, entries, strict=True)
+        if (row.seq, row.slot, row.previous, row.hash)
+        != (entry.seq, entry.slot, entry.previous, entry.hash)
+    ]
+
+
+def find_release(books: Books, release: str) -> Release:
+    if release not in books.releases:
+        raise InputError(f"There is no release '{release}': see cloister ledger list.")
+    return books.releases[release]
+
+
+def require_whole_journal(held: Release, lease: Held, journal: JournalState) -> None:
+    """A run may begin: the release is spent, and its journal is the one that all earlier runs wrote."""
+    if held.state is not State.SPENT:
+        raise InputError(f"Release {held.id} is {held.state}: nothing more is drawn for it.")
+    known = [*held.runs[-1:], *filter(None, (lease.last, held.seal))]
+    if not {mark.digest for mark in known} <= journal.digests:
+        raise stale_journal(held.id)
+
+
+def stale_journal(release: str) -> JournalMismatch:
+    return JournalMismatch(
+        f"The journal of release {release} lacks answers that the ledger knows were drawn: it is a copy made before "
+        "them, or an older one put back. Run the command where the whole journal is; if it is lost, cloister review "
+        f"withdraw {release}, and start a new release at a new charge."
+    )
+
+
+def require_same_run(held: Release, request: Request) -> None:
+    if not held.request.same_run(request):
+        raise InputError(
+            f"Release {held.id} is unfinished and has the same spend id, but asked for something else: compute the "
+            "spend id from everything that makes the run."
+        )
+
+
+def require_same_evidence(held: Release, evidence: Mapping[str, str]) -> None:
+    differing = sorted(key for key in evidence if held.evidence.get(key) != evidence[key])
+    if differing:
+        raise JournalMismatch(
+            f"Release {held.id} was begun with another {' and '.join(differing)}: its answers cannot be drawn again "
+            "without a new charge; withdraw it and start a new release."
+        )

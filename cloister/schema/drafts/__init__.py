@@ -1,0 +1,1 @@
+"""Drafted specs, and what in one no person has confirmed yet."""

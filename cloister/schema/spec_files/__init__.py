@@ -1,0 +1,1 @@
+"""Spec files: reading with line marks, checks of the whole, problems as sentences, and writing."""
