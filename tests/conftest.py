@@ -21,7 +21,7 @@ from cloister.privacy.certificate.certificate import Facts
 from cloister.privacy.certificate.software import software
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
-from cloister.privacy.ledger import Ledger, Request
+from cloister.privacy.ledger import Ledger, ReservationRequest
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.domain import Domain
@@ -250,7 +250,7 @@ def facts(fitted: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Facts:
     """What the certificate of a release of the small world is made from."""
     spec, ledger = fitted.spec, Ledger.open(tmp_path_factory.mktemp("ledger") / "ledger.db")
     ledger.grant(spec.name, "row", 10, "1e-4", "year", "officer", "yearly budget")
-    request = Request(
+    request = ReservationRequest(
         spec.name,
         "row",
         "add_remove",

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from cloister.arrays import Integers
 from cloister.errors import PlanError
 from cloister.privacy.accounting.calibration import calibrate
 from cloister.privacy.events import Composed, Event, compose, repeat
 from cloister.privacy.mechanisms.counts import (
-    Counts,
     DiscreteGaussian,
     DiscreteLaplace,
     Neighbours,
@@ -29,10 +29,10 @@ from cloister.privacy.mechanisms.counts import (
 )
 from cloister.privacy.queries.column_counts import BucketCounts, RawColumns, RowCount, TextCounts
 from cloister.privacy.queries.partitions import (
-    DAY,
-    DECIMALS,
+    DAY_SECONDS,
     LARGEST_PARTITION,
-    STEPS,
+    MOST_DECIMALS,
+    TIME_STEPS,
     Buckets,
     Fineness,
     Line,
@@ -54,11 +54,11 @@ from cloister.schema.attributes import (
 )
 from cloister.schema.parsing import holds_numbers
 
-MISTAKES = Fraction(1, 1000)
-POINT_MASS = 0.1
-LARGEST_TICK = 2**62
-NANOSECOND_DAYS = 106_751
-NEUTRAL_KEYS = "KEY{000000001..999999999}"
+_MISTAKES = Fraction(1, 1000)
+_POINT_MASS = 0.1
+_LARGEST_TICK = 2**62
+_NANOSECOND_DAYS = 106_751
+_NEUTRAL_KEYS = "KEY{000000001..999999999}"
 
 Keys = dict[str, Any]
 Noise = DiscreteLaplace | DiscreteGaussian
@@ -80,7 +80,7 @@ class DomainPlan:
     @property
     def threshold(self) -> int:
         """The least noisy count, in rows, of a part that is taken to hold values."""
-        return self.noise.reach(self.neighbours.partition, MISTAKES / LARGEST_PARTITION)
+        return self.noise.reach(self.neighbours.partition, _MISTAKES / LARGEST_PARTITION)
 
     @property
     def histogram(self) -> SparseHistogram:
@@ -118,7 +118,7 @@ class Findings:
     empty: tuple[str, ...]
 
 
-def outlined(attribute: AnyAttribute) -> AnyAttribute:
+def attribute_outline(attribute: AnyAttribute) -> AnyAttribute:
     """What a measurement may know of an attribute: type, words of a boolean, dtype, whether its list is of numbers."""
     dtype = _dtype(attribute.dtype, nullable=False) if attribute.dtype else None
     keys = {"type": attribute.type, "dtype": dtype, "provenance": DATA_DERIVED}
@@ -253,12 +253,12 @@ def _zero(attribute: Categorical | Ordinal) -> int | float:
 
 def _worded(attribute: Boolean | TextKey, nullable: bool) -> Keys:
     if isinstance(attribute, TextKey):
-        return _keys(attribute, {"pattern": NEUTRAL_KEYS}, nullable)
+        return _keys(attribute, {"pattern": _NEUTRAL_KEYS}, nullable)
     return _keys(attribute, {"true": attribute.true, "false": attribute.false}, nullable)
 
 
 def _bounded(
-    line: Line, noisy: list[Counts], threshold: int, rows: int, nullable: bool
+    line: Line, noisy: list[Integers], threshold: int, rows: int, nullable: bool
 ) -> Keys | None:
     held = np.flatnonzero(noisy[0][: line.missing] >= threshold)
     if not held.size:
@@ -267,17 +267,17 @@ def _bounded(
     grid = _grid(line.attribute, noisy[1], threshold) if len(noisy) > 1 else {}
     low, high, grid = _representable(line.attribute, low, high, grid)
     bounds = {"min": value_of(line.attribute, low), "max": value_of(line.attribute, high)}
-    massive = line.zero in held and noisy[0][line.zero] > POINT_MASS * rows
+    massive = line.zero in held and noisy[0][line.zero] > _POINT_MASS * rows
     return _keys(line.attribute, bounds | grid | ({"special": [0]} if massive else {}), nullable)
 
 
-def _grid(attribute: AnyAttribute, noisy: Counts, threshold: int) -> Keys:
+def _grid(attribute: AnyAttribute, noisy: Integers, threshold: int) -> Keys:
     """The finest grid that enough values need; without any, the finest there is."""
     if isinstance(attribute, Datetime):
-        held = np.flatnonzero(noisy[: len(STEPS)] >= threshold)
-        return {"step": STEPS[held[-1]]} if held.size else {}
-    held = np.flatnonzero(noisy[: DECIMALS + 2] >= threshold)
-    return {"decimals": int(held[-1])} if held.size and held[-1] <= DECIMALS else {}
+        held = np.flatnonzero(noisy[: len(TIME_STEPS)] >= threshold)
+        return {"step": TIME_STEPS[held[-1]]} if held.size else {}
+    held = np.flatnonzero(noisy[: MOST_DECIMALS + 2] >= threshold)
+    return {"decimals": int(held[-1])} if held.size and held[-1] <= MOST_DECIMALS else {}
 
 
 def _representable(
@@ -288,11 +288,11 @@ def _representable(
         held = np.iinfo(attribute.dtype.lower())
         return max(low, held.min), min(high, held.max), grid
     if attribute.dtype == "datetime64[ns]":
-        reach = NANOSECOND_DAYS * (DAY if isinstance(attribute, Datetime) else 1)
+        reach = _NANOSECOND_DAYS * (DAY_SECONDS if isinstance(attribute, Datetime) else 1)
         return max(low, -reach), min(high, reach), grid
     if isinstance(attribute, Float) and "decimals" in grid:
         decimals: int = grid["decimals"]
-        while decimals and max(abs(low), abs(high)) * 10**decimals > LARGEST_TICK:
+        while decimals and max(abs(low), abs(high)) * 10**decimals > _LARGEST_TICK:
             decimals -= 1
         ticks = math.floor(Fraction(low) * 10**decimals), math.ceil(Fraction(high) * 10**decimals)
         return (
@@ -324,6 +324,6 @@ def _stand_in(attribute: AnyAttribute) -> Keys:
     if isinstance(attribute, Boolean):
         return {"true": attribute.true, "false": attribute.false}
     if isinstance(attribute, TextKey):
-        return {"pattern": NEUTRAL_KEYS}
+        return {"pattern": _NEUTRAL_KEYS}
     nothing = value_of(attribute, 0)
     return {"min": nothing, "max": nothing}

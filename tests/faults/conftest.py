@@ -22,7 +22,7 @@ import pytest
 from nursery import Nursery
 from sqlalchemy import make_url
 
-from cloister.privacy.ledger import Request
+from cloister.privacy.ledger import ReservationRequest
 
 TINY_ROWS = 300
 TINY = """
@@ -94,11 +94,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def ask() -> Callable[..., Request]:
+def ask() -> Callable[..., ReservationRequest]:
     """Makes requests: epsilon 1 on one dataset, each its own run unless it says otherwise."""
     ids = count()
 
-    def make(**other: object) -> Request:
+    def make(**other: object) -> ReservationRequest:
         values: dict[str, object] = {
             "dataset": "adult",
             "unit": "row",
@@ -111,7 +111,7 @@ def ask() -> Callable[..., Request]:
             "code_version": "0.1.0",
             "spend_id": f"run-{os.getpid()}-{next(ids)}",
         }
-        return Request(**(values | other))  # type: ignore[arg-type]
+        return ReservationRequest(**(values | other))  # type: ignore[arg-type]
 
     return make
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cloister.errors import StorageError
-from cloister.privacy.door.journal import FILE_NAME, Journal
+from cloister.privacy.door.journal import JOURNAL_NAME, Journal
 
 Start = Callable[[Callable[[], int]], int]
 
@@ -52,7 +52,7 @@ def test_a_write_that_fails_is_not_an_answer(
     seen = [answer(journal), answer(journal)]
     with monkeypatch.context() as patched:
         patched.setattr(os, call, fail)
-        with pytest.raises(StorageError, match=FILE_NAME):
+        with pytest.raises(StorageError, match=JOURNAL_NAME):
             answer(journal)
     with pytest.raises(StorageError, match="closed"):
         answer(journal)
@@ -83,7 +83,7 @@ def test_a_full_disk_says_so_and_loses_no_answer(small_disk: Path) -> None:
     assert seen
     moved = small_disk.parent / "moved"
     moved.mkdir()
-    (moved / FILE_NAME).write_bytes((small_disk / FILE_NAME).read_bytes())
+    (moved / JOURNAL_NAME).write_bytes((small_disk / JOURNAL_NAME).read_bytes())
     replayed(moved, seen)
 
 

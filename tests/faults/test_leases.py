@@ -17,7 +17,7 @@ from sqlalchemy import make_url
 
 from cloister.errors import InputError, JournalMismatch, StorageError
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.ledger import Ledger, Owner, Request, State
+from cloister.privacy.ledger import Ledger, Owner, ReservationRequest, State
 from cloister.privacy.ledger.leases import LEASE_SECONDS
 
 Start = Callable[[Callable[[], int]], int]
@@ -25,7 +25,7 @@ RELEASE = "r-1"
 
 
 @pytest.fixture
-def ledger(place: str, ask: Callable[..., Request]) -> Ledger:
+def ledger(place: str, ask: Callable[..., ReservationRequest]) -> Ledger:
     """A ledger with one reserved release."""
     opened = Ledger.open(place)
     opened.grant("adult", "row", 1, 0, "ever", "officer", "why")
@@ -289,7 +289,7 @@ def test_a_run_whose_lease_ran_out_asks_before_it_draws(
 
 
 def test_a_connection_lost_between_answers_is_opened_again(
-    postgres_place: str, ask: Callable[..., Request], tmp_path: Path
+    postgres_place: str, ask: Callable[..., ReservationRequest], tmp_path: Path
 ) -> None:
     ledger = Ledger.open(postgres_place)
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.errors import SpecError
-from cloister.privacy.discovery import discover, outlined
+from cloister.privacy.discovery import attribute_outline, discover
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.mechanisms.counts import Neighbours
@@ -24,7 +24,7 @@ from cloister.schema.drafts.drafting import draft
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.marked_yaml import read_marked
 from cloister.schema.spec_files.writing import spec_text
-from tasks.domains.plan import domain_context, domain_request, domain_plan, to_measure
+from tasks.domains.plan import domain_context, domain_plan, domain_request, to_measure
 from tasks.domains.steps import measured_content
 from tasks.requests.resolved import Options, ResolvedRequest
 
@@ -191,14 +191,14 @@ def test_what_a_person_declares_otherwise_is_measured_so(tmp_path, plain):
     ],
 )
 def test_an_outline_knows_nothing_of_the_domain(one, other):
-    assert outlined(one) == outlined(other)
+    assert attribute_outline(one) == attribute_outline(other)
 
 
 def test_an_outline_keeps_what_was_confirmed():
     whole, broken, words = ([1, 2], [1.5], ["a"])
     kinds = [
-        outlined(Categorical(type="categorical", values=values))
+        attribute_outline(Categorical(type="categorical", values=values))
         for values in (whole, broken, words)
     ]
     assert len({str(kind) for kind in kinds}) == len(kinds)
-    assert outlined(Integer(type="integer", min=0, max=1, dtype="Int8")).dtype == "int8"
+    assert attribute_outline(Integer(type="integer", min=0, max=1, dtype="Int8")).dtype == "int8"

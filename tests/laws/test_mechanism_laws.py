@@ -18,11 +18,11 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import beta
 
+from cloister.arrays import Integers
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.events import Event, Sensitivity
 from cloister.privacy.mechanisms.counts import (
     CountMechanism,
-    Counts,
     DiscreteGaussian,
     DiscreteLaplace,
     GaussianGradient,
@@ -224,7 +224,7 @@ class Halved:
 
     kept: DiscreteLaplace | DiscreteGaussian
 
-    def release(self, counts: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
+    def release(self, counts: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
         kept = self.kept
         if isinstance(kept, DiscreteLaplace):
             return DiscreteLaplace(2 * kept.epsilon).release(counts, sensitivity, source)
@@ -240,7 +240,7 @@ class Shared:
 
     kept: CountMechanism
 
-    def release(self, counts: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
+    def release(self, counts: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
         return counts + self.kept.release(
             np.zeros((len(counts), 1), dtype=np.int64), sensitivity, source
         )
@@ -255,7 +255,7 @@ class Forgetful:
 
     kept: CountMechanism
 
-    def release(self, counts: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
+    def release(self, counts: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
         return self.kept.release(counts, ROW, source)
 
     def event(self, sensitivity: Sensitivity) -> Event:

@@ -10,14 +10,23 @@ from pathlib import Path
 import pytest
 
 from cloister.errors import BudgetExceeded, InputError, JournalMismatch, PrivacyError, StorageError
-from cloister.privacy.ledger import Charge, Ledger, Owner, Request, State, basic_composition
+from cloister.privacy.ledger import (
+    Charge,
+    Ledger,
+    Owner,
+    ReservationRequest,
+    State,
+    basic_composition,
+)
 from cloister.privacy.ledger.marks import JournalState, Mark
 from cloister.privacy.ledger.records import REFUSED
 
 ids = count()
 
 
-def ask(dataset: str = "adult", epsilon: object = 1, delta: object = 0, **other: object) -> Request:
+def ask(
+    dataset: str = "adult", epsilon: object = 1, delta: object = 0, **other: object
+) -> ReservationRequest:
     values = {
         "dataset": dataset,
         "unit": "row",
@@ -30,7 +39,7 @@ def ask(dataset: str = "adult", epsilon: object = 1, delta: object = 0, **other:
         "code_version": "0.1.0",
         "spend_id": f"run-{next(ids)}",
     }
-    return Request(**(values | other))  # type: ignore[arg-type]
+    return ReservationRequest(**(values | other))  # type: ignore[arg-type]
 
 
 @pytest.fixture

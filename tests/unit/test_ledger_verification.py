@@ -20,7 +20,7 @@ from cloister.privacy.ledger import (
     Anchor,
     Entry,
     Ledger,
-    Request,
+    ReservationRequest,
     State,
     canonical,
     verify_chain,
@@ -36,7 +36,7 @@ JSON = st.recursive(
 )
 
 
-def ask(number: int, epsilon: object = "1/3") -> Request:
+def ask(number: int, epsilon: object = "1/3") -> ReservationRequest:
     fields = {
         "spec_digest": "ab" * 32,
         "code_version": "0.1.0",
@@ -44,7 +44,9 @@ def ask(number: int, epsilon: object = "1/3") -> Request:
         "release": f"r-{number}",
     }
     events = {"type": "gaussian", "noise": "3/2", "label": 'Ünïcode "quoted" \n'}
-    return Request("adult é", "row", "add_remove", epsilon, Fraction(0), events, "kamino", **fields)  # type: ignore[arg-type]
+    return ReservationRequest(
+        "adult é", "row", "add_remove", epsilon, Fraction(0), events, "kamino", **fields
+    )  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

@@ -40,14 +40,14 @@ from cloister.privacy.events import (
     Thresholded,
 )
 
-OUTWARD = 1e-9
-PATHS = 256
-SMALLEST_DELTA = 1e-10
-SHARE = 1e-6
-COARSEST = 2.0**-6
-FINEST = 2.0**-20
-POINTS = 4096
-GRID_POINTS = 2**18
+_OUTWARD = 1e-9
+_MOST_PATHS = 256
+_SMALLEST_DELTA = 1e-10
+_TAIL_SHARE = 1e-6
+_COARSEST_STEP = 2.0**-6
+_FINEST_STEP = 2.0**-20
+_POINTS_PER_EPSILON = 4096
+_MOST_GRID_POINTS = 2**18
 """Most points of the grid of one event: a finer one takes minutes where losses are rare and large."""
 
 Leaves = tuple[tuple[Event, int], ...]
@@ -113,14 +113,14 @@ class LossDistribution:
 
     def epsilon(self, leaves: Leaves, delta: float, relation: Relation, /) -> float:
         """The epsilon at which the divergence of the composition falls to delta."""
-        if delta < SMALLEST_DELTA or not leaves:
+        if delta < _SMALLEST_DELTA or not leaves:
             return math.inf
-        fineness = POINTS * max(1.0, math.sqrt(sum(times for _, times in leaves)) / 64)
-        finest = max(FINEST, self._width(leaves, delta, relation) / GRID_POINTS)
-        step = COARSEST
+        fineness = _POINTS_PER_EPSILON * max(1.0, math.sqrt(sum(times for _, times in leaves)) / 64)
+        finest = max(_FINEST_STEP, self._width(leaves, delta, relation) / _MOST_GRID_POINTS)
+        step = _COARSEST_STEP
         while True:
             answer = self._on_grid(leaves, delta, relation, step)
-            wanted = max(finest, min(answer, 1 / COARSEST) / fineness)
+            wanted = max(finest, min(answer, 1 / _COARSEST_STEP) / fineness)
             if step <= 2 * wanted:
                 return _outward(answer)
             step = 2.0 ** math.floor(math.log2(max(wanted, step / 64)))
@@ -128,14 +128,16 @@ class LossDistribution:
     def _parts(
         self, leaves: Leaves, delta: float, relation: Relation, step: float
     ) -> list[tuple[_GridLosses, int]]:
-        tail = delta * SHARE / sum(times for _, times in leaves)
+        tail = delta * _TAIL_SHARE / sum(times for _, times in leaves)
         return [(_grid_losses(leaf, relation, step, tail), times) for leaf, times in leaves]
 
     def _width(self, leaves: Leaves, delta: float, relation: Relation) -> float:
-        return max(losses.width for losses, _ in self._parts(leaves, delta, relation, COARSEST))
+        return max(
+            losses.width for losses, _ in self._parts(leaves, delta, relation, _COARSEST_STEP)
+        )
 
     def _on_grid(self, leaves: Leaves, delta: float, relation: Relation, step: float) -> float:
-        slack, parts = delta * SHARE, self._parts(leaves, delta, relation, step)
+        slack, parts = delta * _TAIL_SHARE, self._parts(leaves, delta, relation, step)
         removed = [(losses.removed, times * losses.copies) for losses, times in parts]
         added = [(losses.added, times * losses.copies) for losses, times in parts]
         orders = [removed] if all(losses.symmetric for losses, _ in parts) else [removed, added]
@@ -283,9 +285,9 @@ def _limited(paths: Iterable[Leaves]) -> set[Leaves]:
     kept: set[Leaves] = set()
     for path in paths:
         kept.add(path)
-        if len(kept) > PATHS:
+        if len(kept) > _MOST_PATHS:
             raise UnsupportedEvent(
-                f"The event has over {PATHS} paths through disjoint parts; use fewer parts."
+                f"The event has over {_MOST_PATHS} paths through disjoint parts; use fewer parts."
             )
     return kept
 
@@ -320,7 +322,7 @@ def _on_grid(way: Direction, step: float) -> Loss:
 
 
 def _outward(answer: float) -> float:
-    return answer * (1 + OUTWARD)
+    return answer * (1 + _OUTWARD)
 
 
 def _ceiling(exact: Fraction) -> float:

@@ -17,11 +17,11 @@ from cloister.privacy.accounting.accountants import spend
 from cloister.privacy.accounting.renyi import ORDERS
 from cloister.privacy.events import Event, Relation
 
-PRECISION = 1e-4
-DIGITS = 6
-STRIDE = 4.0
-MOST = 2.0**30
-HALVINGS = 60
+_PRECISION = 1e-4
+_DIGITS = 6
+_STRIDE = 4.0
+_MOST_NOISE = 2.0**30
+_HALVINGS = 60
 
 Excess = Callable[[float], float]
 
@@ -49,7 +49,7 @@ def calibrate(
         try:
             cost = spend(event_of(_rounded_up(noise)), delta, relation).epsilon
         except UnsupportedEvent:
-            if noise >= MOST:
+            if noise >= _MOST_NOISE:
                 raise
             return math.inf
         return math.log(max(cost, 1e-300) / float(epsilon))
@@ -57,14 +57,14 @@ def calibrate(
     return _rounded_up(_narrow(excess, *_bracket(excess)))
 
 
-def concentrated(epsilon: float | Fraction, delta: float | Fraction) -> Fraction:
-    """A rho, rounded down, such that rho-zero-concentrated privacy gives (epsilon, delta).
+def zcdp_rho(epsilon: float | Fraction, delta: float | Fraction) -> Fraction:
+    """A rho, rounded down, such that rho-zero-zcdp_rho privacy gives (epsilon, delta).
 
     Source: Canonne, Kamath, Steinke (arXiv 2004.00010), proposition 12, by dp_accounting; never
     less than by Bun and Steinke (arXiv 1605.02065), proposition 1.3.
     """
     low, high = _bun_steinke(float(epsilon), float(delta)), float(epsilon)
-    for _ in range(HALVINGS):
+    for _ in range(_HALVINGS):
         middle = (low + high) / 2
         enough = compute_epsilon(ORDERS, middle * ORDERS, float(delta))[0] <= float(epsilon)
         low, high = (middle, high) if enough else (low, middle)
@@ -77,7 +77,7 @@ def _bun_steinke(epsilon: float, delta: float) -> float:
 
 
 def noise_multiplier(rho: Fraction) -> Fraction:
-    """The noise multiplier, rounded up, whose discrete Gaussian counts are rho-zero-concentrated: 1 / sqrt(2 rho)."""
+    """The noise multiplier, rounded up, whose discrete Gaussian counts are rho-zero-zcdp_rho: 1 / sqrt(2 rho)."""
     rounded = _rounded_up(math.sqrt(1 / (2 * rho)))
     return rounded if 2 * rho * rounded**2 >= 1 else rounded * Fraction(1_000_001, 10**6)
 
@@ -95,19 +95,19 @@ def shares(total: Fraction, weights: Sequence[int | Fraction]) -> tuple[Fraction
 def _bracket(excess: Excess) -> tuple[float, float]:
     low = high = 1.0
     while excess(high) > 0:
-        if high >= MOST:
+        if high >= _MOST_NOISE:
             raise PlanError(
                 "No amount of noise keeps this epsilon and delta; ask for less, or allow more of either."
             )
-        low, high = high, high * STRIDE
-    while low == high and excess(low / STRIDE) <= 0 and low > 1 / MOST:
-        low, high = low / STRIDE, low / STRIDE
-    return (low, high) if low < high else (low / STRIDE, high)
+        low, high = high, high * _STRIDE
+    while low == high and excess(low / _STRIDE) <= 0 and low > 1 / _MOST_NOISE:
+        low, high = low / _STRIDE, low / _STRIDE
+    return (low, high) if low < high else (low / _STRIDE, high)
 
 
 def _narrow(excess: Excess, low: float, high: float) -> float:
     above, below = excess(low), excess(high)
-    while high > low * (1 + PRECISION):
+    while high > low * (1 + _PRECISION):
         middle = _guess(low, high, above, below)
         found = excess(middle)
         if found <= 0:
@@ -119,10 +119,10 @@ def _narrow(excess: Excess, low: float, high: float) -> float:
 
 def _guess(low: float, high: float, above: float, below: float) -> float:
     part = above / (above - below) if math.isfinite(above) else 0.5
-    margin = min(0.5, PRECISION / 3 / math.log(high / low))
+    margin = min(0.5, _PRECISION / 3 / math.log(high / low))
     return float(low * (high / low) ** min(max(part + margin, margin), 1 - margin))
 
 
 def _rounded_up(number: float) -> Fraction:
-    digits = DIGITS - 1 - math.floor(math.log10(number))
+    digits = _DIGITS - 1 - math.floor(math.log10(number))
     return Fraction(math.ceil(Fraction(number) * Fraction(10) ** digits)) / Fraction(10) ** digits

@@ -29,12 +29,12 @@ from cloister.privacy.events import (
     Selection,
 )
 
-LARGEST = 700.0
-WIDTH = 14
-LARGEST_SCALE = 1e5
-TABLE = 0.01
-HALVINGS = 20
-NEARLY_ALL = 1 - Fraction(1, 2**20)
+_LARGEST_EXPONENT = 700.0
+_WIDTH = 14
+_LARGEST_SCALE = 1e5
+_TABLE_STEP = 0.01
+_HALVINGS = 20
+_NEARLY_ALL = 1 - Fraction(1, 2**20)
 """A rate from which sampling is not counted: double precision holds 1 - rate to few digits, or not at all."""
 
 
@@ -72,7 +72,7 @@ def worst_pair(event: Event, _relation: Relation, _tail: float) -> WorstPair:
 def _(event: GaussianCounts, _relation: Relation, tail: float) -> WorstPair:
     bounds = event.sensitivity
     scale = float(event.noise_multiplier) * math.sqrt(bounds.l2_squared)
-    if bounds.cells * bounds.step**2 != bounds.l2_squared or scale > LARGEST_SCALE:
+    if bounds.cells * bounds.step**2 != bounds.l2_squared or scale > _LARGEST_SCALE:
         raise UnsupportedEvent(
             "The worst pair of Gaussian counts is known where every cell may move by a full step."
         )
@@ -118,8 +118,10 @@ def _(event: SampledGaussian, relation: Relation, tail: float) -> WorstPair:
     rate, shift = float(event.rate), event.rows / float(event.noise_multiplier)
     high, low = _reach(shift, tail), event.rows * math.log1p(-rate)
     if event.rows > 1:
-        pair = Mixture.of(event)
-        return WorstPair(Direction(pair.removed, low, high), Direction(pair.added, -high, -low))
+        pair = NormalMixture.of(event)
+        return WorstPair(
+            Direction(pair.removed_profile, low, high), Direction(pair.added_profile, -high, -low)
+        )
     high = math.log1p(rate * math.expm1(high))
     removed, added = partial(sampled_removed, rate, shift), partial(sampled_added, rate, shift)
     return WorstPair(Direction(removed, low, high), Direction(added, -high, -low))
@@ -131,7 +133,7 @@ def samples_all(event: SampledGaussian) -> bool:
     The sums with and without a unit are then at most its rows apart, and so they are, in pairs,
     over any sample.
     """
-    return event.rate >= NEARLY_ALL
+    return event.rate >= _NEARLY_ALL
 
 
 def _every_row(event: SampledGaussian, relation: Relation, tail: float) -> WorstPair:
@@ -156,7 +158,7 @@ def gaussian(shift: float, epsilons: Floats) -> Floats:
 
     Source: Balle, Wang (arXiv 1805.06530), theorem 8.
     """
-    epsilons = np.minimum(epsilons, LARGEST)
+    epsilons = np.minimum(epsilons, _LARGEST_EXPONENT)
     first, second = shift / 2 - epsilons / shift, -shift / 2 - epsilons / shift
     deltas: Floats = ndtr(first) - np.exp(epsilons + log_ndtr(second))
     return deltas
@@ -167,7 +169,7 @@ def sampled_removed(rate: float, shift: float, epsilons: Floats) -> Floats:
 
     Source: Balle, Barthe, Gaboardi (arXiv 1807.01647), theorem 2.
     """
-    factors = np.exp(np.minimum(epsilons, LARGEST))
+    factors = np.exp(np.minimum(epsilons, _LARGEST_EXPONENT))
     scaled = 1.0 + (factors - 1.0) / rate
     inside = scaled > 0
     deltas = 1.0 - factors
@@ -177,7 +179,7 @@ def sampled_removed(rate: float, shift: float, epsilons: Floats) -> Floats:
 
 def sampled_added(rate: float, shift: float, epsilons: Floats) -> Floats:
     """N(0) against the mixture (1 - q) N(0) + q N(shift): the same pair in the other order."""
-    factors = np.exp(np.minimum(epsilons, LARGEST))
+    factors = np.exp(np.minimum(epsilons, _LARGEST_EXPONENT))
     weight = 1.0 - factors * (1.0 - rate)
     inside = weight > 0
     deltas = np.zeros_like(epsilons)
@@ -194,7 +196,7 @@ def sampled_replaced(rate: float, shift: float, epsilons: Floats) -> Floats:
     normals, which grows with each of their covariances (Kahane 1985), all largest where the two
     gradients are opposite and full.
     """
-    steep = np.minimum(np.abs(epsilons), LARGEST / 2)
+    steep = np.minimum(np.abs(epsilons), _LARGEST_EXPONENT / 2)
     factors, weight = np.exp(steep), rate * math.exp(-(shift**2) / 2)
     rise = (1 - rate) * np.expm1(steep)
     points = (
@@ -212,8 +214,8 @@ def randomized_response(reach: float, epsilons: Floats) -> Floats:
     Source: Kairouz, Oh, Viswanath (arXiv 1311.0776), theorem 3.1. One discrete Laplace count that
     moves by 1 is exactly this pair.
     """
-    between = -np.expm1(np.minimum(epsilons, LARGEST) - reach) / (1.0 + math.exp(-reach))
-    return np.maximum(np.maximum(between, -np.expm1(np.minimum(epsilons, LARGEST))), 0.0)
+    between = -np.expm1(np.minimum(epsilons, _LARGEST_EXPONENT) - reach) / (1.0 + math.exp(-reach))
+    return np.maximum(np.maximum(between, -np.expm1(np.minimum(epsilons, _LARGEST_EXPONENT))), 0.0)
 
 
 def bounded_range(reach: float, epsilons: Floats) -> Floats:
@@ -227,7 +229,7 @@ def bounded_range(reach: float, epsilons: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Mixture:
+class NormalMixture:
     """Normals of unit variance with means ``means`` (k,) and probabilities ``weights`` (k,), against a mean of 0.
 
     The worst pair of a sum of sampled rows of which one unit owns several: the number sampled is
@@ -239,7 +241,7 @@ class Mixture:
     weights: Floats
 
     @classmethod
-    def of(cls, event: SampledGaussian) -> Mixture:
+    def of(cls, event: SampledGaussian) -> NormalMixture:
         """The worst pair of one step."""
         taken = np.arange(event.rows + 1)
         return cls(
@@ -254,25 +256,25 @@ class Mixture:
         )
         return logs
 
-    def removed(self, epsilons: Floats) -> Floats:
+    def removed_profile(self, epsilons: Floats) -> Floats:
         """The profile of the mixture against the normal."""
         points = self._where(epsilons)
         taken = ndtr(np.subtract.outer(self.means, points)).T @ self.weights
-        deltas: Floats = taken - np.exp(np.minimum(epsilons, LARGEST) + log_ndtr(-points))
-        return np.maximum(deltas, -np.expm1(np.minimum(epsilons, LARGEST)))
+        deltas: Floats = taken - np.exp(np.minimum(epsilons, _LARGEST_EXPONENT) + log_ndtr(-points))
+        return np.maximum(deltas, -np.expm1(np.minimum(epsilons, _LARGEST_EXPONENT)))
 
-    def added(self, epsilons: Floats) -> Floats:
+    def added_profile(self, epsilons: Floats) -> Floats:
         """The profile of the normal against the mixture."""
         points = self._where(-epsilons)
         taken = ndtr(np.subtract.outer(points, self.means)) @ self.weights
-        deltas: Floats = ndtr(points) - np.exp(np.minimum(epsilons, LARGEST)) * taken
-        return np.maximum(deltas, -np.expm1(np.minimum(epsilons, LARGEST)))
+        deltas: Floats = ndtr(points) - np.exp(np.minimum(epsilons, _LARGEST_EXPONENT)) * taken
+        return np.maximum(deltas, -np.expm1(np.minimum(epsilons, _LARGEST_EXPONENT)))
 
     def _where(self, losses: Floats) -> Floats:
-        table = np.arange(-50.0 - self.means[-1], 50.0 + 2 * self.means[-1], TABLE)
+        table = np.arange(-50.0 - self.means[-1], 50.0 + 2 * self.means[-1], _TABLE_STEP)
         place = np.clip(np.searchsorted(self.loss(table), losses), 1, table.size - 1)
         low, high = table[place - 1], table[place]
-        for _ in range(HALVINGS):
+        for _ in range(_HALVINGS):
             middle = (low + high) / 2
             below = self.loss(middle) < losses
             low, high = np.where(below, middle, low), np.where(below, high, middle)
@@ -280,13 +282,13 @@ class Mixture:
 
 
 def _discrete_gaussian(scale: float, step: int) -> Profile:
-    edge = math.ceil(WIDTH * scale) + step + 2
+    edge = math.ceil(_WIDTH * scale) + step + 2
     support = np.arange(-edge, edge + 1)
     below = np.cumsum(np.exp(-(support**2) / (2 * scale**2)))
     below = np.append(0.0, below / below[-1])
 
     def profile(epsilons: Floats) -> Floats:
-        epsilons = np.minimum(epsilons, LARGEST)
+        epsilons = np.minimum(epsilons, _LARGEST_EXPONENT)
         last = (
             np.ceil(np.clip(step / 2 - epsilons * scale**2 / step, -edge - 1, edge + 1)).astype(
                 np.int64
@@ -313,7 +315,7 @@ def _quantile(tail: float) -> float:
 
 def _reach(shift: float, tail: float) -> float:
     reach = shift**2 / 2 + shift * _quantile(tail)
-    if reach > LARGEST:
+    if reach > _LARGEST_EXPONENT:
         raise UnsupportedEvent(
             "The noise of a sampled sum is too small to account for; raise its noise multiplier."
         )

@@ -16,7 +16,7 @@ from dp_accounting.rdp import RdpAccountant
 
 from cloister.errors import UnsupportedEvent
 from cloister.privacy.accounting.loss import Floats
-from cloister.privacy.accounting.profiles import Mixture, samples_all
+from cloister.privacy.accounting.profiles import NormalMixture, samples_all
 from cloister.privacy.events import (
     Bounded,
     Event,
@@ -32,9 +32,9 @@ ORDERS = np.unique(
         [1 + np.geomspace(0.02, 5, 30), np.arange(2.0, 64), np.geomspace(64, 16384, 40).round()]
     )
 )
-LARGEST_SAMPLED_ORDER = 512
-LARGEST_MIXTURE_ORDER = 128
-GRID = 0.05
+_LARGEST_SAMPLED_ORDER = 512
+_LARGEST_MIXTURE_ORDER = 128
+_SPACING = 0.05
 
 
 @singledispatch
@@ -88,7 +88,7 @@ def _(event: SampledGaussian, relation: Relation) -> Floats:
 
 @lru_cache(maxsize=64)
 def _whole_orders(rate: float, noise_multiplier: float) -> Floats:
-    whole = (ORDERS.round() == ORDERS) & (ORDERS <= LARGEST_SAMPLED_ORDER)
+    whole = (ORDERS.round() == ORDERS) & (ORDERS <= _LARGEST_SAMPLED_ORDER)
     reader = RdpAccountant(ORDERS[whole])
     reader.compose(PoissonSampledDpEvent(rate, GaussianDpEvent(noise_multiplier)))
     divergences = np.full_like(ORDERS, np.inf)
@@ -104,12 +104,12 @@ def _randomized_response(reach: float) -> Floats:
 
 @lru_cache(maxsize=64)
 def _integrated(event: SampledGaussian) -> Floats:
-    pair = Mixture.of(event)
-    points = np.arange(-40.0, 40.0 + LARGEST_MIXTURE_ORDER * pair.means[-1], GRID)
+    pair = NormalMixture.of(event)
+    points = np.arange(-40.0, 40.0 + _LARGEST_MIXTURE_ORDER * pair.means[-1], _SPACING)
     loss = pair.loss(points)
-    densities = -(points**2) / 2 - np.log(2 * np.pi) / 2 + np.log(GRID)
+    densities = -(points**2) / 2 - np.log(2 * np.pi) / 2 + np.log(_SPACING)
     divergences = np.full_like(ORDERS, np.inf)
-    for place in np.flatnonzero(ORDERS <= LARGEST_MIXTURE_ORDER):
+    for place in np.flatnonzero(ORDERS <= _LARGEST_MIXTURE_ORDER):
         order = ORDERS[place]
         removed = np.logaddexp.reduce(densities + order * loss)
         added = np.logaddexp.reduce(densities + (1 - order) * loss)

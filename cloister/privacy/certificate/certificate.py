@@ -22,7 +22,7 @@ from cloister.privacy.certificate.provenance import (
     attribute_origins,
     constraint_origins,
     exact_text,
-    unprotected,
+    unprotected_facts,
 )
 from cloister.privacy.certificate.schema import (
     AttributeOrigin,
@@ -30,7 +30,7 @@ from cloister.privacy.certificate.schema import (
     Cumulative,
     Guarantee,
     LedgerEntry,
-    Mechanism,
+    MechanismRecord,
     Part,
     Software,
     StageSpend,
@@ -61,7 +61,7 @@ from cloister.privacy.mechanisms.counts import up
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import spec_digest
 
-FORMAT = 1
+_FORMAT = 1
 YAML_NAME, PAGE_NAME = "certificate.yaml", "certificate.html"
 
 
@@ -118,7 +118,7 @@ class Certificate(Part):
     constraints: tuple[ConstraintOrigin, ...]
     unprotected: tuple[str, ...]
     post_processing: tuple[str, ...]
-    mechanisms: tuple[Mechanism, ...]
+    mechanisms: tuple[MechanismRecord, ...]
     safeguards: tuple[str, ...]
     limitations: tuple[str, ...]
     software: Software
@@ -159,14 +159,14 @@ def certify(facts: Facts) -> Certificate:
     """
     _require_true(facts)
     return Certificate(
-        certificate=FORMAT,
+        certificate=_FORMAT,
         subject=_subject(facts),
         guarantee=_guarantee(facts),
         stages=stage_spends(facts.stages, facts.delta, facts.spec.privacy.relation, facts.capacity),
         cumulative=_cumulative(facts.budget, facts.composition),
         attributes=attribute_origins(facts.spec),
         constraints=constraint_origins(facts.constraints, facts.violations),
-        unprotected=unprotected(facts.spec),
+        unprotected=unprotected_facts(facts.spec),
         post_processing=facts.post_processing,
         mechanisms=mechanisms(facts.stages, facts.secure),
         safeguards=safeguards(facts.stages, facts.secure),

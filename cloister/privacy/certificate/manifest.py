@@ -19,8 +19,8 @@ from typing import Any
 from cloister.errors import StorageError, VerificationError
 from cloister.privacy.ledger import Anchor
 
-FILE_NAME = "manifest.json"
-FORMAT = 1
+MANIFEST_NAME = "manifest.json"
+_FORMAT = 1
 
 _LATER = ("model", "kept")
 """Parts of a lineage that older manifests lack; those without them read and write as before."""
@@ -86,15 +86,15 @@ class Manifest:
         try:
             manifest = _parsed(json.loads(text))
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise VerificationError(f"{FILE_NAME} was altered: it cannot be read") from None
+            raise VerificationError(f"{MANIFEST_NAME} was altered: it cannot be read") from None
         if manifest.to_json() != text:
             raise VerificationError(
-                f"{FILE_NAME} was altered: its text and its digest do not agree"
+                f"{MANIFEST_NAME} was altered: its text and its digest do not agree"
             )
         return manifest
 
     def _content(self) -> dict[str, Any]:
-        content = {"manifest": FORMAT} | asdict(self)
+        content = {"manifest": _FORMAT} | asdict(self)
         lineage = {
             key: value for key, value in asdict(self.lineage).items() if value or key not in _LATER
         }
@@ -121,15 +121,15 @@ def write_manifest(folder: Path, release: str, lineage: Lineage) -> Manifest:
     manifest = Manifest(
         release, lineage, tuple(_plain(_record(folder, path)) for path in _paths(folder))
     )
-    part = folder / f".{FILE_NAME}.part"
+    part = folder / f".{MANIFEST_NAME}.part"
     try:
         with part.open("w", encoding="ascii") as file:
             file.write(manifest.to_json())
             file.flush()
             os.fsync(file.fileno())
-        part.replace(folder / FILE_NAME)
+        part.replace(folder / MANIFEST_NAME)
     except OSError as error:
-        raise _storage_error(folder / FILE_NAME, "written", error) from None
+        raise _storage_error(folder / MANIFEST_NAME, "written", error) from None
     return manifest
 
 
@@ -140,13 +140,13 @@ def read_manifest(folder: Path) -> Manifest:
         StorageError: there is none, or it cannot be read.
         VerificationError: it was altered.
     """
-    path = folder / FILE_NAME
+    path = folder / MANIFEST_NAME
     try:
         return Manifest.from_json(path.read_bytes().decode("ascii"))
     except OSError as error:
         raise _storage_error(path, "read", error) from None
     except UnicodeDecodeError:
-        raise VerificationError(f"{FILE_NAME} was altered: it cannot be read") from None
+        raise VerificationError(f"{MANIFEST_NAME} was altered: it cannot be read") from None
 
 
 def verify_folder(folder: Path, digest: str | None = None) -> list[FileFinding]:
@@ -160,13 +160,13 @@ def verify_folder(folder: Path, digest: str | None = None) -> list[FileFinding]:
     Raises:
         StorageError: a file cannot be read.
     """
-    if not (folder / FILE_NAME).is_file():
-        return [FileFinding(FILE_NAME, "is missing")]
+    if not (folder / MANIFEST_NAME).is_file():
+        return [FileFinding(MANIFEST_NAME, "is missing")]
     try:
         manifest = read_manifest(folder)
     except VerificationError as error:
-        return [FileFinding(FILE_NAME, str(error).removeprefix(f"{FILE_NAME} "))]
-    replaced = [FileFinding(FILE_NAME, "was replaced: the ledger recorded another one")]
+        return [FileFinding(MANIFEST_NAME, str(error).removeprefix(f"{MANIFEST_NAME} "))]
+    replaced = [FileFinding(MANIFEST_NAME, "was replaced: the ledger recorded another one")]
     return (replaced if digest not in (None, manifest.digest) else []) + _differences(
         folder, manifest
     )
@@ -197,7 +197,7 @@ def _paths(folder: Path) -> list[str]:
     except OSError as error:
         raise _storage_error(folder, "read", error) from None
     names = (path.relative_to(folder).as_posix() for path in found)
-    return sorted(name for name in names if name not in (FILE_NAME, f".{FILE_NAME}.part"))
+    return sorted(name for name in names if name not in (MANIFEST_NAME, f".{MANIFEST_NAME}.part"))
 
 
 def _plain(record: FileRecord) -> FileRecord:

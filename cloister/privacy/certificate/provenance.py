@@ -25,7 +25,7 @@ from cloister.schema.attributes import (
 )
 from cloister.schema.spec import Spec
 
-FEW = 8
+_MOST_SHOWN = 8
 
 
 def exact_text(amount: Fraction) -> str:
@@ -66,7 +66,7 @@ def constraint_origins(
     )
 
 
-def unprotected(spec: Spec) -> tuple[str, ...]:
+def unprotected_facts(spec: Spec) -> tuple[str, ...]:
     """What is published as it is, without noise, because it was declared and not computed from the data."""
     rows = spec.privacy.rows.public
     declared = [f"the declared number of rows, {rows}"] if rows is not None else []
@@ -111,8 +111,8 @@ def _list_words(attribute: Categorical | Ordinal) -> str:
     if isinstance(attribute.values, ValuesPattern):
         return f"the values {attribute.values.pattern}"
     values = [str(value) for value in attribute.values]
-    shown = ", ".join(values[:FEW])
-    return shown if len(values) <= FEW else f"{len(values)} values: {shown}, ..."
+    shown = ", ".join(values[:_MOST_SHOWN])
+    return shown if len(values) <= _MOST_SHOWN else f"{len(values)} values: {shown}, ..."
 
 
 def _range_words(attribute: AnyAttribute) -> str:

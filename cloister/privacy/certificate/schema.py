@@ -140,7 +140,7 @@ class ConstraintOrigin(Part):
     percent: float
 
 
-class Mechanism(Part):
+class MechanismRecord(Part):
     """A mechanism that met the data: its noise, the sampler of the noise, and where it is published."""
 
     name: str

@@ -12,9 +12,9 @@ from pathlib import Path
 from cloister import __version__
 from cloister.privacy.certificate.schema import Software
 
-ROOT = Path(__file__).parents[3]
-LOCK = "constraints.txt"
-LIBRARIES = ("torch", "opendp", "dp-accounting", "numpy", "cryptography", "pandas")
+_ROOT = Path(__file__).parents[3]
+_LOCK = "constraints.txt"
+_LIBRARIES = ("torch", "opendp", "dp-accounting", "numpy", "cryptography", "pandas")
 
 
 @cache
@@ -27,11 +27,11 @@ def software(sources: str) -> Software:
     return Software(
         cloister=__version__,
         sources=sources,
-        commit=_commit(ROOT) if (ROOT / ".git").exists() else None,
-        lock=_digest(ROOT / LOCK),
+        commit=_commit(_ROOT) if (_ROOT / ".git").exists() else None,
+        lock=_digest(_ROOT / _LOCK),
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.machine()}",
-        libraries={name: found for name in LIBRARIES if (found := _version(name))},
+        libraries={name: found for name in _LIBRARIES if (found := _version(name))},
     )
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from cloister.errors import UnsupportedEvent
 from cloister.privacy.accounting.accountants import ACCOUNTANTS, leak, spend
-from cloister.privacy.certificate.schema import Mechanism, Reading, StageSpend
+from cloister.privacy.certificate.schema import MechanismRecord, Reading, StageSpend
 from cloister.privacy.events import (
     Bounded,
     Composed,
@@ -24,11 +24,11 @@ from cloister.privacy.events import (
     Thresholded,
 )
 
-FREE_BEFORE = (
+_FREE_BEFORE = (
     "sequence and search",
     "order of the attributes and all parameters, from public declarations alone",
 )
-FREE_AFTER = ("sampling", "rows drawn from the released model: post-processing, {many}")
+_FREE_AFTER = ("sampling", "rows drawn from the released model: post-processing, {many}")
 
 _SOURCES: dict[type[Event], tuple[str, str, str]] = {
     GaussianCounts: (
@@ -123,7 +123,7 @@ def stage_spends(
     capacity: int | None = None,
 ) -> tuple[StageSpend, ...]:
     """Each stage with its cost alone, between the two that cost nothing."""
-    spends = [_free(*FREE_BEFORE)]
+    spends = [_free(*_FREE_BEFORE)]
     for stage in stages:
         cost = spend(stage.event, delta, relation)
         spends.append(
@@ -137,7 +137,7 @@ def stage_spends(
             )
         )
     many = "any number of them" if capacity is None else f"at most {capacity} of them"
-    return (*spends, _free(FREE_AFTER[0], FREE_AFTER[1].format(many=many)))
+    return (*spends, _free(_FREE_AFTER[0], _FREE_AFTER[1].format(many=many)))
 
 
 def describe(event: Event) -> str:
@@ -178,12 +178,12 @@ def kinds(stages: Sequence[PlannedStage]) -> list[type[Event]]:
     return [kind for kind in _SOURCES if kind in found]
 
 
-def mechanisms(stages: Sequence[PlannedStage], secure: bool) -> tuple[Mechanism, ...]:
+def mechanisms(stages: Sequence[PlannedStage], secure: bool) -> tuple[MechanismRecord, ...]:
     """The mechanisms behind the stages, with their samplers; those of a test are stand-ins."""
     rows = [_SOURCES[kind] for kind in kinds(stages)]
     stand_in = "REPEATABLE STAND-IN FOR TESTS: not private"
     return tuple(
-        Mechanism(name=name, sampler=sampler if secure else stand_in, source=source)
+        MechanismRecord(name=name, sampler=sampler if secure else stand_in, source=source)
         for name, sampler, source in rows
     )
 

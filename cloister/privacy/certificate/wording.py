@@ -18,69 +18,71 @@ from cloister.privacy.events import (
     Thresholded,
 )
 from cloister.schema.attributes import MEASURED
-from cloister.schema.spec import PersonUnit, Privacy, Rows, Spec
+from cloister.schema.spec import PersonUnit, PrivacySpec, RowsSpec, Spec
 
-DEFINITION = (
+_DEFINITION = (
     "approximate differential privacy, (epsilon, delta); central model: one curator holds the data"
 )
-PURE_DEFINITION = (
+_PURE_DEFINITION = (
     "pure differential privacy, epsilon alone; central model: one curator holds the data"
 )
-PRIORS = (0.01, 0.10, 0.50, 0.90)
-FALSE_ALARMS = (0.01, 0.05, 0.10)
+_PRIORS = (0.01, 0.10, 0.50, 0.90)
+_FALSE_ALARMS = (0.01, 0.05, 0.10)
 
-CHANGE = (
+_CHANGE = (
     "Whether one {noun} {case} changes the probability of any outcome of this release by a factor of at most "
     "{factor}, apart from a probability of {delta}."
 )
-CERTAINTY = (
+_CERTAINTY = (
     "Someone who knew everything about the data but this one {noun}, and held either case as likely as the other, is "
     "right about it with a probability of at most {certainty} after seeing the release."
 )
-ANYONE = "This holds for any attacker, whatever else they know or learn later. {further}"
-ANY_NUMBER = "Further rows drawn from the model cost nothing."
-NO_MORE = "The model gives at most {capacity} rows in all, which are paid for; it never gives more."
-GROUPS = (
+_ANYONE = "This holds for any attacker, whatever else they know or learn later. {further}"
+_ANY_NUMBER = "Further rows drawn from the model cost nothing."
+_NO_MORE = (
+    "The model gives at most {capacity} rows in all, which are paid for; it never gives more."
+)
+_GROUPS = (
     "It does not hide what is true of many: what the release tells of a group, it tells whether or not any one {noun} "
     "took part."
 )
 
-EXACT_COUNTS = (
+_EXACT_COUNTS = (
     "noise on counts is drawn exactly, on integers, from randomness of the operating system; no floating-point number "
     "is added to a count"
 )
-SECURE_GRADIENTS = (
+_SECURE_GRADIENTS = (
     "gradient noise and Poisson samples come from AES-256 in counter mode under a fresh key of the operating system; "
     "the key is never stored or copied"
 )
-ROUNDED_GRADIENTS = (
+_ROUNDED_GRADIENTS = (
     "gradient sums and their noise are rounded to a fixed grid, and each normal number combines four draws, so that "
     "the bits of a floating-point number tell nothing"
 )
-JOURNALED = "every noisy answer is on disk before it is used: a run that was killed goes on with the same answers"
-CHARGED = "the charge was recorded before the data was opened, and nothing gives it back"
-SEEDED = "NONE: the noise was drawn from a fixed seed, for a test; anyone can take it off again"
+_JOURNALED = "every noisy answer is on disk before it is used: a run that was killed goes on with the same answers"
+_CHARGED = "the charge was recorded before the data was opened, and nothing gives it back"
+_SEEDED = "NONE: the noise was drawn from a fixed seed, for a test; anyone can take it off again"
 
 STAIN = "This release is NOT PRIVATE: its noise was seeded. It must not leave the house."
-SEVERAL_ROWS = "The unit is a row: a person who owns several rows is protected less, at k rows by k times epsilon."
-SMALL_GROUPS = (
+_SEVERAL_ROWS = "The unit is a row: a person who owns several rows is protected less, at k rows by k times epsilon."
+_SMALL_GROUPS = (
     "Small groups are drowned by noise: counts of few rows, rare values and their combinations are not to be relied "
     "on. Patterns that no part of the model measures may be missing."
 )
-INTERNAL = (
+_INTERNAL = (
     "Figures that compare the synthetic with the real table are not private; they are kept inside and are no part of "
     "this certificate."
 )
-AS_GIVEN = (
+_AS_GIVEN = (
     "The guarantee starts with the data as it was handed over: it says nothing about how the data was collected, who "
     "else holds it, or whether it is right."
 )
-TIMING = "How long the run took is not protected and not published."
+_TIMING = "How long the run took is not protected and not published."
 
 
 def definition_of(delta: Fraction) -> str:
     """The notion of privacy that a release keeps."""
-    return DEFINITION if delta else PURE_DEFINITION
+    return _DEFINITION if delta else _PURE_DEFINITION
 
 
 def unit_words(unit: Literal["row"] | PersonUnit) -> str:
@@ -104,7 +106,7 @@ def relation_words(relation: Relation | str) -> str:
     return "the table, and the table in which the unit is replaced by any other"
 
 
-def rows_words(rows: Rows) -> str:
+def rows_words(rows: RowsSpec) -> str:
     """Whether the number of rows is public."""
     if rows.public is None:
         return "measured with noise, and charged"
@@ -114,7 +116,11 @@ def rows_words(rows: Rows) -> str:
 
 
 def meaning(
-    privacy: Privacy, epsilon: Fraction, delta: Fraction, secure: bool, capacity: int | None = None
+    privacy: PrivacySpec,
+    epsilon: Fraction,
+    delta: Fraction,
+    secure: bool,
+    capacity: int | None = None,
 ) -> tuple[str, ...]:
     """What epsilon and delta promise, in sentences."""
     if not secure:
@@ -126,10 +132,10 @@ def meaning(
         "case": "is in the table or not" if told_apart else "is as it is or any other",
         "factor": _factor(float(epsilon)),
         "delta": exact_text(delta),
-        "further": ANY_NUMBER if capacity is None else NO_MORE.format(capacity=capacity),
+        "further": _ANY_NUMBER if capacity is None else _NO_MORE.format(capacity=capacity),
         "certainty": f"{100 * _up(best_guess(float(epsilon), float(delta))):.1f} %",
     }
-    return tuple(sentence.format(**terms) for sentence in (CHANGE, CERTAINTY, ANYONE, GROUPS))
+    return tuple(sentence.format(**terms) for sentence in (_CHANGE, _CERTAINTY, _ANYONE, _GROUPS))
 
 
 def odds(epsilon: float, period: float) -> tuple[Odds, ...]:
@@ -144,7 +150,7 @@ def odds(epsilon: float, period: float) -> tuple[Odds, ...]:
             release=_up(posterior(prior, epsilon)),
             period=_up(posterior(prior, period)),
         )
-        for prior in PRIORS
+        for prior in _PRIORS
     )
 
 
@@ -161,7 +167,7 @@ def detection(
             release=_up(true_alarms(alarms, epsilon, float(delta))),
             period=_up(true_alarms(alarms, period, float(period_delta))),
         )
-        for alarms in FALSE_ALARMS
+        for alarms in _FALSE_ALARMS
     )
 
 
@@ -186,25 +192,25 @@ def true_alarms(false_alarms: float, epsilon: float, delta: float) -> float:
 def safeguards(stages: Sequence[PlannedStage], secure: bool) -> tuple[str, ...]:
     """What is done about the source of randomness, floating-point arithmetic and crashes."""
     if not secure:
-        return (SEEDED,)
+        return (_SEEDED,)
     used = kinds(stages)
     counting = (
-        (EXACT_COUNTS,) if {GaussianCounts, LaplaceCounts, Thresholded}.intersection(used) else ()
+        (_EXACT_COUNTS,) if {GaussianCounts, LaplaceCounts, Thresholded}.intersection(used) else ()
     )
-    learning = (SECURE_GRADIENTS, ROUNDED_GRADIENTS) if SampledGaussian in used else ()
-    return (*counting, *learning, JOURNALED, CHARGED)
+    learning = (_SECURE_GRADIENTS, _ROUNDED_GRADIENTS) if SampledGaussian in used else ()
+    return (*counting, *learning, _JOURNALED, _CHARGED)
 
 
 def limitations(spec: Spec, secure: bool) -> tuple[str, ...]:
     """What the guarantee does not cover."""
     stain = () if secure else (STAIN,)
-    return (*stain, _unit_limit(spec.privacy.unit), SMALL_GROUPS, INTERNAL, AS_GIVEN, TIMING)
+    return (*stain, _unit_limit(spec.privacy.unit), _SMALL_GROUPS, _INTERNAL, _AS_GIVEN, _TIMING)
 
 
 def _unit_limit(unit: Literal["row"] | PersonUnit) -> str:
     if isinstance(unit, PersonUnit):
         return f"Of a person with more than {unit.max_rows} rows, rows chosen at random were left out beforehand."
-    return SEVERAL_ROWS
+    return _SEVERAL_ROWS
 
 
 def _factor(epsilon: float) -> str:

@@ -49,7 +49,7 @@ from cloister.privacy.door.frames import (
 )
 from cloister.privacy.ledger.marks import JournalState, Mark
 
-FILE_NAME = "journal.bin"
+JOURNAL_NAME = "journal.bin"
 
 _ARRAY_KINDS = "biuf"
 
@@ -111,7 +111,7 @@ class Journal:
         Errors: ``JournalMismatch`` for another run's journal or a damaged one; ``StorageError`` if
         it cannot be read or written, or another process has it open.
         """
-        path = Path(folder) / FILE_NAME
+        path = Path(folder) / JOURNAL_NAME
         journal = cls(path, _open_locked(path))
         try:
             journal._load()

@@ -18,7 +18,7 @@ from cloister.privacy.door.frames import (
     TornFrame,
     parse_frame,
 )
-from cloister.privacy.door.journal import FILE_NAME
+from cloister.privacy.door.journal import JOURNAL_NAME
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def read_journal(folder: Path) -> JournalFacts:
         StorageError: it cannot be read.
         VerificationError: a byte of it is not as it was written, or its first frame is missing.
     """
-    path = folder / FILE_NAME
+    path = folder / JOURNAL_NAME
     try:
         content = path.read_bytes()
     except OSError as error:

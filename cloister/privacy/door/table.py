@@ -14,13 +14,14 @@ from typing import Generic
 
 import pandas as pd
 
+from cloister.arrays import Array
 from cloister.errors import UnplannedQuery
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Composed, Event, SampledGaussian
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.column_counts import RawColumns
-from cloister.privacy.queries.query import Answer, Mechanism, Moved, Numbers, Query, Rows
+from cloister.privacy.queries.query import Answer, Mechanism, Moved, Query, Rows
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.domain import Table
 
@@ -104,7 +105,7 @@ class PrivateRows(Generic[Rows]):
         self.plan_budget.consume(event)
         request = {"ask": query.name, "label": label, **query.request(), "event": event.to_json()}
 
-        def draw() -> Numbers:
+        def draw() -> Array:
             return mechanism.release(query.exact(self.__rows, self.__noise), moved, self.__noise)
 
         return query.outcome(self.__rows, self.__journal.answer(request, draw))

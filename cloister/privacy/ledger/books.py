@@ -10,13 +10,13 @@ from cloister.errors import InputError, VerificationError
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.marks import Mark
 from cloister.privacy.ledger.records import (
-    Budget,
+    BudgetGrant,
     Release,
-    Request,
+    ReleaseStep,
+    ReservationRequest,
     State,
-    Step,
     identifier,
-    required,
+    require_text,
 )
 
 GRANTED, RUN, SEALED, DELIVERED = "budget_granted", "run_begun", "journal_sealed", "delivered"
@@ -29,7 +29,7 @@ class Books:
     """Budgets by dataset and unit, releases by id, in the order of the entries."""
 
     def __init__(self) -> None:
-        self.budgets: dict[tuple[str, str], Budget] = {}
+        self.budgets: dict[tuple[str, str], BudgetGrant] = {}
         self.releases: dict[str, Release] = {}
         self._runs: dict[str, list[str]] = {}
 
@@ -81,14 +81,14 @@ class Books:
 
     def _grant(self, entry: Entry) -> None:
         body = entry.body
-        budget = Budget.of(
+        budget = BudgetGrant.of(
             body["dataset"], body["unit"], body["epsilon"], body["delta"], body["period"]
         )
         _require_slot(entry, grant_slot(entry.seq))
         self.budgets[budget.dataset, budget.unit] = budget
 
     def _reserve(self, entry: Entry) -> None:
-        request = Request.read(entry.body)
+        request = ReservationRequest.from_body(entry.body)
         _require_slot(entry, self.spend_slot(request.spend_id))
         if request.release in self.releases or self.pending(request.spend_id):
             raise ValueError("reserved twice")
@@ -121,7 +121,7 @@ class Books:
     def _deliver(self, entry: Entry) -> None:
         release = self.releases[entry.body["release"]]
         _require_slot(entry, delivery_slot(release.id))
-        required("by", entry.body["by"])
+        require_text("by", entry.body["by"])
         if release.state in (State.RESERVED, State.SPENT, State.RELEASED_BACK):
             raise ValueError("not finished")
         self.releases[release.id] = replace(release, delivered=True)
@@ -159,7 +159,7 @@ def _reached(release: Release) -> int:
 
 def _mark(entry: Entry) -> Mark:
     body = entry.body
-    required("by", body["by"])
+    require_text("by", body["by"])
     position = body["position"]
     if type(position) is not int or position < 0:
         raise ValueError("no position")
@@ -171,14 +171,14 @@ def _require_slot(entry: Entry, slot: str) -> None:
         raise ValueError("another slot")
 
 
-def _step(entry: Entry) -> Step:
+def _step(entry: Entry) -> ReleaseStep:
     body = entry.body
-    evidence = {key: required(key, digest) for key, digest in body["evidence"].items()}
-    return Step(
+    evidence = {key: require_text(key, digest) for key, digest in body["evidence"].items()}
+    return ReleaseStep(
         State(entry.kind),
         entry.seq,
         entry.time,
-        required("by", body["by"]),
+        require_text("by", body["by"]),
         body["reason"],
         evidence,
     )

@@ -15,7 +15,7 @@ from typing import Any
 from cloister.errors import BudgetExceeded, InputError, PrivacyError
 from cloister.privacy.ledger.books import Books
 from cloister.privacy.ledger.exact import decimal
-from cloister.privacy.ledger.records import Budget, Release, Request, State
+from cloister.privacy.ledger.records import BudgetGrant, Release, ReservationRequest, State
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class BudgetStatus:
     and each answered an exact question about the data.
     """
 
-    budget: Budget
+    budget: BudgetGrant
     window: str
     spent: Fraction | None
     reserved: Fraction | None
@@ -69,7 +69,7 @@ class BudgetStatus:
     refusals: int
 
 
-def status(books: Books, budget: Budget, time: str, compose: Compose) -> BudgetStatus:
+def status(books: Books, budget: BudgetGrant, time: str, compose: Compose) -> BudgetStatus:
     """``budget`` in the window of ``time``."""
     window = budget.period.window(time)
     releases = _counted(books, budget.dataset, budget.unit)
@@ -93,7 +93,7 @@ def status(books: Books, budget: Budget, time: str, compose: Compose) -> BudgetS
     return BudgetStatus(budget, window, spent, reserved, left, len(current), lifetime, refusals)
 
 
-def admit(books: Books, request: Request, time: str, compose: Compose) -> Fraction:
+def admit_request(books: Books, request: ReservationRequest, time: str, compose: Compose) -> Fraction:
     """What the window would compose to with ``request`` in it.
 
     Errors: ``BudgetExceeded`` if no budget was granted, or it would be exceeded; ``InputError`` if
@@ -118,7 +118,7 @@ def admit(books: Books, request: Request, time: str, compose: Compose) -> Fracti
     return total
 
 
-def _owner(request: Request) -> tuple[str, str]:
+def _owner(request: ReservationRequest) -> tuple[str, str]:
     return request.dataset, request.unit
 
 
@@ -130,7 +130,7 @@ def _counted(books: Books, dataset: str, unit: str) -> list[Release]:
     ]
 
 
-def _price(request: Request) -> Charge:
+def _price(request: ReservationRequest) -> Charge:
     return Charge(request.release, request.epsilon, request.delta, request.relation, request.events)
 
 
@@ -153,7 +153,7 @@ def _composed(charges: Sequence[Charge], delta: Fraction, compose: Compose) -> F
     return total
 
 
-def _require_one_relation(held: Sequence[Release], request: Request) -> None:
+def _require_one_relation(held: Sequence[Release], request: ReservationRequest) -> None:
     others = {release.request.relation for release in held} - {request.relation}
     if others:
         raise InputError(
@@ -162,7 +162,7 @@ def _require_one_relation(held: Sequence[Release], request: Request) -> None:
         )
 
 
-def _refusal(request: Request, now: BudgetStatus) -> str:
+def _refusal(request: ReservationRequest, now: BudgetStatus) -> str:
     cap = now.budget
     held = (
         "no finite epsilon"

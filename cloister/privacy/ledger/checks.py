@@ -9,7 +9,7 @@ from cloister.privacy.ledger.books import Books
 from cloister.privacy.ledger.entries import Entry, Finding, read_chain
 from cloister.privacy.ledger.leases import Held
 from cloister.privacy.ledger.marks import JournalState
-from cloister.privacy.ledger.records import Release, Request, State
+from cloister.privacy.ledger.records import Release, ReservationRequest, State
 from cloister.privacy.ledger.storage.store import Row
 
 
@@ -60,7 +60,7 @@ def stale_journal(release: str) -> JournalMismatch:
     )
 
 
-def require_same_run(held: Release, request: Request) -> None:
+def require_same_run(held: Release, request: ReservationRequest) -> None:
     if not held.request.same_run(request):
         raise InputError(
             f"Release {held.id} is unfinished and has the same spend id, but asked for something else: compute the "

@@ -9,10 +9,10 @@ from cloister.errors import InputError
 
 Amount = Fraction | Decimal | int | float | str
 
-SMALLEST = Fraction(1, 2**1022)
+_SMALLEST = Fraction(1, 2**1022)
 """Amounts between zero and this are refused: an accountant in double precision would lose them."""
 
-LARGEST = Fraction(2**1022)
+_LARGEST = Fraction(2**1022)
 
 _MOST_BITS = 4096
 
@@ -28,7 +28,7 @@ def exact(amount: Amount) -> Fraction:
     number = amount if isinstance(amount, Fraction) else _read(str(amount).strip())
     if max(abs(number.numerator), number.denominator).bit_length() > _MOST_BITS:
         raise InputError("A privacy parameter has too many digits: write a shorter number.")
-    if number and not SMALLEST <= abs(number) <= LARGEST:
+    if number and not _SMALLEST <= abs(number) <= _LARGEST:
         raise InputError(
             "A privacy parameter is too small or too large to be accounted for: write one near 1."
         )

@@ -25,7 +25,7 @@ from cloister.privacy.ledger.books import (
     run_slot,
     seal_slot,
 )
-from cloister.privacy.ledger.budgets import BudgetStatus, Compose, admit, basic_composition, status
+from cloister.privacy.ledger.budgets import BudgetStatus, Compose, admit_request, basic_composition, status
 from cloister.privacy.ledger.checks import (
     check_copies,
     entry_lines,
@@ -49,13 +49,13 @@ from cloister.privacy.ledger.leases import (
 from cloister.privacy.ledger.marks import JournalState, Mark
 from cloister.privacy.ledger.owners import Owner
 from cloister.privacy.ledger.records import (
-    Budget,
+    BudgetGrant,
     Release,
-    Request,
+    ReservationRequest,
     Reservation,
     State,
     identifier,
-    required,
+    require_text,
 )
 from cloister.privacy.ledger.storage.exporting import write_export
 from cloister.privacy.ledger.storage.store import Store
@@ -131,13 +131,13 @@ class Ledger:
 
         Errors: ``InputError`` for amounts, periods or names that cannot be used.
         """
-        budget = Budget.of(dataset, unit, epsilon, delta, period)
-        signature = {"by": required("by", by), "reason": required("reason", reason)}
+        budget = BudgetGrant.of(dataset, unit, epsilon, delta, period)
+        signature = {"by": require_text("by", by), "reason": require_text("reason", reason)}
         with self._writing() as page:
             page.write(GRANTED, grant_slot(page.next_seq), budget.body | signature)
             return status(page.books, budget, page.time, self.compose)
 
-    def reserve(self, request: Request, by: str) -> Reservation:
+    def reserve(self, request: ReservationRequest, by: str) -> Reservation:
         """Reserve the price of a release, before any data is opened.
 
         Or find the pending release of this run.
@@ -147,7 +147,7 @@ class Ledger:
         a new release. Errors: ``BudgetExceeded`` if it does not fit; ``InputError`` if the
         ``spend_id`` was used for another request.
         """
-        required("by", by)
+        require_text("by", by)
         with self._writing() as page:
             held = page.books.pending(request.spend_id)
             if held:
@@ -157,7 +157,7 @@ class Ledger:
                 raise InputError(
                     f"Release {request.release} exists already: let the ledger choose a name."
                 )
-            composed = admit(page.books, request, page.time, self.compose)
+            composed = admit_request(page.books, request, page.time, self.compose)
             signature = {"by": by, "reason": "", "evidence": {}, "composed": ratio(composed)}
             page.write(
                 State.RESERVED.value,
@@ -184,7 +184,7 @@ class Ledger:
                 page,
                 held,
                 State.SPENT,
-                {"by": required("by", by), "reason": "", "evidence": evidence},
+                {"by": require_text("by", by), "reason": "", "evidence": evidence},
             )
 
     def begin_run(self, release: str, by: str, journal: JournalState, owner: Owner) -> Lease:
@@ -240,7 +240,7 @@ class Ledger:
                 page.write(
                     DELIVERED,
                     delivery_slot(release),
-                    {"release": release, "by": required("by", by)},
+                    {"release": release, "by": require_text("by", by)},
                 )
             return page.books.releases[release]
 
@@ -259,8 +259,8 @@ class Ledger:
         Errors: ``InputError`` if there is no such release, or its state does not allow the move.
         """
         signature = {
-            "by": required("by", by),
-            "reason": required("reason", reason),
+            "by": require_text("by", by),
+            "reason": require_text("reason", reason),
             "evidence": dict(evidence or {}),
         }
         if to is State.SPENT:
@@ -365,4 +365,4 @@ def _move(page: _Page, held: Release, to: State, signature: Mapping[str, Any]) -
 
 def _marked(release: str, by: str, mark: Mark) -> dict[str, Any]:
     place = {"position": mark.position, "digest": mark.digest, "nonce": mark.nonce}
-    return {"release": release, "by": required("by", by), **place}
+    return {"release": release, "by": require_text("by", by), **place}

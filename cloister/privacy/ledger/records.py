@@ -87,7 +87,7 @@ def new_release_id() -> str:
     return "r-" + "".join(secrets.choice(_SYMBOLS) for _ in range(10))
 
 
-def required(name: str, text: str) -> str:
+def require_text(name: str, text: str) -> str:
     """``text``, if it says something.
 
     Errors: ``InputError`` if it is empty or longer than 2000 characters.
@@ -112,7 +112,7 @@ def identifier(name: str, text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Request:
+class ReservationRequest:
     """What a release asks of the ledger, before any data is opened.
 
     ``epsilon`` and ``delta`` are its price, ``events`` what it will do, as JSON without floats, for
@@ -138,14 +138,14 @@ class Request:
 
     def __post_init__(self) -> None:
         for name in ("dataset", "unit", "relation", "method", "spec_digest", "code_version"):
-            required(name, getattr(self, name))
+            require_text(name, getattr(self, name))
         identifier("spend_id", self.spend_id)
         identifier("release", self.release)
         object.__setattr__(self, "epsilon", positive_epsilon(self.epsilon))
         object.__setattr__(self, "delta", proper_delta(self.delta))
         object.__setattr__(self, "events", json.loads(canonical(self.events)))
 
-    def same_run(self, other: Request) -> bool:
+    def same_run(self, other: ReservationRequest) -> bool:
         """Whether both ask for the same, release id apart."""
         return replace(self, release=other.release) == other
 
@@ -156,13 +156,13 @@ class Request:
         return values | {"epsilon": ratio(self.epsilon), "delta": ratio(self.delta)}
 
     @classmethod
-    def read(cls, body: Mapping[str, Any]) -> Self:
+    def from_body(cls, body: Mapping[str, Any]) -> Self:
         """The request in ``body``, which may hold more."""
         return cls(**{part.name: body[part.name] for part in fields(cls)})
 
 
 @dataclass(frozen=True)
-class Step:
+class ReleaseStep:
     """One move of a release: to which state, by whom, when, why, and digests of what it rests on."""
 
     state: State
@@ -182,8 +182,8 @@ class Release:
     of ledgers older than these three have none.
     """
 
-    request: Request
-    steps: tuple[Step, ...]
+    request: ReservationRequest
+    steps: tuple[ReleaseStep, ...]
     runs: tuple[Mark, ...] = ()
     seal: Mark | None = None
     delivered: bool = False
@@ -241,7 +241,7 @@ class Reservation:
 
 
 @dataclass(frozen=True)
-class Budget:
+class BudgetGrant:
     """What was granted to a dataset and privacy unit: caps on the composed epsilon at delta, per period."""
 
     dataset: str
@@ -259,7 +259,9 @@ class Budget:
         if period not in set(Period):
             raise InputError(f"A budget lasts per {', '.join(Period)}: choose one of them.")
         amounts = positive_epsilon(epsilon), proper_delta(delta)
-        return cls(required("dataset", dataset), required("unit", unit), *amounts, Period(period))
+        return cls(
+            require_text("dataset", dataset), require_text("unit", unit), *amounts, Period(period)
+        )
 
     @property
     def body(self) -> dict[str, str]:

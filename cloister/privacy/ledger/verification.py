@@ -9,9 +9,9 @@ from pathlib import Path
 
 from cloister.errors import CloisterError, InputError, StorageError, VerificationError
 from cloister.privacy.ledger.books import Books
-from cloister.privacy.ledger.budgets import Compose, admit, basic_composition
+from cloister.privacy.ledger.budgets import Compose, admit_request, basic_composition
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, check_chain, read_chain
-from cloister.privacy.ledger.records import Request, State
+from cloister.privacy.ledger.records import ReservationRequest, State
 
 
 def verify_chain(
@@ -85,13 +85,13 @@ def _require_time(entry: Entry, before: str) -> None:
 def _require_room(books: Books, compose: Compose, entry: Entry) -> None:
     request = _request(entry)
     if request:
-        admit(books, request, entry.time, compose)
+        admit_request(books, request, entry.time, compose)
 
 
-def _request(entry: Entry) -> Request | None:
+def _request(entry: Entry) -> ReservationRequest | None:
     """What a reservation asked for; one that cannot be read is found when it is posted."""
     try:
-        return Request.read(entry.body) if entry.kind == State.RESERVED else None
+        return ReservationRequest.from_body(entry.body) if entry.kind == State.RESERVED else None
     except (KeyError, TypeError, InputError):
         return None
 

@@ -16,9 +16,9 @@ from typing import Protocol
 
 import numpy as np
 import opendp.prelude as dp
-from numpy.typing import NDArray
 from scipy.stats import norm
 
+from cloister.arrays import Floats, Integers
 from cloister.errors import PlanError, PrivacyError
 from cloister.privacy.events import (
     Event,
@@ -34,20 +34,18 @@ from cloister.privacy.mechanisms.randomness import NoiseSource
 
 dp.enable_features("contrib")
 
-Counts = NDArray[np.int64]
-Sums = NDArray[np.float64]
-Sampler = Callable[[list[int]], list[int]]
+_Sampler = Callable[[list[int]], list[int]]
 
-LARGEST_COUNT = 2**62
-LARGEST_SCALE = 2.0**50
+_LARGEST_COUNT = 2**62
+_LARGEST_SCALE = 2.0**50
 
-FINEST_GRID = 36
+_FINEST_GRID = 36
 """Binary digits of the finest grid in one clip: sums of 2^26 rows fit into 64 bits."""
 
-EXACT_MULTIPLIER = 2**12
+_EXACT_MULTIPLIER = 2**12
 """The most noise, in clips, that stays below 2^53 steps of the finest grid, at 18.9 deviations of a normal at most."""
 
-LARGEST_MULTIPLIER = 2**20
+_LARGEST_MULTIPLIER = 2**20
 """The most noise, in clips: the grid is then 2^28 steps a clip, still far finer than the noise."""
 
 CHANGED_BLOCKS = 2
@@ -82,7 +80,7 @@ class CountMechanism(Protocol):
     - `event` is what `release` did, for the same sensitivity.
     """
 
-    def release(self, exact: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
+    def release(self, exact: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
         """Noisy counts, in the shape of the counts."""
         ...
 
@@ -105,7 +103,7 @@ class DiscreteGaussian:
         """The scale, in rows: the least float that is not below the exact one."""
         return _root_up(self.noise_multiplier**2 * sensitivity.l2_squared)
 
-    def release(self, exact: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
+    def release(self, exact: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
         """Noisy counts, in the shape of the counts. Errors: PlanError, PrivacyError on overflow."""
         scale = self.scale(sensitivity)
         if not source.secure:
@@ -140,7 +138,7 @@ class DiscreteLaplace:
         """The scale, in rows: the least float that is not below the exact one."""
         return up(sensitivity.l1 / self.epsilon)
 
-    def release(self, exact: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
+    def release(self, exact: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
         """Noisy counts, in the shape of the counts. Errors: PlanError, PrivacyError on overflow."""
         scale = self.scale(sensitivity)
         if not source.secure:
@@ -178,7 +176,7 @@ class SparseHistogram:
         """The least noisy count that is released: a cell of ``step`` rows gets there with chance delta / cells."""
         return sensitivity.step + self.counts.reach(sensitivity, self.delta / sensitivity.cells)
 
-    def release(self, exact: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
+    def release(self, exact: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
         """Released cells, ascending, over their noisy counts; (2, k).
 
         ``exact`` (2, n) holds the number of each cell once, over its rows. Empty cells are dropped,
@@ -224,7 +222,7 @@ class GaussianGradient:
 
     def __post_init__(self) -> None:
         if (
-            not 0 < self.noise_multiplier <= LARGEST_MULTIPLIER
+            not 0 < self.noise_multiplier <= _LARGEST_MULTIPLIER
             or not 0 < self.clip < math.inf
             or not 0 < self.rate <= 1
         ):
@@ -236,15 +234,15 @@ class GaussianGradient:
     @property
     def grid(self) -> float:
         """Steps of the grid in one clip: coarser where noise beyond 2^53 steps would not be exact in float64."""
-        excess = (math.ceil(self.noise_multiplier / EXACT_MULTIPLIER) - 1).bit_length()
-        return 2.0 ** (FINEST_GRID - excess)
+        excess = (math.ceil(self.noise_multiplier / _EXACT_MULTIPLIER) - 1).bit_length()
+        return 2.0 ** (_FINEST_GRID - excess)
 
-    def batch(self, rows: int, source: NoiseSource) -> Counts:
+    def batch(self, rows: int, source: NoiseSource) -> Integers:
         """The row numbers of one Poisson sample of 0..rows-1, in random order; both stay secret."""
         chosen = np.flatnonzero(source.bernoulli(self.rate, rows))
         return chosen[source.permutation(len(chosen))]
 
-    def on_grid(self, total: Sums) -> Counts:
+    def on_grid(self, total: Floats) -> Integers:
         """A block's sum of clipped gradients, float64, in whole steps of the grid, so that blocks add up exactly.
 
         Raises:
@@ -256,7 +254,7 @@ class GaussianGradient:
             )
         return np.rint(total * (self.grid / self.clip)).astype(np.int64)
 
-    def release(self, exact: Counts, sensitivity: ClippedSum, source: NoiseSource) -> Sums:
+    def release(self, exact: Integers, sensitivity: ClippedSum, source: NoiseSource) -> Floats:
         """The noisy sum, in the shape of ``exact``, of what `on_grid` gave for each block.
 
         Total and noise are whole numbers of clip / grid, added exactly: every output is one that
@@ -292,14 +290,17 @@ class GaussianGradient:
             )
 
 
-def _add(counts: Counts, scale: float, sampler: Sampler) -> Counts:
+def _add(counts: Integers, scale: float, sampler: _Sampler) -> Integers:
     if not np.issubdtype(counts.dtype, np.integer):
         raise PrivacyError(f"Noise is added to integer counts only, not to {counts.dtype} numbers.")
-    if not 0 < scale <= LARGEST_SCALE:
+    if not 0 < scale <= _LARGEST_SCALE:
         raise PlanError(
             "The noise scale is out of range; give the counts a larger share of the budget."
         )
-    if counts.size and not -LARGEST_COUNT < int(counts.min()) <= int(counts.max()) < LARGEST_COUNT:
+    if (
+        counts.size
+        and not -_LARGEST_COUNT < int(counts.min()) <= int(counts.max()) < _LARGEST_COUNT
+    ):
         raise PrivacyError(
             "A count is too large to add noise to without overflow; count fewer rows at once."
         )

@@ -14,18 +14,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-NORM_ERROR = 1e-9
+from cloister.arrays import Integers
+
+_NORM_ERROR = 1e-9
 """Relative error granted to a norm summed in float64; clipping is tighter by as much."""
 
-SMALLEST_BLOCK, LARGEST_BLOCK = 128, 2048
+_SMALLEST_BLOCK, _LARGEST_BLOCK = 128, 2048
 """Rows computed at once: enough to fill vector units, and few enough that a float64 sum errs by under 1e-9 clips."""
 
-BLOCKS_A_BATCH = 4
+_BLOCKS_A_BATCH = 4
 """Blocks that an expected batch fills: the last is padded, which wastes an eighth of the work on average."""
 
 
@@ -120,7 +120,7 @@ def clipped_sum(gradient: FactoredGradient, clip: float) -> dict[str, Tensor]:
     finite = torch.isfinite(squared)
     if not finite.all():
         return clipped_sum(_taken(gradient, torch.nonzero(finite)[:, 0]), clip)
-    weights = clip / torch.clamp(torch.sqrt(squared) * (1.0 + NORM_ERROR), min=clip)
+    weights = clip / torch.clamp(torch.sqrt(squared) * (1.0 + _NORM_ERROR), min=clip)
     return {name: block.weighted_sum(weights) for name, block in gradient.items()}
 
 
@@ -140,11 +140,11 @@ class Block:
 
 def block_size(expected: float) -> int:
     """Rows of a block, a power of two, from the expected batch: public, whatever the batch turns out to be."""
-    wanted = max(int(expected) // BLOCKS_A_BATCH, SMALLEST_BLOCK)
-    return min(1 << (wanted - 1).bit_length(), LARGEST_BLOCK)
+    wanted = max(int(expected) // _BLOCKS_A_BATCH, _SMALLEST_BLOCK)
+    return min(1 << (wanted - 1).bit_length(), _LARGEST_BLOCK)
 
 
-def in_blocks(codes: Tensor, rows: NDArray[np.int64], size: int) -> Iterator[Block]:
+def in_blocks(codes: Tensor, rows: Integers, size: int) -> Iterator[Block]:
     """The chosen rows of codes (n, k) in blocks of one shape, the last one padded with zeros.
 
     Privacy: a row's place and the shape of its block decide how it is computed, not which other

@@ -20,13 +20,14 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
+from cloister.arrays import Booleans, Floats, Integers
 from cloister.errors import PrivacyError
 
-Words = NDArray[np.uint64]
+_Words = NDArray[np.uint64]
 
 WORD = 2**64
-CHUNK = 2**17
-DRAWS = 4
+_CHUNK = 2**17
+_DRAWS = 4
 
 
 class NoiseSource:
@@ -60,11 +61,11 @@ class NoiseSource:
             self._leave_parent_process()
             return self._cipher.update(bytes(count))
 
-    def words(self, count: int) -> Words:
+    def words(self, count: int) -> _Words:
         """Even 64-bit integers (count,)."""
         return np.frombuffer(self.stream(8 * count), dtype=np.uint64)
 
-    def integers(self, bound: int, count: int) -> NDArray[np.int64]:
+    def integers(self, bound: int, count: int) -> Integers:
         """Even integers (count,) in 0..bound-1, without modulo bias; bound at most 2^63."""
         if not 0 < bound <= WORD // 2:
             raise PrivacyError(f"Even integers need a bound between 1 and 2^63, not {bound}.")
@@ -74,7 +75,7 @@ class NoiseSource:
             drawn[late] = self.words(late.size)
         return (drawn % np.uint64(bound)).astype(np.int64)
 
-    def normals(self, shape: int | tuple[int, ...]) -> NDArray[np.float64]:
+    def normals(self, shape: int | tuple[int, ...]) -> Floats:
         """Standard normals of the given shape, each half the sum of four normals from different Box-Muller pairs.
 
         Source: Holohan and Braghin, "Secure random sampling in differential privacy" (ESORICS
@@ -83,13 +84,13 @@ class NoiseSource:
         """
         size = math.prod(shape) if isinstance(shape, tuple) else shape
         out = np.empty(size)
-        for start in range(0, size, CHUNK):
-            part = out[start : start + CHUNK]
-            cosines, sines = _box_muller(self.words(2 * DRAWS * (part.size // 2 + 1)))
+        for start in range(0, size, _CHUNK):
+            part = out[start : start + _CHUNK]
+            cosines, sines = _box_muller(self.words(2 * _DRAWS * (part.size // 2 + 1)))
             part[:] = ((cosines[0] + cosines[1] + np.roll(sines[0] + sines[1], 1)) / 2)[: part.size]
         return out.reshape(shape)
 
-    def bernoulli(self, rate: Fraction, count: int) -> NDArray[np.bool_]:
+    def bernoulli(self, rate: Fraction, count: int) -> Booleans:
         """A mask (count,), each entry True on its own with probability ``rate`` rounded down to a multiple of 2^-64."""
         if not 0 <= rate <= 1:
             raise PrivacyError(f"A sampling rate lies between 0 and 1, not at {rate}.")
@@ -98,7 +99,7 @@ class NoiseSource:
             return np.ones(count, dtype=np.bool_)
         return self.words(count) < np.uint64(threshold)
 
-    def permutation(self, count: int) -> NDArray[np.int64]:
+    def permutation(self, count: int) -> Integers:
         """An even random order of 0..count-1."""
         while True:
             keys = self.words(count)
@@ -158,7 +159,7 @@ class SamplingSource:
         return [SamplingSource(child) for child in self._sequence.spawn(count)]
 
 
-def _box_muller(words: Words) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _box_muller(words: _Words) -> tuple[Floats, Floats]:
     radii, angles = words.astype(np.float64).reshape(2, 2, -1)
     radii, angles = np.sqrt(-2.0 * np.log((radii + 1.0) / WORD)), angles * (2.0 * np.pi / WORD)
     return radii * np.cos(angles), radii * np.sin(angles)

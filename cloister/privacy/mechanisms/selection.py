@@ -13,8 +13,8 @@ from fractions import Fraction
 
 import numpy as np
 import opendp.prelude as dp
-from numpy.typing import NDArray
 
+from cloister.arrays import Floats, Integers
 from cloister.errors import PrivacyError
 from cloister.privacy.events import Bounded, Selection
 from cloister.privacy.mechanisms.counts import up
@@ -23,7 +23,7 @@ from cloister.privacy.mechanisms.randomness import NoiseSource
 
 dp.enable_features("contrib")
 
-Scores = NDArray[np.float64] | NDArray[np.int64]
+Scores = Floats | Integers
 
 
 # A sensitivity for those who plan: the event of a selection does not depend on it.
@@ -52,9 +52,7 @@ class PermuteAndFlip:
             return int(np.argmax(scores + scale * insecure_exponentials(len(scores), source)))
         return _noisy_max(scores, scale, dp.max_divergence())
 
-    def release(
-        self, exact: Scores, sensitivity: Fraction, source: NoiseSource
-    ) -> NDArray[np.int64]:
+    def release(self, exact: Scores, sensitivity: Fraction, source: NoiseSource) -> Integers:
         """The index of the chosen candidate, (1,)."""
         return np.array([self.select(exact, sensitivity, source)], dtype=np.int64)
 
@@ -85,9 +83,7 @@ class Exponential:
             )
         return _noisy_max(scores, scale, dp.zero_concentrated_divergence())
 
-    def release(
-        self, exact: Scores, sensitivity: Fraction, source: NoiseSource
-    ) -> NDArray[np.int64]:
+    def release(self, exact: Scores, sensitivity: Fraction, source: NoiseSource) -> Integers:
         """The index of the chosen candidate, (1,)."""
         return np.array([self.select(exact, sensitivity, source)], dtype=np.int64)
 

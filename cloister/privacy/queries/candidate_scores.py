@@ -10,13 +10,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.arrays import Array, Integers
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.query import Numbers, Query
-from cloister.privacy.queries.table_rows import Counts, Partition, TableRows
+from cloister.privacy.queries.query import Query
+from cloister.privacy.queries.table_rows import Partition, TableRows
 
 # Parts of a row that scores are whole numbers of; finer than any expected count is known.
-FINENESS = 1024
+_FINENESS = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,16 +54,16 @@ class CandidateScores(Query[TableRows, Fraction, int]):
         }
 
     def sensitivity(self, neighbours: Neighbours) -> Fraction:
-        return Fraction(FINENESS * neighbours.partition.l1)
+        return Fraction(_FINENESS * neighbours.partition.l1)
 
-    def exact(self, rows: TableRows, source: NoiseSource) -> Counts:  # noqa: ARG002
+    def exact(self, rows: TableRows, source: NoiseSource) -> Integers:  # noqa: ARG002
         return np.array([_score(candidate, rows) for candidate in self.candidates], dtype=np.int64)
 
-    def outcome(self, rows: TableRows, noisy: Numbers) -> int:  # noqa: ARG002
+    def outcome(self, rows: TableRows, noisy: Array) -> int:  # noqa: ARG002
         return int(noisy[0])
 
 
 def _score(candidate: Candidate, rows: TableRows) -> int:
     exact = rows.remembered_counts(candidate.partitions)
-    expected = np.rint(FINENESS * candidate.expected.astype(np.float64).ravel()).astype(np.int64)
-    return int(np.abs(FINENESS * exact - expected).sum()) - round(FINENESS * candidate.handicap)
+    expected = np.rint(_FINENESS * candidate.expected.astype(np.float64).ravel()).astype(np.int64)
+    return int(np.abs(_FINENESS * exact - expected).sum()) - round(_FINENESS * candidate.handicap)

@@ -15,23 +15,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from cloister.arrays import Array, Integers
 from cloister.schema.attributes import AnyAttribute, Date, Datetime, Float, Integer
 from cloister.schema.columns import EPOCH
 from cloister.schema.parsing import LARGEST_WHOLE, parse
 
-Parts = NDArray[np.int64]
-Numbers = NDArray[Any]
-
-WHOLE_POWERS = range(60)
-FLOAT_POWERS = range(-40, 50)
-QUARTERS = 4
-YEARS = (*range(1, 2), *range(100, 1900, 100), *range(1900, 2100), *range(2100, 10_001, 100))
-DECIMALS = 6
-STEPS = (86_400, 3_600, 60, 1)
-DAY = 86_400
-LARGEST_PARTITION = 4 * QUARTERS * len(FLOAT_POWERS)
+_WHOLE_POWERS = range(60)
+_FLOAT_POWERS = range(-40, 50)
+_QUARTERS = 4
+_YEARS = (*range(1, 2), *range(100, 1900, 100), *range(1900, 2100), *range(2100, 10_001, 100))
+MOST_DECIMALS = 6
+TIME_STEPS = (86_400, 3_600, 60, 1)
+DAY_SECONDS = 86_400
+LARGEST_PARTITION = 4 * _QUARTERS * len(_FLOAT_POWERS)
 
 
 @dataclass(frozen=True)
@@ -50,14 +47,14 @@ class Buckets(ABC):
         """The part of missing cells, and the number of parts before it, which hold readable values."""
 
     @abstractmethod
-    def _parts(self, typed: pd.Series) -> Parts: ...
+    def _parts(self, typed: pd.Series) -> Integers: ...
 
     @property
     def size(self) -> int:
         """Number of parts."""
         return self.missing + 2
 
-    def of(self, values: pd.Series) -> Parts:
+    def of(self, values: pd.Series) -> Integers:
         """The part of each raw value."""
         typed, invalid = parse(values, self.attribute)
         known = typed.notna().to_numpy(dtype=bool)
@@ -74,7 +71,7 @@ class Presence(Buckets):
     def missing(self) -> int:
         return 1
 
-    def _parts(self, typed: pd.Series) -> Parts:
+    def _parts(self, typed: pd.Series) -> Integers:
         return np.zeros(len(typed), dtype=np.int64)
 
 
@@ -89,7 +86,7 @@ class Line(Buckets):
         return len(self.edges) - 1
 
     @property
-    def edges(self) -> Numbers:
+    def edges(self) -> Array:
         """Part p holds the numbers from edges[p] to below edges[p + 1]: days and seconds since 1970 for dates."""
         return _edges(self.attribute.type)
 
@@ -114,7 +111,7 @@ class Line(Buckets):
             return max(low, -LARGEST_WHOLE), min(high - 1, LARGEST_WHOLE)
         return low, high - 1
 
-    def _parts(self, typed: pd.Series) -> Parts:
+    def _parts(self, typed: pd.Series) -> Integers:
         places = np.searchsorted(self.edges, _numbers(typed, self.attribute), side="right") - 1
         return np.clip(places, 0, self.missing - 1).astype(np.int64)
 
@@ -127,14 +124,14 @@ class Fineness(Buckets):
 
     @property
     def missing(self) -> int:
-        return len(STEPS) if isinstance(self.attribute, Datetime) else DECIMALS + 2
+        return len(TIME_STEPS) if isinstance(self.attribute, Datetime) else MOST_DECIMALS + 2
 
-    def _parts(self, typed: pd.Series) -> Parts:
+    def _parts(self, typed: pd.Series) -> Integers:
         numbers = _numbers(typed, self.attribute)
         if isinstance(self.attribute, Datetime):
-            return np.argmax(numbers[:, None] % np.array(STEPS) == 0, axis=1).astype(np.int64)
-        places = np.full(len(numbers), DECIMALS + 1, dtype=np.int64)
-        for decimals in reversed(range(DECIMALS + 1)):
+            return np.argmax(numbers[:, None] % np.array(TIME_STEPS) == 0, axis=1).astype(np.int64)
+        places = np.full(len(numbers), MOST_DECIMALS + 1, dtype=np.int64)
+        for decimals in reversed(range(MOST_DECIMALS + 1)):
             places[np.round(numbers, decimals) == numbers] = decimals
         return places
 
@@ -149,42 +146,42 @@ def value_of(attribute: AnyAttribute, number: float) -> int | float | str:
 
 
 @lru_cache
-def _edges(kind: str) -> Numbers:
+def _edges(kind: str) -> Array:
     if kind in ("date", "datetime"):
         days = (
-            (np.array(YEARS) - 1970)
+            (np.array(_YEARS) - 1970)
             .astype("datetime64[Y]")
             .astype("datetime64[D]")
             .astype(np.int64)
         )
-        return days if kind == "date" else days * DAY
+        return days if kind == "date" else days * DAY_SECONDS
     if kind == "float":
         return _both_sides(
             [
-                2.0**power * (1 + part / QUARTERS)
-                for power in FLOAT_POWERS
-                for part in range(QUARTERS)
+                2.0**power * (1 + part / _QUARTERS)
+                for power in _FLOAT_POWERS
+                for part in range(_QUARTERS)
             ]
         )
     return _both_sides(
         [
-            2**power * (QUARTERS + part) // QUARTERS
-            for power in WHOLE_POWERS
-            for part in range(QUARTERS)
+            2**power * (_QUARTERS + part) // _QUARTERS
+            for power in _WHOLE_POWERS
+            for part in range(_QUARTERS)
         ]
     )
 
 
-def _both_sides(positive: list[Any]) -> Numbers:
-    end = 2 * positive[-QUARTERS]
+def _both_sides(positive: list[Any]) -> Array:
+    end = 2 * positive[-_QUARTERS]
     magnitudes = np.unique(np.array([*positive, end]))
     return np.concatenate([-magnitudes[::-1], np.zeros(1, dtype=magnitudes.dtype), magnitudes])
 
 
-def _numbers(typed: pd.Series, attribute: AnyAttribute) -> Numbers:
+def _numbers(typed: pd.Series, attribute: AnyAttribute) -> Array:
     if isinstance(attribute, Float):
         return typed.to_numpy(dtype=np.float64)
     if isinstance(attribute, Integer):
         return typed.to_numpy(dtype=np.int64)
     seconds = typed.to_numpy().astype("datetime64[s]").astype(np.int64)
-    return seconds // DAY if isinstance(attribute, Date) else seconds
+    return seconds // DAY_SECONDS if isinstance(attribute, Date) else seconds

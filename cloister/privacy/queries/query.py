@@ -6,8 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from numpy.typing import NDArray
-
+from cloister.arrays import Array
 from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
@@ -17,8 +16,6 @@ Moved = TypeVar("Moved")
 Answer = TypeVar("Answer")
 
 Moved_contra = TypeVar("Moved_contra", contravariant=True)
-
-Numbers = NDArray[Any]
 
 
 class Query(ABC, Generic[Rows, Moved, Answer]):
@@ -39,11 +36,11 @@ class Query(ABC, Generic[Rows, Moved, Answer]):
         """How far one privacy unit moves `exact`."""
 
     @abstractmethod
-    def exact(self, rows: Rows, source: NoiseSource) -> Numbers:
+    def exact(self, rows: Rows, source: NoiseSource) -> Array:
         """The exact answer, which never leaves the door; ``source`` draws secret samples."""
 
     @abstractmethod
-    def outcome(self, rows: Rows, noisy: Numbers) -> Answer:
+    def outcome(self, rows: Rows, noisy: Array) -> Answer:
         """The noisy numbers in the form that is handed out.
 
         Privacy: post-processing, but for names of what the numbers say was released.
@@ -53,7 +50,7 @@ class Query(ABC, Generic[Rows, Moved, Answer]):
 class Mechanism(Protocol[Moved_contra]):
     """Makes an exact answer noisy, and names what that did; both from the same fields."""
 
-    def release(self, exact: Any, sensitivity: Moved_contra, source: NoiseSource) -> Numbers:
+    def release(self, exact: Any, sensitivity: Moved_contra, source: NoiseSource) -> Array:
         """The noisy answer."""
         ...
 

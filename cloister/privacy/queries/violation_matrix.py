@@ -9,16 +9,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from cloister.arrays import Array, Integers
 from cloister.constraints import DenialConstraint, violations_per_row
 from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.query import Numbers, Query
-from cloister.privacy.queries.table_rows import Counts, TableRows
+from cloister.privacy.queries.query import Query
+from cloister.privacy.queries.table_rows import TableRows
 
 
 @dataclass(frozen=True)
-class ViolationMatrix(Query[TableRows, Sensitivity, Counts]):
+class ViolationMatrix(Query[TableRows, Sensitivity, Integers]):
     """Violations (sample, constraints) of each constraint by each row of a Poisson sample of at most ``sample`` rows.
 
     Rows are taken with probability ``rate`` each; beyond ``sample`` of them, random ones are
@@ -51,7 +52,7 @@ class ViolationMatrix(Query[TableRows, Sensitivity, Counts]):
             l2_squared=(pairs * self.sample * (self.sample - 1) + alone) * m * m,
         )
 
-    def exact(self, rows: TableRows, source: NoiseSource) -> Counts:
+    def exact(self, rows: TableRows, source: NoiseSource) -> Integers:
         table = rows.table
         chosen = np.flatnonzero(source.bernoulli(self.rate, table.rows))
         taken = table.take(chosen[source.permutation(len(chosen))][: self.sample])
@@ -60,5 +61,5 @@ class ViolationMatrix(Query[TableRows, Sensitivity, Counts]):
         matrix[lines] = np.stack([violations_per_row(c, taken) for c in self.constraints], axis=1)
         return matrix.ravel()
 
-    def outcome(self, rows: TableRows, noisy: Numbers) -> Counts:  # noqa: ARG002
+    def outcome(self, rows: TableRows, noisy: Array) -> Integers:  # noqa: ARG002
         return noisy.reshape(self.sample, len(self.constraints))
