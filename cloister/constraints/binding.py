@@ -42,25 +42,25 @@ def holds(op: Op, left: Floats, right: Floats | float) -> Booleans:
 class Operand:
     """A cell as a number.
 
-    ``renumbered`` (labels,) gives the numbers of its labels in another column's list.
+    ``label_numbers`` (labels,) gives the numbers of its labels in another column's list.
     """
 
     row: int
     attribute: str
-    renumbered: Floats | None = field(default=None, compare=False, repr=False)
+    label_numbers: Floats | None = field(default=None, compare=False, repr=False)
 
-    def read(self, comparable: Floats) -> Floats:
+    def renumber(self, comparable: Floats) -> Floats:
         """The numbers to compare (n,), from the comparable numbers (n,) of the column."""
-        if self.renumbered is None:
+        if self.label_numbers is None:
             return comparable
         present = ~np.isnan(comparable)
         numbers = np.full(len(comparable), np.nan)
-        numbers[present] = self.renumbered[comparable[present].astype(np.int64)]
+        numbers[present] = self.label_numbers[comparable[present].astype(np.int64)]
         return numbers
 
     def of(self, table: Table) -> Floats:
         """The numbers to compare (n,), from a table of n rows."""
-        return self.read(table.comparable(self.attribute))
+        return self.renumber(table.comparable(self.attribute))
 
     @property
     def exchanged(self) -> Operand:
@@ -115,7 +115,7 @@ class BoundConstraint:
     hard: bool
     arity: int
 
-    def violated(self, first: Table, second: Table) -> Booleans:
+    def violation_mask(self, first: Table, second: Table) -> Booleans:
         """Where all predicates hold (n,) for row r of ``first`` as t1 with row r of ``second`` as t2."""
         truth = np.ones(first.rows, dtype=bool)
         for predicate in self.predicates:
@@ -152,7 +152,7 @@ def _bind(predicate: Predicate, domain: Domain, name: str) -> BoundPredicate:
         return BoundPredicate(
             operand,
             predicate.op,
-            Operand(predicate.right.row, right.name, _renumbered(left, right)),
+            Operand(predicate.right.row, right.name, _label_numbers(left, right)),
         )
     _require_ordered(left, predicate.op, name)
     return BoundPredicate(operand, predicate.op, _constant(left, predicate.right, name))
@@ -222,7 +222,7 @@ def _family(column: Column) -> str:
     return "number" if column.attribute.type in ("integer", "float") else column.attribute.type
 
 
-def _renumbered(left: Column, right: Column) -> Floats | None:
+def _label_numbers(left: Column, right: Column) -> Floats | None:
     if left.labels is None or right.labels is None or left.labels == right.labels:
         return None
     positions = {label: float(place) for place, label in enumerate(left.labels)}

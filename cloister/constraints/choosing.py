@@ -19,13 +19,13 @@ from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints.denial import Cell, DenialConstraint, Op, Predicate
 from cloister.constraints.supports import Coupling, Levels, Support, grid, with_missing
 
-Bounds = tuple[Floats, Floats]
+_Bounds = tuple[Floats, Floats]
 
-BALANCING = 40
-STRONGEST_PRIOR = 6.0
-COUPLED = 3.0
+_PRIOR_STEPS = 40
+_STRONGEST_PRIOR = 6.0
+_COUPLING_WEIGHT = 3.0
 
-POSSIBLE: Mapping[Op, Callable[[Bounds, Bounds], Booleans]] = {
+_POSSIBLE: Mapping[Op, Callable[[_Bounds, _Bounds], Booleans]] = {
     Op.EQ: lambda left, right: (left[0] <= right[1]) & (right[0] <= left[1]),
     Op.NE: lambda left, right: ~((left[0] == right[1]) & (left[1] == right[0])),
     Op.LT: lambda left, right: left[0] < right[1],
@@ -64,10 +64,10 @@ def likely_right(
     known, shares = evidence[:, right.present], right_mass[right.present] + 1e-9
     weights, shares = left_mass / left_mass.sum(), shares / shares.sum()
     prior = np.zeros(len(shares))
-    for _ in range(BALANCING):
+    for _ in range(_PRIOR_STEPS):
         posterior = np.exp(known + prior - (known + prior).max(1, keepdims=True))
         load = weights @ (posterior / posterior.sum(1, keepdims=True))
-        prior = np.clip(prior + np.log(shares / (load + 1e-9)), -STRONGEST_PRIOR, STRONGEST_PRIOR)
+        prior = np.clip(prior + np.log(shares / (load + 1e-9)), -_STRONGEST_PRIOR, _STRONGEST_PRIOR)
     gumbel = -np.log(-np.log(rng.random(known.shape)))
     return right.present[np.argmax(known + prior + gumbel, axis=1)]
 
@@ -171,7 +171,7 @@ def _chain(
 ) -> tuple[Integers, Integers, Integers]:
     shares = mass / max(mass.sum(), 1e-12)
     shares = shares + 1e-3 * np.outer(shares.sum(1) + 1e-6, shares.sum(0) + 1e-6)
-    shares = shares + COUPLED * monotone_coupling(shares.sum(1), shares.sum(0))
+    shares = shares + _COUPLING_WEIGHT * monotone_coupling(shares.sum(1), shares.sum(0))
     path = heaviest_path(shares)
     weight = np.maximum(shares[path[:, 0], path[:, 1]], 1e-12)
     on_first, on_second = rising[path[:, 0]], along[path[:, 1]]
@@ -296,7 +296,7 @@ class _Taken:
             holds &= _possible(predicate.op, left, right or _both(self._constants[predicate]))
         return holds
 
-    def _range(self, cell: Cell, first: Integers, second: Integers) -> Bounds:
+    def _range(self, cell: Cell, first: Integers, second: Integers) -> _Bounds:
         at = self._places[cell.attribute]
         rows = (first if cell.row == 1 else second)[:, at]
         return self._low[at][rows], self._high[at][rows]
@@ -304,28 +304,28 @@ class _Taken:
 
 def _bounds(
     cell: Cell, levels: Sequence[Levels], joint: Integers, places: Mapping[str, int]
-) -> Bounds:
+) -> _Bounds:
     at = places[cell.attribute]
     return levels[at].low[joint[:, at]], levels[at].high[joint[:, at]]
 
 
-def _both(constant: float) -> Bounds:
+def _both(constant: float) -> _Bounds:
     return np.array(constant), np.array(constant)
 
 
 _OPPOSITE = {Op.EQ: Op.NE, Op.NE: Op.EQ, Op.LT: Op.GE, Op.GE: Op.LT, Op.GT: Op.LE, Op.LE: Op.GT}
 
 
-def _possible(op: Op, left: Bounds, right: Bounds) -> Booleans:
+def _possible(op: Op, left: _Bounds, right: _Bounds) -> Booleans:
     """Whether a comparison holds for some values of two ranges; never on missing ones."""
     known = ~(np.isnan(left[0]) | np.isnan(right[0]))
-    return known & POSSIBLE[op](left, right)
+    return known & _POSSIBLE[op](left, right)
 
 
-def _certain(op: Op, left: Bounds, right: Bounds) -> Booleans:
+def _certain(op: Op, left: _Bounds, right: _Bounds) -> Booleans:
     """Whether a comparison holds for all values of two ranges; never on missing ones."""
     known = ~(np.isnan(left[0]) | np.isnan(right[0]))
-    return known & ~POSSIBLE[_OPPOSITE[op]](left, right)
+    return known & ~_POSSIBLE[_OPPOSITE[op]](left, right)
 
 
 def _points(levels: Levels) -> Integers:

@@ -20,16 +20,16 @@ import numpy as np
 from cloister.arrays import Booleans, Floats
 from cloister.constraints.binding import BoundConstraint, BoundPredicate, Operand, bind, holds
 from cloister.constraints.denial import DenialConstraint, Op
-from cloister.constraints.shapes import key_of
+from cloister.constraints.shapes import key_attributes
 from cloister.errors import ConstraintError
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain
 
-CELLS = 1_000_000
-SUBSETS = 1_000
-AXES = 64
+_MOST_CELLS = 1_000_000
+_MOST_SUBSETS = 1_000
+_MOST_AXES = 64
 
-Values = Mapping[str, Floats]
+_Values = Mapping[str, Floats]
 """The numbers of each attribute that stand for its domain."""
 
 
@@ -84,7 +84,7 @@ def key_capacity(attributes: Iterable[str], domain: Domain) -> int | None:
 
 
 def _require_capacity(constraint: DenialConstraint, domain: Domain, rows: int) -> None:
-    attributes = key_of(constraint)
+    attributes = key_attributes(constraint)
     capacity = key_capacity(attributes, domain) if attributes else None
     if capacity is not None and capacity < rows:
         raise ConstraintError(
@@ -152,7 +152,8 @@ def _suspects(
         return iter(())
     sizes = range(1, len(group) + 1)
     return itertools.islice(
-        itertools.chain.from_iterable(itertools.combinations(group, k) for k in sizes), SUBSETS
+        itertools.chain.from_iterable(itertools.combinations(group, k) for k in sizes),
+        _MOST_SUBSETS,
     )
 
 
@@ -160,7 +161,7 @@ def _is_modest(constraints: Sequence[BoundConstraint], domain: Domain) -> bool:
     values = _stand_ins(constraints, domain)
     rows = max(constraint.arity for constraint in constraints)
     cells = math.prod(len(numbers) for numbers in values.values()) ** rows
-    return cells <= CELLS and len(values) * rows <= AXES
+    return cells <= _MOST_CELLS and len(values) * rows <= _MOST_AXES
 
 
 def _contradicts(constraints: Sequence[BoundConstraint], domain: Domain) -> bool:
@@ -184,7 +185,7 @@ def _contradicts(constraints: Sequence[BoundConstraint], domain: Domain) -> bool
 
 
 def _violated(
-    predicates: Sequence[BoundPredicate], values: Values, axes: Mapping[tuple[int, str], int]
+    predicates: Sequence[BoundPredicate], values: _Values, axes: Mapping[tuple[int, str], int]
 ) -> Booleans:
     violated: Booleans = np.ones([1] * len(axes), dtype=bool)
     for p in predicates:
@@ -193,13 +194,13 @@ def _violated(
     return violated
 
 
-def _along_axis(operand: Operand, values: Values, axes: Mapping[tuple[int, str], int]) -> Floats:
+def _along_axis(operand: Operand, values: _Values, axes: Mapping[tuple[int, str], int]) -> Floats:
     shape = [1] * len(axes)
     shape[axes[operand.row, operand.attribute]] = -1
-    return operand.read(values[operand.attribute]).reshape(shape)
+    return operand.renumber(values[operand.attribute]).reshape(shape)
 
 
-def _stand_ins(constraints: Sequence[BoundConstraint], domain: Domain) -> Values:
+def _stand_ins(constraints: Sequence[BoundConstraint], domain: Domain) -> _Values:
     """Numbers of each attribute that stand for its domain in these constraints.
 
     NaN where it may be missing.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cloister.constraints.denial import DenialConstraint
 from cloister.constraints.holoclean import read_holoclean
-from cloister.constraints.shapes import functional_dependency, key_of
+from cloister.constraints.shapes import functional_dependency, key_attributes
 from cloister.constraints.text import (
     dependency,
     format_denial,
@@ -48,7 +48,7 @@ def constraints_of(
 def declaration_of(constraint: DenialConstraint) -> ConstraintDeclaration:
     """The declaration that ``constraints_of`` reads as this constraint, in its most telling form."""
     name, soft = constraint.name, not constraint.hard
-    attributes, rule = key_of(constraint), functional_dependency(constraint)
+    attributes, rule = key_attributes(constraint), functional_dependency(constraint)
     if attributes is not None:
         return ConstraintDeclaration(name=name, key=list(attributes), soft=soft)
     if rule is not None and rule[0]:

@@ -18,10 +18,10 @@ from pathlib import Path
 from cloister.constraints.denial import Cell, Constant, DenialConstraint, Op, Predicate
 from cloister.constraints.text import compare, format_text, on_first_row, read_number, unquote
 from cloister.errors import ConstraintError, StorageError
-from cloister.schema.sources.small_files import contents, reason_of
+from cloister.schema.sources.small_files import read_small_file, reason_of
 
 # Bytes of a constraint file: a thousand times the longest that was published.
-MOST_BYTES = 1_000_000
+_MOST_BYTES = 1_000_000
 
 _OPS = {"EQ": Op.EQ, "IQ": Op.NE, "LTE": Op.LE, "GTE": Op.GE, "LT": Op.LT, "GT": Op.GT}
 _NAMES = {op: name for name, op in _OPS.items()}
@@ -44,7 +44,7 @@ def read_holoclean(path: Path, name: str, hard: bool = True) -> tuple[DenialCons
         StorageError: the file cannot be read.
     """
     try:
-        lines = contents(path, MOST_BYTES).decode("utf-8-sig").split("\n")
+        lines = read_small_file(path, _MOST_BYTES).decode("utf-8-sig").split("\n")
     except (OSError, ValueError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else "not UTF-8 text"
         raise StorageError(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cloister.constraints.denial import Cell, DenialConstraint, Op, Predicate
 
-Same = tuple[str, Op]
+_Same = tuple[str, Op]
 """An attribute and the comparison ``t1.attribute op t2.attribute``."""
 
 
@@ -37,7 +37,7 @@ def functional_dependency(constraint: DenialConstraint) -> tuple[tuple[str, ...]
     return equal, differ[0]
 
 
-def key_of(constraint: DenialConstraint) -> tuple[str, ...] | None:
+def key_attributes(constraint: DenialConstraint) -> tuple[str, ...] | None:
     """The attributes on which no two rows may agree, else None."""
     same = _all_same(constraint)
     return tuple(name for name, _ in same) if same and all(op is Op.EQ for _, op in same) else None
@@ -55,7 +55,7 @@ def order_rule(constraint: DenialConstraint) -> OrderRule | None:
     return OrderRule(equal, *orders[0], *orders[1])
 
 
-def _all_same(constraint: DenialConstraint) -> tuple[Same, ...]:
+def _all_same(constraint: DenialConstraint) -> tuple[_Same, ...]:
     """Every predicate as a comparison of one attribute between the two rows, each once.
 
     Empty if one is not.
@@ -64,7 +64,7 @@ def _all_same(constraint: DenialConstraint) -> tuple[Same, ...]:
     return tuple(dict.fromkeys(s for s in same if s)) if all(same) else ()
 
 
-def _same(predicate: Predicate) -> Same | None:
+def _same(predicate: Predicate) -> _Same | None:
     left, right = predicate.left, predicate.right
     if not isinstance(right, Cell) or left.attribute != right.attribute or left.row == right.row:
         return None

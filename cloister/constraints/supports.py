@@ -79,7 +79,7 @@ class Support:
     boxes: Mapping[str, Integers] = field(default_factory=dict)
     couplings: tuple[Coupling, ...] = ()
 
-    def ordered(self, sequence: Sequence[str]) -> Support:
+    def reorder(self, sequence: Sequence[str]) -> Support:
         """The same support with its attributes in the order of a schema sequence and its rows sorted."""
         place = {name: position for position, name in enumerate(sequence)}
         columns = sorted(

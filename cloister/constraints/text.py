@@ -37,7 +37,7 @@ _REMEDY = (
     "write rules such as t1.a = t2.a and t1.b < 5, text in single quotes, odd names in backquotes"
 )
 
-Token = Cell | Op | Constant | None
+_Token = Cell | Op | Constant | None
 """A piece of a rule; None stands for the word ``and``."""
 
 
@@ -153,7 +153,7 @@ def _require_distinct(attributes: Sequence[str], name: str) -> None:
         )
 
 
-def _tokens(text: str, name: str) -> list[Token]:
+def _tokens(text: str, name: str) -> list[_Token]:
     tokens, place = [], 0
     while place < len(text.rstrip()):
         match = _TOKEN.match(text, place)
@@ -166,7 +166,7 @@ def _tokens(text: str, name: str) -> list[Token]:
     return tokens
 
 
-def _token(match: re.Match[str], name: str) -> Token:
+def _token(match: re.Match[str], name: str) -> _Token:
     if match["cell"]:
         return Cell(int(match["row"] or 1), unquote(match["attribute"]))
     if match["text"]:
@@ -185,8 +185,8 @@ def _word(word: str, name: str) -> bool | None:
     return words[word.lower()]
 
 
-def _clauses(tokens: list[Token]) -> list[list[Token]]:
-    clauses: list[list[Token]] = [[]]
+def _clauses(tokens: list[_Token]) -> list[list[_Token]]:
+    clauses: list[list[_Token]] = [[]]
     for token in tokens:
         if token is None:
             clauses.append([])
@@ -195,7 +195,7 @@ def _clauses(tokens: list[Token]) -> list[list[Token]]:
     return clauses
 
 
-def _predicate(clause: list[Token], name: str) -> Predicate:
+def _predicate(clause: list[_Token], name: str) -> Predicate:
     match clause:
         case [left, Op() as op, right] if not isinstance(left, Op) and not isinstance(right, Op):
             predicate = compare(left, op, right)  # type: ignore[arg-type]

@@ -20,15 +20,15 @@ CAVEAT = (
     "An attack that fails does not prove differential privacy: it only says that this attack found nothing. "
     "The guarantee comes from the accounting of the mechanisms alone."
 )
-QUERIES = 1_000
-RECORDS = 20_000
-RECORD_CELLS = 2_000_000
-MEMBERS = 2_000
-FEWEST_ROWS = 20
-CHUNK = 64
-SEED = 0
-MULTIPLIER = np.uint64(0x9E37_79B9_7F4A_7C15)
-NORMAL_95 = 1.959963984540054
+_QUERIES = 1_000
+_RECORDS = 20_000
+_RECORD_CELLS = 2_000_000
+_MEMBERS = 2_000
+FEWEST_ATTACK_ROWS = 20
+_CHUNK = 64
+_SEED = 0
+_MULTIPLIER = np.uint64(0x9E37_79B9_7F4A_7C15)
+_NORMAL_95 = 1.959963984540054
 
 Distances = NDArray[np.float32]
 
@@ -78,7 +78,7 @@ class Membership:
 
 def comparable_records(real: Table, synthetic: Table) -> bool:
     """Whether there are enough rows of each table to speak of closest records."""
-    return min(real.rows, synthetic.rows) >= FEWEST_ROWS and len(real.domain.modelled) > 0
+    return min(real.rows, synthetic.rows) >= FEWEST_ATTACK_ROWS and len(real.domain.modelled) > 0
 
 
 def closest_records(real: Table, synthetic: Table) -> ClosestRecords:
@@ -87,11 +87,11 @@ def closest_records(real: Table, synthetic: Table) -> ClosestRecords:
     1,000 real rows are set apart; they and 1,000 synthetic rows look for the closest of at most
     20,000 other real rows. All rows take part in the search for exact copies.
     """
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(_SEED)
     order = rng.permutation(real.rows)
-    apart = min(QUERIES, real.rows // 4)
+    apart = min(_QUERIES, real.rows // 4)
     records = real.take(order[apart : apart + _most_records(real)])
-    from_synthetic = nearest(synthetic.take(rng.permutation(synthetic.rows)[:QUERIES]), records)
+    from_synthetic = nearest(synthetic.take(rng.permutation(synthetic.rows)[:_QUERIES]), records)
     from_real = nearest(real.take(order[:apart]), records)
     copies, twins = _equal_shares(real, synthetic)
     return ClosestRecords(
@@ -114,13 +114,13 @@ def infer_membership(fitted: Table, held_out: Table, synthetic: Table) -> Member
     overfitting detection (AISTATS 2023), equation 2. Interval: DeLong, DeLong and Clarke-Pearson
     (1988).
     """
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(_SEED)
     order = rng.permutation(held_out.rows)
     others, reference = (
-        held_out.take(order[::2][:MEMBERS]),
+        held_out.take(order[::2][:_MEMBERS]),
         held_out.take(order[1::2][: _most_records(held_out)]),
     )
-    members = fitted.take(rng.permutation(fitted.rows)[: min(MEMBERS, others.rows)])
+    members = fitted.take(rng.permutation(fitted.rows)[: min(_MEMBERS, others.rows)])
     shown = synthetic.take(rng.permutation(synthetic.rows)[: _most_records(synthetic)])
     scores = [_density_ratio(rows, shown, reference) for rows in (members, others)]
     return _auc_with_interval(*scores)
@@ -128,7 +128,7 @@ def infer_membership(fitted: Table, held_out: Table, synthetic: Table) -> Member
 
 def _most_records(table: Table) -> int:
     """20,000, fewer above 100 attributes."""
-    return min(RECORDS, RECORD_CELLS // len(table.domain.modelled))
+    return min(_RECORDS, _RECORD_CELLS // len(table.domain.modelled))
 
 
 def nearest(queries: Table, records: Table) -> Distances:
@@ -138,8 +138,8 @@ def nearest(queries: Table, records: Table) -> Distances:
     values by 0 or 1, a missing value from any other by 1 (Gower 1971).
     """
     found = [
-        _nearest(queries.take(np.arange(start, min(start + CHUNK, queries.rows))), records)
-        for start in range(0, queries.rows, CHUNK)
+        _nearest(queries.take(np.arange(start, min(start + _CHUNK, queries.rows))), records)
+        for start in range(0, queries.rows, _CHUNK)
     ]
     return np.concatenate(found)
 
@@ -179,7 +179,7 @@ def _row_hashes(table: Table) -> NDArray[np.uint64]:
     """64-bit hashes (rows,): each step is one to one in the hash and the code, so that collisions are by chance."""
     hashes = np.zeros(table.rows, dtype=np.uint64)
     for name in table.domain.modelled:
-        hashes = (hashes + table.codes[name].astype(np.uint64) + np.uint64(1)) * MULTIPLIER
+        hashes = (hashes + table.codes[name].astype(np.uint64) + np.uint64(1)) * _MULTIPLIER
         hashes ^= hashes >> np.uint64(32)
     return hashes
 
@@ -197,7 +197,7 @@ def _auc_with_interval(positives: Floats, negatives: Floats) -> Membership:
     variance = over_negatives.var(ddof=1) / len(positives) + over_positives.var(ddof=1) / len(
         negatives
     )
-    margin = NORMAL_95 * float(np.sqrt(variance))
+    margin = _NORMAL_95 * float(np.sqrt(variance))
     return Membership(
         auc, max(0.0, auc - margin), min(1.0, auc + margin), len(positives), len(negatives)
     )

@@ -17,16 +17,16 @@ from cloister.evaluation.features import Matrix
 from cloister.evaluation.ranges import declared_range
 from cloister.schema.domain import Table
 
-MOST_ROWS = 20_000
-MOST_CELLS = 2_000_000
-FEWEST_ROWS = 20
-FOLDS = 5
-SEED = 0
-TELLING = 10
+_MOST_ROWS = 20_000
+_MOST_CELLS = 2_000_000
+_FEWEST_ROWS = 20
+_FOLDS = 5
+_SEED = 0
+_TELLING = 10
 
 
 @dataclass(frozen=True)
-class Detection:
+class DetectionScore:
     """Out-of-fold ROC-AUC of the detector: 0.5 if it cannot tell the tables apart, 1 if it always can.
 
     ``telling`` names up to ten attributes with their shares of the detector's gain in log loss,
@@ -50,26 +50,26 @@ class Detection:
 
 def detectable(real: Table, synthetic: Table) -> bool:
     """Whether there are enough rows of each table for the folds, and anything to compare."""
-    return min(real.rows, synthetic.rows) >= FEWEST_ROWS and len(real.domain.modelled) > 0
+    return min(real.rows, synthetic.rows) >= _FEWEST_ROWS and len(real.domain.modelled) > 0
 
 
-def detect(real: Table, synthetic: Table) -> Detection:
+def detect(real: Table, synthetic: Table) -> DetectionScore:
     """The detection of a synthetic table by XGBoost with its defaults, on codes and numbers, in five folds.
 
     At most 20,000 rows of each table, fewer above 100 attributes, a fixed random choice. Missing
     values are seen.
     """
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(_SEED)
     tables = _sample(real, rng), _sample(synthetic, rng)
     features = np.vstack([_numbers(table) for table in tables])
     labels = np.repeat([0, 1], [table.rows for table in tables])
-    folds = np.concatenate([rng.permutation(table.rows) % FOLDS for table in tables])
-    detectors = Parallel(n_jobs=min(FOLDS, cpu_count()), prefer="threads")(
-        delayed(_detect_fold)(features, labels, folds == fold) for fold in range(FOLDS)
+    folds = np.concatenate([rng.permutation(table.rows) % _FOLDS for table in tables])
+    detectors = Parallel(n_jobs=min(_FOLDS, cpu_count()), prefer="threads")(
+        delayed(_detect_fold)(features, labels, folds == fold) for fold in range(_FOLDS)
     )
     aucs, gains = zip(*detectors, strict=True)
     telling = tuple(_greatest(real.domain.modelled, np.sum(gains, axis=0)))
-    return Detection(float(np.mean(aucs)), tables[0].rows, tables[1].rows, telling)
+    return DetectionScore(float(np.mean(aucs)), tables[0].rows, tables[1].rows, telling)
 
 
 def _detect_fold(
@@ -91,7 +91,7 @@ def roc_auc(scores: NDArray[np.floating], positive: Booleans) -> float:
 
 def _sample(table: Table, rng: np.random.Generator) -> Table:
     return table.take(
-        rng.permutation(table.rows)[: min(MOST_ROWS, MOST_CELLS // len(table.domain.modelled))]
+        rng.permutation(table.rows)[: min(_MOST_ROWS, _MOST_CELLS // len(table.domain.modelled))]
     )
 
 
@@ -106,6 +106,6 @@ def _numbers(table: Table) -> Matrix:
 
 def _greatest(names: tuple[str, ...], gains: NDArray[np.floating]) -> Iterator[tuple[str, float]]:
     total = float(gains.sum())
-    for place in np.argsort(-gains, kind="stable")[:TELLING]:
+    for place in np.argsort(-gains, kind="stable")[:_TELLING]:
         if gains[place] > 0:
             yield names[place], float(gains[place]) / total

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from cloister.schema.columns import Codes, Column
 from cloister.schema.domain import Table
 
-MOST_VALUES = 64
-MOST_FEATURES = 1_024
+_MOST_VALUES = 64
+_MOST_FEATURES = 1_024
 
 Matrix = NDArray[np.float32]
 
@@ -71,10 +71,10 @@ class Features:
     blocks: tuple[_Block, ...]
 
     @classmethod
-    def learnt_from(cls, table: Table) -> Features:
+    def fit_to(cls, table: Table) -> Features:
         """The features that fit the training rows ``table``."""
         names = table.domain.modelled
-        width = max(2, min(MOST_VALUES, MOST_FEATURES // len(names)))
+        width = max(2, min(_MOST_VALUES, _MOST_FEATURES // len(names)))
         return cls(tuple(_block(table.domain[name], table, width) for name in names))
 
     def matrices(self, table: Table) -> dict[str, Matrix]:
@@ -82,7 +82,7 @@ class Features:
         return {block.name: block.of(table) for block in self.blocks}
 
 
-def joined(matrices: dict[str, Matrix], names: Iterable[str]) -> Matrix:
+def side_by_side(matrices: dict[str, Matrix], names: Iterable[str]) -> Matrix:
     """Features (rows, f) of some attributes, side by side."""
     return np.hstack([matrices[name] for name in names])
 

@@ -35,17 +35,17 @@ from xgboost import XGBClassifier
 
 from cloister.arrays import Booleans
 from cloister.evaluation.asked import Panel
-from cloister.evaluation.features import Features, Matrix, joined
-from cloister.evaluation.targets import Target
+from cloister.evaluation.features import Features, Matrix, side_by_side
+from cloister.evaluation.targets import PredictionTarget
 from cloister.schema.domain import Table
 
-TRAIN_SHARE = 0.7
-TRAIN_ROWS = 5_000
-TRAIN_CELLS = 1_000_000
-TEST_ROWS = 10_000
-FEWEST_ROWS = 10
-MOST_THREADS = 4
-SEED = 0
+_TRAIN_SHARE = 0.7
+_TRAIN_ROWS = 5_000
+_TRAIN_CELLS = 1_000_000
+_TEST_ROWS = 10_000
+_FEWEST_ROWS = 10
+_MOST_THREADS = 4
+_SEED = 0
 
 
 class Classifier(Protocol):
@@ -58,10 +58,10 @@ class Classifier(Protocol):
         """Labels (m,) of rows (m, f)."""
 
 
-Classifiers = Mapping[str, Callable[[], Classifier]]
-Teacher = Callable[[Table, Table, Sequence[Target], Panel], "Learning"]
+_Classifiers = Mapping[str, Callable[[], Classifier]]
+Teacher = Callable[[Table, Table, Sequence[PredictionTarget], Panel], "Learning"]
 
-CLASSIFIERS: Classifiers = {
+CLASSIFIERS: _Classifiers = {
     "LogisticRegression": lambda: LogisticRegression(random_state=0),
     "AdaBoost": lambda: AdaBoostClassifier(random_state=0),
     "GradientBoosting": lambda: GradientBoostingClassifier(random_state=0),
@@ -73,7 +73,7 @@ CLASSIFIERS: Classifiers = {
     "MLP": lambda: MLPClassifier(random_state=0),
 }
 
-TWELVE: Classifiers = {
+TWELVE: _Classifiers = {
     **{name: new for name, new in CLASSIFIERS.items() if name != "GradientBoosting"},
     "GaussianNB": GaussianNB,
     "LDA": LinearDiscriminantAnalysis,
@@ -81,7 +81,7 @@ TWELVE: Classifiers = {
     "SVM": lambda: SVC(random_state=0),
 }
 
-PANELS: Mapping[Panel, Classifiers] = {"nine": CLASSIFIERS, "twelve": TWELVE}
+PANELS: Mapping[Panel, _Classifiers] = {"nine": CLASSIFIERS, "twelve": TWELVE}
 
 
 @dataclass(frozen=True)
@@ -172,39 +172,40 @@ class Split:
     @classmethod
     def of(cls, real: Table) -> Split:
         """The split of a real table of at least two rows."""
-        order = np.random.default_rng(SEED).permutation(real.rows)
-        tests = max(1, real.rows - int(TRAIN_SHARE * real.rows))
+        order = np.random.default_rng(_SEED).permutation(real.rows)
+        tests = max(1, real.rows - int(_TRAIN_SHARE * real.rows))
         return cls(
-            real.take(order[tests : tests + TRAIN_ROWS]), real.take(order[: min(tests, TEST_ROWS)])
+            real.take(order[tests : tests + _TRAIN_ROWS]),
+            real.take(order[: min(tests, _TEST_ROWS)]),
         )
 
 
-def learnable(real: Table, synthetic: Table, targets: Sequence[Target]) -> bool:
+def learnable(real: Table, synthetic: Table, targets: Sequence[PredictionTarget]) -> bool:
     """Whether there is something to learn: ten rows of each, two attributes, one target."""
-    enough = min(real.rows, synthetic.rows) >= FEWEST_ROWS
+    enough = min(real.rows, synthetic.rows) >= _FEWEST_ROWS
     return enough and len(real.domain.modelled) > 1 and len(targets) > 0
 
 
 def synthetic_training_rows(synthetic: Table) -> Table:
     """At most 5,000 of a fixed random 70 % of the synthetic rows."""
-    order = np.random.default_rng(SEED).permutation(synthetic.rows)
-    return synthetic.take(order[: min(TRAIN_ROWS, int(TRAIN_SHARE * synthetic.rows))])
+    order = np.random.default_rng(_SEED).permutation(synthetic.rows)
+    return synthetic.take(order[: min(_TRAIN_ROWS, int(_TRAIN_SHARE * synthetic.rows))])
 
 
 def train_and_test(
-    train: Table, test: Table, targets: Sequence[Target], panel: Panel = "nine"
+    train: Table, test: Table, targets: Sequence[PredictionTarget], panel: Panel = "nine"
 ) -> Learning:
     """Scores of a panel of classifiers for each target, trained on one table and tested on the other.
 
     Above 200 attributes only the first of the training rows are used, a million cells. Same rows,
     same scores.
     """
-    train = train.take(np.arange(min(train.rows, TRAIN_CELLS // len(train.domain.modelled))))
-    features = Features.learnt_from(train)
+    train = train.take(np.arange(min(train.rows, _TRAIN_CELLS // len(train.domain.modelled))))
+    features = Features.fit_to(train)
     lesson = _Lesson(train, test, features.matrices(train), features.matrices(test), PANELS[panel])
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
-        scores = Parallel(n_jobs=min(MOST_THREADS, cpu_count()), prefer="threads")(
+        scores = Parallel(n_jobs=min(_MOST_THREADS, cpu_count()), prefer="threads")(
             delayed(lesson.scores)(target) for target in targets
         )
     one_class = tuple(target.attribute for target in targets if lesson.one_class(target))
@@ -224,16 +225,19 @@ class _Lesson:
     test: Table
     train_features: dict[str, Matrix]
     test_features: dict[str, Matrix]
-    classifiers: Classifiers
+    classifiers: _Classifiers
 
-    def one_class(self, target: Target) -> bool:
+    def one_class(self, target: PredictionTarget) -> bool:
         """Whether the training rows or the test rows hold one class only."""
         return any(len(np.unique(target.of(table))) < 2 for table in (self.train, self.test))
 
-    def scores(self, target: Target) -> list[Score]:
+    def scores(self, target: PredictionTarget) -> list[Score]:
         """The score of each classifier on one target."""
         others = [name for name in self.train_features if name != target.attribute]
-        known, unknown = joined(self.train_features, others), joined(self.test_features, others)
+        known, unknown = (
+            side_by_side(self.train_features, others),
+            side_by_side(self.test_features, others),
+        )
         labels, truth = target.of(self.train), target.of(self.test)
         scores = []
         for name, new in self.classifiers.items():

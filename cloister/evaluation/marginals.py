@@ -23,10 +23,10 @@ from cloister.schema.cells import Cells
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Table
 
-BINS = 16
-MOST_SETS = {1: 10_000, 2: 500, 3: 100}
-SEED = 20_240_501
-DENSE = 1 << 20
+_BINS = 16
+_MOST_SETS = {1: 10_000, 2: 500, 3: 100}
+_SEED = 20_240_501
+_DENSE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -102,20 +102,20 @@ def compare_marginals(real: Table, synthetic: Table) -> tuple[Marginals, ...]:
 
 def attribute_sets(names: Sequence[str], ways: int) -> list[tuple[str, ...]]:
     """The sets of ``ways`` attributes that are measured: all, or a fixed random choice where there are too many."""
-    if comb(len(names), ways) <= MOST_SETS[ways]:
+    if comb(len(names), ways) <= _MOST_SETS[ways]:
         return list(combinations(names, ways))
     return [tuple(names[place] for place in chosen) for chosen in _fixed_choice(len(names), ways)]
 
 
 def _fixed_choice(attributes: int, ways: int) -> list[tuple[int, ...]]:
-    rng = np.random.default_rng([SEED, ways])
+    rng = np.random.default_rng([_SEED, ways])
     chosen: dict[tuple[int, ...], None] = {}
-    while len(chosen) < MOST_SETS[ways]:
+    while len(chosen) < _MOST_SETS[ways]:
         chosen[tuple(sorted(rng.choice(attributes, ways, replace=False).tolist()))] = None
     return sorted(chosen)
 
 
-def reading_cells(column: Column) -> Cells:
+def marginal_cells(column: Column) -> Cells:
     """The cells by which a column is read: 16 equal-width bins of a declared range, or value by value.
 
     Bin b of a grid of s steps begins at its first code c with c / (s - 1) >= b / 16; the greatest
@@ -123,7 +123,7 @@ def reading_cells(column: Column) -> Cells:
     """
     if not isinstance(column, Grid):
         return Cells(column, np.arange(column.size, dtype=np.int64))
-    starts = [-(-b * (column.steps - 1) // BINS) for b in range(BINS)]
+    starts = [-(-b * (column.steps - 1) // _BINS) for b in range(_BINS)]
     return Cells(column, np.unique([*starts, *range(column.steps, column.size)]).astype(np.int64))
 
 
@@ -137,7 +137,7 @@ class _Merged:
 
     @classmethod
     def of(cls, real: Table, synthetic: Table) -> _Merged:
-        readings = {name: reading_cells(real.domain[name]) for name in real.domain.modelled}
+        readings = {name: marginal_cells(real.domain[name]) for name in real.domain.modelled}
         cells = {
             name: np.concatenate([reading.of(table.codes[name]) for table in (real, synthetic)])
             for name, reading in readings.items()
@@ -169,7 +169,7 @@ class _Merged:
 
 
 def _numbered(keys: Integers, size: int) -> tuple[Integers, int]:
-    if size <= DENSE:
+    if size <= _DENSE:
         return keys, size
     present, numbered = np.unique(keys, return_inverse=True)
     return numbered.astype(np.int64), len(present)

@@ -20,9 +20,9 @@ from cloister.evaluation.ranges import declared_range
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain, Table
 
-QUERIES = 1_000
-ATTRIBUTES = 3
-SEED = 20_211_001
+_QUERIES = 1_000
+_ATTRIBUTES = 3
+_SEED = 20_211_001
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Range:
     high: float
 
 
-Query = tuple[Range, ...]
+RangeQuery = tuple[Range, ...]
 
 
 @dataclass(frozen=True)
@@ -64,19 +64,19 @@ def compare_queries(real: Table, synthetic: Table) -> RangeQueries:
     return RangeQueries(len(asked), float(errors.mean()), float(errors.max()))
 
 
-def random_queries(domain: Domain, queries: int = QUERIES) -> list[Query]:
+def random_queries(domain: Domain, queries: int = _QUERIES) -> list[RangeQuery]:
     """Random queries over three attributes that are no keys, fewer where there are fewer.
 
     Public, always the same.
     """
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(_SEED)
     columns = [column for column in domain if column.kind != "key"]
-    width = min(ATTRIBUTES, len(columns))
+    width = min(_ATTRIBUTES, len(columns))
     chosen = [rng.choice(len(columns), width, replace=False) for _ in range(queries)]
     return [tuple(_range(columns[at], rng) for at in places) for places in chosen]
 
 
-def answers(table: Table, queries: Sequence[Query]) -> Floats:
+def answers(table: Table, queries: Sequence[RangeQuery]) -> Floats:
     """The share of rows (queries,) that each query finds."""
     numbers = {
         name: table.comparable(name)

@@ -14,14 +14,14 @@ from cloister.constraints.denial import DenialConstraint
 from cloister.errors import DataError
 from cloister.evaluation.asked import Level, Panel
 from cloister.evaluation.attacks import (
-    FEWEST_ROWS,
+    FEWEST_ATTACK_ROWS,
     ClosestRecords,
     Membership,
     closest_records,
     comparable_records,
     infer_membership,
 )
-from cloister.evaluation.detection import Detection, detect, detectable
+from cloister.evaluation.detection import DetectionScore, detect, detectable
 from cloister.evaluation.learning import (
     Learning,
     Split,
@@ -32,7 +32,7 @@ from cloister.evaluation.learning import (
 )
 from cloister.evaluation.marginals import Marginals, compare_marginals
 from cloister.evaluation.queries import RangeQueries, compare_queries
-from cloister.evaluation.targets import Target
+from cloister.evaluation.targets import PredictionTarget
 from cloister.evaluation.violations import Violations, compare_violations
 from cloister.schema.domain import Table
 
@@ -53,7 +53,7 @@ class Evaluation:
     marginals: tuple[Marginals, ...] = ()
     queries: RangeQueries | None = None
     violations: tuple[Violations, ...] = ()
-    detection: Detection | None = None
+    detection: DetectionScore | None = None
     closest: ClosestRecords | None = None
     learning: Learning | None = None
     truth: Learning | None = None
@@ -113,11 +113,11 @@ class Evaluation:
         }
 
 
-def evaluate(
+def evaluate_tables(
     real: Table,
     synthetic: Table,
     constraints: Sequence[DenialConstraint],
-    targets: Sequence[Target],
+    targets: Sequence[PredictionTarget],
     level: Level,
     held_out: Table | None = None,
     panel: Panel = "nine",
@@ -153,7 +153,7 @@ def evaluate(
     attackable = (
         held_out is not None
         and comparable_records(held_out, synthetic)
-        and real.rows >= FEWEST_ROWS
+        and real.rows >= FEWEST_ATTACK_ROWS
     )
     membership = (
         infer_membership(real, held_out, synthetic) if attackable and held_out is not None else None
@@ -167,7 +167,7 @@ def _with_learning(
     evaluation: Evaluation,
     real: Table,
     synthetic: Table,
-    targets: Sequence[Target],
+    targets: Sequence[PredictionTarget],
     panel: Panel,
     teach: Teacher,
 ) -> Evaluation:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from cloister.schema.columns import Codes, Column, Grid
 
-WHOLE = 256
-BINS = 128
+_MOST_WHOLE_VALUES = 256
+_DEFAULT_BINS = 128
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,6 @@ def declared_cells(column: Column) -> Cells:
 
 def _bin_starts(column: Grid) -> Codes:
     declared: int | None = getattr(column.attribute, "bins", None)
-    bins = declared or (column.steps if column.steps <= WHOLE else BINS)
+    bins = declared or (column.steps if column.steps <= _MOST_WHOLE_VALUES else _DEFAULT_BINS)
     bins = min(bins, column.steps)
     return (np.arange(bins, dtype=np.int64) * column.steps) // bins

@@ -25,15 +25,15 @@ from cloister.schema.attributes import AnyAttribute, Scalar
 from cloister.schema.parsing import parse
 
 Codes = Integers
-Kind = Literal["nominal", "ordered", "numeric", "key"]
+ColumnKind = Literal["nominal", "ordered", "numeric", "key"]
 
 OUTSIDE = -1
 # Grid units from zero beyond which floats are counted as one: outside every domain, and small
 # enough for int64.
-FARTHEST_TICK = 2.0**62
+_FARTHEST_TICK = 2.0**62
 # Bits of the codes of keys that are not of the declared pattern: two share a code with probability
 # 2^-61.
-OTHER_BITS = 61
+_OTHER_BITS = 61
 EPOCH = dt.date(1970, 1, 1)
 
 
@@ -51,7 +51,7 @@ class Column(ABC):
 
     @property
     @abstractmethod
-    def kind(self) -> Kind:
+    def kind(self) -> ColumnKind:
         """Whether values are unordered, ordered by their list, numbers, or keys without meaning."""
 
     @property
@@ -133,7 +133,7 @@ class Listed(Column):
     listed: tuple[Scalar, ...]
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ColumnKind:
         return "ordered" if self.attribute.type == "ordinal" else "nominal"
 
     @property
@@ -202,7 +202,7 @@ class Grid(Column):
     beyond: tuple[int, ...]
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ColumnKind:
         return "numeric"
 
     @property
@@ -267,7 +267,7 @@ class Serial(Column):
     width: int
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ColumnKind:
         return "key"
 
     @property
@@ -306,7 +306,7 @@ class Serial(Column):
     def _other_codes(self, typed: pd.Series) -> Codes:
         """Codes beyond ``size`` that depend on a key's text alone: 61 bits of a hash, so that they fit beside it."""
         hashes = pd.util.hash_array(typed.to_numpy(dtype=object))
-        return self.size + (hashes >> np.uint64(64 - OTHER_BITS)).astype(np.int64)
+        return self.size + (hashes >> np.uint64(64 - _OTHER_BITS)).astype(np.int64)
 
     def _series(self, codes: Codes) -> pd.Series:
         numbers = pd.Series(codes + self.first).astype(str).str.zfill(self.width)
@@ -371,7 +371,7 @@ def _ticks_of_series(attribute: AnyAttribute, typed: pd.Series) -> Codes:
     if attribute.type == "integer":
         return typed.to_numpy(dtype=np.int64)
     ticks = np.rint(typed.to_numpy(dtype=np.float64) * _ticks_per_unit(attribute))
-    return np.clip(ticks, -FARTHEST_TICK, FARTHEST_TICK).astype(np.int64)
+    return np.clip(ticks, -_FARTHEST_TICK, _FARTHEST_TICK).astype(np.int64)
 
 
 def _series_of_ticks(attribute: AnyAttribute, ticks: Codes) -> pd.Series:

@@ -41,16 +41,16 @@ from cloister.schema.attributes import (
 )
 from cloister.schema.sources.storage_types import (
     EXACT_FLOATS,
+    all_missing,
     is_text,
-    missing,
-    nothing,
+    missing_mask,
     read_by_storage,
     texts,
 )
 
 LARGEST_WHOLE = 10**18 - 1
-FIRST_MOMENT = np.datetime64("0001-01-01T00:00:00", "s")
-LAST_MOMENT = np.datetime64("9999-12-31T23:59:59.999999", "us")
+_FIRST_MOMENT = np.datetime64("0001-01-01T00:00:00", "s")
+_LAST_MOMENT = np.datetime64("9999-12-31T23:59:59.999999", "us")
 
 _WHOLE = r"^\s*[+-]?0*[0-9]{1,18}(\.0*)?\s*$"
 _DECIMAL = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*$"
@@ -80,7 +80,7 @@ def parse(values: pd.Series, attribute: AnyAttribute) -> tuple[pd.Series, np.nda
     """
     typed = read_by_storage(values, _parser(attribute)).set_axis(values.index)
     typed.name = values.name
-    return typed, typed.isna().to_numpy(dtype=bool) & ~missing(values)
+    return typed, typed.isna().to_numpy(dtype=bool) & ~missing_mask(values)
 
 
 def holds_numbers(attribute: Categorical | Ordinal) -> bool:
@@ -130,7 +130,7 @@ def _wholes(raw: pd.Series) -> pd.Series:
         parsed = _by_distinct(raw, _wholes_of_text)
         return pd.Series(parsed.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get))
     if not _is_number(raw):
-        return nothing(len(raw), "Int64")
+        return all_missing(len(raw), "Int64")
     if pt.is_float_dtype(raw.dtype):
         numbers = raw.to_numpy(dtype=np.float64, na_value=np.nan)
         whole = (np.abs(numbers) < EXACT_FLOATS) & (np.floor(numbers) == numbers)
@@ -150,7 +150,7 @@ def _decimals(raw: pd.Series) -> pd.Series:
     elif _is_number(raw):
         numbers = raw.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
-        return nothing(len(raw), "float64")
+        return all_missing(len(raw), "float64")
     return pd.Series(np.where(np.isfinite(numbers), numbers, np.nan), dtype="float64")
 
 
@@ -158,11 +158,11 @@ def _moments(raw: pd.Series) -> pd.Series:
     if is_text(raw):
         return pd.Series(_by_distinct(raw, _moments_of_text).to_pandas()).astype("datetime64[us]")
     if not pt.is_datetime64_dtype(raw.dtype):
-        return nothing(len(raw), "datetime64[us]")
+        return all_missing(len(raw), "datetime64[us]")
     stored = raw.to_numpy()
     if stored.dtype != np.dtype("datetime64[ns]"):
         stored = np.where(
-            (stored >= FIRST_MOMENT) & (stored <= LAST_MOMENT), stored, np.datetime64("NaT")
+            (stored >= _FIRST_MOMENT) & (stored <= _LAST_MOMENT), stored, np.datetime64("NaT")
         )
     return pd.Series(stored.astype("datetime64[us]"))
 
@@ -222,7 +222,7 @@ def _moments_of_text(text: pa.Array) -> pa.Array:
     exists &= np.logical_and.reduce(
         [part[name] <= greatest for name, greatest in _GREATEST.items()]
     )
-    exists &= (moments >= FIRST_MOMENT) & (moments <= LAST_MOMENT)
+    exists &= (moments >= _FIRST_MOMENT) & (moments <= _LAST_MOMENT)
     return pa.array(moments, mask=~exists | np.asarray(parts.is_null()))
 
 

@@ -17,15 +17,15 @@ from cloister.schema.attributes import AnyAttribute, Declared, Scalar
 from cloister.schema.declarations import ConstraintDeclaration
 
 # Bits of the numerator and denominator of an epsilon or delta, as the ledger takes them.
-MOST_BITS = 4096
+_MOST_BITS = 4096
 # Letters of a dataset's name: it becomes part of file names of at most 255 bytes.
-LONGEST_NAME = 100
+_LONGEST_NAME = 100
 
 OnInvalid = Literal["fail", "drop", "clip"]
 DraftedFact = Literal["names", "delimiter", "missing", "types"]
 
 
-def exact(value: object) -> Fraction:
+def exact_fraction(value: object) -> Fraction:
     """The fraction that a number was written as: 0.1 is 1/10; ``1/3`` may be written as text.
 
     Raises:
@@ -36,23 +36,23 @@ def exact(value: object) -> Fraction:
         number = Fraction(text) if "/" in text else _finite(Decimal(text))
     except (ArithmeticError, ValueError):
         raise ValueError("should be a finite number") from None
-    if max(number.numerator, number.denominator).bit_length() > MOST_BITS:
+    if max(number.numerator, number.denominator).bit_length() > _MOST_BITS:
         raise ValueError("should have fewer digits")
     return number
 
 
 def _finite(number: Decimal) -> Fraction:
-    if not number.is_finite() or abs(number.adjusted()) > MOST_BITS:
+    if not number.is_finite() or abs(number.adjusted()) > _MOST_BITS:
         raise ValueError("not finite, or far too many digits")
     return Fraction(number)
 
 
-_Exact = Annotated[Fraction, BeforeValidator(exact), PlainSerializer(str, return_type=str)]
-Epsilon = Annotated[_Exact, Field(gt=0)]
-Delta = Annotated[_Exact, Field(ge=0, lt=1)]
+_Exact = Annotated[Fraction, BeforeValidator(exact_fraction), PlainSerializer(str, return_type=str)]
+DeclaredEpsilon = Annotated[_Exact, Field(gt=0)]
+DeclaredDelta = Annotated[_Exact, Field(ge=0, lt=1)]
 
 
-class Source(Declared):
+class SourceSpec(Declared):
     """Where the table is: a CSV or Parquet ``path``, or a SQLAlchemy ``url`` and ``table``.
 
     ``path`` is relative to the working directory. ``missing`` lists the only texts of a CSV file
@@ -83,7 +83,7 @@ class PersonUnit(Declared):
     max_rows: int = Field(ge=1)
 
 
-class Rows(Declared):
+class RowsSpec(Declared):
     """The number of rows: a ``public`` figure and where it comes from, or to be ``measured`` with noise at a charge."""
 
     public: int | None = Field(default=None, ge=1)
@@ -99,24 +99,24 @@ class Rows(Declared):
         return self
 
 
-class Budget(Declared):
+class BudgetSpec(Declared):
     """What may be spent on one privacy unit, over all releases of a period."""
 
-    epsilon: Epsilon
-    delta: Delta
+    epsilon: DeclaredEpsilon
+    delta: DeclaredDelta
     per: Literal["year", "month", "ever"]
 
 
-class Privacy(Declared):
+class PrivacySpec(Declared):
     """Whom the guarantee protects, against which change of the data, and the budget of all releases."""
 
     unit: Literal["row"] | PersonUnit
     relation: Literal["add_remove", "replace_one"]
-    rows: Rows
-    budget: Budget
+    rows: RowsSpec
+    budget: BudgetSpec
 
 
-class Release(Declared):
+class ReleaseSpec(Declared):
     """What one release spends, by which method.
 
     ``rows`` of the output, by default as many as the table has.
@@ -125,8 +125,8 @@ class Release(Declared):
     """
 
     method: str = "auto"
-    epsilon: Epsilon
-    delta: Delta
+    epsilon: DeclaredEpsilon
+    delta: DeclaredDelta
     rows: int | None = Field(default=None, ge=1)
 
 
@@ -136,13 +136,13 @@ class Above(Declared):
     above: int | float | str
 
 
-class Evaluation(Declared):
+class EvaluationSpec(Declared):
     """For each attribute to be predicted, its positive class: listed values, or those above a number."""
 
     targets: dict[str, list[Scalar] | Above] = Field(default_factory=dict)
 
 
-class Validation(Declared):
+class ValidationSpec(Declared):
     """What happens to rows that break their declared domain: ``fail``, ``drop`` the rows, or ``clip`` the numbers."""
 
     on_invalid: OnInvalid = "fail"
@@ -156,15 +156,15 @@ class Spec(Declared):
     person has confirmed as public.
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=LONGEST_NAME)
-    source: Source
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=_LONGEST_NAME)
+    source: SourceSpec
     unconfirmed: tuple[DraftedFact, ...] = ()
-    privacy: Privacy
+    privacy: PrivacySpec
     attributes: dict[str, AnyAttribute] = Field(min_length=1)
     constraints: tuple[ConstraintDeclaration, ...] = ()
-    release: Release
-    evaluation: Evaluation = Evaluation()
-    validation: Validation = Validation()
+    release: ReleaseSpec
+    evaluation: EvaluationSpec = EvaluationSpec()
+    validation: ValidationSpec = ValidationSpec()
 
     _folder: Path = PrivateAttr(default=Path())
 

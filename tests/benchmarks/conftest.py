@@ -23,7 +23,7 @@ from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation import validate
+from cloister.schema.validation import validate_rows
 from models.protocol import Budget, Model, Task, plan
 from models.registry import create
 
@@ -53,7 +53,7 @@ def real(name: str, file: str, rules: str | None = None) -> Real:
     if rules is not None:
         declared, folder = [ConstraintDeclaration(file=rules, soft=True)], DATA / name
     constraints: tuple[DenialConstraint, ...] = constraints_of(declared, domain.names, folder)
-    table = domain.encode(validate(read_frame(spec, DATA / name / file), spec)[0])
+    table = domain.encode(validate_rows(read_frame(spec, DATA / name / file), spec)[0])
     return Real(table, Task(domain, constraints, table.rows, Neighbours()))
 
 

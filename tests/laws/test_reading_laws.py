@@ -32,7 +32,7 @@ from cloister.schema.domain import Domain
 from cloister.schema.parsing import parse
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec import Spec
-from cloister.schema.validation import validate
+from cloister.schema.validation import validate_rows
 
 NULLABLE: dict[str, dict[str, Any]] = {
     "category": {
@@ -680,7 +680,7 @@ class Coarsening:
             {**attributes, "mark": {"type": "text", "pattern": "M{1..9}", "nullable": True}},
         )
         marks = [self.source.pool[0]] * len(columns[0])
-        frame, report = validate(self.source.read(spec, [*columns, marks], self.folder), spec)
+        frame, report = validate_rows(self.source.read(spec, [*columns, marks], self.folder), spec)
         table = Domain.of(spec.attributes, Path()).encode(frame)
         return frame, table.codes, {finding.column for finding in report.findings}
 

@@ -10,7 +10,7 @@ import pytest
 
 from cloister.constraints.declared import constraints_of
 from cloister.evaluation.learning import Split, train_and_test
-from cloister.evaluation.report import evaluate
+from cloister.evaluation.report import evaluate_tables
 from cloister.evaluation.targets import targets_of
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.reading import read_frame
@@ -33,7 +33,7 @@ def test_halves_of_adult_are_alike_by_every_measure() -> None:
     order = np.random.default_rng(0).permutation(table.rows)
     halves = table.take(order[: table.rows // 2]), table.take(order[table.rows // 2 :])
     constraints = constraints_of(spec.constraints, table.domain.names, spec.folder)
-    metrics = evaluate(*halves, constraints, (), "quick").metrics()
+    metrics = evaluate_tables(*halves, constraints, (), "quick").metrics()
     assert metrics["marginals.1_way.half_l1"] < 0.02
     assert metrics["marginals.2_way.half_l1"] < 0.04
     assert metrics["marginals.3_way.half_l1"] < 0.08

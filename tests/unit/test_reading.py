@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from cloister.errors import DataError, SpecError, StorageError
 from cloister.schema.sources.reading import read_frame
-from cloister.schema.spec import Spec, Validation
-from cloister.schema.validation import validate
+from cloister.schema.spec import Spec, ValidationSpec
+from cloister.schema.validation import validate_rows
 
 NAMES = ["b", "a"]
 LARGE = pd.array([2**60 + 1, None], dtype="Int64")
@@ -102,10 +102,10 @@ def test_an_unusable_csv_is_told_without_its_cells(tmp_path, content, source, wo
 @pytest.mark.parametrize("on_invalid", ["drop", "clip"])
 def test_ragged_rows_are_left_out_and_counted_where_invalid_rows_are(tmp_path, on_invalid):
     (tmp_path / "people.csv").write_text("a,b\n1,2\n1,2,3\n4,5\n6\n")
-    spec = _spec().model_copy(update={"validation": Validation(on_invalid=on_invalid)})
+    spec = _spec().model_copy(update={"validation": ValidationSpec(on_invalid=on_invalid)})
     frame = read_frame(spec, tmp_path / "people.csv")
     assert _cells(frame) == [["2", "1"], ["5", "4"]]
-    kept, report = validate(frame, spec)
+    kept, report = validate_rows(frame, spec)
     assert (len(kept), report.rows, report.dropped, report.malformed, report.valid) == (
         2,
         4,

@@ -35,7 +35,7 @@ class Conjunction:
         across = frozenset(p.exchanged.mirrored for p in self.across)
         return Conjunction(self.second, self.first, across, self.possible)
 
-    def joined(self, other: Conjunction) -> Conjunction:
+    def conjoin(self, other: Conjunction) -> Conjunction:
         """Both at once."""
         joined = Conjunction(
             self.first | other.first, self.second | other.second, self.across, self.possible
@@ -61,7 +61,7 @@ class Conjunction:
 def either_order(predicates: Sequence[BoundPredicate]) -> tuple[tuple[int, Conjunction], ...]:
     """Signed conjunctions whose matches add up to the rows with which a row, as t1, violates in either order."""
     forward = Conjunction.of(predicates)
-    both = forward.joined(forward.exchanged)
+    both = forward.conjoin(forward.exchanged)
     return (
         ((1, forward),) if both == forward else ((1, forward), (1, forward.exchanged), (-1, both))
     )

@@ -11,8 +11,8 @@ import pandas as pd
 from cloister.arrays import Floats, Integers
 from cloister.schema.domain import Table
 
-SPARSE = 4
-WIDEST = 2**62
+_SPARSE = 4
+_WIDEST = 2**62
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Tuples:
         return np.bincount(self.of_row, weights, self.table.rows).astype(np.int64, copy=False)
 
 
-def numbered(values: Floats | Integers) -> Integers:
+def factorize(values: Floats | Integers) -> Integers:
     """Numbers 0, 1, ... (n,) of the different values (n,)."""
     return pd.factorize(values)[0].astype(np.int64, copy=False)
 
 
-def refined(groups: Integers, codes: Integers) -> Integers:
+def refine_groups(groups: Integers, codes: Integers) -> Integers:
     """Numbers (n,) of the different pairs of a group and a code."""
     return _joint([groups, codes])[0]
 
@@ -55,7 +55,7 @@ def _joint(columns: Sequence[Integers]) -> tuple[Integers, int]:
     joint, size = columns[0], _span(columns[0])
     for column in columns[1:]:
         span = _span(column)
-        if size * span > WIDEST:
+        if size * span > _WIDEST:
             joint, size = _numbered_below(joint, size)
         joint, size = joint * span + column, size * span
     return _numbered_below(joint, size)
@@ -66,8 +66,8 @@ def _span(codes: Integers) -> int:
 
 
 def _numbered_below(codes: Integers, size: int) -> tuple[Integers, int]:
-    if size > SPARSE * len(codes):
-        numbers = numbered(codes)
+    if size > _SPARSE * len(codes):
+        numbers = factorize(codes)
         return numbers, _span(numbers)
     present = np.zeros(size, dtype=bool)
     present[codes] = True

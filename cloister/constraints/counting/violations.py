@@ -41,13 +41,13 @@ def count_violations(constraint: DenialConstraint, table: Table) -> int:
     """
     bound = bind(constraint, table.domain)
     if bound.arity == 1:
-        return int(bound.violated(table, table).sum())
+        return int(bound.violation_mask(table, table).sum())
     tuples = Tuples.of(table, constraint.attributes)
     rows, weights = tuples.table, tuples.sums()
-    alone = int(weights @ bound.violated(rows, rows))
+    alone = int(weights @ bound.violation_mask(rows, rows))
     forward = Conjunction.of(bound.predicates)
     directed = int(weights @ Matching.of(forward, rows, rows).count(weights)) - alone
-    both = forward.joined(forward.exchanged)
+    both = forward.conjoin(forward.exchanged)
     if both == forward:
         return directed // 2
     return directed - (int(weights @ Matching.of(both, rows, rows).count(weights)) - alone) // 2
@@ -61,10 +61,10 @@ def violations_per_row(constraint: DenialConstraint, table: Table) -> Integers:
     """
     bound = bind(constraint, table.domain)
     if bound.arity == 1:
-        return bound.violated(table, table).astype(np.int64)
+        return bound.violation_mask(table, table).astype(np.int64)
     tuples = Tuples.of(table, constraint.attributes)
     rows = tuples.table
-    counts = Partners.of(constraint, rows, rows).count(tuples.sums()) - bound.violated(rows, rows)
+    counts = Partners.of(constraint, rows, rows).count(tuples.sums()) - bound.violation_mask(rows, rows)
     return counts[tuples.of_row]
 
 
@@ -87,7 +87,7 @@ class Partners:
         """
         bound = bind(constraint, first.domain)
         if bound.arity == 1:
-            return cls((), bound.violated(first, first))
+            return cls((), bound.violation_mask(first, first))
         signed = either_order(bound.predicates)
         return cls(
             tuple((sign, Matching.of(conjunction, first, second)) for sign, conjunction in signed),

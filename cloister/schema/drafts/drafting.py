@@ -33,20 +33,20 @@ from cloister.schema.parsing import parse
 from cloister.schema.sources.reading import (
     DELIMITERS,
     csv_header,
-    opened,
+    guard_reading,
     parquet_names,
     read_native,
     read_text,
     require_columns,
     table_format,
 )
-from cloister.schema.spec import DraftedFact, Source
+from cloister.schema.spec import DraftedFact, SourceSpec
 from cloister.schema.spec_files.writing import entries, flow, scalar
 
 Guess = dict[str, Any]
 
-MISSING_TOKENS = ("NA", "N/A", "NULL", "NaN", "?")
-BOOLEAN_WORDS = (
+_MISSING_TOKENS = ("NA", "N/A", "NULL", "NaN", "?")
+_BOOLEAN_WORDS = (
     ("True", "False"),
     ("true", "false"),
     ("TRUE", "FALSE"),
@@ -54,13 +54,13 @@ BOOLEAN_WORDS = (
     ("Yes", "No"),
     ("Y", "N"),
 )
-FEWEST_KEYS = 20
-POINT_MASS = 0.1
-MOST_DECIMALS = 6
-BINS = 50
+_FEWEST_KEYS = 20
+_POINT_MASS = 0.1
+_MOST_DECIMALS = 6
+_BINS = 50
 # The share of values that may be slips: so few are worth a remark, more make a column of its own
 # kind.
-MOST_ODD = 0.02
+_MOST_ODD = 0.02
 
 _NATIVE_FACTS: tuple[DraftedFact, ...] = ("names", "types")
 _TEXT_FACTS: tuple[DraftedFact, ...] = ("names", "delimiter", "missing", "types")
@@ -134,17 +134,17 @@ def guess(values: pd.Series) -> Guess:
 def remark(values: pd.Series) -> str:
     """A hint where a few odd cells decided the guess: nearly all of the values are of a narrower type. Else nothing."""
     known = values.dropna()
-    if not isinstance(known.dtype, pd.StringDtype) or known.str.match(_CODE).mean() > MOST_ODD:
+    if not isinstance(known.dtype, pd.StringDtype) or known.str.match(_CODE).mean() > _MOST_ODD:
         return ""
     narrow = next(
-        (found for found in _misfits(known) if found[1] <= MOST_ODD * len(known)), ("", 0)
+        (found for found in _misfits(known) if found[1] <= _MOST_ODD * len(known)), ("", 0)
     )
     return f"all but {narrow[1]} of {len(known)} values are {narrow[0]}" if narrow[1] else ""
 
 
 def _misfits(known: pd.Series) -> Iterator[tuple[str, int]]:
     """Narrow types, the narrowest first, and how many of the values are of another."""
-    for pair in BOOLEAN_WORDS:
+    for pair in _BOOLEAN_WORDS:
         yield " or ".join(pair), int((~known.isin(pair)).sum())
     for words, attribute in _NARROW:
         yield words, int(parse(known, attribute)[1].sum())
@@ -153,7 +153,7 @@ def _misfits(known: pd.Series) -> Iterator[tuple[str, int]]:
 def _table(path: Path) -> tuple[Guess, pd.DataFrame]:
     read = _text_table if table_format(path) == "csv" else _native_table
     source: Guess = {"path": str(path)}
-    return source, opened(path, lambda: read(path, source))
+    return source, guard_reading(path, lambda: read(path, source))
 
 
 def _native_table(path: Path, source: Guess) -> pd.DataFrame:
@@ -167,9 +167,9 @@ def _text_table(path: Path, source: Guess) -> pd.DataFrame:
     delimiter = max(DELIMITERS, key=lambda mark: len(csv_header(path, mark)))
     names = csv_header(path, delimiter)
     require_columns(names, list(dict.fromkeys(names)), str(path))
-    frame = read_text(path, Source(path=str(path), delimiter=delimiter, missing=()), names)
+    frame = read_text(path, SourceSpec(path=str(path), delimiter=delimiter, missing=()), names)
     tokens = [
-        token for token in MISSING_TOKENS if any((frame[name] == token).any() for name in names)
+        token for token in _MISSING_TOKENS if any((frame[name] == token).any() for name in names)
     ]
     source.update({"delimiter": delimiter, "missing": ["", *tokens]})
     return frame.mask(frame.isin(["", *tokens]))
@@ -184,7 +184,7 @@ def _fits(known: pd.Series, attribute: AnyAttribute) -> pd.Series | None:
 def _boolean(known: pd.Series) -> Guess | None:
     if pt.is_bool_dtype(known.dtype):
         return {"type": "boolean"}
-    for true, false in BOOLEAN_WORDS if pt.is_string_dtype(known.dtype) else ():
+    for true, false in _BOOLEAN_WORDS if pt.is_string_dtype(known.dtype) else ():
         if (
             _fits(known, Boolean(type="boolean", true=true, false=false)) is not None
             and known.nunique() == 2
@@ -202,7 +202,7 @@ def _integer(known: pd.Series) -> Guess | None:
     if typed is None or pt.is_float_dtype(known.dtype) or _is_code(known):
         return None
     low, high = _outwards(int(typed.min()), int(typed.max()))
-    wide = {"bins": BINS} if high - low > 2 * BINS else {}
+    wide = {"bins": _BINS} if high - low > 2 * _BINS else {}
     return {"type": "integer", "min": int(low), "max": int(high), **wide, **_point_mass(typed, 0)}
 
 
@@ -211,7 +211,7 @@ def _float(known: pd.Series) -> Guess | None:
     if typed is None or _is_code(known):
         return None
     low, high = _outwards(float(typed.min()), float(typed.max()))
-    grid = {"decimals": _decimals(typed), "bins": BINS}
+    grid = {"decimals": _decimals(typed), "bins": _BINS}
     return {
         "type": "float",
         "min": float(low),
@@ -245,7 +245,7 @@ def _datetime(known: pd.Series) -> Guess | None:
 
 def _key(known: pd.Series) -> Guess | None:
     """A text key: many texts that are one prefix and a number, each different."""
-    if not pt.is_string_dtype(known.dtype) or len(known) < FEWEST_KEYS or known.duplicated().any():
+    if not pt.is_string_dtype(known.dtype) or len(known) < _FEWEST_KEYS or known.duplicated().any():
         return None
     parts = known.str.extract(f"^{_NUMBERED.pattern}$")
     if parts[0].nunique() == 1 and parts[1].notna().all():
@@ -281,15 +281,15 @@ def _decimals(typed: pd.Series) -> int:
     return next(
         (
             places
-            for places in range(MOST_DECIMALS)
+            for places in range(_MOST_DECIMALS)
             if np.array_equal(np.round(numbers, places), numbers)
         ),
-        MOST_DECIMALS,
+        _MOST_DECIMALS,
     )
 
 
 def _point_mass(typed: pd.Series, value: float) -> Guess:
-    return {"special": [value]} if float(typed.eq(value).mean()) > POINT_MASS else {}
+    return {"special": [value]} if float(typed.eq(value).mean()) > _POINT_MASS else {}
 
 
 def _dtype(values: pd.Series) -> Guess:

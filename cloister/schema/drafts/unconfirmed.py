@@ -12,10 +12,10 @@ from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import data_derived
 from cloister.schema.spec_files.marked_yaml import Key
 
-Finding = tuple[tuple[Key, ...], str]
+UnconfirmedFact = tuple[tuple[Key, ...], str]
 
 # How many attributes a message names: about two lines of it. The rest are counted.
-NAMES_SHOWN = 10
+_NAMES_SHOWN = 10
 
 _FACTS = {
     "names": "names of columns",
@@ -25,7 +25,7 @@ _FACTS = {
 }
 
 
-def unconfirmed_facts(spec: Spec) -> list[Finding]:
+def unconfirmed_facts(spec: Spec) -> list[UnconfirmedFact]:
     """What neither a release nor a measurement may take as declared: its keys, and a sentence."""
     if not spec.unconfirmed:
         return []
@@ -38,9 +38,9 @@ def unconfirmed_facts(spec: Spec) -> list[Finding]:
     return [(("unconfirmed",), text)]
 
 
-def unmeasured_facts(spec: Spec) -> list[Finding]:
+def unmeasured_facts(spec: Spec) -> list[UnconfirmedFact]:
     """What a release may not take, and what a measurement finds: keys and sentences."""
-    found: list[Finding] = []
+    found: list[UnconfirmedFact] = []
     if spec.privacy.rows.measured:
         text = "the number of rows is not known; declare it, {public: NUMBER}, or have it measured"
         found.append((("privacy", "rows"), f"{text}: cloister spec measure"))
@@ -55,5 +55,5 @@ def unmeasured_facts(spec: Spec) -> list[Finding]:
 
 
 def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return ", ".join(f"'{name}'" for name in names[:NAMES_SHOWN]) + more
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(f"'{name}'" for name in names[:_NAMES_SHOWN]) + more

@@ -25,10 +25,10 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 from cloister.errors import DataError, SpecError, StorageError
-from cloister.schema.sources.storage_types import column_of_arrow, decoded, is_readable
-from cloister.schema.spec import Source, Spec
+from cloister.schema.sources.storage_types import column_of_arrow, is_readable, text_of_arrow
+from cloister.schema.spec import SourceSpec, Spec
 
-FORMATS = {
+_FORMATS = {
     ".csv": "csv",
     ".tsv": "csv",
     ".txt": "csv",
@@ -37,11 +37,11 @@ FORMATS = {
     ".pq": "parquet",
 }
 DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
-BLOCK_BYTES = 16 << 20
+_BLOCK_BYTES = 16 << 20
 ROWS_NAMED = 10
 # Rows that are fetched from a database at a time: few enough that a driver's own copy of them is
 # small.
-ROWS_FETCHED = 50_000
+_ROWS_FETCHED = 50_000
 
 _MALFORMED = "malformed"
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -82,7 +82,7 @@ def table_format(path: Path, declared: str | None = None) -> str:
     Raises:
         SpecError: neither says it.
     """
-    known = FORMATS.get(path.suffix.lower(), declared)
+    known = _FORMATS.get(path.suffix.lower(), declared)
     if known is None:
         raise SpecError(
             f"{path}: its format is not known from its ending; set source.format to csv or parquet"
@@ -92,10 +92,10 @@ def table_format(path: Path, declared: str | None = None) -> str:
 
 def _read_path(path: Path, spec: Spec) -> pd.DataFrame:
     read = {"csv": _read_csv, "parquet": _read_parquet}[table_format(path, spec.source.format)]
-    return opened(path, lambda: read(path, spec))
+    return guard_reading(path, lambda: read(path, spec))
 
 
-def opened(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+def guard_reading(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
     """What ``read`` gives.
 
     StorageError, with path and reason, if the file cannot be opened or held.
@@ -129,7 +129,7 @@ def _read_csv(path: Path, spec: Spec) -> pd.DataFrame:
     )
 
 
-def read_text(path: Path, source: Source, names: Sequence[str]) -> pd.DataFrame:
+def read_text(path: Path, source: SourceSpec, names: Sequence[str]) -> pd.DataFrame:
     """The named columns of a CSV file as text, dtype ``str``, shape (n, columns).
 
     Cells that are not UTF-8 stand with backslash escapes for the bytes that are not.
@@ -140,13 +140,13 @@ def read_text(path: Path, source: Source, names: Sequence[str]) -> pd.DataFrame:
     return _without_ragged(_well_formed_rows(path, source, names), path, source)
 
 
-def _without_ragged(frame: pd.DataFrame, path: Path, source: Source) -> pd.DataFrame:
+def _without_ragged(frame: pd.DataFrame, path: Path, source: SourceSpec) -> pd.DataFrame:
     if malformed_rows(frame):
         raise DataError(_ragged_message(path, source))
     return frame
 
 
-def _well_formed_rows(path: Path, source: Source, names: Sequence[str]) -> pd.DataFrame:
+def _well_formed_rows(path: Path, source: SourceSpec, names: Sequence[str]) -> pd.DataFrame:
     """The rows with as many cells as the header; `malformed_rows` counts the others."""
     ragged: list[int] = []
     try:
@@ -155,7 +155,7 @@ def _well_formed_rows(path: Path, source: Source, names: Sequence[str]) -> pd.Da
         raise DataError(
             f"{path} is not text with one line a row; close its quotes, and save it as CSV"
         ) from None
-    frame = pd.DataFrame({name: decoded(table[name]) for name in names})
+    frame = pd.DataFrame({name: text_of_arrow(table[name]) for name in names})
     frame.attrs[_MALFORMED] = len(ragged)
     return frame
 
@@ -182,7 +182,7 @@ def csv_header(path: Path, delimiter: str) -> list[str]:
 
 
 def _csv_table(
-    path: Path, source: Source, names: Sequence[str], ragged: list[int], threads: bool = True
+    path: Path, source: SourceSpec, names: Sequence[str], ragged: list[int], threads: bool = True
 ) -> pa.Table:
     def skip(row: pacsv.InvalidRow) -> str:
         ragged.append(row.number or 0)
@@ -190,7 +190,7 @@ def _csv_table(
 
     return pacsv.read_csv(
         path,
-        pacsv.ReadOptions(use_threads=threads, block_size=BLOCK_BYTES),
+        pacsv.ReadOptions(use_threads=threads, block_size=_BLOCK_BYTES),
         pacsv.ParseOptions(
             delimiter=source.delimiter, newlines_in_values=True, invalid_row_handler=skip
         ),
@@ -203,7 +203,7 @@ def _csv_table(
     )
 
 
-def _ragged_message(path: Path, source: Source) -> str:
+def _ragged_message(path: Path, source: SourceSpec) -> str:
     """The rows with another number of cells than the header; only one thread can number them."""
     numbers: list[int] = []
     _csv_table(path, source, (), numbers, threads=False)
@@ -274,7 +274,7 @@ def _selected(engine: sa.Engine, schema: str | None, table: str, spec: Spec) -> 
         query = sa.select(*(stored(reflected.columns[name]).label(None) for name in names))
         found = connection.execution_options(stream_results=True).execute(query)
         columns: list[list[Any]] = [[] for _ in names]
-        for rows in found.partitions(ROWS_FETCHED):
+        for rows in found.partitions(_ROWS_FETCHED):
             for column, cells in zip(columns, zip(*rows, strict=True), strict=True):
                 column.extend(cells)
     return pd.DataFrame(

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 
-def contents(path: Path, most: int) -> bytes:
+def read_small_file(path: Path, most: int) -> bytes:
     """The bytes of a regular file.
 
     Args:
@@ -28,5 +28,5 @@ def contents(path: Path, most: int) -> bytes:
 
 
 def reason_of(error: OSError) -> str:
-    """What was wrong with a file, in the words of the system or of :func:`contents`."""
+    """What was wrong with a file, in the words of the system or of :func:`read_small_file`."""
     return error.strerror or os.strerror(error.errno or 0)

@@ -31,18 +31,18 @@ from pandas.api import types as pt
 
 from cloister.arrays import Booleans
 
-Kind = Literal["boolean", "whole", "number", "text"]
-Reader = Callable[[pd.Series], pd.Series]
+_Kind = Literal["boolean", "whole", "number", "text"]
+_Reader = Callable[[pd.Series], pd.Series]
 
 # Above it not every whole number has a float of its own, so that floats are written with their
 # exponent.
 EXACT_FLOATS = 2.0**53
 # Bits of the longest whole number that is written out as text; Python refuses above about 14,000.
-LONGEST_WHOLE = 10_000
+_LONGEST_WHOLE = 10_000
 # Decimal places on either side within which a decimal is written without an exponent.
-PLAIN_PLACES = 400
+_PLAIN_PLACES = 400
 
-_NATIVE: dict[Kind, str] = {"boolean": "bool", "whole": "int64", "number": "float64"}
+_NATIVE: dict[_Kind, str] = {"boolean": "bool", "whole": "int64", "number": "float64"}
 _NULLABLE = {
     pa.int8(): pd.Int8Dtype(),
     pa.int16(): pd.Int16Dtype(),
@@ -90,7 +90,7 @@ def column_of_arrow(column: pa.ChunkedArray) -> pd.Series:
     if pa.types.is_null(kind):
         return pd.Series(column.cast(pa.large_string()).to_pandas())
     if _is_text(kind):
-        return decoded(column)
+        return text_of_arrow(column)
     if pa.types.is_date(kind) or pa.types.is_time(kind):
         return pd.Series(column.cast(pa.large_string()).to_pandas())
     if pa.types.is_timestamp(kind):
@@ -100,7 +100,7 @@ def column_of_arrow(column: pa.ChunkedArray) -> pd.Series:
     return pd.Series(column.to_pandas(types_mapper=_NULLABLE.get))
 
 
-def decoded(column: pa.ChunkedArray) -> pd.Series:
+def text_of_arrow(column: pa.ChunkedArray) -> pd.Series:
     """Texts or bytes as ``str``, shape (n,): UTF-8, with backslash escapes for the bytes that are not."""
     raw = column.cast(pa.large_binary())
     try:
@@ -110,7 +110,7 @@ def decoded(column: pa.ChunkedArray) -> pd.Series:
     return pd.Series(text.to_pandas())
 
 
-def read_by_storage(values: pd.Series, read: Reader) -> pd.Series:
+def read_by_storage(values: pd.Series, read: _Reader) -> pd.Series:
     """What ``read`` makes of a column, shape (n,), each cell by its own storage.
 
     The index counts from 0.
@@ -140,14 +140,14 @@ def texts(values: pd.Series) -> pd.Series:
     return read_by_storage(values, _as_texts).set_axis(values.index)
 
 
-def missing(values: pd.Series) -> Booleans:
+def missing_mask(values: pd.Series) -> Booleans:
     """Which values are missing, (n,): None, ``pd.NA``, not a time, not a number."""
     if pt.is_object_dtype(values.dtype):
         return np.array([_is_missing(cell) for cell in values], dtype=bool)
     return values.isna().to_numpy(dtype=bool)
 
 
-def nothing(rows: int, dtype: str) -> pd.Series:
+def all_missing(rows: int, dtype: str) -> pd.Series:
     """A column of missing values, shape (rows,)."""
     return pd.Series(np.full(rows, np.nan)).astype(pt.pandas_dtype(dtype))
 
@@ -195,14 +195,14 @@ def _stored(values: pd.Series) -> pd.Series:
     return values.astype(object)
 
 
-def _kind_of(cell: object) -> Kind:
+def _kind_of(cell: object) -> _Kind:
     kind = _kind_of_type(type(cell))  # type: ignore[arg-type]
     inside = kind != "whole" or -(2**63) <= cell < 2**63  # type: ignore[operator]
     return kind if inside else "text"
 
 
 @lru_cache
-def _kind_of_type(kind: type) -> Kind:
+def _kind_of_type(kind: type) -> _Kind:
     if issubclass(kind, bool | np.bool_):
         return "boolean"
     if issubclass(kind, int | np.integer) and not issubclass(kind, np.timedelta64):
@@ -210,7 +210,7 @@ def _kind_of_type(kind: type) -> Kind:
     return "number" if issubclass(kind, float | np.floating) else "text"
 
 
-def _column(cells: pd.Series, kind: Kind) -> pd.Series:
+def _column(cells: pd.Series, kind: _Kind) -> pd.Series:
     if kind == "text":
         return pd.Series([_text_of(cell) for cell in cells], dtype="str")
     return pd.Series(np.array(list(cells), dtype=_NATIVE[kind]))
@@ -244,7 +244,7 @@ def _text_of(cell: object) -> str | None:
     if isinstance(cell, bytes | bytearray | memoryview):
         return _utf8(bytes(cell))
     if isinstance(cell, int | np.integer):
-        return str(cell) if int(cell).bit_length() <= LONGEST_WHOLE else None
+        return str(cell) if int(cell).bit_length() <= _LONGEST_WHOLE else None
     if isinstance(cell, Decimal):
         return _text_of_decimal(cell)
     if isinstance(cell, dt.datetime):
@@ -257,7 +257,7 @@ def _utf8(raw: bytes | None) -> str | None:
 
 
 def _text_of_decimal(cell: Decimal) -> str:
-    short = len(cell.as_tuple().digits) <= PLAIN_PLACES and abs(cell.adjusted()) <= PLAIN_PLACES
+    short = len(cell.as_tuple().digits) <= _PLAIN_PLACES and abs(cell.adjusted()) <= _PLAIN_PLACES
     return format(cell, "f") if short and cell.is_finite() else str(cell)
 
 
@@ -272,16 +272,16 @@ def _as_texts(values: pd.Series) -> pd.Series:
     """The texts of a column of one storage."""
     if is_text(values):
         return values
-    missing = values.isna().to_numpy(dtype=bool)
+    missing_mask = values.isna().to_numpy(dtype=bool)
     if pt.is_datetime64_dtype(values.dtype):
-        return _written_moments(values).mask(missing)
+        return _written_moments(values).mask(missing_mask)
     if pt.is_float_dtype(values.dtype):
         return _written_numbers(values)
     if pt.is_bool_dtype(values.dtype):
         return (
             pd.Series(np.where(values.fillna(value=False).to_numpy(dtype=bool), "True", "False"))
             .astype("str")
-            .mask(missing)
+            .mask(missing_mask)
         )
     return pd.Series(pc.cast(pa.array(values, from_pandas=True), pa.large_string()).to_pandas())
 

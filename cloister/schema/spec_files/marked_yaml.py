@@ -17,18 +17,18 @@ from typing import Any
 import yaml
 
 from cloister.errors import SpecError, StorageError
-from cloister.schema.sources.small_files import contents, reason_of
+from cloister.schema.sources.small_files import read_small_file, reason_of
 
 Key = str | int
 
 # Bytes of a spec file: hundreds of times the longest that was written by hand.
-MOST_BYTES = 1_000_000
+_MOST_BYTES = 1_000_000
 # Keys and values of a spec, its aliases written out: PyYAML reads some 40,000 a second.
-MOST_NODES = 80_000
+_MOST_NODES = 80_000
 # Levels of a spec: the deepest form that means anything has 6.
-MOST_LEVELS = 50
+_MOST_LEVELS = 50
 # Digits of a whole number: more than any bound, and few enough that arithmetic on it takes no time.
-MOST_DIGITS = 40
+_MOST_DIGITS = 40
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """The next node, if there were not too many before it."""
         self.nodes += 1
-        if self.nodes > MOST_NODES:
+        if self.nodes > _MOST_NODES:
             raise _TooMany
         return super().compose_node(parent, index)
 
@@ -123,11 +123,11 @@ def read_marked(path: Path) -> Marked:
     _require_modest(path, root)
     problems = _problems(root, ())
     if problems:
-        raise unusable(path, problems)
+        raise spec_error(path, problems)
     return Marked(_value(root), root)
 
 
-def unusable(path: Path, problems: Sequence[Problem]) -> SpecError:
+def spec_error(path: Path, problems: Sequence[Problem]) -> SpecError:
     """The one error that lists all problems of a spec file, in the order of its lines."""
     ordered = sorted(dict.fromkeys(problems), key=lambda problem: problem.line)
     if len(ordered) == 1:
@@ -139,7 +139,7 @@ def unusable(path: Path, problems: Sequence[Problem]) -> SpecError:
 
 def _text_of(path: Path) -> str:
     try:
-        raw = contents(path, MOST_BYTES)
+        raw = read_small_file(path, _MOST_BYTES)
     except OSError as error:
         raise StorageError(
             f"the spec {path} cannot be read ({reason_of(error)}); check its path and permissions, and put long lists "
@@ -176,20 +176,20 @@ def _node_of(text: str) -> yaml.Node | None:
 
 def _too_deep(path: Path) -> SpecError:
     return SpecError(
-        f"{path} is nested more than {MOST_LEVELS} levels deep, or contains itself; write it flat"
+        f"{path} is nested more than {_MOST_LEVELS} levels deep, or contains itself; write it flat"
     )
 
 
 def _too_many(path: Path) -> SpecError:
     return SpecError(
-        f"{path} holds more than {MOST_NODES:,} keys and values, aliases (*name) written out; put long lists of values "
+        f"{path} holds more than {_MOST_NODES:,} keys and values, aliases (*name) written out; put long lists of values "
         "into files of their own"
     )
 
 
 def _require_modest(path: Path, root: yaml.Node) -> None:
     """Check depth and size of a document as it is once its aliases are written out, without writing them out."""
-    if _weight(path, root, 0, {}) > MOST_NODES:
+    if _weight(path, root, 0, {}) > _MOST_NODES:
         raise _too_many(path)
 
 
@@ -197,7 +197,7 @@ def _weight(path: Path, node: yaml.Node, level: int, known: dict[tuple[int, int]
     """Nodes below a node, itself included; ``known`` holds those of nodes met before, by level."""
     if not isinstance(node, yaml.CollectionNode):
         return 1
-    if level > MOST_LEVELS:
+    if level > _MOST_LEVELS:
         raise _too_deep(path)
     place = (id(node), level)
     if place not in known:
@@ -269,8 +269,8 @@ def _scalar_rules(node: yaml.ScalarNode) -> Iterator[str]:
         yield "has a tag (!...) that does not suit it; leave the tag out"
     elif not _encodable(node.value):
         yield _HALF
-    elif node.tag == f"{_TAG}int" and len(node.value) > MOST_DIGITS:
-        yield f"has more than {MOST_DIGITS} digits; write a shorter number, or put quotes around it if it is text"
+    elif node.tag == f"{_TAG}int" and len(node.value) > _MOST_DIGITS:
+        yield f"has more than {_MOST_DIGITS} digits; write a shorter number, or put quotes around it if it is text"
 
 
 def _encodable(text: str) -> bool:

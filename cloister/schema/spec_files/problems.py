@@ -27,13 +27,13 @@ ATTRIBUTE_TYPES: dict[str, type[kinds.Attribute]] = {
 
 _SECTIONS: dict[tuple[Key, ...], type[BaseModel]] = {
     (): spec.Spec,
-    ("source",): spec.Source,
-    ("privacy",): spec.Privacy,
-    ("privacy", "rows"): spec.Rows,
-    ("privacy", "budget"): spec.Budget,
-    ("release",): spec.Release,
-    ("evaluation",): spec.Evaluation,
-    ("validation",): spec.Validation,
+    ("source",): spec.SourceSpec,
+    ("privacy",): spec.PrivacySpec,
+    ("privacy", "rows"): spec.RowsSpec,
+    ("privacy", "budget"): spec.BudgetSpec,
+    ("release",): spec.ReleaseSpec,
+    ("evaluation",): spec.EvaluationSpec,
+    ("validation",): spec.ValidationSpec,
 }
 
 _EXAMPLES = {
