@@ -20,7 +20,7 @@ PROGRAM = Path(sys.executable).with_name("cloister")
 
 @dataclass(frozen=True)
 class Cost:
-    """What a command used: wall and CPU seconds, bytes of memory at its peak, wall seconds of each step."""
+    """Costs of a command: wall and CPU seconds, peak memory in bytes, wall seconds by step."""
 
     seconds: float
     cpu_seconds: float

@@ -4,7 +4,8 @@ No ledger is charged: what a peer gives is no release, and its tables are declar
 is known by its script, requirements, table, epsilon, delta, seed and options, not by Cloister's
 code.
 
-    CLOISTER_HOME/peers/KEY/    job.json, log.txt, outcome.json, synthetic.npy, evaluation-*.json by code
+    CLOISTER_HOME/peers/KEY/    job.json, log.txt, outcome.json, synthetic.npy,
+                                evaluation-*.json by code
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def grant(benchmark: Benchmark, pending: list[Combination], own: Home, by: str) 
 
 
 def spec_of(combination: Combination, own: Home) -> Path:
-    """The spec that a combination is released under: the dataset's, or a copy with the constraints of its variant."""
+    """The spec of a combination: the dataset's, or a copy with the constraints of its variant."""
     if combination.constraints is None:
         return combination.spec
     declared = load_spec(combination.spec)
@@ -82,7 +82,7 @@ def spec_of(combination: Combination, own: Home) -> Path:
 
 
 def _anchored(content: Any, folder: Path) -> Any:
-    """The content with the names of value and constraint files made absolute, environment variables read."""
+    """The content with absolute paths of value and constraint files, variables replaced."""
     if isinstance(content, dict):
         return {
             key: str(_absolute(value, folder))
@@ -94,7 +94,7 @@ def _anchored(content: Any, folder: Path) -> Any:
 
 
 def _absolute(path: str, folder: Path) -> Path:
-    """A path beside the spec, or, where it is given by the environment, one from the working directory."""
+    """A path beside the spec; one that names a variable is relative to the working directory."""
     return (Path(expand_path(path)) if "${" in path else folder / path).absolute()
 
 

@@ -40,6 +40,6 @@ def _require_peer(combination: Combination, peer: Peer, of_rows: bool) -> None:
             )
     if not of_rows:
         raise SpecError(
-            f"{combination.spec}: peer '{combination.method}' protects rows, not persons; leave peers out for this "
-            "dataset, or compare under a spec of unit row"
+            f"{combination.spec}: peer '{combination.method}' protects rows, not persons; leave "
+            "peers out for this dataset, or compare under a spec of unit row"
         )

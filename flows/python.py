@@ -25,7 +25,7 @@ from models.storage import SavedModel
 from tasks.data.frames import kept_frame
 from tasks.evaluation.compare import Asked, compare_files
 from tasks.ledger.certificates import read_certificate
-from tasks.ledger.delivery import telling
+from tasks.ledger.delivery import confirm_delivery
 from tasks.release.certify import TABLE_NAME
 from tasks.requests.plan import StageCost, plan_of, stage_costs, total_cost
 from tasks.requests.resolved import Options, ResolvedRequest, public_context_of
@@ -44,7 +44,10 @@ _Data = pd.DataFrame | str | Path
 
 @dataclass(frozen=True)
 class SpendSummary:
-    """What a release costs: epsilon of each stage alone, which do not add up, and of all together."""
+    """What a release costs: epsilon of each stage alone, and of all together.
+
+    The epsilons of single stages do not add up.
+    """
 
     stages: tuple[StageCost, ...]
     epsilon: float
@@ -208,7 +211,7 @@ def release(
             seed_sampling,
             evaluate,
         )
-        with telling(home, user()):
+        with confirm_delivery(home, user()):
             return _released(_run(Path(spec), options, home))
 
 

@@ -31,7 +31,7 @@ _OPEN = (State.APPROVED, State.PUBLISHED)
 
 @dataclass(frozen=True)
 class Draw:
-    """What is asked: ``where`` lists conditions as COLUMN=VALUE, of which all rows shall fulfil each."""
+    """A request for rows; all of them fulfil each condition COLUMN=VALUE of ``where``."""
 
     release: str
     rows: int
@@ -43,7 +43,7 @@ class Draw:
 def sample_release(home: Home, draw: Draw, as_json: bool) -> None:
     """Draw rows and write them to a new file.
 
-    The same command again goes on where it was interrupted.
+    The same command again resumes an interrupted draw.
 
     Raises:
         InputError: the release is not approved, a condition is not COLUMN=VALUE, or the file has
@@ -141,8 +141,8 @@ def _bound_model(home: Home, release: Release) -> str | None:
     bound = released_manifest(home, release).lineage.model
     if not bound:
         warn(
-            f"release {release.id} was made by a version that did not bind models to releases: nothing shows that the "
-            "model in this home is the one that was reviewed"
+            f"release {release.id} was made by a version that did not bind models to releases: "
+            "nothing shows that the model in this home is the one that was reviewed"
         )
     return bound or None
 
@@ -159,5 +159,6 @@ def _require_new(out: Path) -> None:
 def _require_open(release: Release) -> None:
     if release.state not in _OPEN:
         raise InputError(
-            f"release {release.id} is {release.state}; rows are drawn from approved releases only: see cloister review"
+            f"release {release.id} is {release.state}; rows are drawn from approved releases only: "
+            "see cloister review"
         )

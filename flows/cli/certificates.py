@@ -22,7 +22,8 @@ def show_certificate(home: Home, release: str, as_json: bool) -> None:
     folder = home.release(release) / "public"
     if not (folder / YAML_NAME).exists():
         raise InputError(
-            f"release {release} is {state} and has no certificate; run its command again to finish it"
+            f"release {release} is {state} and has no certificate; run its command again to finish "
+            "it"
         )
     certificate = recorded_certificate(folder, held)
     if as_json:

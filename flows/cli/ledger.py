@@ -103,7 +103,7 @@ def grant(
 
 
 def list_releases(dataset: AnyDataset = None, as_json: Json = False) -> None:
-    """List releases, oldest first: what each costs and where it stands; "refused" ones were given back."""
+    """List releases, oldest first, with their costs and states; "refused" ones were given back."""
     from flows.cli.console import show_json, show_table
     from tasks.ledger.queries import releases
     from tasks.runtime.home import Home

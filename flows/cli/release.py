@@ -43,7 +43,8 @@ def add_release_commands(app: typer.Typer) -> None:
         "sample",
         epilog=example(
             "cloister sample r-0123456789 --rows 1000 --out more.parquet",
-            "cloister sample r-0123456789 --rows 1000 --out doctors.csv --where education=Doctorate",
+            "cloister sample r-0123456789 --rows 1000 --out doctors.csv --where "
+            "education=Doctorate",
         ),
     )(sample_model)
     app.command(epilog=example("cloister methods"))(methods)
@@ -152,9 +153,9 @@ def methods(as_json: Json = False) -> None:
 
 def _release(spec: Path, options: Options, home: Home, as_json: bool) -> None:
     from flows.cli.reports import show_outcome
-    from tasks.ledger.delivery import telling
+    from tasks.ledger.delivery import confirm_delivery
 
-    with telling(home, user()):
+    with confirm_delivery(home, user()):
         show_outcome(run_release(spec, options, home), as_json)
 
 

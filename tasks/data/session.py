@@ -1,11 +1,11 @@
-"""The sensitive rows of a release while it runs: in the memory of one process, until its session ends.
+"""The sensitive rows of a running release: in the memory of one process, until its session ends.
 
 A session opens the rows and hands out tokens, whose types are the order of the steps::
 
     Session --validate--> Opened --spend--> Spent --train, weigh, evaluate
 
 ``Opened`` has no door. ``spend`` turns it into ``Spent``, which holds the ledger's entry of the
-charge, and the steps that ask the rows take ``Spent``: nothing is asked before it is paid for.
+charge, and the steps that query the rows take ``Spent``: no query runs before it is paid for.
 
 Privacy: an orchestrator gets sessions and tokens as parameters and results of steps. They are no
 collections, so it cannot walk into them; ``repr`` shows the id of the release alone; whoever copies
@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 
 class RowSource(ABC, Generic[RowsT, PrivateT]):
-    """Which rows a release reads, and the door that they are put behind."""
+    """The rows that a release reads, and the door in front of them."""
 
     @abstractmethod
     def context(self, request: ResolvedRequest) -> PublicContext:
@@ -47,7 +47,7 @@ class RowSource(ABC, Generic[RowsT, PrivateT]):
 
     @abstractmethod
     def read_rows(self, release: str, request: ResolvedRequest, home: Home) -> tuple[RowsT, str]:
-        """The rows, at most so many of each unit, and a keyed digest of all that were read.
+        """The rows, bounded in number for each unit, and a keyed digest of all that were read.
 
         Raises:
             StorageError: the data cannot be read.
@@ -58,7 +58,7 @@ class RowSource(ABC, Generic[RowsT, PrivateT]):
     def door(
         self, rows: RowsT, neighbours: Neighbours, planned: Event, journal: Journal, home: Home
     ) -> PrivateT:
-        """The rows behind a door that answers what was planned."""
+        """The rows behind a door that answers only planned queries."""
 
 
 class Confidential:
@@ -77,7 +77,7 @@ class Confidential:
 
 
 class SessionValue(Confidential, Generic[_T]):
-    """Something that is at hand until the session of a release ends."""
+    """A value that exists until the session of a release ends."""
 
     __slots__ = ("_value", "release")
 
@@ -87,7 +87,7 @@ class SessionValue(Confidential, Generic[_T]):
 
     @property
     def value(self) -> _T:
-        """What is held.
+        """The value.
 
         Raises:
             CloisterError: the session has ended.
@@ -99,7 +99,7 @@ class SessionValue(Confidential, Generic[_T]):
         return self._value
 
     def forget(self) -> None:
-        """Let go of it."""
+        """Drop the value."""
         self._value = None
 
 
@@ -134,7 +134,7 @@ class Session(Confidential, Generic[RowsT, PrivateT]):
         return Opened(self, self.hold(release, rows), digest)
 
     def hold(self, release: str, value: _T) -> SessionValue[_T]:
-        """Hold something until the end."""
+        """Hold a value until the session ends."""
         held = SessionValue(release, value)
         self._ending.callback(held.forget)
         return held
@@ -166,7 +166,7 @@ class Opened(Confidential, Generic[RowsT, PrivateT]):
 
 
 class Spent(Confidential, Generic[RowsT, PrivateT]):
-    """A release whose charge is final, as its ``anchor`` in the ledger says, and its way to the rows."""
+    """A release whose charge is final (``anchor`` in the ledger), and access to its rows."""
 
     __slots__ = ("_private", "_rows", "anchor", "digest", "journal", "release")
 
@@ -197,7 +197,7 @@ class Spent(Confidential, Generic[RowsT, PrivateT]):
     def rows(self) -> RowsT:
         """The rows themselves.
 
-        Privacy: raw; for a measure that is kept inside.
+        Privacy: raw; only for internal measures.
 
         Raises:
             CloisterError: the session has ended.

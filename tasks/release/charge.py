@@ -1,4 +1,4 @@
-"""The steps that charge a release: reserve before the data is opened, spend before it is asked."""
+"""The steps of a charge: reserve before the data is opened, spend before it is queried."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tasks.runtime.step import step
 class ReservedRelease:
     """The release that the ledger holds for a request.
 
-    ``resumed`` says that an earlier run reserved it, ``finished`` that it also ended it, but nobody
-    was told.
+    ``resumed`` says that an earlier run reserved it, ``finished`` that it also ended it without
+    reporting it.
     """
 
     release: str
@@ -97,7 +97,7 @@ def _keep_request(path: Path, request: ResolvedRequest) -> None:
 
 @contextmanager
 def giving_back(charge: ReservedRelease, request: ResolvedRequest, home: Home) -> Iterator[None]:
-    """Give the reservation back if the data cannot be used: nothing was asked of it."""
+    """Give the reservation back if the data cannot be used: it was never queried."""
     try:
         yield
     except CloisterError:
@@ -109,7 +109,7 @@ def giving_back(charge: ReservedRelease, request: ResolvedRequest, home: Home) -
 def validate_data(
     request: ResolvedRequest, charge: ReservedRelease, session: Session[RowsT, PrivateT], home: Home
 ) -> Opened[RowsT, PrivateT]:
-    """Read and validate the data; what was found stays inside.
+    """Read and validate the data; the findings stay in the home.
 
     Raises:
         InputError: the data is not as declared.
@@ -122,7 +122,7 @@ def validate_data(
 def spend_budget(
     request: ResolvedRequest, plan: AnyPlan, opened: Opened[RowsT, PrivateT], home: Home
 ) -> Spent[RowsT, PrivateT]:
-    """Open the journal, and make the charge final: from here on the data is asked.
+    """Open the journal, and make the charge final: from here on the data is queried.
 
     Raises:
         JournalMismatch: the release was begun with other data, code, spec or parameters.

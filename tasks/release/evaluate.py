@@ -1,4 +1,4 @@
-"""The step that evaluates a release against its real rows: internal, kept in the private folder."""
+"""The step that evaluates a release against its real rows; the result is internal."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tasks.runtime.tables import draw_rows, read_synthetic, require_hard_constra
 
 @dataclass(frozen=True)
 class Drawn:
-    """The synthetic file, and what a certificate says of it; all of it public.
+    """The synthetic file, and what a certificate says of it; all public.
 
     ``violations`` are those of every constraint, counted on the file; ``post_processing`` and
     ``capacity`` are the model's.
@@ -33,7 +33,7 @@ class Drawn:
 def sample_rows(
     request: ResolvedRequest, charge: ReservedRelease, model: Reference, home: Home
 ) -> Drawn:
-    """Draw exactly the rows that were asked, and count every constraint on the file that was written.
+    """Draw exactly the requested rows, and count every constraint on the file that was written.
 
     Raises:
         SampleError: the rows cannot be drawn, or a hard constraint is violated.

@@ -1,4 +1,4 @@
-"""What a release is asked to do, and the declared context that it happens in: public inputs only, no data."""
+"""A release request with all defaults resolved, and its declared context: public inputs only."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from cloister.privacy.events import Relation
 from cloister.privacy.ledger import exact
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.domain import Domain
-from cloister.schema.drafts.unconfirmed import Finding, unconfirmed_facts, unmeasured_facts
+from cloister.schema.drafts.unconfirmed import UnconfirmedFact, unconfirmed_facts, unmeasured_facts
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from cloister.schema.spec_files.marked_yaml import read_marked, unusable
+from cloister.schema.spec_files.marked_yaml import read_marked, spec_error
 from models.auto import AUTO, Choice, choose
 from models.protocol import Budget, Task
 from models.registry import present_name
@@ -52,10 +52,10 @@ class Options:
 
 @dataclass(frozen=True)
 class ResolvedRequest:
-    """A release as it was asked, with nothing left open but the seed.
+    """A release request in which everything but the seed is fixed.
 
-    ``rows`` is the size of the output. ``digest`` is that of the spec and its files, ``by`` who
-    asked, ``reason`` why the method is used.
+    ``rows`` is the size of the output. ``digest`` is that of the spec and its files, ``by`` the
+    person, ``reason`` why the method is used.
     """
 
     spec: Path
@@ -184,7 +184,7 @@ def declared_context(spec: Spec, rows: int, wanted: int | None = None) -> Public
 
 
 def neighbours_of(spec: Spec) -> Neighbours:
-    """Which tables must be hard to tell apart, as a spec declares it."""
+    """The neighbouring relation that a spec declares."""
     unit = spec.privacy.unit
     return Neighbours(
         Relation(spec.privacy.relation), unit.max_rows if isinstance(unit, PersonUnit) else 1
@@ -195,19 +195,20 @@ def public_rows(spec: Spec) -> int:
     """The declared number of rows of the data.
 
     Raises:
-        PlanError: the spec wants it measured, which is a step of its own.
+        PlanError: the spec marks it to be measured, which is a step of its own.
     """
     rows = spec.privacy.rows.public
     if rows is None:
         raise PlanError(
-            f"spec '{spec.name}': the number of rows is to be measured; run cloister spec measure, or declare a public "
+            f"spec '{spec.name}': the number of rows is to be measured; run cloister spec measure, "
+            "or declare a public "
             "figure, privacy.rows: {public: NUMBER}"
         )
     return rows
 
 
 def require_public(path: Path, spec: Spec) -> None:
-    """Check that nothing in a spec was read from the data, unless a person confirmed it or it was measured.
+    """Check that nothing in a spec was read from the data without a confirmation or a measurement.
 
     Raises:
         SpecError: lists all that was, with line, rule and remedy.
@@ -215,7 +216,7 @@ def require_public(path: Path, spec: Spec) -> None:
     require_none(path, [*unconfirmed_facts(spec), *unmeasured_facts(spec)])
 
 
-def require_none(path: Path, findings: Sequence[Finding]) -> None:
+def require_none(path: Path, findings: Sequence[UnconfirmedFact]) -> None:
     """Check that nothing was found wrong in a spec file.
 
     Raises:
@@ -223,7 +224,7 @@ def require_none(path: Path, findings: Sequence[Finding]) -> None:
     """
     if findings:
         document = read_marked(path)
-        raise unusable(path, [document.problem(*finding) for finding in findings])
+        raise spec_error(path, [document.problem(*finding) for finding in findings])
 
 
 def require_small_delta(budget: Budget, spec: Spec) -> None:
@@ -237,12 +238,13 @@ def require_small_delta(budget: Budget, spec: Spec) -> None:
     rows = public_rows(spec)
     if not 0 <= budget.delta < Fraction(1, rows):
         raise PlanError(
-            f"delta should be at least 0 and less than 1 / rows = 1 / {rows}; give another with --delta"
+            f"delta should be at least 0 and less than 1 / rows = 1 / {rows}; give another with "
+            "--delta"
         )
 
 
 def budget_of(spec: Spec, options: Options) -> Budget:
-    """The budget that options ask, else the one that a spec declares.
+    """The budget of the options, else the one that a spec declares.
 
     Raises:
         PlanError: epsilon or delta cannot be.
@@ -255,11 +257,13 @@ def budget_of(spec: Spec, options: Options) -> Budget:
         raise PlanError("epsilon should be above 0; give a positive one with --epsilon")
     if epsilon < _LEAST_EPSILON:
         raise PlanError(
-            f"epsilon should be at least {float(_LEAST_EPSILON)}: with less, all would be noise; raise --epsilon"
+            f"epsilon should be at least {float(_LEAST_EPSILON)}: with less, all would be noise; "
+            "raise --epsilon"
         )
     if epsilon > _GREATEST_EPSILON:
         raise PlanError(
-            f"epsilon should be at most {_GREATEST_EPSILON}: a greater one promises nothing; lower --epsilon"
+            f"epsilon should be at most {_GREATEST_EPSILON}: a greater one promises nothing; lower "
+            "--epsilon"
         )
     return Budget(epsilon, delta)
 

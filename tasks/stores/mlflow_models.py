@@ -1,4 +1,4 @@
-"""A released model as MLflow shows and serves it: files, and what goes in and comes out, from public facts alone."""
+"""A released model as an MLflow pyfunc: its files and signature, from public facts alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TYPES = MappingProxyType(
 """MLflow's types by the kind of a pandas dtype; text where there is none."""
 
 _EXAMPLE_ROWS = 10
-"""Rows that the example of a call asks for: a screen holds them."""
+"""Rows of the example call: few enough for a screen."""
 
 
 def save_pyfunc(model: Path, folder: Path, page: LoggedModel) -> None:
@@ -52,7 +52,7 @@ def save_pyfunc(model: Path, folder: Path, page: LoggedModel) -> None:
 
 
 def signature_of(domain: Domain) -> ModelSignature:
-    """What is asked, how many rows of which seed and under which conditions, and the columns that are drawn."""
+    """The signature of a model: rows, seed and conditions in, the columns of the domain out."""
     return ModelSignature(
         inputs=Schema([ColSpec("long", "rows"), ColSpec("long", "seed")]),
         outputs=Schema([_drawn(column) for column in domain]),

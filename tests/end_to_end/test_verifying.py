@@ -73,7 +73,7 @@ def test_a_flip_in_any_file_is_found_and_the_file_named(home):
         "evaluation.json",
         "input.dvc",
         "MLmodel",
-        "pyfunc.py",
+        "mlflow_pyfunc.py",
     }
     for path in files:
         whole = path.read_bytes()
