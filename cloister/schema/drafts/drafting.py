@@ -55,12 +55,19 @@ _BOOLEAN_WORDS = (
     ("Y", "N"),
 )
 _FEWEST_KEYS = 20
+"""Known values of a column at least, for it to be guessed a text key."""
+
 _POINT_MASS = 0.1
+"""The share of zeros above which zero is guessed a special value."""
+
 _MOST_DECIMALS = 6
+"""Decimal places that a guessed grid has at most."""
+
 _BINS = 50
-# The share of values that may be slips: so few are worth a remark, more make a column of its own
-# kind.
+"""Bins of a guessed number; whole numbers get them where the range is wider than twice as many."""
+
 _MOST_ODD = 0.02
+"""The share of values that a remark takes for slips; with more, the column is of its own type."""
 
 _NATIVE_FACTS: tuple[DraftedFact, ...] = ("names", "types")
 _TEXT_FACTS: tuple[DraftedFact, ...] = ("names", "delimiter", "missing", "types")
@@ -79,9 +86,12 @@ _NUMBERED = re.compile(r"([^{}]*?)(\d+)")
 _HEAD = """\
 # Drafted from {source}; it holds values of the data, so keep it as private as the data. A single
 # row may have decided any of it, so a release refuses it until a person has declared it from what
-# is known without looking at the data (a code book, a law, a form): - unconfirmed: read through
-# what it names, correct it, then delete the word, or the whole line to confirm all. - data-derived:
-# correct the line, bounds and values first, and write in place of data-derived where they are known
+# is known without looking at the data (a code book, a law, a form):
+# - unconfirmed: read through what it names, correct it, then delete the word, or the whole line to
+#   confirm all.
+# - data-derived: correct the line, bounds and values first, and write in place of data-derived
+#   where they are known from. What is not known stays data-derived and is measured with noise, at a
+#   charge: cloister spec measure.
 name: {name}
 source: {{{source_keys}}}
 unconfirmed: {unconfirmed} # delete once read through
@@ -122,7 +132,7 @@ def draft(path: Path) -> str:
 
 
 def guess(values: pd.Series) -> Guess:
-    """The keys of an attribute that all of the values fit: type, bounds rounded outwards, nullable, the mark."""
+    """The keys of an attribute that all values fit: type, outward bounds, nullable, provenance."""
     known = values.dropna()
     kind = next(
         (found for candidate in _CANDIDATES if (found := candidate(known))), None
@@ -132,7 +142,10 @@ def guess(values: pd.Series) -> Guess:
 
 
 def remark(values: pd.Series) -> str:
-    """A hint where a few odd cells decided the guess: nearly all of the values are of a narrower type. Else nothing."""
+    """A hint where a few odd cells decided the guess, else the empty text.
+
+    The hint says that nearly all of the values are of a narrower type.
+    """
     known = values.dropna()
     if not isinstance(known.dtype, pd.StringDtype) or known.str.match(_CODE).mean() > _MOST_ODD:
         return ""
@@ -293,7 +306,7 @@ def _point_mass(typed: pd.Series, value: float) -> Guess:
 
 
 def _dtype(values: pd.Series) -> Guess:
-    """The pandas dtype where it is not the usual one of its type, so that a release has it again."""
+    """The pandas dtype where it is not the usual one of its type, so that a release has it too."""
     name = str(values.dtype)
     unusual = re.fullmatch(r"U?Int(8|16|32)|UInt64|float32|datetime64\[(ms|us|ns)\]|category", name)
     if unusual is None:
