@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 Scalar = str | bool | int | float
 _T = TypeVar("_T")
 
-# Bins of a column: a histogram of more has fewer rows in a bin than its noise.
 _MOST_BINS = 100_000
+"""Bins of a column at most: a histogram of more has fewer rows in a bin than its noise."""
 
 DATA_DERIVED = "data-derived"
 MEASURED = "dp:"
@@ -151,9 +151,8 @@ class Datetime(Attribute):
 class TextKey(Attribute):
     """A surrogate key: never modelled, never copied.
 
-    Synthetic rows get fresh serial values of the pattern.
-
-    ``pattern`` holds one numbered range, ``R{000001..999999}``.
+    Synthetic rows get fresh serial values of ``pattern``, which holds one numbered range:
+    ``R{000001..999999}``.
     """
 
     type: Literal["text"]

@@ -11,12 +11,17 @@ from cloister.errors import SpecError
 from cloister.schema.attributes import Scalar, ValuesFile, ValuesPattern
 from cloister.schema.sources.small_files import read_small_file, reason_of
 
-# Values of a list: a thousand times those of the longest that was released, at some 100 bytes each.
 _MOST_VALUES = 1_000_000
-# Bytes of a values file: MOST_VALUES lines of 20 bytes.
+"""Values of a list at most: a thousand times those of the longest that was released.
+
+One value takes about 100 bytes of memory.
+"""
+
 MOST_VALUES_BYTES = 20_000_000
-# Digits of a number in a pattern: as many as a 64-bit integer holds.
+"""Bytes of a values file at most: a million lines of 20 bytes."""
+
 MOST_PATTERN_DIGITS = 18
+"""Digits of a number in a pattern at most: as many as a 64-bit integer holds."""
 
 NUMBERED_PATTERN = re.compile(
     r"(?P<prefix>[^{}]*)\{(?P<first>\d+)\.\.(?P<last>\d+)\}(?P<suffix>[^{}]*)"
@@ -28,9 +33,8 @@ def resolve_values(
 ) -> tuple[Scalar, ...]:
     """The values of a declaration, in order, shape (size,).
 
-    Numbers that include a decimal are all floats.
-
-    Files are looked up in ``folder`` and hold one value a line, UTF-8; blank lines are passed over.
+    If one number is a decimal, all are floats. Files are looked up in ``folder`` and hold one value
+    a line, UTF-8; blank lines are ignored.
 
     Raises:
         SpecError: an unreadable file, a malformed pattern, an empty list, or a value that is listed
@@ -51,16 +55,16 @@ def _same_kind(values: Sequence[Scalar]) -> list[Scalar]:
 def require_modest(
     declared: Iterable[Sequence[Scalar] | ValuesFile | ValuesPattern], folder: Path
 ) -> None:
-    """Check that the lists of a spec fit into memory together, before any of them is read or written out.
+    """Check that the lists of a spec fit into memory together, before any of them is read.
 
     Raises:
-        SpecError: their patterns stand for too many values, or their files are too long.
+        SpecError: their patterns have too many values, or their files are too long.
     """
     lists = list(declared)
     values = sum(_count(each.pattern) for each in lists if isinstance(each, ValuesPattern))
     if values > _MOST_VALUES:
         raise SpecError(
-            f"the patterns of all lists stand for more than {_MOST_VALUES:,} values; narrow their ranges"
+            f"the patterns of all lists have more than {_MOST_VALUES:,} values; narrow their ranges"
         )
     read = sum(_bytes_of(folder / each.file) for each in lists if isinstance(each, ValuesFile))
     if read > MOST_VALUES_BYTES:
@@ -110,7 +114,7 @@ def _numbered(pattern: str) -> list[str]:
 
 
 def _range_of(pattern: str) -> tuple[range, int, str, str]:
-    """The numbers of a pattern, their least width, and what stands before and after them."""
+    """The numbers of a pattern, their least width, and the text before and after them."""
     match = NUMBERED_PATTERN.fullmatch(pattern)
     if match is None:
         raise SpecError(
@@ -118,7 +122,8 @@ def _range_of(pattern: str) -> tuple[range, int, str, str]:
         )
     if max(len(match["first"]), len(match["last"])) > MOST_PATTERN_DIGITS:
         raise SpecError(
-            f"the pattern {pattern} has a number of more than {MOST_PATTERN_DIGITS} digits; write shorter ones"
+            f"the pattern {pattern} has a number of more than {MOST_PATTERN_DIGITS} digits; "
+            "write shorter ones"
         )
     width = len(match["first"]) if match["first"].startswith("0") else 0
     return (
@@ -135,6 +140,7 @@ def _unique(values: Sequence[Scalar], what: str) -> tuple[Scalar, ...]:
     twice = [value for value, count in Counter(map(str, values)).items() if count > 1]
     if twice:
         raise SpecError(
-            f"{what} holds {len(twice)} value(s) more than once, such as '{twice[0]}'; list each once"
+            f"{what} holds {len(twice)} value(s) more than once, such as '{twice[0]}'; "
+            "list each once"
         )
     return tuple(values)

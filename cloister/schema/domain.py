@@ -53,7 +53,8 @@ def _serial(name: str, attribute: TextKey) -> Serial:
     match = NUMBERED_PATTERN.fullmatch(attribute.pattern)
     if match is None:
         raise DataError(
-            f"column '{name}': a text key needs a pattern with one numbered range, such as R{{0001..9999}}"
+            f"column '{name}': a text key needs a pattern with one numbered range, "
+            "such as R{0001..9999}"
         )
     width = len(match["first"]) if match["first"].startswith("0") else 0
     return Serial(
@@ -138,7 +139,7 @@ class Table:
         return len(next(iter(self.codes.values())))
 
     def comparable(self, name: str) -> Floats:
-        """Numbers (rows,) that order as the values of a column do; NaN for missing."""
+        """Numbers (rows,) in the order of a column's values; NaN for missing."""
         return self.domain[name].comparable(self.codes[name])
 
     def take(self, rows: Integers | Booleans) -> Table:

@@ -1,4 +1,4 @@
-"""The spec of a dataset: one declared, public source of its schema, its privacy terms and its release.
+"""The spec of a dataset: the declared, public description of its schema, privacy and release.
 
 Nothing here is read from data. Shares of a budget are exact: ``epsilon: 0.1`` is the fraction 1/10.
 """
@@ -16,10 +16,11 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, model
 from cloister.schema.attributes import AnyAttribute, Declared, Scalar
 from cloister.schema.declarations import ConstraintDeclaration
 
-# Bits of the numerator and denominator of an epsilon or delta, as the ledger takes them.
 _MOST_BITS = 4096
-# Letters of a dataset's name: it becomes part of file names of at most 255 bytes.
+"""Bits of the numerator and of the denominator of an epsilon or delta, as the ledger takes them."""
+
 _LONGEST_NAME = 100
+"""Letters of a dataset's name at most: it becomes part of file names of at most 255 bytes."""
 
 OnInvalid = Literal["fail", "drop", "clip"]
 DraftedFact = Literal["names", "delimiter", "missing", "types"]
@@ -84,7 +85,10 @@ class PersonUnit(Declared):
 
 
 class RowsSpec(Declared):
-    """The number of rows: a ``public`` figure and where it comes from, or to be ``measured`` with noise at a charge."""
+    """The number of rows: a ``public`` figure and its source, or to be ``measured``.
+
+    A measurement adds noise and has a charge of its own.
+    """
 
     public: int | None = Field(default=None, ge=1)
     measured: Literal[True] | None = None
@@ -108,7 +112,7 @@ class BudgetSpec(Declared):
 
 
 class PrivacySpec(Declared):
-    """Whom the guarantee protects, against which change of the data, and the budget of all releases."""
+    """Whom the guarantee protects, under which relation, and the budget of all releases."""
 
     unit: Literal["row"] | PersonUnit
     relation: Literal["add_remove", "replace_one"]
@@ -119,9 +123,8 @@ class PrivacySpec(Declared):
 class ReleaseSpec(Declared):
     """What one release spends, by which method.
 
-    ``rows`` of the output, by default as many as the table has.
-
-    Method ``auto`` is chosen by public facts: sizes, domains, constraints and budget.
+    ``rows`` is the size of the output, by default that of the table. Method ``auto`` is chosen by
+    public facts: sizes, domains, constraints and budget.
     """
 
     method: str = "auto"
@@ -131,19 +134,22 @@ class ReleaseSpec(Declared):
 
 
 class Above(Declared):
-    """The positive class of a numeric target: values above a number (or a date, written as text)."""
+    """The positive class of a numeric target: values above a number, or a date, written as text."""
 
     above: int | float | str
 
 
 class EvaluationSpec(Declared):
-    """For each attribute to be predicted, its positive class: listed values, or those above a number."""
+    """The positive class of each target: listed values, or all above a number."""
 
     targets: dict[str, list[Scalar] | Above] = Field(default_factory=dict)
 
 
 class ValidationSpec(Declared):
-    """What happens to rows that break their declared domain: ``fail``, ``drop`` the rows, or ``clip`` the numbers."""
+    """What happens to rows outside their declared domain.
+
+    ``fail``, ``drop`` the rows, or ``clip`` the numbers.
+    """
 
     on_invalid: OnInvalid = "fail"
 
@@ -151,9 +157,9 @@ class ValidationSpec(Declared):
 class Spec(Declared):
     """One dataset, as a person declared it.
 
-    ``attributes`` keeps the order of the columns. ``folder`` is where value and constraint files
-    are looked up. ``unconfirmed`` names what a draft read from the data beside domains, and no
-    person has confirmed as public.
+    ``attributes`` has the order of the columns. ``folder`` is where value and constraint files are
+    looked up. ``unconfirmed`` names what a draft read from the data, domains apart, and no person
+    has confirmed as public.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=_LONGEST_NAME)
@@ -177,7 +183,8 @@ class Spec(Declared):
     def declared_in(cls, folder: Path, content: Mapping[str, Any]) -> Self:
         """The spec of a parsed document that lies in ``folder``.
 
-        Pydantic's ValidationError if it is not one.
+        Raises:
+            ValidationError: pydantic's; the document is not a spec.
         """
         spec = cls.model_validate(content)
         spec._folder = folder

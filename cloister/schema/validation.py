@@ -1,4 +1,4 @@
-"""Rows against their declared domain: counts and row numbers of what breaks it, never values.
+"""Rows against their declared domain: counts and row numbers of what lies outside, never values.
 
 Cells are read first, each on its own; whether they are kept, clipped or dropped, all later code
 sees the same typed values. pandera decides whether a table is valid, by a schema that is generated
@@ -26,12 +26,11 @@ from cloister.schema.attributes import Date, Datetime, Float, Integer
 from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain
 from cloister.schema.parsing import parse
-from cloister.schema.sources.reading import malformed_rows, require_columns
+from cloister.schema.sources.reading import ROWS_NAMED, malformed_rows, require_columns
 from cloister.schema.spec import OnInvalid, PersonUnit, Spec
 
 _Rule = Literal["type", "missing", "domain"]
 
-ROWS_NAMED = 10
 
 _RULES: dict[_Rule, str] = {
     "type": "cannot be read as the declared type",
@@ -42,7 +41,7 @@ _RULES: dict[_Rule, str] = {
 
 @dataclass(frozen=True)
 class DomainFinding:
-    """How often one column breaks one rule: ``count`` cells, the first ten in ``rows``, numbered from 1."""
+    """How often one column breaks one rule: ``count`` cells, the first ten rows of them from 1."""
 
     column: str
     rule: _Rule
@@ -52,7 +51,10 @@ class DomainFinding:
     def __str__(self) -> str:
         more = ", ..." if self.count > len(self.rows) else ""
         rows = ", ".join(map(str, self.rows))
-        return f"column '{self.column}': {self.count:,} value(s) {_RULES[self.rule]} (rows {rows}{more})"
+        return (
+            f"column '{self.column}': {self.count:,} value(s) {_RULES[self.rule]} "
+            f"(rows {rows}{more})"
+        )
 
 
 @dataclass(frozen=True)
@@ -98,12 +100,10 @@ def pandera_schema(spec: Spec) -> pa.DataFrameSchema:
 def validate_rows(frame: pd.DataFrame, spec: Spec) -> tuple[pd.DataFrame, ValidationReport]:
     """The typed rows of a frame that lie in the declared domain, and what was found.
 
-    ``on_invalid`` as the spec says.
-
-    ``fail`` raises. ``drop`` leaves out every row with a finding. ``clip`` moves numbers, dates and
-    moments to the nearest admissible one, sets other invalid cells to missing where the attribute
-    is nullable, and drops the rows that are left, and those of persons outside the domain. Rows are
-    renumbered from 0.
+    ``on_invalid`` as the spec says: ``fail`` raises. ``drop`` leaves out every row with a finding.
+    ``clip`` moves numbers, dates and moments to the nearest admissible one, sets other invalid
+    cells to missing where the attribute is nullable, and drops the rows that remain invalid, and
+    those of persons outside the domain. Rows are renumbered from 0.
 
     Privacy: row by row, dtypes included; under ``fail``, whether any row breaks its domain is said
         exactly.
@@ -241,7 +241,7 @@ def _clipped(
 
 
 def _unit_key(spec: Spec) -> str | None:
-    """The column that says whose a row is: moving its values would make one person of several."""
+    """The column that identifies a row's person: moving its values would merge several persons."""
     unit = spec.privacy.unit
     return unit.key if isinstance(unit, PersonUnit) else None
 

@@ -153,10 +153,10 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_lines(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (VALID + "name: again\n", "line 13, name: the key stands on line 1 too"),
+        (VALID + "name: again\n", "line 13, name: the key is also on line 1"),
         (
             VALID.replace("  colour:", "  age:"),
-            "line 6, attributes.age: the key stands on line 5 too",
+            "line 6, attributes.age: the key is also on line 5",
         ),
         (VALID.replace("  colour:", "\tcolour:"), "line 6: a tab"),
         (VALID.replace("1:30]", "1:30"), "line 6"),

@@ -1,4 +1,4 @@
-"""What in a spec was read from the data, and that no person has confirmed and nothing measured.
+"""What in a spec was read from the data, and neither confirmed by a person nor measured.
 
 One row can decide any of it: a single ``?`` is a text for missing values, one word turns integers
 into a category.
@@ -13,9 +13,10 @@ from cloister.schema.spec_files.loading import data_derived
 from cloister.schema.spec_files.marked_yaml import Key
 
 UnconfirmedFact = tuple[tuple[Key, ...], str]
+"""The keys that lead to a fact of a spec, and a sentence with the remedy."""
 
-# How many attributes a message names: about two lines of it. The rest are counted.
 _NAMES_SHOWN = 10
+"""Attributes that a message names, about two lines of it; the rest are counted."""
 
 _FACTS = {
     "names": "names of columns",
@@ -26,7 +27,7 @@ _FACTS = {
 
 
 def unconfirmed_facts(spec: Spec) -> list[UnconfirmedFact]:
-    """What neither a release nor a measurement may take as declared: its keys, and a sentence."""
+    """What neither a release nor a measurement may take as declared."""
     if not spec.unconfirmed:
         return []
     facts = ", ".join(_FACTS[fact] for fact in dict.fromkeys(spec.unconfirmed))
@@ -39,7 +40,7 @@ def unconfirmed_facts(spec: Spec) -> list[UnconfirmedFact]:
 
 
 def unmeasured_facts(spec: Spec) -> list[UnconfirmedFact]:
-    """What a release may not take, and what a measurement finds: keys and sentences."""
+    """What a release may not take as declared, and a measurement finds out."""
     found: list[UnconfirmedFact] = []
     if spec.privacy.rows.measured:
         text = "the number of rows is not known; declare it, {public: NUMBER}, or have it measured"

@@ -1,4 +1,4 @@
-"""The declared columns of a table, as text from CSV, in storage types from Parquet, and as Python values from SQL.
+"""The declared columns of a table: text from CSV, storage types from Parquet, values from SQL.
 
 No type is inferred from what rows hold: the storage of a cell is that of the file's own schema, or
 of the value that the database gives, so that no row changes how another is read.
@@ -37,11 +37,15 @@ _FORMATS = {
     ".pq": "parquet",
 }
 DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
+
 _BLOCK_BYTES = 16 << 20
+"""Bytes of a CSV file that are parsed at a time."""
+
 ROWS_NAMED = 10
-# Rows that are fetched from a database at a time: few enough that a driver's own copy of them is
-# small.
+"""Rows or columns that a message names; the rest are counted."""
+
 _ROWS_FETCHED = 50_000
+"""Rows fetched from a database at a time: few, so that a driver's own copy of them is small."""
 
 _MALFORMED = "malformed"
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -61,8 +65,7 @@ def read_frame(spec: Spec, data: Path | None = None) -> pd.DataFrame:
         DataError: no rows, no header, columns that are missing, undeclared, doubled or nested,
             ragged rows.
 
-    Privacy: row by row, apart from errors: a file of which one line cannot be told from the next is
-        refused whole.
+    Privacy: row by row, apart from errors: a file whose lines cannot be separated is refused whole.
     """
     frame = (
         _read_path(data or Path(spec.source.path or ""), spec)
@@ -80,7 +83,7 @@ def table_format(path: Path, declared: str | None = None) -> str:
     """``csv`` or ``parquet``, from the ending of a path, else as declared.
 
     Raises:
-        SpecError: neither says it.
+        SpecError: the ending is unknown and nothing is declared.
     """
     known = _FORMATS.get(path.suffix.lower(), declared)
     if known is None:
@@ -96,9 +99,10 @@ def _read_path(path: Path, spec: Spec) -> pd.DataFrame:
 
 
 def guard_reading(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """What ``read`` gives.
+    """The frame that ``read`` makes of a file.
 
-    StorageError, with path and reason, if the file cannot be opened or held.
+    Raises:
+        StorageError: the file cannot be opened, or does not fit in memory; names path and reason.
     """
     try:
         return read()
@@ -114,7 +118,7 @@ def guard_reading(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
 
 
 def malformed_rows(frame: pd.DataFrame) -> int:
-    """How many lines of the file had more or fewer cells than its header and are not among the rows."""
+    """Number of lines left out, since they had more or fewer cells than the header."""
     return int(frame.attrs.get(_MALFORMED, 0))
 
 
@@ -132,7 +136,7 @@ def _read_csv(path: Path, spec: Spec) -> pd.DataFrame:
 def read_text(path: Path, source: SourceSpec, names: Sequence[str]) -> pd.DataFrame:
     """The named columns of a CSV file as text, dtype ``str``, shape (n, columns).
 
-    Cells that are not UTF-8 stand with backslash escapes for the bytes that are not.
+    Bytes that are not UTF-8 become backslash escapes.
 
     Raises:
         DataError: ragged rows, or no text with one line a row.
@@ -235,8 +239,8 @@ def read_native(path: Path, names: Sequence[str]) -> pd.DataFrame:
     for field in table.schema:
         if not is_readable(field.type):
             raise DataError(
-                f"{path}: column '{field.name}' is of type {field.type}, which holds no single values; write it as "
-                "numbers, dates or text"
+                f"{path}: column '{field.name}' is of type {field.type}, which holds no single "
+                "values; write it as numbers, dates or text"
             )
     return pd.DataFrame({name: column_of_arrow(table[name]) for name in names})
 
@@ -258,7 +262,8 @@ def _read_sql(spec: Spec) -> pd.DataFrame:
     except (sa.exc.SQLAlchemyError, ImportError) as error:
         kind = type(error).__name__
         raise StorageError(
-            f"table '{spec.source.table}' of source.url cannot be read ({kind}); check url, table, driver and rights"
+            f"table '{spec.source.table}' of source.url cannot be read ({kind}); "
+            "check url, table, driver and rights"
         ) from None
 
 
@@ -295,7 +300,7 @@ def _as_given(connection: sa.Connection) -> None:
 def _with_any_bytes(connection: sa.Connection) -> None:
     """Have SQLite give texts that are not UTF-8 with backslash escapes.
 
-    It would refuse the whole table.
+    By default it refuses the whole table.
     """
     driver: Any = connection.connection.driver_connection
     driver.text_factory = lambda raw: raw.decode("utf-8", "backslashreplace")
@@ -308,7 +313,7 @@ def _in_iso_and_utc(connection: sa.Connection) -> None:
 
 
 def _as_text_unless_plain(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-    """A PostgreSQL column, as text if its driver would refuse some of its values, such as dates after 9999."""
+    """A PostgreSQL column, as text if its driver refuses some values, such as dates after 9999."""
     return _untyped(column) if isinstance(column.type, _PLAIN) else sa.cast(column, sa.Text)
 
 
@@ -337,12 +342,13 @@ def require_columns(
     undeclared = [name for name in found if name not in known]
     if doubled:
         raise DataError(
-            f"{where}: the column(s) {_named(doubled)} occur more than once; rename or drop all but one"
+            f"{where}: the column(s) {_named(doubled)} occur more than once; "
+            "rename or drop all but one"
         )
     if missing:
         raise DataError(
-            f"{where}: the declared column(s) {_named(missing)} are missing; add them, or take them out of "
-            f"the spec's attributes{_also(undeclared)}"
+            f"{where}: the declared column(s) {_named(missing)} are missing; add them, "
+            f"or take them out of the spec's attributes{_also(undeclared)}"
         )
     if undeclared:
         raise DataError(
@@ -359,7 +365,10 @@ def _no_header(found: Sequence[str], known: set[str], delimiter: str | None) -> 
             and known.intersection(_cells_by(found, delimiter, other))
         ):
             return f"its cells are separated by {name}; set source.delimiter to {other!r}"
-    return f"none of the declared columns is among its {len(found)}; its first line must name the columns"
+    return (
+        f"none of the declared columns is among its {len(found)}; "
+        "its first line must name the columns"
+    )
 
 
 def _cells_by(found: Sequence[str], delimiter: str, other: str) -> list[str]:

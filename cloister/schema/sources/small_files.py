@@ -1,4 +1,7 @@
-"""Small public files: read whole if they are regular and not too long, so that no pipe or device stops a command."""
+"""Small public files, read whole if they are regular and not too long.
+
+So no pipe or device stops a command.
+"""
 
 from __future__ import annotations
 

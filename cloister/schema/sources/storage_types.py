@@ -1,4 +1,4 @@
-"""Columns as a source stores them: what a cell becomes depends on its own content and its storage type alone.
+"""Columns as a source stores them, read cell by cell from content and storage type alone.
 
 A storage type is a property of the file, of the database or of one Python value; it is never
 inferred from what other rows hold. Columns come in six storages:
@@ -7,8 +7,9 @@ inferred from what other rows hold. Columns come in six storages:
     whole numbers          integers of up to 64 bits, signed or not
     numbers                floating point; NaN is missing
     moments                ``datetime64`` without a zone; moments with a zone are moved to UTC
-    texts                  ``str``; bytes are read as UTF-8, and those that are not stand as backslash escapes
-    objects                Python values, each of the storage of its own type; decimals, days, times and UUIDs as text
+    texts                  ``str``; bytes are read as UTF-8, others become backslash escapes
+    objects                Python values, each of the storage of its own type; decimals, days, times
+                           and UUIDs as text
 
 Anything else (lists, mappings, lengths of time, ...) is unreadable: a cell of its own, or a whole
 Parquet column, which its schema says.
@@ -34,13 +35,14 @@ from cloister.arrays import Booleans
 _Kind = Literal["boolean", "whole", "number", "text"]
 _Reader = Callable[[pd.Series], pd.Series]
 
-# Above it not every whole number has a float of its own, so that floats are written with their
-# exponent.
 EXACT_FLOATS = 2.0**53
-# Bits of the longest whole number that is written out as text; Python refuses above about 14,000.
+"""Below it every whole number has a float of its own; greater floats keep their exponent."""
+
 _LONGEST_WHOLE = 10_000
-# Decimal places on either side within which a decimal is written without an exponent.
+"""Bits of the longest whole number that is written as text; Python refuses above about 14,000."""
+
 _PLAIN_PLACES = 400
+"""Digits, and places on either side of the point, up to which a decimal has no exponent."""
 
 _NATIVE: dict[_Kind, str] = {"boolean": "bool", "whole": "int64", "number": "float64"}
 _NULLABLE = {
@@ -77,7 +79,7 @@ def is_readable(kind: pa.DataType) -> bool:
 def column_of_arrow(column: pa.ChunkedArray) -> pd.Series:
     """A column of a readable Arrow type in its storage, shape (n,).
 
-    Of dictionaries of texts as ``category``.
+    Dictionaries of texts become ``category``.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -101,7 +103,7 @@ def column_of_arrow(column: pa.ChunkedArray) -> pd.Series:
 
 
 def text_of_arrow(column: pa.ChunkedArray) -> pd.Series:
-    """Texts or bytes as ``str``, shape (n,): UTF-8, with backslash escapes for the bytes that are not."""
+    """Texts or bytes as ``str``, shape (n,): UTF-8, with backslash escapes for other bytes."""
     raw = column.cast(pa.large_binary())
     try:
         text = raw.cast(pa.large_string())
@@ -113,10 +115,8 @@ def text_of_arrow(column: pa.ChunkedArray) -> pd.Series:
 def read_by_storage(values: pd.Series, read: _Reader) -> pd.Series:
     """What ``read`` makes of a column, shape (n,), each cell by its own storage.
 
-    The index counts from 0.
-
-    ``read`` is given columns of one storage that is not objects, and gives as many values, always
-    of the same dtype.
+    ``read`` takes a column of one storage other than objects, and returns as many values, always of
+    the same dtype. The index of the result counts from 0.
     """
     values = _stored(values.reset_index(drop=True))
     if not pt.is_object_dtype(values.dtype):
@@ -132,10 +132,9 @@ def read_by_storage(values: pd.Series, read: _Reader) -> pd.Series:
 def texts(values: pd.Series) -> pd.Series:
     """Each value as text, ``str`` of shape (n,), with the index it had.
 
-    Missing and unreadable ones are missing.
-
-    Whole floats are written without a point (``1``, from 1.0), others as Python writes them;
-    booleans as ``True`` and ``False``; decimals in full; moments as ``2020-01-31 10:00:00.5``.
+    Missing and unreadable values are missing. Whole floats are written without a point (``1``, from
+    1.0), others as Python writes them; booleans as ``True`` and ``False``; decimals in full;
+    moments as ``2020-01-31 10:00:00.5``.
     """
     return read_by_storage(values, _as_texts).set_axis(values.index)
 
@@ -235,7 +234,7 @@ def _is_missing(cell: object) -> bool:
 def _text_of(cell: object) -> str | None:
     """The text of a value that is neither a boolean nor a number of up to 64 bits.
 
-    None for what has none.
+    None for a value without a text.
     """
     if _is_missing(cell):
         return None

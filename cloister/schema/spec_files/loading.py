@@ -37,9 +37,9 @@ def load_spec(path: Path) -> Spec:
 
 
 def spec_digest(spec: Spec) -> str:
-    """SHA-256, as hex, of the spec's canonical JSON and of the value and constraint files that it names.
+    """SHA-256, as hex, of the spec's canonical JSON and of the value and constraint files it names.
 
-    What is ``unconfirmed`` is left out: nothing is charged while there is any.
+    ``unconfirmed`` is left out: nothing is charged while it lists anything.
     """
     files = {name: _file_digest(spec.folder / name) for name in sorted(set(_files_of(spec)))}
     canonical = {"spec": spec.model_dump(mode="json", exclude={"unconfirmed"}), "files": files}
@@ -50,7 +50,7 @@ def spec_digest(spec: Spec) -> str:
 
 
 def data_derived(spec: Spec) -> list[str]:
-    """Names of the attributes whose bounds came from the data and were not declared public by a person."""
+    """Names of the attributes with bounds from the data that no person has declared public."""
     return [name for name, attribute in spec.attributes.items() if attribute.data_derived]
 
 

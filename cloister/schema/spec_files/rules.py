@@ -1,4 +1,4 @@
-"""Rules of a spec that tie its parts together."""
+"""Rules on a whole spec, which pydantic cannot check part by part."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ def _attribute_rules(name: str, attribute: AnyAttribute, spec: Spec) -> _Broken:
     if isinstance(attribute, Float) and _ticks(attribute) > LARGEST_WHOLE:
         yield (
             (),
-            "a bound has more than 18 digits with its decimals; narrow the bounds, or declare fewer decimals",
+            (
+                "a bound has more than 18 digits with its decimals; narrow the bounds, "
+                "or declare fewer decimals"
+            ),
         )
     if isinstance(attribute, TextKey):
         yield from _pattern_rules(attribute)
@@ -92,7 +95,10 @@ def _pattern_rules(attribute: TextKey) -> _Broken:
     if match is None:
         yield ("pattern",), "needs one numbered range; write it like R{000001..999999}"
     elif max(len(match["first"]), len(match["last"])) > MOST_PATTERN_DIGITS:
-        yield ("pattern",), f"has a number of more than {MOST_PATTERN_DIGITS} digits; write shorter ones"
+        yield (
+            ("pattern",),
+            f"has a number of more than {MOST_PATTERN_DIGITS} digits; write shorter ones",
+        )
     elif int(match["first"]) > int(match["last"]):
         yield ("pattern",), "ends before it starts; exchange the two numbers"
 
@@ -106,7 +112,10 @@ def _list_rules(attribute: Categorical | Ordinal, spec: Spec) -> Iterator[str]:
         yield str(error)
         return
     if set(spec.source.missing).intersection(values):
-        yield "a listed value is a missing token too; leave it out, or set source.missing to other texts"
+        yield (
+            "a listed value is a missing token too; leave it out, "
+            "or set source.missing to other texts"
+        )
 
 
 def _kind_rules(values: list[Scalar]) -> Iterator[str]:
@@ -151,7 +160,10 @@ def _target_rules(name: str, positive: list[Scalar] | Above, spec: Spec) -> Iter
     elif isinstance(attribute, TextKey):
         yield "is a text key, which has no meaning to predict; leave it out"
     elif isinstance(positive, Above) != (attribute.type in _NUMERIC):
-        yield "needs {above: NUMBER} if the attribute is numeric, and a list of values if not; exchange the form"
+        yield (
+            "needs {above: NUMBER} if the attribute is numeric, and a list of values if not; "
+            "exchange the form"
+        )
     elif isinstance(positive, list):
         yield from _positive_rules(positive, attribute, spec)
 
