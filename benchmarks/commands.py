@@ -36,7 +36,7 @@ class Answer:
     cost: Cost
 
 
-def ask(words: Iterable[str], environment: Mapping[str, str]) -> Answer:
+def run_cloister(words: Iterable[str], environment: Mapping[str, str]) -> Answer:
     """Run ``cloister WORDS --json`` in a process of its own.
 
     Raises:

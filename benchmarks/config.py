@@ -1,4 +1,4 @@
-"""A benchmark as its configuration file declares it, and the single runs that it stands for.
+"""A benchmark as its configuration file declares it, and its single runs.
 
 Paths are relative to the working directory, as ``source.path`` of a spec is; ``${NAME}`` in them is
 read from the environment.
@@ -27,7 +27,7 @@ from cloister.schema.attributes import Declared
 from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.spec import DeclaredDelta, DeclaredEpsilon
 from cloister.schema.spec_files.marked_yaml import Key, Problem, read_marked, spec_error
-from tasks.evaluation.compare import Asked
+from tasks.evaluation.compare import EvaluationOptions
 
 DECLARED = "declared"
 Given = Literal["declared", "read"]
@@ -118,7 +118,7 @@ class Combination:
     epsilon: Fraction
     delta: Fraction
     seed: int
-    asked: Asked
+    asked: EvaluationOptions
     peer: Peer | None = None
 
     @property
@@ -215,7 +215,9 @@ class Benchmark(Declared):
                 epsilon,
                 self.delta,
                 seed,
-                Asked(experiment.evaluate or self.evaluate, self.panel, declared.targets),
+                EvaluationOptions(
+                    experiment.evaluate or self.evaluate, self.panel, declared.targets
+                ),
                 peer,
             )
 

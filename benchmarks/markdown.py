@@ -46,7 +46,7 @@ def require_markers(document: Path, name: str) -> None:
 
 
 def insert(document: Path, name: str, text: str) -> None:
-    """Replace what stands between the markers of a document."""
+    """Replace the text between the markers of a document."""
     begin, end = markers(name)
     before, after = _parts(document, name)
     document.write_text(f"{before}{begin}\n{text.strip()}\n{end}{after}", encoding="utf-8")
@@ -110,7 +110,7 @@ def _peers(benchmark: Benchmark) -> str:
     if not benchmark.peers:
         return ""
     named = ", ".join(
-        f"{name} (`{peer.script}`, {_told(peer)}, at most {peer.seconds:g} CPU s)"
+        f"{name} (`{peer.script}`, {_inputs(peer)}, at most {peer.seconds:g} CPU s)"
         for name, peer in benchmark.peers.items()
     )
     return (
@@ -121,14 +121,14 @@ def _peers(benchmark: Benchmark) -> str:
     )
 
 
-def _told(peer: Peer) -> str:
-    told = [f"{name} {value}" for name, value in peer.options.items()]
+def _inputs(peer: Peer) -> str:
+    options = [f"{name} {value}" for name, value in peer.options.items()]
     given = {"declared": "declared bins", "read": "the bins that marginals are read by"}[peer.cells]
-    return ", ".join((peer.method, *told, given))
+    return ", ".join((peer.method, *options, given))
 
 
 def _parts(document: Path, name: str) -> tuple[str, str]:
-    """What stands before and after the markers of a benchmark."""
+    """The text before and after the markers of a benchmark."""
     try:
         text = document.read_text(encoding="utf-8")
     except OSError as error:
@@ -141,7 +141,6 @@ def _parts(document: Path, name: str) -> tuple[str, str]:
     del inside
     if not (found and closed):
         raise InputError(
-            f"{document} has no lines '{begin}' and '{end}'; write them where the tables should "
-            "stand"
+            f"{document} has no lines '{begin}' and '{end}'; write them where the tables belong"
         )
     return before, after

@@ -74,7 +74,7 @@ def read_cells(path: Path, rows: int, sizes: Sequence[int]) -> Matrix:
     """The cells (rows, k) that a peer wrote.
 
     Raises:
-        CloisterError: they are not a table of so many rows of public cells.
+        CloisterError: they are not a table of ``rows`` rows of public cells.
     """
     try:
         found = np.load(path, allow_pickle=False)
@@ -82,7 +82,7 @@ def read_cells(path: Path, rows: int, sizes: Sequence[int]) -> Matrix:
         raise CloisterError("it wrote no table of numbers") from None
     if found.shape != (rows, len(sizes)):
         raise CloisterError(
-            f"it wrote a table of shape {found.shape}; {(rows, len(sizes))} was asked"
+            f"it wrote a table of shape {found.shape}; {(rows, len(sizes))} is wanted"
         )
     if found.dtype.kind not in "iuf" or not np.isfinite(found).all():
         raise CloisterError("it left values missing")

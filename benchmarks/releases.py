@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from benchmarks.commands import Answer, ask
+from benchmarks.commands import Answer, run_cloister
 from benchmarks.config import Benchmark, Combination, expand_path
 from benchmarks.runs import Run, environment_of, evaluate_table
 from cloister.errors import CloisterError
@@ -102,7 +102,7 @@ def _released(combination: Combination, spec: Path, own: Home) -> Answer:
     words = ["release", str(spec), "--data", str(combination.data), "--method", combination.method]
     words += ["--epsilon", str(combination.epsilon), "--delta", str(combination.delta)]
     words += ["--seed-sampling", str(combination.seed), "--evaluate", "none"]
-    return ask(words, environment_of(own))
+    return run_cloister(words, environment_of(own))
 
 
 def _record(combination: Combination, own: Home) -> Path:

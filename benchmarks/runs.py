@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from benchmarks.commands import Answer, Cost, ask
+from benchmarks.commands import Answer, Cost, run_cloister
 from benchmarks.config import Benchmark, Combination
 from tasks.runtime.home import Home
 
@@ -98,7 +98,7 @@ def evaluate_table(combination: Combination, synthetic: Path, own: Home) -> Answ
     words = ["evaluate", str(combination.spec), "--data", str(combination.data)]
     words += ["--synthetic", str(synthetic), "--level", asked.level, "--panel", asked.panel]
     words += [word for target in asked.targets for word in ("--target", target)]
-    return ask(words, environment_of(own))
+    return run_cloister(words, environment_of(own))
 
 
 def environment_of(own: Home) -> dict[str, str]:

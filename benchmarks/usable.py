@@ -32,7 +32,7 @@ def require_usable(benchmark: Benchmark) -> None:
 
 
 def _require_peer(combination: Combination, peer: Peer, of_rows: bool) -> None:
-    """A peer has its files, and protects what the spec asks: it knows of rows only."""
+    """Check that a peer has its files and protects the spec's unit: it knows rows only."""
     for path in (peer.program, peer.requirements):
         if not path.is_file():
             raise StorageError(

@@ -50,7 +50,7 @@ from tasks.stores.prefect_run_page import decline_run
 
 @dataclass(frozen=True)
 class DomainMeasurement:
-    """What a measurement spent and found; all of it may be handed on."""
+    """What a measurement spent and found; all of it is public."""
 
     release: str
     request: ResolvedRequest

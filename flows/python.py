@@ -23,7 +23,7 @@ from flows import html
 from flows.cli.options import user
 from models.storage import SavedModel
 from tasks.data.frames import kept_frame
-from tasks.evaluation.compare import Asked, compare_files
+from tasks.evaluation.compare import EvaluationOptions, compare_files
 from tasks.ledger.certificates import read_certificate
 from tasks.ledger.delivery import confirm_delivery
 from tasks.release.certify import TABLE_NAME
@@ -59,7 +59,7 @@ class SpendSummary:
 
 @dataclass(frozen=True)
 class PlanSummary:
-    """A plan: what a release would ask and spend; ``seconds`` on two cores, ``memory`` in bytes."""
+    """The plan of a release and its cost; ``seconds`` on two cores, ``memory`` in bytes."""
 
     method: str
     reason: str
@@ -82,8 +82,8 @@ class PlanSummary:
 class ReleaseResult:
     """A release that is ready for review.
 
-    ``frame`` holds the synthetic rows, ``figures`` measures that are internal, ``folder`` the files
-    that may be handed on; ``budget_left`` is the epsilon that the dataset's budget still holds.
+    ``frame`` holds the synthetic rows, ``figures`` internal measures, ``folder`` the public files;
+    ``budget_left`` is the epsilon that the dataset's budget still holds.
     """
 
     id: str
@@ -138,10 +138,10 @@ class LoadedModel:
     def sample(
         self, n: int, where: Mapping[str, object] | None = None, seed: int | None = None
     ) -> pd.DataFrame:
-        """``n`` rows, at no cost; ``where`` gives some columns a value that all rows have.
+        """``n`` rows, at no cost; ``where`` fixes the value of some columns in all rows.
 
         Raises:
-            SampleError: so many rows cannot be drawn.
+            SampleError: that many rows cannot be drawn.
         """
         require_capacity(self.saved.model, n)
         drawn = self.saved.model.sample(n, SamplingSource(seed), where)
@@ -157,7 +157,7 @@ def plan(
     delta: _Amount | None = None,
     rows: int | None = None,
 ) -> PlanSummary:
-    """What a release would ask and spend; touches no data and costs nothing.
+    """What a release would query and spend; touches no data and costs nothing.
 
     Raises:
         InputError: the spec or an option cannot be used.
@@ -227,7 +227,9 @@ def evaluate(
     with _file_of(data, home) as real, _file_of(synthetic, home) as drawn:
         if real is None or drawn is None:
             raise TypeError("evaluate needs two tables: data and synthetic")
-        return EvaluationResult(compare_files(Path(spec), real, drawn, Asked(level), home))
+        return EvaluationResult(
+            compare_files(Path(spec), real, drawn, EvaluationOptions(level), home)
+        )
 
 
 def load(release: str) -> LoadedModel:

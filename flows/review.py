@@ -49,11 +49,11 @@ def _mirror(home: Home, release: str, to: State) -> None:
     """Move the alias in the registry.
 
     Raises:
-        CloisterError: the ledger has the move, the registry could not be told.
+        CloisterError: the ledger has the move, the registry has not.
     """
     try:
         ModelRegistry.of(home).point(release, to.value)
     except CloisterError as error:
         raise CloisterError(
-            f"{release} is {to} in the ledger, but the registry was not told: {error}"
+            f"{release} is {to} in the ledger, but not in the registry: {error}"
         ) from None

@@ -78,7 +78,7 @@ def approved_model(home: Home, release: str) -> SavedModel:
 
 
 def conditions(texts: Iterable[str]) -> Where:
-    """The condition that COLUMN=VALUE texts stand for.
+    """The condition of some COLUMN=VALUE texts.
 
     Nothing after the last sign of a text is a missing value.
 

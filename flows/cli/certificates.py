@@ -11,7 +11,7 @@ from tasks.runtime.home import Home
 
 
 def show_certificate(home: Home, release: str, as_json: bool) -> None:
-    """What a release promises and spent, where it stands now, and where its page lies.
+    """What a release promises and spent, its state, and the place of its page.
 
     Raises:
         InputError: there is no such release, or it has no certificate yet.

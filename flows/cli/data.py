@@ -66,10 +66,10 @@ def evaluate_table(
     """Measure a synthetic table against the real one. Internal: the figures are not private."""
     from flows.cli.console import show_facts, show_json
     from flows.cli.reports import INTERNAL_NOTE, show_metrics
-    from tasks.evaluation.compare import Asked, compare_files, write_evaluation
+    from tasks.evaluation.compare import EvaluationOptions, compare_files, write_evaluation
     from tasks.runtime.home import Home
 
-    asked = Asked(level.value, panel.value, tuple(target or ()), held_out)
+    asked = EvaluationOptions(level.value, panel.value, tuple(target or ()), held_out)
     evaluation = compare_files(spec, data, synthetic, asked, Home.current())
     if out:
         write_evaluation(evaluation, out)

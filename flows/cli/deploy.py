@@ -70,7 +70,7 @@ def deploy(
     csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv too.")] = False,
     evaluate: Annotated[
         LevelOption,
-        typer.Option(help="Measures against the real data, kept inside; full trains models."),
+        typer.Option(help="Measures against the real data, internal; full trains models."),
     ] = LevelOption.quick,
     allow_unauthenticated: Unauthenticated = False,
     as_json: Json = False,

@@ -164,7 +164,7 @@ def export(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
     as_json: Json = False,
 ) -> None:
-    """Write all entries to a file, one a line, to be kept elsewhere; prints the anchor of the last.
+    """Write all entries to a file, to be stored elsewhere; prints the anchor of the last.
 
     cloister verify FILE checks the copy; cloister verify --anchor NUMBER:HASH, that the ledger
     still holds its end.

@@ -71,16 +71,14 @@ def release_table(
     data: Annotated[
         Path | None, typer.Option(help="The data, in place of the spec's source.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="A new folder for the files that may be handed on.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A new folder for the public files.")] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv too.")] = False,
     seed_sampling: Annotated[
         int | None, typer.Option(help="Seed for drawing rows; the noise has none.", min=0)
     ] = None,
     evaluate: Annotated[
         LevelOption,
-        typer.Option(help="Measures against the real data, kept inside; full trains models."),
+        typer.Option(help="Measures against the real data, internal; full trains models."),
     ] = LevelOption.quick,
     as_json: Json = False,
 ) -> None:
@@ -129,7 +127,7 @@ def sample_model(
 ) -> None:
     """Draw more rows from the model of an approved release, at no cost.
 
-    Run again, an interrupted draw goes on.
+    Run again, the command resumes an interrupted draw.
     """
     from flows.sampling import Draw, sample_release
     from tasks.runtime.home import Home

@@ -13,7 +13,7 @@ from flows.cli.options import By, Json, Reason, ReleaseId, example
 _MOVES = {
     "approve": ("approved", "Approve a candidate: its folder is verified first."),
     "reject": ("rejected", "Reject a candidate; its charge stays."),
-    "publish": ("published", "Record that an approved release was handed on."),
+    "publish": ("published", "Record that an approved release was shared."),
     "withdraw": (
         "withdrawn",
         "Withdraw a release; a reservation that was never used is given back.",

@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 def usable(opened: Callable[[], _T], release: str, home: Home) -> _T:
-    """What ``opened`` gives.
+    """The result of ``opened()``.
 
     Raises:
         DataError: the data cannot be used; names the file with the details, and none of them.

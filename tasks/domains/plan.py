@@ -126,7 +126,7 @@ def domain_plan(request: ResolvedRequest) -> DomainPlan:
     """The queries of a measurement.
 
     Raises:
-        PlanError: no noise keeps the budget, or nothing could be found with so much noise.
+        PlanError: no noise fits the budget, or with that much noise nothing could be found.
     """
     context = domain_context(request)
     made = plan_domains(

@@ -1,4 +1,4 @@
-"""The steps that measure domains once they are charged: ask, write the new spec."""
+"""The steps of a measurement after its charge: query the data, write the new spec."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _HEAD = """\
 
 @dataclass(frozen=True)
 class Written:
-    """The new spec, and what keeps a release from taking it as it is; empty if nothing does."""
+    """The new spec, and why a release would refuse it as it is; empty if it would not."""
 
     path: Path
     problem: str

@@ -22,7 +22,7 @@ from tasks.runtime.home import Home
 
 
 @dataclass(frozen=True)
-class Asked:
+class EvaluationOptions:
     """What is measured.
 
     Classifiers of the ``panel`` predict the ``targets``, all of the spec's if none is given.
@@ -46,7 +46,7 @@ class EvaluationRecord:
 
 
 def compare_tables(
-    real: Table, synthetic: Table, context: PublicContext, asked: Asked, home: Home
+    real: Table, synthetic: Table, context: PublicContext, asked: EvaluationOptions, home: Home
 ) -> Evaluation:
     """The evaluation of one table against another of the same context; internal.
 
@@ -70,7 +70,9 @@ def write_evaluation(evaluation: Evaluation, folder: Path) -> EvaluationRecord:
     return EvaluationRecord(evaluation, folder)
 
 
-def compare_files(spec: Path, data: Path, synthetic: Path, asked: Asked, home: Home) -> Evaluation:
+def compare_files(
+    spec: Path, data: Path, synthetic: Path, asked: EvaluationOptions, home: Home
+) -> Evaluation:
     """The evaluation of one file against another; internal.
 
     Raises:
@@ -102,7 +104,7 @@ def table_of(context: PublicContext, file: Path) -> Table:
     )
 
 
-def _targets(context: PublicContext, asked: Asked) -> tuple[PredictionTarget, ...]:
+def _targets(context: PublicContext, asked: EvaluationOptions) -> tuple[PredictionTarget, ...]:
     known = {
         target.attribute: target
         for target in targets_of(context.spec.evaluation.targets, context.task.domain)

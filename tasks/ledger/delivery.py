@@ -49,7 +49,7 @@ def publish_finished(
 
     Raises:
         VerificationError: its files are not what was recorded.
-        InputError: it was drawn with other options than asked now.
+        InputError: it was drawn with other options than those of this request.
     """
     content = finished_outcome(charge.release, home)
     public = home.release(charge.release) / "public"
@@ -132,8 +132,8 @@ def _require_same(
     if differing:
         raise InputError(
             f"release {release} of the same request is finished, with {content['rows']} rows, and "
-            f"nobody was told; give {' and '.join(differing)} as before to get it at no charge, or "
-            f"cloister review reject {release} first"
+            f"was not reported; give {' and '.join(differing)} as before to get it at no charge, "
+            f"or cloister review reject {release} first"
         )
 
 

@@ -51,12 +51,12 @@ def _database_findings(path: Path) -> Iterator[str]:
     """What SQLite itself finds."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
-            ((told,),) = database.execute("PRAGMA integrity_check(1)").fetchall()
+            ((verdict,),) = database.execute("PRAGMA integrity_check(1)").fetchall()
             schema = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except (sqlite3.Error, ValueError) as error:
-        told, schema = type(error).__name__, ()
-    if told != "ok" or not schema:
-        yield f"{path}: is damaged ({str(told).splitlines()[0]}); restore a copy"
+        verdict, schema = type(error).__name__, ()
+    if verdict != "ok" or not schema:
+        yield f"{path}: is damaged ({str(verdict).splitlines()[0]}); restore a copy"
 
 
 def _object_findings(folder: Path) -> Iterator[str]:

@@ -42,7 +42,7 @@ def release_findings(home: Home, ledger: Ledger, release: Release) -> Iterator[s
 
 
 def folder_findings(folder: Path, ledger: Ledger | None, release: Release | None) -> Iterator[str]:
-    """Everything that is wrong with a folder of files that may be handed on."""
+    """Everything that is wrong with a folder of public files."""
     expected = release.evidence.get("manifest") if release else None
     if not folder.is_dir():
         yield f"{folder}: is missing"
@@ -75,9 +75,8 @@ def released_manifest(home: Home, release: Release) -> Manifest:
     manifest = read_manifest(folder)
     if manifest.digest != release.evidence.get("manifest") or manifest.release != release.id:
         raise VerificationError(
-            f"{folder / MANIFEST_NAME} is not the one that the ledger recorded; see cloister verify "
-            ""
-            f"{release.id}"
+            f"{folder / MANIFEST_NAME} is not the one that the ledger recorded; see cloister "
+            f"verify {release.id}"
         )
     return manifest
 

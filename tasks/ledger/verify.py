@@ -160,7 +160,7 @@ def _vouched(home: Home) -> Iterator[Anchor]:
 def _verified_folder(
     home: Home, ledger: Ledger | None, folder: Path, anchors: Sequence[Anchor]
 ) -> tuple[list[str], list[str]]:
-    """A folder that was handed on; against the ledger too, if it is one of this home's releases."""
+    """A folder of public files; against the ledger too, if it is one of this home's releases."""
     named, held = _named_in(folder), _release_in(folder, ledger)
     own = held is not None or (named is not None and home.release(named).exists())
     findings = (

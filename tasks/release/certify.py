@@ -75,7 +75,7 @@ def fresh(folder: Path) -> Path:
 def _place_table(
     drawn: Drawn, request: ResolvedRequest, context: PublicContext, folder: Path
 ) -> dict[str, str]:
-    """The synthetic table, as Parquet and CSV if that was asked; SHA-256 by file name."""
+    """The synthetic table, as Parquet, and as CSV on request; SHA-256 by file name."""
     os.link(drawn.file.open(), folder / TABLE_NAME)
     if not request.csv:
         return {TABLE_NAME: drawn.file.digest}

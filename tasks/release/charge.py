@@ -58,7 +58,7 @@ def reserve_budget(
 
     Raises:
         BudgetExceeded: the budget does not hold it.
-        PrivacyError: the plan costs more than the request asks for.
+        PrivacyError: the plan costs more than the budget of the request.
     """
     context = source.context(request)
     require_within_budget(plan, request.budget, context.task)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from cloister.privacy.door.table import PrivateTable
 from cloister.schema.domain import Table
 from tasks.data.session import Spent
-from tasks.evaluation.compare import Asked, EvaluationRecord, compare_tables, write_evaluation
+from tasks.evaluation.compare import (
+    EvaluationOptions,
+    EvaluationRecord,
+    compare_tables,
+    write_evaluation,
+)
 from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 from tasks.runtime.references import Reference
@@ -23,5 +28,7 @@ def evaluate_release(
     """
     context = public_context_of(request)
     table = read_synthetic(synthetic.open(), context.task)
-    evaluation = compare_tables(spent.rows, table, context, Asked(request.evaluate), home)
+    evaluation = compare_tables(
+        spent.rows, table, context, EvaluationOptions(request.evaluate), home
+    )
     return write_evaluation(evaluation, home.release(spent.release) / "internal")

@@ -41,8 +41,8 @@ def require_usable(request: ResolvedRequest, context: PublicContext, home: Home)
     """Check everything about a request that needs no data.
 
     Raises:
-        ConstraintError: the hard constraints contradict each other, or cannot hold for so many
-            rows.
+        ConstraintError: the hard constraints contradict each other, or cannot hold for this
+            number of rows.
         StorageError: the data cannot be read, an output cannot be written, or the disk has no room.
     """
     require_consistent(
@@ -77,7 +77,7 @@ def require_home(home: Home) -> None:
 
 
 def require_place(out: Path, home: Home) -> None:
-    """Check that a folder can appear at ``out`` by a rename, apart from all that the home keeps.
+    """Check that a folder can appear at ``out`` by a rename, outside the home.
 
     Raises:
         StorageError: it cannot.
@@ -174,7 +174,7 @@ def _written(request: ResolvedRequest, home: Home) -> Iterator[Path]:
 
 
 def require_room(folder: Path, needed: int) -> None:
-    """Check that files of so many bytes can be made in or below the nearest folder that exists.
+    """Check that ``needed`` bytes can be written in or below the nearest folder that exists.
 
     Raises:
         StorageError: they cannot.

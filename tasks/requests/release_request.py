@@ -32,10 +32,10 @@ class ReleaseRequest(BaseModel):
     )
     rows: int | None = Field(None, description="Rows to draw.")
     data: Path | None = Field(None, description="The data, in place of the spec's source.")
-    out: Path | None = Field(None, description="A new folder for the files that may be handed on.")
+    out: Path | None = Field(None, description="A new folder for the public files.")
     csv: bool = Field(default=False, description="Write synthetic.csv too.")
     seed: int | None = Field(None, description="Seed for drawing rows; the noise has none.")
-    evaluate: Level = Field("quick", description="Measures against the real data, kept inside.")
+    evaluate: Level = Field("quick", description="Measures against the real data; internal.")
     by: str = Field("prefect", description="Who requests it.")
 
     @classmethod

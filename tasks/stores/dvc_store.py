@@ -238,7 +238,7 @@ def _unwritten(path: Path, error: OSError) -> StorageError:
 
 
 def _rename(out: Path, name: str) -> None:
-    """A pointer may be called anything: the file that it stands for is named inside."""
+    """Rename a pointer: its name is free, since it names its file inside."""
     out.with_name(f"{out.name}.dvc").rename(out.with_name(f"{name}.dvc"))
 
 

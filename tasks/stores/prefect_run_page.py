@@ -44,7 +44,7 @@ def attach_certificate(public: Path) -> None:
 
     A server that rejects them fails no release.
 
-    Privacy: all is read from the certificate, which may be handed on.
+    Privacy: all is read from the certificate, which is public.
     """
     if not flow_run.id:
         return

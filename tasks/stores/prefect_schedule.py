@@ -30,7 +30,7 @@ class ReleaseSchedule:
 
     @classmethod
     def of(cls, cron: str, timezone: str, now: datetime) -> Self:
-        """The schedule that the texts stand for.
+        """The schedule of a cron line and a time zone.
 
         Raises:
             InputError: one of them cannot be read, or no run follows ``now``.

@@ -1,4 +1,7 @@
-"""Figures of the suite: printed, and put between markers of a document that ``CLOISTER_BENCHMARK_DOCUMENT`` names."""
+"""Figures of the suite: printed, and written between the markers of a document.
+
+The variable ``CLOISTER_BENCHMARK_DOCUMENT`` names it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ from models.registry import create
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = (ROOT / os.environ.get("CLOISTER_DATA", "../shared/data")).resolve()
-COMMAND = "CLOISTER_BENCHMARK_DOCUMENT=docs/benchmarks.md .venv/bin/python -m pytest -m benchmark -s tests/benchmarks/{}"
+COMMAND = (
+    "CLOISTER_BENCHMARK_DOCUMENT=docs/benchmarks.md "
+    ".venv/bin/python -m pytest -m benchmark -s tests/benchmarks/{}"
+)
 
 Record = Callable[[str, str, Sequence[str], Sequence[Sequence[str]]], None]
 
@@ -111,7 +117,8 @@ def record(request: pytest.FixtureRequest) -> Record:
         where = surroundings()
         text = (
             f"{title}:\n\n```sh\n{command}\n```\n\n{markdown(table)}\n\n"
-            f"Measured on {where['date']}, Cloister {where['code']}, {where['cores']} cores, threads: "
+            f"Measured on {where['date']}, Cloister {where['code']}, {where['cores']} cores, "
+            "threads: "
             f"{where['threads']}, {where['platform']}."
         )
         print(f"\n{text}")

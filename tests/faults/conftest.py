@@ -28,7 +28,8 @@ TINY_ROWS = 300
 TINY = """
 name: NAME
 source: {path: DATA}
-privacy: {unit: row, relation: add_remove, rows: {public: 300}, budget: {epsilon: 4, delta: 1e-4, per: ever}}
+privacy: {unit: row, relation: add_remove, rows: {public: 300},
+  budget: {epsilon: 4, delta: 1e-4, per: ever}}
 attributes:
   region: {type: categorical, values: [north, south, east], provenance: map}
   capital: {type: categorical, values: [N, S, E], provenance: map}

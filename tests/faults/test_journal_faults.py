@@ -1,4 +1,4 @@
-"""Full disks, failed writes and kills at random moments: a journal loses no answer that was seen."""
+"""Full disks, failed writes and random kills: a journal loses no answer that was seen."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""``kill -9`` at every step of a release: the same command again ends it, with the same answers and one charge."""
+"""``kill -9`` at every step of a release: rerun, it ends with the same answers and one charge."""
 
 import hashlib
 import os
@@ -102,7 +102,7 @@ class Steps:
 
 
 def stepping(run: Run, last: int, counted: Path | None = None) -> Callable[[], int]:
-    """``run`` in a process that is killed at step ``last``: system calls and statements, before and after."""
+    """``run`` in a process that is killed at step ``last``: before or after a call or statement."""
 
     def killed() -> int:
         steps = Steps(last)

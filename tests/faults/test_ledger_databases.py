@@ -82,14 +82,18 @@ def test_the_database_refuses_its_own_shortcuts(ledger: Ledger) -> None:
             columns = copied.format(last=last)
             refused(
                 ledger,
-                f"INSERT OR REPLACE INTO {TABLE} SELECT 5, {columns}, 'd' FROM {TABLE} WHERE seq = 2",
+                f"INSERT OR REPLACE INTO {TABLE} SELECT 5, {columns}, 'd' "
+                f"FROM {TABLE} WHERE seq = 2",
             )
         refused(ledger, f"UPDATE OR REPLACE {TABLE} SET seq = 1 WHERE seq = 2")
     else:
         refused(ledger, f"TRUNCATE {TABLE}")
         refused(ledger, f"TRUNCATE {TABLE} CASCADE")
         refused(ledger, f"SET LOCAL session_replication_role = replica; DELETE FROM {TABLE}")
-        upsert = f"INSERT INTO {TABLE} VALUES (4, 'a', 'b', 'c', 'd') ON CONFLICT (seq) DO UPDATE SET line = 'x'"
+        upsert = (
+            f"INSERT INTO {TABLE} VALUES (4, 'a', 'b', 'c', 'd') "
+            "ON CONFLICT (seq) DO UPDATE SET line = 'x'"
+        )
         refused(ledger, upsert)
 
 

@@ -1,4 +1,4 @@
-"""cloister deploy and serve on a real Prefect server: what they register and run, and what they refuse."""
+"""cloister deploy and serve on a real Prefect server: what they register, run and refuse."""
 
 import json
 import os

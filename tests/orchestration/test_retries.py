@@ -1,4 +1,4 @@
-"""A blip of a store fails no release that was paid for: steps that only record are repeated, and record once."""
+"""A blip of a store fails no charged release: recording steps are retried, and record once."""
 
 import json
 import sqlite3

@@ -323,7 +323,8 @@ def test_a_version_says_what_was_spent_on_whom(
 def test_registering_again_makes_no_second_version(
     tracker: Tracker, run: str, registered, saved: Path, certificate
 ):
-    assert ModelRegistry(tracker.client).register(run, saved, certificate, "ef" * 32).version == registered.version
+    again = ModelRegistry(tracker.client).register(run, saved, certificate, "ef" * 32)
+    assert again.version == registered.version
 
 
 def test_a_stained_model_is_tagged(tracker: Tracker, run: str, saved: Path, facts: Facts):

@@ -1,4 +1,4 @@
-"""Whatever leads to sensitive rows shows a name alone, is not copied, not walked into, and ends with its session."""
+"""Objects that lead to sensitive rows show a name alone, are never copied, and end in time."""
 
 import copy
 import gc
@@ -12,7 +12,7 @@ from prefect.utilities.collections import visit_collection
 from cloister.errors import CloisterError
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.ledger import Anchor
-from tasks.data.session import Session, RowSource, Spent
+from tasks.data.session import RowSource, Session, Spent
 
 CANARY = "CANARY-81725"
 
