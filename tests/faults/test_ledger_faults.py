@@ -30,7 +30,7 @@ def test_a_locked_ledger_says_so_and_goes_on_after(
     with ledger.store.writing():
         assert waiting.budget("adult", "row").left == 100
         with pytest.raises(
-            StorageError, match=r"locked by another process, and stayed so for 0\.3 seconds"
+            StorageError, match=r"locked by another process for 0\.3 seconds"
         ):
             waiting.reserve(ask(), "flow")
     waiting.reserve(ask(), "flow")

@@ -15,7 +15,7 @@ from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.certificate.certificate import Certificate, Facts, certify
 from cloister.privacy.certificate.page import page
 from cloister.privacy.certificate.provenance import domain_words, exact_text
-from cloister.privacy.certificate.spend import describe, second_reading
+from cloister.privacy.certificate.spend import describe, second_cost
 from cloister.privacy.certificate.wording import (
     best_guess,
     posterior,
@@ -113,14 +113,14 @@ def test_a_second_accountant_agrees_to_a_bound(certificate: Certificate):
 def test_the_second_reading_is_never_below_the_first(events):
     stages = [Stage(event) for event in events]
     first = epsilon(Composed(tuple((event, 1) for event in events)), 1e-6, "add_remove")
-    second = second_reading(stages, Fraction(1, 10**6), "add_remove")
+    second = second_cost(stages, Fraction(1, 10**6), "add_remove")
     assert second is not None
     assert second.epsilon >= first
 
 
 def test_there_is_no_second_reading_of_disjoint_parts():
     assert (
-        second_reading([Stage(Parallel((GAUSSIAN, GAUSSIAN)))], Fraction(1, 10**6), "add_remove")
+        second_cost([Stage(Parallel((GAUSSIAN, GAUSSIAN)))], Fraction(1, 10**6), "add_remove")
         is None
     )
 

@@ -79,7 +79,7 @@ def test_reservations_add_up_to_the_cap_and_no_further(ledger: Ledger) -> None:
         ledger.reserve(ask(), "flow")
     now = ledger.budget("adult", "row")
     assert (now.spent, now.reserved, now.left, now.releases) == (0, 3, 0, 3)
-    with pytest.raises(BudgetExceeded, match=r"0 is left, but epsilon 1e-09 at delta 0 was asked"):
+    with pytest.raises(BudgetExceeded, match=r"0 is left, but epsilon 1e-09 at delta 0 was requested"):
         ledger.reserve(ask(epsilon="1e-9"), "flow")
     assert ledger.budget("adult", "row") == now
 
@@ -382,7 +382,7 @@ def test_a_delta_above_the_budgets_is_refused_whatever_the_composition(tmp_path:
     ledger = Ledger.open(tmp_path / "l.db", compose=lambda charges, delta: Fraction(0))
     ledger.grant("adult", "row", 1, "1e-6", "ever", "officer", "why")
     ledger.reserve(ask(delta="1e-6"), "flow")
-    with pytest.raises(BudgetExceeded, match="delta 1e-05 was asked"):
+    with pytest.raises(BudgetExceeded, match="delta 1e-05 was requested"):
         ledger.reserve(ask(delta="1e-5"), "flow")
 
 

@@ -343,9 +343,9 @@ WEAK = "CREATE TRIGGER cloister_entries_delete BEFORE DELETE ON cloister_entries
         (["DROP TRIGGER cloister_entries_update"], "cloister_entries_update is missing"),
         (
             [WEAK.replace("entries_delete", "entries_quiet")],
-            "cloister_entries_quiet stands in the database",
+            "cloister_entries_quiet is in the database",
         ),
-        (["CREATE TABLE notes (a)"], "notes stands in the database"),
+        (["CREATE TABLE notes (a)"], "notes is in the database"),
     ],
 )
 def test_the_table_and_its_guards_are_compared_word_by_word(

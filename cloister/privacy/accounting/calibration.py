@@ -1,7 +1,7 @@
-"""The other way round: the least noise that keeps a claim, and ways to share a budget out.
+"""The least noise for a given epsilon and delta, and ways to divide a budget.
 
-What is shared out here is only a plan: the claim is what `accounting` reads from the events, and
-`calibrate` asks it.
+A division is only a plan: what the events cost is for the accountants to say, and `calibrate`
+checks its answer with them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,19 @@ from cloister.privacy.accounting.accountants import spend
 from cloister.privacy.accounting.renyi import ORDERS
 from cloister.privacy.events import Event, Relation
 
+# Relative precision of a noise level.
 _PRECISION = 1e-4
+
+# Significant decimal digits of a noise level, which is rounded up to them.
 _DIGITS = 6
+
+# Ratio of the noise levels that are tried until two of them enclose the answer.
 _STRIDE = 4.0
+
+# Largest noise level that is tried.
 _MOST_NOISE = 2.0**30
+
+# Bisections of rho: more than the 53 bits of a double.
 _HALVINGS = 60
 
 Excess = Callable[[float], float]
@@ -32,18 +41,17 @@ def calibrate(
     delta: float | Fraction,
     relation: Relation | str,
 ) -> Fraction:
-    """The least noise, to a part in ten thousand, for which the event keeps (epsilon, delta).
+    """The least noise, to a part in ten thousand, for which the event is (epsilon, delta)-private.
 
-    Never too little.
-
-    ``event_of`` makes the event from a level of noise, of which more must cost less: a noise
-    multiplier, or the inverse of an epsilon. The answer has been put to the accountants.
+    The event costs no more than that: the accountants have checked the answer. ``event_of`` makes
+    the event from a noise level, of which more must cost less: a noise multiplier, or the inverse
+    of an epsilon.
 
     Errors: PlanError if no level up to 2^30 is enough, UnsupportedEvent if no accountant reads the
         event.
     """
     if epsilon <= 0:
-        raise PlanError("No noise keeps an epsilon of 0; allow a larger epsilon.")
+        raise PlanError("No amount of noise gives an epsilon of 0; allow a larger epsilon.")
 
     def excess(noise: float) -> float:
         try:
@@ -58,7 +66,7 @@ def calibrate(
 
 
 def zcdp_rho(epsilon: float | Fraction, delta: float | Fraction) -> Fraction:
-    """A rho, rounded down, such that rho-zero-zcdp_rho privacy gives (epsilon, delta).
+    """A rho, rounded down, such that rho-zero-concentrated privacy gives (epsilon, delta).
 
     Source: Canonne, Kamath, Steinke (arXiv 2004.00010), proposition 12, by dp_accounting; never
     less than by Bun and Steinke (arXiv 1605.02065), proposition 1.3.
@@ -77,7 +85,7 @@ def _bun_steinke(epsilon: float, delta: float) -> float:
 
 
 def noise_multiplier(rho: Fraction) -> Fraction:
-    """The noise multiplier, rounded up, whose discrete Gaussian counts are rho-zero-zcdp_rho: 1 / sqrt(2 rho)."""
+    """The noise multiplier, rounded up, of rho-zero-concentrated counts: 1 / sqrt(2 rho)."""
     rounded = _rounded_up(math.sqrt(1 / (2 * rho)))
     return rounded if 2 * rho * rounded**2 >= 1 else rounded * Fraction(1_000_001, 10**6)
 
@@ -86,7 +94,7 @@ def shares(total: Fraction, weights: Sequence[int | Fraction]) -> tuple[Fraction
     """The total in proportion to the weights; exact, so that the shares add up to the total."""
     if not weights or min(weights) <= 0 or total <= 0:
         raise PlanError(
-            "A budget is shared out among one or more positive weights, and must itself be positive."
+            "A budget is divided by one or more positive weights, and must itself be positive."
         )
     whole = sum(weights, Fraction(0))
     return tuple(total * weight / whole for weight in weights)
@@ -97,7 +105,8 @@ def _bracket(excess: Excess) -> tuple[float, float]:
     while excess(high) > 0:
         if high >= _MOST_NOISE:
             raise PlanError(
-                "No amount of noise keeps this epsilon and delta; ask for less, or allow more of either."
+                "No amount of noise gives this epsilon and delta; release less, or allow more of "
+                "either."
             )
         low, high = high, high * _STRIDE
     while low == high and excess(low / _STRIDE) <= 0 and low > 1 / _MOST_NOISE:

@@ -1,4 +1,4 @@
-"""Privacy loss distributions on a grid, and their composition by one Fourier transform per distinct event.
+"""Privacy loss distributions on a grid, composed by one Fourier transform per distinct event.
 
 A *profile* gives delta as a function of epsilon for the worst pair of neighbouring tables. It is
 turned into a distribution on a grid that is never more private ("Connect the Dots", Doroshenko et
@@ -27,17 +27,22 @@ from cloister.arrays import Floats
 
 Profile = Callable[[Floats], Floats]
 
+# Mass added to delta for the rounding of Fourier transforms: this for each mechanism, and 100 more.
 _ROUNDING = 1e-15
+
+# Largest loss, in nats, that is put to exp; the largest double is exp(709.8).
 _LARGEST_LOSS = 600.0
+
+# Share by which a window must become narrower for a steeper tilt to be tried after it.
 _WORTHWHILE = 0.01
-"""Share by which a window must become narrower for a steeper tilt to be tried after it."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A privacy loss distribution: mass ``mass[i]`` at (lowest + i) * step nats, ``infinite`` at infinity.
+    """A privacy loss distribution on a grid.
 
-    Shapes: mass (losses,) float64.
+    Mass ``mass[i]`` lies at (lowest + i) * step nats, ``infinite`` at infinity. Shapes: mass
+    (losses,) float64.
     """
 
     step: float
@@ -135,7 +140,7 @@ def _window(parts: Sequence[tuple[Loss, int]], slack: float) -> tuple[int, int]:
 
 
 def _least(bound: Callable[[float], float], start: float) -> float:
-    """About the least value of a function of a tilt that is convex in 1 / tilt, by halving and doubling."""
+    """About the least value of a function convex in 1 / tilt, by halving and doubling the tilt."""
     least = bound(start)
     for factor, worthwhile in ((0.5, 0.0), (2.0, _WORTHWHILE)):
         tilt = start * factor

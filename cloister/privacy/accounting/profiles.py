@@ -1,9 +1,9 @@
-"""The worst pair of output distributions of each event, as privacy profiles: delta as a function of epsilon.
+"""The worst pair of output distributions of each event, as privacy profiles.
 
-The profile of a pair (P, Q) is H(e) = sup over sets S of P(S) - exp(e) Q(S). A pair whose profile
-is nowhere below that of any two neighbouring tables stands for the whole mechanism, also under
-adaptive composition (Zhu, Dong, Wang, arXiv 2106.08567, theorem 10), and so does the largest of
-several profiles.
+A privacy profile is delta as a function of epsilon. The profile of a pair (P, Q) is H(e) = sup over
+sets S of P(S) - exp(e) Q(S). A pair whose profile is nowhere below that of any two neighbouring
+tables stands for the whole mechanism, also under adaptive composition (Zhu, Dong, Wang, arXiv
+2106.08567, theorem 10), and so does the largest of several profiles.
 """
 
 from __future__ import annotations
@@ -29,18 +29,30 @@ from cloister.privacy.events import (
     Selection,
 )
 
+# Largest epsilon that is put to exp, in nats; the largest double is exp(709.8).
 _LARGEST_EXPONENT = 700.0
+
+# Standard deviations that the table of a discrete Gaussian reaches on both sides: the mass beyond
+# is below 1e-43.
 _WIDTH = 14
+
+# Largest scale of a discrete Gaussian that is tabulated, in rows: a table of 2.8 million numbers.
 _LARGEST_SCALE = 1e5
+
+# Spacing, in standard deviations, of the table in which the inverse of a loss is looked up first.
 _TABLE_STEP = 0.01
+
+# Bisections of one step of that table, down to 1e-8 standard deviations.
 _HALVINGS = 20
+
+# A rate from which sampling is not counted: 1 - rate would have few digits in double precision, or
+# none.
 _NEARLY_ALL = 1 - Fraction(1, 2**20)
-"""A rate from which sampling is not counted: double precision holds 1 - rate to few digits, or not at all."""
 
 
 @dataclass(frozen=True)
 class Direction:
-    """The profile of a pair in one order, and the range of losses, in nats, outside which little mass lies."""
+    """The profile of a pair in one order, and the range of losses, in nats, of nearly all mass."""
 
     profile: Profile
     low: float
@@ -84,10 +96,8 @@ def _(event: GaussianCounts, _relation: Relation, tail: float) -> WorstPair:
 def _(event: LaplaceCounts, _relation: Relation, _tail: float) -> WorstPair:
     """As many one-cell mechanisms as cells change, where none moves by more than 1.
 
-    Else no more than pure epsilon.
-
-    One count that moves by 5 is worse than five that move by 1, though the noise of both is the
-    same.
+    Otherwise one mechanism with the whole epsilon: one count that moves by 5 is worse than five
+    that move by 1, though the noise of both is the same.
     """
     bounds = event.sensitivity
     copies = bounds.cells if bounds.step == 1 and bounds.cells == bounds.l1 else 1
@@ -128,7 +138,7 @@ def _(event: SampledGaussian, relation: Relation, tail: float) -> WorstPair:
 
 
 def samples_all(event: SampledGaussian) -> bool:
-    """Whether a step is read as one on every row, which costs at least as much as one on a sample.
+    """Whether a step is accounted as one on every row, which costs at least as much.
 
     The sums with and without a unit are then at most its rows apart, and so they are, in pairs,
     over any sample.
@@ -145,8 +155,8 @@ def _every_row(event: SampledGaussian, relation: Relation, tail: float) -> Worst
 def _replaced_row(event: SampledGaussian, tail: float) -> WorstPair:
     if event.rows > 1:
         raise UnsupportedEvent(
-            "DP-SGD over sampled rows of units with several rows is accounted for adding or removing a unit only; "
-            "declare relation add_remove, or one row for each unit."
+            "DP-SGD over sampled rows of units with several rows is accounted for adding or "
+            "removing a unit only; declare relation add_remove, or one row for each unit."
         )
     rate, shift = float(event.rate), 1 / float(event.noise_multiplier)
     high = math.log1p(rate * math.expm1(_reach(shift, tail))) - math.log1p(-rate)
@@ -165,9 +175,10 @@ def gaussian(shift: float, epsilons: Floats) -> Floats:
 
 
 def sampled_removed(rate: float, shift: float, epsilons: Floats) -> Floats:
-    """The mixture (1 - q) N(0) + q N(shift) against N(0): q H(a') with exp(a') = 1 + (exp(e) - 1) / q.
+    """The mixture (1 - q) N(0) + q N(shift) against N(0).
 
-    Source: Balle, Barthe, Gaboardi (arXiv 1807.01647), theorem 2.
+    It is q H(a') with exp(a') = 1 + (exp(e) - 1) / q, where H is the profile of `gaussian`. Source:
+    Balle, Barthe, Gaboardi (arXiv 1807.01647), theorem 2.
     """
     factors = np.exp(np.minimum(epsilons, _LARGEST_EXPONENT))
     scaled = 1.0 + (factors - 1.0) / rate
@@ -190,11 +201,11 @@ def sampled_added(rate: float, shift: float, epsilons: Floats) -> Floats:
 
 
 def sampled_replaced(rate: float, shift: float, epsilons: Floats) -> Floats:
-    """The mixture (1 - q) N(0) + q N(shift) against (1 - q) N(0) + q N(-shift): the replaced row pulls the other way.
+    """The mixture (1 - q) N(0) + q N(shift) against (1 - q) N(0) + q N(-shift).
 
-    Nothing else is worse: the profile is a convex function of a weighted sum of exponentials of
-    normals, which grows with each of their covariances (Kahane 1985), all largest where the two
-    gradients are opposite and full.
+    The new row has the opposite gradient. No other pair is worse: the profile is a convex function
+    of a weighted sum of exponentials of normals, which grows with each of their covariances (Kahane
+    1985), all largest where the two gradients are opposite and full.
     """
     steep = np.minimum(np.abs(epsilons), _LARGEST_EXPONENT / 2)
     factors, weight = np.exp(steep), rate * math.exp(-(shift**2) / 2)
@@ -219,10 +230,11 @@ def randomized_response(reach: float, epsilons: Floats) -> Floats:
 
 
 def bounded_range(reach: float, epsilons: Floats) -> Floats:
-    """The largest profile of mechanisms whose losses span at most ``reach``, such as the exponential mechanism.
+    """The largest profile of mechanisms whose losses span at most ``reach``.
 
-    The worst such pair has two losses, t and t - reach, and this is the largest over t. Source:
-    Dong, Durfee, Rogers (arXiv 1909.13830), lemma 3.4 for the two losses.
+    The exponential mechanism is one. The worst such pair has two losses, t and t - reach, and this
+    is the largest over t. Source: Dong, Durfee, Rogers (arXiv 1909.13830), lemma 3.4 for the two
+    losses.
     """
     between = np.square(np.expm1((np.minimum(epsilons, reach) - reach) / 2)) / -math.expm1(-reach)
     return np.where(epsilons < -reach, -np.expm1(np.minimum(epsilons, 0.0)), between)
@@ -230,11 +242,11 @@ def bounded_range(reach: float, epsilons: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class NormalMixture:
-    """Normals of unit variance with means ``means`` (k,) and probabilities ``weights`` (k,), against a mean of 0.
+    """A mixture of normals of unit variance, against a normal of mean 0.
 
-    The worst pair of a sum of sampled rows of which one unit owns several: the number sampled is
-    binomial. Source: Charles et al. (arXiv 2407.07737); Choquette-Choo et al. (arXiv 2310.15526);
-    also as in `sampled_replaced`.
+    Shapes: ``means`` (k,), their probabilities ``weights`` (k,). The worst pair of a sum of sampled
+    rows of which one unit owns several: the number sampled is binomial. Source: Charles et al.
+    (arXiv 2407.07737); Choquette-Choo et al. (arXiv 2310.15526); also as in `sampled_replaced`.
     """
 
     means: Floats

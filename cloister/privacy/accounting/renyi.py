@@ -1,6 +1,6 @@
-"""Rényi divergences of the worst pair of each event, in nats, at a fixed list of orders.
+"""Rényi divergences of the worst pair of each event, in nats, at fixed orders.
 
-They add up.
+Divergences of composed events add up.
 
 Sources: Mironov (arXiv 1702.07476), proposition 1; Bun, Steinke (arXiv 1605.02065) for
     zero-concentrated privacy.
@@ -32,8 +32,13 @@ ORDERS = np.unique(
         [1 + np.geomspace(0.02, 5, 30), np.arange(2.0, 64), np.geomspace(64, 16384, 40).round()]
     )
 )
+# Largest order at which dp_accounting is asked for sampled Gaussians; higher ones count as unknown.
 _LARGEST_SAMPLED_ORDER = 512
+
+# Largest order at which sampled Gaussians are integrated here; higher ones count as unknown.
 _LARGEST_MIXTURE_ORDER = 128
+
+# Distance of the points of integration, in standard deviations of the noise.
 _SPACING = 0.05
 
 
@@ -48,7 +53,10 @@ def renyi(event: Event, _relation: Relation) -> Floats:
 
 @renyi.register
 def _(event: GaussianCounts, _relation: Relation) -> Floats:
-    """Canonne, Kamath, Steinke (arXiv 2004.00010), theorem 14: rho = 1 / (2 noise_multiplier^2), in any dimension."""
+    """1 / (2 noise_multiplier^2)-zero-concentrated in any dimension.
+
+    Source: Canonne, Kamath, Steinke (arXiv 2004.00010), theorem 14.
+    """
     divergences: Floats = ORDERS / (2 * float(event.noise_multiplier) ** 2)
     return divergences
 
@@ -71,7 +79,10 @@ def _(event: Selection, _relation: Relation) -> Floats:
 
 @renyi.register
 def _(event: SampledGaussian, relation: Relation) -> Floats:
-    """Mironov, Talwar, Zhang (arXiv 1908.10530) by dp_accounting for whole orders, by integration for others."""
+    """By dp_accounting for whole orders, by integration for others.
+
+    Source: Mironov, Talwar, Zhang (arXiv 1908.10530).
+    """
     sides = 1 if relation is Relation.ADD_REMOVE else 2
     if samples_all(event):
         divergences: Floats = ORDERS * (sides * event.rows / float(event.noise_multiplier)) ** 2 / 2

@@ -1,8 +1,8 @@
-"""The certificate of a release: what was promised and spent, by which code, under which declarations.
+"""The certificate of a release: what was promised and spent, by which code and declarations.
 
 Everything in it is public: declarations of the spec, the plan, counts on the synthetic table,
-records of the ledger. No figure that was computed from the real table, no time that a step took, no
-exact private count enters it.
+records of the ledger. It contains no figure that was computed from the real table, no time that a
+step took and no exact private count.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from cloister.privacy.certificate.schema import (
 from cloister.privacy.certificate.spend import (
     PlannedStage,
     mechanisms,
-    second_reading,
+    second_cost,
     stage_spends,
-    whole,
+    total_cost,
 )
 from cloister.privacy.certificate.wording import (
     definition_of,
@@ -61,7 +61,9 @@ from cloister.privacy.mechanisms.counts import up
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import spec_digest
 
+# Version of the format, as written into each certificate.
 _FORMAT = 1
+
 YAML_NAME, PAGE_NAME = "certificate.yaml", "certificate.html"
 
 
@@ -70,14 +72,13 @@ class Facts:
     """What a certificate is made from.
 
     Args:
-        epsilon, delta: what was asked for and charged. stages: of the plan; the noise and the
-        events are in them. violations: of every constraint, counted on the synthetic file.
-        post_processing: what the model says was done to its answers, in sentences. capacity: how
-        many rows the model may ever give; None if any number. budget: of the dataset and unit,
-        after the charge; ``composition`` is how the ledger adds releases up. anchor: the ledger
-        entry that made the charge final. artefacts: SHA-256 by file name. model: digest of the
-        model that the rows were drawn from. secure: whether all noise came from a secure source.
-        input_digest: keyed, of the data.
+        epsilon, delta: what was requested and charged. stages: of the plan, with their noise and
+        events. violations: of every constraint, counted on the synthetic file. post_processing:
+        what the model did to its answers, in sentences. capacity: how many rows the model may ever
+        give; None if any number. budget: of the dataset and unit, after the charge; ``composition``
+        is how the ledger adds releases up. anchor: the ledger entry that made the charge final.
+        artefacts: SHA-256 by file name. model: digest of the model that the rows were drawn from.
+        secure: whether all noise came from a secure source. input_digest: keyed, of the data.
     """
 
     spec: Spec
@@ -154,8 +155,8 @@ def certify(facts: Facts) -> Certificate:
     """The certificate that facts make.
 
     Raises:
-        PrivacyError: the events cost more than was asked, or a hard constraint is violated: nothing
-            is to be published.
+        PrivacyError: the events cost more than was charged, or a hard constraint is violated:
+            nothing is to be published.
     """
     _require_true(facts)
     return Certificate(
@@ -180,15 +181,17 @@ def certify(facts: Facts) -> Certificate:
 
 
 def _require_true(facts: Facts) -> None:
-    accounted = whole(facts.stages, facts.delta, facts.spec.privacy.relation)
+    accounted = total_cost(facts.stages, facts.delta, facts.spec.privacy.relation)
     if accounted.epsilon > up(facts.epsilon):
         raise PrivacyError(
-            f"the events of release {facts.release} cost more than the epsilon charged; it must not be published"
+            f"the events of release {facts.release} cost more than the epsilon charged; it must "
+            "not be published"
         )
     broken = [report.name for report in facts.violations if report.hard and report.violations]
     if broken:
         raise PrivacyError(
-            f"the synthetic table violates the hard constraint(s) {', '.join(broken)}; it must not be published"
+            f"the synthetic table violates the hard constraint(s) {', '.join(broken)}; it must not "
+            "be published"
         )
 
 
@@ -220,8 +223,8 @@ def _guarantee(facts: Facts) -> Guarantee:
         rows=rows_words(privacy.rows),
         epsilon=exact_text(facts.epsilon),
         delta=exact_text(facts.delta),
-        accounted=whole(facts.stages, facts.delta, privacy.relation),
-        second=second_reading(facts.stages, facts.delta, privacy.relation),
+        accounted=total_cost(facts.stages, facts.delta, privacy.relation),
+        second=second_cost(facts.stages, facts.delta, privacy.relation),
         meaning=meaning(privacy, facts.epsilon, facts.delta, facts.secure, facts.capacity),
         odds=odds(epsilon, period),
         detection=detection(epsilon, facts.delta, period, facts.budget.budget.delta),

@@ -1,9 +1,8 @@
-"""The manifest of a release folder: every file with its SHA-256 and size, and where else the release is on record.
+"""The manifest of a release folder: every file with its size and SHA-256, and other records.
 
-``manifest.json`` is canonical: the text of a manifest is decided by what it says, and its
-``digest`` is the SHA-256 of all the rest. So any altered byte, of a file or of the manifest, is
-found; the ledger's entry of the release holds the digest again, and tells a replaced manifest from
-the true one.
+``manifest.json`` is canonical: its content determines its text, and its ``digest`` is the SHA-256
+of all the rest. So any changed byte, of a file or of the manifest, is found. The ledger's entry of
+the release holds the digest too, so that a replaced manifest is found as well.
 """
 
 from __future__ import annotations
@@ -20,17 +19,20 @@ from cloister.errors import StorageError, VerificationError
 from cloister.privacy.ledger import Anchor
 
 MANIFEST_NAME = "manifest.json"
+
+# Version of the format, as written into each manifest.
 _FORMAT = 1
 
 _LATER = ("model", "kept")
 """Parts of a lineage that older manifests lack; those without them read and write as before."""
 
+# Bytes of a file that are read at once.
 _BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
 class FileRecord:
-    """A file of the folder: path inside it with forward slashes, size in bytes, SHA-256 in hexadecimal."""
+    """A file: path in the folder with forward slashes, size in bytes, SHA-256 in hexadecimal."""
 
     path: str
     size: int
@@ -39,12 +41,10 @@ class FileRecord:
 
 @dataclass(frozen=True)
 class Lineage:
-    """Where else a release is on record: ledger entry, code, spec, tracking run, flow run.
+    """Other records of a release: ledger entry, code, spec, tracking run, flow run.
 
-    Empty text for none.
-
-    ``model`` is the digest of the model that rows are drawn from, ``kept`` a keyed digest of all
-    that stays in the home, which tells nobody without the key what that is.
+    Empty text for none. ``model`` is the digest of the model that rows are drawn from, ``kept`` a
+    keyed digest of all that stays in the home, which reveals nothing without the key.
     """
 
     ledger: Anchor
@@ -103,7 +103,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class FileFinding:
-    """One thing that is wrong with a release folder: the file, and what."""
+    """A fault of a release folder: the file, and the problem."""
 
     file: str
     problem: str
@@ -152,10 +152,8 @@ def read_manifest(folder: Path) -> Manifest:
 def verify_folder(folder: Path, digest: str | None = None) -> list[FileFinding]:
     """Everything that is wrong with a release folder: files altered, missing or extra.
 
-    Nothing, if it is sound.
-
-    ``digest`` is the manifest's as the ledger recorded it. Files that can no longer be told apart
-    from sound ones are never passed over: without a sound manifest the folder is not sound.
+    Nothing, if it is sound. ``digest`` is the manifest's as the ledger recorded it. Without a sound
+    manifest the folder is not sound.
 
     Raises:
         StorageError: a file cannot be read.
@@ -203,13 +201,13 @@ def _paths(folder: Path) -> list[str]:
 def _plain(record: FileRecord) -> FileRecord:
     if not record.sha256:
         raise StorageError(
-            f"{record.path} is no plain file, and cannot be part of a release; take it away"
+            f"{record.path} is not a plain file and cannot be part of a release; remove it"
         )
     return record
 
 
 def _record(folder: Path, name: str) -> FileRecord:
-    """The record of a file; one without a digest for whatever is no plain file."""
+    """The record of a file; one without a digest for whatever is not a plain file."""
     path = folder / name
     if path.is_symlink() or not path.is_file():
         return FileRecord(name, 0, "")

@@ -29,7 +29,7 @@ def page(certificate: Certificate) -> str:
 
 
 def _figure(amount: float) -> str:
-    """A figure rounded up to three decimals, or to three digits where it is small: claims are never made smaller."""
+    """A figure rounded up to three decimals, or three digits where it is small: never down."""
     if amount == 0:
         return "0"
     digits = max(3, 2 - math.floor(math.log10(abs(amount))))

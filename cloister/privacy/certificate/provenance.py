@@ -1,6 +1,6 @@
-"""Where the declared world of a release comes from: bounds, lists of values, constraints.
+"""Where the declarations of a release come from: bounds, lists of values, constraints.
 
-All of it public.
+All of them are public.
 """
 
 from __future__ import annotations
@@ -25,7 +25,16 @@ from cloister.schema.attributes import (
 )
 from cloister.schema.spec import Spec
 
+# Most values of a declared list that are written out.
 _MOST_SHOWN = 8
+
+_METHOD = (
+    "the method, its parameters, the noise levels and the order in which attributes are modelled"
+)
+_DOMAINS = (
+    "bounds, lists of values, bins and special values of every attribute, with the provenance "
+    "given here"
+)
 
 
 def exact_text(amount: Fraction) -> str:
@@ -67,16 +76,15 @@ def constraint_origins(
 
 
 def unprotected_facts(spec: Spec) -> tuple[str, ...]:
-    """What is published as it is, without noise, because it was declared and not computed from the data."""
+    """What is published without noise, because it was declared and not computed from the data."""
     rows = spec.privacy.rows.public
     declared = [f"the declared number of rows, {rows}"] if rows is not None else []
     return (
         *declared,
         "the schema: names, types and order of the attributes, and which may be missing",
-        "bounds, lists of values, bins and special values of every attribute, with the provenance given here"
-        + _noisy(spec),
+        _DOMAINS + _noisy(spec),
         "the constraints, as declared",
-        "the method, its parameters, the noise levels and the order in which attributes are modelled",
+        _METHOD,
         "this certificate",
     )
 

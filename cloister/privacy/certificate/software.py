@@ -1,4 +1,4 @@
-"""Which code made a release: what of it can be read off the installation."""
+"""The code that made a release, as far as the installation shows it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LIBRARIES = ("torch", "opendp", "dp-accounting", "numpy", "cryptography", "pand
 
 @cache
 def software(sources: str) -> Software:
-    """The running code; ``sources`` is a digest of its sources, which the caller knows.
+    """The running code; ``sources`` is a digest of its sources.
 
     Commit and lock file are those of a checkout, and None for an installed package. A commit whose
     files were changed ends in ``+changes``.
@@ -44,7 +44,9 @@ def _commit(root: Path) -> str | None:
 def _git(root: Path, *words: str) -> str | None:
     command = ["git", "-C", str(root), *words]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)  # noqa: S603
+        done = subprocess.run(  # noqa: S603
+            command, capture_output=True, text=True, check=True, timeout=20
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

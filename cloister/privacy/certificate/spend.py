@@ -1,4 +1,4 @@
-"""What a release did to the data and what that cost, for its certificate."""
+"""What a release did to the data and what it cost, for its certificate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 
 from cloister.errors import UnsupportedEvent
 from cloister.privacy.accounting.accountants import ACCOUNTANTS, leak, spend
-from cloister.privacy.certificate.schema import MechanismRecord, Reading, StageSpend
+from cloister.privacy.certificate.schema import AccountedCost, MechanismRecord, StageSpend
 from cloister.privacy.events import (
     Bounded,
     Composed,
@@ -73,26 +73,26 @@ class PlannedStage(Protocol):
     def explanation(self) -> str: ...
 
 
-def whole(stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str) -> Reading:
+def total_cost(
+    stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str
+) -> AccountedCost:
     """What all stages cost together.
 
     Raises:
         UnsupportedEvent: no accountant reads them.
     """
     total = spend(_all(stages), delta, relation)
-    return Reading(epsilon=total.epsilon, accountant=total.accountant)
+    return AccountedCost(epsilon=total.epsilon, accountant=total.accountant)
 
 
-def second_reading(
+def second_cost(
     stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str
-) -> Reading | None:
-    """The least answer of an accountant other than the one behind `whole`.
-
-    None if no other has one.
+) -> AccountedCost | None:
+    """The least answer of any accountant but that of `total_cost`; None if no other has one.
 
     Events on disjoint parts are read by the first accountant only.
     """
-    first, event = whole(stages, delta, relation), _all(stages)
+    first, event = total_cost(stages, delta, relation), _all(stages)
     left = delta - leak(event, relation)
     try:
         leaves = _leaves(event)
@@ -113,7 +113,7 @@ def second_reading(
             except UnsupportedEvent:
                 continue
     finite = [answer for answer in answers if answer[0] < math.inf]
-    return Reading(epsilon=min(finite)[0], accountant=min(finite)[1]) if finite else None
+    return AccountedCost(epsilon=min(finite)[0], accountant=min(finite)[1]) if finite else None
 
 
 def stage_spends(
@@ -122,7 +122,7 @@ def stage_spends(
     relation: Relation | str,
     capacity: int | None = None,
 ) -> tuple[StageSpend, ...]:
-    """Each stage with its cost alone, between the two that cost nothing."""
+    """Each stage with its cost alone, between the two stages that cost nothing."""
     spends = [_free(*_FREE_BEFORE)]
     for stage in stages:
         cost = spend(stage.event, delta, relation)
@@ -159,27 +159,29 @@ def _describe_simple(event: Event) -> str:
         case GaussianCounts():
             return f"discrete Gaussian noise of scale {_scale(event):.4g} rows on counts"
         case LaplaceCounts():
-            return f"discrete Laplace noise of scale {float(event.sensitivity.l1 / event.epsilon):.4g} rows on counts"
+            scale = float(event.sensitivity.l1 / event.epsilon)
+            return f"discrete Laplace noise of scale {scale:.4g} rows on counts"
         case SampledGaussian():
             return (
-                f"{event.steps} steps of DP-SGD on {float(event.rate):.2%} of the rows, drawn anew, with noise of "
-                f"{float(event.noise_multiplier):.4g} times the clipping norm"
+                f"{event.steps} steps of DP-SGD on {float(event.rate):.2%} of the rows, drawn "
+                f"anew, with noise of {float(event.noise_multiplier):.4g} times the clipping norm"
             )
         case Selection():
             return f"a choice by the exponential mechanism at epsilon {float(event.epsilon):.4g}"
         case Bounded():
-            return f"a mechanism shown to be ({float(event.epsilon):.4g}, {float(event.delta):.4g})-private"
+            epsilon, delta = float(event.epsilon), float(event.delta)
+            return f"a mechanism shown to be ({epsilon:.4g}, {delta:.4g})-private"
     raise UnsupportedEvent(f"No words are known for a {type(event).__name__} event.")
 
 
 def kinds(stages: Sequence[PlannedStage]) -> list[type[Event]]:
-    """The kinds of simple events in the stages, in the order in which they are listed in this project."""
+    """The kinds of simple events in the stages, in the order of the table above."""
     found = {type(leaf) for stage in stages for leaf in _simple(stage.event)}
     return [kind for kind in _SOURCES if kind in found]
 
 
 def mechanisms(stages: Sequence[PlannedStage], secure: bool) -> tuple[MechanismRecord, ...]:
-    """The mechanisms behind the stages, with their samplers; those of a test are stand-ins."""
+    """The mechanisms of the stages, with their samplers; those of a test are stand-ins."""
     rows = [_SOURCES[kind] for kind in kinds(stages)]
     stand_in = "REPEATABLE STAND-IN FOR TESTS: not private"
     return tuple(

@@ -1,4 +1,4 @@
-"""What a guarantee means, in words and odds: for those who have to decide on a release."""
+"""What a guarantee means, in words and odds, for those who decide on a release."""
 
 from __future__ import annotations
 
@@ -26,16 +26,20 @@ _DEFINITION = (
 _PURE_DEFINITION = (
     "pure differential privacy, epsilon alone; central model: one curator holds the data"
 )
+# Certainties of a guess before a release, of which a certificate shows what they can become.
 _PRIORS = (0.01, 0.10, 0.50, 0.90)
+
+# Shares of false alarms, for which a certificate shows the most that an attack can find.
 _FALSE_ALARMS = (0.01, 0.05, 0.10)
 
 _CHANGE = (
-    "Whether one {noun} {case} changes the probability of any outcome of this release by a factor of at most "
-    "{factor}, apart from a probability of {delta}."
+    "Whether one {noun} {case} changes the probability of any outcome of this release by a factor "
+    "of at most {factor}, apart from a probability of {delta}."
 )
 _CERTAINTY = (
-    "Someone who knew everything about the data but this one {noun}, and held either case as likely as the other, is "
-    "right about it with a probability of at most {certainty} after seeing the release."
+    "Someone who knew everything about the data but this one {noun}, and thought either case as "
+    "likely as the other, is right about it with a probability of at most {certainty} after seeing "
+    "the release."
 )
 _ANYONE = "This holds for any attacker, whatever else they know or learn later. {further}"
 _ANY_NUMBER = "Further rows drawn from the model cost nothing."
@@ -43,39 +47,45 @@ _NO_MORE = (
     "The model gives at most {capacity} rows in all, which are paid for; it never gives more."
 )
 _GROUPS = (
-    "It does not hide what is true of many: what the release tells of a group, it tells whether or not any one {noun} "
-    "took part."
+    "It does not hide what is true of many: what the release shows of a group, it shows whether or "
+    "not any one {noun} took part."
 )
 
 _EXACT_COUNTS = (
-    "noise on counts is drawn exactly, on integers, from randomness of the operating system; no floating-point number "
-    "is added to a count"
+    "noise on counts is drawn exactly, on integers, from randomness of the operating system; no "
+    "floating-point number is added to a count"
 )
 _SECURE_GRADIENTS = (
-    "gradient noise and Poisson samples come from AES-256 in counter mode under a fresh key of the operating system; "
-    "the key is never stored or copied"
+    "gradient noise and Poisson samples come from AES-256 in counter mode under a fresh key of the "
+    "operating system; the key is never stored or copied"
 )
 _ROUNDED_GRADIENTS = (
-    "gradient sums and their noise are rounded to a fixed grid, and each normal number combines four draws, so that "
-    "the bits of a floating-point number tell nothing"
+    "gradient sums and their noise are rounded to a fixed grid, and each normal number combines "
+    "four draws, so that the bits of a floating-point number reveal nothing"
 )
-_JOURNALED = "every noisy answer is on disk before it is used: a run that was killed goes on with the same answers"
+_JOURNALED = (
+    "every noisy answer is on disk before it is used: the next run resumes a killed one with the "
+    "same answers"
+)
 _CHARGED = "the charge was recorded before the data was opened, and nothing gives it back"
-_SEEDED = "NONE: the noise was drawn from a fixed seed, for a test; anyone can take it off again"
+_SEEDED = "NONE: the noise was drawn from a fixed seed, for a test; anyone can subtract it"
 
-STAIN = "This release is NOT PRIVATE: its noise was seeded. It must not leave the house."
-_SEVERAL_ROWS = "The unit is a row: a person who owns several rows is protected less, at k rows by k times epsilon."
+STAIN = "This release is NOT PRIVATE: its noise was seeded. Internal only; do not share."
+_SEVERAL_ROWS = (
+    "The unit is a row: a person who owns several rows is protected less, at k rows by k times "
+    "epsilon."
+)
 _SMALL_GROUPS = (
-    "Small groups are drowned by noise: counts of few rows, rare values and their combinations are not to be relied "
-    "on. Patterns that no part of the model measures may be missing."
+    "Noise hides small groups: counts of few rows, rare values and their combinations are not "
+    "reliable. Patterns that no part of the model measures may be missing."
 )
 _INTERNAL = (
-    "Figures that compare the synthetic with the real table are not private; they are kept inside and are no part of "
-    "this certificate."
+    "Figures that compare the synthetic with the real table are not private; they are internal and "
+    "not part of this certificate."
 )
 _AS_GIVEN = (
-    "The guarantee starts with the data as it was handed over: it says nothing about how the data was collected, who "
-    "else holds it, or whether it is right."
+    "The guarantee begins with the data as it was given: it says nothing about how the data was "
+    "collected, who else has it, or whether it is right."
 )
 _TIMING = "How long the run took is not protected and not published."
 
@@ -100,7 +110,7 @@ def unit_statement(dataset: str, unit: Literal["row"] | PersonUnit) -> str:
 
 
 def relation_words(relation: Relation | str) -> str:
-    """Which two tables must be hard to tell apart."""
+    """Which two tables are neighbours."""
     if Relation(relation) is Relation.ADD_REMOVE:
         return "the table with the unit, and the table without it"
     return "the table, and the table in which the unit is replaced by any other"
@@ -111,8 +121,12 @@ def rows_words(rows: RowsSpec) -> str:
     if rows.public is None:
         return "measured with noise, and charged"
     if rows.provenance.startswith(MEASURED):
-        return f"{rows.public} rows, a figure measured with noise: {rows.provenance.removeprefix(MEASURED).strip()}"
-    return f"public: {rows.public} rows, as declared in the spec; the exact number in the data is not published"
+        source = rows.provenance.removeprefix(MEASURED).strip()
+        return f"{rows.public} rows, a figure measured with noise: {source}"
+    return (
+        f"public: {rows.public} rows, as declared in the spec; the exact number in the data is not "
+        "published"
+    )
 
 
 def meaning(
@@ -126,10 +140,10 @@ def meaning(
     if not secure:
         return (STAIN,)
     noun = "row" if privacy.unit == "row" else "person"
-    told_apart = Relation(privacy.relation) is Relation.ADD_REMOVE
+    added = Relation(privacy.relation) is Relation.ADD_REMOVE
     terms = {
         "noun": noun,
-        "case": "is in the table or not" if told_apart else "is as it is or any other",
+        "case": "is in the table or not" if added else "is as it is or any other",
         "factor": _factor(float(epsilon)),
         "delta": exact_text(delta),
         "further": _ANY_NUMBER if capacity is None else _NO_MORE.format(capacity=capacity),
@@ -177,7 +191,10 @@ def posterior(prior: float, epsilon: float) -> float:
 
 
 def best_guess(epsilon: float, delta: float) -> float:
-    """The greatest probability of telling two equally likely cases apart: (e^epsilon + delta) / (e^epsilon + 1)."""
+    """The greatest probability of being right about two equally likely cases.
+
+    It is (e^epsilon + delta) / (e^epsilon + 1).
+    """
     return (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
 
 
@@ -209,7 +226,10 @@ def limitations(spec: Spec, secure: bool) -> tuple[str, ...]:
 
 def _unit_limit(unit: Literal["row"] | PersonUnit) -> str:
     if isinstance(unit, PersonUnit):
-        return f"Of a person with more than {unit.max_rows} rows, rows chosen at random were left out beforehand."
+        return (
+            f"Of a person with more than {unit.max_rows} rows, rows chosen at random were left out "
+            "beforehand."
+        )
     return _SEVERAL_ROWS
 
 

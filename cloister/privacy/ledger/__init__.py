@@ -11,8 +11,8 @@ from cloister.privacy.ledger.records import (
     Period,
     Release,
     ReleaseStep,
-    ReservationRequest,
     Reservation,
+    ReservationRequest,
     State,
     new_release_id,
 )

@@ -1,4 +1,4 @@
-"""Budgets: what the releases of a window compose to, and whether one more fits.
+"""Budgets: what the releases of a window compose to, and whether another one fits.
 
 A filter: the composition over all releases of the window that were not given back, the new one
 included, is compared with the cap. Releases of another window, dataset or privacy unit do not
@@ -30,9 +30,9 @@ class Charge:
 
 
 Compose = Callable[[Sequence[Charge], Fraction], Fraction | None]
-"""Pure: an upper bound of the epsilon of all charges together at a delta.
+"""An upper bound on the epsilon of all charges together at a delta, without side effects.
 
-None if no finite one is known.
+None if no finite bound is known.
 """
 
 
@@ -48,15 +48,14 @@ def basic_composition(charges: Sequence[Charge], delta: Fraction) -> Fraction | 
 
 @dataclass(frozen=True)
 class BudgetStatus:
-    """A budget and what became of it in one window.
+    """A budget and its use in one window.
 
-    Amounts are epsilons at the budget's delta, None is infinite.
-
-    ``spent`` composes the releases whose data may have been opened, ``reserved`` is what open
-    reservations add, ``left`` what the cap leaves. ``releases`` counts both. ``lifetime`` composes
-    all windows: the loss of a person who is in the data throughout. ``refusals`` counts, over all
-    windows, the reservations that were given back because the data was refused: they cost nothing,
-    and each answered an exact question about the data.
+    Amounts are epsilons at the budget's delta, None is infinite. ``spent`` composes the releases
+    whose data may have been opened, ``reserved`` is what open reservations add, ``left`` what the
+    cap leaves. ``releases`` counts both. ``lifetime`` composes all windows: the loss of a person
+    who is in the data throughout. ``refusals`` counts, over all windows, the reservations that were
+    given back because the data was refused: they cost nothing, and each revealed an exact fact
+    about the data.
     """
 
     budget: BudgetGrant
@@ -93,7 +92,9 @@ def status(books: Books, budget: BudgetGrant, time: str, compose: Compose) -> Bu
     return BudgetStatus(budget, window, spent, reserved, left, len(current), lifetime, refusals)
 
 
-def admit_request(books: Books, request: ReservationRequest, time: str, compose: Compose) -> Fraction:
+def admit_request(
+    books: Books, request: ReservationRequest, time: str, compose: Compose
+) -> Fraction:
     """What the window would compose to with ``request`` in it.
 
     Errors: ``BudgetExceeded`` if no budget was granted, or it would be exceeded; ``InputError`` if
@@ -102,8 +103,8 @@ def admit_request(books: Books, request: ReservationRequest, time: str, compose:
     budget = books.budgets.get((request.dataset, request.unit))
     if budget is None:
         raise BudgetExceeded(
-            f"No budget is granted to dataset '{request.dataset}' with privacy unit '{request.unit}': grant one with "
-            "cloister budget grant."
+            f"No budget is granted to dataset '{request.dataset}' with privacy unit "
+            f"'{request.unit}': grant one with cloister budget grant."
         )
     window = budget.period.window(time)
     held = [
@@ -148,7 +149,8 @@ def _composed(charges: Sequence[Charge], delta: Fraction, compose: Compose) -> F
     total = compose(charges, delta)
     if total is not None and not (isinstance(total, Fraction) and total >= 0):
         raise PrivacyError(
-            "The composition of releases gave no rational number at or above zero: the accountant cannot be relied on."
+            "The composition of releases gave no rational number at or above zero: the accountant "
+            "cannot be relied on."
         )
     return total
 
@@ -157,8 +159,9 @@ def _require_one_relation(held: Sequence[Release], request: ReservationRequest) 
     others = {release.request.relation for release in held} - {request.relation}
     if others:
         raise InputError(
-            f"The budget of dataset '{request.dataset}' holds releases under the relation '{min(others)}', which do "
-            f"not add up with '{request.relation}': keep one relation per dataset."
+            f"The budget of dataset '{request.dataset}' holds releases under the relation "
+            f"'{min(others)}', which do not add up with '{request.relation}': use one relation per "
+            "dataset."
         )
 
 
@@ -170,8 +173,9 @@ def _refusal(request: ReservationRequest, now: BudgetStatus) -> str:
         else decimal(now.spent + now.reserved)
     )
     return (
-        f"The budget of dataset '{cap.dataset}' (unit '{cap.unit}', window {now.window}) is epsilon "
-        f"{decimal(cap.epsilon)} at delta {decimal(cap.delta)}; {now.releases} releases hold {held} and "
-        f"{decimal(now.left)} is left, but epsilon {decimal(request.epsilon)} at delta {decimal(request.delta)} was "
-        "asked: ask for less, or have more granted with cloister budget grant."
+        f"The budget of dataset '{cap.dataset}' (unit '{cap.unit}', window {now.window}) is "
+        f"epsilon {decimal(cap.epsilon)} at delta {decimal(cap.delta)}; {now.releases} releases "
+        f"hold {held} and {decimal(now.left)} is left, but epsilon {decimal(request.epsilon)} at "
+        f"delta {decimal(request.delta)} was requested: request less, or have more granted with "
+        "cloister budget grant."
     )

@@ -1,4 +1,4 @@
-"""Money: exact rationals, and the one way in and out of text."""
+"""Amounts of privacy: exact rationals, and the one way to read and write them as text."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from cloister.errors import InputError
 
 Amount = Fraction | Decimal | int | float | str
 
+# Amounts between zero and this are refused: doubles lose digits below the least normal number.
 _SMALLEST = Fraction(1, 2**1022)
-"""Amounts between zero and this are refused: an accountant in double precision would lose them."""
 
+# Amounts above this are refused: near the end of the range of doubles.
 _LARGEST = Fraction(2**1022)
 
+# Most binary digits of a numerator or denominator, and largest exponent of ten, of an amount.
 _MOST_BITS = 4096
 
 
 def exact(amount: Amount) -> Fraction:
-    """``amount`` as a rational; a float counts as the shortest decimal that prints like it (0.1 is 1/10).
+    """``amount`` as a rational; a float is read as the decimal that it prints as (0.1 is 1/10).
 
-    Errors: ``InputError`` for what is no finite number, or one too long or too small to account
+    Errors: ``InputError`` for what is not a finite number, or one too long or too small to account
         for.
     """
     if isinstance(amount, bool):

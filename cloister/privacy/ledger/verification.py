@@ -1,4 +1,4 @@
-"""What the entries alone say: is the chain whole, was every move allowed, was every charge within its budget?"""
+"""Verification of entries: the chain is whole, all moves allowed, all charges within budget."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def verify_chain(
 ) -> list[Finding]:
     """What is wrong with ``entries``, by entry number; nothing, for a ledger as it was written.
 
-    ``anchors`` are entries that certificates vouch for: without one, a cut tail cannot be told from
-    a shorter ledger. ``compose`` must be the composition that the ledger was kept with. Budgets are
-    audited on a whole chain only.
+    ``anchors`` are entries that certificates vouch for: without one, a ledger whose end was cut off
+    looks like a shorter one. ``compose`` must be the composition of the ledger. Budgets are audited
+    on a whole chain only.
     """
     found = check_chain(entries) + _check_anchors(entries, anchors)
     return found or audit(entries, compose)
@@ -51,7 +51,7 @@ def verify_lines(
 
 
 def audit(entries: Iterable[Entry], compose: Compose) -> list[Finding]:
-    """What no ledger would have written: illegal moves, charges over their budget, time running back."""
+    """What no ledger would have written: illegal moves, charges over budget, decreasing times."""
     books, found, before = Books(), [], ""
     for entry in entries:
         for check in (
@@ -89,7 +89,7 @@ def _require_room(books: Books, compose: Compose, entry: Entry) -> None:
 
 
 def _request(entry: Entry) -> ReservationRequest | None:
-    """What a reservation asked for; one that cannot be read is found when it is posted."""
+    """The request of a reservation; one that cannot be read is found when it is posted."""
     try:
         return ReservationRequest.from_body(entry.body) if entry.kind == State.RESERVED else None
     except (KeyError, TypeError, InputError):

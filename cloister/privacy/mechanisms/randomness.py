@@ -1,10 +1,10 @@
-"""Two kinds of randomness that cannot be mixed up: secret noise, and free sampling.
+"""Two kinds of randomness that cannot be confused: secret noise, and sampling.
 
-`NoiseSource` pays for privacy: its key comes from the operating system, its stream is AES-256 in
+`NoiseSource` is for privacy: its key comes from the operating system, its stream is AES-256 in
 counter mode, it cannot be copied, pickled or shared with a forked process, and nothing outlives the
 run. `SamplingSource` draws synthetic rows, which is post-processing: it may be seeded, repeated and
-published. They share no base class and no method name, so that neither type nor attribute lookup
-lets one stand in for the other.
+published. They share no base class and no method name, so that neither can be used in place of the
+other.
 """
 
 from __future__ import annotations
@@ -25,8 +25,13 @@ from cloister.errors import PrivacyError
 
 _Words = NDArray[np.uint64]
 
+# Number of values of a 64-bit word.
 WORD = 2**64
+
+# Normals computed at once: their random words take 4 MiB.
 _CHUNK = 2**17
+
+# Normals that are added up for one.
 _DRAWS = 4
 
 
@@ -44,7 +49,7 @@ class NoiseSource:
     def insecure(cls, seed: int) -> NoiseSource:
         """A repeatable source for tests.
 
-        Everything drawn from it is public, and stains what it touches.
+        Everything drawn from it is public, and what is made with it is not private.
         """
         source = cls.__new__(cls)
         source._start(hashlib.sha256(f"insecure {seed}".encode()).digest(), secure=False)
@@ -76,11 +81,11 @@ class NoiseSource:
         return (drawn % np.uint64(bound)).astype(np.int64)
 
     def normals(self, shape: int | tuple[int, ...]) -> Floats:
-        """Standard normals of the given shape, each half the sum of four normals from different Box-Muller pairs.
+        """Standard normals of the given shape.
 
-        Source: Holohan and Braghin, "Secure random sampling in differential privacy" (ESORICS
-        2021), section 4: the sum hides the floating-point lattice of a single draw, so that the
-        sampler cannot be inverted.
+        Each is half the sum of four normals from different Box-Muller pairs. Source: Holohan and
+        Braghin, "Secure random sampling in differential privacy" (ESORICS 2021), section 4: the sum
+        hides the floating-point lattice of a single draw, so that the sampler cannot be inverted.
         """
         size = math.prod(shape) if isinstance(shape, tuple) else shape
         out = np.empty(size)
@@ -91,7 +96,10 @@ class NoiseSource:
         return out.reshape(shape)
 
     def bernoulli(self, rate: Fraction, count: int) -> Booleans:
-        """A mask (count,), each entry True on its own with probability ``rate`` rounded down to a multiple of 2^-64."""
+        """A mask (count,) of independent entries, each True with probability ``rate``.
+
+        The probability is rounded down to a multiple of 2^-64.
+        """
         if not 0 <= rate <= 1:
             raise PrivacyError(f"A sampling rate lies between 0 and 1, not at {rate}.")
         threshold = math.floor(rate * WORD)
@@ -134,7 +142,7 @@ class NoiseSource:
 class SamplingSource:
     """Seedable randomness for drawing synthetic rows, which is post-processing and free.
 
-    Without a seed one is taken from the operating system; `seed` tells which, so that a draw can be
+    Without a seed one is taken from the operating system; `seed` gives it, so that a draw can be
     repeated.
     """
 
@@ -146,7 +154,7 @@ class SamplingSource:
 
     @property
     def seed(self) -> int:
-        """The number that repeats this source, and all that were spawned from it in the same order."""
+        """The number that repeats this source, and all spawned from it in the same order."""
         entropy = self._sequence.entropy
         if not isinstance(entropy, int):
             raise PrivacyError(

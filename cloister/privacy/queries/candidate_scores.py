@@ -1,4 +1,4 @@
-"""How far each of several joint tables is from what is expected of it: the scores of a selection."""
+"""The distances of several joint tables from their expected counts: the scores of a selection."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.query import Query
 from cloister.privacy.queries.table_rows import Partition, TableRows
 
-# Parts of a row that scores are whole numbers of; finer than any expected count is known.
+# Steps of a score in one row; finer than any expected count is known.
 _FINENESS = 1024
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A joint table that could be measured: its partitions, and what is known of it without the data.
+    """A joint table that could be measured, and what is known of it without the data.
 
     Shapes: ``expected`` has one axis a partition: the rows a model expects in each joint part.
-    ``handicap``, in rows, is taken off the candidate's score. Both are released or public.
+    ``handicap``, in rows, is subtracted from the candidate's score. Both are released or public.
     """
 
     partitions: tuple[Partition, ...]
@@ -35,13 +35,14 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class CandidateScores(Query[TableRows, Fraction, int]):
-    """The score of each candidate: the L1 distance of exact from expected counts, less the handicap, in 1/1024 row.
+    """The score of each candidate: L1 distance of exact from expected counts, less the handicap.
 
-    The answer is the number of one candidate, likelier the higher its score.
+    Scores are in units of 1/1024 row. The answer is the number of one candidate, likelier the
+    higher its score.
 
-    Proof: one unit moves the exact counts of a partition by at most ``neighbours.partition.l1`` in
-    L1 norm, and nothing else in a score, so by the triangle inequality it moves each score by at
-    most as much. Expected counts and handicaps are rounded to 1/1024 row first, so that scores are
+    Proof: one unit changes the exact counts of a partition by at most ``neighbours.partition.l1``
+    in L1 norm, and nothing else in a score, so by the triangle inequality it changes each score by
+    no more. Expected counts and handicaps are rounded to 1/1024 row first, so that scores are
     whole numbers and the bound holds exactly.
     """
 

@@ -1,4 +1,4 @@
-"""Raw columns, whose domains are not known yet, and what they are asked: rows, parts of a partition, texts."""
+"""Raw columns, whose domains are not known yet, and their queries: rows, parts and texts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cloister.schema.sources.storage_types import texts
 class RawColumns:
     """Raw columns behind the door.
 
-    The secret ``key`` numbers texts, so that the journal holds numbers only.
+    The secret ``key`` maps texts to numbers, so that the journal holds numbers only.
     """
 
     frame: pd.DataFrame
@@ -93,12 +93,12 @@ class BucketCounts(Query[RawColumns, Sensitivity, Integers]):
 
 @dataclass(frozen=True)
 class TextCounts(Query[RawColumns, Sensitivity, dict[str, int]]):
-    """The readable values of one column, as text, whose noisy counts reach the threshold, with these counts.
+    """The readable values of one column, as text, whose noisy counts reach the threshold.
 
-    Proof: a histogram over all texts, each numbered by 63 bits of a keyed BLAKE2b, so that the
-    numbers of texts that are there do not depend on those that are not. Texts of the same number,
-    were there any, count together. The words of the numbers that were released are looked up in the
-    rows; they are what was released.
+    The answer holds these counts. Proof: a histogram over all texts, each mapped to 63 bits of a
+    keyed BLAKE2b, so that the number of a text does not depend on which other texts occur. Texts
+    with the same number, if any, are counted together. The texts of the released numbers are looked
+    up in the rows; they are what was released.
     """
 
     name: ClassVar[str] = "categories"
@@ -123,6 +123,6 @@ class TextCounts(Query[RawColumns, Sensitivity, dict[str, int]]):
 
 
 def keyed_numbers(texts: pd.Index, key: bytes) -> Integers:
-    """A number (n,) of 63 bits for each text, which nobody without the key can tell."""
+    """A number of 63 bits (n,) for each text, which cannot be computed without the key."""
     hashes = (hashlib.blake2b(text.encode(), digest_size=8, key=key) for text in texts)
     return np.array([int.from_bytes(digest.digest()) >> 1 for digest in hashes], dtype=np.int64)

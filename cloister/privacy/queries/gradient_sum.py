@@ -28,7 +28,10 @@ Gradient = Callable[[Tensor], FactoredGradient]
 
 @dataclass(frozen=True, eq=False)
 class SampledRows:
-    """The rows that gradients are taken of, in parts: ``expected`` is a batch of the declared number of rows."""
+    """Which attributes gradients are of, and how rows are sampled.
+
+    ``expected`` is the batch size at the declared number of rows.
+    """
 
     partitions: tuple[Partition, ...]
     mechanism: GaussianGradient
@@ -36,7 +39,7 @@ class SampledRows:
 
     @cached_property
     def block(self) -> int:
-        """Rows that are computed at once: public, whatever the sample."""
+        """Rows that are computed at once: a public number, whatever the sample."""
         return block_size(self.expected)
 
 

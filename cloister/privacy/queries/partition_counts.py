@@ -18,9 +18,9 @@ from cloister.privacy.queries.table_rows import Partition, TableRows
 class PartitionCounts(Query[TableRows, Sensitivity, Integers]):
     """Counts of rows, one axis an attribute.
 
-    Proof: each row lies in exactly one joint part, so one additional row changes one count by one,
-    and a unit of m rows changes counts by m in all; a unit that is replaced takes as much away as
-    it adds. `Sensitivity.partition` is that.
+    Proof: each row lies in exactly one joint part, so adding a row changes one count by one, and a
+    unit of m rows changes counts by m in all; replacing a unit removes as much as it adds.
+    `Sensitivity.partition` is that.
     """
 
     name: ClassVar[str] = "counts"

@@ -21,21 +21,36 @@ from cloister.schema.attributes import AnyAttribute, Date, Datetime, Float, Inte
 from cloister.schema.columns import EPOCH
 from cloister.schema.parsing import LARGEST_WHOLE, parse
 
+# Powers of two between whose quarters whole numbers are counted.
 _WHOLE_POWERS = range(60)
+
+# Powers of two between whose quarters floats are counted.
 _FLOAT_POWERS = range(-40, 50)
+
+# Parts between two powers of two.
 _QUARTERS = 4
+
+# First days of years and centuries between which dates are counted.
 _YEARS = (*range(1, 2), *range(100, 1900, 100), *range(1900, 2100), *range(2100, 10_001, 100))
+
+# Most decimals of a float that are told apart from none.
 MOST_DECIMALS = 6
+
+# Grids of a moment that are told apart, in seconds: days, hours, minutes, seconds.
 TIME_STEPS = (86_400, 3_600, 60, 1)
+
 DAY_SECONDS = 86_400
+
+# More parts than all partitions of any one attribute have together.
 LARGEST_PARTITION = 4 * _QUARTERS * len(_FLOAT_POWERS)
 
 
 @dataclass(frozen=True)
 class Buckets(ABC):
-    """A public partition of one attribute's raw cells: readable values, then missing cells, then unreadable ones.
+    """A public partition of one attribute's raw cells.
 
-    Shapes: ``of`` gives parts (n,) of raw values (n,), from 0 to size - 1.
+    Parts of readable values come first, then missing cells, then unreadable ones. Shapes: ``of``
+    gives parts (n,) of raw values (n,), from 0 to size - 1.
     """
 
     name: str
@@ -44,7 +59,7 @@ class Buckets(ABC):
     @property
     @abstractmethod
     def missing(self) -> int:
-        """The part of missing cells, and the number of parts before it, which hold readable values."""
+        """The part of missing cells, which is also the number of parts of readable values."""
 
     @abstractmethod
     def _parts(self, typed: pd.Series) -> Integers: ...
@@ -76,9 +91,10 @@ class Presence(Buckets):
 
 
 class Line(Buckets):
-    """The whole line: quarters of powers of two on both sides of zero, or years (centuries before 1900 and from 2100).
+    """All numbers or dates, in order.
 
-    What lies beyond the first or last part counts there.
+    Numbers are parted at quarters of powers of two on both sides of zero, dates at years, or at
+    centuries before 1900 and from 2100. Values beyond the first or last part are counted in it.
     """
 
     @property
@@ -87,12 +103,15 @@ class Line(Buckets):
 
     @property
     def edges(self) -> Array:
-        """Part p holds the numbers from edges[p] to below edges[p + 1]: days and seconds since 1970 for dates."""
+        """Part p holds the numbers from edges[p] to below edges[p + 1].
+
+        For dates, days since 1970; for moments, seconds.
+        """
         return _edges(self.attribute.type)
 
     @property
     def zero(self) -> int | None:
-        """The part of zero, if numbers are counted and not dates."""
+        """The part that begins at zero; None for dates."""
         return (
             None
             if isinstance(self.attribute, Date | Datetime)
@@ -100,10 +119,7 @@ class Line(Buckets):
         )
 
     def span(self, first: int, last: int) -> tuple[Any, Any]:
-        """The least and greatest number of the parts from first to last.
-
-        Whole numbers, but for floats.
-        """
+        """The least and greatest number in the parts from first to last."""
         low, high = self.edges[first].item(), self.edges[last + 1].item()
         if isinstance(self.attribute, Float):
             return low, high
@@ -117,9 +133,9 @@ class Line(Buckets):
 
 
 class Fineness(Buckets):
-    """How fine values are: the decimals of a float, one part more for finer ones.
+    """How fine values are: the decimals of a float, or the unit of time of a moment.
 
-    The unit of a moment.
+    Floats with more than 6 decimals have one part more.
     """
 
     @property
@@ -141,7 +157,8 @@ def value_of(attribute: AnyAttribute, number: float) -> int | float | str:
     if isinstance(attribute, Date):
         return (EPOCH + dt.timedelta(days=int(number))).isoformat()
     if isinstance(attribute, Datetime):
-        return (dt.datetime(1970, 1, 1) + dt.timedelta(seconds=int(number))).isoformat()  # noqa: DTZ001
+        epoch = dt.datetime(1970, 1, 1)  # noqa: DTZ001
+        return (epoch + dt.timedelta(seconds=int(number))).isoformat()
     return float(number) if isinstance(attribute, Float) else int(number)
 
 

@@ -1,4 +1,4 @@
-"""Sensitive coded rows as queries read them, with memory for what several questions share."""
+"""Sensitive coded rows as queries read them, with a cache of what several queries share."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Partition(Protocol):
 class TableRows:
     """The rows of a table behind the door.
 
-    Partitions are known by identity, and kept, so that none is taken twice.
+    Partitions are cached by identity, so that none is computed twice.
     """
 
     def __init__(self, table: Table) -> None:
@@ -54,7 +54,7 @@ class TableRows:
         return _joint([self.column(part) for part in partitions], partitions)
 
     def remembered_counts(self, partitions: Sequence[Partition]) -> Integers:
-        """As :meth:`counts`; the same partitions again are not counted again."""
+        """As :meth:`counts`, but cached."""
         key = tuple(map(id, partitions))
         if key not in self._counts:
             self._counts[key] = _joint([self._remembered(part) for part in partitions], partitions)
@@ -63,7 +63,7 @@ class TableRows:
     def part_matrix(self, partitions: Sequence[Partition]) -> PartNumbers:
         """Parts (n, k) of all rows in several partitions, int32.
 
-        Kept, since each step of a training wants them.
+        Cached, since each step of a training needs them.
         """
         key = tuple(map(id, partitions))
         if key not in self._stacks:

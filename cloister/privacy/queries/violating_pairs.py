@@ -26,8 +26,8 @@ class ViolatingPairs(Query[TableRows, Sensitivity, Integers]):
     the first of each pair.
 
     Proof: two neighbouring tables can be coupled so that each of a unit's rows changes one pair of
-    a matching. A row that is added takes the place of a row that is left over then, or makes a pair
-    with the one that was; a row that is replaced is exchanged where it stands. So each count moves
+    a matching. A row that is added takes the place of a row that is then left over, or forms a pair
+    with the one that was; a row that is replaced is exchanged in its place. So each count changes
     by at most ``max_rows`` a matching, under either relation. A divergence between mixtures that
     are coupled is at most the worst between coupled parts.
     """

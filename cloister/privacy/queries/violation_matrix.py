@@ -20,16 +20,16 @@ from cloister.privacy.queries.table_rows import TableRows
 
 @dataclass(frozen=True)
 class ViolationMatrix(Query[TableRows, Sensitivity, Integers]):
-    """Violations (sample, constraints) of each constraint by each row of a Poisson sample of at most ``sample`` rows.
+    """Violations (sample, constraints) of each constraint by each row of a Poisson sample.
 
-    Rows are taken with probability ``rate`` each; beyond ``sample`` of them, random ones are
+    Rows are sampled with probability ``rate`` each; beyond ``sample`` of them, random ones are
     dropped. Each row gets a random line of the matrix, and lines without a row are zero.
 
-    Proof: two neighbouring tables can be coupled so that one additional row fills an empty line or
-    takes over another row's line; this needs the lines to be random. That line moves by at most
+    Proof: two neighbouring tables can be coupled so that adding a row fills an empty line or takes
+    over another row's line; this needs the lines to be random. That line changes by at most
     sample - 1 for each constraint on pairs and 1 for each on rows; each other line by at most 1 for
-    each constraint on pairs. A unit of m rows moves m times as much. The sampling is not counted in
-    favour.
+    each constraint on pairs. A unit of m rows changes m times as much. Sampling is not counted as
+    an amplification.
 
     Source: Kamino Algorithm 5, lines 3 to 6, and section 5.
     """
