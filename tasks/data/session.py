@@ -33,12 +33,12 @@ from cloister.privacy.mechanisms.counts import Neighbours
 from tasks.requests.resolved import PublicContext, ResolvedRequest
 from tasks.runtime.home import Home
 
-RowsT = TypeVar("RowsT")
-PrivateT = TypeVar("PrivateT")
+RawT = TypeVar("RawT")
+DoorT = TypeVar("DoorT")
 _T = TypeVar("_T")
 
 
-class RowSource(ABC, Generic[RowsT, PrivateT]):
+class RowSource(ABC, Generic[RawT, DoorT]):
     """The rows that a release reads, and the door in front of them."""
 
     @abstractmethod
@@ -46,7 +46,7 @@ class RowSource(ABC, Generic[RowsT, PrivateT]):
         """What is declared of the data."""
 
     @abstractmethod
-    def read_rows(self, release: str, request: ResolvedRequest, home: Home) -> tuple[RowsT, str]:
+    def read_rows(self, release: str, request: ResolvedRequest, home: Home) -> tuple[RawT, str]:
         """The rows, bounded in number for each unit, and a keyed digest of all that were read.
 
         Raises:
@@ -56,8 +56,8 @@ class RowSource(ABC, Generic[RowsT, PrivateT]):
 
     @abstractmethod
     def door(
-        self, rows: RowsT, neighbours: Neighbours, planned: Event, journal: Journal, home: Home
-    ) -> PrivateT:
+        self, rows: RawT, neighbours: Neighbours, planned: Event, journal: Journal, home: Home
+    ) -> DoorT:
         """The rows behind a door that answers only planned queries."""
 
 
@@ -103,12 +103,12 @@ class SessionValue(Confidential, Generic[_T]):
         self._value = None
 
 
-class Session(Confidential, Generic[RowsT, PrivateT]):
+class Session(Confidential, Generic[RawT, DoorT]):
     """One run of a release: what it opens is closed and forgotten at its end, whatever happens."""
 
     __slots__ = ("_ending", "source")
 
-    def __init__(self, source: RowSource[RowsT, PrivateT]) -> None:
+    def __init__(self, source: RowSource[RawT, DoorT]) -> None:
         self.source = source
         self._ending = ExitStack()
 
@@ -123,7 +123,7 @@ class Session(Confidential, Generic[RowsT, PrivateT]):
     ) -> None:
         self._ending.close()
 
-    def open(self, release: str, request: ResolvedRequest, home: Home) -> Opened[RowsT, PrivateT]:
+    def open(self, release: str, request: ResolvedRequest, home: Home) -> Opened[RawT, DoorT]:
         """Read the rows of a release.
 
         Raises:
@@ -151,13 +151,13 @@ class Session(Confidential, Generic[RowsT, PrivateT]):
         return journal
 
 
-class Opened(Confidential, Generic[RowsT, PrivateT]):
+class Opened(Confidential, Generic[RawT, DoorT]):
     """The rows of a release, read and not yet paid for; ``digest`` is of all that were read."""
 
     __slots__ = ("digest", "release", "rows", "session")
 
     def __init__(
-        self, session: Session[RowsT, PrivateT], rows: SessionValue[RowsT], digest: str
+        self, session: Session[RawT, DoorT], rows: SessionValue[RawT], digest: str
     ) -> None:
         self.session = session
         self.release = rows.release
@@ -165,15 +165,15 @@ class Opened(Confidential, Generic[RowsT, PrivateT]):
         self.digest = digest
 
 
-class Spent(Confidential, Generic[RowsT, PrivateT]):
+class Spent(Confidential, Generic[RawT, DoorT]):
     """A release whose charge is final (``anchor`` in the ledger), and access to its rows."""
 
     __slots__ = ("_private", "_rows", "anchor", "digest", "journal", "release")
 
     def __init__(
         self,
-        opened: Opened[RowsT, PrivateT],
-        private: SessionValue[PrivateT],
+        opened: Opened[RawT, DoorT],
+        private: SessionValue[DoorT],
         journal: Journal,
         anchor: Anchor,
     ) -> None:
@@ -185,7 +185,7 @@ class Spent(Confidential, Generic[RowsT, PrivateT]):
         self._rows = opened.rows
 
     @property
-    def private(self) -> PrivateT:
+    def private(self) -> DoorT:
         """The door to the rows.
 
         Raises:
@@ -194,7 +194,7 @@ class Spent(Confidential, Generic[RowsT, PrivateT]):
         return self._private.value
 
     @property
-    def rows(self) -> RowsT:
+    def rows(self) -> RawT:
         """The rows themselves.
 
         Privacy: raw; only for internal measures.

@@ -11,7 +11,7 @@ from cloister.errors import CloisterError, InputError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from models.protocol import AnyPlan
 from tasks.data.refusals import usable
-from tasks.data.session import Opened, PrivateT, RowSource, RowsT, Session, Spent
+from tasks.data.session import Opened, DoorT, RowSource, RawT, Session, Spent
 from tasks.ledger.charges import give_back, grant_declared, make_final, open_ledger, release_request
 from tasks.release.retained import kept_seed
 from tasks.requests.plan import plan_digest, plan_json, require_within_budget, write_json
@@ -47,7 +47,7 @@ class Stores:
 def reserve_budget(
     request: ResolvedRequest,
     plan: AnyPlan,
-    source: RowSource[RowsT, PrivateT],
+    source: RowSource[RawT, DoorT],
     home: Home,
     stores: Stores | None = None,  # noqa: ARG001 - what is charged can be recorded
 ) -> ReservedRelease:
@@ -107,8 +107,8 @@ def giving_back(charge: ReservedRelease, request: ResolvedRequest, home: Home) -
 
 @step("validate", "validate data of {charge.release}")
 def validate_data(
-    request: ResolvedRequest, charge: ReservedRelease, session: Session[RowsT, PrivateT], home: Home
-) -> Opened[RowsT, PrivateT]:
+    request: ResolvedRequest, charge: ReservedRelease, session: Session[RawT, DoorT], home: Home
+) -> Opened[RawT, DoorT]:
     """Read and validate the data; the findings stay in the home.
 
     Raises:
@@ -120,8 +120,8 @@ def validate_data(
 
 @step("spend", "charge {opened.release}")
 def spend_budget(
-    request: ResolvedRequest, plan: AnyPlan, opened: Opened[RowsT, PrivateT], home: Home
-) -> Spent[RowsT, PrivateT]:
+    request: ResolvedRequest, plan: AnyPlan, opened: Opened[RawT, DoorT], home: Home
+) -> Spent[RawT, DoorT]:
     """Open the journal, and make the charge final: from here on the data is queried.
 
     Raises:
