@@ -14,7 +14,7 @@ from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain
 from flows.cli.console import show_facts, show_json, warn
 from models.protocol import Where
-from models.sampling.resumable import Request, sample_to
+from models.sampling.resumable import SampleRequest, sample_to
 from models.storage import SavedModel, load_saved
 from tasks.ledger.queries import release_of
 from tasks.ledger.release_findings import released_manifest
@@ -125,7 +125,7 @@ def _declares(column: Column, value: object) -> bool:
 def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
     """Draw to a Parquet file beside the wanted one, check it, and move or convert it."""
     drawn = draw.out.with_name(f".{draw.out.name}.parquet")
-    sample_to(saved.model.sampler, Request(saved.digest, draw.rows, draw.seed, where), drawn)
+    sample_to(saved.model.sampler, SampleRequest(saved.digest, draw.rows, draw.seed, where), drawn)
     require_hard_constraints(violations_in(drawn, saved.task))
     if draw.out.suffix == ".csv":
         convert_to_csv(drawn, draw.out, saved.spec.source)

@@ -20,7 +20,7 @@ from cloister.schema.drafts.unconfirmed import UnconfirmedFact, unconfirmed_fact
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.schema.spec_files.marked_yaml import read_marked, spec_error
-from models.auto import AUTO, Choice, choose
+from models.auto import AUTO, Choice, choose_method
 from models.protocol import Budget, Task
 from models.registry import present_name
 from tasks.requests.limits import MOST_ROWS, MOST_SEED
@@ -167,7 +167,7 @@ def method_of(declared: Spec, options: Options, budget: Budget) -> Choice:
             "named by the spec" if options.method is None else "named on the command line",
         )
     context = declared_context(declared, public_rows(declared), _rows(declared, options))
-    return choose(context.task, budget)
+    return choose_method(context.task, budget)
 
 
 def declared_context(spec: Spec, rows: int, wanted: int | None = None) -> PublicContext:
