@@ -1,4 +1,4 @@
-"""Denial constraints: what one is, text forms, binding to a domain, exact counting, contradictions."""
+"""Denial constraints: their text forms, binding to a domain, exact counts and contradictions."""
 
 from cloister.constraints.binding import BoundConstraint, BoundPredicate, Operand, bind, holds
 from cloister.constraints.consistency import key_capacity, require_consistent, smallest_conflict

@@ -1,11 +1,10 @@
 """Contradictions among hard constraints, found from public inputs before anything is spent.
 
-Constraints contradict each other if no row, or no two rows, of the domain satisfies all of them.
-That is looked up on a joint domain in which each attribute keeps, between any two constants, as
-many values as cells that are compared with it: further values of that range satisfy the same
-predicates. A joint domain of more than ``CELLS`` is not searched, and of a large group of
-constraints only the ``SUBSETS`` smallest sets: a contradiction that is reported is one, a
-contradiction may go unreported.
+Constraints contradict each other if no row, or no two rows, of the domain satisfy all of them. This
+is decided on a joint domain in which each attribute has, between any two constants, as many values
+as cells that are compared with it: further values of that range satisfy the same predicates. A
+joint domain of more than a million cells is not searched, and of a large group of constraints only
+the thousand smallest sets: a reported contradiction is real, but one may go unreported.
 """
 
 from __future__ import annotations
@@ -26,15 +25,22 @@ from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain
 
 _MOST_CELLS = 1_000_000
+"""Cells of the largest joint domain that is searched; it takes a byte for each."""
+
 _MOST_SUBSETS = 1_000
+"""Sets of constraints, the smallest first, that are searched in a group of linked constraints."""
+
 _MOST_AXES = 64
+"""Axes of an array, one for each attribute of each row: numpy's own limit since version 2."""
 
 _Values = Mapping[str, Floats]
-"""The numbers of each attribute that stand for its domain."""
+"""The numbers of each attribute that represent its domain."""
 
 
 def require_consistent(constraints: Iterable[DenialConstraint], domain: Domain, rows: int) -> None:
-    """Check that constraints fit the domain, and that ``rows`` rows can satisfy the hard ones, from public inputs.
+    """Check that constraints fit the domain, and that ``rows`` rows can satisfy the hard ones.
+
+    The inputs are public.
 
     Raises:
         ConstraintError: names the smallest set of constraints that contradict each other, or a key
@@ -88,8 +94,8 @@ def _require_capacity(constraint: DenialConstraint, domain: Domain, rows: int) -
     capacity = key_capacity(attributes, domain) if attributes else None
     if capacity is not None and capacity < rows:
         raise ConstraintError(
-            f"constraint '{constraint.name}': its key has {capacity} values in the declared domain but {rows} rows are "
-            "asked; widen the domain, ask for fewer rows or drop the key"
+            f"constraint '{constraint.name}': its key has {capacity} values in the declared domain "
+            f"but {rows} rows are requested; widen the domain, request fewer rows or drop the key"
         )
 
 
@@ -167,7 +173,7 @@ def _is_modest(constraints: Sequence[BoundConstraint], domain: Domain) -> bool:
 def _contradicts(constraints: Sequence[BoundConstraint], domain: Domain) -> bool:
     """Whether every cell of the joint domain violates one of the constraints.
 
-    False if it is too large to say.
+    False if the joint domain is too large to be searched.
     """
     if not _is_modest(constraints, domain):
         return False
@@ -201,9 +207,9 @@ def _along_axis(operand: Operand, values: _Values, axes: Mapping[tuple[int, str]
 
 
 def _stand_ins(constraints: Sequence[BoundConstraint], domain: Domain) -> _Values:
-    """Numbers of each attribute that stand for its domain in these constraints.
+    """Numbers of each attribute that represent its domain in these constraints.
 
-    NaN where it may be missing.
+    NaN among them if it may be missing.
     """
     values = {}
     rows = max(constraint.arity for constraint in constraints)
@@ -227,7 +233,7 @@ def _cuts(
 ) -> set[float]:
     """Constants and ends of columns that are compared with each other.
 
-    If several, the values near those too.
+    Of several columns, the values near those too.
     """
     cuts = _constants(constraints, {column.name for column in columns})
     cuts |= {end for column in columns for end in _ends(column)}

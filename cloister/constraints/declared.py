@@ -1,6 +1,6 @@
 """Constraints as a spec declares them, and the denial constraints that they mean.
 
-An entry without a name is called after its place, ``constraint_1``; those of a file after the file,
+An entry without a name is named by its place, ``constraint_1``; those of a file by the file,
 ``adult_1``; those of a dependency with several attributes on the right ``name_1``, ``name_2``.
 """
 
@@ -46,7 +46,10 @@ def constraints_of(
 
 
 def declaration_of(constraint: DenialConstraint) -> ConstraintDeclaration:
-    """The declaration that ``constraints_of`` reads as this constraint, in its most telling form."""
+    """The declaration that ``constraints_of`` reads as this constraint: key, fd or deny.
+
+    The first of these forms that can express it.
+    """
     name, soft = constraint.name, not constraint.hard
     attributes, rule = key_attributes(constraint), functional_dependency(constraint)
     if attributes is not None:

@@ -1,4 +1,4 @@
-"""What a denial constraint is: a functional dependency, a key, an order rule, a rule on single rows."""
+"""The shape of a denial constraint: a functional dependency, a key or an order rule."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ _Same = tuple[str, Op]
 
 @dataclass(frozen=True)
 class OrderRule:
-    """No two rows that agree on ``equal`` have ``t1.first first_op t2.first`` and ``t1.second second_op t2.second``.
+    """A rule on two orders: no two rows that agree on ``equal`` satisfy both comparisons.
 
-    ``first_op`` is > or >=, ``second_op`` any of <, <=, >, >=.
+    They are ``t1.first first_op t2.first`` and ``t1.second second_op t2.second``. ``first_op`` is >
+    or >=, ``second_op`` any of <, <=, >, >=.
     """
 
     equal: tuple[str, ...]
@@ -44,7 +45,10 @@ def key_attributes(constraint: DenialConstraint) -> tuple[str, ...] | None:
 
 
 def order_rule(constraint: DenialConstraint) -> OrderRule | None:
-    """The constraint as equalities and exactly two order predicates, rows exchanged so that the first is > or >=."""
+    """The constraint as equalities and exactly two order predicates, else None.
+
+    Rows are exchanged so that the first order is > or >=.
+    """
     same = _all_same(constraint)
     orders = [(name, op) for name, op in same if op.is_order]
     equal = tuple(name for name, op in same if op is Op.EQ)
@@ -56,9 +60,9 @@ def order_rule(constraint: DenialConstraint) -> OrderRule | None:
 
 
 def _all_same(constraint: DenialConstraint) -> tuple[_Same, ...]:
-    """Every predicate as a comparison of one attribute between the two rows, each once.
+    """All predicates as comparisons of one attribute between the two rows, without repetitions.
 
-    Empty if one is not.
+    Empty if one predicate has another form.
     """
     same = [_same(predicate) for predicate in constraint.predicates]
     return tuple(dict.fromkeys(s for s in same if s)) if all(same) else ()

@@ -1,10 +1,10 @@
 """Constraints as text, both ways: denial rules, functional dependencies, keys.
 
-    deny   t1.gain > t2.gain and t1.loss > t2.loss        two rows; names with dashes stand as they are
-           t.age < 18 and t.income = '>50K'               one row
-           t1.`my col` != t2.`my col`                     any other name in backquotes, `` for a backquote
-    fd     zip, street -> city, state                     one rule for each attribute on the right
-    key    a list of names                                no two rows agree on all
+    deny   t1.gain > t2.gain and t1.loss > t2.loss   two rows; names with dashes need no quotes
+           t.age < 18 and t.income = '>50K'          one row
+           t1.`my col` != t2.`my col`                other names in backquotes, `` for a backquote
+    fd     zip, street -> city, state                one rule for each attribute on the right
+    key    a list of names                           no two rows agree on all
 
 Constants: text and dates in single quotes ('' for a quote), numbers, true, false.
 """
@@ -38,11 +38,11 @@ _REMEDY = (
 )
 
 _Token = Cell | Op | Constant | None
-"""A piece of a rule; None stands for the word ``and``."""
+"""A piece of a rule; None is the word ``and``."""
 
 
 def parse_denial(text: str, name: str, hard: bool = True) -> DenialConstraint:
-    """The constraint that forbids what ``text`` says.
+    """The constraint that forbids the condition ``text``.
 
     Raises:
         ConstraintError: the text does not follow the grammar at the top of this module.
@@ -69,7 +69,8 @@ def parse_dependency(text: str, name: str) -> tuple[tuple[str, ...], tuple[str, 
     match = _DEPENDENCY.fullmatch(text)
     if match is None:
         raise ConstraintError(
-            f"constraint '{name}': cannot read the dependency '{text}'; write a, b -> c, odd names in backquotes"
+            f"constraint '{name}': cannot read the dependency '{text}'; "
+            "write a, b -> c, odd names in backquotes"
         )
     left, right = (
         tuple(unquote(part) for part in re.findall(_NAME, side)) for side in match.groups()
@@ -108,7 +109,7 @@ def quote(name: str) -> str:
 
 
 def unquote(name: str) -> str:
-    """The attribute name that a bare or backquoted text stands for."""
+    """The attribute name of a bare or backquoted text."""
     return name[1:-1].replace("``", "`") if name.startswith("`") else name
 
 
@@ -120,7 +121,7 @@ def compare(left: Cell | Constant, op: Op, right: Cell | Constant) -> Predicate 
 
 
 def on_first_row(predicates: tuple[Predicate, ...]) -> tuple[Predicate, ...]:
-    """The same predicates, with a rule that speaks of the second row alone said of the first."""
+    """The same predicates, with a rule on the second row alone moved to the first."""
     if any(cell.row == 1 for p in predicates for cell in p.cells):
         return predicates
     return tuple(Predicate(Cell(1, p.left.attribute), p.op, _first(p.right)) for p in predicates)

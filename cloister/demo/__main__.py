@@ -9,7 +9,7 @@ from cloister.demo.registry import DEMO_ROWS, DEMO_SEED, civic_registry
 
 
 def write_demo_table() -> None:
-    """Write the civic registry as CSV."""
+    """Write the civic registry as CSV, as the command line says."""
     parser = argparse.ArgumentParser(
         prog="python -m cloister.demo", description="Write the fictional civic registry."
     )

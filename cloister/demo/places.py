@@ -25,8 +25,12 @@ _HEADS = ("Ash", "Birch", "Clay", "Elder", "Fern", "Grey", "Hazel", "Moss", "Oak
 _TAILS = ("bridge", "burgh", "field", "ford", "haven", "mouth", "leigh", "wick")
 
 CITIES = tuple(head + tail for tail in _TAILS for head in _HEADS)
+
 _FIRST_ZIP = 10001
+"""Number of the first zip code."""
+
 _ZIP_COUNT = 300
+"""Number of zip codes."""
 
 CITY_STATE = np.sort(np.arange(len(CITIES)) % len(STATE_NAMES))
 """State number of each city, shape (80,)."""

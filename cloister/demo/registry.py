@@ -1,9 +1,9 @@
-"""A fictional civic registry: 14 attributes of all types, correlated, with rules that hold and one that almost holds.
+"""A fictional civic registry: 14 correlated attributes of all types, under four rules.
 
-zip -> city -> state                                              by construction
-within a state a higher salary never has a lower rate             each state has its own rising tax scale
-who is not employed has no salary                                 by construction
-who works and has more education never earns less                 soft: about 1 % of all pairs of rows break it
+zip -> city -> state                                    by construction
+within a state a higher salary never has a lower rate   each state has its own rising tax scale
+who is not employed has no salary                       by construction
+who works and has more education never earns less       soft: violated by about 1 % of all pairs
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from cloister.arrays import Booleans, Floats, Integers
 from cloister.demo.places import CITIES, CITY_STATE, STATE_NAMES, ZIP_CITY, ZIP_SHARE, ZIPS
 
 DEMO_ROWS = 20_000
+"""Residents of the demo table."""
+
 DEMO_SEED = 20_250_101
+"""Seed of the demo table."""
 
 _EDUCATION = ("none", "primary", "secondary", "vocational", "bachelor", "master", "doctorate")
 _OCCUPATIONS = (
@@ -39,9 +42,21 @@ _OCCUPATIONS = (
 )
 _MARITAL = ("single", "married", "divorced", "widowed")
 _REFERENCE_DAY = np.datetime64("2025-01-01", "D")
-_OLDEST, _YOUNGEST = 99, 16
-_SALARY_STEP, _HIGHEST_SALARY = 100, 250_000
+
+_OLDEST = 99
+"""Greatest age of a resident, in years."""
+
+_YOUNGEST = 16
+"""Least age of a resident, in years: the age of registration."""
+
+_SALARY_STEP = 100
+"""Unit that salaries are rounded to."""
+
+_HIGHEST_SALARY = 250_000
+"""Salary a year at most."""
+
 _RETIREMENT = 67
+"""Age of retirement, in years."""
 
 _EDUCATION_NEEDED = np.array([0.5, 2.0, 1.8, 4.2, 4.4, 4.3, 4.0, 1.5, 4.9, 1.7, 2.2, 3.3, 5.4, 1.9])
 _PAY = np.array(
@@ -61,9 +76,7 @@ class _Person:
 
 
 def civic_registry(rows: int = DEMO_ROWS, seed: int = DEMO_SEED) -> pd.DataFrame:
-    """Residents of a fictional country, shape (rows, 14).
-
-    The same frame for the same rows and seed.
+    """Residents of a fictional country, shape (rows, 14); the same frame for the same arguments.
 
     Occupation, savings and the time of registration have missing values; salary and rate have a
     point mass at zero.
@@ -166,7 +179,7 @@ def _savings(person: _Person, salary: Integers, rng: np.random.Generator) -> Flo
 def _registrations(
     birth: NDArray[np.datetime64], rng: np.random.Generator
 ) -> NDArray[np.datetime64]:
-    """The minute of registration, in office hours, within weeks of the 16th birthday or of a later move."""
+    """The minute of registration: in office hours, within weeks of turning 16 or of a move."""
     moved = np.where(rng.random(len(birth)) < 0.3, rng.random(len(birth)), 0.0)
     since = (_REFERENCE_DAY - birth).astype(np.int64) - _YOUNGEST * 365.25
     day = birth + (_YOUNGEST * 365.25 + moved * since).astype("timedelta64[D]")

@@ -2,9 +2,9 @@
 
 Source: Kamino (VLDB 2021), section 7.1, metric II: each attribute in turn is predicted from all
 others; models train on 70 % of the synthetic rows and are tested on a fixed 30 % of the real rows;
-their mean stands for the attribute. The truth is the same with the other 70 % of the real rows as
+their mean is the attribute's score. The truth is the same with the other 70 % of the real rows as
 training rows. DPView (section V-A2) names twelve classifiers with default settings; scikit-learn's
-histogram boosting, made after LightGBM, stands in for it here.
+histogram boosting, made after LightGBM, takes its place here.
 """
 
 from __future__ import annotations
@@ -40,16 +40,29 @@ from cloister.evaluation.targets import PredictionTarget
 from cloister.schema.domain import Table
 
 _TRAIN_SHARE = 0.7
+"""Share of the rows to train on, as in Kamino's section 7.1."""
+
 _TRAIN_ROWS = 5_000
+"""Training rows at most."""
+
 _TRAIN_CELLS = 1_000_000
+"""Cells of the training rows at most: fewer rows above 200 attributes."""
+
 _TEST_ROWS = 10_000
+"""Test rows at most."""
+
 _FEWEST_ROWS = 10
+"""Rows of each table at least, for classifiers to be trained."""
+
 _MOST_THREADS = 4
+"""Targets at most whose classifiers are trained at the same time."""
+
 _SEED = 0
+"""Seed of the splits, fixed so that an evaluation is repeatable."""
 
 
 class Classifier(Protocol):
-    """What scikit-learn calls a classifier."""
+    """The part of scikit-learn's interface of classifiers that is used here."""
 
     def fit(self, features: Matrix, labels: Booleans) -> Any:
         """Learn from rows (n, f) and their labels (n,)."""
@@ -101,8 +114,8 @@ class Score:
 class Learning:
     """Scores of classifiers trained on ``train_rows`` and tested on ``test_rows`` real rows.
 
-    ``one_class`` names the targets of which the training or the test rows hold one class only:
-    nothing is learnt there, and every classifier predicts the class of the training rows.
+    ``one_class`` names the targets with only one class in the training or the test rows. Where the
+    training rows have only one, every classifier predicts it.
     """
 
     train_rows: int
@@ -164,7 +177,10 @@ def _mean(values: Iterator[float | None]) -> float | None:
 
 @dataclass(frozen=True)
 class Split:
-    """A fixed random split of real rows: at most 10,000 of 30 % to test on, at most 5,000 of the others to train on."""
+    """A fixed random split of real rows into training and test rows.
+
+    At most 10,000 of 30 % to test on, at most 5,000 of the others to train on.
+    """
 
     train: Table
     test: Table
@@ -181,7 +197,7 @@ class Split:
 
 
 def learnable(real: Table, synthetic: Table, targets: Sequence[PredictionTarget]) -> bool:
-    """Whether there is something to learn: ten rows of each, two attributes, one target."""
+    """Whether there is enough to learn from: ten rows of each, two attributes, one target."""
     enough = min(real.rows, synthetic.rows) >= _FEWEST_ROWS
     return enough and len(real.domain.modelled) > 1 and len(targets) > 0
 
@@ -195,7 +211,7 @@ def synthetic_training_rows(synthetic: Table) -> Table:
 def train_and_test(
     train: Table, test: Table, targets: Sequence[PredictionTarget], panel: Panel = "nine"
 ) -> Learning:
-    """Scores of a panel of classifiers for each target, trained on one table and tested on the other.
+    """Scores of a panel of classifiers for each target: trained on one table, tested on another.
 
     Above 200 attributes only the first of the training rows are used, a million cells. Same rows,
     same scores.

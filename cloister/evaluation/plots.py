@@ -21,7 +21,11 @@ from cloister.evaluation.marginals import Marginals, marginal_records
 from cloister.evaluation.report import Evaluation
 
 _MOST_BARS = 40
+"""Attributes, constraints or targets at most in one figure."""
+
 _LONGEST_LABEL = 32
+"""Characters of a name at most in a figure."""
+
 REAL, SYNTHETIC, LINE, FAINT = "#5b6770", "#0b7285", "#c9d1d6", "#e9edef"
 
 
@@ -209,7 +213,7 @@ def _title(axes: Axes, title: str, below: str) -> None:
 
 
 def figure_label(name: str) -> str:
-    """A name fit for a figure: on one line, at most 32 characters, dollar signs not read as mathematics."""
+    """A name as a figure shows it: on one line, at most 32 characters, dollar signs escaped."""
     line = re.sub(r"\s+", " ", name).strip()
     short = line if len(line) <= _LONGEST_LABEL else line[: _LONGEST_LABEL - 1] + "…"
     return short.replace("$", r"\$")

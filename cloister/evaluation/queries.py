@@ -21,8 +21,13 @@ from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain, Table
 
 _QUERIES = 1_000
+"""Queries of an evaluation."""
+
 _ATTRIBUTES = 3
+"""Attributes of a query."""
+
 _SEED = 20_211_001
+"""Seed of the queries, fixed so that all tables of one domain get the same."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ RangeQuery = tuple[Range, ...]
 
 @dataclass(frozen=True)
 class RangeQueries:
-    """How far the shares that queries find in two tables lie apart; shares of all rows, 0 to 1."""
+    """Differences between two tables in the share of rows that queries find, 0 to 1."""
 
     queries: int
     mean_error: float
@@ -55,19 +60,21 @@ class RangeQueries:
 
 
 def compare_queries(real: Table, synthetic: Table) -> RangeQueries:
-    """The errors of the same random queries on two tables over one domain, each with at least one row.
+    """The errors of the same random queries on two tables over one domain.
+
+    Each table has at least one row.
 
     Privacy: reads real rows without noise. The result is internal.
     """
-    asked = random_queries(real.domain)
-    errors = np.abs(answers(real, asked) - answers(synthetic, asked))
-    return RangeQueries(len(asked), float(errors.mean()), float(errors.max()))
+    queries = random_queries(real.domain)
+    errors = np.abs(answers(real, queries) - answers(synthetic, queries))
+    return RangeQueries(len(queries), float(errors.mean()), float(errors.max()))
 
 
 def random_queries(domain: Domain, queries: int = _QUERIES) -> list[RangeQuery]:
-    """Random queries over three attributes that are no keys, fewer where there are fewer.
+    """Random queries over three attributes that are no keys, or over all if there are fewer.
 
-    Public, always the same.
+    Public, and always the same for one domain.
     """
     rng = np.random.default_rng(_SEED)
     columns = [column for column in domain if column.kind != "key"]

@@ -1,4 +1,4 @@
-"""The evaluation of one synthetic table against the real one: every measure of this room, as one value.
+"""The evaluation of one synthetic table against the real one: all measures as one value.
 
 Privacy: computed from real rows without noise. An evaluation is internal; it never enters a
     published certificate.
@@ -39,10 +39,9 @@ from cloister.schema.domain import Table
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was measured.
+    """The measures of one synthetic table.
 
-    A measure that was left out, or that the tables are too small for, is None or empty.
-
+    A measure is None or empty if it was left out, or if the tables are too small for it.
     ``learning`` trained on synthetic rows, ``truth`` on real ones; both were tested on the same
     real rows. ``internal`` is always true: the figures are not differentially private.
     """
@@ -128,7 +127,7 @@ def evaluate_tables(
     ``none`` measures nothing; ``quick`` marginals, range queries, violations, detection and closest
     records; ``full`` also trains a ``panel`` of models on synthetic and on real rows, and attacks
     membership if there are ``held_out`` real rows of the same population that took no part in the
-    fit. ``teach`` trains on the real rows, or knows the scores from before.
+    fit. ``teach`` trains on the real rows, or returns scores that were computed before.
 
     Raises:
         DataError: the tables have other columns, or one has no rows.

@@ -1,4 +1,4 @@
-"""What a classifier is asked to predict: whether an attribute of a row is in its positive class."""
+"""What a classifier predicts: whether an attribute of a row is in its positive class."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from cloister.schema.domain import Domain, Table
 from cloister.schema.spec import Above
 
 _MOST_TARGETS = 16
+"""Targets at most, if a spec declares none."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class PositiveLabels:
     labels: frozenset[str]
 
     def holds(self, column: Column, table: Table) -> Booleans:
-        """Where a row (n,) is positive; nowhere that it is missing."""
+        """Where a row (n,) is positive; nowhere if it is missing."""
         assert column.labels is not None
         positive = np.zeros(column.size, dtype=bool)
         positive[: len(column.labels)] = [label in self.labels for label in column.labels]
@@ -34,12 +35,15 @@ class PositiveLabels:
 
 @dataclass(frozen=True)
 class PositiveAbove:
-    """The positive class is all numbers above a threshold, on the scale of the column's comparable numbers."""
+    """The positive class is all numbers above a threshold.
+
+    The threshold is on the scale of the column's comparable numbers.
+    """
 
     threshold: float
 
     def holds(self, column: Column, table: Table) -> Booleans:
-        """Where a row (n,) is positive; nowhere that it is missing."""
+        """Where a row (n,) is positive; nowhere if it is missing."""
         positive: Booleans = table.comparable(column.name) > self.threshold
         return positive
 
@@ -72,10 +76,11 @@ def targets_of(
 
 
 def default_targets(domain: Domain) -> tuple[PredictionTarget, ...]:
-    """A public choice for a spec without targets: every attribute, or 16 evenly spaced ones, by its domain alone.
+    """The targets of a spec that declares none: every attribute, or 16 evenly spaced ones.
 
-    The positive class is the second half of a list of values (True, if boolean), or the upper half
-    of a range. Attributes with a single value are left out.
+    The choice depends on the public domain alone. The positive class is the second half of a list
+    of values (True, if boolean), or the upper half of a range. Attributes with a single value are
+    left out.
     """
     columns = [column for column in domain if column.kind != "key" and column.values > 1]
     if len(columns) > _MOST_TARGETS:
@@ -99,7 +104,8 @@ def _target(name: str, positive: Sequence[Scalar] | Above, domain: Domain) -> Pr
     column = domain[name]
     if column.kind == "key" or isinstance(positive, Above) != (column.labels is None):
         raise SpecError(
-            f"evaluation.targets.{name}: give a list of values, or {{above: NUMBER}} for a numeric one"
+            f"evaluation.targets.{name}: give a list of values, "
+            "or {above: NUMBER} for a numeric one"
         )
     if isinstance(positive, Above):
         return PredictionTarget(name, PositiveAbove(column.constant(positive.above)))

@@ -1,4 +1,4 @@
-"""The different tuples of values of some attributes: rules on these attributes tell no more rows apart."""
+"""The different tuples of values of some attributes, which is all that rules on them compare."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from cloister.arrays import Floats, Integers
 from cloister.schema.domain import Table
 
 _SPARSE = 4
+"""Joint codes per row above which a hash table is used; below, an array with one entry a code."""
+
 _WIDEST = 2**62
+"""Joint codes at most before they are renumbered: more might not fit int64."""
 
 
 @dataclass(frozen=True)
 class Tuples:
     """The different tuples of a table of n rows.
 
-    ``table`` has a row for each, ``of_row`` (n,) numbers them.
+    ``table`` has one row for each; ``of_row`` (n,) is the number of each row's tuple.
     """
 
     table: Table

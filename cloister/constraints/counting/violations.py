@@ -25,7 +25,7 @@ from cloister.schema.domain import Table
 
 @dataclass(frozen=True)
 class ViolationReport:
-    """Violations of one constraint: rows or unordered pairs of rows, and their share of all in percent."""
+    """Violations of one constraint: rows or unordered pairs, and their share in percent."""
 
     name: str
     hard: bool
@@ -34,7 +34,7 @@ class ViolationReport:
 
 
 def count_violations(constraint: DenialConstraint, table: Table) -> int:
-    """Number of rows (one-row rules) or unordered pairs of rows (two-row rules) that violate the constraint.
+    """Number of rows (one-row rules) or unordered pairs of rows (two-row rules) in violation.
 
     Raises:
         ConstraintError: the constraint does not fit the domain of the table.
@@ -64,15 +64,17 @@ def violations_per_row(constraint: DenialConstraint, table: Table) -> Integers:
         return bound.violation_mask(table, table).astype(np.int64)
     tuples = Tuples.of(table, constraint.attributes)
     rows = tuples.table
-    counts = Partners.of(constraint, rows, rows).count(tuples.sums()) - bound.violation_mask(rows, rows)
+    counts = Partners.of(constraint, rows, rows).count(tuples.sums()) - bound.violation_mask(
+        rows, rows
+    )
     return counts[tuples.of_row]
 
 
 @dataclass(frozen=True)
 class Partners:
-    """The rows of a second table (m,) with which each row of a first (n,) violates a constraint, in either order.
+    """The rows of a second table (m,) with which each row of a first (n,) violates a constraint.
 
-    For a one-row rule, a row that violates it has itself alone.
+    In either order. Under a one-row rule, the only partner of a violating row is itself.
     """
 
     terms: tuple[tuple[int, Matching], ...]
@@ -80,7 +82,7 @@ class Partners:
 
     @classmethod
     def of(cls, constraint: DenialConstraint, first: Table, second: Table) -> Partners:
-        """Made ready to be counted under any weights of the second table's rows.
+        """The partners, prepared for counting under any weights of the second table's rows.
 
         Raises:
             ConstraintError: the constraint does not fit the domain of the tables.
@@ -102,7 +104,10 @@ class Partners:
 
 
 def violation_share(constraint: DenialConstraint, table: Table) -> Fraction:
-    """Violations as a share of all n rows, or of all n (n - 1) / 2 unordered pairs; 0 where there are none."""
+    """Violations as a share of all n rows, or of all n (n - 1) / 2 unordered pairs.
+
+    0 if there are no rows or pairs.
+    """
     return _share(constraint, count_violations(constraint, table), table.rows)
 
 
