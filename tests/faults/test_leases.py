@@ -103,7 +103,7 @@ def test_an_older_copy_of_the_same_run_put_back_draws_nothing(ledger: Ledger, fo
         draw(journal, 1)
     shutil.rmtree(folder)
     shutil.copytree(copy, folder)
-    with pytest.raises(JournalMismatch, match="older one put back"):
+    with pytest.raises(JournalMismatch, match="older one was restored"):
         run(ledger, folder, 4)
 
 

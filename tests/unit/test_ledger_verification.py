@@ -185,7 +185,7 @@ def test_a_chain_rewritten_to_its_end_is_found_by_an_anchor(ledger: Ledger) -> N
 def test_a_charge_above_its_budget_is_found_in_a_sound_chain(ledger: Ledger) -> None:
     entries = ledger.entries()
     found = verify_chain(forged(entries, 0, body={**entries[0].body, "epsilon": "2/3"}))
-    assert found[0].entry == 4 and "was asked" in found[0].problem
+    assert found[0].entry == 4 and "was requested" in found[0].problem
     found = verify_chain(forged(entries, 3, body={**entries[3].body, "epsilon": "34/100"}))
     assert [finding.entry for finding in found] == [4]
 

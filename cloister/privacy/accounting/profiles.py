@@ -17,8 +17,9 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 from scipy.stats import binom
 
+from cloister.arrays import Floats
 from cloister.errors import UnsupportedEvent
-from cloister.privacy.accounting.loss import Floats, Profile
+from cloister.privacy.accounting.loss import Profile
 from cloister.privacy.events import (
     Bounded,
     Event,

@@ -14,8 +14,8 @@ import numpy as np
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 from dp_accounting.rdp import RdpAccountant
 
+from cloister.arrays import Floats
 from cloister.errors import UnsupportedEvent
-from cloister.privacy.accounting.loss import Floats
 from cloister.privacy.accounting.profiles import NormalMixture, samples_all
 from cloister.privacy.events import (
     Bounded,

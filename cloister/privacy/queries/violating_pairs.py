@@ -59,5 +59,5 @@ class ViolatingPairs(Query[TableRows, Sensitivity, Integers]):
 
 def _violating(rule: BoundConstraint, first: Table, second: Table) -> Booleans:
     """Which pairs violate a rule, in either order; of a rule on single rows, which first rows."""
-    found = rule.violated(first, second)
-    return found if rule.arity == 1 else found | rule.violated(second, first)
+    found = rule.violation_mask(first, second)
+    return found if rule.arity == 1 else found | rule.violation_mask(second, first)
