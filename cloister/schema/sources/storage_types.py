@@ -242,7 +242,8 @@ def _text_of(cell: object) -> str | None:
         return cell.encode("utf-8", "backslashreplace").decode()
     if isinstance(cell, bytes | bytearray | memoryview):
         return _utf8(bytes(cell))
-    if isinstance(cell, int | np.integer):
+    # numpy counts a duration among its integers, and it has no text of any attribute
+    if isinstance(cell, int | np.integer) and not isinstance(cell, np.timedelta64):
         return str(cell) if int(cell).bit_length() <= _LONGEST_WHOLE else None
     if isinstance(cell, Decimal):
         return _text_of_decimal(cell)
