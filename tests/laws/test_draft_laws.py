@@ -1,4 +1,4 @@
-"""Nothing that one row decides in a draft is published, unless a person confirmed it or noise hides it."""
+"""Nothing in a draft that one row decides is published without confirmation or noise."""
 
 from __future__ import annotations
 
@@ -72,7 +72,10 @@ hostile_rows = st.fixed_dictionaries(
 
 @dataclass(frozen=True)
 class Known:
-    """A table whose draft was confirmed as it stands: draft, order, and the spec measured with answers in a journal."""
+    """A table whose draft was confirmed unchanged: draft, order, and the spec of a measurement.
+
+    The measurement's answers are in a journal.
+    """
 
     draft: dict[str, Any]
     order: ResolvedRequest

@@ -1,4 +1,4 @@
-"""Exact counts against a self-join in DuckDB: on samples of the real tables, and on made ones of mixed types."""
+"""Exact counts against a self-join in DuckDB, on samples of real tables and on made tables."""
 
 from __future__ import annotations
 
@@ -65,7 +65,10 @@ def joined(connection: duckdb.DuckDBPyConnection, constraint: DenialConstraint) 
         forward, back = (
             condition(constraint, names) for names in ({1: "a", 2: "b"}, {1: "b", 2: "a"})
         )
-        query = f"select count(*) from rows a join rows b on a.row < b.row where ({forward}) or ({back})"
+        query = (
+            "select count(*) from rows a join rows b on a.row < b.row "
+            f"where ({forward}) or ({back})"
+        )
     return connection.execute(query).fetchone()[0]
 
 

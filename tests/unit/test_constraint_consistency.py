@@ -1,4 +1,4 @@
-"""Contradictions that public inputs tell."""
+"""Contradictions among constraints that public inputs show."""
 
 from __future__ import annotations
 

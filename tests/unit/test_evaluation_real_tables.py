@@ -1,4 +1,4 @@
-"""The evaluation of real tables: one half of the rows against the other half, as a perfect synthesizer would do."""
+"""The evaluation of one half of a real table against the other, as of a perfect synthesizer."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_halves_of_adult_are_alike_by_every_measure() -> None:
 
 @pytest.mark.slow
 def test_models_of_real_adult_rows_reach_the_figure_of_the_paper() -> None:
-    """Kamino, section 7.2.2: 0.88 is the mean accuracy of models that were trained on the true rows."""
+    """Kamino, section 7.2.2: 0.88 is the mean accuracy of models trained on the true rows."""
     spec, table = adult()
     split = Split.of(table)
     truth = train_and_test(

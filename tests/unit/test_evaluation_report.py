@@ -1,4 +1,4 @@
-"""The whole evaluation: levels, small tables, what it says and what it never says, figures and files."""
+"""The whole evaluation: levels, small tables, what it contains and never contains, its files."""
 
 from __future__ import annotations
 

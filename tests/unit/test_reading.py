@@ -1,4 +1,4 @@
-"""Declared columns from CSV, Parquet and SQL, and what each unusable source is told."""
+"""Declared columns from CSV, Parquet and SQL, and the message for each unusable source."""
 
 import sqlite3
 from pathlib import Path
@@ -198,7 +198,8 @@ def test_one_odd_value_in_a_database_changes_no_other(tmp_path):
     with sqlite3.connect(tmp_path / "people.db") as server:
         server.execute("CREATE TABLE people (a BOOLEAN, b DATE)")
         server.execute(
-            "INSERT INTO people VALUES (1, '2020-01-01'), ('x', 'no day'), (0, CAST(x'61ff' AS TEXT))"
+            "INSERT INTO people VALUES (1, '2020-01-01'), ('x', 'no day'), "
+            "(0, CAST(x'61ff' AS TEXT))"
         )
     read = read_frame(_spec(url=f"sqlite:///{tmp_path}/people.db", table="people"))
     assert _cells(read) == [["2020-01-01", 1], ["no day", "x"], ["a\\xff", 0]]

@@ -1,4 +1,4 @@
-"""The specs in data/specs: public bounds, the published constraints, and the real tables inside them."""
+"""The specs in data/specs: public bounds, published constraints, and the real tables inside."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Spec files: what is read, and what each mistake is told."""
+"""Spec files: what is read, and the message for each mistake."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +14,8 @@ from cloister.schema.spec_files.loading import data_derived, load_spec, spec_dig
 VALID = """\
 name: people
 source: {path: people.csv}
-privacy: {unit: row, relation: add_remove, rows: {public: 1000}, budget: {epsilon: 10, delta: 1e-6, per: year}}
+privacy: {unit: row, relation: add_remove, rows: {public: 1000}, \
+budget: {epsilon: 10, delta: 1e-6, per: year}}
 attributes:
   age: {type: integer, min: 17, max: 90}
   colour: {type: categorical, values: [red, no, 010, 1:30]}
