@@ -25,7 +25,7 @@ def answer(journal: Journal, size: int = 100) -> np.ndarray:
 
 
 def replayed(folder: Path, seen: list[np.ndarray]) -> None:
-    """The journal gives the answers that were seen, and goes on."""
+    """The journal gives the answers that were seen, and accepts further ones."""
     with Journal.open(folder, {}) as journal:
         assert journal.recorded in (len(seen), len(seen) + 1)
         for expected in seen:
@@ -44,7 +44,8 @@ def test_a_write_that_fails_is_not_an_answer(
     def fail(descriptor: int, *rest: object) -> int:
         if rest and written and fail.calls == 0:  # type: ignore[attr-defined]
             fail.calls = 1  # type: ignore[attr-defined]
-            return write(descriptor, bytes(rest[0])[:written], rest[1])  # type: ignore[call-overload,no-any-return]
+            part = bytes(rest[0])[:written]  # type: ignore[call-overload]
+            return write(descriptor, part, rest[1])  # type: ignore[call-overload]
         raise OSError(code, os.strerror(code))
 
     fail.calls = 0  # type: ignore[attr-defined]

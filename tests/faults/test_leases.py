@@ -96,7 +96,7 @@ def test_of_two_copies_that_nobody_resumed_one_does(ledger: Ledger, folder: Path
     run(ledger, copy, 4)
 
 
-def test_an_older_copy_of_the_same_run_put_back_draws_nothing(ledger: Ledger, folder: Path) -> None:
+def test_a_restored_older_copy_of_the_same_run_draws_nothing(ledger: Ledger, folder: Path) -> None:
     with begin(ledger, folder) as journal:
         draw(journal, 3)
         copy = copied(folder)

@@ -26,7 +26,7 @@ def ledger(place: str, ask: Callable[..., ReservationRequest]) -> Ledger:
 
 @contextmanager
 def unguarded(ledger: Ledger) -> Iterator[Connection]:
-    """A connection on which the guards were taken away: someone with all rights on the database."""
+    """A connection without the guards: someone with all rights on the database."""
     with ledger.store.engine.begin() as connection:
         for event in ("insert", "update", "delete", "truncate")[
             : 3 if ledger.store.dialect == "sqlite" else 4

@@ -23,15 +23,13 @@ def ledger(place: str) -> Ledger:
     return opened
 
 
-def test_a_locked_ledger_says_so_and_goes_on_after(
+def test_a_locked_ledger_says_so_and_works_afterwards(
     ledger: Ledger, place: str, ask: Callable[..., ReservationRequest]
 ) -> None:
     waiting = Ledger.open(place, timeout=0.3)
     with ledger.store.writing():
         assert waiting.budget("adult", "row").left == 100
-        with pytest.raises(
-            StorageError, match=r"locked by another process for 0\.3 seconds"
-        ):
+        with pytest.raises(StorageError, match=r"locked by another process for 0\.3 seconds"):
             waiting.reserve(ask(), "flow")
     waiting.reserve(ask(), "flow")
     assert len(ledger.entries()) == 2 and ledger.verify() == []
@@ -146,7 +144,7 @@ def _copy(disk: Path, folder: Path) -> Path:
     return folder / "ledger.db"
 
 
-def test_a_database_at_its_limit_says_so_and_goes_on_after(
+def test_a_database_at_its_limit_says_so_and_works_afterwards(
     tmp_path: Path, ask: Callable[..., ReservationRequest]
 ) -> None:
     ledger = Ledger.open(tmp_path / "ledger.db")

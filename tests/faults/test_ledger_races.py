@@ -17,7 +17,7 @@ Start = Callable[[Callable[[], int]], int]
 def race(
     racers: int, child: Start, ending: Callable[[int], int], run: Callable[[], int]
 ) -> Counter[int]:
-    """How many of the racers, let go at once, ended with which code."""
+    """How many of the racers, started at once, ended with which code."""
     barrier = get_context("fork").Barrier(racers)
 
     def racer() -> int:
@@ -34,7 +34,7 @@ def race_for_the_last(
     ending: Callable[[int], int],
     ask: Callable[..., ReservationRequest],
 ) -> None:
-    """All ask for a third of a budget of which two thirds and a bit are left."""
+    """Each requests a third of a budget of which two thirds and a bit are left."""
     ledger = Ledger.open(place)
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
     ledger.reserve(ask(epsilon="1/4"), "flow")

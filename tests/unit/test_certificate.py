@@ -1,4 +1,4 @@
-"""A certificate says what was spent and declared, is the same after a round trip, and holds nothing private."""
+"""A certificate shows what was spent and declared, survives a round trip, holds no private fact."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_odds_are_those_of_the_theory():
 
 
 def test_no_test_beats_the_bound_on_laplace_noise():
-    """The best test of one count with Laplace noise of scale 1: its power is exactly e^epsilon times its size."""
+    """The best test of a count with Laplace noise of scale 1 has power e^epsilon times its size."""
     for size in (0.01, 0.05, 0.1):
         threshold = -math.log(2 * size)
         power = (

@@ -63,7 +63,7 @@ def test_what_is_returned_is_apart_from_what_was_drawn(tmp_path: Path) -> None:
     assert not replay(tmp_path, 1)[0].any()
 
 
-def test_a_run_that_resumes_goes_on_drawing_after_the_last_answer(tmp_path: Path) -> None:
+def test_a_resumed_run_draws_after_the_last_answer(tmp_path: Path) -> None:
     write_three(tmp_path)
     with Journal.open(tmp_path, OWNER) as journal:
         for n in range(3):
@@ -117,7 +117,8 @@ def test_identity_stays_and_differs_between_journals(tmp_path: Path) -> None:
 
 def test_two_processes_cannot_use_one_journal(tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom cloister.errors import StorageError\nfrom cloister.privacy.door.journal import Journal\n"
+        "import sys\nfrom cloister.errors import StorageError\n"
+        "from cloister.privacy.door.journal import Journal\n"
         "try:\n    Journal.open(sys.argv[1], {})\nexcept StorageError as error:\n    print(error)\n"
     )
     with Journal.open(tmp_path, {}):

@@ -73,7 +73,7 @@ def exported(ledger: Ledger, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def chain(
     *links: tuple[str, str, dict[str, object]], time: str = "2026-01-01T00:00:00.000000Z"
 ) -> list[Entry]:
-    """A chain whose hashes are right, whatever its entries say."""
+    """A chain with correct hashes, whatever its entries hold."""
     entries: list[Entry] = []
     for kind, slot, body in links:
         entries.append(Entry.after(entries[-1] if entries else None, time, kind, slot, body))
@@ -82,7 +82,8 @@ def chain(
 
 def forged(entries: list[Entry], at: int, **changes: object) -> list[Entry]:
     """``entries`` with one changed, and every hash from there on computed again."""
-    parts = [replace(entry, **changes) if n == at else entry for n, entry in enumerate(entries)]  # type: ignore[arg-type]
+    changed = replace(entries[at], **changes)  # type: ignore[arg-type]
+    parts = [changed if n == at else entry for n, entry in enumerate(entries)]
     last: Entry | None = None
     result = []
     for part in parts:
@@ -330,7 +331,10 @@ def test_an_export_never_replaces_what_is_no_plain_file(
     assert not (tmp_path / "none").exists()
 
 
-WEAK = "CREATE TRIGGER cloister_entries_delete BEFORE DELETE ON cloister_entries WHEN 0 BEGIN SELECT 1; END"
+WEAK = (
+    "CREATE TRIGGER cloister_entries_delete BEFORE DELETE ON cloister_entries WHEN 0 "
+    "BEGIN SELECT 1; END"
+)
 
 
 @pytest.mark.parametrize(

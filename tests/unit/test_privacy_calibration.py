@@ -1,4 +1,4 @@
-"""Calibration keeps its claim, wastes little, and shares are exact."""
+"""Calibrated noise is enough and wastes little; shares are exact."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cloister.errors import PlanError, UnsupportedEvent
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.accounting.calibration import (
     calibrate,
-    zcdp_rho,
     noise_multiplier,
     shares,
+    zcdp_rho,
 )
 from cloister.privacy.events import (
     Event,
