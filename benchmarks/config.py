@@ -21,7 +21,7 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from cloister.errors import InputError, SpecError
-from cloister.evaluation.asked import Level, Panel
+from cloister.evaluation.options import Level, Panel
 from cloister.privacy.ledger.exact import decimal
 from cloister.schema.attributes import Declared
 from cloister.schema.declarations import ConstraintDeclaration

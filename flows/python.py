@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from cloister.constraints import violation_reports
-from cloister.evaluation.asked import Level
+from cloister.evaluation.options import Level
 from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.sources.reading import parquet_names, read_native

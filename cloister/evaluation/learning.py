@@ -34,8 +34,8 @@ from threadpoolctl import threadpool_limits
 from xgboost import XGBClassifier
 
 from cloister.arrays import Booleans
-from cloister.evaluation.asked import Panel
 from cloister.evaluation.features import Features, Matrix, side_by_side
+from cloister.evaluation.options import Panel
 from cloister.evaluation.targets import PredictionTarget
 from cloister.schema.domain import Table
 

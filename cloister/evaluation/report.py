@@ -12,7 +12,6 @@ from typing import Any
 
 from cloister.constraints.denial import DenialConstraint
 from cloister.errors import DataError
-from cloister.evaluation.asked import Level, Panel
 from cloister.evaluation.attacks import (
     FEWEST_ATTACK_ROWS,
     ClosestRecords,
@@ -31,6 +30,7 @@ from cloister.evaluation.learning import (
     train_and_test,
 )
 from cloister.evaluation.marginals import Marginals, compare_marginals
+from cloister.evaluation.options import Level, Panel
 from cloister.evaluation.queries import RangeQueries, compare_queries
 from cloister.evaluation.targets import PredictionTarget
 from cloister.evaluation.violations import Violations, compare_violations

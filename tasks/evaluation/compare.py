@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cloister.constraints import ViolationReport, violation_reports
 from cloister.errors import InputError
-from cloister.evaluation.asked import Level, Panel
+from cloister.evaluation.options import Level, Panel
 from cloister.evaluation.plots import write_plots, write_tables
 from cloister.evaluation.report import Evaluation, evaluate_tables
 from cloister.evaluation.targets import PredictionTarget, targets_of

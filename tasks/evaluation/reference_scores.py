@@ -17,8 +17,8 @@ import numpy as np
 import sklearn
 import xgboost
 
-from cloister.evaluation.asked import Panel
 from cloister.evaluation.learning import Learning, Score, train_and_test
+from cloister.evaluation.options import Panel
 from cloister.evaluation.targets import PredictionTarget
 from cloister.schema.domain import Table
 from tasks.requests.plan import write_json

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from cloister.evaluation.asked import Level
+from cloister.evaluation.options import Level
 from tasks.requests.resolved import Options, ResolvedRequest
 
 

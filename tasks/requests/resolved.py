@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from cloister.constraints import constraints_of
 from cloister.errors import InputError, PlanError, SpecError
-from cloister.evaluation.asked import Level
+from cloister.evaluation.options import Level
 from cloister.privacy.events import Relation
 from cloister.privacy.ledger import exact
 from cloister.privacy.mechanisms.counts import Neighbours
