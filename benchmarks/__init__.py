@@ -1,1 +1,1 @@
-"""Benchmarks: many releases from one configuration, each charged, measured and kept, and what they say together."""
+"""Benchmarks: many charged releases from one configuration, evaluated and summarised."""

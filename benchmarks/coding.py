@@ -1,9 +1,9 @@
-"""A public table as a peer is given it, cells in place of values, and back.
+"""A public table as the cells that a peer gets, and back.
 
-A peer is told as much as Cloister's own methods: the full list of every categorical column, the
+A peer knows as much as Cloister's own methods: the full list of every categorical column, the
 declared bins of every numeric one, or the 16 equal bins by which marginals are read, with its
-special values and the missing value as cells of their own. What it returns are cells; a value is
-drawn evenly inside each.
+special values and the missing value as cells of their own. It returns cells; a value is drawn
+uniformly inside each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.config import Given
-from cloister.evaluation.marginals import reading_cells
+from cloister.evaluation.marginals import marginal_cells
 from cloister.schema.cells import Cells, declared_cells
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain, Table
@@ -53,7 +53,10 @@ class Coded:
         ).hexdigest()
 
     def decode(self, codes: Matrix, seed: int) -> Table:
-        """The table of cells (m, k): values drawn evenly inside cells, and surrogate keys counted up."""
+        """The table of cells (m, k).
+
+        Values are drawn uniformly inside their cells; surrogate keys are numbered.
+        """
         rng = np.random.default_rng(seed)
         drawn = {cells.name: cells.draw(codes[:, at], rng) for at, cells in enumerate(self.cells)}
         counted = np.arange(len(codes), dtype=np.int64)
@@ -86,6 +89,6 @@ def _given(column: Column, given: Given) -> Cells:
         return declared_cells(column)
     points = [code for special in column.special_codes for code in (special, special + 1)]
     starts = np.unique(
-        np.concatenate([reading_cells(column).starts, np.array(points, dtype=np.int64)])
+        np.concatenate([marginal_cells(column).starts, np.array(points, dtype=np.int64)])
     )
     return Cells(column, starts[starts < column.size])

@@ -20,7 +20,7 @@ PROGRAM = Path(sys.executable).with_name("cloister")
 
 @dataclass(frozen=True)
 class Cost:
-    """What a command used: wall and CPU seconds, bytes of memory at its peak, wall seconds of each step."""
+    """Costs of a command: wall and CPU seconds, peak memory in bytes, wall seconds by step."""
 
     seconds: float
     cpu_seconds: float
@@ -36,7 +36,7 @@ class Answer:
     cost: Cost
 
 
-def ask(words: Iterable[str], environment: Mapping[str, str]) -> Answer:
+def run_cloister(words: Iterable[str], environment: Mapping[str, str]) -> Answer:
     """Run ``cloister WORDS --json`` in a process of its own.
 
     Raises:

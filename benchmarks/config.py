@@ -1,4 +1,4 @@
-"""A benchmark as its configuration file declares it, and the single runs that it stands for.
+"""A benchmark as its configuration file declares it, and its single runs.
 
 Paths are relative to the working directory, as ``source.path`` of a spec is; ``${NAME}`` in them is
 read from the environment.
@@ -21,13 +21,13 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from cloister.errors import InputError, SpecError
-from cloister.evaluation.asked import Level, Panel
+from cloister.evaluation.options import Level, Panel
 from cloister.privacy.ledger.exact import decimal
 from cloister.schema.attributes import Declared
 from cloister.schema.declarations import ConstraintDeclaration
-from cloister.schema.spec import Delta, Epsilon
-from cloister.schema.spec_files.marked_yaml import Key, Problem, read_marked, unusable
-from tasks.evaluation.compare import Asked
+from cloister.schema.spec import DeclaredDelta, DeclaredEpsilon
+from cloister.schema.spec_files.marked_yaml import Key, Problem, read_marked, spec_error
+from tasks.evaluation.compare import EvaluationOptions
 
 DECLARED = "declared"
 Given = Literal["declared", "read"]
@@ -57,8 +57,9 @@ class Variant(Declared):
 
 
 class Peer(Declared):
-    """Another library: a program that calls it, and beside it its requirements, named alike but for ``.txt``.
+    """Another library: a program that calls it, and its requirements.
 
+    The requirements lie beside the program, in a file of the same name that ends in ``.txt``.
     ``method`` and ``options`` are the program's own; ``seconds`` is the limit of one run in CPU
     seconds, which may take four times as long; ``cells`` of a numeric column that it is given: the
     declared bins, or the 16 that marginals are read by.
@@ -94,7 +95,7 @@ class Experiment(Declared):
     note: str = ""
     datasets: tuple[Word, ...] = Field(min_length=1)
     methods: tuple[Word, ...] = Field(min_length=1)
-    epsilons: tuple[Epsilon, ...] = Field(min_length=1)
+    epsilons: tuple[DeclaredEpsilon, ...] = Field(min_length=1)
     variants: tuple[Word, ...] = (DECLARED,)
     evaluate: Level | None = None
     seeds: tuple[int, ...] | None = Field(default=None, min_length=1)
@@ -117,14 +118,15 @@ class Combination:
     epsilon: Fraction
     delta: Fraction
     seed: int
-    asked: Asked
+    asked: EvaluationOptions
     peer: Peer | None = None
 
     @property
     def label(self) -> str:
         """A short name for people."""
         variant = "" if self.variant == DECLARED else f" {self.variant}"
-        return f"{self.dataset} {self.method}{variant} epsilon {decimal(self.epsilon)} seed {self.seed}"
+        epsilon = decimal(self.epsilon)
+        return f"{self.dataset} {self.method}{variant} epsilon {epsilon} seed {self.seed}"
 
     def key(self, spec_digest: str, code: str) -> str:
         """Digest of everything that makes the run what it is; 16 hexadecimal digits."""
@@ -156,7 +158,7 @@ class Benchmark(Declared):
     """
 
     name: Word
-    delta: Delta = Fraction(1, 10**6)
+    delta: DeclaredDelta = Fraction(1, 10**6)
     evaluate: Level = "quick"
     panel: Panel = "nine"
     seeds: tuple[int, ...] = Field(default=(1,), min_length=1)
@@ -185,8 +187,9 @@ class Benchmark(Declared):
             hidden = [name for name in experiment.datasets if self.datasets[name].public is None]
             if hidden and any(method in self.peers for method in experiment.methods):
                 raise ValueError(
-                    f"experiment '{experiment.name}' hands dataset '{hidden[0]}' to a peer, whose privacy nobody "
-                    "accounts for; give public: REASON if the table is public, or leave peers out"
+                    f"experiment '{experiment.name}' hands dataset '{hidden[0]}' to a peer, whose "
+                    "privacy nobody accounts for; give public: REASON if the table is public, or "
+                    "leave peers out"
                 )
         return self
 
@@ -212,7 +215,9 @@ class Benchmark(Declared):
                 epsilon,
                 self.delta,
                 seed,
-                Asked(experiment.evaluate or self.evaluate, self.panel, declared.targets),
+                EvaluationOptions(
+                    experiment.evaluate or self.evaluate, self.panel, declared.targets
+                ),
                 peer,
             )
 
@@ -239,7 +244,7 @@ def load_benchmark(path: Path) -> Benchmark:
         return Benchmark.model_validate(document.content)
     except ValidationError as error:
         problems = [_problem(found, document.line) for found in error.errors(include_url=False)]
-        raise unusable(path, problems) from None
+        raise spec_error(path, problems) from None
 
 
 def expand_path(path: str, environment: Mapping[str, str] = environ) -> str:
@@ -269,8 +274,9 @@ def require_public(benchmark: Benchmark) -> None:
     hidden = [name for name, dataset in benchmark.datasets.items() if dataset.public is None]
     if hidden:
         raise SpecError(
-            f"dataset '{hidden[0]}' is not declared public, and figures that compare with its real rows are not "
-            "private; give public: REASON in the configuration, or leave --markdown out"
+            f"dataset '{hidden[0]}' is not declared public, and figures that compare with its real "
+            "rows are not private; give public: REASON in the configuration, or leave --markdown "
+            "out"
         )
 
 

@@ -1,8 +1,9 @@
-"""Has a peer's script synthesize: ``python -I driven.py SCRIPT FOLDER SECONDS``, in the peer's environment.
+"""Runs a peer's script in the peer's environment: ``python -I driven.py SCRIPT FOLDER SECONDS``.
 
-A program of its own, of standard modules and numpy only. ``FOLDER`` holds ``codes.npy`` (n, k) and
-``job.json`` with the sizes of the k public domains; ``synthetic.npy`` is written there, whatever
-its shape: it is checked elsewhere. After so many CPU seconds the system ends it.
+A program of its own that imports standard modules and numpy only. ``FOLDER`` holds ``codes.npy``
+(n, k) and ``job.json`` with the sizes of the k public domains. The program writes
+``synthetic.npy``, whatever its shape: it is checked elsewhere. After ``SECONDS`` of CPU time the
+system ends it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 
 def drive(script: Path, folder: Path) -> None:
-    """Call ``synthesize(codes, sizes, job)`` of a script with numpy seeded, and keep what it returns."""
+    """Call ``synthesize(codes, sizes, job)`` of a script, with numpy seeded; save its result."""
     job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
     np.random.seed(job["seed"])  # noqa: NPY002 - what peers draw from
     synthesize = runpy.run_path(str(script))["synthesize"]

@@ -14,6 +14,7 @@ from cloister.errors import CloisterError, StorageError
 from tasks.runtime.home import Home, private_folder
 from tasks.runtime.locks import exclusive
 
+# Seconds that one call of venv or pip may take.
 PATIENCE = 3600.0
 KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE")
 PIP = ("-m", "pip", "install", "--no-input", "--disable-pip-version-check")
@@ -53,12 +54,12 @@ def digest(path: Path) -> str:
 
 
 def plain_environment() -> dict[str, str]:
-    """The environment variables that a program needs to run at all, and none that change what Python imports."""
+    """The environment variables that a program needs, but none that change Python's imports."""
     return {name: os.environ[name] for name in KEPT if name in os.environ}
 
 
 def paragraphs(requirements: str) -> Iterator[list[str]]:
-    """The requirements of a file, paragraph by paragraph: they are installed one after the other."""
+    """The requirements of a file, paragraph by paragraph, in the order of installation."""
     for paragraph in requirements.split("\n\n"):
         lines = [line.strip() for line in paragraph.splitlines()]
         wanted = [line for line in lines if line and not line.startswith("#")]

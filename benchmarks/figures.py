@@ -1,4 +1,4 @@
-"""What the runs of an experiment say together: mean and deviation over repeats, as tables of text."""
+"""Means and deviations over the repeats of an experiment, as tables of text."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Statistic:
     deviation: float | None
 
     def text(self, digits: int) -> str:
-        """Mean and deviation with so many decimals."""
+        """Mean and deviation with ``digits`` decimals."""
         spread = "" if self.deviation is None else f" ± {self.deviation:.{digits}f}"
         return f"{self.mean:.{digits}f}{spread}"
 

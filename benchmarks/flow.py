@@ -1,15 +1,14 @@
-"""The benchmark flow: every combination of a configuration, a charged release or a peer's run, then what they say.
+"""The benchmark flow: run every combination of a configuration, then summarise the results.
 
     grant        the benchmark's own ledger is granted what the pending releases will cost
-    run          one release, or one run of a peer in its own environment, and its evaluation, each in a process of its
-                 own; skipped if it was done before: a release by this code, a peer's run by its own
-                 program
+    run          one release, or one run of a peer in its own environment, and its evaluation, each
+                 in a process of its own; skipped if it was done before: a release by this code, a
+                 peer's run by its own program
     summarise    results.json, results.csv, figures
     track        one MLflow run with all of it
     document     the tables, between the markers of a Markdown file
 
-Killed at any point, the same command goes on: what was finished is kept, and an unfinished release
-is resumed.
+A killed command can be run again: finished runs are kept, and an unfinished release is resumed.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from tasks.runtime.home import Home
 
 @dataclass(frozen=True)
 class Benchmarked:
-    """The results of a benchmark, how many runs were done before, and the MLflow run that holds all."""
+    """Results of a benchmark; ``kept`` counts the runs that were done before."""
 
     results: Results
     kept: int
@@ -45,7 +44,10 @@ class Benchmarked:
     log_prints=False,
 )
 def benchmark(config: str, markdown: str | None = None, by: str = "prefect") -> Benchmarked:
-    """Run a benchmark. Paths are those of the machine that runs the flow, relative to its working directory."""
+    """Run a benchmark.
+
+    Paths are those of the machine that runs the flow, relative to its working directory.
+    """
     declared, home = load_benchmark(Path(config)), Home.current()
     own = home_of(declared, home)
     runs, kept = _runs(declared, own, home, by)

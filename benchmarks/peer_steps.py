@@ -1,10 +1,11 @@
 """One combination of a benchmark, run by another library in an environment of its own; done once.
 
-No ledger is charged: what a peer gives is no release, and its tables are declared public. Its run
-is known by its script, requirements, table, epsilon, delta, seed and options, not by Cloister's
+No ledger is charged: the output of a peer is no release, and its tables are declared public. Its
+run is known by its script, requirements, table, epsilon, delta, seed and options, not by Cloister's
 code.
 
-    CLOISTER_HOME/peers/KEY/    job.json, log.txt, outcome.json, synthetic.npy, evaluation-*.json by code
+    CLOISTER_HOME/peers/KEY/    job.json, log.txt, outcome.json, synthetic.npy,
+                                evaluation-*.json by code
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from tasks.runtime.tables import write_parquet
 
 @dataclass(frozen=True)
 class Job:
-    """A peer's run: its table and the folder that keeps what comes of it."""
+    """A peer's run: its table, and the folder of its results."""
 
     peer: Peer
     coded: Coded
@@ -51,7 +52,7 @@ class Job:
 
 
 def job_of(combination: Combination, home: Home) -> Job:
-    """The run that a combination asks of its peer.
+    """The run of a combination by its peer.
 
     Raises:
         InputError: the spec, the table, or a file of the peer cannot be used.
@@ -137,7 +138,7 @@ def _evaluation(job: Job, combination: Combination, own: Home) -> Any:
 
 
 def _record(job: Job, combination: Combination) -> Path:
-    """Where the evaluation by this code is kept."""
+    """The file of the evaluation by this code."""
     asked = combination.asked
     parts = (
         spec_digest(load_spec(combination.spec)),

@@ -1,4 +1,4 @@
-"""An experiment drawn: curves over epsilon for each table if there are several, else boxes over attributes and sets."""
+"""Plots of an experiment: curves over epsilon if it has several, else boxes over attributes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from benchmarks.config import DECLARED, Experiment
 from benchmarks.figures import Repeats, Setting, statistic
 from benchmarks.runs import Run
-from cloister.evaluation.plots import FAINT, LINE, REAL, SYNTHETIC, readable
+from cloister.evaluation.plots import FAINT, LINE, REAL, SYNTHETIC, figure_label
 from tasks.runtime.tables import replace_file
 
 CURVES = (
@@ -108,7 +108,7 @@ def _curve(axes: Axes, repeats: Repeats, name: str, truth: str) -> None:
                 marker="o",
                 ms=4,
                 capsize=2,
-                label=readable(label),
+                label=figure_label(label),
             )
     real = statistic([run for runs in repeats.values() for run in runs], truth)
     if real is not None:
@@ -122,7 +122,7 @@ def _curve(axes: Axes, repeats: Repeats, name: str, truth: str) -> None:
 
 
 def _boxes(repeats: Repeats) -> Figure | None:
-    """A box for each setting over attributes or sets: of its first repeat that has figures, as one table looks."""
+    """A box for each setting, over attributes or sets of them, of its first repeat with figures."""
     panels: dict[str, dict[str, list[float]]] = {}
     for setting, runs in repeats.items():
         for panel, values in _spreads(next((run for run in runs if run.evaluation), runs[0])):
@@ -136,7 +136,7 @@ def _boxes(repeats: Repeats) -> Figure | None:
     for axes, (title, boxes) in zip(beside, panels.items(), strict=True):
         axes.boxplot(
             list(boxes.values()),
-            tick_labels=[readable(name) for name in boxes],
+            tick_labels=[figure_label(name) for name in boxes],
             orientation="horizontal",
             widths=0.5,
             patch_artist=True,

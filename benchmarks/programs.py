@@ -23,8 +23,11 @@ from benchmarks.environments import plain_environment
 from cloister.errors import CloisterError
 
 DRIVER = Path(__file__).with_name("driven.py")
+# Exit codes of a program that somebody else ended; such a run says nothing about the peer.
 FROM_OUTSIDE = tuple(256 - number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
+# Exit code of a program that used up its CPU seconds.
 OUT_OF_TIME = 256 - signal.SIGXCPU
+# Wall seconds allowed for each CPU second of the limit: a run may have to share its core.
 WAITING = 4
 ONE_CORE = MappingProxyType(
     {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NPROC": "1"}
@@ -71,7 +74,7 @@ def read_cells(path: Path, rows: int, sizes: Sequence[int]) -> Matrix:
     """The cells (rows, k) that a peer wrote.
 
     Raises:
-        CloisterError: they are not a table of so many rows of public cells.
+        CloisterError: they are not a table of ``rows`` rows of public cells.
     """
     try:
         found = np.load(path, allow_pickle=False)
@@ -79,7 +82,7 @@ def read_cells(path: Path, rows: int, sizes: Sequence[int]) -> Matrix:
         raise CloisterError("it wrote no table of numbers") from None
     if found.shape != (rows, len(sizes)):
         raise CloisterError(
-            f"it wrote a table of shape {found.shape}; {(rows, len(sizes))} was asked"
+            f"it wrote a table of shape {found.shape}; {(rows, len(sizes))} is wanted"
         )
     if found.dtype.kind not in "iuf" or not np.isfinite(found).all():
         raise CloisterError("it left values missing")

@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from benchmarks.commands import Answer, ask
+from benchmarks.commands import Answer, run_cloister
 from benchmarks.config import Benchmark, Combination, expand_path
 from benchmarks.runs import Run, environment_of, evaluate_table
 from cloister.errors import CloisterError
@@ -64,7 +64,7 @@ def grant(benchmark: Benchmark, pending: list[Combination], own: Home, by: str) 
 
 
 def spec_of(combination: Combination, own: Home) -> Path:
-    """The spec that a combination is released under: the dataset's, or a copy with the constraints of its variant."""
+    """The spec of a combination: the dataset's, or a copy with the constraints of its variant."""
     if combination.constraints is None:
         return combination.spec
     declared = load_spec(combination.spec)
@@ -80,7 +80,7 @@ def spec_of(combination: Combination, own: Home) -> Path:
 
 
 def _anchored(content: Any, folder: Path) -> Any:
-    """The content with the names of value and constraint files made absolute, environment variables read."""
+    """The content with absolute paths of value and constraint files, variables replaced."""
     if isinstance(content, dict):
         return {
             key: str(_absolute(value, folder))
@@ -92,7 +92,7 @@ def _anchored(content: Any, folder: Path) -> Any:
 
 
 def _absolute(path: str, folder: Path) -> Path:
-    """A path beside the spec, or, where it is given by the environment, one from the working directory."""
+    """A path beside the spec; one that names a variable is relative to the working directory."""
     return (Path(expand_path(path)) if "${" in path else folder / path).absolute()
 
 
@@ -100,7 +100,7 @@ def _released(combination: Combination, spec: Path, own: Home) -> Answer:
     words = ["release", str(spec), "--data", str(combination.data), "--method", combination.method]
     words += ["--epsilon", str(combination.epsilon), "--delta", str(combination.delta)]
     words += ["--seed-sampling", str(combination.seed), "--evaluate", "none"]
-    return ask(words, environment_of(own))
+    return run_cloister(words, environment_of(own))
 
 
 def _record(combination: Combination, own: Home) -> Path:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from benchmarks.commands import Answer, Cost, ask
+from benchmarks.commands import Answer, Cost, run_cloister
 from benchmarks.config import Benchmark, Combination
 from tasks.runtime.home import Home
 
@@ -17,10 +17,11 @@ OWN = ("CLOISTER_LEDGER", "CLOISTER_REMOTE", "MLFLOW_TRACKING_URI", "PREFECT_HOM
 
 @dataclass(frozen=True)
 class Run:
-    """What one combination gave: what it cost and its evaluation, which is internal; ``release`` is empty for a peer's.
+    """The cost and the evaluation of one combination; the evaluation is internal.
 
-    ``error`` is empty unless it failed; a run that failed is tried again next time, unless that is
-    a ``finding``: a peer's own program ended so, or ran out of time.
+    ``release`` is empty for a peer's run. ``error`` is empty unless the run failed. A failed run is
+    tried again next time, unless the failure is a ``finding``: the peer's own program failed or ran
+    out of time.
     """
 
     dataset: str
@@ -88,7 +89,7 @@ def home_of(benchmark: Benchmark, home: Home) -> Home:
 
 
 def evaluate_table(combination: Combination, synthetic: Path, own: Home) -> Answer:
-    """The measures under the dataset's own spec, whatever the synthetic table's maker was told of its constraints.
+    """The measures under the dataset's own spec, whatever constraints the release knew.
 
     Raises:
         CloisterError: the evaluation failed.
@@ -97,7 +98,7 @@ def evaluate_table(combination: Combination, synthetic: Path, own: Home) -> Answ
     words = ["evaluate", str(combination.spec), "--data", str(combination.data)]
     words += ["--synthetic", str(synthetic), "--level", asked.level, "--panel", asked.panel]
     words += [word for target in asked.targets for word in ("--target", target)]
-    return ask(words, environment_of(own))
+    return run_cloister(words, environment_of(own))
 
 
 def environment_of(own: Home) -> dict[str, str]:

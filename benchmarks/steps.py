@@ -1,4 +1,4 @@
-"""The steps of the benchmark flow: grant, release and evaluate each combination, put together, track, document."""
+"""The steps of the benchmark flow: grant, run, summarise, track, document."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from tasks.runtime.home import Home, private_folder
 from tasks.runtime.progress import reporter
 from tasks.runtime.step import step
 from tasks.runtime.tables import replace_file
-from tasks.stores.mlflow_store import Tracker, mlflow_key
+from tasks.stores.mlflow_names import mlflow_key
+from tasks.stores.mlflow_store import Tracker
 
 EXPERIMENT = "benchmarks"
 NO_RELEASE = "not a Cloister release"

@@ -32,7 +32,7 @@ def require_usable(benchmark: Benchmark) -> None:
 
 
 def _require_peer(combination: Combination, peer: Peer, of_rows: bool) -> None:
-    """A peer has its files, and protects what the spec asks: it knows of rows only."""
+    """Check that a peer has its files and protects the spec's unit: it knows rows only."""
     for path in (peer.program, peer.requirements):
         if not path.is_file():
             raise StorageError(
@@ -40,6 +40,6 @@ def _require_peer(combination: Combination, peer: Peer, of_rows: bool) -> None:
             )
     if not of_rows:
         raise SpecError(
-            f"{combination.spec}: peer '{combination.method}' protects rows, not persons; leave peers out for this "
-            "dataset, or compare under a spec of unit row"
+            f"{combination.spec}: peer '{combination.method}' protects rows, not persons; leave "
+            "peers out for this dataset, or compare under a spec of unit row"
         )

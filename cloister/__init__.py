@@ -1,8 +1,7 @@
 """Cloister: differentially private synthetic tables that keep their integrity constraints.
 
-In Python: :func:`plan`, :func:`release`, :func:`evaluate` and :func:`load`. They stand above the
-flows, and are loaded when they are first asked for, so that importing a schema starts no
-orchestration.
+In Python: :func:`plan`, :func:`release`, :func:`evaluate` and :func:`load`. They call the flows,
+and are imported when first used, so that importing a schema starts no orchestration.
 """
 
 from importlib import import_module
@@ -15,7 +14,7 @@ __all__ = ["__version__", "evaluate", "load", "plan", "release"]
 
 
 def __getattr__(name: str) -> Any:
-    """What the facade above the flows offers under this name."""
+    """A public function of ``flows.python``, imported when first used."""
     if name not in __all__:
         raise AttributeError(f"module 'cloister' has no attribute '{name}'")
     import_module("tasks.runtime.home").Home.current().configure()

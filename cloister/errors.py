@@ -1,19 +1,21 @@
 """Every error that Cloister raises on purpose.
 
     CloisterError
-    ├── InputError              what was given cannot be used, exit code 2; all but StorageError: nothing spent
+    ├── InputError              the input cannot be used: exit code 2, nothing spent
     │   ├── SpecError           the spec file: line, key, rule, remedy
     │   ├── DataError           the data file: column, rule, row numbers, remedy
     │   ├── ConstraintError     a constraint: its name, what is wrong with it, remedy
     │   ├── PlanError           no plan fits the budget, the memory or the privacy parameters
-    │   ├── BudgetExceeded      the ledger refuses: what is left, what was asked
-    │   └── StorageError        a path that cannot be read or written; after the charge, if the disk fills up then
+    │   ├── BudgetExceeded      the ledger refuses: what is left, what was requested
+    │   └── StorageError        a path cannot be read or written: possibly after the charge
     ├── PrivacyError            a step that cannot be shown private: refused
     │   ├── UnsupportedEvent    no accountant reads the event
-    │   ├── UnplannedQuery      a model asked the door for something its plan does not hold
-    │   └── JournalMismatch     a journal of other data, code, spec or parameters, or one that lacks answers
-    ├── SampleError             the rows that were asked for cannot be drawn; never silently short
+    │   ├── UnplannedQuery      a model asked the door for an answer outside its plan
+    │   └── JournalMismatch     a journal of other data, code, spec, parameters, or lacking answers
+    ├── SampleError             the requested rows cannot be drawn; never silently fewer
     └── VerificationError       a ledger, certificate or file is not what was recorded
+
+A StorageError is the one InputError that can follow a charge, as when the disk fills up.
 
 Messages name files, columns, constraints and row *numbers*, the rule and the remedy. They never
 carry a value of the data: in differential privacy an error message is an unaccounted release.
@@ -27,7 +29,7 @@ class CloisterError(Exception):
 
 
 class InputError(CloisterError):
-    """What was given cannot be used; unless it is a path, nothing was spent."""
+    """The input cannot be used; nothing was spent, unless the error is a StorageError."""
 
     exit_code = 2
 
@@ -65,15 +67,15 @@ class UnsupportedEvent(PrivacyError):
 
 
 class UnplannedQuery(PrivacyError):
-    """A model asked the door for something that its plan does not hold."""
+    """A model asked the door for an answer outside its plan."""
 
 
 class JournalMismatch(PrivacyError):
-    """A journal belongs to other data, code, spec or parameters, or lacks answers that were drawn."""
+    """A journal is of other data, code, spec or parameters, or lacks answers that were drawn."""
 
 
 class SampleError(CloisterError):
-    """The rows that were asked for cannot be drawn."""
+    """The requested rows cannot be drawn."""
 
 
 class VerificationError(CloisterError):

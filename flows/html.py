@@ -11,7 +11,7 @@ import pandas as pd
 from cloister.privacy.certificate.schema import ConstraintOrigin
 from tasks.requests.plan import StageCost
 
-# rows of a frame that are shown: enough to see its columns
+# Rows of a frame that are shown: enough to see its columns.
 _SHOWN = 5
 
 
@@ -68,4 +68,5 @@ def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -
         + "</tr>"
         for row in rows
     )
-    return f"<table><caption><b>{escape(title)}</b></caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    caption = f"<caption><b>{escape(title)}</b></caption>"
+    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

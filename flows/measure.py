@@ -1,14 +1,14 @@
-"""The flow that measures domains: from a drafted spec to one whose bounds and values were found with noise.
+"""The flow that measures domains: from a drafted spec to one with bounds found under noise.
 
     plan                 from the declared types alone
     reserve              charges the ledger, before the data is opened
     validate             opens the data; if it cannot be used, the reservation is given back
-    spend                makes the charge final, before the data is asked
-    measure              asks the data, through the door and its journal
+    spend                makes the charge final, before the data is queried
+    measure              queries the data, through the door and its journal
     write, finish        the new spec; then the release is a candidate
 
 Killed at any point, the same request resumes: the ledger finds its charge, the journal its answers.
-Finished, but killed before anybody was told, the same request finds what was written.
+Killed after its end but before it was reported, the same request finds what was written.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from tasks.stores.prefect_run_page import decline_run
 
 @dataclass(frozen=True)
 class DomainMeasurement:
-    """What a measurement spent and found; all of it may be handed on."""
+    """What a measurement spent and found; all of it is public."""
 
     release: str
     request: ResolvedRequest

@@ -1,4 +1,4 @@
-"""What a release flow hands back: small public values, an internal evaluation, and where the files are."""
+"""What a release flow returns: public values, an internal evaluation, and places of files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Outcome:
     internal: Path
 
     def to_json(self) -> dict[str, Any]:
-        """The outcome as JSON values; what is under ``internal`` must stay inside."""
+        """The outcome as JSON values; ``internal`` must not be shared."""
         return {
             "release": self.release,
             "dataset": self.dataset,
@@ -62,7 +62,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Finished:
-    """A release that an earlier run finished, but nobody was told: what that run had to say, as JSON values."""
+    """A release that an earlier run finished but did not report: its outcome, as JSON values."""
 
     release: str
     content: dict[str, Any]

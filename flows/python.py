@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from cloister.constraints import violation_reports
-from cloister.evaluation.asked import Level
+from cloister.evaluation.options import Level
 from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.sources.reading import parquet_names, read_native
@@ -23,9 +23,9 @@ from flows import html
 from flows.cli.options import user
 from models.storage import SavedModel
 from tasks.data.frames import kept_frame
-from tasks.evaluation.compare import Asked, compare_files
+from tasks.evaluation.compare import EvaluationOptions, compare_files
 from tasks.ledger.certificates import read_certificate
-from tasks.ledger.delivery import telling
+from tasks.ledger.delivery import confirm_delivery
 from tasks.release.certify import TABLE_NAME
 from tasks.requests.plan import StageCost, plan_of, stage_costs, total_cost
 from tasks.requests.resolved import Options, ResolvedRequest, public_context_of
@@ -44,7 +44,10 @@ _Data = pd.DataFrame | str | Path
 
 @dataclass(frozen=True)
 class SpendSummary:
-    """What a release costs: epsilon of each stage alone, which do not add up, and of all together."""
+    """What a release costs: epsilon of each stage alone, and of all together.
+
+    The epsilons of single stages do not add up.
+    """
 
     stages: tuple[StageCost, ...]
     epsilon: float
@@ -56,7 +59,7 @@ class SpendSummary:
 
 @dataclass(frozen=True)
 class PlanSummary:
-    """A plan: what a release would ask and spend; ``seconds`` on two cores, ``memory`` in bytes."""
+    """The plan of a release and its cost; ``seconds`` on two cores, ``memory`` in bytes."""
 
     method: str
     reason: str
@@ -79,8 +82,8 @@ class PlanSummary:
 class ReleaseResult:
     """A release that is ready for review.
 
-    ``frame`` holds the synthetic rows, ``figures`` measures that are internal, ``folder`` the files
-    that may be handed on; ``budget_left`` is the epsilon that the dataset's budget still holds.
+    ``frame`` holds the synthetic rows, ``figures`` internal measures, ``folder`` the public files;
+    ``budget_left`` is the epsilon that the dataset's budget still holds.
     """
 
     id: str
@@ -135,10 +138,10 @@ class LoadedModel:
     def sample(
         self, n: int, where: Mapping[str, object] | None = None, seed: int | None = None
     ) -> pd.DataFrame:
-        """``n`` rows, at no cost; ``where`` gives some columns a value that all rows have.
+        """``n`` rows, at no cost; ``where`` fixes the value of some columns in all rows.
 
         Raises:
-            SampleError: so many rows cannot be drawn.
+            SampleError: that many rows cannot be drawn.
         """
         task, model = self.saved.one
         require_capacity(model, n)
@@ -155,7 +158,7 @@ def plan(
     delta: _Amount | None = None,
     rows: int | None = None,
 ) -> PlanSummary:
-    """What a release would ask and spend; touches no data and costs nothing.
+    """What a release would query and spend; touches no data and costs nothing.
 
     Raises:
         InputError: the spec or an option cannot be used.
@@ -209,7 +212,7 @@ def release(
             seed_sampling,
             evaluate,
         )
-        with telling(home, user()):
+        with confirm_delivery(home, user()):
             return _released(_run(Path(spec), options, home))
 
 
@@ -225,7 +228,9 @@ def evaluate(
     with _file_of(data, home) as real, _file_of(synthetic, home) as drawn:
         if real is None or drawn is None:
             raise TypeError("evaluate needs two tables: data and synthetic")
-        return EvaluationResult(compare_files(Path(spec), real, drawn, Asked(level), home))
+        return EvaluationResult(
+            compare_files(Path(spec), real, drawn, EvaluationOptions(level), home)
+        )
 
 
 def load(release: str) -> LoadedModel:

@@ -4,13 +4,13 @@
     stores               finds or makes the stores that will be written to
     reserve              charges the ledger, before the data is opened
     validate             opens the data; if it cannot be used, the reservation is given back
-    spend                makes the charge final, before the data is asked
-    train, weights       ask the data, through the door and its journal
-    sample, evaluate     post-processing; measures that stay inside
+    spend                makes the charge final, before the data is queried
+    train, weights       query the data, through the door and its journal
+    sample, evaluate     post-processing; measures that stay internal
     certify, register, version, publish
 
 Killed at any point, the same request resumes: the ledger finds its charge, the journal its answers.
-Finished, but killed before anybody was told, the same request finds the release.
+Killed after its end but before it was reported, the same request finds the release.
 """
 
 from __future__ import annotations

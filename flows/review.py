@@ -8,7 +8,7 @@ from tasks.ledger.charges import open_ledger
 from tasks.ledger.queries import release_of
 from tasks.ledger.verify import release_problems
 from tasks.runtime.home import Home
-from tasks.stores.mlflow_store import Tracker
+from tasks.stores.mlflow_registry import ModelRegistry
 
 _CHECKED = (State.APPROVED, State.PUBLISHED)
 
@@ -49,11 +49,11 @@ def _mirror(home: Home, release: str, to: State) -> None:
     """Move the alias in the registry.
 
     Raises:
-        CloisterError: the ledger has the move, the registry could not be told.
+        CloisterError: the ledger has the move, the registry has not.
     """
     try:
-        Tracker.open(home.tracking, home.artifacts).point(release, to.value)
+        ModelRegistry.of(home).point(release, to.value)
     except CloisterError as error:
         raise CloisterError(
-            f"{release} is {to} in the ledger, but the registry was not told: {error}"
+            f"{release} is {to} in the ledger, but not in the registry: {error}"
         ) from None

@@ -14,7 +14,7 @@ from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain
 from flows.cli.console import show_facts, show_json, warn
 from models.protocol import Where
-from models.sampling.resumable import Request, sample_to
+from models.sampling.resumable import SampleRequest, sample_to
 from models.storage import SavedModel, load_saved
 from tasks.ledger.queries import release_of
 from tasks.ledger.release_findings import released_manifest
@@ -31,7 +31,7 @@ _OPEN = (State.APPROVED, State.PUBLISHED)
 
 @dataclass(frozen=True)
 class Draw:
-    """What is asked: ``where`` lists conditions as COLUMN=VALUE, of which all rows shall fulfil each."""
+    """A request for rows; all of them fulfil each condition COLUMN=VALUE of ``where``."""
 
     release: str
     rows: int
@@ -43,7 +43,7 @@ class Draw:
 def sample_release(home: Home, draw: Draw, as_json: bool) -> None:
     """Draw rows and write them to a new file.
 
-    The same command again goes on where it was interrupted.
+    The same command again resumes an interrupted draw.
 
     Raises:
         InputError: the release is not approved, a condition is not COLUMN=VALUE, or the file has
@@ -79,7 +79,7 @@ def approved_model(home: Home, release: str) -> SavedModel:
 
 
 def conditions(texts: Iterable[str]) -> Where:
-    """The condition that COLUMN=VALUE texts stand for.
+    """The condition of some COLUMN=VALUE texts.
 
     Nothing after the last sign of a text is a missing value.
 
@@ -127,7 +127,7 @@ def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
     """Draw to a Parquet file beside the wanted one, check it, and move or convert it."""
     drawn = draw.out.with_name(f".{draw.out.name}.parquet")
     task, model = saved.one
-    sample_to(model.sampler, Request(saved.digest, draw.rows, draw.seed, where), drawn)
+    sample_to(model.sampler, SampleRequest(saved.digest, draw.rows, draw.seed, where), drawn)
     require_hard_constraints(violations_in(drawn, task))
     if draw.out.suffix == ".csv":
         convert_to_csv(drawn, draw.out, saved.spec.source)
@@ -143,8 +143,8 @@ def _bound_model(home: Home, release: Release) -> str | None:
     bound = released_manifest(home, release).lineage.model
     if not bound:
         warn(
-            f"release {release.id} was made by a version that did not bind models to releases: nothing shows that the "
-            "model in this home is the one that was reviewed"
+            f"release {release.id} was made by a version that did not bind models to releases: "
+            "nothing shows that the model in this home is the one that was reviewed"
         )
     return bound or None
 
@@ -161,5 +161,6 @@ def _require_new(out: Path) -> None:
 def _require_open(release: Release) -> None:
     if release.state not in _OPEN:
         raise InputError(
-            f"release {release.id} is {release.state}; rows are drawn from approved releases only: see cloister review"
+            f"release {release.id} is {release.state}; rows are drawn from approved releases only: "
+            "see cloister review"
         )

@@ -1,8 +1,8 @@
-"""The runner of recurring releases: it asks a Prefect server what is due, and runs what this home has registered.
+"""The runner of recurring releases: it polls a Prefect server and runs what is registered here.
 
-The server holds a schedule and a copy of the parameters. No command, code or path of its is used: a
-run that differs from what ``cloister deploy`` registered here is refused, so that whoever changes
-the server starts nothing else.
+The server holds a schedule and a copy of the parameters. No command, code or path from the server
+is used: a run that differs from what ``cloister deploy`` registered here is refused, so that a
+changed server starts nothing else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tasks.runtime.locks import exclusive
 from tasks.stores.prefect_deployment import due_runs, refuse_run
 
 _INTERVAL = 10.0
-"""Time between two questions to the server, in seconds: schedules are read to the minute."""
+"""Seconds between two requests to the server: schedules have a resolution of a minute."""
 
 
 def serve(flow: Flow[..., Any], home: Home) -> None:
@@ -82,7 +82,8 @@ def _served(
             )
     except (PrefectException, httpx.HTTPError) as error:
         warn(
-            f"a run of {registration.name} was broken off: the Prefect server failed ({type(error).__name__})"
+            f"a run of {registration.name} was broken off: the Prefect server failed "
+            f"({type(error).__name__})"
         )
         return "broken off"
     return str(getattr(state, "name", "unknown"))
@@ -109,7 +110,8 @@ def _required_time(run: FlowRun, registration: Registration, home: Home) -> date
 def _require_same_settings(registration: Registration, home: Home) -> None:
     if registration.settings != settings_digest(home):
         raise InputError(
-            "CLOISTER_LEDGER, MLFLOW_TRACKING_URI or CLOISTER_REMOTE differ from those that it was registered under"
+            "CLOISTER_LEDGER, MLFLOW_TRACKING_URI or CLOISTER_REMOTE differ from those that it was "
+            "registered under"
         )
 
 

@@ -1,4 +1,4 @@
-"""A small declared world, a model fitted in it, and the certificate of its release: made once per session."""
+"""A small declared dataset, a fitted model, and its certificate: made once per session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cloister.privacy.certificate.certificate import Facts
 from cloister.privacy.certificate.software import software
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
-from cloister.privacy.ledger import Ledger, Request
+from cloister.privacy.ledger import Ledger, ReservationRequest
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.domain import Domain
@@ -52,11 +52,15 @@ attributes:
   id: {type: text, pattern: "P{00001..99999}", provenance: numbering}
   "home town": {type: categorical, values: {file: towns.txt}, provenance: gazetteer}
   state-code: {type: ordinal, values: [A, B, C], provenance: gazetteer}
-  "wage <€>": {type: integer, min: 0, max: 1000, step: 10, bins: 20, special: [0], provenance: tax form}
-  since: {type: date, min: 2000-01-01, max: 2009-12-31, bins: 10, nullable: true, provenance: act of 1999}
+  "wage <€>":
+    {type: integer, min: 0, max: 1000, step: 10, bins: 20, special: [0], provenance: tax form}
+  since:
+    {type: date, min: 2000-01-01, max: 2009-12-31, bins: 10, nullable: true, provenance: act 1999}
 constraints:
   - {name: town-state, fd: "`home town` -> state-code"}
-  - {name: soft-pay, deny: "t1.state-code < t2.state-code and t1.`wage <€>` > t2.`wage <€>`", soft: true}
+  - name: soft-pay
+    deny: "t1.state-code < t2.state-code and t1.`wage <€>` > t2.`wage <€>`"
+    soft: true
 release: {method: kamino, epsilon: 2, delta: 1e-5}
 """
 
@@ -129,12 +133,14 @@ class Place:
 CLUBS = """
 name: clubs
 source: {path: DATA}
-privacy: {unit: row, relation: add_remove, rows: {public: 2000}, budget: {epsilon: 4, delta: 1e-5, per: year}}
+privacy: {unit: row, relation: add_remove, rows: {public: 2000},
+  budget: {epsilon: 4, delta: 1e-5, per: year}}
 attributes:
   home region: {type: categorical, values: [north, south, east], provenance: map}
   capital: {type: categorical, values: [N, S, E], provenance: map}
   age: {type: integer, min: 18, max: 80, bins: 16, provenance: form}
-  income: {type: integer, min: 0, max: 200, bins: 20, special: [0], nullable: true, provenance: form}
+  income:
+    {type: integer, min: 0, max: 200, bins: 20, special: [0], nullable: true, provenance: form}
   member: {type: boolean, provenance: form}
 constraints:
   - {name: region-capital, fd: "`home region` -> capital"}
@@ -250,7 +256,7 @@ def facts(fitted: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Facts:
     """What the certificate of a release of the small world is made from."""
     spec, ledger = fitted.spec, Ledger.open(tmp_path_factory.mktemp("ledger") / "ledger.db")
     ledger.grant(spec.name, "row", 10, "1e-4", "year", "officer", "yearly budget")
-    request = Request(
+    request = ReservationRequest(
         spec.name,
         "row",
         "add_remove",

@@ -16,7 +16,10 @@ PIPELINES = {"mst": MSTPipeline, "aim": AIMPipeline, "privbayes": PrivBayesPipel
 
 
 def synthesize(codes: np.ndarray, sizes: Sequence[int], job: Mapping[str, Any]) -> np.ndarray:
-    """Codes (job["rows"], k) like ``codes`` (n, k), where column j has the public domain 0, ..., sizes[j] - 1."""
+    """Synthetic codes (job["rows"], k) like the real ``codes`` (n, k).
+
+    Column j has the public domain 0, ..., sizes[j] - 1.
+    """
     names = [f"a{column}" for column in range(len(sizes))]
     pipeline = PIPELINES[job["method"]](
         epsilon=job["epsilon"],

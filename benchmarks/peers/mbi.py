@@ -1,6 +1,6 @@
 """mbi: AIM on its estimation and drawing.
 
-The package has no mechanisms of its own, so AIM's loop stands here.
+The package has no mechanisms of its own, so AIM's loop is in this file.
 
 Source: AIM (McKenna, Mullins, Sheldon, Miklau; VLDB 2022), Algorithms 2 to 4, workload of all pairs
 of at most 10,000 cells; mirror descent of 1,000 steps from the round before; conversion to zCDP of
@@ -24,12 +24,21 @@ from mbi import Dataset, Domain, LinearMeasurement, MarkovRandomField, estimatio
 from scipy.optimize import brentq, minimize_scalar  # noqa: E402
 
 Clique = tuple[str, ...]
-CELLS, MEGABYTES, STEPS = 10_000, 80, 1000
+# Cells of a pair's table at most, for it to be in the workload.
+CELLS = 10_000
+# Megabytes of the model at the full budget; it may grow with the share that is spent.
+MEGABYTES = 80
+# Steps of mirror descent of each round.
+STEPS = 1000
+# Share of the budget that selects pairs; the rest measures them (AIM's alpha is 0.9).
 SELECTING = 0.1
 
 
 def synthesize(codes: np.ndarray, sizes: Sequence[int], job: Mapping[str, Any]) -> np.ndarray:
-    """Codes (job["rows"], k) like ``codes`` (n, k), where column j has the public domain 0, ..., sizes[j] - 1."""
+    """Synthetic codes (job["rows"], k) like the real ``codes`` (n, k).
+
+    Column j has the public domain 0, ..., sizes[j] - 1.
+    """
     names = [f"a{column}" for column in range(len(sizes))]
     data = Dataset(dict(zip(names, codes.T, strict=True)), Domain(names, list(sizes)))
     aim = Aim(

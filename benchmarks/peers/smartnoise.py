@@ -23,7 +23,10 @@ SYNTHESIZERS = {"mst": MSTSynthesizer, "aim": AIMSynthesizer}
 
 
 def synthesize(codes: np.ndarray, sizes: Sequence[int], job: Mapping[str, Any]) -> np.ndarray:
-    """Codes (job["rows"], k) like ``codes`` (n, k), where column j has the public domain 0, ..., sizes[j] - 1."""
+    """Synthetic codes (job["rows"], k) like the real ``codes`` (n, k).
+
+    Column j has the public domain 0, ..., sizes[j] - 1.
+    """
     options = dict(job["options"])
     drawing = options.pop("drawing", "round")
     MarkovRandomField.synthetic_data = partialmethod(

@@ -1,4 +1,4 @@
-"""Denial constraints: what one is, text forms, binding to a domain, exact counting, contradictions."""
+"""Denial constraints: their text forms, binding to a domain, exact counts and contradictions."""
 
 from cloister.constraints.binding import BoundConstraint, BoundPredicate, Operand, bind, holds
 from cloister.constraints.consistency import key_capacity, require_consistent, smallest_conflict
@@ -14,7 +14,7 @@ from cloister.constraints.counting.violations import (
 from cloister.constraints.declared import constraints_of, declaration_of
 from cloister.constraints.denial import Cell, Constant, DenialConstraint, Op, Predicate
 from cloister.constraints.holoclean import format_holoclean, parse_holoclean, read_holoclean
-from cloister.constraints.shapes import OrderRule, functional_dependency, key_of, order_rule
+from cloister.constraints.shapes import OrderRule, functional_dependency, key_attributes, order_rule
 from cloister.constraints.text import (
     dependency,
     format_denial,
@@ -50,8 +50,8 @@ __all__ = [
     "functional_dependency",
     "holds",
     "key",
+    "key_attributes",
     "key_capacity",
-    "key_of",
     "order_rule",
     "parse_denial",
     "parse_dependency",

@@ -1,9 +1,7 @@
 """A denial constraint bound to a domain: each predicate compares float64 numbers.
 
-A missing value satisfies nothing.
-
-Two columns of listed values are compared by label: the labels of the right one are numbered as in
-the left one.
+No predicate holds on a missing value. Two columns of listed values are compared by label: the
+labels of the right one are numbered as in the left one.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ _COMPARE: dict[Op, Callable[[Any, Any], Any]] = {
 
 
 def holds(op: Op, left: Floats, right: Floats | float) -> Booleans:
-    """Where ``left op right`` holds, elementwise with broadcasting; nowhere that either is NaN."""
+    """Where ``left op right`` holds, elementwise with broadcasting; nowhere if either is NaN."""
     truth: Booleans = _COMPARE[op](left, right)
     return truth & ~np.isnan(left) & ~np.isnan(right) if op is Op.NE else truth
 
@@ -42,25 +40,25 @@ def holds(op: Op, left: Floats, right: Floats | float) -> Booleans:
 class Operand:
     """A cell as a number.
 
-    ``renumbered`` (labels,) gives the numbers of its labels in another column's list.
+    ``label_numbers`` (labels,) gives the numbers of its labels in another column's list.
     """
 
     row: int
     attribute: str
-    renumbered: Floats | None = field(default=None, compare=False, repr=False)
+    label_numbers: Floats | None = field(default=None, compare=False, repr=False)
 
-    def read(self, comparable: Floats) -> Floats:
+    def renumber(self, comparable: Floats) -> Floats:
         """The numbers to compare (n,), from the comparable numbers (n,) of the column."""
-        if self.renumbered is None:
+        if self.label_numbers is None:
             return comparable
         present = ~np.isnan(comparable)
         numbers = np.full(len(comparable), np.nan)
-        numbers[present] = self.renumbered[comparable[present].astype(np.int64)]
+        numbers[present] = self.label_numbers[comparable[present].astype(np.int64)]
         return numbers
 
     def of(self, table: Table) -> Floats:
         """The numbers to compare (n,), from a table of n rows."""
-        return self.read(table.comparable(self.attribute))
+        return self.renumber(table.comparable(self.attribute))
 
     @property
     def exchanged(self) -> Operand:
@@ -89,9 +87,9 @@ class BoundPredicate:
 
     @property
     def mirrored(self) -> BoundPredicate:
-        """The same statement with its two cells exchanged.
+        """An equivalent predicate with its two cells exchanged.
 
-        Itself if the right side is a constant.
+        The predicate itself if its right side is a constant.
         """
         if not isinstance(self.right, Operand):
             return self
@@ -115,8 +113,8 @@ class BoundConstraint:
     hard: bool
     arity: int
 
-    def violated(self, first: Table, second: Table) -> Booleans:
-        """Where all predicates hold (n,) for row r of ``first`` as t1 with row r of ``second`` as t2."""
+    def violation_mask(self, first: Table, second: Table) -> Booleans:
+        """Where all predicates hold (n,), row by row: ``first`` as t1, ``second`` as t2."""
         truth = np.ones(first.rows, dtype=bool)
         for predicate in self.predicates:
             truth &= predicate.holds(first, second)
@@ -124,7 +122,7 @@ class BoundConstraint:
 
 
 def bind(constraint: DenialConstraint, domain: Domain) -> BoundConstraint:
-    """The constraint on the numbers of a domain; one on the second row alone is said of the first.
+    """The constraint on the numbers of a domain; one on the second row alone moves to the first.
 
     Raises:
         ConstraintError: an attribute is unknown, or values are compared that cannot be: an order of
@@ -152,7 +150,7 @@ def _bind(predicate: Predicate, domain: Domain, name: str) -> BoundPredicate:
         return BoundPredicate(
             operand,
             predicate.op,
-            Operand(predicate.right.row, right.name, _renumbered(left, right)),
+            Operand(predicate.right.row, right.name, _label_numbers(left, right)),
         )
     _require_ordered(left, predicate.op, name)
     return BoundPredicate(operand, predicate.op, _constant(left, predicate.right, name))
@@ -169,7 +167,7 @@ def _column(cell: Cell, domain: Domain, name: str) -> Column:
 def _constant(column: Column, value: Constant, name: str) -> float:
     """The number of a constant.
 
-    Text that the column does not take is tried as a number, as HoloClean quotes both.
+    Text that the column does not take is tried as a number, since HoloClean quotes both.
     """
     refusals = []
     for reading in _readings(value):
@@ -197,13 +195,13 @@ def _require_comparable(left: Column, op: Op, right: Column, name: str) -> None:
         return
     if _family(left) != _family(right) or "key" in (left.kind, right.kind):
         raise ConstraintError(
-            f"constraint '{name}': compares '{left.name}' ({left.attribute.type}) with '{right.name}' "
-            f"({right.attribute.type}); compare columns of one type"
+            f"constraint '{name}': compares '{left.name}' ({left.attribute.type}) with "
+            f"'{right.name}' ({right.attribute.type}); compare columns of one type"
         )
     if op.is_order and left.labels != right.labels:
         raise ConstraintError(
-            f"constraint '{name}': orders '{left.name}' and '{right.name}', which list other values; "
-            "declare the same list for both"
+            f"constraint '{name}': orders '{left.name}' and '{right.name}', which list other "
+            "values; declare the same list for both"
         )
 
 
@@ -216,13 +214,13 @@ def _require_ordered(column: Column, op: Op, name: str) -> None:
 
 
 def _family(column: Column) -> str:
-    """What may be compared with each other: listed values, numbers, dates, moments."""
+    """The class of columns that may be compared: listed values, numbers, dates or moments."""
     if column.labels is not None:
         return "listed"
     return "number" if column.attribute.type in ("integer", "float") else column.attribute.type
 
 
-def _renumbered(left: Column, right: Column) -> Floats | None:
+def _label_numbers(left: Column, right: Column) -> Floats | None:
     if left.labels is None or right.labels is None or left.labels == right.labels:
         return None
     positions = {label: float(place) for place, label in enumerate(left.labels)}

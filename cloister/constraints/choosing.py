@@ -2,10 +2,10 @@
 
 Three shapes are solved exactly or nearly so: a functional dependency (the heaviest right side of
 each left side), an order rule (the heaviest chain, by dynamic programming), a rule on single rows.
-Any other pair rule of modest joint domain takes levels greedily by mass, each against all taken
-before.
+For any other rule on pairs with a modest joint domain, levels are taken greedily by mass, if they
+do not conflict with those taken before.
 
-Privacy: the inputs are public or already released; nothing here meets data.
+Privacy: the inputs are public or already released; nothing here reads data.
 """
 
 from __future__ import annotations
@@ -19,13 +19,18 @@ from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints.denial import Cell, DenialConstraint, Op, Predicate
 from cloister.constraints.supports import Coupling, Levels, Support, grid, with_missing
 
-Bounds = tuple[Floats, Floats]
+_Bounds = tuple[Floats, Floats]
 
-BALANCING = 40
-STRONGEST_PRIOR = 6.0
-COUPLED = 3.0
+_PRIOR_STEPS = 40
+"""Steps of the fixed-point iteration that fits the prior of the right sides."""
 
-POSSIBLE: Mapping[Op, Callable[[Bounds, Bounds], Booleans]] = {
+_STRONGEST_PRIOR = 6.0
+"""Bound on the log prior of a right side, either way."""
+
+_COUPLING_WEIGHT = 3.0
+"""Weight of the monotone coupling of both margins, relative to the released mass of a chain."""
+
+_POSSIBLE: Mapping[Op, Callable[[_Bounds, _Bounds], Booleans]] = {
     Op.EQ: lambda left, right: (left[0] <= right[1]) & (right[0] <= left[1]),
     Op.NE: lambda left, right: ~((left[0] == right[1]) & (left[1] == right[0])),
     Op.LT: lambda left, right: left[0] < right[1],
@@ -36,7 +41,7 @@ POSSIBLE: Mapping[Op, Callable[[Bounds, Bounds], Booleans]] = {
 
 
 def function_support(left: Sequence[Levels], right: Levels, chosen: Integers) -> Support:
-    """The support of a functional dependency: each left side takes one right side, narrowed to a single value.
+    """The support of a functional dependency: one right side, a single value, for each left side.
 
     ``chosen`` has shape (product of left sizes,): the right side's level for each joint left level.
     """
@@ -55,19 +60,19 @@ def function_support(left: Sequence[Levels], right: Levels, chosen: Integers) ->
 def likely_right(
     right: Levels, evidence: Floats, left_mass: Floats, right_mass: Floats, rng: np.random.Generator
 ) -> Integers:
-    """A right side for each left side, drawn from its posterior probability, so that the right side's shares are kept.
+    """A right side for each left side, drawn from its posterior, so that right shares are kept.
 
-    ``evidence`` (lefts, right size) holds log-probabilities up to a constant: where it is clear the
-    heaviest right side is taken. The prior is fitted until the left sides (lefts,) that each right
-    side can expect have its mass (size,).
+    ``evidence`` (lefts, right size) has log-probabilities up to a constant; where it is clear, the
+    most likely right side is drawn. The prior is fitted so that the expected mass of the left sides
+    (lefts,) with each right side is that right side's mass (size,).
     """
     known, shares = evidence[:, right.present], right_mass[right.present] + 1e-9
     weights, shares = left_mass / left_mass.sum(), shares / shares.sum()
     prior = np.zeros(len(shares))
-    for _ in range(BALANCING):
+    for _ in range(_PRIOR_STEPS):
         posterior = np.exp(known + prior - (known + prior).max(1, keepdims=True))
         load = weights @ (posterior / posterior.sum(1, keepdims=True))
-        prior = np.clip(prior + np.log(shares / (load + 1e-9)), -STRONGEST_PRIOR, STRONGEST_PRIOR)
+        prior = np.clip(prior + np.log(shares / (load + 1e-9)), -_STRONGEST_PRIOR, _STRONGEST_PRIOR)
     gumbel = -np.log(-np.log(rng.random(known.shape)))
     return right.present[np.argmax(known + prior + gumbel, axis=1)]
 
@@ -75,7 +80,7 @@ def likely_right(
 def balanced_right(
     right: Levels, left_mass: Floats, right_mass: Floats, rng: np.random.Generator
 ) -> Integers:
-    """Right sides for left sides of which no joint statistic exists, so that the right side's shares are kept.
+    """Right sides for left sides without a joint statistic, so that the right shares are kept.
 
     Left sides, in random order, fill the right sides (size,) in proportion to their mass; result
     (lefts,).
@@ -93,13 +98,13 @@ def balanced_right(
 def chain_support(
     equal: Sequence[Levels], first: Levels, second: Levels, sign: int, mass: Floats
 ) -> Support:
-    """The support of a strict order rule: for equal values of ``equal``, a chain of (first, second).
+    """The support of a strict order rule: a chain of (first, second) for each value of ``equal``.
 
-    Of all chains the one of greatest mass, where the mass of the only chain that keeps both margins
-    counts as well, so that neither attribute's own distribution is bent to the other's.
+    Of all chains the one of greatest mass, to which the monotone coupling of both margins is added,
+    so that neither attribute's distribution is distorted by the other's.
 
     Args:
-        sign: +1 if a greater first never goes with a lesser second, -1 if never with a greater one.
+        sign: +1 if a greater first never occurs with a lesser second, -1 if never with a greater.
         mass: shape (product of equal sizes, first size, second size), released mass.
     """
     joint = grid([level.size for level in equal]) if equal else np.zeros((1, 0), dtype=np.int64)
@@ -145,7 +150,7 @@ def heaviest_path(mass: Floats) -> Integers:
 
 
 def monotone_coupling(rows: Floats, columns: Floats) -> Floats:
-    """The joint mass (r, c) with the given margins (r,) and (c,) that lies on a rising lattice path.
+    """The joint mass (r, c) with margins (r,) and (c,) that lies on a rising lattice path.
 
     Source: the north-west corner rule; Hoeffding (1940).
     """
@@ -171,7 +176,7 @@ def _chain(
 ) -> tuple[Integers, Integers, Integers]:
     shares = mass / max(mass.sum(), 1e-12)
     shares = shares + 1e-3 * np.outer(shares.sum(1) + 1e-6, shares.sum(0) + 1e-6)
-    shares = shares + COUPLED * monotone_coupling(shares.sum(1), shares.sum(0))
+    shares = shares + _COUPLING_WEIGHT * monotone_coupling(shares.sum(1), shares.sum(0))
     path = heaviest_path(shares)
     weight = np.maximum(shares[path[:, 0], path[:, 1]], 1e-12)
     on_first, on_second = rising[path[:, 0]], along[path[:, 1]]
@@ -186,9 +191,9 @@ def _chain(
 
 
 def _split(levels: Levels, run: Integers, weight: Floats) -> Integers:
-    """Share each level's fine codes among the neighbouring path cells that stand on it.
+    """Divide each level's fine codes among the neighbouring path cells on that level.
 
-    Cuts belong to both sides.
+    A cut belongs to the cells on both sides.
     """
     boxes = np.stack([levels.start[run], levels.stop[run]], axis=1)
     edges = np.flatnonzero(np.diff(run, prepend=-1, append=-1))
@@ -204,7 +209,7 @@ def _split(levels: Levels, run: Integers, weight: Floats) -> Integers:
 def row_support(
     constraint: DenialConstraint, levels: Sequence[Levels], constants: Mapping[Predicate, float]
 ) -> Support:
-    """The support of a rule on single rows: every joint level in which some value keeps the rule."""
+    """The support of a rule on single rows: all joint levels in which some value satisfies it."""
     joint = grid([level.size for level in levels])
     places = {level.name: at for at, level in enumerate(levels)}
     surely = np.ones(len(joint), dtype=bool)
@@ -225,12 +230,12 @@ def greedy_support(
     constants: Mapping[Predicate, float],
     mass: Floats,
 ) -> Support | None:
-    """The support of any rule on pairs: joint levels taken by mass, each free of conflict with itself and all before.
+    """The support of any rule on pairs: joint levels by mass, each without conflict with the rest.
 
-    ``mass`` has shape (product of sizes,). If most levels conflict with themselves, all are
-    narrowed to one value an attribute. A missing value falsifies the predicates on it alone: in a
-    comparison of two columns the other column of its row still counts. None if even single values
-    conflict with themselves, as under a key.
+    ``mass`` has shape (product of sizes,). A level also must not conflict with itself: if most do,
+    all are narrowed to one value an attribute. A missing value falsifies the predicates on it
+    alone: in a comparison of two columns the other column of its row still counts. None if even
+    single values conflict with themselves, as under a key.
     """
     joint = grid([level.size for level in levels])
     present = np.all([joint[:, at] != level.null for at, level in enumerate(levels)], axis=0)
@@ -296,7 +301,7 @@ class _Taken:
             holds &= _possible(predicate.op, left, right or _both(self._constants[predicate]))
         return holds
 
-    def _range(self, cell: Cell, first: Integers, second: Integers) -> Bounds:
+    def _range(self, cell: Cell, first: Integers, second: Integers) -> _Bounds:
         at = self._places[cell.attribute]
         rows = (first if cell.row == 1 else second)[:, at]
         return self._low[at][rows], self._high[at][rows]
@@ -304,30 +309,30 @@ class _Taken:
 
 def _bounds(
     cell: Cell, levels: Sequence[Levels], joint: Integers, places: Mapping[str, int]
-) -> Bounds:
+) -> _Bounds:
     at = places[cell.attribute]
     return levels[at].low[joint[:, at]], levels[at].high[joint[:, at]]
 
 
-def _both(constant: float) -> Bounds:
+def _both(constant: float) -> _Bounds:
     return np.array(constant), np.array(constant)
 
 
 _OPPOSITE = {Op.EQ: Op.NE, Op.NE: Op.EQ, Op.LT: Op.GE, Op.GE: Op.LT, Op.GT: Op.LE, Op.LE: Op.GT}
 
 
-def _possible(op: Op, left: Bounds, right: Bounds) -> Booleans:
+def _possible(op: Op, left: _Bounds, right: _Bounds) -> Booleans:
     """Whether a comparison holds for some values of two ranges; never on missing ones."""
     known = ~(np.isnan(left[0]) | np.isnan(right[0]))
-    return known & POSSIBLE[op](left, right)
+    return known & _POSSIBLE[op](left, right)
 
 
-def _certain(op: Op, left: Bounds, right: Bounds) -> Booleans:
+def _certain(op: Op, left: _Bounds, right: _Bounds) -> Booleans:
     """Whether a comparison holds for all values of two ranges; never on missing ones."""
     known = ~(np.isnan(left[0]) | np.isnan(right[0]))
-    return known & ~POSSIBLE[_OPPOSITE[op]](left, right)
+    return known & ~_POSSIBLE[_OPPOSITE[op]](left, right)
 
 
 def _points(levels: Levels) -> Integers:
-    """Each level narrowed to the one value that stands for it; shape (size, 2)."""
+    """Each level narrowed to the one value that represents it; shape (size, 2)."""
     return np.stack([levels.point, levels.point + 1], axis=1)

@@ -1,11 +1,10 @@
 """Contradictions among hard constraints, found from public inputs before anything is spent.
 
-Constraints contradict each other if no row, or no two rows, of the domain satisfies all of them.
-That is looked up on a joint domain in which each attribute keeps, between any two constants, as
-many values as cells that are compared with it: further values of that range satisfy the same
-predicates. A joint domain of more than ``CELLS`` is not searched, and of a large group of
-constraints only the ``SUBSETS`` smallest sets: a contradiction that is reported is one, a
-contradiction may go unreported.
+Constraints contradict each other if no row, or no two rows, of the domain satisfy all of them. This
+is decided on a joint domain in which each attribute has, between any two constants, as many values
+as cells that are compared with it: further values of that range satisfy the same predicates. A
+joint domain of more than a million cells is not searched, and of a large group of constraints only
+the thousand smallest sets: a reported contradiction is real, but one may go unreported.
 """
 
 from __future__ import annotations
@@ -20,21 +19,28 @@ import numpy as np
 from cloister.arrays import Booleans, Floats
 from cloister.constraints.binding import BoundConstraint, BoundPredicate, Operand, bind, holds
 from cloister.constraints.denial import DenialConstraint, Op
-from cloister.constraints.shapes import key_of
+from cloister.constraints.shapes import key_attributes
 from cloister.errors import ConstraintError
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain
 
-CELLS = 1_000_000
-SUBSETS = 1_000
-AXES = 64
+_MOST_CELLS = 1_000_000
+"""Cells of the largest joint domain that is searched; it takes a byte for each."""
 
-Values = Mapping[str, Floats]
-"""The numbers of each attribute that stand for its domain."""
+_MOST_SUBSETS = 1_000
+"""Sets of constraints, the smallest first, that are searched in a group of linked constraints."""
+
+_MOST_AXES = 64
+"""Axes of an array, one for each attribute of each row: numpy's own limit since version 2."""
+
+_Values = Mapping[str, Floats]
+"""The numbers of each attribute that represent its domain."""
 
 
 def require_consistent(constraints: Iterable[DenialConstraint], domain: Domain, rows: int) -> None:
-    """Check that constraints fit the domain, and that ``rows`` rows can satisfy the hard ones, from public inputs.
+    """Check that constraints fit the domain, and that ``rows`` rows can satisfy the hard ones.
+
+    The inputs are public.
 
     Raises:
         ConstraintError: names the smallest set of constraints that contradict each other, or a key
@@ -84,12 +90,12 @@ def key_capacity(attributes: Iterable[str], domain: Domain) -> int | None:
 
 
 def _require_capacity(constraint: DenialConstraint, domain: Domain, rows: int) -> None:
-    attributes = key_of(constraint)
+    attributes = key_attributes(constraint)
     capacity = key_capacity(attributes, domain) if attributes else None
     if capacity is not None and capacity < rows:
         raise ConstraintError(
-            f"constraint '{constraint.name}': its key has {capacity} values in the declared domain but {rows} rows are "
-            "asked; widen the domain, ask for fewer rows or drop the key"
+            f"constraint '{constraint.name}': its key has {capacity} values in the declared domain "
+            f"but {rows} rows are requested; widen the domain, request fewer rows or drop the key"
         )
 
 
@@ -152,7 +158,8 @@ def _suspects(
         return iter(())
     sizes = range(1, len(group) + 1)
     return itertools.islice(
-        itertools.chain.from_iterable(itertools.combinations(group, k) for k in sizes), SUBSETS
+        itertools.chain.from_iterable(itertools.combinations(group, k) for k in sizes),
+        _MOST_SUBSETS,
     )
 
 
@@ -160,13 +167,13 @@ def _is_modest(constraints: Sequence[BoundConstraint], domain: Domain) -> bool:
     values = _stand_ins(constraints, domain)
     rows = max(constraint.arity for constraint in constraints)
     cells = math.prod(len(numbers) for numbers in values.values()) ** rows
-    return cells <= CELLS and len(values) * rows <= AXES
+    return cells <= _MOST_CELLS and len(values) * rows <= _MOST_AXES
 
 
 def _contradicts(constraints: Sequence[BoundConstraint], domain: Domain) -> bool:
     """Whether every cell of the joint domain violates one of the constraints.
 
-    False if it is too large to say.
+    False if the joint domain is too large to be searched.
     """
     if not _is_modest(constraints, domain):
         return False
@@ -184,7 +191,7 @@ def _contradicts(constraints: Sequence[BoundConstraint], domain: Domain) -> bool
 
 
 def _violated(
-    predicates: Sequence[BoundPredicate], values: Values, axes: Mapping[tuple[int, str], int]
+    predicates: Sequence[BoundPredicate], values: _Values, axes: Mapping[tuple[int, str], int]
 ) -> Booleans:
     violated: Booleans = np.ones([1] * len(axes), dtype=bool)
     for p in predicates:
@@ -193,16 +200,16 @@ def _violated(
     return violated
 
 
-def _along_axis(operand: Operand, values: Values, axes: Mapping[tuple[int, str], int]) -> Floats:
+def _along_axis(operand: Operand, values: _Values, axes: Mapping[tuple[int, str], int]) -> Floats:
     shape = [1] * len(axes)
     shape[axes[operand.row, operand.attribute]] = -1
-    return operand.read(values[operand.attribute]).reshape(shape)
+    return operand.renumber(values[operand.attribute]).reshape(shape)
 
 
-def _stand_ins(constraints: Sequence[BoundConstraint], domain: Domain) -> Values:
-    """Numbers of each attribute that stand for its domain in these constraints.
+def _stand_ins(constraints: Sequence[BoundConstraint], domain: Domain) -> _Values:
+    """Numbers of each attribute that represent its domain in these constraints.
 
-    NaN where it may be missing.
+    NaN among them if it may be missing.
     """
     values = {}
     rows = max(constraint.arity for constraint in constraints)
@@ -226,7 +233,7 @@ def _cuts(
 ) -> set[float]:
     """Constants and ends of columns that are compared with each other.
 
-    If several, the values near those too.
+    Of several columns, the values near those too.
     """
     cuts = _constants(constraints, {column.name for column in columns})
     cuts |= {end for column in columns for end in _ends(column)}

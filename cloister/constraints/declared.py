@@ -1,6 +1,6 @@
 """Constraints as a spec declares them, and the denial constraints that they mean.
 
-An entry without a name is called after its place, ``constraint_1``; those of a file after the file,
+An entry without a name is named by its place, ``constraint_1``; those of a file by the file,
 ``adult_1``; those of a dependency with several attributes on the right ``name_1``, ``name_2``.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cloister.constraints.denial import DenialConstraint
 from cloister.constraints.holoclean import read_holoclean
-from cloister.constraints.shapes import functional_dependency, key_of
+from cloister.constraints.shapes import functional_dependency, key_attributes
 from cloister.constraints.text import (
     dependency,
     format_denial,
@@ -46,9 +46,12 @@ def constraints_of(
 
 
 def declaration_of(constraint: DenialConstraint) -> ConstraintDeclaration:
-    """The declaration that ``constraints_of`` reads as this constraint, in its most telling form."""
+    """The declaration that ``constraints_of`` reads as this constraint: key, fd or deny.
+
+    The first of these forms that can express it.
+    """
     name, soft = constraint.name, not constraint.hard
-    attributes, rule = key_of(constraint), functional_dependency(constraint)
+    attributes, rule = key_attributes(constraint), functional_dependency(constraint)
     if attributes is not None:
         return ConstraintDeclaration(name=name, key=list(attributes), soft=soft)
     if rule is not None and rule[0]:

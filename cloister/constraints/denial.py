@@ -26,7 +26,7 @@ class Op(StrEnum):
 
     @property
     def mirrored(self) -> Op:
-        """The comparison that says the same with its two sides exchanged."""
+        """The equivalent comparison with its two sides exchanged."""
         return _MIRRORED[self]
 
     @property

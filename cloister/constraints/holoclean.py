@@ -1,12 +1,13 @@
-"""Constraints in the form of HoloClean, both ways: one a line, blank lines and lines that start with # apart.
+"""Constraints in the form of HoloClean, both ways: one a line; blank lines and # lines are ignored.
 
     t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)      no two rows agree on zip and differ on city
     t1&LT(t1.age,'18')&EQ(t1.income,'>50K')          no row with both
 
-Constants stand in single or double quotes (doubled inside), numbers too: the column that they are
-compared with tells their type. Names stand bare; those with a comma, an ampersand or a lone bracket
-in backquotes, which HoloClean lacks. Source: HoloClean (Rekatsinas, Chu, Ilyas, Re; VLDB 2017), its
-denial constraint files.
+Constants are in single or double quotes (doubled inside), numbers too: their type is that of the
+column that they are compared with. Names have no quotes; those with a comma, an ampersand or a lone
+bracket are in backquotes, which HoloClean lacks.
+
+Source: HoloClean (Rekatsinas, Chu, Ilyas, Re; VLDB 2017), its denial constraint files.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from pathlib import Path
 from cloister.constraints.denial import Cell, Constant, DenialConstraint, Op, Predicate
 from cloister.constraints.text import compare, format_text, on_first_row, read_number, unquote
 from cloister.errors import ConstraintError, StorageError
-from cloister.schema.sources.small_files import contents, reason_of
+from cloister.schema.sources.small_files import read_small_file, reason_of
 
-# Bytes of a constraint file: a thousand times the longest that was published.
-MOST_BYTES = 1_000_000
+_MOST_BYTES = 1_000_000
+"""Bytes of a constraint file at most: a thousand times the longest that was published."""
 
 _OPS = {"EQ": Op.EQ, "IQ": Op.NE, "LTE": Op.LE, "GTE": Op.GE, "LT": Op.LT, "GT": Op.GT}
 _NAMES = {op: name for name, op in _OPS.items()}
@@ -44,7 +45,7 @@ def read_holoclean(path: Path, name: str, hard: bool = True) -> tuple[DenialCons
         StorageError: the file cannot be read.
     """
     try:
-        lines = contents(path, MOST_BYTES).decode("utf-8-sig").split("\n")
+        lines = read_small_file(path, _MOST_BYTES).decode("utf-8-sig").split("\n")
     except (OSError, ValueError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else "not UTF-8 text"
         raise StorageError(
@@ -62,7 +63,7 @@ def read_holoclean(path: Path, name: str, hard: bool = True) -> tuple[DenialCons
 
 
 def parse_holoclean(line: str, place: str) -> tuple[Predicate, ...]:
-    """The predicates of one line; ``place`` says where it stands, for errors.
+    """The predicates of one line; ``place`` names file and line in errors.
 
     Raises:
         ConstraintError: the line is not in the HoloClean form.
@@ -95,7 +96,8 @@ def format_holoclean(constraint: DenialConstraint) -> str:
     line = "&".join([rows, *predicates])
     if "\n" in line or "\r" in line:
         raise ConstraintError(
-            f"constraint '{constraint.name}': a line break does not fit the HoloClean form; use deny"
+            f"constraint '{constraint.name}': a line break does not fit the HoloClean form; "
+            "use deny"
         )
     return line
 

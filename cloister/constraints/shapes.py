@@ -1,4 +1,4 @@
-"""What a denial constraint is: a functional dependency, a key, an order rule, a rule on single rows."""
+"""The shape of a denial constraint: a functional dependency, a key or an order rule."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from dataclasses import dataclass
 
 from cloister.constraints.denial import Cell, DenialConstraint, Op, Predicate
 
-Same = tuple[str, Op]
+_Same = tuple[str, Op]
 """An attribute and the comparison ``t1.attribute op t2.attribute``."""
 
 
 @dataclass(frozen=True)
 class OrderRule:
-    """No two rows that agree on ``equal`` have ``t1.first first_op t2.first`` and ``t1.second second_op t2.second``.
+    """A rule on two orders: no two rows that agree on ``equal`` satisfy both comparisons.
 
-    ``first_op`` is > or >=, ``second_op`` any of <, <=, >, >=.
+    They are ``t1.first first_op t2.first`` and ``t1.second second_op t2.second``. ``first_op`` is >
+    or >=, ``second_op`` any of <, <=, >, >=.
     """
 
     equal: tuple[str, ...]
@@ -37,14 +38,17 @@ def functional_dependency(constraint: DenialConstraint) -> tuple[tuple[str, ...]
     return equal, differ[0]
 
 
-def key_of(constraint: DenialConstraint) -> tuple[str, ...] | None:
+def key_attributes(constraint: DenialConstraint) -> tuple[str, ...] | None:
     """The attributes on which no two rows may agree, else None."""
     same = _all_same(constraint)
     return tuple(name for name, _ in same) if same and all(op is Op.EQ for _, op in same) else None
 
 
 def order_rule(constraint: DenialConstraint) -> OrderRule | None:
-    """The constraint as equalities and exactly two order predicates, rows exchanged so that the first is > or >=."""
+    """The constraint as equalities and exactly two order predicates, else None.
+
+    Rows are exchanged so that the first order is > or >=.
+    """
     same = _all_same(constraint)
     orders = [(name, op) for name, op in same if op.is_order]
     equal = tuple(name for name, op in same if op is Op.EQ)
@@ -55,16 +59,16 @@ def order_rule(constraint: DenialConstraint) -> OrderRule | None:
     return OrderRule(equal, *orders[0], *orders[1])
 
 
-def _all_same(constraint: DenialConstraint) -> tuple[Same, ...]:
-    """Every predicate as a comparison of one attribute between the two rows, each once.
+def _all_same(constraint: DenialConstraint) -> tuple[_Same, ...]:
+    """All predicates as comparisons of one attribute between the two rows, without repetitions.
 
-    Empty if one is not.
+    Empty if one predicate has another form.
     """
     same = [_same(predicate) for predicate in constraint.predicates]
     return tuple(dict.fromkeys(s for s in same if s)) if all(same) else ()
 
 
-def _same(predicate: Predicate) -> Same | None:
+def _same(predicate: Predicate) -> _Same | None:
     left, right = predicate.left, predicate.right
     if not isinstance(right, Cell) or left.attribute != right.attribute or left.row == right.row:
         return None

@@ -1,9 +1,9 @@
-"""Supports: joint levels that rows may take so that no two rows, drawn independently, violate a hard constraint.
+"""Supports: joint levels inside which no two rows can violate a hard constraint.
 
 A support is chosen once, from public inputs and already released noisy statistics; rows are then
-drawn inside it in parallel, in any number, with no violation by construction. Levels are groups of
-an attribute's fine codes; a level of a numeric attribute may be narrowed to a box, and two
-attributes may be coupled so that inside a box one is a monotone function of the other.
+drawn inside it independently, in parallel, in any number, with no violation by construction. Levels
+are bins of an attribute's fine codes; a level of a numeric attribute may be narrowed to a box, and
+two attributes may be coupled so that inside a box one is a monotone function of the other.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from cloister.arrays import Booleans, Floats, Integers
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels of one attribute that supports speak of.
+    """The levels of one attribute, as supports use them.
 
     Shapes: ``low`` and ``high`` (size,) float64, the least and greatest comparable number in each
     level, NaN for the missing level; ``start`` and ``stop`` (size,) int64, its fine codes;
-    ``point`` (size,) the fine code that stands for the level where only a single value will do, and
+    ``point`` (size,) the fine code that represents the level where a single value is needed, and
     ``value`` (size,) its number; ``null``, the missing level.
     """
 
@@ -47,7 +47,7 @@ class Levels:
 
     @property
     def pointed(self) -> Levels:
-        """The same levels, each narrowed to the one value that stands for it."""
+        """The same levels, each narrowed to the one value that represents it."""
         return replace(self, low=self.value, high=self.value, start=self.point, stop=self.point + 1)
 
     @property
@@ -79,8 +79,8 @@ class Support:
     boxes: Mapping[str, Integers] = field(default_factory=dict)
     couplings: tuple[Coupling, ...] = ()
 
-    def ordered(self, sequence: Sequence[str]) -> Support:
-        """The same support with its attributes in the order of a schema sequence and its rows sorted."""
+    def reorder(self, sequence: Sequence[str]) -> Support:
+        """The same support, its attributes in the order of a schema sequence, its rows sorted."""
         place = {name: position for position, name in enumerate(sequence)}
         columns = sorted(
             range(len(self.attributes)), key=lambda column: place[self.attributes[column]]
@@ -99,8 +99,8 @@ class Support:
 class Trie:
     """The prefixes of a support, for drawing one attribute after the other.
 
-    A node at depth d stands for levels of the first d attributes that can be completed. Depth 0 has
-    the one node 0; nodes of the last depth are the rows of the support.
+    A node at depth d is a tuple of levels of the first d attributes that can be completed. Depth 0
+    has the one node 0; nodes of the last depth are the rows of the support.
     """
 
     def __init__(self, support: Support, sizes: Sequence[int]) -> None:
@@ -118,7 +118,10 @@ class Trie:
         return last - first
 
     def children(self, depth: int, nodes: Integers) -> tuple[Integers, Integers]:
-        """Every level of attribute ``depth`` that can follow: the place of its node in nodes (n,), the level; (c,)."""
+        """All levels of attribute ``depth`` that can follow nodes (n,).
+
+        Returns two arrays (c,): the position of the parent in ``nodes``, and the level.
+        """
         first, last = self._edges(depth, nodes)
         counts = last - first
         found = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
@@ -136,7 +139,7 @@ class Trie:
         return keys[np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)] == wanted
 
     def step(self, depth: int, nodes: Integers, levels: Integers) -> Integers:
-        """The nodes (n,) that follow nodes (n,) when attribute ``depth`` takes allowed levels (n,)."""
+        """The nodes (n,) after nodes (n,) when attribute ``depth`` takes allowed levels (n,)."""
         found = np.searchsorted(self._keys[depth], nodes * self.sizes[depth] + levels)
         return np.minimum(found, len(self._keys[depth]) - 1)
 
@@ -147,7 +150,7 @@ def grid(sizes: Sequence[int]) -> Integers:
 
 
 def with_missing(levels: Sequence[Levels], support: Support) -> Support:
-    """A support enlarged by every joint level with a missing value: no predicate holds on those."""
+    """A support with all joint levels that have a missing value: no predicate holds on those."""
     parts = [
         _fixed(levels, at, level.null) for at, level in enumerate(levels) if level.null is not None
     ]

@@ -1,10 +1,10 @@
 """Constraints as text, both ways: denial rules, functional dependencies, keys.
 
-    deny   t1.gain > t2.gain and t1.loss > t2.loss        two rows; names with dashes stand as they are
-           t.age < 18 and t.income = '>50K'               one row
-           t1.`my col` != t2.`my col`                     any other name in backquotes, `` for a backquote
-    fd     zip, street -> city, state                     one rule for each attribute on the right
-    key    a list of names                                no two rows agree on all
+    deny   t1.gain > t2.gain and t1.loss > t2.loss   two rows; names with dashes need no quotes
+           t.age < 18 and t.income = '>50K'          one row
+           t1.`my col` != t2.`my col`                other names in backquotes, `` for a backquote
+    fd     zip, street -> city, state                one rule for each attribute on the right
+    key    a list of names                           no two rows agree on all
 
 Constants: text and dates in single quotes ('' for a quote), numbers, true, false.
 """
@@ -37,12 +37,12 @@ _REMEDY = (
     "write rules such as t1.a = t2.a and t1.b < 5, text in single quotes, odd names in backquotes"
 )
 
-Token = Cell | Op | Constant | None
-"""A piece of a rule; None stands for the word ``and``."""
+_Token = Cell | Op | Constant | None
+"""A piece of a rule; None is the word ``and``."""
 
 
 def parse_denial(text: str, name: str, hard: bool = True) -> DenialConstraint:
-    """The constraint that forbids what ``text`` says.
+    """The constraint that forbids the condition ``text``.
 
     Raises:
         ConstraintError: the text does not follow the grammar at the top of this module.
@@ -69,7 +69,8 @@ def parse_dependency(text: str, name: str) -> tuple[tuple[str, ...], tuple[str, 
     match = _DEPENDENCY.fullmatch(text)
     if match is None:
         raise ConstraintError(
-            f"constraint '{name}': cannot read the dependency '{text}'; write a, b -> c, odd names in backquotes"
+            f"constraint '{name}': cannot read the dependency '{text}'; "
+            "write a, b -> c, odd names in backquotes"
         )
     left, right = (
         tuple(unquote(part) for part in re.findall(_NAME, side)) for side in match.groups()
@@ -108,7 +109,7 @@ def quote(name: str) -> str:
 
 
 def unquote(name: str) -> str:
-    """The attribute name that a bare or backquoted text stands for."""
+    """The attribute name of a bare or backquoted text."""
     return name[1:-1].replace("``", "`") if name.startswith("`") else name
 
 
@@ -120,7 +121,7 @@ def compare(left: Cell | Constant, op: Op, right: Cell | Constant) -> Predicate 
 
 
 def on_first_row(predicates: tuple[Predicate, ...]) -> tuple[Predicate, ...]:
-    """The same predicates, with a rule that speaks of the second row alone said of the first."""
+    """The same predicates, with a rule on the second row alone moved to the first."""
     if any(cell.row == 1 for p in predicates for cell in p.cells):
         return predicates
     return tuple(Predicate(Cell(1, p.left.attribute), p.op, _first(p.right)) for p in predicates)
@@ -153,7 +154,7 @@ def _require_distinct(attributes: Sequence[str], name: str) -> None:
         )
 
 
-def _tokens(text: str, name: str) -> list[Token]:
+def _tokens(text: str, name: str) -> list[_Token]:
     tokens, place = [], 0
     while place < len(text.rstrip()):
         match = _TOKEN.match(text, place)
@@ -166,7 +167,7 @@ def _tokens(text: str, name: str) -> list[Token]:
     return tokens
 
 
-def _token(match: re.Match[str], name: str) -> Token:
+def _token(match: re.Match[str], name: str) -> _Token:
     if match["cell"]:
         return Cell(int(match["row"] or 1), unquote(match["attribute"]))
     if match["text"]:
@@ -185,8 +186,8 @@ def _word(word: str, name: str) -> bool | None:
     return words[word.lower()]
 
 
-def _clauses(tokens: list[Token]) -> list[list[Token]]:
-    clauses: list[list[Token]] = [[]]
+def _clauses(tokens: list[_Token]) -> list[list[_Token]]:
+    clauses: list[list[_Token]] = [[]]
     for token in tokens:
         if token is None:
             clauses.append([])
@@ -195,7 +196,7 @@ def _clauses(tokens: list[Token]) -> list[list[Token]]:
     return clauses
 
 
-def _predicate(clause: list[Token], name: str) -> Predicate:
+def _predicate(clause: list[_Token], name: str) -> Predicate:
     match clause:
         case [left, Op() as op, right] if not isinstance(left, Op) and not isinstance(right, Op):
             predicate = compare(left, op, right)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-STATES = (
+STATE_NAMES = (
     "Aldermark",
     "Brenfell",
     "Corvane",
@@ -25,21 +25,25 @@ _HEADS = ("Ash", "Birch", "Clay", "Elder", "Fern", "Grey", "Hazel", "Moss", "Oak
 _TAILS = ("bridge", "burgh", "field", "ford", "haven", "mouth", "leigh", "wick")
 
 CITIES = tuple(head + tail for tail in _TAILS for head in _HEADS)
-FIRST_ZIP = 10001
-ZIP_COUNT = 300
 
-CITY_STATE = np.sort(np.arange(len(CITIES)) % len(STATES))
+_FIRST_ZIP = 10001
+"""Number of the first zip code."""
+
+_ZIP_COUNT = 300
+"""Number of zip codes."""
+
+CITY_STATE = np.sort(np.arange(len(CITIES)) % len(STATE_NAMES))
 """State number of each city, shape (80,)."""
 
-CITY_SIZE = 1.0 / np.sqrt(1 + np.arange(len(CITIES)) * 37 % len(CITIES))
+_CITY_SIZE = 1.0 / np.sqrt(1 + np.arange(len(CITIES)) * 37 % len(CITIES))
 """Relative population of each city, shape (80,): a few large ones, many small ones."""
 
 ZIP_CITY = np.sort(
-    np.concatenate([np.arange(len(CITIES)), np.arange(ZIP_COUNT - len(CITIES)) * 11 % len(CITIES)])
+    np.concatenate([np.arange(len(CITIES)), np.arange(_ZIP_COUNT - len(CITIES)) * 11 % len(CITIES)])
 )
 """City number of each zip code, shape (300,)."""
 
-ZIP_SHARE = (CITY_SIZE / np.bincount(ZIP_CITY))[ZIP_CITY]
+ZIP_SHARE = (_CITY_SIZE / np.bincount(ZIP_CITY))[ZIP_CITY]
 """Relative population of each zip code, shape (300,)."""
 
-ZIPS = tuple(str(FIRST_ZIP + number) for number in range(ZIP_COUNT))
+ZIPS = tuple(str(_FIRST_ZIP + number) for number in range(_ZIP_COUNT))

@@ -1,9 +1,9 @@
-"""A fictional civic registry: 14 attributes of all types, correlated, with rules that hold and one that almost holds.
+"""A fictional civic registry: 14 correlated attributes of all types, under four rules.
 
-zip -> city -> state                                              by construction
-within a state a higher salary never has a lower rate             each state has its own rising tax scale
-who is not employed has no salary                                 by construction
-who works and has more education never earns less                 soft: about 1 % of all pairs of rows break it
+zip -> city -> state                                    by construction
+within a state a higher salary never has a lower rate   each state has its own rising tax scale
+who is not employed has no salary                       by construction
+who works and has more education never earns less       soft: violated by about 1 % of all pairs
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cloister.arrays import Booleans, Floats, Integers
-from cloister.demo.places import CITIES, CITY_STATE, STATES, ZIP_CITY, ZIP_SHARE, ZIPS
+from cloister.demo.places import CITIES, CITY_STATE, STATE_NAMES, ZIP_CITY, ZIP_SHARE, ZIPS
 
-ROWS = 20_000
-SEED = 20_250_101
+DEMO_ROWS = 20_000
+"""Residents of the demo table."""
 
-EDUCATION = ("none", "primary", "secondary", "vocational", "bachelor", "master", "doctorate")
-OCCUPATIONS = (
+DEMO_SEED = 20_250_101
+"""Seed of the demo table."""
+
+_EDUCATION = ("none", "primary", "secondary", "vocational", "bachelor", "master", "doctorate")
+_OCCUPATIONS = (
     "agriculture",
     "care",
     "construction",
@@ -37,11 +40,23 @@ OCCUPATIONS = (
     "research",
     "retail",
 )
-MARITAL = ("single", "married", "divorced", "widowed")
-REFERENCE_DAY = np.datetime64("2025-01-01", "D")
-OLDEST, YOUNGEST = 99, 16
-SALARY_STEP, HIGHEST_SALARY = 100, 250_000
-RETIREMENT = 67
+_MARITAL = ("single", "married", "divorced", "widowed")
+_REFERENCE_DAY = np.datetime64("2025-01-01", "D")
+
+_OLDEST = 99
+"""Greatest age of a resident, in years."""
+
+_YOUNGEST = 16
+"""Least age of a resident, in years: the age of registration."""
+
+_SALARY_STEP = 100
+"""Unit that salaries are rounded to."""
+
+_HIGHEST_SALARY = 250_000
+"""Salary a year at most."""
+
+_RETIREMENT = 67
+"""Age of retirement, in years."""
 
 _EDUCATION_NEEDED = np.array([0.5, 2.0, 1.8, 4.2, 4.4, 4.3, 4.0, 1.5, 4.9, 1.7, 2.2, 3.3, 5.4, 1.9])
 _PAY = np.array(
@@ -60,10 +75,8 @@ class _Person:
     employed: Booleans
 
 
-def civic_registry(rows: int = ROWS, seed: int = SEED) -> pd.DataFrame:
-    """Residents of a fictional country, shape (rows, 14).
-
-    The same frame for the same rows and seed.
+def civic_registry(rows: int = DEMO_ROWS, seed: int = DEMO_SEED) -> pd.DataFrame:
+    """Residents of a fictional country, shape (rows, 14); the same frame for the same arguments.
 
     Occupation, savings and the time of registration have missing values; salary and rate have a
     point mass at zero.
@@ -72,7 +85,7 @@ def civic_registry(rows: int = ROWS, seed: int = SEED) -> pd.DataFrame:
     zips = rng.choice(len(ZIPS), size=rows, p=ZIP_SHARE / ZIP_SHARE.sum())
     birth = _births(rows, rng)
     person = _person(
-        (REFERENCE_DAY - birth).astype(np.int64) / 365.25, CITY_STATE[ZIP_CITY[zips]], rng
+        (_REFERENCE_DAY - birth).astype(np.int64) / 365.25, CITY_STATE[ZIP_CITY[zips]], rng
     )
     marital = _marital(person.age, rng)
     salary = _salaries(person, rng)
@@ -80,9 +93,9 @@ def civic_registry(rows: int = ROWS, seed: int = SEED) -> pd.DataFrame:
         {
             "resident_id": [f"R{number:06d}" for number in rng.permutation(rows) + 1],
             "birth_date": birth.astype("datetime64[s]"),
-            "marital_status": np.array(MARITAL)[marital],
+            "marital_status": np.array(_MARITAL)[marital],
             "children": _children(person, marital, rng),
-            "education": np.array(EDUCATION)[person.education],
+            "education": np.array(_EDUCATION)[person.education],
             "occupation": _named_occupation(person),
             "employed": person.employed,
             "salary": salary,
@@ -90,15 +103,15 @@ def civic_registry(rows: int = ROWS, seed: int = SEED) -> pd.DataFrame:
             "savings": _savings(person, salary, rng),
             "zip": np.array(ZIPS)[zips],
             "city": np.array(CITIES)[ZIP_CITY[zips]],
-            "state": np.array(STATES)[person.state],
+            "state": np.array(STATE_NAMES)[person.state],
             "registered_at": _registrations(birth, rng),
         }
     )
 
 
 def _births(rows: int, rng: np.random.Generator) -> NDArray[np.datetime64]:
-    days = (YOUNGEST + (OLDEST - YOUNGEST) * rng.beta(1.4, 2.1, rows)) * 365.25
-    return REFERENCE_DAY - days.astype("timedelta64[D]")
+    days = (_YOUNGEST + (_OLDEST - _YOUNGEST) * rng.beta(1.4, 2.1, rows)) * 365.25
+    return _REFERENCE_DAY - days.astype("timedelta64[D]")
 
 
 def _person(age: Floats, state: Integers, rng: np.random.Generator) -> _Person:
@@ -108,7 +121,7 @@ def _person(age: Floats, state: Integers, rng: np.random.Generator) -> _Person:
     education = np.clip(np.rint(schooling), 0, reached).astype(np.int64)
     distance = np.abs(education[:, None] - _EDUCATION_NEEDED[None, :])
     occupation = np.argmax(rng.gumbel(size=distance.shape) - 1.3 * distance, axis=1)
-    chance = np.select([age < 20, age < RETIREMENT], [0.25, 0.80 + 0.02 * education], 0.04)
+    chance = np.select([age < 20, age < _RETIREMENT], [0.25, 0.80 + 0.02 * education], 0.04)
     return _Person(age, state, education, occupation.astype(np.int64), rng.random(rows) < chance)
 
 
@@ -118,7 +131,7 @@ def _marital(age: Floats, rng: np.random.Generator) -> Integers:
     divorced = (ever - widowed) * 0.17
     shares = np.stack([1 - ever, ever - widowed - divorced, divorced, widowed], axis=1)
     states: Integers = (rng.random(len(age))[:, None] > np.cumsum(shares, axis=1)).sum(axis=1)
-    return np.minimum(states, len(MARITAL) - 1)
+    return np.minimum(states, len(_MARITAL) - 1)
 
 
 def _children(person: _Person, marital: Integers, rng: np.random.Generator) -> Integers:
@@ -134,8 +147,10 @@ def _salaries(person: _Person, rng: np.random.Generator) -> Integers:
     )
     career = 1 + 0.010 * np.clip(person.age - 20, 0, 35)
     pay = level * career * np.exp(rng.normal(0, 0.12, len(level)))
-    steps = np.clip(np.rint(pay / SALARY_STEP), 1, HIGHEST_SALARY // SALARY_STEP).astype(np.int64)
-    return np.where(person.employed, steps * SALARY_STEP, 0).astype(np.int64)
+    steps = np.clip(np.rint(pay / _SALARY_STEP), 1, _HIGHEST_SALARY // _SALARY_STEP).astype(
+        np.int64
+    )
+    return np.where(person.employed, steps * _SALARY_STEP, 0).astype(np.int64)
 
 
 def _rates(state: Integers, salary: Integers) -> Floats:
@@ -148,13 +163,13 @@ def _rates(state: Integers, salary: Integers) -> Floats:
 
 
 def _named_occupation(person: _Person) -> NDArray[np.object_]:
-    names = np.array(OCCUPATIONS, dtype=np.object_)[person.occupation]
-    names[~person.employed & (person.age < 22) | (person.age > RETIREMENT + 10)] = None
+    names = np.array(_OCCUPATIONS, dtype=np.object_)[person.occupation]
+    names[~person.employed & (person.age < 22) | (person.age > _RETIREMENT + 10)] = None
     return names
 
 
 def _savings(person: _Person, salary: Integers, rng: np.random.Generator) -> Floats:
-    typical = (2_000 + 0.6 * salary) * np.exp(0.025 * (np.minimum(person.age, RETIREMENT) - 30))
+    typical = (2_000 + 0.6 * salary) * np.exp(0.025 * (np.minimum(person.age, _RETIREMENT) - 30))
     amount = np.minimum(np.round(typical * np.exp(rng.normal(0, 0.7, len(typical))), 2), 999_999.99)
     amount[rng.random(len(amount)) < 0.12] = 0.0
     amount[rng.random(len(amount)) < 0.02 + 0.06 * (person.age > 70)] = np.nan
@@ -164,14 +179,14 @@ def _savings(person: _Person, salary: Integers, rng: np.random.Generator) -> Flo
 def _registrations(
     birth: NDArray[np.datetime64], rng: np.random.Generator
 ) -> NDArray[np.datetime64]:
-    """The minute of registration, in office hours, within weeks of the 16th birthday or of a later move."""
+    """The minute of registration: in office hours, within weeks of turning 16 or of a move."""
     moved = np.where(rng.random(len(birth)) < 0.3, rng.random(len(birth)), 0.0)
-    since = (REFERENCE_DAY - birth).astype(np.int64) - YOUNGEST * 365.25
-    day = birth + (YOUNGEST * 365.25 + moved * since).astype("timedelta64[D]")
+    since = (_REFERENCE_DAY - birth).astype(np.int64) - _YOUNGEST * 365.25
+    day = birth + (_YOUNGEST * 365.25 + moved * since).astype("timedelta64[D]")
     wait = np.minimum(rng.exponential(20, len(birth)), since).astype("timedelta64[D]")
     minute = np.rint(480 + 540 * rng.beta(2, 2, len(birth))).astype("timedelta64[m]")
     moment: NDArray[np.datetime64] = (
-        np.minimum(day + wait, REFERENCE_DAY - np.timedelta64(1, "D")).astype("datetime64[s]")
+        np.minimum(day + wait, _REFERENCE_DAY - np.timedelta64(1, "D")).astype("datetime64[s]")
         + minute
     )
     moment[rng.random(len(birth)) < 0.03] = np.datetime64("NaT")

@@ -1,4 +1,4 @@
-"""What a synthetic table is worth: marginals, violations, model training, detection, attacks.
+"""Quality of a synthetic table: marginals, queries, violations, learning, detection, attacks.
 
 Every figure here is computed from real rows without noise. None is private: all are for internal
 use only.

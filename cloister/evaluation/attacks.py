@@ -1,6 +1,6 @@
 """Empirical attacks on a synthetic table: nearness to real records, and membership inference.
 
-An attack that fails proves nothing: it says that this attack, on this table, found nothing. Only
+An attack that fails proves nothing: it shows that this attack, on this table, found nothing. Only
 the accounting of the mechanisms proves differential privacy.
 """
 
@@ -17,31 +17,48 @@ from cloister.evaluation.ranges import declared_range
 from cloister.schema.domain import Table
 
 CAVEAT = (
-    "An attack that fails does not prove differential privacy: it only says that this attack found nothing. "
-    "The guarantee comes from the accounting of the mechanisms alone."
+    "An attack that fails does not prove differential privacy: it only says that this attack "
+    "found nothing. The guarantee comes from the accounting of the mechanisms alone."
 )
-QUERIES = 1_000
-RECORDS = 20_000
-RECORD_CELLS = 2_000_000
-MEMBERS = 2_000
-FEWEST_ROWS = 20
-CHUNK = 64
-SEED = 0
-MULTIPLIER = np.uint64(0x9E37_79B9_7F4A_7C15)
-NORMAL_95 = 1.959963984540054
+
+_QUERIES = 1_000
+"""Rows of each table at most whose closest record is searched for."""
+
+_RECORDS = 20_000
+"""Rows at most among which the closest one is searched."""
+
+_RECORD_CELLS = 2_000_000
+"""Cells at most among which the closest record is searched: fewer rows in wide tables."""
+
+_MEMBERS = 2_000
+"""Fitted rows at most, and as many others, that membership inference is scored on."""
+
+FEWEST_ATTACK_ROWS = 20
+"""Rows of each table at least, for distances and attacks to be reported."""
+
+_CHUNK = 64
+"""Rows whose distances to all records are in memory at a time."""
+
+_SEED = 0
+"""Seed of the random choice of rows, fixed so that an evaluation is repeatable."""
+
+_MULTIPLIER = np.uint64(0x9E37_79B9_7F4A_7C15)
+"""2^64 over the golden ratio, odd: the multiplier of Fibonacci hashing."""
+
+_NORMAL_95 = 1.959963984540054
+"""The 97.5 % quantile of the standard normal distribution, for two-sided 95 % intervals."""
 
 Distances = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class ClosestRecords:
-    """Distances to the closest real record, of synthetic rows and, for comparison, of other real rows.
+    """Distances to the closest real record, of synthetic rows and of other real rows.
 
     ``copies`` is the share of all synthetic rows that equal some real row; ``twins`` the share of
     all real rows that equal another one. ``median_ratio`` is the median distance of synthetic rows
-    over that of real rows: about 1 is what fresh rows of the same population would have, much below
-    1 says that real records are followed too closely. None where the real rows' median distance is
-    0.
+    over that of real rows: about 1 for fresh rows of the same population, much below 1 if synthetic
+    rows follow real records too closely. None where the real rows' median distance is 0.
     """
 
     copies: float
@@ -63,7 +80,7 @@ class ClosestRecords:
 
 @dataclass(frozen=True)
 class Membership:
-    """ROC-AUC of a membership-inference attack with its 95 % confidence interval; 0.5 is guessing."""
+    """ROC-AUC of a membership-inference attack and its 95 % confidence interval; 0.5 is chance."""
 
     auc: float
     low: float
@@ -77,21 +94,21 @@ class Membership:
 
 
 def comparable_records(real: Table, synthetic: Table) -> bool:
-    """Whether there are enough rows of each table to speak of closest records."""
-    return min(real.rows, synthetic.rows) >= FEWEST_ROWS and len(real.domain.modelled) > 0
+    """Whether there are enough rows of each table for distances to closest records."""
+    return min(real.rows, synthetic.rows) >= FEWEST_ATTACK_ROWS and len(real.domain.modelled) > 0
 
 
 def closest_records(real: Table, synthetic: Table) -> ClosestRecords:
     """How near synthetic rows come to real records, against how near real rows come to each other.
 
-    1,000 real rows are set apart; they and 1,000 synthetic rows look for the closest of at most
-    20,000 other real rows. All rows take part in the search for exact copies.
+    1,000 real rows are set aside; the closest of at most 20,000 other real rows is searched for
+    them and for 1,000 synthetic rows. All rows take part in the search for exact copies.
     """
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(_SEED)
     order = rng.permutation(real.rows)
-    apart = min(QUERIES, real.rows // 4)
+    apart = min(_QUERIES, real.rows // 4)
     records = real.take(order[apart : apart + _most_records(real)])
-    from_synthetic = nearest(synthetic.take(rng.permutation(synthetic.rows)[:QUERIES]), records)
+    from_synthetic = nearest(synthetic.take(rng.permutation(synthetic.rows)[:_QUERIES]), records)
     from_real = nearest(real.take(order[:apart]), records)
     copies, twins = _equal_shares(real, synthetic)
     return ClosestRecords(
@@ -103,7 +120,7 @@ def closest_records(real: Table, synthetic: Table) -> ClosestRecords:
 
 
 def infer_membership(fitted: Table, held_out: Table, synthetic: Table) -> Membership:
-    """An attack that says which rows the model was fitted to, scored on rows of ``fitted`` and of ``held_out``.
+    """An attack on membership in ``fitted``, scored on rows of ``fitted`` and of ``held_out``.
 
     The score of a row is the log ratio of its distances to the closest of the attacker's own
     reference rows (one half of ``held_out``) and to the closest synthetic row, an estimate of the
@@ -114,13 +131,13 @@ def infer_membership(fitted: Table, held_out: Table, synthetic: Table) -> Member
     overfitting detection (AISTATS 2023), equation 2. Interval: DeLong, DeLong and Clarke-Pearson
     (1988).
     """
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(_SEED)
     order = rng.permutation(held_out.rows)
     others, reference = (
-        held_out.take(order[::2][:MEMBERS]),
+        held_out.take(order[::2][:_MEMBERS]),
         held_out.take(order[1::2][: _most_records(held_out)]),
     )
-    members = fitted.take(rng.permutation(fitted.rows)[: min(MEMBERS, others.rows)])
+    members = fitted.take(rng.permutation(fitted.rows)[: min(_MEMBERS, others.rows)])
     shown = synthetic.take(rng.permutation(synthetic.rows)[: _most_records(synthetic)])
     scores = [_density_ratio(rows, shown, reference) for rows in (members, others)]
     return _auc_with_interval(*scores)
@@ -128,18 +145,19 @@ def infer_membership(fitted: Table, held_out: Table, synthetic: Table) -> Member
 
 def _most_records(table: Table) -> int:
     """20,000, fewer above 100 attributes."""
-    return min(RECORDS, RECORD_CELLS // len(table.domain.modelled))
+    return min(_RECORDS, _RECORD_CELLS // len(table.domain.modelled))
 
 
 def nearest(queries: Table, records: Table) -> Distances:
-    """Distance (q,) of each row to the closest record: the mean over attributes of their differences, 0 to 1.
+    """Distance (q,) of each row to the closest record, from 0 to 1.
 
-    Numbers and ordered values differ by their distance as a share of the declared range, unordered
-    values by 0 or 1, a missing value from any other by 1 (Gower 1971).
+    The distance is the mean over attributes of their differences. Numbers and ordered values differ
+    by their distance as a share of the declared range, unordered values by 0 or 1, a missing value
+    from any other by 1 (Gower 1971).
     """
     found = [
-        _nearest(queries.take(np.arange(start, min(start + CHUNK, queries.rows))), records)
-        for start in range(0, queries.rows, CHUNK)
+        _nearest(queries.take(np.arange(start, min(start + _CHUNK, queries.rows))), records)
+        for start in range(0, queries.rows, _CHUNK)
     ]
     return np.concatenate(found)
 
@@ -163,7 +181,10 @@ def _differences(name: str, queries: Table, records: Table) -> Distances:
 
 
 def _scaled(name: str, table: Table) -> Distances:
-    """Numbers (rows,) as shares of the declared range, special values at most 1 outside it, missing ones farther."""
+    """Numbers (rows,) as shares of the declared range.
+
+    Special values are at most 1 outside it, missing values farther.
+    """
     first, last = declared_range(table.domain[name])
     shares = np.clip((table.comparable(name) - first) / ((last - first) or 1.0), -1.0, 2.0)
     return np.where(np.isnan(shares), -3.0, shares).astype(np.float32)
@@ -176,10 +197,10 @@ def _equal_shares(real: Table, synthetic: Table) -> tuple[float, float]:
 
 
 def _row_hashes(table: Table) -> NDArray[np.uint64]:
-    """64-bit hashes (rows,): each step is one to one in the hash and the code, so that collisions are by chance."""
+    """64-bit hashes (rows,); steps are one to one in hash and code, so collisions are by chance."""
     hashes = np.zeros(table.rows, dtype=np.uint64)
     for name in table.domain.modelled:
-        hashes = (hashes + table.codes[name].astype(np.uint64) + np.uint64(1)) * MULTIPLIER
+        hashes = (hashes + table.codes[name].astype(np.uint64) + np.uint64(1)) * _MULTIPLIER
         hashes ^= hashes >> np.uint64(32)
     return hashes
 
@@ -197,7 +218,7 @@ def _auc_with_interval(positives: Floats, negatives: Floats) -> Membership:
     variance = over_negatives.var(ddof=1) / len(positives) + over_positives.var(ddof=1) / len(
         negatives
     )
-    margin = NORMAL_95 * float(np.sqrt(variance))
+    margin = _NORMAL_95 * float(np.sqrt(variance))
     return Membership(
         auc, max(0.0, auc - margin), min(1.0, auc + margin), len(positives), len(negatives)
     )

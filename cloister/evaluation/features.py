@@ -1,4 +1,4 @@
-"""Rows as numbers for a classifier, learnt from its training rows alone."""
+"""Rows as features for a classifier, fitted to its training rows alone."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 from cloister.schema.columns import Codes, Column
 from cloister.schema.domain import Table
 
-MOST_VALUES = 64
-MOST_FEATURES = 1_024
+_MOST_VALUES = 64
+"""Values of an unordered attribute at most that get a feature of their own."""
+
+_MOST_FEATURES = 1_024
+"""Features of all attributes together, about: fewer one-hot codes in wide tables."""
 
 Matrix = NDArray[np.float32]
 
@@ -31,7 +34,7 @@ class _Block(ABC):
 
 @dataclass(frozen=True)
 class _OneHot(_Block):
-    """One feature for each of the ``kept`` codes, ascending, and one for all others."""
+    """One feature for each of the ``kept`` codes, in ascending order, and one for all others."""
 
     kept: Codes
 
@@ -46,7 +49,7 @@ class _OneHot(_Block):
 class _Scaled(_Block):
     """A number of mean 0 and deviation 1 over the training rows, 0 if missing.
 
-    If it may be missing, whether it is.
+    A nullable attribute has a second feature: whether it is missing.
     """
 
     mean: float
@@ -62,7 +65,7 @@ class _Scaled(_Block):
 
 @dataclass(frozen=True)
 class Features:
-    """How rows become numbers: one-hot codes for unordered attributes, standardised numbers for all others.
+    """How rows become features: one-hot codes if unordered, standardised numbers otherwise.
 
     One-hot codes keep the 64 most frequent values of the training rows, fewer in wide tables, so
     that there are about a thousand features at most; rarer values share one feature.
@@ -71,10 +74,10 @@ class Features:
     blocks: tuple[_Block, ...]
 
     @classmethod
-    def learnt_from(cls, table: Table) -> Features:
+    def fit_to(cls, table: Table) -> Features:
         """The features that fit the training rows ``table``."""
         names = table.domain.modelled
-        width = max(2, min(MOST_VALUES, MOST_FEATURES // len(names)))
+        width = max(2, min(_MOST_VALUES, _MOST_FEATURES // len(names)))
         return cls(tuple(_block(table.domain[name], table, width) for name in names))
 
     def matrices(self, table: Table) -> dict[str, Matrix]:
@@ -82,7 +85,7 @@ class Features:
         return {block.name: block.of(table) for block in self.blocks}
 
 
-def joined(matrices: dict[str, Matrix], names: Iterable[str]) -> Matrix:
+def side_by_side(matrices: dict[str, Matrix], names: Iterable[str]) -> Matrix:
     """Features (rows, f) of some attributes, side by side."""
     return np.hstack([matrices[name] for name in names])
 

@@ -2,9 +2,9 @@
 
 Source: Kamino (VLDB 2021), section 7.1, metric II: each attribute in turn is predicted from all
 others; models train on 70 % of the synthetic rows and are tested on a fixed 30 % of the real rows;
-their mean stands for the attribute. The truth is the same with the other 70 % of the real rows as
+their mean is the attribute's score. The truth is the same with the other 70 % of the real rows as
 training rows. DPView (section V-A2) names twelve classifiers with default settings; scikit-learn's
-histogram boosting, made after LightGBM, stands in for it here.
+histogram boosting, made after LightGBM, takes its place here.
 """
 
 from __future__ import annotations
@@ -34,22 +34,35 @@ from threadpoolctl import threadpool_limits
 from xgboost import XGBClassifier
 
 from cloister.arrays import Booleans
-from cloister.evaluation.asked import Panel
-from cloister.evaluation.features import Features, Matrix, joined
-from cloister.evaluation.targets import Target
+from cloister.evaluation.features import Features, Matrix, side_by_side
+from cloister.evaluation.options import Panel
+from cloister.evaluation.targets import PredictionTarget
 from cloister.schema.domain import Table
 
-TRAIN_SHARE = 0.7
-TRAIN_ROWS = 5_000
-TRAIN_CELLS = 1_000_000
-TEST_ROWS = 10_000
-FEWEST_ROWS = 10
-MOST_THREADS = 4
-SEED = 0
+_TRAIN_SHARE = 0.7
+"""Share of the rows to train on, as in Kamino's section 7.1."""
+
+_TRAIN_ROWS = 5_000
+"""Training rows at most."""
+
+_TRAIN_CELLS = 1_000_000
+"""Cells of the training rows at most: fewer rows above 200 attributes."""
+
+_TEST_ROWS = 10_000
+"""Test rows at most."""
+
+_FEWEST_ROWS = 10
+"""Rows of each table at least, for classifiers to be trained."""
+
+_MOST_THREADS = 4
+"""Targets at most whose classifiers are trained at the same time."""
+
+_SEED = 0
+"""Seed of the splits, fixed so that an evaluation is repeatable."""
 
 
 class Classifier(Protocol):
-    """What scikit-learn calls a classifier."""
+    """The part of scikit-learn's interface of classifiers that is used here."""
 
     def fit(self, features: Matrix, labels: Booleans) -> Any:
         """Learn from rows (n, f) and their labels (n,)."""
@@ -58,10 +71,10 @@ class Classifier(Protocol):
         """Labels (m,) of rows (m, f)."""
 
 
-Classifiers = Mapping[str, Callable[[], Classifier]]
-Teacher = Callable[[Table, Table, Sequence[Target], Panel], "Learning"]
+_Classifiers = Mapping[str, Callable[[], Classifier]]
+Teacher = Callable[[Table, Table, Sequence[PredictionTarget], Panel], "Learning"]
 
-CLASSIFIERS: Classifiers = {
+CLASSIFIERS: _Classifiers = {
     "LogisticRegression": lambda: LogisticRegression(random_state=0),
     "AdaBoost": lambda: AdaBoostClassifier(random_state=0),
     "GradientBoosting": lambda: GradientBoostingClassifier(random_state=0),
@@ -73,7 +86,7 @@ CLASSIFIERS: Classifiers = {
     "MLP": lambda: MLPClassifier(random_state=0),
 }
 
-TWELVE: Classifiers = {
+TWELVE: _Classifiers = {
     **{name: new for name, new in CLASSIFIERS.items() if name != "GradientBoosting"},
     "GaussianNB": GaussianNB,
     "LDA": LinearDiscriminantAnalysis,
@@ -81,7 +94,7 @@ TWELVE: Classifiers = {
     "SVM": lambda: SVC(random_state=0),
 }
 
-PANELS: Mapping[Panel, Classifiers] = {"nine": CLASSIFIERS, "twelve": TWELVE}
+PANELS: Mapping[Panel, _Classifiers] = {"nine": CLASSIFIERS, "twelve": TWELVE}
 
 
 @dataclass(frozen=True)
@@ -101,8 +114,8 @@ class Score:
 class Learning:
     """Scores of classifiers trained on ``train_rows`` and tested on ``test_rows`` real rows.
 
-    ``one_class`` names the targets of which the training or the test rows hold one class only:
-    nothing is learnt there, and every classifier predicts the class of the training rows.
+    ``one_class`` names the targets with only one class in the training or the test rows. Where the
+    training rows have only one, every classifier predicts it.
     """
 
     train_rows: int
@@ -164,7 +177,10 @@ def _mean(values: Iterator[float | None]) -> float | None:
 
 @dataclass(frozen=True)
 class Split:
-    """A fixed random split of real rows: at most 10,000 of 30 % to test on, at most 5,000 of the others to train on."""
+    """A fixed random split of real rows into training and test rows.
+
+    At most 10,000 of 30 % to test on, at most 5,000 of the others to train on.
+    """
 
     train: Table
     test: Table
@@ -172,39 +188,40 @@ class Split:
     @classmethod
     def of(cls, real: Table) -> Split:
         """The split of a real table of at least two rows."""
-        order = np.random.default_rng(SEED).permutation(real.rows)
-        tests = max(1, real.rows - int(TRAIN_SHARE * real.rows))
+        order = np.random.default_rng(_SEED).permutation(real.rows)
+        tests = max(1, real.rows - int(_TRAIN_SHARE * real.rows))
         return cls(
-            real.take(order[tests : tests + TRAIN_ROWS]), real.take(order[: min(tests, TEST_ROWS)])
+            real.take(order[tests : tests + _TRAIN_ROWS]),
+            real.take(order[: min(tests, _TEST_ROWS)]),
         )
 
 
-def learnable(real: Table, synthetic: Table, targets: Sequence[Target]) -> bool:
-    """Whether there is something to learn: ten rows of each, two attributes, one target."""
-    enough = min(real.rows, synthetic.rows) >= FEWEST_ROWS
+def learnable(real: Table, synthetic: Table, targets: Sequence[PredictionTarget]) -> bool:
+    """Whether there is enough to learn from: ten rows of each, two attributes, one target."""
+    enough = min(real.rows, synthetic.rows) >= _FEWEST_ROWS
     return enough and len(real.domain.modelled) > 1 and len(targets) > 0
 
 
 def synthetic_training_rows(synthetic: Table) -> Table:
     """At most 5,000 of a fixed random 70 % of the synthetic rows."""
-    order = np.random.default_rng(SEED).permutation(synthetic.rows)
-    return synthetic.take(order[: min(TRAIN_ROWS, int(TRAIN_SHARE * synthetic.rows))])
+    order = np.random.default_rng(_SEED).permutation(synthetic.rows)
+    return synthetic.take(order[: min(_TRAIN_ROWS, int(_TRAIN_SHARE * synthetic.rows))])
 
 
 def train_and_test(
-    train: Table, test: Table, targets: Sequence[Target], panel: Panel = "nine"
+    train: Table, test: Table, targets: Sequence[PredictionTarget], panel: Panel = "nine"
 ) -> Learning:
-    """Scores of a panel of classifiers for each target, trained on one table and tested on the other.
+    """Scores of a panel of classifiers for each target: trained on one table, tested on another.
 
     Above 200 attributes only the first of the training rows are used, a million cells. Same rows,
     same scores.
     """
-    train = train.take(np.arange(min(train.rows, TRAIN_CELLS // len(train.domain.modelled))))
-    features = Features.learnt_from(train)
+    train = train.take(np.arange(min(train.rows, _TRAIN_CELLS // len(train.domain.modelled))))
+    features = Features.fit_to(train)
     lesson = _Lesson(train, test, features.matrices(train), features.matrices(test), PANELS[panel])
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
-        scores = Parallel(n_jobs=min(MOST_THREADS, cpu_count()), prefer="threads")(
+        scores = Parallel(n_jobs=min(_MOST_THREADS, cpu_count()), prefer="threads")(
             delayed(lesson.scores)(target) for target in targets
         )
     one_class = tuple(target.attribute for target in targets if lesson.one_class(target))
@@ -224,16 +241,19 @@ class _Lesson:
     test: Table
     train_features: dict[str, Matrix]
     test_features: dict[str, Matrix]
-    classifiers: Classifiers
+    classifiers: _Classifiers
 
-    def one_class(self, target: Target) -> bool:
+    def one_class(self, target: PredictionTarget) -> bool:
         """Whether the training rows or the test rows hold one class only."""
         return any(len(np.unique(target.of(table))) < 2 for table in (self.train, self.test))
 
-    def scores(self, target: Target) -> list[Score]:
+    def scores(self, target: PredictionTarget) -> list[Score]:
         """The score of each classifier on one target."""
         others = [name for name in self.train_features if name != target.attribute]
-        known, unknown = joined(self.train_features, others), joined(self.test_features, others)
+        known, unknown = (
+            side_by_side(self.train_features, others),
+            side_by_side(self.test_features, others),
+        )
         labels, truth = target.of(self.train), target.of(self.test)
         scores = []
         for name, new in self.classifiers.items():

@@ -23,15 +23,25 @@ from cloister.schema.cells import Cells
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Table
 
-BINS = 16
-MOST_SETS = {1: 10_000, 2: 500, 3: 100}
-SEED = 20_240_501
-DENSE = 1 << 20
+_BINS = 16
+"""Equal-width bins of the declared range of a numeric attribute."""
+
+_MOST_SETS = {1: 10_000, 2: 500, 3: 100}
+"""Sets of attributes at most that are measured, by the number of attributes in a set."""
+
+_SEED = 20_240_501
+"""Seed of the choice of sets, fixed so that all tables of one width are measured alike."""
+
+_DENSE = 1 << 20
+"""Cells of a joint domain up to which all are counted, not only those that occur."""
 
 
 @dataclass(frozen=True)
 class Marginal:
-    """Distances of one marginal: half L1 and the largest difference of a cell, both shares of all rows, 0 to 1."""
+    """Distances of one marginal: half L1, and the largest difference of a cell.
+
+    Both are shares of all rows, 0 to 1.
+    """
 
     attributes: tuple[str, ...]
     half_l1: float
@@ -101,35 +111,35 @@ def compare_marginals(real: Table, synthetic: Table) -> tuple[Marginals, ...]:
 
 
 def attribute_sets(names: Sequence[str], ways: int) -> list[tuple[str, ...]]:
-    """The sets of ``ways`` attributes that are measured: all, or a fixed random choice where there are too many."""
-    if comb(len(names), ways) <= MOST_SETS[ways]:
+    """The sets of ``ways`` attributes that are measured: all, or a fixed random choice of many."""
+    if comb(len(names), ways) <= _MOST_SETS[ways]:
         return list(combinations(names, ways))
     return [tuple(names[place] for place in chosen) for chosen in _fixed_choice(len(names), ways)]
 
 
 def _fixed_choice(attributes: int, ways: int) -> list[tuple[int, ...]]:
-    rng = np.random.default_rng([SEED, ways])
+    rng = np.random.default_rng([_SEED, ways])
     chosen: dict[tuple[int, ...], None] = {}
-    while len(chosen) < MOST_SETS[ways]:
+    while len(chosen) < _MOST_SETS[ways]:
         chosen[tuple(sorted(rng.choice(attributes, ways, replace=False).tolist()))] = None
     return sorted(chosen)
 
 
-def reading_cells(column: Column) -> Cells:
-    """The cells by which a column is read: 16 equal-width bins of a declared range, or value by value.
+def marginal_cells(column: Column) -> Cells:
+    """The cells of a column's marginals: 16 equal-width bins of a declared range, or its values.
 
     Bin b of a grid of s steps begins at its first code c with c / (s - 1) >= b / 16; the greatest
     value is in the last.
     """
     if not isinstance(column, Grid):
         return Cells(column, np.arange(column.size, dtype=np.int64))
-    starts = [-(-b * (column.steps - 1) // BINS) for b in range(BINS)]
+    starts = [-(-b * (column.steps - 1) // _BINS) for b in range(_BINS)]
     return Cells(column, np.unique([*starts, *range(column.steps, column.size)]).astype(np.int64))
 
 
 @dataclass(frozen=True)
 class _Merged:
-    """Both tables as cells, the real rows first: ``cells[name]`` is int32 (rows + synthetic rows,)."""
+    """Both tables as cells, the real rows first: ``cells[name]`` is int32 (both tables' rows,)."""
 
     cells: dict[str, NDArray[np.int32]]
     sizes: dict[str, int]
@@ -137,7 +147,7 @@ class _Merged:
 
     @classmethod
     def of(cls, real: Table, synthetic: Table) -> _Merged:
-        readings = {name: reading_cells(real.domain[name]) for name in real.domain.modelled}
+        readings = {name: marginal_cells(real.domain[name]) for name in real.domain.modelled}
         cells = {
             name: np.concatenate([reading.of(table.codes[name]) for table in (real, synthetic)])
             for name, reading in readings.items()
@@ -159,7 +169,7 @@ class _Merged:
         return Marginal(attributes, float(difference.sum() / 2), float(difference.max()))
 
     def _keys(self, attributes: tuple[str, ...]) -> tuple[Integers, int]:
-        """A number below ``size`` for each row (n,), equal for rows in one cell of the joint domain."""
+        """A number (n,) below ``size`` for each row, equal for rows in one joint cell."""
         keys, size = np.zeros(len(self.cells[attributes[0]]), dtype=np.int64), 1
         for name in attributes:
             keys, size = _numbered(
@@ -169,7 +179,7 @@ class _Merged:
 
 
 def _numbered(keys: Integers, size: int) -> tuple[Integers, int]:
-    if size <= DENSE:
+    if size <= _DENSE:
         return keys, size
     present, numbered = np.unique(keys, return_inverse=True)
     return numbered.astype(np.int64), len(present)

@@ -20,12 +20,16 @@ from cloister.evaluation.learning import Learning
 from cloister.evaluation.marginals import Marginals, marginal_records
 from cloister.evaluation.report import Evaluation
 
-MOST_BARS = 40
-LONGEST_NAME = 32
+_MOST_BARS = 40
+"""Attributes, constraints or targets at most in one figure."""
+
+_LONGEST_LABEL = 32
+"""Characters of a name at most in a figure."""
+
 REAL, SYNTHETIC, LINE, FAINT = "#5b6770", "#0b7285", "#c9d1d6", "#e9edef"
 
 
-def plots(evaluation: Evaluation, folder: Path) -> list[Path]:
+def write_plots(evaluation: Evaluation, folder: Path) -> list[Path]:
     """Draw what was measured into PNG files in ``folder``; the paths of the files.
 
     Raises:
@@ -48,7 +52,7 @@ def plots(evaluation: Evaluation, folder: Path) -> list[Path]:
     return list(figures)
 
 
-def tables(evaluation: Evaluation, folder: Path) -> list[Path]:
+def write_tables(evaluation: Evaluation, folder: Path) -> list[Path]:
     """Write what was measured as CSV files into ``folder``; the paths of the files.
 
     Raises:
@@ -103,7 +107,7 @@ def _save(figure: Figure, path: Path) -> None:
 
 
 def _marginals_figure(marginals: Sequence[Marginals]) -> Figure:
-    single = sorted(marginals[0].sets, key=lambda m: -m.half_l1)[:MOST_BARS]
+    single = sorted(marginals[0].sets, key=lambda m: -m.half_l1)[:_MOST_BARS]
     figure = Figure(figsize=(11, 1.6 + 0.26 * max(len(single), 8)), layout="constrained")
     bars, boxes = figure.subplots(1, 2, width_ratios=(3, 2))
     places = np.arange(len(single))
@@ -144,7 +148,7 @@ def _draw_boxes(axes: Axes, marginals: Sequence[Marginals]) -> None:
 
 
 def _violations_figure(evaluation: Evaluation) -> Figure:
-    shown = sorted(evaluation.violations, key=lambda v: -v.synthetic_percent)[:MOST_BARS]
+    shown = sorted(evaluation.violations, key=lambda v: -v.synthetic_percent)[:_MOST_BARS]
     names = [f"{v.name} ({'hard' if v.hard else 'soft'})" for v in shown]
     figure = Figure(figsize=(8.5, 1.5 + 0.34 * max(len(shown), 2)), layout="constrained")
     axes = figure.subplots()
@@ -156,7 +160,7 @@ def _violations_figure(evaluation: Evaluation) -> Figure:
 
 def _accuracy_figure(learning: Learning, truth: Learning | None) -> Figure:
     known = truth.by_target() if truth else {}
-    shown = sorted(learning.by_target().items(), key=lambda item: -item[1][0])[:MOST_BARS]
+    shown = sorted(learning.by_target().items(), key=lambda item: -item[1][0])[:_MOST_BARS]
     figure = Figure(figsize=(8.5, 1.5 + 0.3 * max(len(shown), 3)), layout="constrained")
     axes = figure.subplots()
     reals = [known.get(name, (np.nan, None))[0] for name, _ in shown]
@@ -195,7 +199,7 @@ def _dumbbells(
 
 
 def _name_rows(axes: Axes, names: Sequence[str]) -> None:
-    axes.set_yticks(np.arange(len(names)), [readable(name) for name in names])
+    axes.set_yticks(np.arange(len(names)), [figure_label(name) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.grid(axis="x", color=FAINT)
     axes.set_axisbelow(True)
@@ -208,8 +212,8 @@ def _title(axes: Axes, title: str, below: str) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
-def readable(name: str) -> str:
-    """A name fit for a figure: on one line, at most 32 characters, dollar signs not read as mathematics."""
+def figure_label(name: str) -> str:
+    """A name as a figure shows it: on one line, at most 32 characters, dollar signs escaped."""
     line = re.sub(r"\s+", " ", name).strip()
-    short = line if len(line) <= LONGEST_NAME else line[: LONGEST_NAME - 1] + "…"
+    short = line if len(line) <= _LONGEST_LABEL else line[: _LONGEST_LABEL - 1] + "…"
     return short.replace("$", r"\$")

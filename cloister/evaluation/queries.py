@@ -20,9 +20,14 @@ from cloister.evaluation.ranges import declared_range
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain, Table
 
-QUERIES = 1_000
-ATTRIBUTES = 3
-SEED = 20_211_001
+_QUERIES = 1_000
+"""Queries of an evaluation."""
+
+_ATTRIBUTES = 3
+"""Attributes of a query."""
+
+_SEED = 20_211_001
+"""Seed of the queries, fixed so that all tables of one domain get the same."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +39,12 @@ class Range:
     high: float
 
 
-Query = tuple[Range, ...]
+RangeQuery = tuple[Range, ...]
 
 
 @dataclass(frozen=True)
 class RangeQueries:
-    """How far the shares that queries find in two tables lie apart; shares of all rows, 0 to 1."""
+    """Differences between two tables in the share of rows that queries find, 0 to 1."""
 
     queries: int
     mean_error: float
@@ -55,28 +60,30 @@ class RangeQueries:
 
 
 def compare_queries(real: Table, synthetic: Table) -> RangeQueries:
-    """The errors of the same random queries on two tables over one domain, each with at least one row.
+    """The errors of the same random queries on two tables over one domain.
+
+    Each table has at least one row.
 
     Privacy: reads real rows without noise. The result is internal.
     """
-    asked = random_queries(real.domain)
-    errors = np.abs(answers(real, asked) - answers(synthetic, asked))
-    return RangeQueries(len(asked), float(errors.mean()), float(errors.max()))
+    queries = random_queries(real.domain)
+    errors = np.abs(answers(real, queries) - answers(synthetic, queries))
+    return RangeQueries(len(queries), float(errors.mean()), float(errors.max()))
 
 
-def random_queries(domain: Domain, queries: int = QUERIES) -> list[Query]:
-    """Random queries over three attributes that are no keys, fewer where there are fewer.
+def random_queries(domain: Domain, queries: int = _QUERIES) -> list[RangeQuery]:
+    """Random queries over three attributes that are no keys, or over all if there are fewer.
 
-    Public, always the same.
+    Public, and always the same for one domain.
     """
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(_SEED)
     columns = [column for column in domain if column.kind != "key"]
-    width = min(ATTRIBUTES, len(columns))
+    width = min(_ATTRIBUTES, len(columns))
     chosen = [rng.choice(len(columns), width, replace=False) for _ in range(queries)]
     return [tuple(_range(columns[at], rng) for at in places) for places in chosen]
 
 
-def answers(table: Table, queries: Sequence[Query]) -> Floats:
+def answers(table: Table, queries: Sequence[RangeQuery]) -> Floats:
     """The share of rows (queries,) that each query finds."""
     numbers = {
         name: table.comparable(name)

@@ -1,4 +1,4 @@
-"""The evaluation of one synthetic table against the real one: every measure of this room, as one value.
+"""The evaluation of one synthetic table against the real one: all measures as one value.
 
 Privacy: computed from real rows without noise. An evaluation is internal; it never enters a
     published certificate.
@@ -12,16 +12,15 @@ from typing import Any
 
 from cloister.constraints.denial import DenialConstraint
 from cloister.errors import DataError
-from cloister.evaluation.asked import Level, Panel
 from cloister.evaluation.attacks import (
-    FEWEST_ROWS,
+    FEWEST_ATTACK_ROWS,
     ClosestRecords,
     Membership,
     closest_records,
     comparable_records,
     infer_membership,
 )
-from cloister.evaluation.detection import Detection, detect, detectable
+from cloister.evaluation.detection import DetectionScore, detect, detectable
 from cloister.evaluation.learning import (
     Learning,
     Split,
@@ -31,18 +30,18 @@ from cloister.evaluation.learning import (
     train_and_test,
 )
 from cloister.evaluation.marginals import Marginals, compare_marginals
+from cloister.evaluation.options import Level, Panel
 from cloister.evaluation.queries import RangeQueries, compare_queries
-from cloister.evaluation.targets import Target
+from cloister.evaluation.targets import PredictionTarget
 from cloister.evaluation.violations import Violations, compare_violations
 from cloister.schema.domain import Table
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was measured.
+    """The measures of one synthetic table.
 
-    A measure that was left out, or that the tables are too small for, is None or empty.
-
+    A measure is None or empty if it was left out, or if the tables are too small for it.
     ``learning`` trained on synthetic rows, ``truth`` on real ones; both were tested on the same
     real rows. ``internal`` is always true: the figures are not differentially private.
     """
@@ -53,7 +52,7 @@ class Evaluation:
     marginals: tuple[Marginals, ...] = ()
     queries: RangeQueries | None = None
     violations: tuple[Violations, ...] = ()
-    detection: Detection | None = None
+    detection: DetectionScore | None = None
     closest: ClosestRecords | None = None
     learning: Learning | None = None
     truth: Learning | None = None
@@ -113,11 +112,11 @@ class Evaluation:
         }
 
 
-def evaluate(
+def evaluate_tables(
     real: Table,
     synthetic: Table,
     constraints: Sequence[DenialConstraint],
-    targets: Sequence[Target],
+    targets: Sequence[PredictionTarget],
     level: Level,
     held_out: Table | None = None,
     panel: Panel = "nine",
@@ -128,7 +127,7 @@ def evaluate(
     ``none`` measures nothing; ``quick`` marginals, range queries, violations, detection and closest
     records; ``full`` also trains a ``panel`` of models on synthetic and on real rows, and attacks
     membership if there are ``held_out`` real rows of the same population that took no part in the
-    fit. ``teach`` trains on the real rows, or knows the scores from before.
+    fit. ``teach`` trains on the real rows, or returns scores that were computed before.
 
     Raises:
         DataError: the tables have other columns, or one has no rows.
@@ -153,7 +152,7 @@ def evaluate(
     attackable = (
         held_out is not None
         and comparable_records(held_out, synthetic)
-        and real.rows >= FEWEST_ROWS
+        and real.rows >= FEWEST_ATTACK_ROWS
     )
     membership = (
         infer_membership(real, held_out, synthetic) if attackable and held_out is not None else None
@@ -167,7 +166,7 @@ def _with_learning(
     evaluation: Evaluation,
     real: Table,
     synthetic: Table,
-    targets: Sequence[Target],
+    targets: Sequence[PredictionTarget],
     panel: Panel,
     teach: Teacher,
 ) -> Evaluation:

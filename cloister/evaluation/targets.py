@@ -1,4 +1,4 @@
-"""What a classifier is asked to predict: whether an attribute of a row is in its positive class."""
+"""What a classifier predicts: whether an attribute of a row is in its positive class."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from cloister.schema.columns import Column
 from cloister.schema.domain import Domain, Table
 from cloister.schema.spec import Above
 
-MOST_TARGETS = 16
+_MOST_TARGETS = 16
+"""Targets at most, if a spec declares none."""
 
 
 @dataclass(frozen=True)
-class Listed:
+class PositiveLabels:
     """The positive class is a set of labels."""
 
     labels: frozenset[str]
 
     def holds(self, column: Column, table: Table) -> Booleans:
-        """Where a row (n,) is positive; nowhere that it is missing."""
+        """Where a row (n,) is positive; nowhere if it is missing."""
         assert column.labels is not None
         positive = np.zeros(column.size, dtype=bool)
         positive[: len(column.labels)] = [label in self.labels for label in column.labels]
@@ -33,23 +34,26 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Greater:
-    """The positive class is all numbers above a threshold, on the scale of the column's comparable numbers."""
+class PositiveAbove:
+    """The positive class is all numbers above a threshold.
+
+    The threshold is on the scale of the column's comparable numbers.
+    """
 
     threshold: float
 
     def holds(self, column: Column, table: Table) -> Booleans:
-        """Where a row (n,) is positive; nowhere that it is missing."""
+        """Where a row (n,) is positive; nowhere if it is missing."""
         positive: Booleans = table.comparable(column.name) > self.threshold
         return positive
 
 
 @dataclass(frozen=True)
-class Target:
+class PredictionTarget:
     """An attribute and its positive class; missing values are negative."""
 
     attribute: str
-    positive: Listed | Greater
+    positive: PositiveLabels | PositiveAbove
 
     def of(self, table: Table) -> Booleans:
         """Where a row (n,) is positive."""
@@ -58,7 +62,7 @@ class Target:
 
 def targets_of(
     declared: Mapping[str, Sequence[Scalar] | Above], domain: Domain
-) -> tuple[Target, ...]:
+) -> tuple[PredictionTarget, ...]:
     """The targets that a spec declares; those of :func:`default_targets` if it declares none.
 
     Raises:
@@ -71,27 +75,28 @@ def targets_of(
     return tuple(_target(name, positive, domain) for name, positive in declared.items())
 
 
-def default_targets(domain: Domain) -> tuple[Target, ...]:
-    """A public choice for a spec without targets: every attribute, or 16 evenly spaced ones, by its domain alone.
+def default_targets(domain: Domain) -> tuple[PredictionTarget, ...]:
+    """The targets of a spec that declares none: every attribute, or 16 evenly spaced ones.
 
-    The positive class is the second half of a list of values (True, if boolean), or the upper half
-    of a range. Attributes with a single value are left out.
+    The choice depends on the public domain alone. The positive class is the second half of a list
+    of values (True, if boolean), or the upper half of a range. Attributes with a single value are
+    left out.
     """
     columns = [column for column in domain if column.kind != "key" and column.values > 1]
-    if len(columns) > MOST_TARGETS:
+    if len(columns) > _MOST_TARGETS:
         columns = [
-            columns[place] for place in np.linspace(0, len(columns) - 1, MOST_TARGETS).astype(int)
+            columns[place] for place in np.linspace(0, len(columns) - 1, _MOST_TARGETS).astype(int)
         ]
-    return tuple(Target(column.name, _upper_half(column)) for column in columns)
+    return tuple(PredictionTarget(column.name, _upper_half(column)) for column in columns)
 
 
-def _upper_half(column: Column) -> Listed | Greater:
+def _upper_half(column: Column) -> PositiveLabels | PositiveAbove:
     if column.labels is not None:
-        return Listed(frozenset(column.labels[len(column.labels) // 2 :]))
-    return Greater(sum(declared_range(column)) / 2)
+        return PositiveLabels(frozenset(column.labels[len(column.labels) // 2 :]))
+    return PositiveAbove(sum(declared_range(column)) / 2)
 
 
-def _target(name: str, positive: Sequence[Scalar] | Above, domain: Domain) -> Target:
+def _target(name: str, positive: Sequence[Scalar] | Above, domain: Domain) -> PredictionTarget:
     if name not in domain:
         raise SpecError(
             f"evaluation.targets: no attribute '{name}'; declare it or correct the name"
@@ -99,8 +104,9 @@ def _target(name: str, positive: Sequence[Scalar] | Above, domain: Domain) -> Ta
     column = domain[name]
     if column.kind == "key" or isinstance(positive, Above) != (column.labels is None):
         raise SpecError(
-            f"evaluation.targets.{name}: give a list of values, or {{above: NUMBER}} for a numeric one"
+            f"evaluation.targets.{name}: give a list of values, "
+            "or {above: NUMBER} for a numeric one"
         )
     if isinstance(positive, Above):
-        return Target(name, Greater(column.constant(positive.above)))
-    return Target(name, Listed(frozenset(map(str, positive))))
+        return PredictionTarget(name, PositiveAbove(column.constant(positive.above)))
+    return PredictionTarget(name, PositiveLabels(frozenset(map(str, positive))))

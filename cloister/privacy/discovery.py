@@ -1,9 +1,9 @@
-"""Measured domains: bounds, values, missing cells and the number of rows, found with noise at a charge of their own.
+"""Measured domains: bounds, values, missing cells and the number of rows, found with noise.
 
-Of each attribute one public partition is counted with noise. A bound is the outer end of the
-outermost part whose noisy count reaches a threshold, which an empty part does with probability at
-most 1/1000 in a whole partition. Values of a category come from a thresholded histogram; all others
-are to become missing. Everything is planned beforehand.
+The measurement is charged as a release of its own, and planned beforehand. Of each attribute one
+public partition is counted with noise. A bound is the outer end of the outermost part whose noisy
+count reaches a threshold; the probability that any part of an empty partition does is at most
+1/1000. Values of a category come from a thresholded histogram; all others are to become missing.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from cloister.arrays import Integers
 from cloister.errors import PlanError
 from cloister.privacy.accounting.calibration import calibrate
 from cloister.privacy.events import Composed, Event, compose, repeat
 from cloister.privacy.mechanisms.counts import (
-    Counts,
     DiscreteGaussian,
     DiscreteLaplace,
     Neighbours,
@@ -29,10 +29,10 @@ from cloister.privacy.mechanisms.counts import (
 )
 from cloister.privacy.queries.column_counts import BucketCounts, RawColumns, RowCount, TextCounts
 from cloister.privacy.queries.partitions import (
-    DAY,
-    DECIMALS,
+    DAY_SECONDS,
     LARGEST_PARTITION,
-    STEPS,
+    MOST_DECIMALS,
+    TIME_STEPS,
     Buckets,
     Fineness,
     Line,
@@ -54,11 +54,19 @@ from cloister.schema.attributes import (
 )
 from cloister.schema.parsing import holds_numbers
 
-MISTAKES = Fraction(1, 1000)
-POINT_MASS = 0.1
-LARGEST_TICK = 2**62
-NANOSECOND_DAYS = 106_751
-NEUTRAL_KEYS = "KEY{000000001..999999999}"
+# Most probability that the noisy count of any part of an empty partition reaches the threshold.
+_MISTAKES = Fraction(1, 1000)
+
+# Share of the rows from which zero is declared a special value of a numeric attribute.
+_POINT_MASS = 0.1
+
+# Largest number of steps of a decimal grid between zero and a bound: it fits into 64 bits.
+_LARGEST_TICK = 2**62
+
+# Days before and after 1970 that datetime64[ns] can hold.
+_NANOSECOND_DAYS = 106_751
+
+_NEUTRAL_KEYS = "KEY{000000001..999999999}"
 
 Keys = dict[str, Any]
 Noise = DiscreteLaplace | DiscreteGaussian
@@ -66,10 +74,10 @@ Noise = DiscreteLaplace | DiscreteGaussian
 
 @dataclass(frozen=True)
 class DomainPlan:
-    """What will be asked, and with which noise: made of the declared outlines alone.
+    """The queries of a measurement and their noise, made of the declared outlines alone.
 
-    ``leak`` is the probability, an attribute, that values are released which only one unit holds; 0
-    without categories.
+    ``leak`` is the probability, for each attribute, that values are released which only one unit
+    holds; 0 without categories.
     """
 
     attributes: Mapping[str, AnyAttribute]
@@ -80,7 +88,7 @@ class DomainPlan:
     @property
     def threshold(self) -> int:
         """The least noisy count, in rows, of a part that is taken to hold values."""
-        return self.noise.reach(self.neighbours.partition, MISTAKES / LARGEST_PARTITION)
+        return self.noise.reach(self.neighbours.partition, _MISTAKES / LARGEST_PARTITION)
 
     @property
     def histogram(self) -> SparseHistogram:
@@ -94,10 +102,7 @@ class DomainPlan:
 
     @property
     def parts(self) -> dict[str, Event]:
-        """What is spent on the number of rows, on bounds and on categories.
-
-        What is empty is left out.
-        """
+        """What is spent on the number of rows, on bounds and on categories, where anything is."""
         return _parts(self.attributes, self.neighbours, self.noise, self.leak)
 
     @property
@@ -108,9 +113,10 @@ class DomainPlan:
 
 @dataclass(frozen=True)
 class Findings:
-    """What was found, all of it released: noisy rows, and by attribute the keys of a spec, provenance apart.
+    """What was found, all of it released: the noisy number of rows, and the keys of each attribute.
 
-    ``empty`` names attributes of which nothing reached a threshold; their keys are stand-ins.
+    Keys are those of a spec, except for provenance. ``empty`` names attributes of which nothing
+    reached a threshold; their keys are placeholders.
     """
 
     rows: int
@@ -118,8 +124,11 @@ class Findings:
     empty: tuple[str, ...]
 
 
-def outlined(attribute: AnyAttribute) -> AnyAttribute:
-    """What a measurement may know of an attribute: type, words of a boolean, dtype, whether its list is of numbers."""
+def attribute_outline(attribute: AnyAttribute) -> AnyAttribute:
+    """What a measurement may know of an attribute.
+
+    Its type, the words of a boolean, its dtype, and whether its list is of numbers.
+    """
     dtype = _dtype(attribute.dtype, nullable=False) if attribute.dtype else None
     keys = {"type": attribute.type, "dtype": dtype, "provenance": DATA_DERIVED}
     return type(attribute).model_validate(keys | _stand_in(attribute))
@@ -131,11 +140,11 @@ def plan_domains(
     epsilon: Fraction,
     delta: Fraction,
 ) -> DomainPlan:
-    """The plan that keeps (epsilon, delta), by Laplace or Gaussian noise, whichever needs the lower threshold.
+    """The (epsilon, delta)-private plan with the lower threshold, by Laplace or Gaussian noise.
 
     Half of delta is for values that only one unit holds, if there are categories.
 
-    Errors: PlanError if no noise keeps it.
+    Errors: PlanError if no noise is enough.
     """
     categories = sum(isinstance(attribute, Categorical) for attribute in attributes.values())
     leak = delta / (2 * categories) if categories else Fraction(0)
@@ -155,17 +164,17 @@ def require_enough(plan: DomainPlan, rows: int) -> None:
     highest = max(plan.threshold, plan.values_threshold or 0)
     if highest >= rows:
         raise PlanError(
-            f"a bound or value would need {highest} rows to be found and the spec declares {rows}; allow a larger "
-            "epsilon, or declare more attributes public"
+            f"a bound or value would need {highest} rows to be found and the spec declares {rows}; "
+            "allow a larger epsilon, or declare more attributes public"
         )
 
 
 def discover(
     private: Door[RawColumns], plan: DomainPlan, advanced: Callable[[int, int], None]
 ) -> Findings:
-    """Ask everything that was planned.
+    """Run all planned queries.
 
-    ``advanced`` is told how many attributes are done, of how many.
+    ``advanced`` is called with the number of attributes done, and of all.
     """
     rows = max(1, private.answer(RowCount(), plan.noise, "rows"))
     found: dict[str, Keys] = {}
@@ -253,12 +262,12 @@ def _zero(attribute: Categorical | Ordinal) -> int | float:
 
 def _worded(attribute: Boolean | TextKey, nullable: bool) -> Keys:
     if isinstance(attribute, TextKey):
-        return _keys(attribute, {"pattern": NEUTRAL_KEYS}, nullable)
+        return _keys(attribute, {"pattern": _NEUTRAL_KEYS}, nullable)
     return _keys(attribute, {"true": attribute.true, "false": attribute.false}, nullable)
 
 
 def _bounded(
-    line: Line, noisy: list[Counts], threshold: int, rows: int, nullable: bool
+    line: Line, noisy: list[Integers], threshold: int, rows: int, nullable: bool
 ) -> Keys | None:
     held = np.flatnonzero(noisy[0][: line.missing] >= threshold)
     if not held.size:
@@ -267,32 +276,32 @@ def _bounded(
     grid = _grid(line.attribute, noisy[1], threshold) if len(noisy) > 1 else {}
     low, high, grid = _representable(line.attribute, low, high, grid)
     bounds = {"min": value_of(line.attribute, low), "max": value_of(line.attribute, high)}
-    massive = line.zero in held and noisy[0][line.zero] > POINT_MASS * rows
+    massive = line.zero in held and noisy[0][line.zero] > _POINT_MASS * rows
     return _keys(line.attribute, bounds | grid | ({"special": [0]} if massive else {}), nullable)
 
 
-def _grid(attribute: AnyAttribute, noisy: Counts, threshold: int) -> Keys:
+def _grid(attribute: AnyAttribute, noisy: Integers, threshold: int) -> Keys:
     """The finest grid that enough values need; without any, the finest there is."""
     if isinstance(attribute, Datetime):
-        held = np.flatnonzero(noisy[: len(STEPS)] >= threshold)
-        return {"step": STEPS[held[-1]]} if held.size else {}
-    held = np.flatnonzero(noisy[: DECIMALS + 2] >= threshold)
-    return {"decimals": int(held[-1])} if held.size and held[-1] <= DECIMALS else {}
+        held = np.flatnonzero(noisy[: len(TIME_STEPS)] >= threshold)
+        return {"step": TIME_STEPS[held[-1]]} if held.size else {}
+    held = np.flatnonzero(noisy[: MOST_DECIMALS + 2] >= threshold)
+    return {"decimals": int(held[-1])} if held.size and held[-1] <= MOST_DECIMALS else {}
 
 
 def _representable(
     attribute: AnyAttribute, low: Any, high: Any, grid: Keys
 ) -> tuple[Any, Any, Keys]:
-    """Bounds that the dtype can hold, and that lie on a grid of decimals whose numbers can be counted."""
+    """Bounds that the dtype can hold, on a decimal grid whose steps fit into 64 bits."""
     if isinstance(attribute, Integer) and attribute.dtype:
         held = np.iinfo(attribute.dtype.lower())
         return max(low, held.min), min(high, held.max), grid
     if attribute.dtype == "datetime64[ns]":
-        reach = NANOSECOND_DAYS * (DAY if isinstance(attribute, Datetime) else 1)
+        reach = _NANOSECOND_DAYS * (DAY_SECONDS if isinstance(attribute, Datetime) else 1)
         return max(low, -reach), min(high, reach), grid
     if isinstance(attribute, Float) and "decimals" in grid:
         decimals: int = grid["decimals"]
-        while decimals and max(abs(low), abs(high)) * 10**decimals > LARGEST_TICK:
+        while decimals and max(abs(low), abs(high)) * 10**decimals > _LARGEST_TICK:
             decimals -= 1
         ticks = math.floor(Fraction(low) * 10**decimals), math.ceil(Fraction(high) * 10**decimals)
         return (
@@ -318,12 +327,12 @@ def _dtype(declared: str, nullable: bool) -> str:
 
 
 def _stand_in(attribute: AnyAttribute) -> Keys:
-    """The keys of a domain that says nothing but of which kind it is."""
+    """The keys of a domain that shows nothing but its kind."""
     if isinstance(attribute, Categorical | Ordinal):
         return {"values": [_zero(attribute) if holds_numbers(attribute) else "none"]}
     if isinstance(attribute, Boolean):
         return {"true": attribute.true, "false": attribute.false}
     if isinstance(attribute, TextKey):
-        return {"pattern": NEUTRAL_KEYS}
+        return {"pattern": _NEUTRAL_KEYS}
     nothing = value_of(attribute, 0)
     return {"min": nothing, "max": nothing}

@@ -1,6 +1,6 @@
-"""What was done to the data, as values: exact, hashable, and the same after a round trip through JSON.
+"""What was done to the data, as values: exact, hashable, the same after a round trip through JSON.
 
-An event says what happened and never what it costs; `accounting` reads it. Rules of this room: an
+An event says what happened and never what it costs; `accounting` reads it. Rules of this module: an
 event's meaning is never changed, only new events are added; whatever is not listed here is refused
 (`UnsupportedEvent`), never guessed.
 
@@ -10,7 +10,7 @@ event's meaning is never changed, only new events are added; whatever is not lis
     ├── Thresholded       either of them on the non-empty cells alone, small answers withheld
     ├── Selection         the exponential mechanism
     ├── SampledGaussian   steps of DP-SGD with Poisson sampling
-    ├── Bounded           any mechanism argued to be (epsilon, delta)-private, permute-and-flip among them
+    ├── Bounded           any mechanism argued to be (epsilon, delta)-private: permute-and-flip
     ├── Composed          all of several, adaptively, each a number of times
     └── Parallel          several on disjoint parts of the rows
 """
@@ -29,7 +29,7 @@ from cloister.errors import UnsupportedEvent
 
 
 class Relation(StrEnum):
-    """Which two tables must be hard to tell apart: one unit more or less, or one unit exchanged for another."""
+    """Which two tables are neighbours: one unit added or removed, or one replaced by another."""
 
     ADD_REMOVE = "add_remove"
     REPLACE_ONE = "replace_one"
@@ -37,7 +37,7 @@ class Relation(StrEnum):
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far one privacy unit can move a vector of integer counts: four bounds that hold together.
+    """How far one privacy unit can change a vector of integer counts: four bounds.
 
     At most ``cells`` counts change, each by at most ``step``; the changes' absolute sum is at most
     ``l1`` and the sum of their squares at most ``l2_squared``.
@@ -55,8 +55,8 @@ class Sensitivity:
     def partition(cls, relation: Relation | str, max_rows: int = 1) -> Sensitivity:
         """Of the counts of a partition of the rows, where a unit owns at most ``max_rows`` rows.
 
-        Adding a unit adds up to ``max_rows`` in all, at worst to one cell; replacing it also takes
-        as many away.
+        Adding a unit adds up to ``max_rows`` in all, at worst to one cell; replacing it also
+        removes as many.
         """
         sides = 1 if Relation(relation) is Relation.ADD_REMOVE else 2
         return cls(sides * max_rows, max_rows, sides * max_rows, sides * max_rows**2)
@@ -91,7 +91,9 @@ class Event:
 
 @dataclass(frozen=True)
 class GaussianCounts(Event):
-    """Independent discrete Gaussian noise of scale at least noise_multiplier * sqrt(l2_squared) on each count.
+    """Independent discrete Gaussian noise on each count.
+
+    Its scale is at least noise_multiplier * sqrt(l2_squared).
 
     Source: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy" (2020),
         definition 1.
@@ -153,11 +155,11 @@ class Selection(Event):
 
 @dataclass(frozen=True)
 class SampledGaussian(Event):
-    """``steps`` sums of clipped gradients of Poisson-sampled rows, each with normal noise of noise_multiplier * clip.
+    """``steps`` sums of clipped gradients of Poisson-sampled rows, each with normal noise.
 
-    Each row is taken on its own with probability ``rate`` at each step; a privacy unit owns at most
-    ``rows`` rows. The multiplier is of the clipping norm under either relation; the accountant
-    knows what replacing a row moves.
+    Each row is sampled independently with probability ``rate`` at each step; a privacy unit owns at
+    most ``rows`` rows. The standard deviation of the noise is ``noise_multiplier`` times the
+    clipping norm under either relation; the accountant knows how far replacing a row moves the sum.
     """
 
     rate: Fraction
@@ -176,7 +178,10 @@ class SampledGaussian(Event):
 
 @dataclass(frozen=True)
 class Bounded(Event):
-    """A mechanism that an argument in docs/privacy.md shows to be (epsilon, delta)-private, and no more is known."""
+    """A mechanism of which no more is known than that it is (epsilon, delta)-private.
+
+    The argument for it is in docs/privacy.md.
+    """
 
     epsilon: Fraction
     delta: Fraction = Fraction(0)
@@ -204,7 +209,7 @@ class Composed(Event):
 class Parallel(Event):
     """Events on disjoint parts of the rows, where the part of a row depends on no other row.
 
-    A privacy unit owns at most ``rows`` rows, each of which may lie in a part of its own.
+    A privacy unit owns at most ``rows`` rows, which may lie in different parts.
     """
 
     parts: tuple[Event, ...]
@@ -223,7 +228,7 @@ def compose(*events: Event) -> Composed:
 
 
 def repeat(event: Event, times: int) -> Composed:
-    """The event ``times`` times; none at all costs nothing."""
+    """The event ``times`` times; zero times costs nothing."""
     return Composed(((event, times),) if times else ())
 
 

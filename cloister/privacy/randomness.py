@@ -1,4 +1,4 @@
-"""The place of random sources in version 0.1: the programs of models that MLflow kept import one from here."""
+"""Random sources as version 0.1 imported them: its models in MLflow import one from here."""
 
 from cloister.privacy.mechanisms.randomness import SamplingSource
 

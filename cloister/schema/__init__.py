@@ -1,1 +1,1 @@
-"""The declared world: attributes and public domains, spec files, reading, validation, encoding."""
+"""What is declared: attributes, domains and spec files; reading, validation and encoding."""

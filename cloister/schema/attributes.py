@@ -11,10 +11,10 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Scalar = str | bool | int | float
-T = TypeVar("T")
+_T = TypeVar("_T")
 
-# Bins of a column: a histogram of more has fewer rows in a bin than its noise.
-MOST_BINS = 100_000
+_MOST_BINS = 100_000
+"""Bins of a column at most: a histogram of more has fewer rows in a bin than its noise."""
 
 DATA_DERIVED = "data-derived"
 MEASURED = "dp:"
@@ -96,7 +96,7 @@ class Integer(Attribute):
     min: int
     max: int
     step: int = Field(default=1, ge=1)
-    bins: int | None = Field(default=None, ge=1, le=MOST_BINS)
+    bins: int | None = Field(default=None, ge=1, le=_MOST_BINS)
     special: list[int] = []
 
     @model_validator(mode="after")
@@ -111,7 +111,7 @@ class Float(Attribute):
     min: float
     max: float
     decimals: int | None = Field(default=None, ge=0, le=12)
-    bins: int | None = Field(default=None, ge=1, le=MOST_BINS)
+    bins: int | None = Field(default=None, ge=1, le=_MOST_BINS)
     special: list[float] = []
 
     @model_validator(mode="after")
@@ -125,7 +125,7 @@ class Date(Attribute):
     type: Literal["date"]
     min: dt.date
     max: dt.date
-    bins: int | None = Field(default=None, ge=1, le=MOST_BINS)
+    bins: int | None = Field(default=None, ge=1, le=_MOST_BINS)
     special: list[dt.date] = []
 
     @model_validator(mode="after")
@@ -140,7 +140,7 @@ class Datetime(Attribute):
     min: dt.datetime
     max: dt.datetime
     step: int = Field(default=1, ge=1)
-    bins: int | None = Field(default=None, ge=1, le=MOST_BINS)
+    bins: int | None = Field(default=None, ge=1, le=_MOST_BINS)
     special: list[dt.datetime] = []
 
     @model_validator(mode="after")
@@ -151,9 +151,8 @@ class Datetime(Attribute):
 class TextKey(Attribute):
     """A surrogate key: never modelled, never copied.
 
-    Synthetic rows get fresh serial values of the pattern.
-
-    ``pattern`` holds one numbered range, ``R{000001..999999}``.
+    Synthetic rows get fresh serial values of ``pattern``, which holds one numbered range:
+    ``R{000001..999999}``.
     """
 
     type: Literal["text"]
@@ -166,7 +165,7 @@ AnyAttribute = Annotated[
 ]
 
 
-def _require_order(attribute: T, low: object, high: object) -> T:
+def _require_order(attribute: _T, low: object, high: object) -> _T:
     if low > high:  # type: ignore[operator]
         raise ValueError("min is greater than max")
     return attribute

@@ -1,4 +1,7 @@
-"""A public partition of a column's fine codes into contiguous ranges: bins, single values, special values, missing."""
+"""Public partitions of a column's fine codes into contiguous ranges.
+
+A range is a bin, a single value, a special value or the missing value.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,11 @@ from numpy.typing import NDArray
 
 from cloister.schema.columns import Codes, Column, Grid
 
-WHOLE = 256
-BINS = 128
+_MOST_WHOLE_VALUES = 256
+"""Values of the longest grid that gets one cell for each value, if its spec declares no bins."""
+
+_DEFAULT_BINS = 128
+"""Bins of a longer grid, if its spec declares none."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +61,10 @@ class Cells:
 
 
 def declared_cells(column: Column) -> Cells:
-    """The cells a spec declares: every listed value.
+    """The cells that a spec declares.
 
-    For numbers ``bins`` equal bins with special values apart.
-
-    Without ``bins``, each value of a grid of at most 256 is a cell, and a longer grid gets 128
+    Each listed value is a cell. Numbers get ``bins`` equal bins, and a cell for each special value;
+    without ``bins``, each value of a grid of at most 256 is a cell, and a longer grid gets 128
     bins.
     """
     if not isinstance(column, Grid):
@@ -76,6 +81,6 @@ def declared_cells(column: Column) -> Cells:
 
 def _bin_starts(column: Grid) -> Codes:
     declared: int | None = getattr(column.attribute, "bins", None)
-    bins = declared or (column.steps if column.steps <= WHOLE else BINS)
+    bins = declared or (column.steps if column.steps <= _MOST_WHOLE_VALUES else _DEFAULT_BINS)
     bins = min(bins, column.steps)
     return (np.arange(bins, dtype=np.int64) * column.steps) // bins

@@ -9,16 +9,23 @@ from pathlib import Path
 
 from cloister.errors import SpecError
 from cloister.schema.attributes import Scalar, ValuesFile, ValuesPattern
-from cloister.schema.sources.small_files import contents, reason_of
+from cloister.schema.sources.small_files import read_small_file, reason_of
 
-# Values of a list: a thousand times those of the longest that was released, at some 100 bytes each.
-MOST_VALUES = 1_000_000
-# Bytes of a values file: MOST_VALUES lines of 20 bytes.
-MOST_BYTES = 20_000_000
-# Digits of a number in a pattern: as many as a 64-bit integer holds.
-MOST_DIGITS = 18
+_MOST_VALUES = 1_000_000
+"""Values of a list at most: a thousand times those of the longest that was released.
 
-NUMBERED = re.compile(r"(?P<prefix>[^{}]*)\{(?P<first>\d+)\.\.(?P<last>\d+)\}(?P<suffix>[^{}]*)")
+One value takes about 100 bytes of memory.
+"""
+
+MOST_VALUES_BYTES = 20_000_000
+"""Bytes of a values file at most: a million lines of 20 bytes."""
+
+MOST_PATTERN_DIGITS = 18
+"""Digits of a number in a pattern at most: as many as a 64-bit integer holds."""
+
+NUMBERED_PATTERN = re.compile(
+    r"(?P<prefix>[^{}]*)\{(?P<first>\d+)\.\.(?P<last>\d+)\}(?P<suffix>[^{}]*)"
+)
 
 
 def resolve_values(
@@ -26,9 +33,8 @@ def resolve_values(
 ) -> tuple[Scalar, ...]:
     """The values of a declaration, in order, shape (size,).
 
-    Numbers that include a decimal are all floats.
-
-    Files are looked up in ``folder`` and hold one value a line, UTF-8; blank lines are passed over.
+    If one number is a decimal, all are floats. Files are looked up in ``folder`` and hold one value
+    a line, UTF-8; blank lines are ignored.
 
     Raises:
         SpecError: an unreadable file, a malformed pattern, an empty list, or a value that is listed
@@ -49,21 +55,21 @@ def _same_kind(values: Sequence[Scalar]) -> list[Scalar]:
 def require_modest(
     declared: Iterable[Sequence[Scalar] | ValuesFile | ValuesPattern], folder: Path
 ) -> None:
-    """Check that the lists of a spec fit into memory together, before any of them is read or written out.
+    """Check that the lists of a spec fit into memory together, before any of them is read.
 
     Raises:
-        SpecError: their patterns stand for too many values, or their files are too long.
+        SpecError: their patterns have too many values, or their files are too long.
     """
     lists = list(declared)
     values = sum(_count(each.pattern) for each in lists if isinstance(each, ValuesPattern))
-    if values > MOST_VALUES:
+    if values > _MOST_VALUES:
         raise SpecError(
-            f"the patterns of all lists stand for more than {MOST_VALUES:,} values; narrow their ranges"
+            f"the patterns of all lists have more than {_MOST_VALUES:,} values; narrow their ranges"
         )
     read = sum(_bytes_of(folder / each.file) for each in lists if isinstance(each, ValuesFile))
-    if read > MOST_BYTES:
+    if read > MOST_VALUES_BYTES:
         raise SpecError(
-            f"the values files hold more than {MOST_BYTES:,} bytes together; shorten them"
+            f"the values files hold more than {MOST_VALUES_BYTES:,} bytes together; shorten them"
         )
 
 
@@ -83,7 +89,7 @@ def _bytes_of(path: Path) -> int:
 
 def _lines_of(path: Path) -> list[str]:
     try:
-        raw = contents(path, MOST_BYTES)
+        raw = read_small_file(path, MOST_VALUES_BYTES)
     except (OSError, ValueError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else "no file has such a name"
         raise SpecError(
@@ -93,30 +99,31 @@ def _lines_of(path: Path) -> list[str]:
         lines = [line for line in raw.decode("utf-8-sig").split("\n") if line.strip()]
     except UnicodeDecodeError:
         raise SpecError(f"the values file {path} is not UTF-8 text; save it as UTF-8") from None
-    if len(lines) > MOST_VALUES:
-        raise SpecError(f"the values file {path} has more than {MOST_VALUES:,} values; shorten it")
+    if len(lines) > _MOST_VALUES:
+        raise SpecError(f"the values file {path} has more than {_MOST_VALUES:,} values; shorten it")
     return lines
 
 
 def _numbered(pattern: str) -> list[str]:
     numbers, width, prefix, suffix = _range_of(pattern)
-    if len(numbers) > MOST_VALUES:
+    if len(numbers) > _MOST_VALUES:
         raise SpecError(
-            f"the pattern {pattern} has more than {MOST_VALUES:,} values; narrow its range"
+            f"the pattern {pattern} has more than {_MOST_VALUES:,} values; narrow its range"
         )
     return [f"{prefix}{number:0{width}d}{suffix}" for number in numbers]
 
 
 def _range_of(pattern: str) -> tuple[range, int, str, str]:
-    """The numbers of a pattern, their least width, and what stands before and after them."""
-    match = NUMBERED.fullmatch(pattern)
+    """The numbers of a pattern, their least width, and the text before and after them."""
+    match = NUMBERED_PATTERN.fullmatch(pattern)
     if match is None:
         raise SpecError(
             f"the pattern {pattern} needs one numbered range; write it like zip{{501..99950}}"
         )
-    if max(len(match["first"]), len(match["last"])) > MOST_DIGITS:
+    if max(len(match["first"]), len(match["last"])) > MOST_PATTERN_DIGITS:
         raise SpecError(
-            f"the pattern {pattern} has a number of more than {MOST_DIGITS} digits; write shorter ones"
+            f"the pattern {pattern} has a number of more than {MOST_PATTERN_DIGITS} digits; "
+            "write shorter ones"
         )
     width = len(match["first"]) if match["first"].startswith("0") else 0
     return (
@@ -133,6 +140,7 @@ def _unique(values: Sequence[Scalar], what: str) -> tuple[Scalar, ...]:
     twice = [value for value, count in Counter(map(str, values)).items() if count > 1]
     if twice:
         raise SpecError(
-            f"{what} holds {len(twice)} value(s) more than once, such as '{twice[0]}'; list each once"
+            f"{what} holds {len(twice)} value(s) more than once, such as '{twice[0]}'; "
+            "list each once"
         )
     return tuple(values)

@@ -25,25 +25,31 @@ from cloister.schema.attributes import AnyAttribute, Scalar
 from cloister.schema.parsing import parse
 
 Codes = Integers
-Kind = Literal["nominal", "ordered", "numeric", "key"]
+ColumnKind = Literal["nominal", "ordered", "numeric", "key"]
 
 OUTSIDE = -1
-# Grid units from zero beyond which floats are counted as one: outside every domain, and small
-# enough for int64.
-FARTHEST_TICK = 2.0**62
-# Bits of the codes of keys that are not of the declared pattern: two share a code with probability
-# 2^-61.
-OTHER_BITS = 61
+"""The code of a value outside the domain."""
+
+_FARTHEST_TICK = 2.0**62
+"""Ticks from zero to which greater floats are clipped: outside every domain, and fits int64."""
+
+_OTHER_BITS = 61
+"""Bits of the codes of keys outside the declared pattern.
+
+Two such keys share a code with probability 2^-61.
+"""
+
 EPOCH = dt.date(1970, 1, 1)
+"""The day from which dates are numbered."""
 
 
 @dataclass(frozen=True)
 class Column(ABC):
     """The public domain of one attribute.
 
-    ``size`` counts fine codes, the missing code included. ``comparable`` gives float64 numbers that
-    order as the values do, NaN for missing: positions for listed values, days or seconds since 1970
-    for dates and moments.
+    ``size`` counts fine codes, the missing code included. ``comparable`` gives float64 numbers in
+    the order of the values, NaN for missing: positions for listed values, days or seconds since
+    1970 for dates and moments.
     """
 
     name: str
@@ -51,13 +57,13 @@ class Column(ABC):
 
     @property
     @abstractmethod
-    def kind(self) -> Kind:
+    def kind(self) -> ColumnKind:
         """Whether values are unordered, ordered by their list, numbers, or keys without meaning."""
 
     @property
     @abstractmethod
     def values(self) -> int:
-        """Number of values, the missing one not counted."""
+        """Number of values, without the missing one."""
 
     @property
     @abstractmethod
@@ -103,7 +109,7 @@ class Column(ABC):
         return values.astype(self.dtype).rename(self.name)  # type: ignore[call-overload]
 
     def comparable(self, codes: Codes) -> Floats:
-        """Numbers (n,) that order as the values do; NaN for missing."""
+        """Numbers (n,) in the order of the values; NaN for missing."""
         numbers = self._numbers(codes)
         if self.null_code is not None:
             numbers[codes == self.null_code] = np.nan
@@ -113,7 +119,8 @@ class Column(ABC):
     def constant(self, value: object) -> float:
         """The comparable number of a constant in a constraint.
 
-        ConstraintError if it has another type.
+        Raises:
+            ConstraintError: it has another type.
         """
 
     @abstractmethod
@@ -133,7 +140,7 @@ class Listed(Column):
     listed: tuple[Scalar, ...]
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ColumnKind:
         return "ordered" if self.attribute.type == "ordinal" else "nominal"
 
     @property
@@ -160,7 +167,8 @@ class Listed(Column):
         position = self._index.get_indexer(pd.Index([str(value)]))[0]
         if position < 0:
             raise ConstraintError(
-                f"column '{self.name}': the constant is not in its list of values; use a listed value"
+                f"column '{self.name}': the constant is not in its list of values; "
+                "use a listed value"
             )
         return float(position)
 
@@ -190,10 +198,11 @@ def _listed_dtype(values: Sequence[Scalar], nullable: bool) -> str:
 
 @dataclass(frozen=True)
 class Grid(Column):
-    """A numeric column: an even grid of ``steps`` ticks from ``origin``, then special values outside the range.
+    """A numeric column: an even grid of ``steps`` values from ``origin``, then special values.
 
-    A tick is a whole number of units: one for integers, 10^-decimals for floats, a day, ``step``
-    seconds.
+    A special value that lies on the grid has its code there. Values are measured in ticks: one for
+    integers, 10^-decimals for floats, a day for dates, a second for moments; ``stride`` is the
+    number of ticks from one value to the next.
     """
 
     origin: int
@@ -202,7 +211,7 @@ class Grid(Column):
     beyond: tuple[int, ...]
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ColumnKind:
         return "numeric"
 
     @property
@@ -240,7 +249,8 @@ class Grid(Column):
             return _number_of(self.attribute, value)
         except (TypeError, ValueError):
             raise ConstraintError(
-                f"column '{self.name}': a constant compared with it must be of type {self.attribute.type}"
+                f"column '{self.name}': a constant compared with it must be of type "
+                f"{self.attribute.type}"
             ) from None
 
     def _codes(self, typed: pd.Series) -> Codes:
@@ -257,7 +267,7 @@ class Grid(Column):
 class Serial(Column):
     """A surrogate key: codes are the numbers of a pattern such as ``R{000001..999999}``.
 
-    Other keys of the data are told apart by codes beyond ``size``, which are never decoded.
+    Other keys of the data are distinguished by codes beyond ``size``, which are never decoded.
     """
 
     prefix: str
@@ -267,7 +277,7 @@ class Serial(Column):
     width: int
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ColumnKind:
         return "key"
 
     @property
@@ -297,16 +307,13 @@ class Serial(Column):
 
     @property
     def _numbered(self) -> str:
-        """The pattern as a regular expression.
-
-        Of numbers with at most as many digits as a code can have.
-        """
+        """The pattern as a regular expression, for numbers of at most 18 digits, as a code has."""
         return f"^{re.escape(self.prefix)}(?P<number>0*[0-9]{{1,18}}){re.escape(self.suffix)}$"
 
     def _other_codes(self, typed: pd.Series) -> Codes:
-        """Codes beyond ``size`` that depend on a key's text alone: 61 bits of a hash, so that they fit beside it."""
+        """Codes beyond ``size`` that depend on a key's text alone: 61 bits of a hash."""
         hashes = pd.util.hash_array(typed.to_numpy(dtype=object))
-        return self.size + (hashes >> np.uint64(64 - OTHER_BITS)).astype(np.int64)
+        return self.size + (hashes >> np.uint64(64 - _OTHER_BITS)).astype(np.int64)
 
     def _series(self, codes: Codes) -> pd.Series:
         numbers = pd.Series(codes + self.first).astype(str).str.zfill(self.width)
@@ -322,7 +329,10 @@ def tick_of(attribute: AnyAttribute, value: object) -> int:
 
 
 def float_decimals(attribute: AnyAttribute) -> int:
-    """Decimal places of a float attribute's grid: as declared, else those that give at least a million steps."""
+    """Decimal places of a float attribute's grid.
+
+    As declared, else as many as give at least a million steps.
+    """
     declared: int | None = getattr(attribute, "decimals", None)
     if declared is not None:
         return declared
@@ -371,7 +381,7 @@ def _ticks_of_series(attribute: AnyAttribute, typed: pd.Series) -> Codes:
     if attribute.type == "integer":
         return typed.to_numpy(dtype=np.int64)
     ticks = np.rint(typed.to_numpy(dtype=np.float64) * _ticks_per_unit(attribute))
-    return np.clip(ticks, -FARTHEST_TICK, FARTHEST_TICK).astype(np.int64)
+    return np.clip(ticks, -_FARTHEST_TICK, _FARTHEST_TICK).astype(np.int64)
 
 
 def _series_of_ticks(attribute: AnyAttribute, ticks: Codes) -> pd.Series:

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from cloister.schema.attributes import Declared
 
-FORMS = ("fd", "deny", "key", "file")
+_FORMS = ("fd", "deny", "key", "file")
 
 
 class ConstraintDeclaration(Declared):
@@ -28,7 +28,7 @@ class ConstraintDeclaration(Declared):
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        if sum(getattr(self, form) is not None for form in FORMS) != 1:
+        if sum(getattr(self, form) is not None for form in _FORMS) != 1:
             raise ValueError(
                 "a constraint has exactly one of fd, deny, key and file; keep one, split the others"
             )

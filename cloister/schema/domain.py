@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,10 +13,8 @@ import pandas as pd
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.errors import DataError
 from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Ordinal, TextKey
-from cloister.schema.codelists import resolve_values
+from cloister.schema.codelists import NUMBERED_PATTERN, resolve_values
 from cloister.schema.columns import OUTSIDE, Codes, Column, Grid, Listed, Serial, tick_of
-
-KEY_PATTERN = re.compile(r"(?P<prefix>[^{}]*)\{(?P<first>\d+)\.\.(?P<last>\d+)\}(?P<suffix>[^{}]*)")
 
 
 def column_of(name: str, attribute: AnyAttribute, folder: Path) -> Column:
@@ -53,10 +50,11 @@ def _grid(name: str, attribute: AnyAttribute) -> Grid:
 
 
 def _serial(name: str, attribute: TextKey) -> Serial:
-    match = KEY_PATTERN.fullmatch(attribute.pattern)
+    match = NUMBERED_PATTERN.fullmatch(attribute.pattern)
     if match is None:
         raise DataError(
-            f"column '{name}': a text key needs a pattern with one numbered range, such as R{{0001..9999}}"
+            f"column '{name}': a text key needs a pattern with one numbered range, "
+            "such as R{0001..9999}"
         )
     width = len(match["first"]) if match["first"].startswith("0") else 0
     return Serial(
@@ -141,7 +139,7 @@ class Table:
         return len(next(iter(self.codes.values())))
 
     def comparable(self, name: str) -> Floats:
-        """Numbers (rows,) that order as the values of a column do; NaN for missing."""
+        """Numbers (rows,) in the order of a column's values; NaN for missing."""
         return self.domain[name].comparable(self.codes[name])
 
     def take(self, rows: Integers | Booleans) -> Table:

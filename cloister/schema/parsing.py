@@ -5,10 +5,11 @@ What a value becomes depends on itself, on the storage type of its column
 cannot be read as its attribute's type becomes missing and is marked invalid; it is never quoted.
 Text is parsed once per distinct value.
 
-    categorical, ordinal   ``str``, or ``Int64`` / ``float64`` when the declared list holds whole numbers / numbers
-    boolean                ``boolean``, or the two words as ``str`` when others than True and False are declared;
-                           read from the words, from pandas booleans, or from 0 and 1 in a numeric
-                           column
+    categorical, ordinal   ``str``, or ``Int64`` / ``float64`` when the declared list holds whole
+                           numbers / numbers
+    boolean                ``boolean``, or the two words as ``str`` when others than True and False
+                           are declared; read from the words, from pandas booleans, or from 0 and 1
+                           in a numeric column
     integer                ``Int64``; ``7``, ``+7`` and ``7.0`` are seven; at most 18 digits
     float                  ``float64``; decimal or scientific notation, finite
     date                   ``datetime64[s]``; ``YYYY-MM-DD``, or a moment at midnight
@@ -41,50 +42,54 @@ from cloister.schema.attributes import (
 )
 from cloister.schema.sources.storage_types import (
     EXACT_FLOATS,
+    all_missing,
     is_text,
-    missing,
-    nothing,
+    missing_mask,
     read_by_storage,
     texts,
 )
 
 LARGEST_WHOLE = 10**18 - 1
-FIRST_MOMENT = np.datetime64("0001-01-01T00:00:00", "s")
-LAST_MOMENT = np.datetime64("9999-12-31T23:59:59.999999", "us")
+"""The greatest whole number of an integer attribute: all of 18 digits fit into int64."""
+_FIRST_MOMENT = np.datetime64("0001-01-01T00:00:00", "s")
+_LAST_MOMENT = np.datetime64("9999-12-31T23:59:59.999999", "us")
 
 _WHOLE = r"^\s*[+-]?0*[0-9]{1,18}(\.0*)?\s*$"
 _DECIMAL = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*$"
 _MOMENT = (
     "^(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
-    "(?:[T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.](?P<fraction>[0-9]{1,9}))?)?"
+    "(?:[T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})"
+    "(?::(?P<second>[0-9]{2})(?:[.](?P<fraction>[0-9]{1,9}))?)?"
     "(?:[Zz]|(?P<sign>[+-])(?P<east>[0-9]{2}):?(?P<minutes_east>[0-9]{2})?)?)?$"
 )
 # Greatest value of each part of a moment on the clock, and of its distance from UTC; leap seconds
-# have no place.
+# are refused.
 _GREATEST = {"hour": 23, "minute": 59, "second": 59, "east": 23, "minutes_east": 59}
-# Digits of a second that are kept: microseconds, the resolution of ``datetime64[us]``; finer ones
-# are cut off.
 _KEPT_DIGITS = 6
+"""Decimal places of a second that are kept, the resolution of ``datetime64[us]``.
+
+Finer ones are cut off.
+"""
 
 
 def parse(values: pd.Series, attribute: AnyAttribute) -> tuple[pd.Series, np.ndarray]:
-    """Typed values of a raw column and the mask of the values that are not of the attribute's type.
+    """Typed values of a raw column, and the mask of values that are not of the attribute's type.
 
     ``values`` is of any dtype, shape (n,), missing values already missing. Whether a value lies
-    within the declared bounds or list is not looked at here. Returns (typed, invalid), both of
-    shape (n,); invalid values are missing in ``typed``, whose index is that of ``values`` and whose
-    dtype is that of the attribute's type. Typed values are read as they are.
+    within the declared bounds or list is not checked here. Returns (typed, invalid), both of shape
+    (n,); invalid values are missing in ``typed``, whose index is that of ``values`` and whose dtype
+    is that of the attribute's type. Typed values are read as they are.
 
     Privacy: row by row. What a value becomes depends on that value, its storage type and the
         attribute.
     """
     typed = read_by_storage(values, _parser(attribute)).set_axis(values.index)
     typed.name = values.name
-    return typed, typed.isna().to_numpy(dtype=bool) & ~missing(values)
+    return typed, typed.isna().to_numpy(dtype=bool) & ~missing_mask(values)
 
 
 def holds_numbers(attribute: Categorical | Ordinal) -> bool:
-    """Whether the declared list is of numbers, so that text is parsed before it is compared with the list."""
+    """Whether the declared list is of numbers, so that text is parsed before the comparison."""
     if isinstance(attribute.values, ValuesFile | ValuesPattern):
         return False
     return all(isinstance(value, int | float) for value in attribute.values)
@@ -130,7 +135,7 @@ def _wholes(raw: pd.Series) -> pd.Series:
         parsed = _by_distinct(raw, _wholes_of_text)
         return pd.Series(parsed.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get))
     if not _is_number(raw):
-        return nothing(len(raw), "Int64")
+        return all_missing(len(raw), "Int64")
     if pt.is_float_dtype(raw.dtype):
         numbers = raw.to_numpy(dtype=np.float64, na_value=np.nan)
         whole = (np.abs(numbers) < EXACT_FLOATS) & (np.floor(numbers) == numbers)
@@ -150,7 +155,7 @@ def _decimals(raw: pd.Series) -> pd.Series:
     elif _is_number(raw):
         numbers = raw.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
-        return nothing(len(raw), "float64")
+        return all_missing(len(raw), "float64")
     return pd.Series(np.where(np.isfinite(numbers), numbers, np.nan), dtype="float64")
 
 
@@ -158,11 +163,11 @@ def _moments(raw: pd.Series) -> pd.Series:
     if is_text(raw):
         return pd.Series(_by_distinct(raw, _moments_of_text).to_pandas()).astype("datetime64[us]")
     if not pt.is_datetime64_dtype(raw.dtype):
-        return nothing(len(raw), "datetime64[us]")
+        return all_missing(len(raw), "datetime64[us]")
     stored = raw.to_numpy()
     if stored.dtype != np.dtype("datetime64[ns]"):
         stored = np.where(
-            (stored >= FIRST_MOMENT) & (stored <= LAST_MOMENT), stored, np.datetime64("NaT")
+            (stored >= _FIRST_MOMENT) & (stored <= _LAST_MOMENT), stored, np.datetime64("NaT")
         )
     return pd.Series(stored.astype("datetime64[us]"))
 
@@ -222,7 +227,7 @@ def _moments_of_text(text: pa.Array) -> pa.Array:
     exists &= np.logical_and.reduce(
         [part[name] <= greatest for name, greatest in _GREATEST.items()]
     )
-    exists &= (moments >= FIRST_MOMENT) & (moments <= LAST_MOMENT)
+    exists &= (moments >= _FIRST_MOMENT) & (moments <= _LAST_MOMENT)
     return pa.array(moments, mask=~exists | np.asarray(parts.is_null()))
 
 

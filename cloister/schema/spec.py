@@ -1,4 +1,4 @@
-"""The spec of a dataset: one declared, public source of its schema, its privacy terms and its release.
+"""The spec of a dataset: the declared, public description of its schema, privacy and release.
 
 Nothing here is read from data. Shares of a budget are exact: ``epsilon: 0.1`` is the fraction 1/10.
 """
@@ -16,16 +16,17 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, model
 from cloister.schema.attributes import AnyAttribute, Declared, Scalar
 from cloister.schema.declarations import ConstraintDeclaration
 
-# Bits of the numerator and denominator of an epsilon or delta, as the ledger takes them.
-MOST_BITS = 4096
-# Letters of a dataset's name: it becomes part of file names of at most 255 bytes.
-LONGEST_NAME = 100
+_MOST_BITS = 4096
+"""Bits of the numerator and of the denominator of an epsilon or delta, as the ledger takes them."""
+
+_LONGEST_NAME = 100
+"""Letters of a dataset's name at most: it becomes part of file names of at most 255 bytes."""
 
 OnInvalid = Literal["fail", "drop", "clip"]
 DraftedFact = Literal["names", "delimiter", "missing", "types"]
 
 
-def exact(value: object) -> Fraction:
+def exact_fraction(value: object) -> Fraction:
     """The fraction that a number was written as: 0.1 is 1/10; ``1/3`` may be written as text.
 
     Raises:
@@ -36,23 +37,23 @@ def exact(value: object) -> Fraction:
         number = Fraction(text) if "/" in text else _finite(Decimal(text))
     except (ArithmeticError, ValueError):
         raise ValueError("should be a finite number") from None
-    if max(number.numerator, number.denominator).bit_length() > MOST_BITS:
+    if max(number.numerator, number.denominator).bit_length() > _MOST_BITS:
         raise ValueError("should have fewer digits")
     return number
 
 
 def _finite(number: Decimal) -> Fraction:
-    if not number.is_finite() or abs(number.adjusted()) > MOST_BITS:
+    if not number.is_finite() or abs(number.adjusted()) > _MOST_BITS:
         raise ValueError("not finite, or far too many digits")
     return Fraction(number)
 
 
-_Exact = Annotated[Fraction, BeforeValidator(exact), PlainSerializer(str, return_type=str)]
-Epsilon = Annotated[_Exact, Field(gt=0)]
-Delta = Annotated[_Exact, Field(ge=0, lt=1)]
+_Exact = Annotated[Fraction, BeforeValidator(exact_fraction), PlainSerializer(str, return_type=str)]
+DeclaredEpsilon = Annotated[_Exact, Field(gt=0)]
+DeclaredDelta = Annotated[_Exact, Field(ge=0, lt=1)]
 
 
-class Source(Declared):
+class SourceSpec(Declared):
     """Where the table is: a CSV or Parquet ``path``, or a SQLAlchemy ``url`` and ``table``.
 
     ``path`` is relative to the working directory. ``missing`` lists the only texts of a CSV file
@@ -89,8 +90,11 @@ class TableUnit(Declared):
     table: str
 
 
-class Rows(Declared):
-    """The number of rows: a ``public`` figure and where it comes from, or to be ``measured`` with noise at a charge."""
+class RowsSpec(Declared):
+    """The number of rows: a ``public`` figure and its source, or to be ``measured``.
+
+    A measurement adds noise and has a charge of its own.
+    """
 
     public: int | None = Field(default=None, ge=1)
     measured: Literal[True] | None = None
@@ -105,21 +109,21 @@ class Rows(Declared):
         return self
 
 
-class Budget(Declared):
+class BudgetSpec(Declared):
     """What may be spent on one privacy unit, over all releases of a period."""
 
-    epsilon: Epsilon
-    delta: Delta
+    epsilon: DeclaredEpsilon
+    delta: DeclaredDelta
     per: Literal["year", "month", "ever"]
 
 
-class Privacy(Declared):
-    """Whom the guarantee protects, against which change of the data, and the budget of all releases."""
+class PrivacySpec(Declared):
+    """Whom the guarantee protects, under which relation, and the budget of all releases."""
 
     unit: Literal["row"] | PersonUnit | TableUnit
     relation: Literal["add_remove", "replace_one"]
-    rows: Rows
-    budget: Budget
+    rows: RowsSpec
+    budget: BudgetSpec
 
     @property
     def unit_name(self) -> str:
@@ -129,34 +133,36 @@ class Privacy(Declared):
         return f"table:{self.unit.table}" if isinstance(self.unit, TableUnit) else self.unit
 
 
-class Release(Declared):
+class ReleaseSpec(Declared):
     """What one release spends, by which method.
 
-    ``rows`` of the output, by default as many as the table has.
-
-    Method ``auto`` is chosen by public facts: sizes, domains, constraints and budget.
+    ``rows`` is the size of the output, by default that of the table. Method ``auto`` is chosen by
+    public facts: sizes, domains, constraints and budget.
     """
 
     method: str = "auto"
-    epsilon: Epsilon
-    delta: Delta
+    epsilon: DeclaredEpsilon
+    delta: DeclaredDelta
     rows: int | None = Field(default=None, ge=1)
 
 
 class Above(Declared):
-    """The positive class of a numeric target: values above a number (or a date, written as text)."""
+    """The positive class of a numeric target: values above a number, or a date, written as text."""
 
     above: int | float | str
 
 
-class Evaluation(Declared):
-    """For each attribute to be predicted, its positive class: listed values, or those above a number."""
+class EvaluationSpec(Declared):
+    """The positive class of each target: listed values, or all above a number."""
 
     targets: dict[str, list[Scalar] | Above] = Field(default_factory=dict)
 
 
-class Validation(Declared):
-    """What happens to rows that break their declared domain: ``fail``, ``drop`` the rows, or ``clip`` the numbers."""
+class ValidationSpec(Declared):
+    """What happens to rows outside their declared domain.
+
+    ``fail``, ``drop`` the rows, or ``clip`` the numbers.
+    """
 
     on_invalid: OnInvalid = "fail"
 
@@ -172,7 +178,7 @@ class Reference(Declared):
 
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-TableName = Annotated[str, Field(pattern=NAME_PATTERN, max_length=LONGEST_NAME)]
+TableName = Annotated[str, Field(pattern=NAME_PATTERN, max_length=_LONGEST_NAME)]
 
 
 class TableSpec(Declared):
@@ -182,16 +188,16 @@ class TableSpec(Declared):
     others. ``rows`` of the table of the privacy unit are those of ``privacy``.
     """
 
-    source: Source
-    rows: Rows | None = None
+    source: SourceSpec
+    rows: RowsSpec | None = None
     key: str | None = None
     references: dict[str, Reference] = Field(default_factory=dict)
     attributes: dict[str, AnyAttribute] = Field(min_length=1)
     constraints: tuple[ConstraintDeclaration, ...] = ()
-    validation: Validation = Validation()
+    validation: ValidationSpec = ValidationSpec()
 
 
-NO_SOURCE = Source(path=".")
+_NO_SOURCE = SourceSpec(path=".")
 # What is said of the dataset if it has one table, and of each table if it has several.
 OF_ONE = frozenset({"source", "attributes", "constraints", "evaluation", "validation"})
 
@@ -199,21 +205,21 @@ OF_ONE = frozenset({"source", "attributes", "constraints", "evaluation", "valida
 class Spec(Declared):
     """One dataset, as a person declared it: one table, or several under ``tables``.
 
-    ``attributes`` keeps the order of the columns. ``folder`` is where value and constraint files
-    are looked up. ``unconfirmed`` names what a draft read from the data beside domains, and no
-    person has confirmed as public. With ``tables``, what is said of one table stands there.
+    ``attributes`` has the order of the columns. ``folder`` is where value and constraint files
+    are looked up. ``unconfirmed`` names what a draft read from the data, domains apart, and no person
+    has confirmed as public. With ``tables``, what is said of one table stands there.
     """
 
     name: TableName
-    source: Source = NO_SOURCE
+    source: SourceSpec = _NO_SOURCE
     unconfirmed: tuple[DraftedFact, ...] = ()
-    privacy: Privacy
+    privacy: PrivacySpec
     tables: dict[TableName, TableSpec] = Field(default_factory=dict)
     attributes: dict[str, AnyAttribute] = Field(default_factory=dict)
     constraints: tuple[ConstraintDeclaration, ...] = ()
-    release: Release
-    evaluation: Evaluation = Evaluation()
-    validation: Validation = Validation()
+    release: ReleaseSpec
+    evaluation: EvaluationSpec = EvaluationSpec()
+    validation: ValidationSpec = ValidationSpec()
 
     _folder: Path = PrivateAttr(default=Path())
 
@@ -260,7 +266,8 @@ class Spec(Declared):
     def declared_in(cls, folder: Path, content: Mapping[str, Any]) -> Self:
         """The spec of a parsed document that lies in ``folder``.
 
-        Pydantic's ValidationError if it is not one.
+        Raises:
+            ValidationError: pydantic's; the document is not a spec.
         """
         spec = cls.model_validate(content)
         spec._folder = folder

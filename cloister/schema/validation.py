@@ -1,4 +1,4 @@
-"""Rows against their declared domain: counts and row numbers of what breaks it, never values.
+"""Rows against their declared domain: counts and row numbers of what lies outside, never values.
 
 Cells are read first, each on its own; whether they are kept, clipped or dropped, all later code
 sees the same typed values. pandera decides whether a table is valid, by a schema that is generated
@@ -26,14 +26,13 @@ from cloister.schema.attributes import Date, Datetime, Float, Integer
 from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain
 from cloister.schema.parsing import parse
-from cloister.schema.sources.reading import malformed_rows, require_columns
+from cloister.schema.sources.reading import ROWS_NAMED, malformed_rows, require_columns
 from cloister.schema.spec import OnInvalid, PersonUnit, Spec
 
-Rule = Literal["type", "missing", "domain"]
+_Rule = Literal["type", "missing", "domain"]
 
-ROWS_NAMED = 10
 
-_RULES: dict[Rule, str] = {
+_RULES: dict[_Rule, str] = {
     "type": "cannot be read as the declared type",
     "missing": "missing in an attribute that is not nullable",
     "domain": "outside the declared values or bounds",
@@ -41,18 +40,21 @@ _RULES: dict[Rule, str] = {
 
 
 @dataclass(frozen=True)
-class Finding:
-    """How often one column breaks one rule: ``count`` cells, the first ten in ``rows``, numbered from 1."""
+class DomainFinding:
+    """How often one column breaks one rule: ``count`` cells, the first ten rows of them from 1."""
 
     column: str
-    rule: Rule
+    rule: _Rule
     count: int
     rows: tuple[int, ...]
 
     def __str__(self) -> str:
         more = ", ..." if self.count > len(self.rows) else ""
         rows = ", ".join(map(str, self.rows))
-        return f"column '{self.column}': {self.count:,} value(s) {_RULES[self.rule]} (rows {rows}{more})"
+        return (
+            f"column '{self.column}': {self.count:,} value(s) {_RULES[self.rule]} "
+            f"(rows {rows}{more})"
+        )
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class ValidationReport:
     dropped: int
     clipped: int
     emptied: int
-    findings: tuple[Finding, ...]
+    findings: tuple[DomainFinding, ...]
     malformed: int = 0
 
     @property
@@ -85,7 +87,7 @@ class ValidationReport:
 def pandera_schema(spec: Spec) -> pa.DataFrameSchema:
     """The pandera schema of a spec, for raw or typed columns in any order.
 
-    Its errors carry values of the data; ``validate`` is the way to use it on sensitive rows.
+    Its errors carry values of the data; ``validate_rows`` is the way to use it on sensitive rows.
     """
     domain = Domain.of(spec.attributes, spec.folder)
     columns = {
@@ -95,15 +97,13 @@ def pandera_schema(spec: Spec) -> pa.DataFrameSchema:
     return pa.DataFrameSchema(columns, strict=True, name=spec.name)
 
 
-def validate(frame: pd.DataFrame, spec: Spec) -> tuple[pd.DataFrame, ValidationReport]:
+def validate_rows(frame: pd.DataFrame, spec: Spec) -> tuple[pd.DataFrame, ValidationReport]:
     """The typed rows of a frame that lie in the declared domain, and what was found.
 
-    ``on_invalid`` as the spec says.
-
-    ``fail`` raises. ``drop`` leaves out every row with a finding. ``clip`` moves numbers, dates and
-    moments to the nearest admissible one, sets other invalid cells to missing where the attribute
-    is nullable, and drops the rows that are left, and those of persons outside the domain. Rows are
-    renumbered from 0.
+    ``on_invalid`` as the spec says: ``fail`` raises. ``drop`` leaves out every row with a finding.
+    ``clip`` moves numbers, dates and moments to the nearest admissible one, sets other invalid
+    cells to missing where the attribute is nullable, and drops the rows that remain invalid, and
+    those of persons outside the domain. Rows are renumbered from 0.
 
     Privacy: row by row, dtypes included; under ``fail``, whether any row breaks its domain is said
         exactly.
@@ -162,21 +162,23 @@ def _repaired(
     return _clipped(frame, broken, spec, findings)
 
 
-def _broken(typed: pd.Series, invalid: Booleans, column: Column) -> dict[Rule, Booleans]:
+def _broken(typed: pd.Series, invalid: Booleans, column: Column) -> dict[_Rule, Booleans]:
     """Masks (n,) of the cells that break each rule; a cell breaks at most one."""
     outside = (column.encode(typed) == OUTSIDE) & ~invalid
     missing = outside & typed.isna().to_numpy(dtype=bool)
     return {"type": invalid, "missing": missing, "domain": outside & ~missing}
 
 
-def _findings(name: str, rules: dict[Rule, Booleans]) -> Iterator[Finding]:
+def _findings(name: str, rules: dict[_Rule, Booleans]) -> Iterator[DomainFinding]:
     for rule, mask in rules.items():
         rows = np.flatnonzero(mask)
         if len(rows):
-            yield Finding(name, rule, len(rows), tuple(int(row) + 1 for row in rows[:ROWS_NAMED]))
+            yield DomainFinding(
+                name, rule, len(rows), tuple(int(row) + 1 for row in rows[:ROWS_NAMED])
+            )
 
 
-def _failure(findings: tuple[Finding, ...]) -> str:
+def _failure(findings: tuple[DomainFinding, ...]) -> str:
     remedy = "correct the data or the declared domain, or set validation.on_invalid to drop or clip"
     if len(findings) == 1:
         return f"{findings[0]}; {remedy}"
@@ -184,7 +186,7 @@ def _failure(findings: tuple[Finding, ...]) -> str:
     return f"the data breaks its declared domain in {len(findings)} ways; {remedy}:\n{listed}"
 
 
-def _any_of(broken: dict[str, dict[Rule, Booleans]], rows: int) -> Booleans:
+def _any_of(broken: dict[str, dict[_Rule, Booleans]], rows: int) -> Booleans:
     bad = np.zeros(rows, dtype=bool)
     for rules in broken.values():
         for mask in rules.values():
@@ -196,7 +198,7 @@ def _without(
     frame: pd.DataFrame,
     bad: Booleans,
     spec: Spec,
-    findings: tuple[Finding, ...],
+    findings: tuple[DomainFinding, ...],
     clipped: int,
     emptied: int,
 ) -> tuple[pd.DataFrame, ValidationReport]:
@@ -213,9 +215,9 @@ def _without(
 
 def _clipped(
     frame: pd.DataFrame,
-    broken: dict[str, dict[Rule, Booleans]],
+    broken: dict[str, dict[_Rule, Booleans]],
     spec: Spec,
-    findings: tuple[Finding, ...],
+    findings: tuple[DomainFinding, ...],
 ) -> tuple[pd.DataFrame, ValidationReport]:
     frame, bad = frame.copy(), np.zeros(len(frame), dtype=bool)
     clipped, emptied, key = 0, 0, _unit_key(spec)
@@ -239,7 +241,7 @@ def _clipped(
 
 
 def _unit_key(spec: Spec) -> str | None:
-    """The column that says whose a row is: moving its values would make one person of several."""
+    """The column that identifies a row's person: moving its values would merge several persons."""
     unit = spec.privacy.unit
     return unit.key if isinstance(unit, PersonUnit) else None
 

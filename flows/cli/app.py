@@ -82,7 +82,8 @@ def _require_text(arguments: Sequence[str]) -> None:
             "\ud800" <= letter <= "\udfff" for letter in argument
         ):
             raise InputError(
-                f"word {number} of the command is not UTF-8 text; write it, or name the file, otherwise"
+                f"word {number} of the command is not UTF-8 text; write it, or name the file, "
+                "otherwise"
             )
 
 
@@ -92,14 +93,14 @@ def _failed(message: str, code: int) -> int:
 
 
 def _of_path(error: OSError) -> tuple[str, int]:
-    """What to say of an error that no command foresaw, and the exit code: a path too long was given."""
+    """The message of an error that no command foresaw, and its exit code: 2 for a bad path."""
     if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
         return f"a path that was given cannot be used ({os.strerror(error.errno)}); give another", 2
     return f"{_place(error)}; {_WITHHELD}", 1
 
 
 def _shown(message: str) -> str:
-    """A message in which no letter steers the terminal, nor keeps it from being written."""
+    """A message with control characters escaped, so that a terminal shows it as text."""
     return "".join(
         letter if letter.isprintable() or letter == "\n" else ascii(letter)[1:-1]
         for letter in message

@@ -75,7 +75,7 @@ def _show(done: Benchmarked, as_json: bool) -> None:
     from flows.cli.reports import INTERNAL_NOTE
 
     results = done.results
-    told = {
+    summary = {
         "runs": len(results.runs),
         "done before": done.kept,
         "failed": len(results.failed),
@@ -84,7 +84,7 @@ def _show(done: Benchmarked, as_json: bool) -> None:
         "tracking run": done.tracking_run,
     }
     if as_json:
-        show_json(told | {"results": [run.to_json() for run in results.runs]})
+        show_json(summary | {"results": [run.to_json() for run in results.runs]})
         return
     for section in results.sections:
         for shown in section.tables:
@@ -96,4 +96,4 @@ def _show(done: Benchmarked, as_json: bool) -> None:
             )
         for failure in section.failures:
             say(f"Failed: {failure}")
-    show_facts("Benchmark", told)
+    show_facts("Benchmark", summary)

@@ -11,7 +11,7 @@ from tasks.runtime.home import Home
 
 
 def show_certificate(home: Home, release: str, as_json: bool) -> None:
-    """What a release promises and spent, where it stands now, and where its page lies.
+    """What a release promises and spent, its state, and the place of its page.
 
     Raises:
         InputError: there is no such release, or it has no certificate yet.
@@ -22,7 +22,8 @@ def show_certificate(home: Home, release: str, as_json: bool) -> None:
     folder = home.release(release) / "public"
     if not (folder / YAML_NAME).exists():
         raise InputError(
-            f"release {release} is {state} and has no certificate; run its command again to finish it"
+            f"release {release} is {state} and has no certificate; run its command again to finish "
+            "it"
         )
     certificate = recorded_certificate(folder, held)
     if as_json:

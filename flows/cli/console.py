@@ -1,4 +1,4 @@
-"""What a person sees: progress and structured lines on standard error, tables or JSON on standard output."""
+"""Output of commands: progress on standard error, tables or JSON on standard output."""
 
 from __future__ import annotations
 
@@ -15,37 +15,38 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+# Lines at most for the parts of one step, so that logs stay short.
 _TENTHS = 10
 
 
 @dataclass
 class Bars:
-    """Progress on a terminal: a line a step, and a bar for a step that tells how far it is."""
+    """Progress on a terminal: a line for each step, and a bar for a step that counts its parts."""
 
     progress: Progress
     shown: dict[str, TaskID] = field(default_factory=dict)
 
     def start(self, step: str) -> None:
-        """A line with a spinner."""
+        """Show a line with a spinner."""
         self.shown[step] = self.progress.add_task(step, total=None)
 
     def advance(self, step: str, done: int, total: int) -> None:
-        """The bar moves."""
+        """Move the bar."""
         if step in self.shown:
             self.progress.update(self.shown[step], completed=done, total=total)
 
     def finish(self, step: str) -> None:
-        """A full bar."""
+        """Fill the bar."""
         if step in self.shown:
             self.progress.update(self.shown.pop(step), completed=1, total=1)
 
     def fail(self, step: str) -> None:
-        """The bar stays where it is."""
+        """Stop the bar where it is."""
         if step in self.shown:
             self.progress.stop_task(self.shown.pop(step))
 
     def resume(self, release: str) -> None:
-        """A line above the others."""
+        """Print a line above the others."""
         self.progress.console.print(
             f"Resuming release {release}: nothing is charged again", highlight=False
         )
@@ -53,31 +54,31 @@ class Bars:
 
 @dataclass
 class Lines:
-    """Progress elsewhere: one JSON line an event, at most ten for the parts of a step."""
+    """Progress elsewhere: one JSON line for each event, at most ten for the parts of a step."""
 
     tenth: dict[str, int] = field(default_factory=dict)
 
     def start(self, step: str) -> None:
-        """A line."""
+        """Print a line."""
         self._write(step, "started")
 
     def advance(self, step: str, done: int, total: int) -> None:
-        """A line each tenth."""
+        """Print a line for each tenth."""
         tenth = _TENTHS * done // total
         if tenth > self.tenth.get(step, 0):
             self.tenth[step] = tenth
             self._write(step, "running", done=done, total=total)
 
     def finish(self, step: str) -> None:
-        """A line."""
+        """Print a line."""
         self._write(step, "finished")
 
     def fail(self, step: str) -> None:
-        """A line."""
+        """Print a line."""
         self._write(step, "failed")
 
     def resume(self, release: str) -> None:
-        """A line."""
+        """Print a line."""
         self._write("reserve", "resumed", release=release)
 
     def _write(self, step: str, state: str, **more: int | str) -> None:
@@ -107,14 +108,14 @@ def progress() -> Iterator[Bars | Lines]:
 
 
 def show_json(content: object) -> None:
-    """JSON on standard output."""
+    """Print JSON."""
     print(json.dumps(content, indent=2, ensure_ascii=False, default=str))
 
 
 def show_table(
     title: str, headings: Sequence[str], rows: Sequence[Sequence[object]], note: str = ""
 ) -> None:
-    """A table on standard output; numbers stand on the right."""
+    """Print a table; numbers are aligned on the right."""
     shown = Table(
         title=title,
         title_justify="left",
@@ -131,7 +132,7 @@ def show_table(
 
 
 def show_facts(title: str, content: Mapping[str, Any]) -> None:
-    """Names and values, a line each, on standard output."""
+    """Print names and values, a line each."""
     shown = Table(
         title=title,
         title_justify="left",
@@ -146,12 +147,12 @@ def show_facts(title: str, content: Mapping[str, Any]) -> None:
 
 
 def say(text: str) -> None:
-    """A line on standard output."""
+    """Print a line."""
     print(text)
 
 
 def warn(text: str) -> None:
-    """A warning on standard error."""
+    """Print a warning on standard error."""
     print(f"warning: {text}", file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Commands on tables and specs: evaluate, constraints check, spec draft, spec check, spec measure."""
+"""Commands on tables and specs: evaluate, constraints check, spec draft, check and measure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def add_data_commands(app: typer.Typer) -> None:
     app.command(
         "evaluate",
         epilog=example(
-            "cloister evaluate data/specs/demo.yaml --data data/raw/demo.csv --synthetic out/synthetic.parquet"
+            "cloister evaluate data/specs/demo.yaml --data data/raw/demo.csv --synthetic "
+            "out/synthetic.parquet"
         ),
     )(evaluate_table)
     constraints = typer.Typer(
@@ -65,10 +66,10 @@ def evaluate_table(
     """Measure a synthetic table against the real one. Internal: the figures are not private."""
     from flows.cli.console import show_facts, show_json
     from flows.cli.reports import INTERNAL_NOTE, show_metrics
-    from tasks.evaluation.compare import Asked, compare_files, write_evaluation
+    from tasks.evaluation.compare import EvaluationOptions, compare_files, write_evaluation
     from tasks.runtime.home import Home
 
-    asked = Asked(level.value, panel.value, tuple(target or ()), held_out)
+    asked = EvaluationOptions(level.value, panel.value, tuple(target or ()), held_out)
     evaluation = compare_files(spec, data, synthetic, asked, Home.current())
     if out:
         write_evaluation(evaluation, out)
@@ -117,8 +118,8 @@ def draft_spec(
 
     Every guess is marked; a release refuses it until a person declares it.
 
-    What stands under unconfirmed (names, types and their like) is confirmed by deleting it; what is
-    marked data-derived is declared public, or measured.
+    Names, types and the like are listed under unconfirmed; delete an item to confirm it. Declare
+    what is marked data-derived public, or measure it.
     """
     from flows.cli.console import say, show_json
     from tasks.data.draft import write_draft
@@ -128,8 +129,8 @@ def draft_spec(
         show_json({"spec": text, "file": str(out) if out else None})
     else:
         say(
-            f"{out} is written. Read through what it calls unconfirmed, then delete that line; declare each "
-            "data-derived attribute public, or have it measured: cloister spec measure"
+            f"{out} is written. Read through what it calls unconfirmed, then delete that line; "
+            "declare each data-derived attribute public, or have it measured: cloister spec measure"
             if out
             else text
         )

@@ -27,13 +27,17 @@ if TYPE_CHECKING:
     from tasks.runtime.home import Home
     from tasks.stores.prefect_deployment import Recurring
 
+# First runs that are listed: enough to see the rhythm of a schedule.
 _SHOWN = 3
 
 Unauthenticated = Annotated[
     bool,
     typer.Option(
         "--allow-unauthenticated",
-        help="Take a server that asks nobody for a password: any user of this machine may then delay or delete runs.",
+        help=(
+            "Accept a server without a password: any user of this machine may then delay or delete "
+            "runs."
+        ),
     ),
 ]
 
@@ -66,7 +70,7 @@ def deploy(
     csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv too.")] = False,
     evaluate: Annotated[
         LevelOption,
-        typer.Option(help="Measures against the real data, kept inside; full trains models."),
+        typer.Option(help="Measures against the real data, internal; full trains models."),
     ] = LevelOption.quick,
     allow_unauthenticated: Unauthenticated = False,
     as_json: Json = False,
@@ -88,10 +92,10 @@ def deploy(
 
 
 def serve_releases(allow_unauthenticated: Unauthenticated = False, as_json: Json = False) -> None:
-    """Run what cloister deploy registered in this home, when the Prefect server at PREFECT_API_URL says it is due.
+    """Run the registered releases of this home when the Prefect server says that they are due.
 
-    Stays until it is ended; one release at a time. What the server asks for beyond what is
-    registered is refused.
+    The server is that of PREFECT_API_URL. Runs until it is ended; one release at a time. A run that
+    cloister deploy did not register here is refused.
     """
     from flows.cli.console import say, show_json
     from flows.release import release as flow
@@ -121,7 +125,7 @@ class Deployed:
 def _deployed(
     spec: Path, options: Options, when: tuple[str, str], home: Home, authenticated: bool
 ) -> Deployed:
-    """Check what can be checked before anything runs, then register: on the server, and in the home."""
+    """Check what needs no data, then register the release on the server and in the home."""
     from tasks.ledger.allowance import allowance_of
     from tasks.release.preflight import require_usable
     from tasks.requests.plan import plan_of
@@ -187,11 +191,12 @@ def _show(done: Deployed, as_json: bool) -> None:
     )
     if surplus:
         say(
-            "The schedule runs more often than the budget admits: the ledger will refuse the surplus runs, "
-            "which then end as Declined and spend nothing."
+            "The schedule runs more often than the budget admits: the ledger will refuse the "
+            "surplus runs, which then end as Declined and spend nothing."
         )
     say(
-        "Runs start while cloister serve is up: run it in the background, or as a service, with the same settings."
+        "Runs start while cloister serve is up: run it in the background, or as a service, with "
+        "the same settings."
     )
 
 
@@ -208,7 +213,7 @@ def _budget(allowance: Allowance) -> str:
 
     budget, price = allowance.budget, allowance.price
     return (
-        f"epsilon {decimal(budget.epsilon)} at delta {decimal(budget.delta)} per {budget.period.value}: "
-        f"{allowance.whole} releases of epsilon {decimal(price.epsilon)}, {allowance.left} of them left in "
-        f"{allowance.window}"
+        f"epsilon {decimal(budget.epsilon)} at delta {decimal(budget.delta)} per "
+        f"{budget.period.value}: {allowance.whole} releases of epsilon {decimal(price.epsilon)}, "
+        f"{allowance.left} of them left in {allowance.window}"
     )

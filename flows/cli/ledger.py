@@ -103,7 +103,7 @@ def grant(
 
 
 def list_releases(dataset: AnyDataset = None, as_json: Json = False) -> None:
-    """List releases, oldest first: what each costs and where it stands; "refused" ones were given back."""
+    """List releases, oldest first, with their costs and states; "refused" ones were given back."""
     from flows.cli.console import show_json, show_table
     from tasks.ledger.queries import releases
     from tasks.runtime.home import Home
@@ -164,7 +164,7 @@ def export(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
     as_json: Json = False,
 ) -> None:
-    """Write all entries to a file, one a line, to be kept elsewhere; prints the anchor of the last.
+    """Write all entries to a file, to be stored elsewhere; prints the anchor of the last.
 
     cloister verify FILE checks the copy; cloister verify --anchor NUMBER:HASH, that the ledger
     still holds its end.

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def add_measure_command(group: typer.Typer) -> None:
     """Add this command to the group of commands on specs."""
     text = example(
-        "cloister spec measure draft.yaml --data people.csv --epsilon 0.5 --delta 1e-7 --out people.yaml"
+        "cloister spec measure draft.yaml --data people.csv --epsilon 0.5 --delta 1e-7 --out "
+        "people.yaml"
     )
     group.command("measure", epilog=text)(measure_spec)
 
@@ -35,14 +36,14 @@ def measure_spec(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure what a spec marks data-derived, with noise and at a charge, and write a new spec that may be handed on.
+    """Measure what a spec marks data-derived, with noise and at a charge; write a public spec.
 
     Bounds, values, grids, missing cells and the number of rows are measured. Names and types become
-    public as they stand in SPEC: what a draft left unconfirmed is refused. Run again after a crash,
+    public as they are in SPEC: what a draft left unconfirmed is refused. Run again after a crash,
     the same command resumes and charges nothing twice.
     """
     from tasks.domains.plan import domain_request, release_plan, require_ready
-    from tasks.ledger.delivery import telling
+    from tasks.ledger.delivery import confirm_delivery
     from tasks.requests.resolved import Options
     from tasks.runtime.home import Home
 
@@ -51,7 +52,7 @@ def measure_spec(
     require_ready(request, home)
     release_plan(request)
     home.prepare()
-    with telling(home, user()):
+    with confirm_delivery(home, user()):
         _show(_run(spec, options).to_json(), as_json)
 
 

@@ -12,7 +12,7 @@ import typer
 
 # The names that a spec may give its dataset.
 _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-# Letters of the name of the column that identifies persons: enough for any, and short in tables.
+# Letters of the name of the column that identifies persons.
 _LONGEST_UNIT = 200
 
 

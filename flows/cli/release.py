@@ -43,7 +43,8 @@ def add_release_commands(app: typer.Typer) -> None:
         "sample",
         epilog=example(
             "cloister sample r-0123456789 --rows 1000 --out more.parquet",
-            "cloister sample r-0123456789 --rows 1000 --out doctors.csv --where education=Doctorate",
+            "cloister sample r-0123456789 --rows 1000 --out doctors.csv --where "
+            "education=Doctorate",
         ),
     )(sample_model)
     app.command(epilog=example("cloister methods"))(methods)
@@ -70,16 +71,14 @@ def release_table(
     data: Annotated[
         Path | None, typer.Option(help="The data, in place of the spec's source.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="A new folder for the files that may be handed on.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A new folder for the public files.")] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv too.")] = False,
     seed_sampling: Annotated[
         int | None, typer.Option(help="Seed for drawing rows; the noise has none.", min=0)
     ] = None,
     evaluate: Annotated[
         LevelOption,
-        typer.Option(help="Measures against the real data, kept inside; full trains models."),
+        typer.Option(help="Measures against the real data, internal; full trains models."),
     ] = LevelOption.quick,
     as_json: Json = False,
 ) -> None:
@@ -128,7 +127,7 @@ def sample_model(
 ) -> None:
     """Draw more rows from the model of an approved release, at no cost.
 
-    Run again, an interrupted draw goes on.
+    Run again, the command resumes an interrupted draw.
     """
     from flows.sampling import Draw, sample_release
     from tasks.runtime.home import Home
@@ -152,9 +151,9 @@ def methods(as_json: Json = False) -> None:
 
 def _release(spec: Path, options: Options, home: Home, as_json: bool) -> None:
     from flows.cli.reports import show_outcome
-    from tasks.ledger.delivery import telling
+    from tasks.ledger.delivery import confirm_delivery
 
-    with telling(home, user()):
+    with confirm_delivery(home, user()):
         show_outcome(run_release(spec, options, home), as_json)
 
 

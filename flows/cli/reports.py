@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flows.outcome import Finished, Outcome
 
 _STAGE_HEADINGS = ("stage", "epsilon alone", "what for")
-INTERNAL_NOTE = "internal: measured on the real rows without noise, must not leave the house"
+INTERNAL_NOTE = "internal: measured on the real rows without noise; do not share"
 
 
 def show_plan(request: ResolvedRequest, as_json: bool) -> None:
@@ -69,7 +69,7 @@ def show_outcome(outcome: Outcome | Finished, as_json: bool) -> None:
             "rows": content["rows"],
             "budget left": f"epsilon {content['budget_left']} of {content['budget_granted']} "
             f"in {content['budget_window']}",
-            "files to hand on": content["files"]["public"],
+            "public files": content["files"]["public"],
             "internal files": content["files"]["internal"],
             "next": f"cloister review approve {outcome.release} --reason TEXT",
         },

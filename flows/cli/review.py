@@ -13,7 +13,7 @@ from flows.cli.options import By, Json, Reason, ReleaseId, example
 _MOVES = {
     "approve": ("approved", "Approve a candidate: its folder is verified first."),
     "reject": ("rejected", "Reject a candidate; its charge stays."),
-    "publish": ("published", "Record that an approved release was handed on."),
+    "publish": ("published", "Record that an approved release was shared."),
     "withdraw": (
         "withdrawn",
         "Withdraw a release; a reservation that was never used is given back.",
@@ -27,7 +27,8 @@ def add_review_commands(app: typer.Typer) -> None:
     review.command("list", epilog=example("cloister review list"))(list_candidates)
     for name, (state, summary) in _MOVES.items():
         text = example(
-            f'cloister review {name} r-0123456789 --by "A. Officer" --reason "checked the certificate"'
+            f'cloister review {name} r-0123456789 --by "A. Officer" --reason "checked the '
+            'certificate"'
         )
         review.command(name, help=summary, epilog=text)(_mover(state))
     app.add_typer(review, name="review")
@@ -105,7 +106,7 @@ def report(release: ReleaseId, as_json: Json = False) -> None:
 
 def _mover(state: str) -> Callable[..., None]:
     def move(release: ReleaseId, reason: Reason, by: By, as_json: Json = False) -> None:
-        """Move a release to the state, in the ledger, and say where it stands; free of charge."""
+        """Move a release to the state, in the ledger, and print its new state; free of charge."""
         from flows.cli.console import say, show_json
         from flows.review import move_release
         from tasks.runtime.home import Home
@@ -127,7 +128,7 @@ def fetch(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Restore the files of a release that may be handed on from the DVC remote, checked against the ledger."""
+    """Restore the public files of a release from the DVC remote, checked against the ledger."""
     from flows.cli.console import say, show_json
     from tasks.runtime.home import Home
     from tasks.stores.dvc_fetch import fetch_release

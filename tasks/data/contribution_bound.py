@@ -1,6 +1,6 @@
-"""At most so many rows a person: the excess is left out before anything else is done.
+"""The bound on the rows of a person: the excess is left out before anything else is done.
 
-Which rows of a person stay is decided by that person's name and number of rows alone, and a secret
+Which rows of a person stay depends only on that person's name, its number of rows, and a secret
 key: adding or removing a person changes no other's rows, so a table that differs by one person
 differs by at most ``max_rows`` rows afterwards.
 """
@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cloister.errors import DataError
-from cloister.privacy.queries.column_counts import numbered
+from cloister.privacy.queries.column_counts import keyed_numbers
 from cloister.schema.domain import Table
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit
@@ -29,8 +29,8 @@ def bound_contribution(table: Table, names: pd.Series, unit: PersonUnit, key: by
         names: whose each row is, (rows,).
 
     Raises:
-        DataError: the key may be missing: rows without one cannot be told to belong to one person
-            or to several.
+        DataError: the key may be missing: rows without one may belong to one person or to
+            several.
     """
     if table.domain[unit.key].null_code is not None:
         raise DataError(
@@ -42,7 +42,7 @@ def bound_contribution(table: Table, names: pd.Series, unit: PersonUnit, key: by
 def person_numbers(names: pd.Series, key: bytes) -> NDArray[np.int64]:
     """A number (n,) of the person of each row, which depends on the name and the key alone."""
     places, distinct = pd.factorize(texts(names))
-    return numbered(pd.Index(distinct), key)[places]
+    return keyed_numbers(pd.Index(distinct), key)[places]
 
 
 def rows_within_bound(people: NDArray[np.int64], most: int, key: bytes) -> NDArray[np.int64]:
@@ -54,7 +54,7 @@ def rows_within_bound(people: NDArray[np.int64], most: int, key: bytes) -> NDArr
 
 
 def _position(grouped: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The place of each row among those of its person, from 0; persons stand together."""
+    """The place of each row among those of its person, from 0; ``grouped`` is sorted by person."""
     if not len(grouped):
         return np.zeros(0, dtype=np.int64)
     starts = np.flatnonzero(np.r_[True, grouped[1:] != grouped[:-1]])

@@ -1,4 +1,4 @@
-"""Frames that a program hands over: kept as a private file while they are needed, since flows read files."""
+"""Frames that a program passes: a private file while they are needed, since flows read files."""
 
 from __future__ import annotations
 

@@ -30,13 +30,13 @@ class ColumnsSource(RowSource[pd.DataFrame, PrivateColumns]):
     """The raw columns of a measurement, whose domains are not known yet, behind their own door."""
 
     def context(self, request: ResolvedRequest) -> PublicContext:
-        """What is declared before any domain is known."""
+        """The declared context before any domain is known."""
         return domain_context(request)
 
     def read_rows(
         self, release: str, request: ResolvedRequest, home: Home
     ) -> tuple[pd.DataFrame, str]:
-        """The rows, at most so many of each person, and the digest of all that were read.
+        """The rows, bounded in number for each person, and the digest of all that were read.
 
         Raises:
             StorageError: the data cannot be read.

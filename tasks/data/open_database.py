@@ -12,7 +12,7 @@ from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.database import Database, ForeignKey
 from cloister.schema.domain import Table
 from cloister.schema.sources.reading import read_frame
-from cloister.schema.validation import validate
+from cloister.schema.validation import validate_rows
 from models.protocol import DatabaseTask
 from tasks.data.contribution_bound import rows_within_bound
 from tasks.data.open_table import noise_source
@@ -39,7 +39,7 @@ class DatabaseSource(RowSource[Database, PrivateDatabase]):
         assert isinstance(context.task, DatabaseTask)
         tables, reports = {}, {}
         for name, part in context.tables.items():
-            frame, report = validate(read_frame(part.spec, None), part.spec)
+            frame, report = validate_rows(read_frame(part.spec, None), part.spec)
             tables[name] = part.one.domain.encode(frame)
             reports[name] = report.to_dict()
         write_validation(release, {"tables": reports}, home)

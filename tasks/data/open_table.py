@@ -1,4 +1,4 @@
-"""The rows of a release, as the session of the release opens them: read, validated, coded, bounded."""
+"""The rows of a release as its session opens them: read, validated, encoded, bounded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cloister.schema.domain import Table
 from cloister.schema.parsing import parse
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec import PersonUnit
-from cloister.schema.validation import ValidationReport, validate
+from cloister.schema.validation import ValidationReport, validate_rows
 from tasks.data.contribution_bound import bound_contribution
 from tasks.data.refusals import write_validation
 from tasks.data.session import RowSource, keyed_digest
@@ -30,14 +30,14 @@ class RealRows:
 
 
 class TableSource(RowSource[Table, PrivateTable]):
-    """The rows of a release: validated, coded in their public domains, behind the door of a table."""
+    """The rows of a release: validated, encoded in public domains, behind the door of a table."""
 
     def context(self, request: ResolvedRequest) -> PublicContext:
         """The declared context of a request."""
         return public_context_of(request)
 
     def read_rows(self, release: str, request: ResolvedRequest, home: Home) -> tuple[Table, str]:
-        """The rows and their digest; what validation found stays inside the home."""
+        """The rows and their digest; the findings of validation stay in the home."""
         opened, report = open_data(release, request, self.context(request), home)
         write_validation(release, report.to_dict(), home)
         return opened.table, opened.digest
@@ -63,7 +63,7 @@ def open_data(
         StorageError: the data cannot be read.
         DataError: it is not as declared; names columns, rules and row numbers.
     """
-    frame, report = validate(read_frame(context.spec, request.data), context.spec)
+    frame, report = validate_rows(read_frame(context.spec, request.data), context.spec)
     table = context.one.domain.encode(frame)
     columns = ((name, table.codes[name]) for name in table.domain.names)
     digest = keyed_digest(b"data", columns, release, home.key())

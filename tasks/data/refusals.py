@@ -1,4 +1,4 @@
-"""What is wrong with data that cannot be used: said in the home alone."""
+"""Problems of data that cannot be used: written in the home alone."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _T = TypeVar("_T")
 
 
 def usable(opened: Callable[[], _T], release: str, home: Home) -> _T:
-    """What ``opened`` gives.
+    """The result of ``opened()``.
 
     Raises:
-        DataError: the data cannot be used; says where the detail can be read, and nothing of it.
+        DataError: the data cannot be used; names the file with the details, and none of them.
 
     Privacy: counts and row numbers are exact facts about the data, and what a step raises is sent
     to the orchestrator.
@@ -28,12 +28,13 @@ def usable(opened: Callable[[], _T], release: str, home: Home) -> _T:
         problems = str(error).splitlines()
     path = write_validation(release, {"refused": True, "problems": problems}, home)
     raise DataError(
-        f"the data is not as the spec declares it; {path} says what is wrong, and must not leave the house"
+        f"the data is not as the spec declares it; {path} says what is wrong (internal only; do "
+        "not share)"
     )
 
 
 def write_validation(release: str, content: dict[str, Any], home: Home) -> Path:
-    """Write what was found in the data of a release, for its owner alone; internal."""
+    """Write the findings on the data of a release, readable by their owner alone; internal."""
     path = write_json(home.release(release) / "internal" / "validation.json", content)
     path.chmod(0o600)
     return path

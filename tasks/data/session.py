@@ -1,11 +1,11 @@
-"""The sensitive rows of a release while it runs: in the memory of one process, until its session ends.
+"""The sensitive rows of a running release: in the memory of one process, until its session ends.
 
 A session opens the rows and hands out tokens, whose types are the order of the steps::
 
     Session --validate--> Opened --spend--> Spent --train, weigh, evaluate
 
 ``Opened`` has no door. ``spend`` turns it into ``Spent``, which holds the ledger's entry of the
-charge, and the steps that ask the rows take ``Spent``: nothing is asked before it is paid for.
+charge, and the steps that query the rows take ``Spent``: no query runs before it is paid for.
 
 Privacy: an orchestrator gets sessions and tokens as parameters and results of steps. They are no
 collections, so it cannot walk into them; ``repr`` shows the id of the release alone; whoever copies
@@ -33,21 +33,21 @@ from cloister.privacy.mechanisms.counts import Neighbours
 from tasks.requests.resolved import PublicContext, ResolvedRequest
 from tasks.runtime.home import Home
 
-RowsT = TypeVar("RowsT")
-PrivateT = TypeVar("PrivateT")
+RawT = TypeVar("RawT")
+DoorT = TypeVar("DoorT")
 _T = TypeVar("_T")
 
 
-class RowSource(ABC, Generic[RowsT, PrivateT]):
-    """Which rows a release reads, and the door that they are put behind."""
+class RowSource(ABC, Generic[RawT, DoorT]):
+    """The rows that a release reads, and the door in front of them."""
 
     @abstractmethod
     def context(self, request: ResolvedRequest) -> PublicContext:
         """What is declared of the data."""
 
     @abstractmethod
-    def read_rows(self, release: str, request: ResolvedRequest, home: Home) -> tuple[RowsT, str]:
-        """The rows, at most so many of each unit, and a keyed digest of all that were read.
+    def read_rows(self, release: str, request: ResolvedRequest, home: Home) -> tuple[RawT, str]:
+        """The rows, bounded in number for each unit, and a keyed digest of all that were read.
 
         Raises:
             StorageError: the data cannot be read.
@@ -56,9 +56,9 @@ class RowSource(ABC, Generic[RowsT, PrivateT]):
 
     @abstractmethod
     def door(
-        self, rows: RowsT, neighbours: Neighbours, planned: Event, journal: Journal, home: Home
-    ) -> PrivateT:
-        """The rows behind a door that answers what was planned."""
+        self, rows: RawT, neighbours: Neighbours, planned: Event, journal: Journal, home: Home
+    ) -> DoorT:
+        """The rows behind a door that answers only planned queries."""
 
 
 class Confidential:
@@ -77,7 +77,7 @@ class Confidential:
 
 
 class SessionValue(Confidential, Generic[_T]):
-    """Something that is at hand until the session of a release ends."""
+    """A value that exists until the session of a release ends."""
 
     __slots__ = ("_value", "release")
 
@@ -87,7 +87,7 @@ class SessionValue(Confidential, Generic[_T]):
 
     @property
     def value(self) -> _T:
-        """What is held.
+        """The value.
 
         Raises:
             CloisterError: the session has ended.
@@ -99,16 +99,16 @@ class SessionValue(Confidential, Generic[_T]):
         return self._value
 
     def forget(self) -> None:
-        """Let go of it."""
+        """Drop the value."""
         self._value = None
 
 
-class Session(Confidential, Generic[RowsT, PrivateT]):
+class Session(Confidential, Generic[RawT, DoorT]):
     """One run of a release: what it opens is closed and forgotten at its end, whatever happens."""
 
     __slots__ = ("_ending", "source")
 
-    def __init__(self, source: RowSource[RowsT, PrivateT]) -> None:
+    def __init__(self, source: RowSource[RawT, DoorT]) -> None:
         self.source = source
         self._ending = ExitStack()
 
@@ -123,7 +123,7 @@ class Session(Confidential, Generic[RowsT, PrivateT]):
     ) -> None:
         self._ending.close()
 
-    def open(self, release: str, request: ResolvedRequest, home: Home) -> Opened[RowsT, PrivateT]:
+    def open(self, release: str, request: ResolvedRequest, home: Home) -> Opened[RawT, DoorT]:
         """Read the rows of a release.
 
         Raises:
@@ -134,7 +134,7 @@ class Session(Confidential, Generic[RowsT, PrivateT]):
         return Opened(self, self.hold(release, rows), digest)
 
     def hold(self, release: str, value: _T) -> SessionValue[_T]:
-        """Hold something until the end."""
+        """Hold a value until the session ends."""
         held = SessionValue(release, value)
         self._ending.callback(held.forget)
         return held
@@ -151,13 +151,13 @@ class Session(Confidential, Generic[RowsT, PrivateT]):
         return journal
 
 
-class Opened(Confidential, Generic[RowsT, PrivateT]):
+class Opened(Confidential, Generic[RawT, DoorT]):
     """The rows of a release, read and not yet paid for; ``digest`` is of all that were read."""
 
     __slots__ = ("digest", "release", "rows", "session")
 
     def __init__(
-        self, session: Session[RowsT, PrivateT], rows: SessionValue[RowsT], digest: str
+        self, session: Session[RawT, DoorT], rows: SessionValue[RawT], digest: str
     ) -> None:
         self.session = session
         self.release = rows.release
@@ -165,15 +165,15 @@ class Opened(Confidential, Generic[RowsT, PrivateT]):
         self.digest = digest
 
 
-class Spent(Confidential, Generic[RowsT, PrivateT]):
-    """A release whose charge is final, as its ``anchor`` in the ledger says, and its way to the rows."""
+class Spent(Confidential, Generic[RawT, DoorT]):
+    """A release whose charge is final (``anchor`` in the ledger), and access to its rows."""
 
     __slots__ = ("_private", "_rows", "anchor", "digest", "journal", "release")
 
     def __init__(
         self,
-        opened: Opened[RowsT, PrivateT],
-        private: SessionValue[PrivateT],
+        opened: Opened[RawT, DoorT],
+        private: SessionValue[DoorT],
         journal: Journal,
         anchor: Anchor,
     ) -> None:
@@ -185,7 +185,7 @@ class Spent(Confidential, Generic[RowsT, PrivateT]):
         self._rows = opened.rows
 
     @property
-    def private(self) -> PrivateT:
+    def private(self) -> DoorT:
         """The door to the rows.
 
         Raises:
@@ -194,10 +194,10 @@ class Spent(Confidential, Generic[RowsT, PrivateT]):
         return self._private.value
 
     @property
-    def rows(self) -> RowsT:
+    def rows(self) -> RawT:
         """The rows themselves.
 
-        Privacy: raw; for a measure that is kept inside.
+        Privacy: raw; only for internal measures.
 
         Raises:
             CloisterError: the session has ended.

@@ -1,1 +1,1 @@
-"""Measured domains: their plan, and the steps that ask for them."""
+"""Measured domains: their plan, and the steps that measure them."""

@@ -1,4 +1,4 @@
-"""What a measurement of domains is asked to do, and its plan: from the types that a spec declares, no data."""
+"""A request to measure domains, and its plan: from the declared types of a spec, without data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from cloister.errors import PlanError, SpecError, StorageError
-from cloister.privacy.discovery import DomainPlan, outlined, plan_domains, require_enough
+from cloister.privacy.discovery import DomainPlan, attribute_outline, plan_domains, require_enough
 from cloister.privacy.ledger.exact import decimal
 from cloister.privacy.ledger.records import MEASURE
 from cloister.schema.attributes import AnyAttribute, Ordinal, ValuesFile
@@ -33,9 +33,12 @@ from tasks.requests.resolved import (
 )
 from tasks.runtime.home import Home
 
+# Bytes of disk that a new spec needs: as many as a spec may have.
 _SPEC_BYTES = 1 << 20
 SPEC_NAME = "spec.yaml"
+# Forecast of a measurement, in seconds: a rough figure, shown and not checked.
 _SECONDS = 2.0
+# Forecast of its memory, in bytes: a rough figure, shown and not checked.
 _MEMORY = 1 << 30
 
 _EXPLANATIONS = MappingProxyType(
@@ -50,7 +53,10 @@ _EXPLANATIONS = MappingProxyType(
 
 @dataclass(frozen=True)
 class DomainParameters(Parameters):
-    """The noise that domains are measured with, and the rows that a bound (``threshold``) and a value need."""
+    """The noise of a measurement of domains, and its thresholds in noisy rows.
+
+    ``threshold`` is that of a bound, ``values`` that of a value.
+    """
 
     noise: str
     level: Fraction
@@ -60,7 +66,7 @@ class DomainParameters(Parameters):
 
 
 def domain_request(spec: Path, options: Options, by: str) -> ResolvedRequest:
-    """The request to measure what a spec marks data-derived, and the number of rows if it is to be measured.
+    """The request to measure what a spec marks data-derived, and if marked so, the number of rows.
 
     Raises:
         SpecError: the spec cannot be used, was drafted and not confirmed, or nothing in it can be
@@ -89,7 +95,7 @@ def domain_request(spec: Path, options: Options, by: str) -> ResolvedRequest:
 
 
 def domain_context(request: ResolvedRequest) -> PublicContext:
-    """What is declared before any domain is known: nothing of a domain that is marked data-derived.
+    """The declared context without any domain that is marked data-derived.
 
     Raises:
         SpecError: the spec cannot be used, or was changed since the request was made.
@@ -103,8 +109,8 @@ def domain_context(request: ResolvedRequest) -> PublicContext:
 
 
 def strip_derived_domains(spec: Spec) -> Spec:
-    """A spec without the domains that are marked data-derived: all that a measurement may know, digest included."""
-    outlines = {name: outlined(attribute) for name, attribute in to_measure(spec).items()}
+    """A spec without its data-derived domains: all that a measurement, and its digest, may know."""
+    outlines = {name: attribute_outline(attribute) for name, attribute in to_measure(spec).items()}
     return spec.model_copy(update={"attributes": {**spec.attributes, **outlines}})
 
 
@@ -117,10 +123,10 @@ def to_measure(spec: Spec) -> Mapping[str, AnyAttribute]:
 
 @lru_cache(maxsize=4)
 def domain_plan(request: ResolvedRequest) -> DomainPlan:
-    """What will be asked.
+    """The queries of a measurement.
 
     Raises:
-        PlanError: no noise keeps the budget, or nothing could be found with so much noise.
+        PlanError: no noise fits the budget, or with that much noise nothing could be found.
     """
     context = domain_context(request)
     made = plan_domains(
@@ -179,15 +185,15 @@ def _require_rest(request: ResolvedRequest, spec: Spec) -> None:
     rest = declared.epsilon - request.budget.epsilon, declared.delta - request.budget.delta
     if rest[0] < release.epsilon or rest[1] < release.delta:
         raise PlanError(
-            f"of the declared budget, epsilon {decimal(declared.epsilon)} and delta {decimal(declared.delta)}, too "
-            f"little is left for the declared release, epsilon {decimal(release.epsilon)} and delta "
-            f"{decimal(release.delta)}; "
-            "measure with less, or declare a smaller release or a larger budget"
+            f"of the declared budget, epsilon {decimal(declared.epsilon)} and delta "
+            f"{decimal(declared.delta)}, too little is left for the declared release, epsilon "
+            f"{decimal(release.epsilon)} and delta {decimal(release.delta)}; measure with less, or "
+            "declare a smaller release or a larger budget"
         )
 
 
 def _require_place(request: ResolvedRequest, context: PublicContext, home: Home) -> None:
-    """The new spec lies where nothing is yet but itself, and where it finds the files that it names."""
+    """Check that the new spec replaces nothing, and finds the files that it names."""
     out, spec = request.out, context.spec
     if out is None:
         raise StorageError("the new spec has no place; give a file with --out")
@@ -204,7 +210,7 @@ def _require_place(request: ResolvedRequest, context: PublicContext, home: Home)
 def _written_before(
     out: Path, request: ResolvedRequest, context: PublicContext, home: Home
 ) -> bool:
-    """Whether ``out`` is the spec that an earlier run of this request wrote before it was killed."""
+    """Whether ``out`` is the spec that an earlier, killed run of this request wrote."""
     held = pending_release(request, context, home)
     kept = home.release(held.id) / "public" / SPEC_NAME if held else None
     return (
@@ -227,8 +233,8 @@ def _require_measurable(path: Path, spec: Spec) -> None:
     ]
     if ordered:
         raise SpecError(
-            f"{path}: '{ordered[0]}' is ordinal, and a request cannot be measured; declare its list public, or make it "
-            "categorical"
+            f"{path}: '{ordered[0]}' is ordinal, and an order cannot be measured; declare its "
+            "list public, or make it categorical"
         )
     if not to_measure(spec) and not spec.privacy.rows.measured:
         raise SpecError(

@@ -1,4 +1,4 @@
-"""The steps that measure domains once they are charged: ask, write the new spec."""
+"""The steps of a measurement after its charge: query the data, write the new spec."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tasks.runtime.step import step
 from tasks.runtime.tables import replace_file
 
 _HEAD = """\
-# What is marked dp was measured with noise by release {release}, and may be handed on: bounds,
+# What is marked dp was measured with noise by release {release}, and may be shared: bounds,
 # values, grids and whether values may be missing. All the rest is as declared, names, types and
 # words of booleans among it. Values outside are clipped, or become missing.
 """
@@ -40,7 +40,7 @@ _HEAD = """\
 
 @dataclass(frozen=True)
 class Written:
-    """The new spec, and what keeps a release from taking it as it is; empty if nothing does."""
+    """The new spec, and why a release would refuse it as it is; empty if it would not."""
 
     path: Path
     problem: str
@@ -50,7 +50,7 @@ class Written:
 def measure_domains(
     request: ResolvedRequest, spent: Spent[pd.DataFrame, PrivateColumns], home: Home
 ) -> Findings:
-    """What was found, all of it released; the journal is sealed: nothing more is asked."""
+    """Run all queries and seal the journal; the findings are private and may be released."""
     advanced = partial(reporter().advance, "measure")
     found = discover(spent.private, domain_plan(request), advanced)
     seal(spent.release, request, spent.journal, home)
@@ -83,7 +83,7 @@ def write_spec(
 def finish(
     request: ResolvedRequest, spent: Spent[pd.DataFrame, PrivateColumns], home: Home
 ) -> None:
-    """Make the measurement a candidate: its spec is where it was asked, and all that it leaves is there to be listed.
+    """Write the manifest and make the measurement a candidate; its spec is at its place by now.
 
     Raises:
         StorageError: the manifest cannot be written.
@@ -98,7 +98,7 @@ def finish(
 def measured_content(
     content: dict[str, Any], request: ResolvedRequest, release: str, found: Findings
 ) -> dict[str, Any]:
-    """The plain values of a spec with what was found in place of what the data had been asked for without noise."""
+    """The plain values of a spec, its data-derived entries replaced by the private findings."""
     source = f"{MEASURED} release {release}, epsilon {exact_text(request.budget.epsilon)}, delta "
     source += exact_text(request.budget.delta)
     nothing = f"{DATA_DERIVED}: nothing was found by release {release}; declare it"

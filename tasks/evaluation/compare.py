@@ -7,14 +7,14 @@ from pathlib import Path
 
 from cloister.constraints import ViolationReport, violation_reports
 from cloister.errors import InputError
-from cloister.evaluation.asked import Level, Panel
-from cloister.evaluation.plots import plots, tables
-from cloister.evaluation.report import Evaluation, evaluate
-from cloister.evaluation.targets import Target, targets_of
+from cloister.evaluation.options import Level, Panel
+from cloister.evaluation.plots import write_plots, write_tables
+from cloister.evaluation.report import Evaluation, evaluate_tables
+from cloister.evaluation.targets import PredictionTarget, targets_of
 from cloister.schema.domain import Table
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from cloister.schema.validation import validate
+from cloister.schema.validation import validate_rows
 from tasks.evaluation.reference_scores import ReferenceScores
 from tasks.requests.plan import write_json
 from tasks.requests.resolved import PublicContext, declared_context
@@ -22,10 +22,10 @@ from tasks.runtime.home import Home
 
 
 @dataclass(frozen=True)
-class Asked:
+class EvaluationOptions:
     """What is measured.
 
-    Classifiers of the ``panel`` predict the ``targets``, all of the spec's if none is named.
+    Classifiers of the ``panel`` predict the ``targets``, all of the spec's if none is given.
 
     ``held_out`` is a file of real rows of the same population that took no part in the release, for
     attacks on membership.
@@ -46,7 +46,7 @@ class EvaluationRecord:
 
 
 def compare_tables(
-    real: Table, synthetic: Table, context: PublicContext, asked: Asked, home: Home
+    real: Table, synthetic: Table, context: PublicContext, asked: EvaluationOptions, home: Home
 ) -> Evaluation:
     """The evaluation of one table against another of the same context; internal.
 
@@ -56,19 +56,23 @@ def compare_tables(
     targets, reference = _targets(context, asked), ReferenceScores(home, spec_digest(context.spec))
     others = table_of(context, asked.held_out) if asked.held_out else None
     rules, panel = context.task.constraints, asked.panel
-    return evaluate(real, synthetic, rules, targets, asked.level, others, panel, reference.scores)
+    return evaluate_tables(
+        real, synthetic, rules, targets, asked.level, others, panel, reference.scores
+    )
 
 
 def write_evaluation(evaluation: Evaluation, folder: Path) -> EvaluationRecord:
     """Write an evaluation as JSON, tables and plots."""
     write_json(folder / "evaluation.json", evaluation.to_dict())
     if evaluation.level != "none":
-        plots(evaluation, folder / "plots")
-        tables(evaluation, folder / "plots")
+        write_plots(evaluation, folder / "plots")
+        write_tables(evaluation, folder / "plots")
     return EvaluationRecord(evaluation, folder)
 
 
-def compare_files(spec: Path, data: Path, synthetic: Path, asked: Asked, home: Home) -> Evaluation:
+def compare_files(
+    spec: Path, data: Path, synthetic: Path, asked: EvaluationOptions, home: Home
+) -> Evaluation:
     """The evaluation of one file against another; internal.
 
     Raises:
@@ -95,10 +99,10 @@ def table_of(context: PublicContext, file: Path) -> Table:
     Raises:
         DataError: they are not as declared.
     """
-    return context.one.domain.encode(validate(read_frame(context.spec, file), context.spec)[0])
+    return context.one.domain.encode(validate_rows(read_frame(context.spec, file), context.spec)[0])
 
 
-def _targets(context: PublicContext, asked: Asked) -> tuple[Target, ...]:
+def _targets(context: PublicContext, asked: EvaluationOptions) -> tuple[PredictionTarget, ...]:
     known = {
         target.attribute: target
         for target in targets_of(context.spec.evaluation.targets, context.one.domain)

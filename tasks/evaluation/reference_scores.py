@@ -1,4 +1,6 @@
-"""What models learn from the real rows, kept in the home: every evaluation on the same rows compares with the same.
+"""Scores of models trained on the real rows, kept in the home.
+
+Every evaluation on the same rows compares with the same scores.
 
 Privacy: scores of real rows without noise; internal, like every evaluation.
 """
@@ -15,9 +17,9 @@ import numpy as np
 import sklearn
 import xgboost
 
-from cloister.evaluation.asked import Panel
 from cloister.evaluation.learning import Learning, Score, train_and_test
-from cloister.evaluation.targets import Target
+from cloister.evaluation.options import Panel
+from cloister.evaluation.targets import PredictionTarget
 from cloister.schema.domain import Table
 from tasks.requests.plan import write_json
 from tasks.runtime.code_version import evaluating_digest
@@ -34,9 +36,9 @@ class ReferenceScores:
     spec: str
 
     def scores(
-        self, train: Table, test: Table, targets: Sequence[Target], panel: Panel
+        self, train: Table, test: Table, targets: Sequence[PredictionTarget], panel: Panel
     ) -> Learning:
-        """The scores of :func:`cloister.evaluation.learning.train_and_test`, from before if they are known."""
+        """The scores of :func:`~cloister.evaluation.learning.train_and_test`, stored or new."""
         self.home.prepare()
         path = (
             private_folder(self.home.folder / "truths")
@@ -47,7 +49,9 @@ class ReferenceScores:
             write_json(path, scores)
         return _learning(json.loads(path.read_text(encoding="utf-8")))
 
-    def _key(self, train: Table, test: Table, targets: Sequence[Target], panel: Panel) -> str:
+    def _key(
+        self, train: Table, test: Table, targets: Sequence[PredictionTarget], panel: Panel
+    ) -> str:
         decisive = [self.spec, evaluating_digest(), panel, [target.attribute for target in targets]]
         digest = hashlib.sha256(json.dumps([*decisive, *_LIBRARIES]).encode())
         for table in (train, test):

@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import groupby, islice, takewhile
 
 from cloister.errors import BudgetExceeded
-from cloister.privacy.ledger import Budget, Period, Release
+from cloister.privacy.ledger import BudgetGrant, Period, Release
 from cloister.privacy.ledger.exact import decimal
 from models.protocol import Budget as Price
 from tasks.ledger.queries import budgets, releases
@@ -19,9 +19,9 @@ from tasks.runtime.home import Home
 
 @dataclass(frozen=True)
 class Allowance:
-    """Releases of ``price`` that ``budget`` admits: ``whole`` in a window of its own, ``left`` in the current one."""
+    """How many releases of ``price`` a budget admits: ``whole`` in a new window, ``left`` now."""
 
-    budget: Budget
+    budget: BudgetGrant
     price: Price
     window: str
     whole: int
@@ -55,9 +55,10 @@ class Allowance:
         if not (self.left if last else self.whole):
             raise BudgetExceeded(
                 f"the budget of '{budget.dataset}' is epsilon {decimal(budget.epsilon)} at delta "
-                f"{decimal(budget.delta)} per {budget.period.value} and admits {self.whole} releases of epsilon "
-                f"{decimal(self.price.epsilon)} at delta {decimal(self.price.delta)}, {self.left} of them now; ask for "
-                "less, or have more granted with cloister budget grant"
+                f"{decimal(budget.delta)} per {budget.period.value} and admits {self.whole} "
+                f"releases of epsilon {decimal(self.price.epsilon)} at delta "
+                f"{decimal(self.price.delta)}, {self.left} of them now; ask for less, or have more "
+                "granted with cloister budget grant"
             )
 
     def _window_of(self, run: datetime) -> str:
@@ -67,7 +68,9 @@ class Allowance:
 def allowance_of(
     request: ResolvedRequest, context: PublicContext, home: Home, now: datetime
 ) -> Allowance:
-    """What the budget of a request's dataset admits: the granted one, else the one that the spec declares.
+    """The releases that the budget of a request's dataset admits.
+
+    The budget is the granted one, else the one that the spec declares.
 
     Raises:
         StorageError: the ledger cannot be read.
@@ -86,20 +89,20 @@ def allowance_of(
 
 
 def room(epsilon: Fraction, delta: Fraction, price: Price) -> int:
-    """How many releases of a price fit into what is left: epsilons and deltas add up (basic composition)."""
+    """How many releases of a price fit into the rest of a budget, under basic composition."""
     if min(epsilon, delta) < 0:
         return 0
     fit = epsilon // price.epsilon
     return min(fit, delta // price.delta) if price.delta else fit
 
 
-def _budget(context: PublicContext, home: Home) -> Budget:
+def _budget(context: PublicContext, home: Home) -> BudgetGrant:
     granted = (status.budget for status in budgets(home, None))
     declared = context.spec.privacy.budget
     name, unit = context.spec.name, context.unit
     return next(
         (budget for budget in granted if (budget.dataset, budget.unit) == (name, unit)),
-        Budget.of(name, unit, declared.epsilon, declared.delta, declared.per),
+        BudgetGrant.of(name, unit, declared.epsilon, declared.delta, declared.per),
     )
 
 

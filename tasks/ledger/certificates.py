@@ -29,7 +29,7 @@ def read_certificate(folder: Path) -> Certificate:
 
 
 def recorded_certificate(folder: Path, release: Release) -> Certificate:
-    """The certificate in the folder of a release, which is the one that the ledger recorded when it was finished.
+    """The certificate in the folder of a release, checked against the ledger.
 
     Raises:
         StorageError: it cannot be read.
@@ -42,6 +42,7 @@ def recorded_certificate(folder: Path, release: Release) -> Certificate:
         digest_of(folder / YAML_NAME),
     ):
         raise VerificationError(
-            f"{folder / YAML_NAME} is not the one that the ledger recorded; see cloister verify {release.id}"
+            f"{folder / YAML_NAME} is not the one that the ledger recorded; see cloister verify "
+            f"{release.id}"
         )
     return certificate

@@ -1,4 +1,4 @@
-"""The ledger's part in a release: whose budget is asked for what, and where the release stands."""
+"""The ledger's part in a release: its request, its charge, and its state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from cloister.errors import BudgetExceeded, InputError
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Relation
-from cloister.privacy.ledger import Anchor, Ledger, Owner, Request, State
+from cloister.privacy.ledger import Anchor, Ledger, Owner, ReservationRequest, State
 from cloister.privacy.ledger.exact import decimal
 from cloister.privacy.ledger.records import REFUSED
 from models.protocol import AnyPlan
@@ -40,7 +40,9 @@ def spent_anchor(ledger: Ledger, release: str) -> Anchor:
 def make_final(
     release: str, request: ResolvedRequest, journal: Journal, data: str, home: Home
 ) -> Anchor:
-    """Make the charge of a release final, and lease the release to this process until its journal is closed.
+    """Make the charge of a release final; this process leases the release.
+
+    The lease ends when the journal is closed.
 
     The run is written into the journal before the ledger: killed in between, the journal holds one
     place more than the ledger knows, and is still accepted.
@@ -57,12 +59,12 @@ def make_final(
 
 
 def seal(release: str, request: ResolvedRequest, journal: Journal, home: Home) -> None:
-    """Seal the journal of a release, in its file and in the ledger: nothing more is asked."""
+    """Seal the journal of a release, in its file and in the ledger: no more queries."""
     open_ledger(home).seal(release, request.by, journal.seal())
 
 
 def give_back(release: str, request: ResolvedRequest, home: Home) -> None:
-    """Give back a reservation whose data was never asked; a charge that is final stays."""
+    """Give back a reservation whose data was never queried; a charge that is final stays."""
     ledger = open_ledger(home)
     if ledger.release(release).state is State.RESERVED:
         ledger.advance(release, State.RELEASED_BACK, request.by, REFUSED)
@@ -93,9 +95,11 @@ def spend_id(request: ResolvedRequest, context: PublicContext) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def release_request(request: ResolvedRequest, context: PublicContext, plan: AnyPlan) -> Request:
-    """What a request asks of the ledger."""
-    return Request(
+def release_request(
+    request: ResolvedRequest, context: PublicContext, plan: AnyPlan
+) -> ReservationRequest:
+    """The request as the ledger records it."""
+    return ReservationRequest(
         dataset=context.spec.name,
         unit=context.unit,
         relation=Relation(context.spec.privacy.relation).value,
@@ -133,7 +137,8 @@ def _require_declared(request: ResolvedRequest, context: PublicContext) -> None:
     declared = context.spec.privacy.budget
     if request.budget.epsilon > declared.epsilon or request.budget.delta > declared.delta:
         raise BudgetExceeded(
-            f"the spec gives '{context.spec.name}' a budget of epsilon {decimal(declared.epsilon)} and delta "
-            f"{decimal(declared.delta)}, but epsilon {decimal(request.budget.epsilon)} and delta "
-            f"{decimal(request.budget.delta)} was asked; ask for less, or have more granted with cloister budget grant"
+            f"the spec gives '{context.spec.name}' a budget of epsilon {decimal(declared.epsilon)} "
+            f"and delta {decimal(declared.delta)}, but epsilon {decimal(request.budget.epsilon)} "
+            f"and delta {decimal(request.budget.delta)} was asked; ask for less, or have more "
+            "granted with cloister budget grant"
         )

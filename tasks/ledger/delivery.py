@@ -1,7 +1,7 @@
-"""The end of a release: what became of it is kept, and the ledger knows whether it was said.
+"""The end of a release: its outcome is stored, and the ledger records that it was reported.
 
-A run that is killed after the candidate entry leaves a finished release that nobody was told of.
-The same request then gets this release, at no charge; once it was said, the same request is a new
+A run that is killed after the candidate entry leaves a finished release that was not reported. The
+same request then gets this release, at no charge; once it was reported, the same request is a new
 release.
 """
 
@@ -30,11 +30,11 @@ from tasks.runtime.step import step
 from tasks.runtime.tables import replace_file
 
 _ended: ContextVar[list[str] | None] = ContextVar("ended", default=None)
-"""The releases that ended inside the block of ``telling`` that this context is in, if it is in one."""
+"""The releases that ended inside the enclosing block of ``confirm_delivery``, if there is one."""
 
 
 def keep_outcome(release: str, content: dict[str, Any], home: Home) -> None:
-    """Keep what is to be said of a release, before it is a candidate; internal, mode 0600."""
+    """Store the outcome of a release before it is a candidate; internal, mode 0600."""
     path = _outcome(release, home)
     write_json(path, json.loads(json.dumps(content, default=str)))
     path.chmod(0o600)
@@ -44,11 +44,11 @@ def keep_outcome(release: str, content: dict[str, Any], home: Home) -> None:
 def publish_finished(
     request: ResolvedRequest, charge: ReservedRelease, home: Home
 ) -> dict[str, Any]:
-    """What was to be said of a release that an earlier run finished, with its files at ``out``.
+    """The outcome of a release that an earlier run finished, with its files at ``out``.
 
     Raises:
         VerificationError: its files are not what was recorded.
-        InputError: it was drawn with other options than asked now.
+        InputError: it was drawn with other options than those of this request.
     """
     content = finished_outcome(charge.release, home)
     public = home.release(charge.release) / "public"
@@ -62,7 +62,7 @@ def publish_finished(
 
 @step("write", "write spec of {charge.release}, finished before")
 def write_finished(request: ResolvedRequest, charge: ReservedRelease, home: Home) -> dict[str, Any]:
-    """What was to be said of a measurement that an earlier run finished, its spec at ``out``.
+    """The outcome of a measurement that an earlier run finished, with its spec at ``out``.
 
     Raises:
         VerificationError: its files are not what was recorded.
@@ -76,12 +76,15 @@ def write_finished(request: ResolvedRequest, charge: ReservedRelease, home: Home
 
 
 def finished_outcome(release: str, home: Home) -> dict[str, Any]:
-    """What was to be said of a finished release, whose files are what was recorded.
+    """The outcome of a finished release, after a check of its files.
 
     Raises:
         VerificationError: they are not, or it cannot be read.
     """
-    remedy = f"release {release} is finished and was charged; see cloister verify {release}, or reject it and start anew"
+    remedy = (
+        f"release {release} is finished and was charged; see cloister verify {release}, or reject "
+        "it and start anew"
+    )
     findings = release_problems(home, release)
     if findings:
         raise VerificationError(f"{findings[0]}; {remedy}")
@@ -93,8 +96,8 @@ def finished_outcome(release: str, home: Home) -> dict[str, Any]:
 
 
 @contextmanager
-def telling(home: Home, by: str) -> Iterator[None]:
-    """Releases that end inside count as delivered once the block has ended well."""
+def confirm_delivery(home: Home, by: str) -> Iterator[None]:
+    """Record releases that end inside as delivered, once the block has ended well."""
     ended: list[str] = []
     token = _ended.set(ended)
     try:
@@ -107,9 +110,9 @@ def telling(home: Home, by: str) -> Iterator[None]:
 
 
 def deliver(release: str, by: str, home: Home) -> None:
-    """Hand a finished release to whoever asked: the last act of a flow.
+    """Record that a finished release was reported: the last act of a flow.
 
-    Inside ``telling`` this waits until a person was told.
+    Inside ``confirm_delivery`` this waits until the block has ended well.
     """
     if (waiting := _ended.get()) is None:
         open_ledger(home).deliver(release, by)
@@ -128,8 +131,8 @@ def _require_same(
     if differing:
         raise InputError(
             f"release {release} of the same request is finished, with {content['rows']} rows, and "
-            f"nobody was told; give {' and '.join(differing)} as before to get it at no charge, or "
-            f"cloister review reject {release} first"
+            f"was not reported; give {' and '.join(differing)} as before to get it at no charge, "
+            f"or cloister review reject {release} first"
         )
 
 

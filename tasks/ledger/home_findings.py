@@ -1,4 +1,4 @@
-"""What is wrong with a home as a whole: who may enter it, its key, and the stores of the tools in it."""
+"""Problems of a home as a whole: its modes, its key, and the stores of the tools in it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from cloister.errors import StorageError
 from tasks.runtime.home import Home, open_to_others
 
 _NAMED = 3
-"""How many open files a finding names."""
+"""Findings on modes at most: the first ones show where to look."""
 
 
 def mode_findings(home: Home) -> list[str]:
     """Files and folders that others may use.
 
-    To be asked before the home is used, which closes them.
+    Call this before the home is used, which closes them.
     """
     found = list(islice(open_to_others(home.folder), _NAMED)) if home.folder.is_dir() else []
     return [
@@ -29,7 +29,7 @@ def mode_findings(home: Home) -> list[str]:
 
 
 def home_findings(home: Home) -> Iterator[str]:
-    """What is wrong with the key, the databases of MLflow, Prefect and DVC, and the objects of the DVC remote."""
+    """Problems of the key, the databases of the three tools, and the objects of the DVC remote."""
     if (home.folder / "key").exists() or (home.folder / "releases").exists():
         yield from _key_findings(home)
     for path in sorted(home.folder.glob("*/**/*.db")):
@@ -51,12 +51,12 @@ def _database_findings(path: Path) -> Iterator[str]:
     """What SQLite itself finds."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
-            ((told,),) = database.execute("PRAGMA integrity_check(1)").fetchall()
+            ((verdict,),) = database.execute("PRAGMA integrity_check(1)").fetchall()
             schema = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except (sqlite3.Error, ValueError) as error:
-        told, schema = type(error).__name__, ()
-    if told != "ok" or not schema:
-        yield f"{path}: is damaged ({str(told).splitlines()[0]}); restore a copy"
+        verdict, schema = type(error).__name__, ()
+    if verdict != "ok" or not schema:
+        yield f"{path}: is damaged ({str(verdict).splitlines()[0]}); restore a copy"
 
 
 def _object_findings(folder: Path) -> Iterator[str]:

@@ -84,7 +84,7 @@ def release_of(home: Home, release: str) -> Release:
 
 
 def pending_release(request: ResolvedRequest, context: PublicContext, home: Home) -> Release | None:
-    """The release that the same request began before and that is unfinished, or that nobody was told of."""
+    """The release of an earlier run of the request, if it is unfinished or was not reported."""
     ledger = existing_ledger(home)
     mine = (
         [held for held in ledger.releases() if held.request.spend_id == spend_id(request, context)]

@@ -1,4 +1,4 @@
-"""What is wrong with one release: its folder, certificate, model, journal, and all else that it left in the home."""
+"""Problems of one release: its folder, certificate, model, journal, and other files in the home."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from pathlib import Path
 
 from cloister.errors import CloisterError, StorageError, VerificationError
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate
-from cloister.privacy.certificate.manifest import FILE_NAME, Manifest, read_manifest, verify_folder
-from cloister.privacy.door.journal import FILE_NAME as JOURNAL_NAME
+from cloister.privacy.certificate.manifest import (
+    MANIFEST_NAME,
+    Manifest,
+    read_manifest,
+    verify_folder,
+)
+from cloister.privacy.door.journal import JOURNAL_NAME
 from cloister.privacy.door.journal_reading import read_journal
 from cloister.privacy.ledger import Anchor, Ledger, Release, State
 from models.storage import model_digest
@@ -37,7 +42,7 @@ def release_findings(home: Home, ledger: Ledger, release: Release) -> Iterator[s
 
 
 def folder_findings(folder: Path, ledger: Ledger | None, release: Release | None) -> Iterator[str]:
-    """Everything that is wrong with a folder of files that may be handed on."""
+    """Everything that is wrong with a folder of public files."""
     expected = release.evidence.get("manifest") if release else None
     if not folder.is_dir():
         yield f"{folder}: is missing"
@@ -70,7 +75,8 @@ def released_manifest(home: Home, release: Release) -> Manifest:
     manifest = read_manifest(folder)
     if manifest.digest != release.evidence.get("manifest") or manifest.release != release.id:
         raise VerificationError(
-            f"{folder / FILE_NAME} is not the one that the ledger recorded; see cloister verify {release.id}"
+            f"{folder / MANIFEST_NAME} is not the one that the ledger recorded; see cloister "
+            f"verify {release.id}"
         )
     return manifest
 
@@ -88,17 +94,20 @@ def _certified(folder: Path) -> bool:
 
 
 def _unfinished_findings(home: Home, release: Release) -> Iterator[str]:
-    """A manifest is written just before the ledger is told: one that it does not know says that its end is missing."""
-    path = home.release(release.id) / "public" / FILE_NAME
+    """An unknown manifest shows that the end of the ledger is missing.
+
+    The manifest is written just before its entry.
+    """
+    path = home.release(release.id) / "public" / MANIFEST_NAME
     if release.state is State.SPENT and path.exists():
         yield (
-            f"{path}: the release is finished, and the ledger does not say so: its last entries were cut off, or the "
-            "run was killed before it wrote them; run the same command again"
+            f"{path}: the release is finished, and the ledger does not say so: its last entries "
+            "were cut off, or the run was killed before it wrote them; run the same command again"
         )
 
 
 def _journal_findings(home: Home, release: Release) -> Iterator[str]:
-    """A charge that is final has a journal, of the id, data, spec and code that the ledger recorded."""
+    """A final charge has a journal with the id, data, spec and code that the ledger recorded."""
     recorded, asked = release.evidence, release.request
     if "journal" not in recorded:
         return

@@ -32,7 +32,7 @@ _KEPT_STATES = (
 def verify_records(
     home: Home, what: str | None, anchors: Sequence[Anchor] = ()
 ) -> tuple[list[str], list[str]]:
-    """What was checked, and everything that is wrong with it: the ledger and all of the home, or one release.
+    """What was checked, and all problems of it: the ledger and the whole home, or one release.
 
     ``what`` may be a release, its folder, or an exported ledger. The ledger must hold the
     ``anchors``, and the entries that the home and its certificates name: so a cut-off end is found.
@@ -49,7 +49,8 @@ def verify_records(
         return _verified_folder(home, ledger, Path(what), anchors)
     if ledger is None:
         raise InputError(
-            f"there is no ledger at {home.ledger}; give the folder of a release, or set CLOISTER_HOME"
+            f"there is no ledger at {home.ledger}; give the folder of a release, or set "
+            "CLOISTER_HOME"
         )
     broken = [f"ledger, {finding}" for finding in ledger.verify(anchors)]
     ended = list(_end_findings(home, ledger))
@@ -116,7 +117,7 @@ def _verified_home(
 
 
 def _is_here(release: Release, home: Home) -> bool:
-    """Whether a release belongs to this home: a ledger elsewhere may be that of several machines."""
+    """Whether a release belongs to this home: several machines may share a ledger elsewhere."""
     own = "://" not in home.ledger and Path(home.ledger).absolute().is_relative_to(home.folder)
     return own or home.release(release.id).exists() or home.journal(release.id).exists()
 
@@ -135,11 +136,14 @@ def _end_findings(home: Home, ledger: Ledger) -> Iterator[str]:
     try:
         last = anchor_of(home.end.read_text(encoding="ascii").removesuffix("\n"))
         if last not in [entry.anchor for entry in ledger.entries()]:
-            yield f"{home.end}: the ledger does not hold the entry it names: its end was cut off, or one was altered"
+            yield (
+                f"{home.end}: the ledger does not hold the entry it names: its end was cut off, or "
+                "one was altered"
+            )
     except (InputError, UnicodeDecodeError):
         yield f"{home.end}: was altered"
     except VerificationError:
-        return  # what is wrong with the ledger is named
+        return  # reported by the check of the ledger
     except OSError:
         if [*(home.folder / "releases").glob(f"*/{FILE_NAME}")]:
             yield f"{home.end}: is missing"
@@ -156,7 +160,7 @@ def _vouched(home: Home) -> Iterator[Anchor]:
 def _verified_folder(
     home: Home, ledger: Ledger | None, folder: Path, anchors: Sequence[Anchor]
 ) -> tuple[list[str], list[str]]:
-    """A folder that was handed on; against the ledger too, if it is one of this home's releases."""
+    """A folder of public files; against the ledger too, if it is one of this home's releases."""
     named, held = _named_in(folder), _release_in(folder, ledger)
     own = held is not None or (named is not None and home.release(named).exists())
     findings = (

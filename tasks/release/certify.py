@@ -1,4 +1,4 @@
-"""The step that puts together what may be handed on: the synthetic table and its certificate."""
+"""The step that collects the public files: the synthetic table and its certificate."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TABLE_NAME, CSV_NAME = "synthetic.parquet", "synthetic.csv"
 
 @dataclass(frozen=True)
 class Certified:
-    """What a certificate vouches for: the charge, what was done under it, the model and the rows that came of it."""
+    """What a certificate covers: the charge, the plan, the model and the drawn rows."""
 
     charge: ReservedRelease
     spent: AnySpent
@@ -48,7 +48,7 @@ class Certified:
 
 @step("certify", "certify {done.charge.release}")
 def write_certificate(request: ResolvedRequest, done: Certified, home: Home) -> Reference:
-    """The folder of files that may be handed on, but for the manifest.
+    """The folder of public files, without the manifest.
 
     Raises:
         PrivacyError: the events cost more than was charged, or a hard constraint is violated.

@@ -1,4 +1,4 @@
-"""The steps that charge a release: reserve before the data is opened, spend before it is asked."""
+"""The steps of a charge: reserve before the data is opened, spend before it is queried."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cloister.errors import CloisterError, InputError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from models.protocol import AnyPlan
 from tasks.data.refusals import usable
-from tasks.data.session import Opened, PrivateT, RowSource, RowsT, Session, Spent
+from tasks.data.session import DoorT, Opened, RawT, RowSource, Session, Spent
 from tasks.ledger.charges import give_back, grant_declared, make_final, open_ledger, release_request
 from tasks.release.retained import kept_seed
 from tasks.requests.plan import plan_digest, plan_json, require_within_budget, write_json
@@ -26,8 +26,8 @@ from tasks.runtime.step import step
 class ReservedRelease:
     """The release that the ledger holds for a request.
 
-    ``resumed`` says that an earlier run reserved it, ``finished`` that it also ended it, but nobody
-    was told.
+    ``resumed`` says that an earlier run reserved it, ``finished`` that it also ended it without
+    reporting it.
     """
 
     release: str
@@ -47,7 +47,7 @@ class Stores:
 def reserve_budget(
     request: ResolvedRequest,
     plan: AnyPlan,
-    source: RowSource[RowsT, PrivateT],
+    source: RowSource[RawT, DoorT],
     home: Home,
     stores: Stores | None = None,  # noqa: ARG001 - what is charged can be recorded
 ) -> ReservedRelease:
@@ -58,7 +58,7 @@ def reserve_budget(
 
     Raises:
         BudgetExceeded: the budget does not hold it.
-        PrivacyError: the plan costs more than the request asks for.
+        PrivacyError: the plan costs more than the budget of the request.
     """
     context = source.context(request)
     require_within_budget(plan, request.budget, context.task)
@@ -97,7 +97,7 @@ def _keep_request(path: Path, request: ResolvedRequest) -> None:
 
 @contextmanager
 def giving_back(charge: ReservedRelease, request: ResolvedRequest, home: Home) -> Iterator[None]:
-    """Give the reservation back if the data cannot be used: nothing was asked of it."""
+    """Give the reservation back if the data cannot be used: it was never queried."""
     try:
         yield
     except CloisterError:
@@ -107,9 +107,9 @@ def giving_back(charge: ReservedRelease, request: ResolvedRequest, home: Home) -
 
 @step("validate", "validate data of {charge.release}")
 def validate_data(
-    request: ResolvedRequest, charge: ReservedRelease, session: Session[RowsT, PrivateT], home: Home
-) -> Opened[RowsT, PrivateT]:
-    """Read and validate the data; what was found stays inside.
+    request: ResolvedRequest, charge: ReservedRelease, session: Session[RawT, DoorT], home: Home
+) -> Opened[RawT, DoorT]:
+    """Read and validate the data; the findings stay in the home.
 
     Raises:
         InputError: the data is not as declared.
@@ -120,9 +120,9 @@ def validate_data(
 
 @step("spend", "charge {opened.release}")
 def spend_budget(
-    request: ResolvedRequest, plan: AnyPlan, opened: Opened[RowsT, PrivateT], home: Home
-) -> Spent[RowsT, PrivateT]:
-    """Open the journal, and make the charge final: from here on the data is asked.
+    request: ResolvedRequest, plan: AnyPlan, opened: Opened[RawT, DoorT], home: Home
+) -> Spent[RawT, DoorT]:
+    """Open the journal, and make the charge final: from here on the data is queried.
 
     Raises:
         JournalMismatch: the release was begun with other data, code, spec or parameters.

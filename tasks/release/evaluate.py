@@ -1,10 +1,15 @@
-"""The step that evaluates a release against its real rows: internal, kept in the private folder."""
+"""The step that evaluates a release against its real rows; the result is internal."""
 
 from __future__ import annotations
 
 from cloister.schema.domain import Table
 from tasks.data.session import AnySpent
-from tasks.evaluation.compare import Asked, EvaluationRecord, compare_tables, write_evaluation
+from tasks.evaluation.compare import (
+    EvaluationOptions,
+    EvaluationRecord,
+    compare_tables,
+    write_evaluation,
+)
 from tasks.release.sample import Drawn
 from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
@@ -23,5 +28,5 @@ def evaluate_release(
     name, context = next(iter(public_context_of(request).tables.items()))
     synthetic = read_synthetic(drawn.files[name].open(), context.one)
     real = spent.rows if isinstance(spent.rows, Table) else spent.rows.tables[name]
-    evaluation = compare_tables(real, synthetic, context, Asked(request.evaluate), home)
+    evaluation = compare_tables(real, synthetic, context, EvaluationOptions(request.evaluate), home)
     return write_evaluation(evaluation, home.release(spent.release) / "internal")

@@ -1,4 +1,4 @@
-"""Training and weighing: the only steps that ask the data, and only through the door."""
+"""Training and weighing: the only steps that query the data, and only through the door."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def train_model(request: ResolvedRequest, spent: AnySpent, plan: AnyPlan, home: 
     """The model of rows, on disk.
 
     Raises:
-        UnplannedQuery: the method asked for something that the plan does not hold.
+        UnplannedQuery: the method made a query that the plan does not hold.
     """
     context = public_context_of(request)
     synthesizer = create(request.method, partial(_advanced, "train"))
@@ -40,7 +40,7 @@ def weigh_constraints(
 ) -> Reference:
     """The model with its soft constraints weighed, on disk.
 
-    The journal is sealed: nothing more is asked.
+    The journal is sealed: no more queries.
     """
     context = public_context_of(request)
     model = load_model(trained.open())

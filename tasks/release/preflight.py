@@ -1,4 +1,4 @@
-"""What can be known to be wrong before the ledger is asked and any data is opened."""
+"""Checks of a request before the ledger is charged and any data is opened."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def require_usable(request: ResolvedRequest, context: PublicContext, home: Home)
     """Check everything about a request that needs no data.
 
     Raises:
-        ConstraintError: the hard constraints contradict each other, or cannot hold for so many
-            rows.
+        ConstraintError: the hard constraints contradict each other, or cannot hold for this
+            number of rows.
         StorageError: the data cannot be read, an output cannot be written, or the disk has no room.
     """
     for part in context.tables.values():
@@ -60,7 +60,7 @@ def require_usable(request: ResolvedRequest, context: PublicContext, home: Home)
 
 
 def require_home(home: Home) -> None:
-    """Check that all stores can lie in a home: MLflow and Prefect write its path into URLs, DVC into its settings.
+    """Check that a home's path suits MLflow, Prefect and DVC: they write it into URLs and settings.
 
     Raises:
         StorageError: the path holds a letter that one of them cannot take, or is too long.
@@ -68,14 +68,14 @@ def require_home(home: Home) -> None:
     text = str(home.folder)
     if not text.isprintable() or set(text) & set(_UNFIT):
         raise StorageError(
-            f"the home {text!a} has a path with control characters or one of {_UNFIT}; name it otherwise with "
-            "CLOISTER_HOME"
+            f"the home {text!a} has a path with control characters or one of {_UNFIT}; name it "
+            "otherwise with CLOISTER_HOME"
         )
     require_nameable(home.folder / _LONGEST_IN_HOME)
 
 
 def require_place(out: Path, home: Home) -> None:
-    """Check that a folder can appear at ``out`` by a rename, apart from all that the home keeps.
+    """Check that a folder can appear at ``out`` by a rename, outside the home.
 
     Raises:
         StorageError: it cannot.
@@ -122,7 +122,7 @@ def require_nameable(path: Path) -> None:
 
 
 def require_new(out: Path, release: str | None = None) -> None:
-    """Check that nothing would be overwritten at ``out``, other than an unfinished copy of the same release.
+    """Check that ``out`` is free, or holds an unfinished copy of the same release.
 
     Raises:
         StorageError: something else lies there.
@@ -138,7 +138,7 @@ def require_new(out: Path, release: str | None = None) -> None:
 
 
 def _pending(request: ResolvedRequest, context: PublicContext, home: Home) -> str | None:
-    """The release that the same request began before, if it is unfinished or nobody was told that it ended."""
+    """The id of :func:`pending_release`, if there is one."""
     held = pending_release(request, context, home)
     return held.id if held else None
 
@@ -172,7 +172,7 @@ def _written(request: ResolvedRequest, home: Home) -> Iterator[Path]:
 
 
 def require_room(folder: Path, needed: int) -> None:
-    """Check that files of so many bytes can be made in or below the nearest folder that exists.
+    """Check that ``needed`` bytes can be written in or below the nearest folder that exists.
 
     Raises:
         StorageError: they cannot.
@@ -189,7 +189,8 @@ def require_room(folder: Path, needed: int) -> None:
         ) from None
     if free < needed:
         raise StorageError(
-            f"{folder}: the disk has {free >> 20} MiB free and the release needs about {needed >> 20}; make room"
+            f"{folder}: the disk has {free >> 20} MiB free and the release needs about "
+            f"{needed >> 20}; make room"
         )
 
 

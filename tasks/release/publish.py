@@ -1,4 +1,4 @@
-"""The last step: the manifest, the copy that was asked for, and the candidate in the ledger."""
+"""The last step: the manifest, the copy at ``--out``, and the candidate in the ledger."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from prefect.runtime import flow_run
 
 from cloister.errors import StorageError
 from cloister.privacy.certificate.certificate import YAML_NAME
-from cloister.privacy.certificate.manifest import FILE_NAME as MANIFEST_NAME
-from cloister.privacy.certificate.manifest import Lineage, Manifest, write_manifest
+from cloister.privacy.certificate.manifest import MANIFEST_NAME, Lineage, Manifest, write_manifest
 from models.storage import model_digest
 from tasks.ledger.charges import is_candidate, record_candidate
 from tasks.release.certify import Certified
@@ -25,7 +24,7 @@ from tasks.runtime.references import Reference, digest_of
 from tasks.runtime.step import recording_step
 
 _PUBLIC_MODE = 0o644
-"""Mode of the files that may be handed on, in the folder that was asked: all may read them."""
+"""Mode of the public files at ``--out``: everybody may read them."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +39,13 @@ class Recorded:
 def publish_release(
     request: ResolvedRequest, done: Certified, folder: Reference, recorded: Recorded, home: Home
 ) -> Path:
-    """Where the files that may be handed on lie: the asked folder, else the one in the home.
+    """The folder of the public files: that of ``--out``, else the one in the home.
 
     The copy appears whole or not at all. The release is a candidate once it is there; repeated
     after that, nothing is written again.
 
     Raises:
-        StorageError: the asked folder holds something else, or cannot be written.
+        StorageError: the folder holds something else, or cannot be written.
     """
     release, public = done.charge.release, folder.path
     if is_candidate(release, home):

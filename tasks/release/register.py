@@ -1,4 +1,4 @@
-"""The steps that tell two tools: MLflow what happened and which model waits, DVC which data went in and out."""
+"""The steps that record a release in MLflow (its run and model) and DVC (its data)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tasks.runtime.home import Home
 from tasks.runtime.references import Reference, digest_of
 from tasks.runtime.step import recording_step
 from tasks.stores.dvc_store import Versions
+from tasks.stores.mlflow_registry import ModelRegistry
 from tasks.stores.mlflow_store import Tracker
 
 
@@ -26,9 +27,9 @@ def register_release(
     folder: Reference,
     home: Home,
 ) -> str:
-    """Record a release in the tracking store, with a child run per stage, and put its model into the registry.
+    """Record a release and its model in the tracking store; the id of its run.
 
-    Returns the id of the run. A release that was recorded before keeps its run.
+    Each stage is a child run. A release that was recorded before keeps its run.
     """
     public = folder.open()
     certificate = read_certificate(public)
@@ -42,7 +43,9 @@ def register_release(
     _record_spend(tracker, run, certificate)
     _record_measures(tracker, run, measured)
     tracker.log_certificate(run, public)
-    tracker.register(run, done.model.open(), certificate, digest_of(public / YAML_NAME))
+    ModelRegistry(tracker.client).register(
+        run, done.model.open(), certificate, digest_of(public / YAML_NAME)
+    )
     tracker.finish(run, succeeded=True)
     kept = {"runs": tracker.runs(run), "models": tracker.models(run)}
     write_json(home.release(done.charge.release) / RUNS_NAME, kept)

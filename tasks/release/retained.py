@@ -1,9 +1,9 @@
-"""What a release leaves in the home beside the files that may be handed on, and whether it is still that.
+"""The internal files of a release in the home, and whether they are unchanged.
 
 ``kept.json`` in the folder of a release lists its files with their SHA-256: request, plan, models,
-internal measures, journal, DVC's pointers, and what MLflow was handed. The manifest holds a keyed
-digest of the list, so that whoever sees a manifest learns nothing of what stays inside; the ledger
-holds the manifest's.
+internal measures, journal, DVC's pointers, and MLflow's files. The manifest holds a keyed digest of
+the list, so that a reader of the manifest learns nothing about internal files; the ledger holds the
+manifest's.
 """
 
 from __future__ import annotations

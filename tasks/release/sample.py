@@ -27,7 +27,8 @@ from tasks.runtime.tables import (
 
 @dataclass(frozen=True)
 class Drawn:
-    """The synthetic file of each table, and what a certificate says of them; all of it public.
+    """The synthetic file of each table, and what a certificate says of them; all public.
+
 
     ``violations`` are those of every constraint, and ``dangling`` the rows that break each foreign
     key, counted on the files; ``post_processing`` and ``capacity`` are the model's.
@@ -44,7 +45,7 @@ class Drawn:
 def sample_rows(
     request: ResolvedRequest, charge: ReservedRelease, model: Reference, home: Home
 ) -> Drawn:
-    """Draw exactly the rows that were asked, and count every constraint on the file that was written.
+    """Draw exactly the requested rows, and count every constraint on the file that was written.
 
     Raises:
         SampleError: the rows cannot be drawn, or a hard constraint is violated.

@@ -1,4 +1,4 @@
-"""Where a release will write: asked before it is charged, so that what was charged can be delivered."""
+"""The stores that a release will write to, checked before it is charged."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a release is asked to do: the request, as it is resolved, its plan, and recurring ones."""
+"""Release requests: as they are made, resolved, planned, and repeated."""

@@ -1,4 +1,4 @@
-"""Bounds on what a request may ask for."""
+"""Bounds of a request."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def total_cost(plan: AnyPlan, budget: Budget, task: AnyTask) -> float:
 
 
 def require_within_budget(plan: AnyPlan, budget: Budget, task: AnyTask) -> None:
-    """Check that a plan keeps the epsilon that is to be charged for it.
+    """Check that a plan stays within the epsilon that is charged for it.
 
     Raises:
         PrivacyError: it costs more.

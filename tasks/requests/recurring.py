@@ -1,7 +1,7 @@
-"""Recurring releases as this home knows them: what is run and when, whatever a server says.
+"""Recurring releases as this home registered them: what runs and when, whatever a server says.
 
-One file a dataset in ``recurring/``. The server that keeps the schedule is asked only whether a run
-is due.
+One file for each dataset in ``recurring/``. The server of the schedule only says whether a run is
+due.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tasks.requests.release_request import nest_parameters
 from tasks.runtime.home import Home, private_folder
 from tasks.stores.prefect_schedule import ReleaseSchedule
 
+# The resolution of times: schedules are read from just before a time, so that it is included.
 _INSTANT = timedelta(microseconds=1)
 
 
@@ -40,7 +41,7 @@ class Registration:
     after: str
 
     def write(self, home: Home) -> Self:
-        """Keep it in the home, in place of the one of the same dataset.
+        """Store it in the home, in place of the one of the same dataset.
 
         Raises:
             StorageError: it cannot be written.
@@ -61,13 +62,14 @@ class Registration:
             )
         if next(self.schedule.runs(due - _INSTANT)) != due:
             raise InputError(
-                "the server asks for a run at a time that is not on the schedule registered in this home"
+                "the server asks for a run at a time that is not on the schedule registered in "
+                "this home"
             )
         if due <= datetime.fromisoformat(self.after):
             raise InputError("a run that was due then, or later, was started before")
 
     def mark_started(self, due: datetime, home: Home) -> Self:
-        """Note that the run of a time is started, so that none of that time or before is started again."""
+        """Record that the run of a time was started; no run of that time or before starts again."""
         return replace(self, after=due.isoformat()).write(home)
 
 

@@ -1,4 +1,4 @@
-"""A release as it is asked of the flow: what the form of the orchestrator shows, and what deployments keep."""
+"""A release request as the flow takes it: the form of the orchestrator, stored in deployments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from cloister.evaluation.asked import Level
+from cloister.evaluation.options import Level
 from tasks.requests.resolved import Options, ResolvedRequest
 
 
@@ -32,11 +32,11 @@ class ReleaseRequest(BaseModel):
     )
     rows: int | None = Field(None, description="Rows to draw.")
     data: Path | None = Field(None, description="The data, in place of the spec's source.")
-    out: Path | None = Field(None, description="A new folder for the files that may be handed on.")
+    out: Path | None = Field(None, description="A new folder for the public files.")
     csv: bool = Field(default=False, description="Write synthetic.csv too.")
     seed: int | None = Field(None, description="Seed for drawing rows; the noise has none.")
-    evaluate: Level = Field("quick", description="Measures against the real data, kept inside.")
-    by: str = Field("prefect", description="Who asks.")
+    evaluate: Level = Field("quick", description="Measures against the real data; internal.")
+    by: str = Field("prefect", description="Who requests it.")
 
     @classmethod
     def of(cls, spec: Path, options: Options, by: str) -> Self:
@@ -45,7 +45,7 @@ class ReleaseRequest(BaseModel):
 
     @property
     def options(self) -> Options:
-        """What it says about the release, as a command line would."""
+        """Its part that a command line would give as options."""
         return Options(**{field.name: getattr(self, field.name) for field in fields(Options)})
 
     def resolve(self) -> ResolvedRequest:
@@ -57,20 +57,20 @@ class ReleaseRequest(BaseModel):
         return ResolvedRequest.of(self.spec, self.options, self.by)
 
     def recurring(self) -> Self:
-        """The same with absolute paths, and none to copy to, which the second run would find full."""
+        """The request with absolute paths, without ``out``: a second run would find it taken."""
         data = self.data.absolute() if self.data else None
         return self.model_copy(
             update={"spec": self.spec.absolute(), "data": data, "out": None, "seed": None}
         )
 
     def parameters(self) -> dict[str, Any]:
-        """What the flow is called with, as JSON values."""
+        """The arguments of the flow, as JSON values."""
         return {"request": self.model_dump(mode="json")}
 
 
 def nest_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters of the release flow.
 
-    Those that an earlier version wrote one beside the other become a request.
+    The flat parameters of an earlier version become a request.
     """
     return dict(parameters) if "request" in parameters else {"request": dict(parameters)}

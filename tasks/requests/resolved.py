@@ -1,4 +1,4 @@
-"""What a release is asked to do, and the declared context that it happens in: public inputs only, no data."""
+"""A release request with all defaults resolved, and its declared context: public inputs only."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from cloister.errors import InputError, PlanError, SpecError
-from cloister.evaluation.asked import Level
+from cloister.evaluation.options import Level
 from cloister.privacy.ledger import exact
-from cloister.schema.drafts.unconfirmed import Finding, unconfirmed_facts, unmeasured_facts
+from cloister.schema.drafts.unconfirmed import UnconfirmedFact, unconfirmed_facts, unmeasured_facts
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from cloister.schema.spec_files.marked_yaml import read_marked, unusable
-from models.auto import AUTO, Choice, choose
+from cloister.schema.spec_files.marked_yaml import read_marked, spec_error
+from models.auto import AUTO, Choice, choose_method
 from models.declared import task_of
 from models.protocol import AnyTask, Budget, Task
 from models.registry import create, present_name
@@ -49,10 +49,10 @@ class Options:
 
 @dataclass(frozen=True)
 class ResolvedRequest:
-    """A release as it was asked, with nothing left open but the seed.
+    """A release request in which everything but the seed is fixed.
 
-    ``rows`` is the size of the output. ``digest`` is that of the spec and its files, ``by`` who
-    asked, ``reason`` why the method is used.
+    ``rows`` is the size of the output. ``digest`` is that of the spec and its files, ``by`` the
+    person, ``reason`` why the method is used.
     """
 
     spec: Path
@@ -200,7 +200,7 @@ def method_of(declared: Spec, options: Options, budget: Budget) -> Choice:
             "auto chooses among methods of one table; name one of several with --method"
         )
     rows = {declared.name: public_rows(declared)}
-    return choose(task_of(declared, rows, _rows(declared, options)), budget)
+    return choose_method(task_of(declared, rows, _rows(declared, options)), budget)
 
 
 def _require_suited(method: str, declared: Spec) -> None:
@@ -226,19 +226,20 @@ def public_rows(spec: Spec) -> int:
     """The declared number of rows of the data.
 
     Raises:
-        PlanError: the spec wants it measured, which is a step of its own.
+        PlanError: the spec marks it to be measured, which is a step of its own.
     """
     rows = spec.privacy.rows.public
     if rows is None:
         raise PlanError(
-            f"spec '{spec.name}': the number of rows is to be measured; run cloister spec measure, or declare a public "
+            f"spec '{spec.name}': the number of rows is to be measured; run cloister spec measure, "
+            "or declare a public "
             "figure, privacy.rows: {public: NUMBER}"
         )
     return rows
 
 
 def require_public(path: Path, spec: Spec) -> None:
-    """Check that nothing in a spec was read from the data, unless a person confirmed it or it was measured.
+    """Check that nothing in a spec was read from the data without a confirmation or a measurement.
 
     Raises:
         SpecError: lists all that was, with line, rule and remedy.
@@ -246,7 +247,7 @@ def require_public(path: Path, spec: Spec) -> None:
     require_none(path, [*unconfirmed_facts(spec), *unmeasured_facts(spec)])
 
 
-def require_none(path: Path, findings: Sequence[Finding]) -> None:
+def require_none(path: Path, findings: Sequence[UnconfirmedFact]) -> None:
     """Check that nothing was found wrong in a spec file.
 
     Raises:
@@ -254,7 +255,7 @@ def require_none(path: Path, findings: Sequence[Finding]) -> None:
     """
     if findings:
         document = read_marked(path)
-        raise unusable(path, [document.problem(*finding) for finding in findings])
+        raise spec_error(path, [document.problem(*finding) for finding in findings])
 
 
 def require_small_delta(budget: Budget, spec: Spec) -> None:
@@ -268,12 +269,13 @@ def require_small_delta(budget: Budget, spec: Spec) -> None:
     rows = public_rows(spec)
     if not 0 <= budget.delta < Fraction(1, rows):
         raise PlanError(
-            f"delta should be at least 0 and less than 1 / rows = 1 / {rows}; give another with --delta"
+            f"delta should be at least 0 and less than 1 / rows = 1 / {rows}; give another with "
+            "--delta"
         )
 
 
 def budget_of(spec: Spec, options: Options) -> Budget:
-    """The budget that options ask, else the one that a spec declares.
+    """The budget of the options, else the one that a spec declares.
 
     Raises:
         PlanError: epsilon or delta cannot be.
@@ -286,11 +288,13 @@ def budget_of(spec: Spec, options: Options) -> Budget:
         raise PlanError("epsilon should be above 0; give a positive one with --epsilon")
     if epsilon < _LEAST_EPSILON:
         raise PlanError(
-            f"epsilon should be at least {float(_LEAST_EPSILON)}: with less, all would be noise; raise --epsilon"
+            f"epsilon should be at least {float(_LEAST_EPSILON)}: with less, all would be noise; "
+            "raise --epsilon"
         )
     if epsilon > _GREATEST_EPSILON:
         raise PlanError(
-            f"epsilon should be at most {_GREATEST_EPSILON}: a greater one promises nothing; lower --epsilon"
+            f"epsilon should be at most {_GREATEST_EPSILON}: a greater one promises nothing; lower "
+            "--epsilon"
         )
     return Budget(epsilon, delta)
 

@@ -1,1 +1,1 @@
-"""What every step rests on: the home, locks, files that appear whole, progress, versions of the code."""
+"""What every step uses: the home, locks, atomic files, progress, versions of the code."""

@@ -23,9 +23,10 @@ from typing import Self
 from cloister.errors import StorageError
 from cloister.privacy.ledger import Anchor
 
+# Bytes of the home's key: the output of SHA-256, beyond which HMAC gains nothing.
 _KEY_BYTES = 32
 OTHERS = 0o077
-"""Bits of a mode that let group and others in; the umask of every process that uses a home."""
+"""Mode bits of group and others; the umask of every process that uses a home."""
 
 _QUIET = MappingProxyType(
     {
@@ -54,7 +55,7 @@ _EPHEMERAL = MappingProxyType(
 
 
 _TOKEN_BYTES = 16
-"""Bytes of the password of a temporary server: nobody guesses 128 random bits while it runs."""
+"""Bytes of the password of a temporary server: 128 random bits cannot be guessed."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Home:
         return self.folder / "dvc"
 
     def _ended_at(self) -> int:
-        """The number of the entry that is kept; 0 if none can be read."""
+        """The number of the stored entry; 0 if none can be read."""
         try:
             return int(self.end.read_text(encoding="ascii").partition(":")[0])
         except (OSError, ValueError):
@@ -124,10 +125,10 @@ class Home:
         return self.folder / "end"
 
     def write_end(self, anchor: Anchor) -> None:
-        """Keep the last entry that was written, so that a ledger whose end was cut off is found.
+        """Store the last entry that was written, so that a ledger whose end was cut off is found.
 
-        A later one stays, as it is what shows the cut. If it cannot be written, the one before
-        stays, which holds too.
+        A later one stays, since it shows the cut. If this one cannot be written, the one before
+        stays, which is valid too.
         """
         if self._ended_at() >= anchor.seq:
             return
@@ -137,7 +138,7 @@ class Home:
             part.replace(self.end)
 
     def key(self) -> bytes:
-        """The key of the digests that leave the house, made on first use; 32 bytes, mode 0600.
+        """The key of all digests that are published, made on first use; 32 bytes, mode 0600.
 
         Raises:
             StorageError: it cannot be read or made, or has another length.
@@ -159,10 +160,10 @@ class Home:
         return key
 
     def configure(self, environment: MutableMapping[str, str] = os.environ) -> None:
-        """Settings of Prefect, MLflow and DVC, for those that are not set: state in this home, no telemetry.
+        """Set what is unset of Prefect, MLflow and DVC: state in this home, no telemetry.
 
-        Compiled code is kept here too if it cannot be kept beside its source. To be called before
-        any is imported.
+        Compiled code is stored here too if it cannot be stored beside its source. Call this before
+        any of them is imported.
         """
         settings = _QUIET | {"PREFECT_HOME": str(self.folder / "prefect")}
         if "PREFECT_API_URL" not in environment:
@@ -174,7 +175,7 @@ class Home:
 
 
 def _password(environment: Mapping[str, str]) -> dict[str, str]:
-    """A password that a temporary Prefect server asks for and this process gives, so that no other user can."""
+    """The password of a temporary Prefect server, so that no other user can use it."""
     names = ("PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING")
     given = [environment[name] for name in names if environment.get(name)]
     return dict.fromkeys(
@@ -226,7 +227,7 @@ def _lets_in(path: Path) -> bool:
 
 
 def close(folder: Path) -> None:
-    """Leave a folder, and all that is in it, to its owner alone.
+    """Close a folder, and all that is in it, to everybody but its owner.
 
     Raises:
         StorageError: a mode cannot be changed.
@@ -251,8 +252,8 @@ def _close_once(folder: Path) -> None:
 def _require_own(folder: Path) -> None:
     if folder.stat().st_uid != os.geteuid():
         raise StorageError(
-            f"{folder} belongs to another user, who could read and change all that is kept there; choose a folder of "
-            "your own with CLOISTER_HOME"
+            f"{folder} belongs to another user, who could read and change all that is kept there; "
+            "choose a folder of your own with CLOISTER_HOME"
         )
 
 

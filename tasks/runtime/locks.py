@@ -15,7 +15,7 @@ from cloister.errors import InputError
 def exclusive(path: Path, otherwise: str = "") -> Iterator[None]:
     """Hold a lock file that one process holds at a time.
 
-    A process that ends, however it ends, gives it up.
+    It is released when the process ends, however it ends.
 
     Raises:
         InputError: another process holds it, and ``otherwise`` says what to do in place of waiting.

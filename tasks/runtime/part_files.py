@@ -1,4 +1,4 @@
-"""Files that appear whole: each is written beside its place first, in a part that names its process."""
+"""Files that appear whole: each is written first to a part beside it, named by its process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who watches a release: told of steps and of how far they are, never of values, counts or durations."""
+"""Reporters of progress: they get names of steps and parts done, never values of the data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Reporter(Protocol):
         ...
 
     def advance(self, step: str, done: int, total: int) -> None:
-        """A step has done so many of its parts."""
+        """A step has done ``done`` of its ``total`` parts."""
         ...
 
     def finish(self, step: str) -> None:
@@ -52,17 +52,17 @@ class Silent:
 
 
 _watching: ContextVar[Reporter] = ContextVar("watching")
-"""Who watches the steps of this context; nobody by default."""
+"""The reporter of this context; none by default."""
 
 
 def reporter() -> Reporter:
-    """Who watches now."""
+    """The current reporter."""
     return _watching.get(Silent())
 
 
 @contextmanager
 def watched_by(watcher: Reporter) -> Iterator[None]:
-    """Have someone watch all steps inside."""
+    """Report all steps inside to a reporter."""
     token = _watching.set(watcher)
     try:
         yield

@@ -11,6 +11,7 @@ from typing import Self
 
 from cloister.errors import StorageError, VerificationError
 
+# Bytes that are read at once: a large file must not be held in memory.
 _BLOCK = 1 << 20
 
 
@@ -23,7 +24,7 @@ class Reference:
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """The reference to what lies at a path now.
+        """The reference to the present content of a path.
 
         Raises:
             StorageError: it cannot be read.

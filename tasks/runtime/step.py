@@ -1,6 +1,6 @@
-"""How a function becomes a step of a flow: versioned, named, never kept, and its errors without data.
+"""How a function becomes a step of a flow: named, versioned, not persisted, errors without data.
 
-Steps that meet the data are never retried. Those that only record what was done are, so that a
+Steps that read the data are never retried. Those that only record what was done are, so that a
 tracking server that restarts does not fail a release that was paid for.
 """
 
@@ -27,13 +27,13 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 DELAYS = (2.0, 10.0, 60.0)
-"""Seconds before each further attempt of a step that records: most servers restart within a minute."""
+"""Seconds before each retry of a recording step: most servers restart within a minute."""
 
 
 def step(name: str, run_name: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Make a function a Prefect task that runs once.
 
-    Results are not persisted and runs are not retried or cached: a second run of a step that meets
+    Results are not persisted and runs are not retried or cached: a second run of a step that reads
     data is a second release, and only the ledger decides on that.
     """
 
@@ -47,10 +47,10 @@ def step(name: str, run_name: str) -> Callable[[Callable[_P, _R]], Callable[_P, 
 
 
 def recording_step(name: str, run_name: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Make a function a Prefect task that is retried, with growing delays, unless what it was given is at fault.
+    """Make a function a Prefect task that is retried, unless its input is at fault.
 
-    For functions that meet no data, and give the same when they are repeated after a failure at any
-    point.
+    For functions that read no sensitive data and give the same result when they are repeated after
+    a failure at any point. The delays grow: ``DELAYS``.
     """
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -86,7 +86,7 @@ def _may_pass(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
 
 
 def report_progress(name: str, function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The function with its start and end reported, and its unforeseen errors stripped of whatever they quote."""
+    """The function with its start and end reported, and its unforeseen errors scrubbed."""
 
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -106,19 +106,21 @@ def report_progress(name: str, function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def scrub(name: str, error: Exception) -> CloisterError:
-    """An error that says where another one was raised and of which type, and nothing that it says."""
+    """An error with the type and place of another one, but without its message."""
     if interrupted(error):
         return CloisterError(INTERRUPTED)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageError(
-            f"the disk is full at {error.filename or 'an output'}; make room and run the same command"
+            f"the disk is full at {error.filename or 'an output'}; make room and run the same "
+            "command"
         )
     if isinstance(error, MemoryError):
         return CloisterError(
             f"step '{name}' ran out of memory; free memory or run on a larger machine"
         )
     return CloisterError(
-        f"step '{name}' failed inside: {place_of(error)}; its message is withheld, since it may quote the data"
+        f"step '{name}' failed inside: {place_of(error)}; its message is withheld, since it may "
+        "quote the data"
     )
 
 
@@ -132,4 +134,5 @@ def place_of(error: BaseException) -> str:
     ]
     if not ours:
         return type(error).__name__
-    return f"{type(error).__name__} at {Path(ours[-1].filename).relative_to(PROJECT)}:{ours[-1].lineno}"
+    last = ours[-1]
+    return f"{type(error).__name__} at {Path(last.filename).relative_to(PROJECT)}:{last.lineno}"

@@ -1,4 +1,4 @@
-"""Drawn rows: exactly as many as asked, no hard constraint violated, written as the data was written."""
+"""Drawn rows: as many as requested, no hard constraint violated, written in the data's dialect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cloister.errors import SampleError, StorageError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.reading import read_native
-from cloister.schema.spec import Source
+from cloister.schema.spec import SourceSpec
 from models.protocol import AnyModel, Task
 from tasks.runtime.part_files import part_beside
 
@@ -24,7 +24,7 @@ def draw_tables(model: AnyModel, rows: int, seed: int | None, dataset: str) -> d
     """Exactly ``rows`` rows, of several tables in the first; a single table has the ``dataset``'s name.
 
     Raises:
-        SampleError: the model gave another number, or cannot give so many.
+        SampleError: the model gave another number of rows, or its capacity is smaller.
     """
     require_capacity(model, rows)
     drawn = model.sample(rows, SamplingSource(seed))
@@ -36,15 +36,15 @@ def draw_tables(model: AnyModel, rows: int, seed: int | None, dataset: str) -> d
 
 
 def require_capacity(model: AnyModel, rows: int) -> None:
-    """Check that a model may give so many rows.
+    """Check that the capacity of a model holds ``rows`` rows.
 
     Raises:
         SampleError: it gives fewer.
     """
     if model.capacity is not None and rows > model.capacity:
         raise SampleError(
-            f"{rows} rows were asked, but the model gives at most {model.capacity}: they are what was paid for; "
-            "ask for fewer rows"
+            f"{rows} rows were asked, but the model gives at most {model.capacity}: they are what "
+            "was paid for; ask for fewer rows"
         )
 
 
@@ -61,8 +61,9 @@ def require_hard_constraints(reports: tuple[ViolationReport, ...]) -> None:
     ]
     if broken:
         raise SampleError(
-            f"the rows that were drawn violate the hard constraint(s) {', '.join(broken)}; they are not published: run "
-            "the same command again, make the constraint soft, or report this"
+            f"the rows that were drawn violate the hard constraint(s) {', '.join(broken)}; they "
+            "are not published: run the same command again, make the constraint soft, or report "
+            "this"
         )
 
 
@@ -104,7 +105,7 @@ def write_parquet(frame: pd.DataFrame, path: Path) -> None:
     replace_file(path, lambda part: frame.to_parquet(part, index=False))
 
 
-def write_csv(frame: pd.DataFrame, path: Path, source: Source) -> None:
+def write_csv(frame: pd.DataFrame, path: Path, source: SourceSpec) -> None:
     """Write a table as the source writes CSV: its delimiter, its first token for missing values.
 
     Raises:
@@ -113,14 +114,14 @@ def write_csv(frame: pd.DataFrame, path: Path, source: Source) -> None:
     replace_file(path, lambda part: frame.to_csv(part, **_dialect(source)))
 
 
-def _dialect(source: Source) -> dict[str, Any]:
+def _dialect(source: SourceSpec) -> dict[str, Any]:
     return {"index": False, "sep": source.delimiter, "na_rep": (*source.missing, "")[0]}
 
 
-def convert_to_csv(parquet: Path, path: Path, source: Source) -> None:
+def convert_to_csv(parquet: Path, path: Path, source: SourceSpec) -> None:
     """Turn a Parquet file into a CSV file as :func:`write_csv` would, piece by piece.
 
-    The Parquet file goes.
+    The Parquet file is removed.
 
     Raises:
         StorageError: it cannot be written.

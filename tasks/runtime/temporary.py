@@ -1,4 +1,4 @@
-"""Temporary files of this process and its libraries: kept in the home, and gone with the work that needs them."""
+"""Temporary files of this process and its libraries: in the home, removed after the work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a release that may be handed on, restored from the DVC remote and checked against the ledger."""
+"""The public files of a release, restored from the DVC remote and checked against the ledger."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cloister.errors import InputError, VerificationError
 from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Certificate
-from cloister.privacy.certificate.manifest import FILE_NAME as MANIFEST_NAME
+from cloister.privacy.certificate.manifest import MANIFEST_NAME
 from cloister.privacy.certificate.page import page
 from cloister.privacy.ledger import Release
 from cloister.schema.sources.reading import read_native
@@ -24,11 +24,9 @@ PARQUET, CSV = ".parquet", ".csv"
 
 
 def fetch_release(home: Home, release: str, out: Path | None) -> Path:
-    """Restore table, certificate and page of a release in the home, or in a new folder.
+    """Restore table, certificate and page of a release in the home or a new folder; that folder.
 
-    Where they lie.
-
-    A manifest lies in the home alone, since it seals what the home keeps; a new folder gets a copy
+    The manifest is in the home alone, since it seals internal files too; a new folder gets a copy
     of it.
 
     Raises:
@@ -55,7 +53,8 @@ def _fetched(home: Home, held: Release, folder: Path) -> list[str]:
     recorded = held.evidence.get("certificate")
     if recorded is None:
         raise InputError(
-            f"release {held.id} is {held.state.value}, and has no certificate; there is nothing to fetch"
+            f"release {held.id} is {held.state.value}, and has no certificate; there is nothing to "
+            "fetch"
         )
     versions = Versions(home.versions, home.remote)
     wanted = {"certificate": folder / YAML_NAME}
@@ -88,7 +87,8 @@ def _require_artefacts(certificate: Certificate, folder: Path) -> None:
 def _require(same: bool, name: str, release: str) -> None:
     if not same:
         raise VerificationError(
-            f"the remote holds another {name} than the ledger recorded for release {release}; see cloister verify"
+            f"the remote holds another {name} than the ledger recorded for release {release}; see "
+            "cloister verify"
         )
 
 

@@ -1,15 +1,15 @@
-"""Which data went in and came out, in DVC: pointers of one release each, and a remote that holds what may be shared.
+"""Input and output of releases in DVC: pointers in the home, public files in a remote.
 
-The only module that speaks to DVC, through its command line, which is its documented interface. The
+The only module that uses DVC, through its command line, which is its documented interface. The
 repository lies in the private home and knows no Git, so a release never touches the project's own
 repository, and two releases never want to change the same file::
 
-    releases/<release>/input.dvc         path, size and MD5 of the sensitive table: never copied, never sent anywhere
+    releases/<release>/input.dvc         path, size and MD5 of the sensitive table, never its copy
     releases/<release>/synthetic.dvc     the synthetic table, which is sent to the remote
     releases/<release>/certificate.dvc   the certificate, which is sent to the remote
 
-The input's pointer is a partial import (``dvc import-url --no-download``): DVC can tell whether the
-table is still the same, at the cost of reading it once. What is published goes to the remote
+The input's pointer is a partial import (``dvc import-url --no-download``): DVC can check whether
+the table is still the same, at the cost of reading it once. What is published goes to the remote
 directly (``dvc add --to-remote``), without a copy in between. Since DVC's digests are MD5 and those
 of the input exact, pointers stay in the home; what is signed and shared is the manifest's SHA-256.
 """
@@ -31,8 +31,7 @@ from tasks.runtime.home import close, private_folder
 from tasks.runtime.locks import exclusive
 
 _REMOTE = "storage"
-# Letters of the ending of a file's name: ".parquet.snappy" has as many, and longer ones no file
-# name has room for.
+# Letters of the ending of a file's name that is kept; a longer one may not fit into a file's name.
 _LONGEST_ENDING = 16
 
 
@@ -40,14 +39,14 @@ _LONGEST_ENDING = 16
 class Versions:
     """A DVC repository in a folder of its own.
 
-    ``remote`` is a folder, or any URL that DVC takes.
+    ``remote`` is a folder, or any URL that DVC accepts.
     """
 
     folder: Path
     remote: str
 
     def track(self, release: str, source: Path | None, published: Mapping[str, Path]) -> Path:
-        """Write the pointers of a release, anew if there are some, and send what is published to the remote.
+        """Write the pointers of a release anew, and send its public files to the remote.
 
         Args:
             source: the file of the sensitive table; None for one in a database, which has no
@@ -90,7 +89,7 @@ class Versions:
                 self._dvc("get", "--force", "--out", str(path.absolute()), "--", ".", str(tracked))
 
     def _tracked(self, release: str, name: str) -> Path:
-        """The file that a pointer stands for."""
+        """The file that a pointer refers to."""
         pointer = self.folder / "releases" / release / f"{name}.dvc"
         try:
             return pointer.with_name(
@@ -102,7 +101,7 @@ class Versions:
             ) from None
 
     def _close(self) -> None:
-        """Leave to their owner alone what DVC makes for all to read, a remote beside the repository included."""
+        """Close what DVC leaves open to others, with a remote beside the repository."""
         close(self.folder)
         remote = Path(self.remote)
         if remote.is_dir() and remote.is_relative_to(self.folder.parent):
@@ -206,7 +205,8 @@ class Versions:
         )
         if done.returncode:
             raise StorageError(
-                f"DVC cannot {words[0]} in {self.folder} ({_reason(done.stderr)}); make room or check its remote"
+                f"DVC cannot {words[0]} in {self.folder} ({_reason(done.stderr)}); make room or "
+                "check its remote"
             )
 
 
@@ -219,7 +219,8 @@ def _config(remote: str) -> str:
     mark = "'" if '"' in remote else '"'
     if mark in remote or not remote.isprintable():
         raise StorageError(
-            f"DVC can keep nothing in {remote!a}; give a place without quotes and control characters"
+            f"DVC can keep nothing in {remote!a}; give a place without quotes and control "
+            "characters"
         )
     return (
         f"[core]\n    no_scm = True\n    analytics = false\n    remote = {_REMOTE}\n"
@@ -237,7 +238,7 @@ def _unwritten(path: Path, error: OSError) -> StorageError:
 
 
 def _rename(out: Path, name: str) -> None:
-    """A pointer may be called anything: the file that it stands for is named inside."""
+    """Rename a pointer: its name is free, since it names its file inside."""
     out.with_name(f"{out.name}.dvc").rename(out.with_name(f"{name}.dvc"))
 
 

@@ -1,4 +1,4 @@
-"""A released model as MLflow shows and serves it: files, and what goes in and comes out, from public facts alone."""
+"""A released model as an MLflow pyfunc: its files and signature, from public facts alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TYPES = MappingProxyType(
 """MLflow's types by the kind of a pandas dtype; text where there is none."""
 
 _EXAMPLE_ROWS = 10
-"""Rows that the example of a call asks for: a screen holds them."""
+"""Rows of the example call: few enough for a screen."""
 
 
 def save_pyfunc(model: Path, folder: Path, page: LoggedModel) -> None:
@@ -57,7 +57,7 @@ def _example() -> tuple[pd.DataFrame, dict[str, str]]:
 
 
 def signature_of(task: AnyTask) -> ModelSignature:
-    """What is asked, how many rows of which seed and under which conditions, and the columns that are drawn.
+    """The signature of a model: rows, seed and conditions in, the columns of the domain out.
 
     Of several tables the columns are not listed: MLflow's schema is of one.
     """

@@ -38,12 +38,12 @@ class SyntheticRows(PythonModel):
     def predict(
         self, model_input: pd.DataFrame, params: dict[str, Any] | None = None
     ) -> pd.DataFrame:
-        """The rows that are asked for, one draw after the other, each of ``rows`` rows from the seed ``seed``.
+        """One draw for each input row, one after the other: ``rows`` rows from the seed ``seed``.
 
         ``params["where"]`` is a JSON object that gives some columns a value which all rows have.
 
         Raises:
-            InputError: nothing is asked for, a number of rows below 1, a seed below 0, or no such
+            InputError: no draw is given, a number of rows below 1, a seed below 0, or no such
                 condition.
         """
         task, model = self._saved.one
@@ -77,7 +77,8 @@ def _declares(column: Column, value: object) -> bool:
 
 def _unusable() -> InputError:
     return InputError(
-        'where should be a JSON object of columns and declared values, such as {"education": "Doctorate"}'
+        "where should be a JSON object of columns and declared values, such as "
+        '{"education": "Doctorate"}'
     )
 
 

@@ -1,4 +1,4 @@
-"""Recurring releases on a Prefect server, which keeps a schedule, and no command that anybody runs."""
+"""Recurring releases on a Prefect server: it holds a schedule, and no command that is run."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _VERSION = VersionInfo(type="prefect:simple", version=__version__)
 _EXAMPLE_URL = "http://127.0.0.1:4200/api"
 
 _PATIENCE = 20.0
-"""How long a server may take to answer, in seconds: one that starts at the same time may need some."""
+"""Seconds that a server may take to answer: one may just be starting."""
 
 _MOST_RUNS = 50
-"""How many due runs are asked for at once; the rest come with the next question."""
+"""Due runs that are requested at once; the rest come with the next request."""
 
 
 @dataclass(frozen=True)
 class Recurring:
-    """A release that is made again and again: its name on the server, what the flow is called with, and when."""
+    """A recurring release: its name on the server, the arguments of the flow, and the schedule."""
 
     name: str
     parameters: dict[str, Any]
@@ -48,7 +48,7 @@ class Recurring:
 def require_server(*, authenticated: bool) -> str:
     """The URL of the Prefect server that is configured, which answers, on this machine or over TLS.
 
-    With ``authenticated``, it is asked without a password too, and must refuse.
+    With ``authenticated``, it must refuse a request without a password.
 
     Raises:
         InputError: none is configured, it does not answer, it lies elsewhere, or it answers anyone.
@@ -66,9 +66,9 @@ def require_server(*, authenticated: bool) -> str:
         raise InputError(f"no Prefect server answers at {url}; {how}") from None
     if authenticated and stranger.is_success:
         raise InputError(
-            f"the Prefect server at {url} answers anyone, so any user of this machine may change what it holds; start "
-            "it with PREFECT_SERVER_API_AUTH_STRING=NAME:PASSWORD, set PREFECT_API_AUTH_STRING to the same here, or "
-            "give --allow-unauthenticated"
+            f"the Prefect server at {url} answers anyone, so any user of this machine may change "
+            "what it holds; start it with PREFECT_SERVER_API_AUTH_STRING=NAME:PASSWORD, set "
+            "PREFECT_API_AUTH_STRING to the same here, or give --allow-unauthenticated"
         )
     _require_taken(url)
     return url
@@ -144,8 +144,8 @@ def _require_taken(url: str) -> None:
             _count(client)
     except PrefectHTTPStatusError:
         raise InputError(
-            f"the Prefect server at {url} refuses this command; set PREFECT_API_AUTH_STRING to what the server was "
-            "started with as PREFECT_SERVER_API_AUTH_STRING"
+            f"the Prefect server at {url} refuses this command; set PREFECT_API_AUTH_STRING to "
+            "what the server was started with as PREFECT_SERVER_API_AUTH_STRING"
         ) from None
     except httpx.HTTPError:
         raise InputError(f"no Prefect server answers at {url}; check PREFECT_API_URL") from None

@@ -1,4 +1,4 @@
-"""What a run shows of a release at the orchestrator: what the certificate says, which is public, and nothing else."""
+"""The page of a run at the orchestrator: the content of the certificate, which is public."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DECLINED = "Declined"
 
 
 def decline_run(error: BudgetExceeded) -> Any:
-    """The state of a run that the ledger declined, for its flow to return: nothing was charged, nothing is broken."""
+    """The final state of a run that the ledger declined: a cancellation, at no charge."""
     note("declined: %s", error)
     return Cancelled(name=DECLINED, message=str(error), data=error)
 
@@ -40,11 +40,11 @@ def note(message: str, *values: object) -> None:
 
 
 def attach_certificate(public: Path) -> None:
-    """Put spend, violations and a link to the certificate on the page of the run, if there is a run.
+    """Add spend, violations and a link to the certificate to the page of the run, if there is one.
 
-    A server that does not take them fails no release.
+    A server that rejects them fails no release.
 
-    Privacy: all is read from the certificate, which may be handed on.
+    Privacy: all is read from the certificate, which is public.
     """
     if not flow_run.id:
         return
@@ -103,6 +103,6 @@ def _promise(certificate: Certificate) -> str:
     subject, guarantee = certificate.subject, certificate.guarantee
     stain = "" if guarantee.private else "**NOT PRIVATE** (seeded noise). "
     return (
-        f"{stain}Release {subject.id} of {subject.dataset} by {subject.method}: epsilon {guarantee.epsilon}, "
-        f"delta {guarantee.delta}, for {guarantee.unit}."
+        f"{stain}Release {subject.id} of {subject.dataset} by {subject.method}: epsilon "
+        f"{guarantee.epsilon}, delta {guarantee.delta}, for {guarantee.unit}."
     )

@@ -1,4 +1,4 @@
-"""When a recurring release runs: a cron line and a time zone, with the dates that a Prefect server makes of them."""
+"""The schedule of a recurring release: a cron line and a time zone, read as Prefect reads them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from prefect.server.schemas.schedules import CronSchedule as Dates
 
 from cloister.errors import InputError
 
+# Fields of a cron line: minute, hour, day, month, weekday.
 _FIELDS = 5
+# Dates that are computed at once; the iterator computes more as they are needed.
 _CHUNK = 50
+# Added to the last date of a chunk, so that the next chunk begins after it.
 _SECOND = timedelta(seconds=1)
 
 
@@ -27,19 +30,21 @@ class ReleaseSchedule:
 
     @classmethod
     def of(cls, cron: str, timezone: str, now: datetime) -> Self:
-        """The schedule that the texts stand for.
+        """The schedule of a cron line and a time zone.
 
         Raises:
             InputError: one of them cannot be read, or no run follows ``now``.
         """
         if len(cron.split()) != _FIELDS or not _accepted(cron, "UTC"):
             raise InputError(
-                f"the schedule '{cron}' cannot be used; give five fields, minute hour day month weekday, "
+                f"the schedule '{cron}' cannot be used; give five fields, minute hour day month "
+                "weekday, "
                 'such as --cron "0 3 1 * *" for three o\'clock on the first of each month'
             )
         if not _accepted(cron, timezone):
             raise InputError(
-                f"there is no time zone '{timezone}'; give one such as UTC or Europe/Paris with --timezone"
+                f"there is no time zone '{timezone}'; give one such as UTC or Europe/Paris with "
+                "--timezone"
             )
         schedule = cls(cron, timezone)
         schedule._require_a_run(now)
@@ -58,7 +63,8 @@ class ReleaseSchedule:
             next(self.runs(now))
         except (ValueError, IndexError):
             raise InputError(
-                f"the schedule '{self.cron}' names a day that never comes; give one such as --cron \"0 3 1 * *\""
+                f"the schedule '{self.cron}' names a day that never comes; give one such as --cron "
+                '"0 3 1 * *"'
             ) from None
 
 

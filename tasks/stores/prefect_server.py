@@ -1,6 +1,6 @@
-"""The Prefect server of a run: the one that is configured, or a temporary one that ends with this process.
+"""The Prefect server of a run: the configured one, or a temporary one of this process.
 
-The temporary server listens on the loopback interface alone, takes no request without a password
+The temporary server listens on the loopback interface alone, refuses requests without a password
 that only this process knows, and reads a pipe from this process: however this process ends, the
 pipe closes and the server ends too.
 """
@@ -30,12 +30,12 @@ from cloister.errors import InputError, StorageError
 from tasks.runtime.home import Home
 from tasks.runtime.locks import exclusive
 
-# Seconds that a configured server may take to say that it is there.
+# Seconds that a configured server may take to answer.
 _PATIENCE = 5.0
-# Seconds that a temporary server may take to start: its database is made in them, on a busy machine
-# too.
+# Seconds that a temporary server may take to start; it first makes its database, which takes long
+# on a busy machine.
 _STARTING = 180.0
-# Seconds between two looks at a server that starts.
+# Seconds between two checks of a server that starts.
 _PAUSE = 0.1
 # Seconds that a temporary server may take to end before it is killed.
 _ENDING = 5.0
@@ -77,7 +77,7 @@ def serving(home: Home) -> Iterator[None]:
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """Say in words that a server was lost while flows ran inside.
+    """Turn the loss of a server while flows run inside into a plain message.
 
     Raises:
         StorageError: it stopped answering.
@@ -86,8 +86,8 @@ def answering() -> Iterator[None]:
         yield
     except httpx.TransportError:
         raise StorageError(
-            "the Prefect server stopped answering while the command ran; see to the server and run the same command "
-            "again: what was charged is resumed"
+            "the Prefect server stopped answering while the command ran; see to the server and run "
+            "the same command again: what was charged is resumed"
         ) from None
 
 
@@ -99,8 +99,8 @@ def require_answer(url: str) -> None:
     """
     if not _answers(url, _PATIENCE):
         raise InputError(
-            f"no Prefect server answers at {_shown(url)}; start it, correct PREFECT_API_URL, or unset it to have a "
-            "temporary server"
+            f"no Prefect server answers at {_shown(url)}; start it, correct PREFECT_API_URL, or "
+            "unset it to have a temporary server"
         )
 
 
@@ -202,5 +202,6 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 def _unusable(folder: Path, reason: str) -> StorageError:
     return StorageError(
-        f"no temporary Prefect server can be started in {folder} ({reason}); make room and check its permissions"
+        f"no temporary Prefect server can be started in {folder} ({reason}); make room and check "
+        "its permissions"
     )

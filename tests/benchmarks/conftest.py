@@ -1,4 +1,7 @@
-"""Figures of the suite: printed, and put between markers of a document that ``CLOISTER_BENCHMARK_DOCUMENT`` names."""
+"""Figures of the suite: printed, and written between the markers of a document.
+
+The variable ``CLOISTER_BENCHMARK_DOCUMENT`` names it.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,16 @@ from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation import validate
+from cloister.schema.validation import validate_rows
 from models.protocol import Budget, Model, Task, plan
 from models.registry import create
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = (ROOT / os.environ.get("CLOISTER_DATA", "../shared/data")).resolve()
-COMMAND = "CLOISTER_BENCHMARK_DOCUMENT=docs/benchmarks.md .venv/bin/python -m pytest -m benchmark -s tests/benchmarks/{}"
+COMMAND = (
+    "CLOISTER_BENCHMARK_DOCUMENT=docs/benchmarks.md "
+    ".venv/bin/python -m pytest -m benchmark -s tests/benchmarks/{}"
+)
 
 Record = Callable[[str, str, Sequence[str], Sequence[Sequence[str]]], None]
 
@@ -53,7 +59,7 @@ def real(name: str, file: str, rules: str | None = None) -> Real:
     if rules is not None:
         declared, folder = [ConstraintDeclaration(file=rules, soft=True)], DATA / name
     constraints: tuple[DenialConstraint, ...] = constraints_of(declared, domain.names, folder)
-    table = domain.encode(validate(read_frame(spec, DATA / name / file), spec)[0])
+    table = domain.encode(validate_rows(read_frame(spec, DATA / name / file), spec)[0])
     return Real(table, Task(domain, constraints, table.rows, Neighbours()))
 
 
@@ -111,7 +117,8 @@ def record(request: pytest.FixtureRequest) -> Record:
         where = surroundings()
         text = (
             f"{title}:\n\n```sh\n{command}\n```\n\n{markdown(table)}\n\n"
-            f"Measured on {where['date']}, Cloister {where['code']}, {where['cores']} cores, threads: "
+            f"Measured on {where['date']}, Cloister {where['code']}, {where['cores']} cores, "
+            "threads: "
             f"{where['threads']}, {where['platform']}."
         )
         print(f"\n{text}")

@@ -44,7 +44,10 @@ def test_128_soft_constraints_take_half_as_long_again_as_two(record, real_table,
         )
         for number, each in runs.items()
     ]
-    title = "Soft constraints on Adult, method kamino, epsilon 1; the least training time counts for all"
+    title = (
+        "Soft constraints on Adult, method kamino, epsilon 1; "
+        "the least training time counts for all"
+    )
     record("soft-constraints", title, HEADINGS, lines)
     assert training + runs[128].rest <= 1.5 * two
 
@@ -74,7 +77,7 @@ def run(data, fit_model) -> Run:
 
 
 def kept(true, found) -> tuple[str, str]:
-    """How many constraints end within a fifth of their true rate of violation, and the median relative error."""
+    """Constraints within a fifth of their true rate of violation, and the median relative error."""
     pairs = [(a.percent, b.percent) for a, b in zip(true, found, strict=True) if a.percent >= LEAST]
     errors = np.array([abs(b / a - 1) for a, b in pairs])
     return f"{(errors <= 0.2).sum()} of {len(errors)}", f"{np.median(errors):.3f}"

@@ -1,4 +1,4 @@
-"""TPC-H orders joined with customer and nation: a million rows in minutes, in memory that grows with the rows.
+"""TPC-H orders with customer and nation: a million rows in minutes, memory that grows with rows.
 
 Rows come from ``tpchgen-cli`` (PyPI), which is looked for on the path, or where
 ``CLOISTER_TPCHGEN`` says.
@@ -27,8 +27,9 @@ SECONDS, BYTES_A_ROW = 300, 1_024
 
 ORDERS = """
 copy (
-    select 'custkey_' || c_custkey as c_custkey, 'nationkey_' || c_nationkey as c_nationkey, c_acctbal, c_mktsegment,
-           replace(n_name, ' ', '') as n_name, 'regionkey_' || n_regionkey as n_regionkey,
+    select 'custkey_' || c_custkey as c_custkey, 'nationkey_' || c_nationkey as c_nationkey,
+           c_acctbal, c_mktsegment, replace(n_name, ' ', '') as n_name,
+           'regionkey_' || n_regionkey as n_regionkey,
            replace(o_orderpriority, ' ', '') as o_orderpriority, o_totalprice, o_orderstatus
     from (select * from '{folder}/orders.parquet' order by o_orderkey limit {rows})
     join '{folder}/customer.parquet' on o_custkey = c_custkey
@@ -40,7 +41,7 @@ copy (
 
 @dataclass(frozen=True)
 class Cost:
-    """Wall and CPU seconds of a command with all that it starts, and the bytes of its largest process at its peak."""
+    """Wall and CPU seconds of a command and its children, and peak bytes of its largest process."""
 
     wall: float
     cpu: float

@@ -83,7 +83,8 @@ def test_long_and_wide_tables(
         f"{memory >> 20}",
         *(f"{error:.4f}" for error in errors),
     )
-    title = f"{rows:,} rows of {42 * times} attributes, method {method}, epsilon 1, plan, fit and sample"
+    size = f"{rows:,} rows of {42 * times} attributes"
+    title = f"{size}, method {method}, epsilon 1, plan, fit and sample"
     headings = ("wall s", "CPU s", "peak MiB", "1-way", "2-way", "3-way half L1")
     record(f"{request.node.callspec.id}-table", title, headings, [line])
     assert drawn == rows

@@ -1,4 +1,4 @@
-"""A home made by version 0.1: its ledger, releases, models and journals are read by this version."""
+"""A home of version 0.1: this version reads its ledger, releases, models and journals."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Bad input: one clear error, exit code 2, nothing written, nothing spent, nothing of the data said."""
+"""Bad input: one clear error without data, exit code 2, nothing written, nothing spent."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def refused(place, out, capsys):
 
 @pytest.fixture
 def untouched(place) -> Iterator[None]:
-    """Refused from public inputs alone: there is no home, so nothing was opened, written or spent."""
+    """Refused from public inputs alone: no home exists, so nothing was opened, written or spent."""
     yield
     assert not place.home.folder.exists()
 
@@ -66,7 +66,7 @@ def inside(place, refused):
 
 @pytest.fixture
 def unspent(place, prefect_server) -> Iterator[None]:
-    """Refused on sight of the data: the reservation was given back, and nothing of the data is in the home."""
+    """Refused after reading the data: the reservation was given back; the home holds no data."""
     yield
     ledger = existing_ledger(place.home)
     assert ledger is not None
@@ -171,7 +171,7 @@ def test_types_that_nobody_has_confirmed(place, refused, untouched):
 def test_spec_with_an_unknown_key(place, refused, untouched):
     place.edit("min: 18", "minimum: 18")
     said = refused()
-    assert "line 8" in said
+    assert "line 9" in said
     assert "minimum" in said
 
 

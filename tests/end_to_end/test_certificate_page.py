@@ -1,4 +1,4 @@
-"""The page in a browser: it loads nothing, overflows nothing, and shows what an officer looks for."""
+"""The page in a browser: it loads nothing, overflows nothing, and shows what an officer needs."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ FLAGS = [
 
 PROBE = """
 <script>
-const wide = [...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1);
+const wide = [...document.querySelectorAll('main *')]
+  .filter(e => e.getBoundingClientRect().right > innerWidth + 1);
 const seen = getComputedStyle(document.querySelector('.badge')).borderTopLeftRadius;
-document.body.dataset.probe = [wide.length, performance.getEntriesByType('resource').length, seen].join(' ');
+const loaded = performance.getEntriesByType('resource').length;
+document.body.dataset.probe = [wide.length, loaded, seen].join(' ');
 </script>
 """
 

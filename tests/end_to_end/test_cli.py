@@ -87,7 +87,10 @@ def test_every_command_is_listed_above(capsys):
 
 def test_help_loads_no_heavy_library():
     heavy = "{'torch', 'pandas', 'prefect', 'mlflow', 'dvc', 'opendp', 'scipy', 'numba'}"
-    program = f"import sys; from flows.cli.app import run; run(['--help']); assert not {heavy} & set(sys.modules)"
+    program = (
+        "import sys; from flows.cli.app import run; run(['--help']); "
+        f"assert not {heavy} & set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
 
 

@@ -1,4 +1,4 @@
-"""No value of the data leaves beside the noise: planted values are looked for in everything that is written or said."""
+"""No value of the data leaks: planted values are searched in all files and all output."""
 
 import gzip
 import os
@@ -21,7 +21,8 @@ CANARIES = (KEY, NUMBER, WORD, DATE)
 SPEC = """
 name: canaries
 source: {path: people.csv}
-privacy: {unit: row, relation: add_remove, rows: {public: 1200}, budget: {epsilon: 50, delta: 5e-4, per: ever}}
+privacy: {unit: row, relation: add_remove, rows: {public: 1200},
+  budget: {epsilon: 50, delta: 5e-4, per: ever}}
 attributes:
   person: {type: text, pattern: "P{000001..999999}"}
   group: {type: categorical, values: [a, b, c, word-canary-quokka]}

@@ -1,4 +1,4 @@
-"""Every change of what a release left in its home is found by verify, and a changed model is never drawn from."""
+"""verify finds every change of a release in its home, and no command samples a changed model."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from tasks.ledger.verify import verify_records
 from tasks.runtime.home import Home
 
 SEEN_BY_SQLITE = ".db"
-"""Ending of databases: a byte of a page that is free changes nothing, so flips in them have tests of their own."""
+"""Ending of databases, whose flips have tests of their own: a byte of a free page is no change."""
 
 UNREAD = ("prefect/", "mlflow/mlflow.db", "dvc/.dvc", "dvc/lock", "dvc/site", ".lock", ".tmp")
 """Settings, locks and caches of the tools: nothing of ours decides by them."""
@@ -73,7 +73,7 @@ def test_a_flip_in_any_file_is_found_and_the_file_named(home):
         "evaluation.json",
         "input.dvc",
         "MLmodel",
-        "pyfunc.py",
+        "mlflow_pyfunc.py",
     }
     for path in files:
         whole = path.read_bytes()
@@ -146,7 +146,7 @@ def test_a_damaged_database_is_named_or_refused(home):
 
 
 def another_model(folder: Path) -> None:
-    """Put a sound model in place of the one that was released, as that of a rejected release would be."""
+    """Replace the released model by another sound one, such as that of a rejected release."""
     record = json.loads((folder / "model.json").read_text())
     record["rows"] += 1
     del record["digest"]

@@ -22,13 +22,14 @@ import pytest
 from nursery import Nursery
 from sqlalchemy import make_url
 
-from cloister.privacy.ledger import Request
+from cloister.privacy.ledger import ReservationRequest
 
 TINY_ROWS = 300
 TINY = """
 name: NAME
 source: {path: DATA}
-privacy: {unit: row, relation: add_remove, rows: {public: 300}, budget: {epsilon: 4, delta: 1e-4, per: ever}}
+privacy: {unit: row, relation: add_remove, rows: {public: 300},
+  budget: {epsilon: 4, delta: 1e-4, per: ever}}
 attributes:
   region: {type: categorical, values: [north, south, east], provenance: map}
   capital: {type: categorical, values: [N, S, E], provenance: map}
@@ -94,11 +95,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def ask() -> Callable[..., Request]:
+def ask() -> Callable[..., ReservationRequest]:
     """Makes requests: epsilon 1 on one dataset, each its own run unless it says otherwise."""
     ids = count()
 
-    def make(**other: object) -> Request:
+    def make(**other: object) -> ReservationRequest:
         values: dict[str, object] = {
             "dataset": "adult",
             "unit": "row",
@@ -111,7 +112,7 @@ def ask() -> Callable[..., Request]:
             "code_version": "0.1.0",
             "spend_id": f"run-{os.getpid()}-{next(ids)}",
         }
-        return Request(**(values | other))  # type: ignore[arg-type]
+        return ReservationRequest(**(values | other))  # type: ignore[arg-type]
 
     return make
 

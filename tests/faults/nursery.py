@@ -1,4 +1,4 @@
-"""Runs many commands in children of one process that has imported everything, each under limits of its own.
+"""Runs many commands as children of one preloaded process, each under its own limits.
 
 Started as a program it is that process: it reads one JSON line a command and answers with one. A
 child that takes more CPU time or memory than it may is killed, and told apart by its signal or its
@@ -45,7 +45,7 @@ LONGEST_FILE = 100 << 20
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: its exit code (minus the signal that killed it), what it said, its CPU seconds."""
+    """How a command ended: exit code (minus the signal that killed it), output, CPU seconds."""
 
     code: int
     out: str

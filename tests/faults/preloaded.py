@@ -32,6 +32,7 @@ USED = (
     "flows.cli.reports",
     "flows.review",
     "flows.sampling",
+    "tasks.stores.mlflow_registry",
     "tasks.stores.mlflow_store",
     "tasks.ledger.verify",
 )

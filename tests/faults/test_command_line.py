@@ -1,4 +1,4 @@
-"""Words of any kind on the command line: one clear error with exit code 2, in little time, and nothing spent."""
+"""Any words on the command line: one clear error with exit code 2, soon, and nothing spent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ SAMPLE, ALL, SEED = 20, 250, 20261122
 SPEC = """
 name: clubs
 source: {path: DATA}
-privacy: {unit: row, relation: add_remove, rows: {public: 2000}, budget: {epsilon: 4, delta: 1e-5, per: year}}
+privacy: {unit: row, relation: add_remove, rows: {public: 2000},
+  budget: {epsilon: 4, delta: 1e-5, per: year}}
 attributes:
   region: {type: categorical, values: [north, south, east], provenance: map}
   age: {type: integer, min: 18, max: 80, bins: 16, provenance: MARK}

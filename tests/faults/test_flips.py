@@ -285,7 +285,7 @@ def used_by_writing(kind: str) -> bool:
 
 
 def written(preloaded, live: Live) -> Iterator[str]:
-    """What the commands that write make of a change: a resumed release ends with the answers that it had."""
+    """How writing commands react to a change: a resumed release ends with the answers it had."""
     commands = writing(live)
     for words, (code, out, err) in zip(commands, said(preloaded, live, commands), strict=True):
         if code == 0 and not UNWANTED.search(out + err):
@@ -374,7 +374,7 @@ def test_a_change_is_found_or_refused_or_read_by_nothing(
 
 @pytest.fixture(scope="session")
 def large(preloaded, released, write_world, tmp_path_factory) -> Live:
-    """A home with a release in each state, of two methods, one of which was killed twice, and a measured spec."""
+    """A home with releases in all states, of two methods, one killed twice, and a measured spec."""
     folder = tmp_path_factory.mktemp("large")
     live = Live(folder, {})
     shutil.copytree(released.place.home.folder, live.home.folder)

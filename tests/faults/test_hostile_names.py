@@ -1,4 +1,4 @@
-"""Names that a spec takes, and that are paths, alike or kept for other uses in the stores: charged, and delivered."""
+"""Valid names that are paths, alike or reserved in the stores: charged, and delivered."""
 
 import json
 from pathlib import Path

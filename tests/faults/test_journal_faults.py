@@ -1,4 +1,4 @@
-"""Full disks, failed writes and kills at random moments: a journal loses no answer that was seen."""
+"""Full disks, failed writes and random kills: a journal loses no answer that was seen."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cloister.errors import StorageError
-from cloister.privacy.door.journal import FILE_NAME, Journal
+from cloister.privacy.door.journal import JOURNAL_NAME, Journal
 
 Start = Callable[[Callable[[], int]], int]
 
@@ -25,7 +25,7 @@ def answer(journal: Journal, size: int = 100) -> np.ndarray:
 
 
 def replayed(folder: Path, seen: list[np.ndarray]) -> None:
-    """The journal gives the answers that were seen, and goes on."""
+    """The journal gives the answers that were seen, and accepts further ones."""
     with Journal.open(folder, {}) as journal:
         assert journal.recorded in (len(seen), len(seen) + 1)
         for expected in seen:
@@ -44,7 +44,8 @@ def test_a_write_that_fails_is_not_an_answer(
     def fail(descriptor: int, *rest: object) -> int:
         if rest and written and fail.calls == 0:  # type: ignore[attr-defined]
             fail.calls = 1  # type: ignore[attr-defined]
-            return write(descriptor, bytes(rest[0])[:written], rest[1])  # type: ignore[call-overload,no-any-return]
+            part = bytes(rest[0])[:written]  # type: ignore[call-overload]
+            return write(descriptor, part, rest[1])  # type: ignore[call-overload]
         raise OSError(code, os.strerror(code))
 
     fail.calls = 0  # type: ignore[attr-defined]
@@ -52,7 +53,7 @@ def test_a_write_that_fails_is_not_an_answer(
     seen = [answer(journal), answer(journal)]
     with monkeypatch.context() as patched:
         patched.setattr(os, call, fail)
-        with pytest.raises(StorageError, match=FILE_NAME):
+        with pytest.raises(StorageError, match=JOURNAL_NAME):
             answer(journal)
     with pytest.raises(StorageError, match="closed"):
         answer(journal)
@@ -83,7 +84,7 @@ def test_a_full_disk_says_so_and_loses_no_answer(small_disk: Path) -> None:
     assert seen
     moved = small_disk.parent / "moved"
     moved.mkdir()
-    (moved / FILE_NAME).write_bytes((small_disk / FILE_NAME).read_bytes())
+    (moved / JOURNAL_NAME).write_bytes((small_disk / JOURNAL_NAME).read_bytes())
     replayed(moved, seen)
 
 

@@ -1,4 +1,4 @@
-"""``kill -9`` at every step of a release: the same command again ends it, with the same answers and one charge."""
+"""``kill -9`` at every step of a release: rerun, it ends with the same answers and one charge."""
 
 import hashlib
 import os
@@ -16,8 +16,8 @@ import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.engine.default import DefaultDialect
 
-from cloister.privacy.door.journal import FILE_NAME, Journal
-from cloister.privacy.ledger import Ledger, Owner, Request, State
+from cloister.privacy.door.journal import JOURNAL_NAME, Journal
+from cloister.privacy.ledger import Ledger, Owner, ReservationRequest, State
 
 Start = Callable[[Callable[[], int]], int]
 ANSWERS = 4
@@ -29,7 +29,7 @@ class Run:
 
     place: str
     folder: Path
-    request: Request
+    request: ReservationRequest
 
     @property
     def seen(self) -> Path:
@@ -102,7 +102,7 @@ class Steps:
 
 
 def stepping(run: Run, last: int, counted: Path | None = None) -> Callable[[], int]:
-    """``run`` in a process that is killed at step ``last``: system calls and statements, before and after."""
+    """``run`` in a process that is killed at step ``last``: before or after a call or statement."""
 
     def killed() -> int:
         steps = Steps(last)
@@ -134,7 +134,7 @@ def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callab
 
 @pytest.fixture
 def new_run(
-    new_place: Callable[[], str], ask: Callable[..., Request], tmp_path: Path
+    new_place: Callable[[], str], ask: Callable[..., ReservationRequest], tmp_path: Path
 ) -> Callable[[], Run]:
     """Makes releases, each with a ledger of its own."""
     number = count()
@@ -156,11 +156,11 @@ def finished_once(run: Run) -> None:
     assert ledger.budget("adult", "row").spent == 1
     assert ledger.verify() == []
     assert len(set(run.seen.read_text().splitlines())) == ANSWERS
-    journal = (run.folder / release.id / FILE_NAME).read_bytes()
+    journal = (run.folder / release.id / JOURNAL_NAME).read_bytes()
     with Journal.open(run.folder / release.id, {"release": release.id}) as kept:
         assert kept.sealed and kept.recorded == ANSWERS
         assert release.evidence["journal"] == kept.digest == release.seal.digest
-    assert (run.folder / release.id / FILE_NAME).read_bytes() == journal
+    assert (run.folder / release.id / JOURNAL_NAME).read_bytes() == journal
 
 
 both = pytest.mark.parametrize("new_place", ["sqlite", "postgresql"], indirect=True)
@@ -212,7 +212,7 @@ def test_a_kill_while_the_ledger_is_made_leaves_none_or_a_whole_one(
     new_place: Callable[[], str],
     child: Start,
     ending: Callable[[int], int],
-    ask: Callable[..., Request],
+    ask: Callable[..., ReservationRequest],
     tmp_path: Path,
 ) -> None:
     for step in count(1):

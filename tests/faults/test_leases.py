@@ -17,7 +17,7 @@ from sqlalchemy import make_url
 
 from cloister.errors import InputError, JournalMismatch, StorageError
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.ledger import Ledger, Owner, Request, State
+from cloister.privacy.ledger import Ledger, Owner, ReservationRequest, State
 from cloister.privacy.ledger.leases import LEASE_SECONDS
 
 Start = Callable[[Callable[[], int]], int]
@@ -25,7 +25,7 @@ RELEASE = "r-1"
 
 
 @pytest.fixture
-def ledger(place: str, ask: Callable[..., Request]) -> Ledger:
+def ledger(place: str, ask: Callable[..., ReservationRequest]) -> Ledger:
     """A ledger with one reserved release."""
     opened = Ledger.open(place)
     opened.grant("adult", "row", 1, 0, "ever", "officer", "why")
@@ -96,14 +96,14 @@ def test_of_two_copies_that_nobody_resumed_one_does(ledger: Ledger, folder: Path
     run(ledger, copy, 4)
 
 
-def test_an_older_copy_of_the_same_run_put_back_draws_nothing(ledger: Ledger, folder: Path) -> None:
+def test_a_restored_older_copy_of_the_same_run_draws_nothing(ledger: Ledger, folder: Path) -> None:
     with begin(ledger, folder) as journal:
         draw(journal, 3)
         copy = copied(folder)
         draw(journal, 1)
     shutil.rmtree(folder)
     shutil.copytree(copy, folder)
-    with pytest.raises(JournalMismatch, match="older one put back"):
+    with pytest.raises(JournalMismatch, match="older one was restored"):
         run(ledger, folder, 4)
 
 
@@ -289,7 +289,7 @@ def test_a_run_whose_lease_ran_out_asks_before_it_draws(
 
 
 def test_a_connection_lost_between_answers_is_opened_again(
-    postgres_place: str, ask: Callable[..., Request], tmp_path: Path
+    postgres_place: str, ask: Callable[..., ReservationRequest], tmp_path: Path
 ) -> None:
     ledger = Ledger.open(postgres_place)
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")

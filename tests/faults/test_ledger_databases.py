@@ -8,13 +8,13 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from cloister.errors import BudgetExceeded, StorageError, VerificationError
-from cloister.privacy.ledger import Ledger, Request, State
+from cloister.privacy.ledger import Ledger, ReservationRequest, State
 
 TABLE = "cloister_entries"
 
 
 @pytest.fixture
-def ledger(place: str, ask: Callable[..., Request]) -> Ledger:
+def ledger(place: str, ask: Callable[..., ReservationRequest]) -> Ledger:
     """A ledger of four entries: a grant, two reservations, one spent."""
     opened = Ledger.open(place)
     opened.grant("adult", "row", 2, "1e-6", "ever", "officer", "why")
@@ -26,7 +26,7 @@ def ledger(place: str, ask: Callable[..., Request]) -> Ledger:
 
 @contextmanager
 def unguarded(ledger: Ledger) -> Iterator[Connection]:
-    """A connection on which the guards were taken away: someone with all rights on the database."""
+    """A connection without the guards: someone with all rights on the database."""
     with ledger.store.engine.begin() as connection:
         for event in ("insert", "update", "delete", "truncate")[
             : 3 if ledger.store.dialect == "sqlite" else 4
@@ -43,7 +43,9 @@ def refused(ledger: Ledger, statement: str) -> None:
     assert ledger.entries() == before
 
 
-def test_a_release_lives_its_life(ledger: Ledger, place: str, ask: Callable[..., Request]) -> None:
+def test_a_release_lives_its_life(
+    ledger: Ledger, place: str, ask: Callable[..., ReservationRequest]
+) -> None:
     ledger.advance("r-1", State.CANDIDATE, "flow", "evaluated", {"certificate": "cd" * 32})
     ledger.advance("r-2", State.RELEASED_BACK, "flow", "not needed")
     again = Ledger.open(place)
@@ -80,21 +82,25 @@ def test_the_database_refuses_its_own_shortcuts(ledger: Ledger) -> None:
             columns = copied.format(last=last)
             refused(
                 ledger,
-                f"INSERT OR REPLACE INTO {TABLE} SELECT 5, {columns}, 'd' FROM {TABLE} WHERE seq = 2",
+                f"INSERT OR REPLACE INTO {TABLE} SELECT 5, {columns}, 'd' "
+                f"FROM {TABLE} WHERE seq = 2",
             )
         refused(ledger, f"UPDATE OR REPLACE {TABLE} SET seq = 1 WHERE seq = 2")
     else:
         refused(ledger, f"TRUNCATE {TABLE}")
         refused(ledger, f"TRUNCATE {TABLE} CASCADE")
         refused(ledger, f"SET LOCAL session_replication_role = replica; DELETE FROM {TABLE}")
-        upsert = f"INSERT INTO {TABLE} VALUES (4, 'a', 'b', 'c', 'd') ON CONFLICT (seq) DO UPDATE SET line = 'x'"
+        upsert = (
+            f"INSERT INTO {TABLE} VALUES (4, 'a', 'b', 'c', 'd') "
+            "ON CONFLICT (seq) DO UPDATE SET line = 'x'"
+        )
         refused(ledger, upsert)
 
 
 @pytest.mark.parametrize("column", ["slot", "previous", "hash", "line"])
 @pytest.mark.parametrize("seq", [1, 3, 4])
 def test_an_altered_row_is_named_and_stops_the_ledger(
-    ledger: Ledger, column: str, seq: int, ask: Callable[..., Request]
+    ledger: Ledger, column: str, seq: int, ask: Callable[..., ReservationRequest]
 ) -> None:
     with unguarded(ledger) as connection:
         connection.exec_driver_sql(
@@ -110,7 +116,7 @@ def test_an_altered_row_is_named_and_stops_the_ledger(
 
 
 def test_a_removed_row_is_named_and_stops_the_ledger(
-    ledger: Ledger, ask: Callable[..., Request]
+    ledger: Ledger, ask: Callable[..., ReservationRequest]
 ) -> None:
     anchor = ledger.anchor()
     assert anchor is not None
@@ -133,7 +139,7 @@ def test_a_cut_tail_is_found_by_an_anchor(ledger: Ledger) -> None:
 
 
 def test_names_that_sql_would_trip_over_are_kept(
-    ledger: Ledger, ask: Callable[..., Request]
+    ledger: Ledger, ask: Callable[..., ReservationRequest]
 ) -> None:
     name = 'Robert\'); DROP TABLE "x"; -- %s :seq é 🙂 \x00'
     ledger.grant(name, "it's", 1, 0, "ever", "officer", name)

@@ -13,7 +13,7 @@ from sqlalchemy import event, make_url
 from sqlalchemy.engine import Connection
 
 from cloister.errors import PrivacyError, StorageError
-from cloister.privacy.ledger import Charge, Ledger, Request, State
+from cloister.privacy.ledger import Charge, Ledger, ReservationRequest, State
 
 
 @pytest.fixture
@@ -23,22 +23,20 @@ def ledger(place: str) -> Ledger:
     return opened
 
 
-def test_a_locked_ledger_says_so_and_goes_on_after(
-    ledger: Ledger, place: str, ask: Callable[..., Request]
+def test_a_locked_ledger_says_so_and_works_afterwards(
+    ledger: Ledger, place: str, ask: Callable[..., ReservationRequest]
 ) -> None:
     waiting = Ledger.open(place, timeout=0.3)
     with ledger.store.writing():
         assert waiting.budget("adult", "row").left == 100
-        with pytest.raises(
-            StorageError, match=r"locked by another process, and stayed so for 0\.3 seconds"
-        ):
+        with pytest.raises(StorageError, match=r"locked by another process for 0\.3 seconds"):
             waiting.reserve(ask(), "flow")
     waiting.reserve(ask(), "flow")
     assert len(ledger.entries()) == 2 and ledger.verify() == []
 
 
 def test_an_accountant_that_fails_leaves_nothing(
-    ledger: Ledger, ask: Callable[..., Request]
+    ledger: Ledger, ask: Callable[..., ReservationRequest]
 ) -> None:
     def fail(charges: Sequence[Charge], delta: Fraction) -> Fraction | None:
         raise PrivacyError("unknown event")
@@ -61,7 +59,7 @@ def lose_connection(place: str, connection: Connection) -> None:
     "when", ["before_lock", "after_lock", "before_insert", "after_insert", "before_commit"]
 )
 def test_a_connection_lost_on_the_way_leaves_nothing(
-    postgres_place: str, ask: Callable[..., Request], when: str
+    postgres_place: str, ask: Callable[..., ReservationRequest], when: str
 ) -> None:
     ledger = Ledger.open(postgres_place)
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
@@ -89,7 +87,7 @@ def test_a_connection_lost_on_the_way_leaves_nothing(
 
 
 def test_an_answer_lost_after_the_commit_is_charged_once(
-    postgres_place: str, ask: Callable[..., Request]
+    postgres_place: str, ask: Callable[..., ReservationRequest]
 ) -> None:
     ledger = Ledger.open(postgres_place)
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
@@ -125,7 +123,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_says_so_and_loses_nothing(
-    small_disk: Path, ask: Callable[..., Request]
+    small_disk: Path, ask: Callable[..., ReservationRequest]
 ) -> None:
     ledger = Ledger.open(small_disk / "ledger.db")
     ledger.grant("adult", "row", 1000, 0, "ever", "officer", "why")
@@ -146,8 +144,8 @@ def _copy(disk: Path, folder: Path) -> Path:
     return folder / "ledger.db"
 
 
-def test_a_database_at_its_limit_says_so_and_goes_on_after(
-    tmp_path: Path, ask: Callable[..., Request]
+def test_a_database_at_its_limit_says_so_and_works_afterwards(
+    tmp_path: Path, ask: Callable[..., ReservationRequest]
 ) -> None:
     ledger = Ledger.open(tmp_path / "ledger.db")
     ledger.grant("adult", "row", 1000, 0, "ever", "officer", "why")
@@ -167,7 +165,7 @@ def test_a_database_at_its_limit_says_so_and_goes_on_after(
 
 
 def test_a_ledger_that_may_not_be_written_says_so(
-    tmp_path: Path, ask: Callable[..., Request]
+    tmp_path: Path, ask: Callable[..., ReservationRequest]
 ) -> None:
     ledger = Ledger.open(tmp_path / "ledger.db")
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
@@ -189,7 +187,9 @@ def test_a_damaged_database_says_so(tmp_path: Path) -> None:
         ledger.entries()
 
 
-def test_a_move_that_is_refused_leaves_nothing(ledger: Ledger, ask: Callable[..., Request]) -> None:
+def test_a_move_that_is_refused_leaves_nothing(
+    ledger: Ledger, ask: Callable[..., ReservationRequest]
+) -> None:
     release = ledger.reserve(ask(), "flow").release.id
     before = ledger.entries()
     with pytest.raises(Exception, match="cannot become"):

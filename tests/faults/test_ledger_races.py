@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cloister.errors import BudgetExceeded, InputError
-from cloister.privacy.ledger import Ledger, Request, State
+from cloister.privacy.ledger import Ledger, ReservationRequest, State
 
 Start = Callable[[Callable[[], int]], int]
 
@@ -17,7 +17,7 @@ Start = Callable[[Callable[[], int]], int]
 def race(
     racers: int, child: Start, ending: Callable[[int], int], run: Callable[[], int]
 ) -> Counter[int]:
-    """How many of the racers, let go at once, ended with which code."""
+    """How many of the racers, started at once, ended with which code."""
     barrier = get_context("fork").Barrier(racers)
 
     def racer() -> int:
@@ -28,9 +28,13 @@ def race(
 
 
 def race_for_the_last(
-    place: str, racers: int, child: Start, ending: Callable[[int], int], ask: Callable[..., Request]
+    place: str,
+    racers: int,
+    child: Start,
+    ending: Callable[[int], int],
+    ask: Callable[..., ReservationRequest],
 ) -> None:
-    """All ask for a third of a budget of which two thirds and a bit are left."""
+    """Each requests a third of a budget of which two thirds and a bit are left."""
     ledger = Ledger.open(place)
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
     ledger.reserve(ask(epsilon="1/4"), "flow")
@@ -52,7 +56,7 @@ def race_for_the_last(
 
 
 def test_eight_processes_race_for_the_last_of_a_budget(
-    place: str, child: Start, ending: Callable[[int], int], ask: Callable[..., Request]
+    place: str, child: Start, ending: Callable[[int], int], ask: Callable[..., ReservationRequest]
 ) -> None:
     race_for_the_last(place, 8, child, ending, ask)
 
@@ -60,13 +64,17 @@ def test_eight_processes_race_for_the_last_of_a_budget(
 @pytest.mark.slow
 @pytest.mark.parametrize("repeat", range(10))
 def test_twenty_processes_race_for_the_last_of_a_budget(
-    place: str, child: Start, ending: Callable[[int], int], ask: Callable[..., Request], repeat: int
+    place: str,
+    child: Start,
+    ending: Callable[[int], int],
+    ask: Callable[..., ReservationRequest],
+    repeat: int,
 ) -> None:
     race_for_the_last(place, 20, child, ending, ask)
 
 
 def test_processes_that_run_the_same_release_are_charged_once(
-    place: str, child: Start, ending: Callable[[int], int], ask: Callable[..., Request]
+    place: str, child: Start, ending: Callable[[int], int], ask: Callable[..., ReservationRequest]
 ) -> None:
     ledger = Ledger.open(place)
     ledger.grant("adult", "row", 3, 0, "ever", "officer", "why")
@@ -99,7 +107,7 @@ def test_one_release_is_approved_by_one_of_many(
     place: str,
     child: Start,
     ending: Callable[[int], int],
-    ask: Callable[..., Request],
+    ask: Callable[..., ReservationRequest],
     tmp_path: Path,
 ) -> None:
     ledger = Ledger.open(place)

@@ -36,7 +36,8 @@ FEW = (4, 7)  # seeds of the default suite: a release on each database, killed o
 
 METHODS = ("independent", "dpview", "mixture", "kamino")
 STEPS = {
-    "release": "sequence search reserve validate spend train weights sample evaluate certify register version publish",
+    "release": "sequence search reserve validate spend train weights sample evaluate certify "
+    "register version publish",
     "measure": "plan reserve open spend measure write",
     "sample": "",
 }
@@ -149,7 +150,8 @@ class Case:
     @property
     def described(self) -> str:
         what = f"release by {self.method}" if self.command == "release" else self.command
-        return f"{what}{' as a whole process' if self.whole else ''} on {'postgresql' if self.ledger else 'sqlite'}"
+        whole = " as a whole process" if self.whole else ""
+        return f"{what}{whole} on {'postgresql' if self.ledger else 'sqlite'}"
 
     @property
     def journal(self) -> bytes:
@@ -268,7 +270,7 @@ def orphans(case: Case) -> list[str]:
 
 
 def left_over(case: Case) -> list[str]:
-    """Unfinished files beside the output, in the release's folder and in the folder of temporary files."""
+    """Unfinished files beside the output, in the release's folder and in the temporary folder."""
     wanted = {case.out}
     beside = [path for path in case.work.iterdir() if path not in wanted]
     held = existing_ledger(case.home)
@@ -289,7 +291,8 @@ def problems(case: Case) -> Iterator[str]:
     last = case.runs[-1]
     for number, done in enumerate(case.runs):
         if found := UNWANTED.search(done.out + done.err):
-            yield f"run {number} says {found[0]!r}: {(done.out + done.err)[max(0, found.start() - 300) :][:600]}"
+            around = (done.out + done.err)[max(0, found.start() - 300) :][:600]
+            yield f"run {number} says {found[0]!r}: {around}"
     found_again = case.command == "sample" and "exists" in last.err and case.out.is_file()
     if last.code != 0 and not found_again and not (last.hit and was_told(case)):
         yield f"ended with {last.code}: {last.err[-400:]}"
@@ -305,14 +308,14 @@ def problems(case: Case) -> Iterator[str]:
 
 
 def was_told(case: Case) -> bool:
-    """Whether the killed run had said all that it had to say, and the ledger knows: then its command has ended."""
+    """Whether the killed run had reported its end, and the ledger knows: its command has ended."""
     ledger = existing_ledger(case.home) if case.command != "sample" else None
     releases = ledger.releases("kills") if ledger else []
     return any(release.state is State.CANDIDATE and not release.undelivered for release in releases)
 
 
 def charge_problems(case: Case) -> Iterator[str]:
-    """What is wrong with the charge and the answers of a case, and with what its last run says of them."""
+    """Problems of the charge and the answers of a case, and of the report of its last run."""
     ledger = existing_ledger(case.home)
     assert ledger is not None
     releases = ledger.releases("kills")
@@ -343,12 +346,13 @@ def approved(released, tmp_path_factory) -> tuple[Path, str]:
 
     home = tmp_path_factory.mktemp("approved") / "home"
     shutil.copytree(released.place.home.folder, home)
-    move_release(Home.current({"CLOISTER_HOME": str(home)}), released.id, "approved", "officer", "sound")
+    own = Home.current({"CLOISTER_HOME": str(home)})
+    move_release(own, released.id, "approved", "officer", "sound")
     return home, released.id
 
 
 def kept_by(case: Case) -> Callable[[str, list[str]], set[str]]:
-    """Which parts of a home are left out: with a ledger elsewhere, what the home's own one holds."""
+    """Parts of a home that are left out: with a ledger elsewhere, those of its own ledger."""
     return (
         shutil.ignore_patterns("ledger.db*", "r-*", "end")
         if case.ledger
@@ -407,7 +411,6 @@ def test_a_killed_command_is_ended_by_the_same_command(
         if was_told(case):
             break
     found = list(problems(case))
-    print(
-        f"\n{seed}: {case.described}, killed at {[run.hit for run in case.runs]}: {found or 'sound'}"
-    )
+    hits = [run.hit for run in case.runs]
+    print(f"\n{seed}: {case.described}, killed at {hits}: {found or 'sound'}")
     assert found == [], kills

@@ -1,4 +1,4 @@
-"""Spec files of any content: each is taken, or refused in words with exit code 2, in little time and memory."""
+"""Spec files of any content: accepted, or refused with exit code 2, in little time and memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ attributes:
   age: {type: integer, min: 18, max: 80, bins: 16, special: [99], provenance: form}
   wage: {type: float, min: 0, max: 1000.5, decimals: 2, bins: 20, provenance: form}
   since: {type: date, min: 2000-01-01, max: 2009-12-31, bins: 10, nullable: true, provenance: act}
-  seen: {type: datetime, min: 2000-01-01T00:00:00, max: 2009-12-31T00:00:00, step: 3600, provenance: log}
+  seen:
+    {type: datetime, min: 2000-01-01T00:00:00, max: 2009-12-31T00:00:00, step: 3600,
+     provenance: log}
   member: {type: boolean, true: "yes", false: "no", provenance: form}
 constraints:
   - {name: place, fd: "zip -> town"}

@@ -1,4 +1,4 @@
-"""Every sentence of a certificate is true of the method that it is shown for: laws for each registered method."""
+"""Every sentence of a certificate is true of its method: laws for each registered method."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import Composed, SampledGaussian
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
-from models.protocol import Budget, fit, plan
+from models.protocol import Budget, fit, make_plan
 from models.registry import METHODS, create
 
 
@@ -21,7 +21,7 @@ from models.registry import METHODS, create
 def certified(request, facts, fitted, tmp_path_factory):
     """The plan, the model and the certificate of one method on the small world."""
     task, synthesizer = fitted.task, create(request.param)
-    chosen = plan(synthesizer, task, Budget(facts.epsilon, facts.delta))
+    chosen = make_plan(synthesizer, task, Budget(facts.epsilon, facts.delta))
     table = fitted.model.sample(400, SamplingSource(3))
     with Journal.open(tmp_path_factory.mktemp("journal"), {"run": request.param}) as journal:
         private = PrivateTable(table, task.neighbours, chosen.event, journal, NoiseSource())
@@ -52,7 +52,7 @@ def kinds(event) -> set[type]:
     )
 
 
-def test_noisy_counts_of_soft_constraints_are_spoken_of_only_where_they_were_asked(certified):
+def test_noisy_counts_of_soft_constraints_are_mentioned_only_where_they_were_measured(certified):
     chosen, _, certificate = certified
     asked = any(kinds(stage.event) for stage in chosen.stages if stage.name == "soft constraints")
     assert asked or "soft" not in sentences(certificate)
@@ -98,7 +98,7 @@ def test_more_rows_wanted_cost_nothing_and_change_no_answer(method, fitted):
     budget = Budget(Fraction(2), Fraction(1, 10**5))
     synthesizer = create(method)
     few, many = (
-        plan(synthesizer, replace(fitted.task, wanted_rows=n), budget) for n in (10, 10**7)
+        make_plan(synthesizer, replace(fitted.task, wanted_rows=n), budget) for n in (10, 10**7)
     )
     assert few.stages == many.stages
     assert few.parameters == many.parameters

@@ -1,4 +1,4 @@
-"""Measured domains keep their claim on neighbouring columns, and the same test catches a door that is broken."""
+"""Measured domains keep their epsilon on neighbouring columns; the test catches a broken door."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Draw = Callable[[int, int], np.ndarray]
 
 
 class Memory:
-    """A journal that keeps nothing."""
+    """A journal that stores nothing."""
 
     def answer(self, _request, draw):
         return np.array(draw())
@@ -45,7 +45,10 @@ def door(
 
 
 def at_least(first: np.ndarray, second: np.ndarray, delta: float) -> float:
-    """An epsilon that follows from how often one event happened on neighbours, by Clopper and Pearson."""
+    """A lower bound of epsilon from how often one event happened on neighbours.
+
+    Source: Clopper and Pearson.
+    """
     hits, others, trials = int(first.sum()), int(second.sum()), len(first)
     low = float(beta.ppf(CHANCE, hits, trials - hits + 1)) if hits else 0.0
     high = float(beta.isf(CHANCE, others + 1, trials - others)) if others < trials else 1.0
@@ -53,7 +56,7 @@ def at_least(first: np.ndarray, second: np.ndarray, delta: float) -> float:
 
 
 def measured(draw: Draw, trials: int, delta: float) -> float:
-    """An epsilon that the mechanism at least has, from half-lines of each statistic (trials, k)."""
+    """A lower bound of epsilon, from half-lines of each statistic (trials, k)."""
     first, second = draw(0, trials), draw(1, trials)
     found = [0.0]
     for column in range(first.shape[1]):
@@ -81,7 +84,7 @@ class Eager(SparseHistogram):
 
 
 class Leaky(RowCount):
-    """Returns the number of rows as it is."""
+    """Returns the exact number of rows."""
 
     def outcome(self, rows, noisy):
         return len(rows.frame)
@@ -95,7 +98,7 @@ LOUD, ONE = Loud(Fraction(1)), DiscreteLaplace(Fraction(1))
 
 
 def counts_draw(mechanism: DiscreteLaplace) -> Draw:
-    """Noisy counts of a column, and of the same column with one row more, less what is there."""
+    """Noise on counts of a column, and of the same column with a row added, less the counts."""
     flag = Presence("flag", Boolean(type="boolean"))
 
     def draw(which: int, trials: int) -> np.ndarray:
@@ -117,9 +120,9 @@ def rows_draw(query: RowCount) -> Draw:
 
 
 def values_draw(mechanism: SparseHistogram) -> Draw:
-    """The count released of a value that only one row holds, 0 if it is not.
+    """The released count of a value that only one row holds, 0 if it is not released.
 
-    Each trial is a value of its own.
+    Each trial is another value.
     """
 
     def draw(which: int, trials: int) -> np.ndarray:
@@ -169,7 +172,7 @@ def test_an_eager_discovery_is_caught() -> None:
 @pytest.mark.parametrize(
     "budget", [(Fraction(1, 2), Fraction(1, 10**6)), (Fraction(4), Fraction(1, 10**9))]
 )
-def test_what_is_charged_is_what_was_planned_and_no_more_than_was_asked(
+def test_what_is_charged_is_what_was_planned_and_no_more_than_the_budget(
     relation, rows, budget
 ) -> None:
     attributes = {"age": AGE, "city": CITY, "flag": Boolean(type="boolean")}

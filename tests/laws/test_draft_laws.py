@@ -1,4 +1,4 @@
-"""Nothing that one row decides in a draft is published, unless a person confirmed it or noise hides it."""
+"""Nothing in a draft that one row decides is published without confirmation or noise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.errors import SpecError
-from cloister.privacy.discovery import discover, outlined
+from cloister.privacy.discovery import attribute_outline, discover
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.mechanisms.counts import Neighbours
@@ -72,7 +72,10 @@ hostile_rows = st.fixed_dictionaries(
 
 @dataclass(frozen=True)
 class Known:
-    """A table whose draft was confirmed as it stands: draft, order, and the spec measured with answers in a journal."""
+    """A table whose draft was confirmed unchanged: draft, order, and the spec of a measurement.
+
+    The measurement's answers are in a journal.
+    """
 
     draft: dict[str, Any]
     order: ResolvedRequest
@@ -191,14 +194,14 @@ def test_what_a_person_declares_otherwise_is_measured_so(tmp_path, plain):
     ],
 )
 def test_an_outline_knows_nothing_of_the_domain(one, other):
-    assert outlined(one) == outlined(other)
+    assert attribute_outline(one) == attribute_outline(other)
 
 
 def test_an_outline_keeps_what_was_confirmed():
     whole, broken, words = ([1, 2], [1.5], ["a"])
     kinds = [
-        outlined(Categorical(type="categorical", values=values))
+        attribute_outline(Categorical(type="categorical", values=values))
         for values in (whole, broken, words)
     ]
     assert len({str(kind) for kind in kinds}) == len(kinds)
-    assert outlined(Integer(type="integer", min=0, max=1, dtype="Int8")).dtype == "int8"
+    assert attribute_outline(Integer(type="integer", min=0, max=1, dtype="Int8")).dtype == "int8"

@@ -1,4 +1,4 @@
-"""One additional row moves a sum of gradients by at most the clip, however many rows there are beside it."""
+"""Adding a row changes a sum of gradients by at most the clip, however many rows there are."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SIZES = (3, 40, 2, 17, 100, 5)
 
 @dataclass(frozen=True)
 class Levels:
-    """Each value a part of its own."""
+    """Each value is a part."""
 
     name: str
     size: int
@@ -57,7 +57,7 @@ def opposed(codes: Tensor) -> FactoredGradient:
 
 
 def released_sum(codes: Sequence[int], folder: Path) -> float:
-    """What the door gives for all rows, times the expected batch, with next to no noise."""
+    """The door's answer for all rows, times the expected batch, with almost no noise."""
     domain = Domain.of({"a": Integer(type="integer", min=0, max=1)}, folder)
     event = SampledGaussian(Fraction(1), NEXT_TO_NONE, 1)
     private = PrivateTable(
@@ -87,7 +87,7 @@ def test_a_row_moves_the_sum_by_the_clip_whatever_number_of_rows_was_declared(
 def summed(
     gradient: Callable[[Tensor], FactoredGradient], codes: Tensor, order: list[int]
 ) -> list[NDArray[np.int64]]:
-    """Each block's sum on the grid, as the door makes them."""
+    """Each block's sum on the grid, as the door computes it."""
     mechanism = GaussianGradient(Fraction(1), Fraction(1), CLIP)
     sums = []
     for block in in_blocks(codes, np.array(order), block_size(len(order))):
@@ -114,7 +114,7 @@ def network_gradient(scale: float) -> Callable[[Tensor], FactoredGradient]:
 @pytest.mark.parametrize("scale", [0.1, 3.0])
 @pytest.mark.parametrize("rows", [1, 127, 128, 700, 1024])
 def test_a_row_changes_its_own_block_and_the_last_and_no_other_bit(rows: int, scale: float) -> None:
-    """The additional row takes a random place, and the row that was there goes to the end."""
+    """The additional row takes a random place, and the row that was there moves to the end."""
     generator = torch.Generator().manual_seed(rows)
     codes = torch.stack(
         [torch.randint(0, size, (rows + 1,), generator=generator) for size in SIZES], 1

@@ -1,8 +1,8 @@
-"""Every mechanism keeps its claim on neighbouring inputs, and the same test catches mechanisms that are broken.
+"""Every mechanism keeps its epsilon on neighbouring inputs; the test catches broken mechanisms.
 
-For each mechanism many answers are drawn on two neighbouring inputs. From exact binomial bounds on
-events that were chosen beforehand follows an epsilon that the mechanism at least has, but for a
-chance below 1e-7.
+For each mechanism many answers are drawn on two neighbouring inputs. Exact binomial bounds on
+events that were chosen beforehand give a lower bound of the mechanism's epsilon, wrong with
+probability below 1e-7.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import beta
 
+from cloister.arrays import Integers
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.events import Event, Sensitivity
 from cloister.privacy.mechanisms.counts import (
     CountMechanism,
-    Counts,
     DiscreteGaussian,
     DiscreteLaplace,
     GaussianGradient,
@@ -41,7 +41,7 @@ Draw = Callable[[int, int], Numbers]
 
 @dataclass(frozen=True)
 class Trial:
-    """Statistics (trials, k) drawn on input 0 or its neighbour 1, and what the mechanism claims at ``delta``."""
+    """Statistics (trials, k) drawn on input 0 or its neighbour 1, and the event at ``delta``."""
 
     draw: Draw
     event: Event
@@ -54,7 +54,7 @@ class Trial:
         return epsilon(self.event, self.delta, self.relation)
 
     def measured(self, trials: int) -> float:
-        """An epsilon that the mechanism at least has."""
+        """A lower bound of the mechanism's epsilon."""
         first, second = self.draw(0, trials), self.draw(1, trials)
         return max(
             at_least(a, b, self.delta)
@@ -64,7 +64,7 @@ class Trial:
 
 
 def tails(first: Numbers, second: Numbers) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Successes and trials of each half-line between a few fixed points, in both orders of the inputs."""
+    """Successes and trials of half-lines at a few fixed points, in both orders of the inputs."""
     points = np.concatenate([np.arange(-12.0, 13.0), [-40.0, 40.0]])
     pairs = []
     for point in points:
@@ -90,7 +90,7 @@ def counts_trial(
     sensitivity: Sensitivity,
     relation: str,
 ) -> Trial:
-    """Statistics: every cell less its first value, and the difference of the first and last cell."""
+    """Statistics: each cell less its first value, and the difference of the first and last."""
 
     def draw(which: int, trials: int) -> Numbers:
         tables = np.tile(np.array(inputs[which]), (trials, 1))
@@ -102,7 +102,7 @@ def counts_trial(
 
 
 def selection_trial(mechanism) -> Trial:
-    """Scores that one unit moves by 1, in opposite directions."""
+    """Scores that one unit changes by 1, in opposite directions."""
     scores = (np.array([0.0, 1.0, 0.0]), np.array([1.0, 0.0, 0.0]))
 
     def draw(which: int, repeats: int) -> Numbers:
@@ -129,7 +129,7 @@ def descent_trial(
 ) -> Trial:
     """One step on one row with the first gradient, against no row or the second gradient.
 
-    Every trial a parameter.
+    Every trial is a parameter.
     """
 
     def draw(which: int, trials: int) -> Numbers:
@@ -224,7 +224,7 @@ class Halved:
 
     kept: DiscreteLaplace | DiscreteGaussian
 
-    def release(self, counts: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
+    def release(self, counts: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
         kept = self.kept
         if isinstance(kept, DiscreteLaplace):
             return DiscreteLaplace(2 * kept.epsilon).release(counts, sensitivity, source)
@@ -236,11 +236,11 @@ class Halved:
 
 @dataclass(frozen=True)
 class Shared:
-    """One draw of noise for all cells of a table."""
+    """The same draw of noise for all cells of a table."""
 
     kept: CountMechanism
 
-    def release(self, counts: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
+    def release(self, counts: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
         return counts + self.kept.release(
             np.zeros((len(counts), 1), dtype=np.int64), sensitivity, source
         )
@@ -251,11 +251,11 @@ class Shared:
 
 @dataclass(frozen=True)
 class Forgetful:
-    """Noise for a sensitivity of 1, whatever the unit owns."""
+    """Noise for a sensitivity of 1, however many rows the unit owns."""
 
     kept: CountMechanism
 
-    def release(self, counts: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
+    def release(self, counts: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
         return self.kept.release(counts, ROW, source)
 
     def event(self, sensitivity: Sensitivity) -> Event:

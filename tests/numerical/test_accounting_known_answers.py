@@ -1,4 +1,4 @@
-"""Epsilons against closed forms, dp_accounting's own composition, Opacus' PRV accountant and direct integration."""
+"""Epsilons against closed forms, dp_accounting, Opacus' PRV accountant and integration."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_training_agrees_with_the_prv_accountant_of_opacus(
 
 
 def mixture_delta(rate: float, noise: float, counts_noise: float, found: float) -> float:
-    """Delta of one sampled step and one discrete Gaussian count, by integration over one and a sum over the other."""
+    """Delta of one sampled step (integrated) and one discrete Gaussian count (summed)."""
     support = np.arange(-80, 82)
     weights = np.exp(-(support**2) / (2 * counts_noise**2))
     weights /= weights.sum()
@@ -268,7 +268,7 @@ def test_histogram_and_training_agree_with_direct_integration() -> None:
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("rows", [1, 2, 5])
 def test_laplace_counts_cover_a_unit_whose_rows_lie_in_one_cell(rows: int, relation: str) -> None:
-    """All rows of a unit in one cell, or moved from one cell to another, by the sum of all losses."""
+    """All rows of a unit in one cell, or moved to another cell, by the sum of all losses."""
     sensitivity, delta = Sensitivity.partition(relation, rows), 1e-2
     claim = epsilon(LaplaceCounts(Fraction(2), sensitivity), delta, relation)
     values = np.arange(-60 * sensitivity.l1, 60 * sensitivity.l1)

@@ -1,4 +1,4 @@
-"""Exact counts against a self-join in DuckDB: on samples of the real tables, and on made ones of mixed types."""
+"""Exact counts against a self-join in DuckDB, on samples of real tables and on made tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation import validate
+from cloister.schema.validation import validate_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = (ROOT / os.environ.get("CLOISTER_DATA", "../shared/data")).resolve()
@@ -65,7 +65,10 @@ def joined(connection: duckdb.DuckDBPyConnection, constraint: DenialConstraint) 
         forward, back = (
             condition(constraint, names) for names in ({1: "a", 2: "b"}, {1: "b", 2: "a"})
         )
-        query = f"select count(*) from rows a join rows b on a.row < b.row where ({forward}) or ({back})"
+        query = (
+            "select count(*) from rows a join rows b on a.row < b.row "
+            f"where ({forward}) or ({back})"
+        )
     return connection.execute(query).fetchone()[0]
 
 
@@ -96,7 +99,7 @@ def test_samples_of_real_tables_violate_as_in_a_self_join(
     constraints = constraints_of([ConstraintDeclaration(file=rules)], domain.names, path.parent)[
         ::every
     ]
-    frame = validate(read_frame(spec, path), spec)[0]
+    frame = validate_rows(read_frame(spec, path), spec)[0]
     chosen = np.sort(np.random.default_rng(11).choice(len(frame), ROWS, replace=False))
     table = domain.encode(frame.iloc[chosen].reset_index(drop=True))
     table.frame().reset_index(names="row").to_parquet(tmp_path / "rows.parquet")

@@ -1,7 +1,4 @@
-"""The violation matrix of a sample moves by no more than its sensitivity.
-
-Weights and scores follow from it.
-"""
+"""The violation matrix of a sample changes by no more than its sensitivity; weights from it."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -10,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models.kamino.paper.matrix_ascent import gradient_ascent
 
 from cloister.constraints import parse_denial, violations_per_row
 from cloister.privacy.door.journal import Journal
@@ -21,12 +19,7 @@ from cloister.privacy.queries.violating_pairs import ViolatingPairs
 from cloister.privacy.queries.violation_matrix import ViolationMatrix
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, Table
-from models.soft_constraints.reweighting import (
-    MEASURES,
-    Reweighting,
-    gradient_ascent,
-    weighing_by_counts,
-)
+from models.soft_constraints.reweighting import MEASURES, Reweighting, reweight_by_counts
 
 DOMAIN = Domain.of({name: Integer(type="integer", min=0, max=4) for name in ("a", "b")}, Path())
 RULES = (
@@ -51,9 +44,7 @@ def matrix(rows, lines):
 
 @settings(max_examples=200, deadline=None)
 @given(rows=ROWS, row=st.tuples(st.integers(0, 4), st.integers(0, 4)), place=st.integers(0, 8))
-def test_a_row_more_or_in_place_of_another_moves_the_matrix_by_the_sensitivity_at_most(
-    rows, row, place
-):
+def test_adding_or_replacing_a_row_changes_the_matrix_by_at_most_the_sensitivity(rows, row, place):
     lines = 10
     bound = asked(RULES, lines).sensitivity(Neighbours())
     replaced = [row if at == place % len(rows) else old for at, old in enumerate(rows)]
@@ -74,7 +65,7 @@ def test_matchings_multiply_the_sensitivity_of_pair_counts():
 
 
 class Exact:
-    """No noise: for tests of what is asked alone."""
+    """No noise: for tests of queries alone."""
 
     def release(self, exact, sensitivity, source):  # noqa: ARG002
         return exact
@@ -90,7 +81,7 @@ def door_to(rows, event, folder):
 
 
 def test_rows_get_random_lines(tmp_path):
-    """A row more takes an empty line, wherever it stands: lines in use are not the first ones."""
+    """An added row takes any empty line: lines in use are not the first ones."""
     query = asked(RULES[1:2], 60)
     event = GaussianCounts(Fraction(1), query.sensitivity(Neighbours()))
     found = door_to([(0, 0), (0, 1)], event, tmp_path).answer(query, Exact(), "soft")
@@ -103,7 +94,7 @@ def test_rows_get_random_lines(tmp_path):
 
 
 def test_pairs_count_in_either_order_and_single_rows_once(tmp_path):
-    """Every row violates the rule on rows and no pair is counted twice: one a pair of each matching."""
+    """Every row violates the rule on rows, and is counted once for each pair of each matching."""
     query = ViolatingPairs(RULES, 4)
     event = GaussianCounts(Fraction(1), query.sensitivity(Neighbours()))
     rows = [(3, 0)] * 20 + [(4, 1)] * 20
@@ -132,4 +123,4 @@ def test_rows_with_more_violations_are_kept_less_often(measure):
 
 def test_a_weighing_by_counts_names_its_measure():
     reference = Table(DOMAIN, {"a": np.zeros(3, int), "b": np.zeros(3, int)})
-    assert weighing_by_counts(RULES[:1], np.array([0.3]), reference).measure == "counted"
+    assert reweight_by_counts(RULES[:1], np.array([0.3]), reference).measure == "counted"

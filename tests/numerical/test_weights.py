@@ -42,7 +42,7 @@ def violated(rule, first, second):
     n, m = first.rows, second.rows
     left, right = first.take(np.repeat(np.arange(n), m)), second.take(np.tile(np.arange(m), n))
     bound = bind(rule, DOMAIN)
-    return (bound.violated(left, right) | bound.violated(right, left)).reshape(n, m)
+    return (bound.violation_mask(left, right) | bound.violation_mask(right, left)).reshape(n, m)
 
 
 @settings(max_examples=60, deadline=None)
@@ -52,7 +52,7 @@ def test_shares_are_those_of_loops_over_the_reference(seed, rows, others, spread
     first, second = table_of(rng, rows, spread), table_of(rng, others, spread)
     found = shares_against(RULES, TuplesOf(first), TuplesOf(second))
     for rule, shares in zip(RULES, found, strict=True):
-        alone = bind(rule, DOMAIN).violated(first, first)
+        alone = bind(rule, DOMAIN).violation_mask(first, first)
         expected = violated(rule, first, second).mean(axis=1) if rule.arity == 2 else alone
         assert np.allclose(shares, expected)
 
@@ -65,7 +65,7 @@ def test_expected_violations_of_kept_rows_are_those_of_loops(seed, rows, spread)
     for rule in RULES:
         found = Violating.of(rule, TuplesOf(table)).expected(fine(keep))
         if rule.arity == 1:
-            expected = keep * bind(rule, DOMAIN).violated(table, table) / keep.sum()
+            expected = keep * bind(rule, DOMAIN).violation_mask(table, table) / keep.sum()
         else:
             together = np.outer(keep, keep) * ~np.eye(rows, dtype=bool)
             expected = (together * violated(rule, table, table)).sum(axis=1) / together.sum()

@@ -1,4 +1,4 @@
-"""A finished release that nobody was told of is found by the same command, and only then."""
+"""A finished release that was not reported is found by the same command, and only then."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""cloister deploy and serve on a real Prefect server: what they register and run, and what they refuse."""
+"""cloister deploy and serve on a real Prefect server: what they register, run and refuse."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from prefect.settings import (
 )
 
 from cloister.errors import InputError
-from cloister.privacy.ledger import Ledger, Request
+from cloister.privacy.ledger import Ledger, ReservationRequest
 from flows.cli.app import run
 from flows.release import release
 from flows.serving import serve, serve_due
@@ -445,7 +445,8 @@ def charged(place, per: str) -> None:
     }
     about = {"method": "kamino", "spec_digest": "ab", "code_version": "1"}
     ledger.reserve(
-        Request(dataset="clubs", unit="row", relation="add_remove", **price, **about), "tester"
+        ReservationRequest(dataset="clubs", unit="row", relation="add_remove", **price, **about),
+        "tester",
     )
 
 

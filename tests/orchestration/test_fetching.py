@@ -1,4 +1,4 @@
-"""What was published of a release comes back from the remote, as the ledger recorded it, or not at all."""
+"""The public files of a release come back from the remote as the ledger recorded them, or not."""
 
 import json
 import shutil

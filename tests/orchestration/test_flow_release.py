@@ -18,7 +18,7 @@ from tasks.ledger.queries import existing_ledger
 from tasks.ledger.verify import verify_records
 from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.tables import read_synthetic
-from tasks.stores.mlflow_store import Tracker
+from tasks.stores.mlflow_registry import ModelRegistry
 
 STEPS = [
     "sequence",
@@ -172,7 +172,7 @@ def test_nothing_of_the_run_was_persisted_by_prefect(released):
 
 def test_registry_holds_the_model_with_its_guarantee(released):
     home = released.place.home
-    version = Tracker.open(home.tracking, home.artifacts).find(released.id)
+    version = ModelRegistry.of(home).find(released.id)
     assert version.name == "clubs-kamino"
     assert (version.tags["dp.epsilon"], version.tags["release.id"]) == ("1", released.id)
 

@@ -1,4 +1,4 @@
-"""Peers in a benchmark: a tiny library of a few lines, in an environment of its own, and all the ways it can fail."""
+"""Peers in a benchmark: a tiny library in its own environment, and all the ways it can fail."""
 
 import json
 
@@ -51,7 +51,7 @@ FAILURES = {
     "crash": "ended with code 1: KeyError",
     "hang": "not done in 2 s",
     "toil": "not done in 2 CPU s",
-    "short": "it wrote a table of shape (1999, 5); (2000, 5) was asked",
+    "short": "it wrote a table of shape (1999, 5); (2000, 5) is wanted",
     "holes": "it left values missing",
     "outside": "it wrote codes outside the public domains",
     "words": "ended with code 1: ValueError",

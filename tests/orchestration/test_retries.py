@@ -1,4 +1,4 @@
-"""A blip of a store fails no release that was paid for: steps that only record are repeated, and record once."""
+"""A blip of a store fails no charged release: recording steps are retried, and record once."""
 
 import json
 import sqlite3
@@ -16,6 +16,7 @@ from tasks.ledger.queries import existing_ledger
 from tasks.ledger.verify import verify_records
 from tasks.release.publish import record_candidate
 from tasks.runtime.step import recording_step
+from tasks.stores.mlflow_registry import ModelRegistry
 from tasks.stores.mlflow_store import Tracker
 
 
@@ -81,7 +82,7 @@ def test_a_paid_release_outlives_blips_of_its_stores(
 def assert_recorded_once(home, release: str) -> None:
     """One run with one child a stage, one model, one version."""
     tracker = Tracker.open(home.tracking, home.artifacts)
-    version = tracker.find(release)
+    version = ModelRegistry(tracker.client).find(release)
     assert version.version in (1, "1")
     run_id = version.run_id
     assert len(tracker.models(run_id)) == 1

@@ -1,4 +1,4 @@
-"""A method with a query of its own is released, certified and verified: it needs its own module and a registry line."""
+"""A method with its own query is released, certified and verified: a module and a registry line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pointers of each release, in a DVC repository that never copies the input and never touches the project's Git."""
+"""Pointers of each release in DVC, which never copies the input or touches the project's Git."""
 
 from __future__ import annotations
 

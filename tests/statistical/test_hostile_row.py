@@ -1,4 +1,4 @@
-"""Releases of a table and of the same table with one hostile row, through the command: nothing tells them apart.
+"""Releases of a table with and without one hostile row, by the command: no statistic differs.
 
 Each half-line of each statistic is an event; how often it happens on either side gives a lower
 bound of epsilon, by Clopper and Pearson, which exceeds the claimed one by chance with probability
@@ -60,7 +60,10 @@ def spec_in(folder: Path) -> Path:
 
 
 def tables_in(folder: Path) -> tuple[Path, Path]:
-    """A table, and the same with a row that once changed how all others were read: nanoseconds, and a half."""
+    """A table, and the same with a row that once changed how all others were read.
+
+    The row holds nanoseconds, and a half.
+    """
     days = [OLD if at % 3 else "2020-01-01" for at in range(ROWS)]
     grades = [float(1 + at % 3) for at in range(ROWS)]
     paths = folder / "plain.parquet", folder / "hostile.parquet"
@@ -88,7 +91,7 @@ def statistics(path: Path) -> list[float]:
 
 
 def at_least(first: np.ndarray, second: np.ndarray) -> float:
-    """An epsilon that follows from how often one event happened on neighbours."""
+    """A lower bound of epsilon from how often one event happened on neighbours."""
     hits, others, trials, against = int(first.sum()), int(second.sum()), len(first), len(second)
     low = float(beta.ppf(CHANCE, hits, trials - hits + 1)) if hits else 0.0
     high = float(beta.isf(CHANCE, others + 1, against - others)) if others < against else 1.0
@@ -129,7 +132,8 @@ def test_one_hostile_row_cannot_be_seen_in_releases(prefect_server, tmp_path, mo
         found[number % 2].append(statistics(out / "synthetic.parquet"))
     plain, hostile = np.array(found[0]), np.array(found[1])
     print(
-        f"\n{RELEASES} releases: epsilon {largest(plain, hostile):.3f} is shown, {EPSILON} is claimed"
+        f"\n{RELEASES} releases: epsilon {largest(plain, hostile):.3f} is shown, "
+        f"{EPSILON} is claimed"
     )
     print("means", plain.mean(axis=0).round(3), hostile.mean(axis=0).round(3))
     assert largest(plain, hostile) <= EPSILON

@@ -34,7 +34,7 @@ SOURCES = {"secure": NoiseSource(), "insecure": NoiseSource.insecure(11)}
 def agrees(
     drawn: NDArray[np.int64], support: NDArray[np.int64], chances: NDArray[np.float64]
 ) -> bool:
-    """Chi-square of integers against their chances, with the rare ones at both ends put together."""
+    """Chi-square of integers against their probabilities, rare ones at both ends pooled."""
     expected = chances * len(drawn)
     common = np.flatnonzero(expected >= 10)
     low, high = support[common[0]], support[common[-1]]
@@ -64,7 +64,7 @@ def test_discrete_laplace(kind: str, level: Fraction) -> None:
     assert agrees(drawn, support, weights / weights.sum())
 
 
-def test_rounded_normals_stand_in_for_large_insecure_scales() -> None:
+def test_large_insecure_scales_use_rounded_normals() -> None:
     drawn = DiscreteGaussian(Fraction(10**6)).release(
         np.zeros(DRAWS, dtype=np.int64), ROW, SOURCES["insecure"]
     )
@@ -116,7 +116,7 @@ def test_exponential_selection(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", SOURCES)
 def test_permute_and_flip(kind: str) -> None:
-    """Two candidates a gap g apart: the better one is chosen with probability 1 - exp(-g / 2) / 2."""
+    """Of two candidates with a gap g, the better is chosen with probability 1 - exp(-g / 2) / 2."""
     scores = np.array([0.0, 1.5])
     drawn = [
         PermuteAndFlip(Fraction(1)).select(scores, Fraction(1), SOURCES[kind])

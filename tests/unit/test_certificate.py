@@ -1,4 +1,4 @@
-"""A certificate says what was spent and declared, is the same after a round trip, and holds nothing private."""
+"""A certificate shows what was spent and declared, survives a round trip, holds no private fact."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.certificate.certificate import Certificate, Facts, certify
 from cloister.privacy.certificate.page import page
 from cloister.privacy.certificate.provenance import domain_words, exact_text
-from cloister.privacy.certificate.spend import describe, second_reading
+from cloister.privacy.certificate.spend import describe, second_cost
 from cloister.privacy.certificate.wording import (
     best_guess,
     posterior,
@@ -113,14 +113,14 @@ def test_a_second_accountant_agrees_to_a_bound(certificate: Certificate):
 def test_the_second_reading_is_never_below_the_first(events):
     stages = [Stage(event) for event in events]
     first = epsilon(Composed(tuple((event, 1) for event in events)), 1e-6, "add_remove")
-    second = second_reading(stages, Fraction(1, 10**6), "add_remove")
+    second = second_cost(stages, Fraction(1, 10**6), "add_remove")
     assert second is not None
     assert second.epsilon >= first
 
 
 def test_there_is_no_second_reading_of_disjoint_parts():
     assert (
-        second_reading([Stage(Parallel((GAUSSIAN, GAUSSIAN)))], Fraction(1, 10**6), "add_remove")
+        second_cost([Stage(Parallel((GAUSSIAN, GAUSSIAN)))], Fraction(1, 10**6), "add_remove")
         is None
     )
 
@@ -235,7 +235,7 @@ def test_odds_are_those_of_the_theory():
 
 
 def test_no_test_beats_the_bound_on_laplace_noise():
-    """The best test of one count with Laplace noise of scale 1: its power is exactly e^epsilon times its size."""
+    """The best test of a count with Laplace noise of scale 1 has power e^epsilon times its size."""
     for size in (0.01, 0.05, 0.1):
         threshold = -math.log(2 * size)
         power = (

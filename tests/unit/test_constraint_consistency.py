@@ -1,4 +1,4 @@
-"""Contradictions that public inputs tell."""
+"""Contradictions among constraints that public inputs show."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def satisfiable(rules: list[DenialConstraint], rows: int) -> bool:
     for rule in rules:
         if rule.arity <= rows:
             bound = bind(rule, SMALL)
-            denied |= bound.violated(*sides) | bound.violated(*sides[::-1])
+            denied |= bound.violation_mask(*sides) | bound.violation_mask(*sides[::-1])
     return not denied.all()
 
 

@@ -9,7 +9,7 @@ from cloister.constraints import (
     Op,
     OrderRule,
     functional_dependency,
-    key_of,
+    key_attributes,
     order_rule,
     parse_denial,
 )
@@ -49,7 +49,7 @@ def test_functional_dependency(text: str, expected: object) -> None:
     ],
 )
 def test_key(text: str, expected: object) -> None:
-    assert key_of(rule(text)) == expected
+    assert key_attributes(rule(text)) == expected
 
 
 @pytest.mark.parametrize(

@@ -116,8 +116,8 @@ def test_dependency_and_key_as_rules() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "t1.a", "t1.a <", "age < 18", "1 < 2", "t1.a = t2.a and", "t1.a = t2.a, t1.b = t2.b", "t1.a ~ 3", "t3.a = 1",
-     "t1.a = 'open", "t1.a = 12abc", "t1.a < t2.a < 3"],
+    ["", "t1.a", "t1.a <", "age < 18", "1 < 2", "t1.a = t2.a and", "t1.a = t2.a, t1.b = t2.b",
+     "t1.a ~ 3", "t3.a = 1", "t1.a = 'open", "t1.a = 12abc", "t1.a < t2.a < 3"],
 )  # fmt: skip
 def test_text_that_is_not_a_rule_is_refused(text: str) -> None:
     with pytest.raises(ConstraintError, match="constraint 'minors'"):
@@ -157,8 +157,9 @@ def test_holoclean_lines() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["t1&t2", "EQ(t1.a,t2.a)", "t1&t2&EQ(t1.a)", "t1&t2&LIKE(t1.a,t2.a)", "t1&EQ(t1.a,t2.a)", "t1&EQ('a','b')",
-     "t1&t2&EQ(t1.a,t2.a)&", "t1&t2&EQ(t1.a,t2.a) IQ(t1.b,t2.b)", "t1&t2&EQ(a,b)"],
+    ["t1&t2", "EQ(t1.a,t2.a)", "t1&t2&EQ(t1.a)", "t1&t2&LIKE(t1.a,t2.a)", "t1&EQ(t1.a,t2.a)",
+     "t1&EQ('a','b')", "t1&t2&EQ(t1.a,t2.a)&", "t1&t2&EQ(t1.a,t2.a) IQ(t1.b,t2.b)",
+     "t1&t2&EQ(a,b)"],
 )  # fmt: skip
 def test_lines_that_are_not_holoclean_are_refused_with_their_place(line: str) -> None:
     with pytest.raises(ConstraintError, match=r"rules\.ic, line 3"):

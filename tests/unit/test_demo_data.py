@@ -13,7 +13,7 @@ from cloister.demo.registry import civic_registry
 from cloister.schema.domain import Domain
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import data_derived, load_spec
-from cloister.schema.validation import validate
+from cloister.schema.validation import validate_rows
 
 SPEC = Path(__file__).parents[2] / "data" / "specs" / "demo.yaml"
 
@@ -30,7 +30,7 @@ def spec():
 
 def test_the_registry_fits_its_spec(registry, spec):
     assert registry.shape == (20_000, 14)
-    assert validate(registry, spec)[1].valid
+    assert validate_rows(registry, spec)[1].valid
     assert data_derived(spec) == []
     assert {attribute.type for attribute in spec.attributes.values()} == {
         "text",

@@ -18,7 +18,7 @@ from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.counts import DiscreteLaplace, Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.column_counts import BucketCounts, RowCount, numbered
+from cloister.privacy.queries.column_counts import BucketCounts, RowCount, keyed_numbers
 from cloister.privacy.queries.partitions import (
     LARGEST_PARTITION,
     Fineness,
@@ -263,10 +263,10 @@ def test_the_same_answers_are_read_back_and_the_journal_holds_no_text(tmp_path):
 
 
 def test_numbers_of_texts_do_not_depend_on_other_texts():
-    both, alone = numbered(pd.Index(["a", "bé"]), KEY), numbered(pd.Index(["bé"]), KEY)
+    both, alone = keyed_numbers(pd.Index(["a", "bé"]), KEY), keyed_numbers(pd.Index(["bé"]), KEY)
     assert both[1] == alone[0]
     assert (both >= 0).all()
-    assert numbered(pd.Index(["a"]), b"j" * 32)[0] != both[0]
+    assert keyed_numbers(pd.Index(["a"]), b"j" * 32)[0] != both[0]
 
 
 texts = st.text(

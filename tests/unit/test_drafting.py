@@ -12,7 +12,7 @@ from cloister.errors import DataError, StorageError
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import data_derived, load_spec
-from cloister.schema.validation import validate
+from cloister.schema.validation import validate_rows
 
 ROWS = 40
 FRAME = pd.DataFrame(
@@ -92,7 +92,7 @@ def test_the_table_fits_its_draft(tmp_path, table):
     spec = _drafted(tmp_path, table)
     frame = read_frame(spec).drop(columns="uuid")
     attributes = {name: attribute for name, attribute in spec.attributes.items() if name != "uuid"}
-    assert validate(frame, spec.model_copy(update={"attributes": attributes}))[1].valid
+    assert validate_rows(frame, spec.model_copy(update={"attributes": attributes}))[1].valid
 
 
 def test_delimiter_and_missing_tokens_are_found(tmp_path):
@@ -148,7 +148,7 @@ def test_any_names_and_texts_survive_the_draft(tmp_path, names, cells):
     pd.DataFrame({name: cells for name in names}).to_parquet(tmp_path / "any.parquet")
     spec = _drafted(tmp_path, tmp_path / "any.parquet")
     assert list(spec.attributes) == names
-    assert validate(read_frame(spec), spec)[1].valid
+    assert validate_rows(read_frame(spec), spec)[1].valid
 
 
 def test_files_without_a_table_are_refused(tmp_path):

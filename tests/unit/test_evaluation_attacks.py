@@ -119,7 +119,7 @@ def test_fresh_rows_betray_nobody() -> None:
 
 
 def test_the_interval_covers_the_true_area() -> None:
-    """Over 60 attacks on fresh rows the 95 % interval misses 0.5 at most 16 times (binomial tail below 1e-7)."""
+    """Of 60 intervals for fresh rows, at most 16 miss 0.5: a binomial tail below 1e-7."""
     missed = 0
     for seed in range(60):
         m = infer_membership(

@@ -18,7 +18,13 @@ from cloister.evaluation.learning import (
     synthetic_training_rows,
     train_and_test,
 )
-from cloister.evaluation.targets import Greater, Listed, Target, default_targets, targets_of
+from cloister.evaluation.targets import (
+    PositiveAbove,
+    PositiveLabels,
+    PredictionTarget,
+    default_targets,
+    targets_of,
+)
 from cloister.schema.attributes import (
     AnyAttribute,
     Boolean,
@@ -89,10 +95,10 @@ def test_declared_targets_say_which_rows_are_positive() -> None:
 
 def test_default_targets_come_from_the_domain_alone() -> None:
     positives = {target.attribute: target.positive for target in targets_of({}, DOMAIN)}
-    assert positives["zone"] == Listed(frozenset({"s", "w"}))
-    assert positives["member"] == Listed(frozenset({"True"}))
-    assert positives["grade"] == Listed(frozenset({"middle", "high"}))
-    assert positives["pay"] == Greater(50)
+    assert positives["zone"] == PositiveLabels(frozenset({"s", "w"}))
+    assert positives["member"] == PositiveLabels(frozenset({"True"}))
+    assert positives["grade"] == PositiveLabels(frozenset({"middle", "high"}))
+    assert positives["pay"] == PositiveAbove(50)
     assert "id" not in positives
 
 
@@ -117,7 +123,7 @@ def test_features_keep_the_frequent_values_and_merge_the_rest() -> None:
         {"city": Categorical(type="categorical", values=[str(k) for k in range(200)])}, Path()
     )
     codes = np.concatenate([np.repeat(np.arange(64), 3), np.arange(64, 150)])
-    features = Features.learnt_from(Table(many, {"city": codes}))
+    features = Features.fit_to(Table(many, {"city": codes}))
     matrix = features.matrices(Table(many, {"city": np.array([0, 63, 64, 149, 199])}))["city"]
     assert matrix.shape == (5, 65)
     assert matrix.argmax(axis=1).tolist() == [0, 63, 64, 64, 64]
@@ -125,7 +131,7 @@ def test_features_keep_the_frequent_values_and_merge_the_rest() -> None:
 
 def test_features_standardise_numbers_and_flag_missing_ones() -> None:
     train = related(2_000, 0)
-    matrices = Features.learnt_from(train).matrices(train)
+    matrices = Features.fit_to(train).matrices(train)
     assert "id" not in matrices
     present = matrices["pay"][:, 1] == 0
     assert matrices["pay"][present, 0].mean() == pytest.approx(0, abs=1e-5)
@@ -139,7 +145,7 @@ def test_a_column_that_is_missing_throughout_gives_features_too() -> None:
         "pay": np.full(5, DOMAIN["pay"].size - 1)
     }
     rows = Table(DOMAIN, codes)
-    matrices = Features.learnt_from(rows).matrices(rows)
+    matrices = Features.fit_to(rows).matrices(rows)
     assert matrices["pay"].tolist() == [[0, 1]] * 5
     assert all(np.isfinite(matrix).all() for matrix in matrices.values())
 
@@ -184,7 +190,7 @@ def test_the_same_rows_give_the_same_scores() -> None:
 
 def test_targets_of_one_class_are_named_and_scored_by_it() -> None:
     split = Split.of(related(300, 0))
-    never = Target("pay", Greater(20_000.0))
+    never = PredictionTarget("pay", PositiveAbove(20_000.0))
     learnt = train_and_test(split.train, split.test, [never])
     assert learnt.one_class == ("pay",)
     assert learnt.accuracy == 1

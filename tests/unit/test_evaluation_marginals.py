@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from cloister.evaluation.marginals import (
     attribute_sets,
     compare_marginals,
+    marginal_cells,
     marginal_records,
-    reading_cells,
 )
 from cloister.schema.attributes import AnyAttribute, Categorical, Integer, TextKey
 from cloister.schema.domain import Domain, Table
@@ -61,7 +61,7 @@ def test_numbers_are_read_in_16_equal_bins_with_special_and_missing_apart() -> N
     column = domain(x=Integer(type="integer", min=0, max=1600, special=[99_999], nullable=True))[
         "x"
     ]
-    cells = reading_cells(column)
+    cells = marginal_cells(column)
     assert cells.size == 18
     values = [0, 99, 100, 1599, 1600, 99_999, None]
     assert cells.of(column.encode(pd.Series(values, dtype=object))).tolist() == [
@@ -77,13 +77,13 @@ def test_numbers_are_read_in_16_equal_bins_with_special_and_missing_apart() -> N
 
 def test_short_ranges_are_read_value_by_value() -> None:
     for greatest in (0, 1, 7, 15):
-        cells = reading_cells(domain(x=Integer(type="integer", min=0, max=greatest))["x"])
+        cells = marginal_cells(domain(x=Integer(type="integer", min=0, max=greatest))["x"])
         assert cells.starts.tolist() == list(range(greatest + 1))
 
 
 def test_the_widest_range_keeps_its_bins() -> None:
     column = domain(x=Integer(type="integer", min=-(10**18), max=10**18))["x"]
-    assert np.ptp(np.diff(reading_cells(column).starts)) <= 1
+    assert np.ptp(np.diff(marginal_cells(column).starts)) <= 1
 
 
 @settings(max_examples=40, deadline=None)

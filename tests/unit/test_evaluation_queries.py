@@ -1,4 +1,4 @@
-"""Range queries: public and repeatable, exact on small tables, and a panel of twelve beside the nine."""
+"""Range queries: public, repeatable and exact on small tables; the panel of twelve classifiers."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The evaluation of real tables: one half of the rows against the other half, as a perfect synthesizer would do."""
+"""The evaluation of one half of a real table against the other, as of a perfect synthesizer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from cloister.constraints.declared import constraints_of
 from cloister.evaluation.learning import Split, train_and_test
-from cloister.evaluation.report import evaluate
+from cloister.evaluation.report import evaluate_tables
 from cloister.evaluation.targets import targets_of
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.reading import read_frame
@@ -33,7 +33,7 @@ def test_halves_of_adult_are_alike_by_every_measure() -> None:
     order = np.random.default_rng(0).permutation(table.rows)
     halves = table.take(order[: table.rows // 2]), table.take(order[table.rows // 2 :])
     constraints = constraints_of(spec.constraints, table.domain.names, spec.folder)
-    metrics = evaluate(*halves, constraints, (), "quick").metrics()
+    metrics = evaluate_tables(*halves, constraints, (), "quick").metrics()
     assert metrics["marginals.1_way.half_l1"] < 0.02
     assert metrics["marginals.2_way.half_l1"] < 0.04
     assert metrics["marginals.3_way.half_l1"] < 0.08
@@ -45,7 +45,7 @@ def test_halves_of_adult_are_alike_by_every_measure() -> None:
 
 @pytest.mark.slow
 def test_models_of_real_adult_rows_reach_the_figure_of_the_paper() -> None:
-    """Kamino, section 7.2.2: 0.88 is the mean accuracy of models that were trained on the true rows."""
+    """Kamino, section 7.2.2: 0.88 is the mean accuracy of models trained on the true rows."""
     spec, table = adult()
     split = Split.of(table)
     truth = train_and_test(

@@ -1,4 +1,4 @@
-"""The whole evaluation: levels, small tables, what it says and what it never says, figures and files."""
+"""The whole evaluation: levels, small tables, what it contains and never contains, its files."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from cloister.constraints.denial import Cell, DenialConstraint, Op, Predicate
 from cloister.errors import DataError, StorageError
-from cloister.evaluation.plots import plots, readable, tables
-from cloister.evaluation.report import Evaluation, evaluate
+from cloister.evaluation.plots import figure_label, write_plots, write_tables
+from cloister.evaluation.report import Evaluation, evaluate_tables
 from cloister.evaluation.targets import default_targets
 from cloister.evaluation.violations import compare_violations
 from cloister.schema.attributes import Boolean, Categorical, Integer
@@ -55,7 +55,7 @@ def drawn(rows: int, seed: int) -> Table:
 @pytest.fixture(scope="module")
 def full() -> Evaluation:
     targets = default_targets(DOMAIN)
-    return evaluate(
+    return evaluate_tables(
         drawn(400, 0), drawn(300, 1), CONSTRAINTS, targets, "full", held_out=drawn(200, 2)
     )
 
@@ -76,7 +76,8 @@ def test_a_full_evaluation_has_every_measure(full: Evaluation) -> None:
 
 def test_quick_leaves_model_training_out_and_none_everything() -> None:
     quick, none = (
-        evaluate(drawn(60, 0), drawn(60, 1), CONSTRAINTS, (), level) for level in ("quick", "none")
+        evaluate_tables(drawn(60, 0), drawn(60, 1), CONSTRAINTS, (), level)
+        for level in ("quick", "none")
     )
     assert quick.marginals and quick.violations and quick.detection and quick.closest
     assert quick.learning is None and quick.truth is None
@@ -111,7 +112,7 @@ def test_metrics_are_numbers_by_plain_names(full: Evaluation) -> None:
 
 def test_the_real_table_against_itself_is_perfect() -> None:
     real = drawn(200, 0)
-    metrics = evaluate(real, real, CONSTRAINTS, (), "quick").metrics()
+    metrics = evaluate_tables(real, real, CONSTRAINTS, (), "quick").metrics()
     assert metrics["marginals.1_way.half_l1"] == metrics["marginals.3_way.half_l1"] == 0
     assert metrics["violations.soft.largest_difference"] == 0
     assert metrics["closest.copies"] == 1
@@ -133,7 +134,7 @@ def test_violations_stand_side_by_side() -> None:
 
 @pytest.mark.parametrize("rows", [1, 2, 9, 19])
 def test_small_tables_leave_out_what_they_cannot_carry(rows: int) -> None:
-    small = evaluate(
+    small = evaluate_tables(
         drawn(rows, 0), drawn(rows, 1), CONSTRAINTS, default_targets(DOMAIN), "full", drawn(rows, 2)
     )
     assert small.marginals and small.detection is None and small.membership is None
@@ -145,9 +146,9 @@ def test_tables_that_cannot_be_compared_are_refused() -> None:
     other = Domain.of({"else": Boolean(type="boolean")}, Path())
     stranger = Table(other, {"else": np.zeros(3, dtype=np.int64)})
     with pytest.raises(DataError, match="other columns"):
-        evaluate(drawn(3, 0), stranger, (), (), "quick")
+        evaluate_tables(drawn(3, 0), stranger, (), (), "quick")
     with pytest.raises(DataError, match="synthetic table has no rows"):
-        evaluate(drawn(3, 0), drawn(0, 1), (), (), "quick")
+        evaluate_tables(drawn(3, 0), drawn(0, 1), (), (), "quick")
 
 
 def test_figures_and_files_are_written_quietly(
@@ -156,7 +157,7 @@ def test_figures_and_files_are_written_quietly(
     capfd: pytest.CaptureFixture[str],
     recwarn: pytest.WarningsRecorder,
 ) -> None:
-    drawn_files = plots(full, tmp_path / "plots")
+    drawn_files = write_plots(full, tmp_path / "plots")
     assert [path.name for path in drawn_files] == [
         "marginals.png",
         "violations.png",
@@ -164,7 +165,7 @@ def test_figures_and_files_are_written_quietly(
     ]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn_files)
     assert capfd.readouterr() == ("", "") and len(recwarn) == 0
-    frames = {path.name: pd.read_csv(path) for path in tables(full, tmp_path / "plots")}
+    frames = {path.name: pd.read_csv(path) for path in write_tables(full, tmp_path / "plots")}
     assert len(frames["marginals.csv"]) == 3 + 3 + 1
     assert list(frames["violations.csv"]["name"]) == ["fd $x$", "soft"]
     assert len(frames["accuracy.csv"]) == 2 * 3 * 9
@@ -172,21 +173,21 @@ def test_figures_and_files_are_written_quietly(
 
 
 def test_what_was_not_measured_is_not_drawn(tmp_path: Path) -> None:
-    nothing = evaluate(drawn(30, 0), drawn(30, 1), (), (), "none")
-    assert plots(nothing, tmp_path) == tables(nothing, tmp_path) == []
-    quick = evaluate(drawn(30, 0), drawn(30, 1), (), (), "quick")
-    assert [path.name for path in plots(quick, tmp_path)] == ["marginals.png"]
+    nothing = evaluate_tables(drawn(30, 0), drawn(30, 1), (), (), "none")
+    assert write_plots(nothing, tmp_path) == write_tables(nothing, tmp_path) == []
+    quick = evaluate_tables(drawn(30, 0), drawn(30, 1), (), (), "quick")
+    assert [path.name for path in write_plots(quick, tmp_path)] == ["marginals.png"]
 
 
 def test_a_folder_that_cannot_be_written_is_one_clear_error(
     full: Evaluation, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    for write in (plots, tables):
+    for write in (write_plots, write_tables):
         with pytest.raises(StorageError, match="cannot be written"):
             write(full, tmp_path / "file" / "plots")
 
 
 def test_names_fit_a_figure() -> None:
-    assert readable("a\n b\t$c$") == r"a b \$c\$"
-    assert len(readable("x" * 100)) == 32
+    assert figure_label("a\n b\t$c$") == r"a b \$c\$"
+    assert len(figure_label("x" * 100)) == 32

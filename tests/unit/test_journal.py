@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cloister.errors import JournalMismatch, StorageError
-from cloister.privacy.door.journal import FILE_NAME, Journal
+from cloister.privacy.door.journal import JOURNAL_NAME, Journal
 
 OWNER = {"data": "d1", "code": "c1", "spec": "s1"}
 
@@ -63,7 +63,7 @@ def test_what_is_returned_is_apart_from_what_was_drawn(tmp_path: Path) -> None:
     assert not replay(tmp_path, 1)[0].any()
 
 
-def test_a_run_that_resumes_goes_on_drawing_after_the_last_answer(tmp_path: Path) -> None:
+def test_a_resumed_run_draws_after_the_last_answer(tmp_path: Path) -> None:
     write_three(tmp_path)
     with Journal.open(tmp_path, OWNER) as journal:
         for n in range(3):
@@ -117,7 +117,8 @@ def test_identity_stays_and_differs_between_journals(tmp_path: Path) -> None:
 
 def test_two_processes_cannot_use_one_journal(tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom cloister.errors import StorageError\nfrom cloister.privacy.door.journal import Journal\n"
+        "import sys\nfrom cloister.errors import StorageError\n"
+        "from cloister.privacy.door.journal import Journal\n"
         "try:\n    Journal.open(sys.argv[1], {})\nexcept StorageError as error:\n    print(error)\n"
     )
     with Journal.open(tmp_path, {}):
@@ -132,7 +133,7 @@ def test_two_processes_cannot_use_one_journal(tmp_path: Path) -> None:
 
 def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
     Journal.open(tmp_path / "new" / "folder", {}).close()
-    assert stat.S_IMODE(os.stat(tmp_path / "new" / "folder" / FILE_NAME).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(tmp_path / "new" / "folder" / JOURNAL_NAME).st_mode) == 0o600
     assert stat.S_IMODE(os.stat(tmp_path / "new" / "folder").st_mode) == 0o700
 
 
@@ -151,12 +152,12 @@ def test_a_failed_draw_writes_nothing(tmp_path: Path) -> None:
 def test_a_path_that_is_no_journal_is_refused(tmp_path: Path, name: str) -> None:
     target = tmp_path / "target"
     target.write_text("something else")
-    (tmp_path / FILE_NAME).symlink_to(target) if name == "link" else target.rename(
-        tmp_path / FILE_NAME
+    (tmp_path / JOURNAL_NAME).symlink_to(target) if name == "link" else target.rename(
+        tmp_path / JOURNAL_NAME
     )
     with pytest.raises((JournalMismatch, StorageError)):
         Journal.open(tmp_path, {})
-    assert (tmp_path / FILE_NAME).read_text() == "something else"
+    assert (tmp_path / JOURNAL_NAME).read_text() == "something else"
 
 
 def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None
 
 def test_a_tail_cut_anywhere_loses_only_the_answer_that_was_never_seen(tmp_path: Path) -> None:
     write_three(tmp_path)
-    path = tmp_path / FILE_NAME
+    path = tmp_path / JOURNAL_NAME
     whole = path.read_bytes()
     for cut in range(len(whole)):
         path.write_bytes(whole[:cut])
@@ -182,7 +183,7 @@ def test_a_tail_cut_anywhere_loses_only_the_answer_that_was_never_seen(tmp_path:
 @pytest.mark.parametrize("zeros", [1, 17, 500])
 def test_a_tail_of_blocks_never_written_is_cut_off(tmp_path: Path, zeros: int) -> None:
     write_three(tmp_path)
-    path = tmp_path / FILE_NAME
+    path = tmp_path / JOURNAL_NAME
     path.write_bytes(path.read_bytes() + bytes(zeros))
     assert len(replay(tmp_path, 3)) == 3
 
@@ -190,17 +191,17 @@ def test_a_tail_of_blocks_never_written_is_cut_off(tmp_path: Path, zeros: int) -
 def test_an_answer_whose_last_blocks_were_never_written_is_cut_off(tmp_path: Path) -> None:
     with Journal.open(tmp_path, OWNER) as journal:
         journal.answer(request(0), lambda: np.ones(3))
-        before = (tmp_path / FILE_NAME).stat().st_size
+        before = (tmp_path / JOURNAL_NAME).stat().st_size
         journal.answer(request(1), lambda: np.ones(100))
-    whole = (tmp_path / FILE_NAME).read_bytes()
+    whole = (tmp_path / JOURNAL_NAME).read_bytes()
     for kept in (before, *range(before + 17, len(whole) - 32, 13)):
-        (tmp_path / FILE_NAME).write_bytes(whole[:kept].ljust(len(whole), b"\0"))
+        (tmp_path / JOURNAL_NAME).write_bytes(whole[:kept].ljust(len(whole), b"\0"))
         assert len(replay(tmp_path, 1)) == 1
 
 
 def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
     write_three(tmp_path)
-    path = tmp_path / FILE_NAME
+    path = tmp_path / JOURNAL_NAME
     whole = path.read_bytes()
     for at in range(len(whole)):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << at % 8)]) + whole[at + 1 :])
@@ -213,7 +214,7 @@ def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
 def test_it_holds_digests_of_requests_and_no_request(tmp_path: Path) -> None:
     with Journal.open(tmp_path, OWNER) as journal:
         journal.answer({"query": "canary-request"}, lambda: np.ones(1))
-    content = (tmp_path / FILE_NAME).read_bytes()
+    content = (tmp_path / JOURNAL_NAME).read_bytes()
     assert b"canary-request" not in content
     assert json.dumps(OWNER["data"]).encode() in content
 

@@ -1,4 +1,4 @@
-"""The ledger keeps budgets, states and runs apart, and refuses what does not fit."""
+"""The ledger separates budgets, states and runs, and refuses what does not fit."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,14 +10,23 @@ from pathlib import Path
 import pytest
 
 from cloister.errors import BudgetExceeded, InputError, JournalMismatch, PrivacyError, StorageError
-from cloister.privacy.ledger import Charge, Ledger, Owner, Request, State, basic_composition
+from cloister.privacy.ledger import (
+    Charge,
+    Ledger,
+    Owner,
+    ReservationRequest,
+    State,
+    basic_composition,
+)
 from cloister.privacy.ledger.marks import JournalState, Mark
 from cloister.privacy.ledger.records import REFUSED
 
 ids = count()
 
 
-def ask(dataset: str = "adult", epsilon: object = 1, delta: object = 0, **other: object) -> Request:
+def ask(
+    dataset: str = "adult", epsilon: object = 1, delta: object = 0, **other: object
+) -> ReservationRequest:
     values = {
         "dataset": dataset,
         "unit": "row",
@@ -30,7 +39,7 @@ def ask(dataset: str = "adult", epsilon: object = 1, delta: object = 0, **other:
         "code_version": "0.1.0",
         "spend_id": f"run-{next(ids)}",
     }
-    return Request(**(values | other))  # type: ignore[arg-type]
+    return ReservationRequest(**(values | other))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -70,7 +79,9 @@ def test_reservations_add_up_to_the_cap_and_no_further(ledger: Ledger) -> None:
         ledger.reserve(ask(), "flow")
     now = ledger.budget("adult", "row")
     assert (now.spent, now.reserved, now.left, now.releases) == (0, 3, 0, 3)
-    with pytest.raises(BudgetExceeded, match=r"0 is left, but epsilon 1e-09 at delta 0 was asked"):
+    with pytest.raises(
+        BudgetExceeded, match=r"0 is left, but epsilon 1e-09 at delta 0 was requested"
+    ):
         ledger.reserve(ask(epsilon="1e-9"), "flow")
     assert ledger.budget("adult", "row") == now
 
@@ -159,7 +170,7 @@ def test_a_request_that_cannot_be_one_is_refused(field: dict[str, object]) -> No
         ask(**field)
 
 
-def test_the_same_run_goes_on_while_unfinished_and_is_charged_anew_after(ledger: Ledger) -> None:
+def test_the_same_run_is_resumed_while_unfinished_and_charged_anew_after(ledger: Ledger) -> None:
     request = ask()
     first = ledger.reserve(request, "flow")
     assert not first.resumed
@@ -218,7 +229,7 @@ def test_a_release_name_is_used_once(ledger: Ledger) -> None:
         ledger.reserve(ask(epsilon="1/2", release=release), "flow")
 
 
-def test_a_spent_release_goes_on_with_its_own_journal_and_data_only(ledger: Ledger) -> None:
+def test_a_spent_release_is_resumed_with_its_own_journal_and_data_only(ledger: Ledger) -> None:
     release = bring(ledger, State.SPENT)
     assert ledger.spend(release, "flow", "journal-1", "data-1").state is State.SPENT
     with pytest.raises(JournalMismatch, match="another journal"):
@@ -362,7 +373,8 @@ def test_the_composition_decides_not_the_sum(tmp_path: Path) -> None:
 def test_an_accountant_that_gives_no_rational_is_not_believed(
     tmp_path: Path, total: object
 ) -> None:
-    ledger = Ledger.open(tmp_path / "l.db", compose=lambda charges, delta: total)  # type: ignore[arg-type,return-value]
+    place = tmp_path / "l.db"
+    ledger = Ledger.open(place, compose=lambda *_: total)  # type: ignore[arg-type,return-value]
     ledger.grant("adult", "row", 1, "1e-6", "ever", "officer", "why")
     with pytest.raises(PrivacyError):
         ledger.reserve(ask(), "flow")
@@ -373,7 +385,7 @@ def test_a_delta_above_the_budgets_is_refused_whatever_the_composition(tmp_path:
     ledger = Ledger.open(tmp_path / "l.db", compose=lambda charges, delta: Fraction(0))
     ledger.grant("adult", "row", 1, "1e-6", "ever", "officer", "why")
     ledger.reserve(ask(delta="1e-6"), "flow")
-    with pytest.raises(BudgetExceeded, match="delta 1e-05 was asked"):
+    with pytest.raises(BudgetExceeded, match="delta 1e-05 was requested"):
         ledger.reserve(ask(delta="1e-5"), "flow")
 
 

@@ -20,7 +20,7 @@ from cloister.privacy.ledger import (
     Anchor,
     Entry,
     Ledger,
-    Request,
+    ReservationRequest,
     State,
     canonical,
     verify_chain,
@@ -36,7 +36,7 @@ JSON = st.recursive(
 )
 
 
-def ask(number: int, epsilon: object = "1/3") -> Request:
+def ask(number: int, epsilon: object = "1/3") -> ReservationRequest:
     fields = {
         "spec_digest": "ab" * 32,
         "code_version": "0.1.0",
@@ -44,7 +44,9 @@ def ask(number: int, epsilon: object = "1/3") -> Request:
         "release": f"r-{number}",
     }
     events = {"type": "gaussian", "noise": "3/2", "label": 'Ünïcode "quoted" \n'}
-    return Request("adult é", "row", "add_remove", epsilon, Fraction(0), events, "kamino", **fields)  # type: ignore[arg-type]
+    return ReservationRequest(
+        "adult é", "row", "add_remove", epsilon, Fraction(0), events, "kamino", **fields
+    )  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +73,7 @@ def exported(ledger: Ledger, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def chain(
     *links: tuple[str, str, dict[str, object]], time: str = "2026-01-01T00:00:00.000000Z"
 ) -> list[Entry]:
-    """A chain whose hashes are right, whatever its entries say."""
+    """A chain with correct hashes, whatever its entries hold."""
     entries: list[Entry] = []
     for kind, slot, body in links:
         entries.append(Entry.after(entries[-1] if entries else None, time, kind, slot, body))
@@ -80,7 +82,8 @@ def chain(
 
 def forged(entries: list[Entry], at: int, **changes: object) -> list[Entry]:
     """``entries`` with one changed, and every hash from there on computed again."""
-    parts = [replace(entry, **changes) if n == at else entry for n, entry in enumerate(entries)]  # type: ignore[arg-type]
+    changed = replace(entries[at], **changes)  # type: ignore[arg-type]
+    parts = [changed if n == at else entry for n, entry in enumerate(entries)]
     last: Entry | None = None
     result = []
     for part in parts:
@@ -183,7 +186,7 @@ def test_a_chain_rewritten_to_its_end_is_found_by_an_anchor(ledger: Ledger) -> N
 def test_a_charge_above_its_budget_is_found_in_a_sound_chain(ledger: Ledger) -> None:
     entries = ledger.entries()
     found = verify_chain(forged(entries, 0, body={**entries[0].body, "epsilon": "2/3"}))
-    assert found[0].entry == 4 and "was asked" in found[0].problem
+    assert found[0].entry == 4 and "was requested" in found[0].problem
     found = verify_chain(forged(entries, 3, body={**entries[3].body, "epsilon": "34/100"}))
     assert [finding.entry for finding in found] == [4]
 
@@ -328,7 +331,10 @@ def test_an_export_never_replaces_what_is_no_plain_file(
     assert not (tmp_path / "none").exists()
 
 
-WEAK = "CREATE TRIGGER cloister_entries_delete BEFORE DELETE ON cloister_entries WHEN 0 BEGIN SELECT 1; END"
+WEAK = (
+    "CREATE TRIGGER cloister_entries_delete BEFORE DELETE ON cloister_entries WHEN 0 "
+    "BEGIN SELECT 1; END"
+)
 
 
 @pytest.mark.parametrize(
@@ -341,9 +347,9 @@ WEAK = "CREATE TRIGGER cloister_entries_delete BEFORE DELETE ON cloister_entries
         (["DROP TRIGGER cloister_entries_update"], "cloister_entries_update is missing"),
         (
             [WEAK.replace("entries_delete", "entries_quiet")],
-            "cloister_entries_quiet stands in the database",
+            "cloister_entries_quiet is in the database",
         ),
-        (["CREATE TABLE notes (a)"], "notes stands in the database"),
+        (["CREATE TABLE notes (a)"], "notes is in the database"),
     ],
 )
 def test_the_table_and_its_guards_are_compared_word_by_word(

@@ -84,7 +84,7 @@ def test_a_file_replaced_by_a_link_is_altered(folder: Path, tmp_path: Path):
     assert [str(finding) for finding in verify_folder(folder)] == ["synthetic.parquet: was altered"]
 
 
-def test_a_manifest_that_was_made_anew_is_told_from_the_recorded_one(folder: Path):
+def test_a_manifest_that_was_made_anew_is_not_the_recorded_one(folder: Path):
     recorded = read_manifest(folder).digest
     (folder / "certificate.yaml").write_text("certificate: 2\n")
     write_manifest(folder, "r-1", LINEAGE)

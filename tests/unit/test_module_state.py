@@ -1,4 +1,4 @@
-"""The modules of tasks/ keep nothing between two runs: what they bind at their top level is constant."""
+"""The modules of tasks/ hold no state between two runs: their top-level names are constant."""
 
 import ast
 from pathlib import Path
@@ -10,8 +10,8 @@ MODULES = sorted((ROOT / "tasks").rglob("*.py"))
 # Calls whose values do not change; the value of a ContextVar belongs to the context of whoever set
 # it.
 CONSTANT = {
-    "ContextVar", "Field", "Fraction", "MappingProxyType", "ParamSpec", "Path", "TypeVar", "VersionInfo",
-    "field", "frozenset", "timedelta", "tuple", "with_name",
+    "ContextVar", "Field", "Fraction", "MappingProxyType", "ParamSpec", "Path", "TypeVar",
+    "VersionInfo", "field", "frozenset", "timedelta", "tuple", "with_name",
 }  # fmt: skip
 MUTABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 # Cached though it is an effect: it walks a whole home, which need not be done twice by one process.

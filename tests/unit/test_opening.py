@@ -1,4 +1,4 @@
-"""The rows of a release, as they come behind the door: whose they are, and what says whether they were changed."""
+"""The rows of a release behind the door: their persons, and the digest that shows changes."""
 
 import json
 from fractions import Fraction

@@ -155,3 +155,9 @@ def test_written_moments_are_read_back_to_the_microsecond(moments):
     )
     assert not invalid.any()
     assert typed.dt.to_pydatetime().tolist() == moments if moments else typed.empty
+
+
+def test_a_duration_of_numpy_is_no_text_and_stops_nothing():
+    cells = pd.Series([np.timedelta64(1, "D"), "a", pd.Timedelta(1)], dtype=object)
+    values, _ = parse(cells, Categorical(type="categorical", values=["a"], nullable=True))
+    assert values.isna().tolist() == [True, False, True]

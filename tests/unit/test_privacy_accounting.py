@@ -1,4 +1,4 @@
-"""How accountants are asked: the least answer, refusals, disjoint parts, and how totals move."""
+"""How accountants are used: the least answer, refusals, disjoint parts, and changes of totals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calibration keeps its claim, wastes little, and shares are exact."""
+"""Calibrated noise is enough and wastes little; shares are exact."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cloister.errors import PlanError, UnsupportedEvent
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.accounting.calibration import (
     calibrate,
-    concentrated,
     noise_multiplier,
     shares,
+    zcdp_rho,
 )
 from cloister.privacy.events import (
     Event,
@@ -97,7 +97,7 @@ def test_the_noise_of_a_rho_is_enough(rho: Fraction) -> None:
 
 @pytest.mark.parametrize("target", [0.1, 1, 10])
 def test_a_rho_gives_the_epsilon_it_is_for(target: float) -> None:
-    noise = noise_multiplier(concentrated(target, 1e-6))
+    noise = noise_multiplier(zcdp_rho(target, 1e-6))
     assert 0.75 * target < epsilon(GaussianCounts(noise, ADD), 1e-6, "add_remove") <= target
 
 

@@ -1,4 +1,4 @@
-"""Mechanisms: shapes, refusals, scales rounded up, exact sums of gradients, and no way to a repeatable sampler."""
+"""Mechanisms: shapes, refusals, scales rounded up, exact sums; no repeatable sampler."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_noisy_sums_lie_on_a_grid_that_does_not_depend_on_the_data() -> None:
 
 
 def lowest_digits(mechanism: GaussianGradient, total: float) -> NDArray[np.float64]:
-    """How often the lowest binary digit of a noisy sum, counted in 2^-36 clips, stands at each place."""
+    """How often the lowest binary digit of a noisy sum, in 2^-36 clips, is at each place."""
     noisy = mechanism.release(
         mechanism.on_grid(np.full(4000, total)), mechanism.sums(), NoiseSource()
     )
@@ -207,7 +207,7 @@ def lowest_digits(mechanism: GaussianGradient, total: float) -> NDArray[np.float
 
 @pytest.mark.parametrize("noise", [2**10, 2**12, 2**12 + 1, 2**18, 2**20])
 def test_however_much_noise_there_is_no_digit_of_the_sum_shows_through(noise: int) -> None:
-    """In steps of its own, noise above 2^53 would leave the last digits of a sum as they are, or round them away."""
+    """Noise above 2^53 of its steps would leave the last digits of a sum, or round them away."""
     mechanism = GaussianGradient(Fraction(1, 10), Fraction(noise), 1.0)
     without, with_one = lowest_digits(mechanism, 0.0), lowest_digits(mechanism, 2.0**-36)
     assert np.abs(without - with_one).max() < 0.08  # 7 standard deviations

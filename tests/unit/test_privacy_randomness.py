@@ -1,4 +1,4 @@
-"""The two kinds of randomness: what they draw, and that neither can stand in for the other."""
+"""The two kinds of randomness: what they draw, and that neither can replace the other."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_kinds_share_no_method() -> None:
 
 
 @pytest.mark.parametrize("shape", [0, 1, 7, (2, 3), (0, 4), 300_001])
-def test_normals_have_the_shape_asked_for(shape: int | tuple[int, ...]) -> None:
+def test_normals_have_the_given_shape(shape: int | tuple[int, ...]) -> None:
     drawn = NoiseSource().normals(shape)
     assert drawn.shape == ((shape,) if isinstance(shape, int) else shape)
     assert drawn.dtype == np.float64

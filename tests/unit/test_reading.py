@@ -1,4 +1,4 @@
-"""Declared columns from CSV, Parquet and SQL, and what each unusable source is told."""
+"""Declared columns from CSV, Parquet and SQL, and the message for each unusable source."""
 
 import sqlite3
 from pathlib import Path
@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from cloister.errors import DataError, SpecError, StorageError
 from cloister.schema.sources.reading import read_frame
-from cloister.schema.spec import Spec, Validation
-from cloister.schema.validation import validate
+from cloister.schema.spec import Spec, ValidationSpec
+from cloister.schema.validation import validate_rows
 
 NAMES = ["b", "a"]
 LARGE = pd.array([2**60 + 1, None], dtype="Int64")
@@ -102,10 +102,10 @@ def test_an_unusable_csv_is_told_without_its_cells(tmp_path, content, source, wo
 @pytest.mark.parametrize("on_invalid", ["drop", "clip"])
 def test_ragged_rows_are_left_out_and_counted_where_invalid_rows_are(tmp_path, on_invalid):
     (tmp_path / "people.csv").write_text("a,b\n1,2\n1,2,3\n4,5\n6\n")
-    spec = _spec().model_copy(update={"validation": Validation(on_invalid=on_invalid)})
+    spec = _spec().model_copy(update={"validation": ValidationSpec(on_invalid=on_invalid)})
     frame = read_frame(spec, tmp_path / "people.csv")
     assert _cells(frame) == [["2", "1"], ["5", "4"]]
-    kept, report = validate(frame, spec)
+    kept, report = validate_rows(frame, spec)
     assert (len(kept), report.rows, report.dropped, report.malformed, report.valid) == (
         2,
         4,
@@ -198,7 +198,8 @@ def test_one_odd_value_in_a_database_changes_no_other(tmp_path):
     with sqlite3.connect(tmp_path / "people.db") as server:
         server.execute("CREATE TABLE people (a BOOLEAN, b DATE)")
         server.execute(
-            "INSERT INTO people VALUES (1, '2020-01-01'), ('x', 'no day'), (0, CAST(x'61ff' AS TEXT))"
+            "INSERT INTO people VALUES (1, '2020-01-01'), ('x', 'no day'), "
+            "(0, CAST(x'61ff' AS TEXT))"
         )
     read = read_frame(_spec(url=f"sqlite:///{tmp_path}/people.db", table="people"))
     assert _cells(read) == [["2020-01-01", 1], ["no day", "x"], ["a\\xff", 0]]

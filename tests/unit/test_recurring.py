@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.errors import BudgetExceeded, InputError
-from cloister.privacy.ledger import Budget, Charge, basic_composition
+from cloister.privacy.ledger import BudgetGrant, Charge, basic_composition
 from models.protocol import Budget as Price
 from tasks.ledger.allowance import Allowance, room
 from tasks.stores.prefect_schedule import ReleaseSchedule
@@ -21,11 +21,13 @@ deltas = st.fractions(min_value=0, max_value=Fraction(1, 2), max_denominator=16)
 
 
 def times(cron: str, timezone: str, number: int) -> list[str]:
-    return [run.isoformat() for run in islice(ReleaseSchedule.of(cron, timezone, NOW).runs(NOW), number)]
+    return [
+        run.isoformat() for run in islice(ReleaseSchedule.of(cron, timezone, NOW).runs(NOW), number)
+    ]
 
 
 def allowance(per: str, whole: int, left: int) -> Allowance:
-    budget = Budget.of("clubs", "row", whole or Fraction(1, 2), "1e-5", per)
+    budget = BudgetGrant.of("clubs", "row", whole or Fraction(1, 2), "1e-5", per)
     return Allowance(
         budget, Price(Fraction(1), Fraction(0)), budget.period.window(NOW.isoformat()), whole, left
     )
@@ -33,7 +35,8 @@ def allowance(per: str, whole: int, left: int) -> Allowance:
 
 def foreseen(made: Allowance, cron: str, number: int) -> list[bool]:
     return [
-        fits for _, fits in islice(made.foreseen(ReleaseSchedule.of(cron, "UTC", NOW).runs(NOW)), number)
+        fits
+        for _, fits in islice(made.foreseen(ReleaseSchedule.of(cron, "UTC", NOW).runs(NOW)), number)
     ]
 
 

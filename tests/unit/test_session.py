@@ -1,4 +1,4 @@
-"""Whatever leads to sensitive rows shows a name alone, is not copied, not walked into, and ends with its session."""
+"""Objects that lead to sensitive rows show a name alone, are never copied, and end in time."""
 
 import copy
 import gc

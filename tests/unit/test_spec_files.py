@@ -1,4 +1,4 @@
-"""The specs in data/specs: public bounds, the published constraints, and the real tables inside them."""
+"""The specs in data/specs: public bounds, published constraints, and the real tables inside."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from cloister.constraints.declared import constraints_of
 from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import data_derived, load_spec
-from cloister.schema.validation import validate
+from cloister.schema.validation import validate_rows
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / os.environ.get("CLOISTER_DATA", "../shared/data")
@@ -57,6 +57,6 @@ def test_the_constraints_are_the_published_ones(name):
 )
 def test_the_real_table_lies_in_its_declared_domain(name, emptied):
     spec = _spec(name)
-    frame, report = validate(read_frame(spec, DATA / f"{TABLES[name]}.csv"), spec)
+    frame, report = validate_rows(read_frame(spec, DATA / f"{TABLES[name]}.csv"), spec)
     assert len(frame) == spec.privacy.rows.public
     assert (report.dropped, report.clipped, report.emptied) == (0, 0, emptied)

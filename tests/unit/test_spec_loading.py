@@ -1,4 +1,4 @@
-"""Spec files: what is read, and what each mistake is told."""
+"""Spec files: what is read, and the message for each mistake."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +14,8 @@ from cloister.schema.spec_files.loading import data_derived, load_spec, spec_dig
 VALID = """\
 name: people
 source: {path: people.csv}
-privacy: {unit: row, relation: add_remove, rows: {public: 1000}, budget: {epsilon: 10, delta: 1e-6, per: year}}
+privacy: {unit: row, relation: add_remove, rows: {public: 1000}, \
+budget: {epsilon: 10, delta: 1e-6, per: year}}
 attributes:
   age: {type: integer, min: 17, max: 90}
   colour: {type: categorical, values: [red, no, 010, 1:30]}
@@ -153,10 +154,10 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_lines(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (VALID + "name: again\n", "line 13, name: the key stands on line 1 too"),
+        (VALID + "name: again\n", "line 13, name: the key is also on line 1"),
         (
             VALID.replace("  colour:", "  age:"),
-            "line 6, attributes.age: the key stands on line 5 too",
+            "line 6, attributes.age: the key is also on line 5",
         ),
         (VALID.replace("  colour:", "\tcolour:"), "line 6: a tab"),
         (VALID.replace("1:30]", "1:30"), "line 6"),

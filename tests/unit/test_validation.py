@@ -11,7 +11,7 @@ import pytest
 from cloister.errors import DataError
 from cloister.schema.domain import Domain
 from cloister.schema.spec import Spec
-from cloister.schema.validation import pandera_schema, validate
+from cloister.schema.validation import pandera_schema, validate_rows
 
 ATTRIBUTES = {
     "count": {"type": "integer", "min": 0, "max": 10, "special": [99], "nullable": True},
@@ -86,7 +86,7 @@ TYPED = pd.DataFrame(
 
 
 def test_rows_in_the_domain_pass_as_typed_values():
-    kept, report = validate(_frame({}, {"count": None, "kind": None}), _spec("fail"))
+    kept, report = validate_rows(_frame({}, {"count": None, "kind": None}), _spec("fail"))
     pd.testing.assert_frame_equal(kept, TYPED)
     assert report.valid
     assert (report.rows, report.dropped, report.clipped, report.emptied) == (2, 0, 0, 0)
@@ -94,7 +94,7 @@ def test_rows_in_the_domain_pass_as_typed_values():
 
 def test_fail_names_columns_rules_and_rows_but_no_value():
     with pytest.raises(DataError) as caught:
-        validate(BROKEN, _spec("fail"))
+        validate_rows(BROKEN, _spec("fail"))
     message = str(caught.value)
     assert "column 'count': 1 value(s) cannot be read as the declared type (rows 3)" in message
     assert "column 'count': 1 value(s) outside the declared values or bounds (rows 2)" in message
@@ -109,13 +109,13 @@ def test_fail_names_columns_rules_and_rows_but_no_value():
 
 
 def test_drop_leaves_out_each_row_with_a_finding():
-    kept, report = validate(BROKEN, _spec("drop"))
+    kept, report = validate_rows(BROKEN, _spec("drop"))
     pd.testing.assert_frame_equal(kept, TYPED)
     assert (report.rows, report.dropped, len(report.findings)) == (10, 8, 8)
 
 
 def test_clip_moves_numbers_empties_nullable_cells_and_drops_the_rest():
-    kept, report = validate(BROKEN, _spec("clip"))
+    kept, report = validate_rows(BROKEN, _spec("clip"))
     assert (report.dropped, report.clipped, report.emptied) == (2, 4, 2)
     assert kept["count"].tolist() == [99, 10, pd.NA, 99, 99, 99, 99, pd.NA]
     assert kept["share"].tolist() == [0.5, 0.5, 0.5, 0.0, 0.5, 0.5, 0.5, 0.5]
@@ -129,7 +129,7 @@ ATTRIBUTES_TYPED = _spec("fail").attributes
 
 
 def test_only_ten_row_numbers_are_named():
-    _, report = validate(_frame({}, *[{"kind": "x"}] * 500), _spec("drop"))
+    _, report = validate_rows(_frame({}, *[{"kind": "x"}] * 500), _spec("drop"))
     (finding,) = report.findings
     assert (finding.count, finding.rows) == (500, tuple(range(2, 12)))
     assert report.to_dict()["findings"][0]["column"] == "kind"
@@ -137,14 +137,14 @@ def test_only_ten_row_numbers_are_named():
 
 def test_no_row_left_is_an_error():
     with pytest.raises(DataError, match="no row lies inside"):
-        validate(_frame({"yes": "x"}), _spec("drop"))
+        validate_rows(_frame({"yes": "x"}), _spec("drop"))
 
 
 def test_missing_and_undeclared_columns_are_errors():
     with pytest.raises(DataError, match="'yes' are missing"):
-        validate(_frame({}).drop(columns="yes"), _spec("fail"))
+        validate_rows(_frame({}).drop(columns="yes"), _spec("fail"))
     with pytest.raises(DataError, match="'extra' are not declared"):
-        validate(_frame({}).assign(extra=1), _spec("fail"))
+        validate_rows(_frame({}).assign(extra=1), _spec("fail"))
 
 
 def test_the_generated_schema_is_panderas_own():
@@ -162,7 +162,7 @@ def test_native_frames_are_validated_too():
     frame = pd.DataFrame(
         {"count": [1, 11], "share": [0.25, 0.5], "day": pd.to_datetime(["2020-01-01"] * 2)}
     )
-    kept, report = validate(frame, _spec("clip", attributes))
+    kept, report = validate_rows(frame, _spec("clip", attributes))
     assert kept["count"].tolist() == [1, 10]
     assert report.clipped == 1
 
@@ -172,7 +172,7 @@ def test_a_million_rows_take_seconds():
     frame = pd.DataFrame(
         {"share": rng.integers(0, 101, 10**6) / 100, "kind": rng.choice(["a", "b", "c"], 10**6)}
     )
-    kept, report = validate(
+    kept, report = validate_rows(
         frame.astype("str"), _spec("drop", {name: ATTRIBUTES[name] for name in frame})
     )
     assert len(kept) == 10**6 - report.dropped == (frame["kind"] != "c").sum()

@@ -1,4 +1,4 @@
-"""Conjunctions of predicates on a pair of rows, sorted by the rows that they speak of."""
+"""Conjunctions of predicates on a pair of rows, sorted by the rows that they compare."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _OPS = {signs: op for op, signs in _SIGNS.items()}
 
 @dataclass(frozen=True)
 class Conjunction:
-    """Predicates on t1 alone, on t2 alone (written on t1), and across (t1 on the left, one for each two columns)."""
+    """Predicates on t1 alone, on t2 alone (written on t1), and across both rows.
+
+    Those across have t1 on the left, and there is one for each two columns.
+    """
 
     first: frozenset[BoundPredicate]
     second: frozenset[BoundPredicate]
@@ -31,21 +34,21 @@ class Conjunction:
 
     @property
     def exchanged(self) -> Conjunction:
-        """The same said of (t2, t1)."""
+        """The same conjunction with the two rows exchanged."""
         across = frozenset(p.exchanged.mirrored for p in self.across)
         return Conjunction(self.second, self.first, across, self.possible)
 
-    def joined(self, other: Conjunction) -> Conjunction:
-        """Both at once."""
+    def conjoin(self, other: Conjunction) -> Conjunction:
+        """The conjunction of both."""
         joined = Conjunction(
             self.first | other.first, self.second | other.second, self.across, self.possible
         )
         return joined.with_across(other.across)
 
     def with_across(self, predicates: Iterable[BoundPredicate]) -> Conjunction:
-        """With further comparisons across.
+        """With further comparisons across both rows.
 
-        Those of the same two columns become one, or none is possible.
+        Comparisons of the same two columns become one, or the conjunction is impossible.
         """
         merged: dict[tuple[str, str], BoundPredicate] = {}
         possible = self.possible
@@ -59,9 +62,12 @@ class Conjunction:
 
 
 def either_order(predicates: Sequence[BoundPredicate]) -> tuple[tuple[int, Conjunction], ...]:
-    """Signed conjunctions whose matches add up to the rows with which a row, as t1, violates in either order."""
+    """Signed conjunctions that count the rows with which a row violates, in either order.
+
+    The signed matches of a row as t1 add up to that count.
+    """
     forward = Conjunction.of(predicates)
-    both = forward.joined(forward.exchanged)
+    both = forward.conjoin(forward.exchanged)
     return (
         ((1, forward),) if both == forward else ((1, forward), (1, forward.exchanged), (-1, both))
     )

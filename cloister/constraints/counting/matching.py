@@ -7,8 +7,8 @@ Each row of one table as t1 is matched with the rows of another as t2:
     !=                        inclusion and exclusion: all, less those that agree
     one order                 sorting within groups
     two orders                a sweep over one, a Fenwick tree over the other
-    more                      divide and conquer over the bits of a rank: r < q if and only if there is exactly one
-                              bit that q has and r lacks, above which they agree
+    more                      divide and conquer over the bits of a rank: r < q if and only if there
+                              is exactly one bit that q has and r lacks, above which they agree
 
 With n rows, k orders and d inequations that is O(2^d n log^(k-1) n) after sorting. Fenwick (1994);
 the divide and conquer is Bentley's (1980) on the bits of ranks.
@@ -25,20 +25,20 @@ import numpy as np
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints.binding import BoundPredicate, Operand
 from cloister.constraints.counting.conjunctions import Conjunction
-from cloister.constraints.counting.tuples import numbered, refined
+from cloister.constraints.counting.tuples import factorize, refine_groups
 from cloister.constraints.denial import Op
 from cloister.schema.domain import Table
 
-Paired = tuple[Integers, Integers]
+_Paired = tuple[Integers, Integers]
 """Whole numbers of the rows as t1 and of the rows as t2, each (rows,)."""
 
 
 @dataclass(frozen=True)
 class Matching:
-    """Rows of one table as t1 and of another as t2, made ready to be matched under a conjunction.
+    """Rows of one table as t1 and of another as t2, prepared for matching under a conjunction.
 
-    ``queries`` and ``points`` are the numbers of the rows that can match at all, of ``rows`` and
-    all others.
+    ``queries`` and ``points`` are the numbers of the rows of either table that can match at all;
+    the first has ``rows`` rows.
     """
 
     rows: int
@@ -85,16 +85,16 @@ def _active(
 
 @dataclass(frozen=True)
 class _Join:
-    """Weighted matching of queries (q,) with points (p,): equal groups, differing codes, ordered ranks.
+    """Weighted matching of queries (q,) with points (p,) by groups, codes and ranks.
 
     A query matches a point if their groups are equal, their codes in each of ``differ`` are not,
     and in each of ``order`` the point's rank is below the query's.
     """
 
-    groups: Paired
+    groups: _Paired
     weights: Integers
-    differ: tuple[Paired, ...]
-    order: tuple[Paired, ...]
+    differ: tuple[_Paired, ...]
+    order: tuple[_Paired, ...]
 
     @classmethod
     def of(
@@ -110,7 +110,7 @@ class _Join:
             if op.is_order:
                 join = replace(join, order=(*join.order, _ranks(op, query, point)))
             elif op is Op.EQ:
-                join = join.grouped(_codes(query, point))
+                join = join.group_by(_codes(query, point))
             else:
                 join = replace(join, differ=(*join.differ, _codes(query, point)))
         return replace(
@@ -121,15 +121,15 @@ class _Join:
         """Total weight of the points that match each query (q,)."""
         if self.differ:
             rest = replace(self, differ=self.differ[1:])
-            return rest.count() - rest.grouped(self.differ[0])._count_met()
+            return rest.count() - rest.group_by(self.differ[0])._count_in_shared_groups()
         if len(self.order) > 2:
             return self._count_by_bits()
         return (_count_equal, _count_one_order, _count_two_orders)[len(self.order)](self)
 
-    def grouped(self, codes: Paired) -> _Join:
+    def group_by(self, codes: _Paired) -> _Join:
         """With groups that agree on the codes as well."""
         split = len(codes[0])
-        groups = refined(np.concatenate(self.groups), np.concatenate(codes))
+        groups = refine_groups(np.concatenate(self.groups), np.concatenate(codes))
         return replace(self, groups=(groups[:split], groups[split:]))
 
     def take(self, queries: Booleans, points: Booleans) -> _Join:
@@ -142,11 +142,11 @@ class _Join:
             (self.groups[0][queries], self.groups[1][points]), self.weights[points], differ, order
         )
 
-    def _count_met(self) -> Integers:
-        """As ``count``, looking only at groups that hold both a query and a point."""
+    def _count_in_shared_groups(self) -> Integers:
+        """As ``count``, restricted to groups with both a query and a point."""
         held = _sizes(self.groups)
-        met = (held[0] > 0) & (held[1] > 0)
-        queries, points = met[self.groups[0]], met[self.groups[1]]
+        shared = (held[0] > 0) & (held[1] > 0)
+        queries, points = shared[self.groups[0]], shared[self.groups[1]]
         counts = np.zeros(len(queries), dtype=np.int64)
         counts[queries] = self.take(queries, points).count()
         return counts
@@ -158,18 +158,18 @@ class _Join:
         for bit in range(int(query.max(initial=0)).bit_length()):
             queries, points = (query >> bit) & 1 == 1, (point >> bit) & 1 == 0
             above = query[queries] >> (bit + 1), point[points] >> (bit + 1)
-            counts[queries] += rest.take(queries, points).grouped(above)._count_met()
+            counts[queries] += rest.take(queries, points).group_by(above)._count_in_shared_groups()
         return counts
 
 
-def _codes(query: Floats, point: Floats) -> Paired:
+def _codes(query: Floats, point: Floats) -> _Paired:
     """Whole numbers that are equal where the values are."""
-    both = numbered(np.concatenate([query, point]))
+    both = factorize(np.concatenate([query, point]))
     return both[: len(query)], both[len(query) :]
 
 
-def _ranks(op: Op, query: Floats, point: Floats) -> Paired:
-    """Whole numbers such that ``query op point`` if and only if the point's is below the query's."""
+def _ranks(op: Op, query: Floats, point: Floats) -> _Paired:
+    """Ranks such that ``query op point`` if and only if the point's is below the query's."""
     if op in (Op.LT, Op.LE):
         return _ranks(op.mirrored, -query, -point)
     different, ranks = np.unique(point, return_inverse=True)
@@ -178,7 +178,7 @@ def _ranks(op: Op, query: Floats, point: Floats) -> Paired:
     return np.searchsorted(different, query, side="left" if op is Op.GT else "right"), ranks
 
 
-def _sizes(groups: Paired) -> Paired:
+def _sizes(groups: _Paired) -> _Paired:
     size = 1 + max(int(side.max(initial=-1)) for side in groups)
     return np.bincount(groups[0], minlength=size), np.bincount(groups[1], minlength=size)
 
@@ -217,7 +217,7 @@ def _count_two_orders(join: _Join) -> Integers:
     return counts
 
 
-def _span(ranks: Paired) -> int:
+def _span(ranks: _Paired) -> int:
     return 1 + max(int(side.max(initial=0)) for side in ranks)
 
 

@@ -1,4 +1,4 @@
-"""The different tuples of values of some attributes: rules on these attributes tell no more rows apart."""
+"""The different tuples of values of some attributes, which is all that rules on them compare."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ import pandas as pd
 from cloister.arrays import Floats, Integers
 from cloister.schema.domain import Table
 
-SPARSE = 4
-WIDEST = 2**62
+_SPARSE = 4
+"""Joint codes per row above which a hash table is used; below, an array with one entry a code."""
+
+_WIDEST = 2**62
+"""Joint codes at most before they are renumbered: more might not fit int64."""
 
 
 @dataclass(frozen=True)
 class Tuples:
     """The different tuples of a table of n rows.
 
-    ``table`` has a row for each, ``of_row`` (n,) numbers them.
+    ``table`` has one row for each; ``of_row`` (n,) is the number of each row's tuple.
     """
 
     table: Table
@@ -40,12 +43,12 @@ class Tuples:
         return np.bincount(self.of_row, weights, self.table.rows).astype(np.int64, copy=False)
 
 
-def numbered(values: Floats | Integers) -> Integers:
+def factorize(values: Floats | Integers) -> Integers:
     """Numbers 0, 1, ... (n,) of the different values (n,)."""
     return pd.factorize(values)[0].astype(np.int64, copy=False)
 
 
-def refined(groups: Integers, codes: Integers) -> Integers:
+def refine_groups(groups: Integers, codes: Integers) -> Integers:
     """Numbers (n,) of the different pairs of a group and a code."""
     return _joint([groups, codes])[0]
 
@@ -55,7 +58,7 @@ def _joint(columns: Sequence[Integers]) -> tuple[Integers, int]:
     joint, size = columns[0], _span(columns[0])
     for column in columns[1:]:
         span = _span(column)
-        if size * span > WIDEST:
+        if size * span > _WIDEST:
             joint, size = _numbered_below(joint, size)
         joint, size = joint * span + column, size * span
     return _numbered_below(joint, size)
@@ -66,8 +69,8 @@ def _span(codes: Integers) -> int:
 
 
 def _numbered_below(codes: Integers, size: int) -> tuple[Integers, int]:
-    if size > SPARSE * len(codes):
-        numbers = numbered(codes)
+    if size > _SPARSE * len(codes):
+        numbers = factorize(codes)
         return numbers, _span(numbers)
     present = np.zeros(size, dtype=bool)
     present[codes] = True

@@ -25,7 +25,7 @@ from cloister.schema.domain import Table
 
 @dataclass(frozen=True)
 class ViolationReport:
-    """Violations of one constraint: rows or unordered pairs of rows, and their share of all in percent."""
+    """Violations of one constraint: rows or unordered pairs, and their share in percent."""
 
     name: str
     hard: bool
@@ -34,20 +34,20 @@ class ViolationReport:
 
 
 def count_violations(constraint: DenialConstraint, table: Table) -> int:
-    """Number of rows (one-row rules) or unordered pairs of rows (two-row rules) that violate the constraint.
+    """Number of rows (one-row rules) or unordered pairs of rows (two-row rules) in violation.
 
     Raises:
         ConstraintError: the constraint does not fit the domain of the table.
     """
     bound = bind(constraint, table.domain)
     if bound.arity == 1:
-        return int(bound.violated(table, table).sum())
+        return int(bound.violation_mask(table, table).sum())
     tuples = Tuples.of(table, constraint.attributes)
     rows, weights = tuples.table, tuples.sums()
-    alone = int(weights @ bound.violated(rows, rows))
+    alone = int(weights @ bound.violation_mask(rows, rows))
     forward = Conjunction.of(bound.predicates)
     directed = int(weights @ Matching.of(forward, rows, rows).count(weights)) - alone
-    both = forward.joined(forward.exchanged)
+    both = forward.conjoin(forward.exchanged)
     if both == forward:
         return directed // 2
     return directed - (int(weights @ Matching.of(both, rows, rows).count(weights)) - alone) // 2
@@ -61,18 +61,20 @@ def violations_per_row(constraint: DenialConstraint, table: Table) -> Integers:
     """
     bound = bind(constraint, table.domain)
     if bound.arity == 1:
-        return bound.violated(table, table).astype(np.int64)
+        return bound.violation_mask(table, table).astype(np.int64)
     tuples = Tuples.of(table, constraint.attributes)
     rows = tuples.table
-    counts = Partners.of(constraint, rows, rows).count(tuples.sums()) - bound.violated(rows, rows)
+    counts = Partners.of(constraint, rows, rows).count(tuples.sums()) - bound.violation_mask(
+        rows, rows
+    )
     return counts[tuples.of_row]
 
 
 @dataclass(frozen=True)
 class Partners:
-    """The rows of a second table (m,) with which each row of a first (n,) violates a constraint, in either order.
+    """The rows of a second table (m,) with which each row of a first (n,) violates a constraint.
 
-    For a one-row rule, a row that violates it has itself alone.
+    In either order. Under a one-row rule, the only partner of a violating row is itself.
     """
 
     terms: tuple[tuple[int, Matching], ...]
@@ -80,14 +82,14 @@ class Partners:
 
     @classmethod
     def of(cls, constraint: DenialConstraint, first: Table, second: Table) -> Partners:
-        """Made ready to be counted under any weights of the second table's rows.
+        """The partners, prepared for counting under any weights of the second table's rows.
 
         Raises:
             ConstraintError: the constraint does not fit the domain of the tables.
         """
         bound = bind(constraint, first.domain)
         if bound.arity == 1:
-            return cls((), bound.violated(first, first))
+            return cls((), bound.violation_mask(first, first))
         signed = either_order(bound.predicates)
         return cls(
             tuple((sign, Matching.of(conjunction, first, second)) for sign, conjunction in signed),
@@ -102,7 +104,10 @@ class Partners:
 
 
 def violation_share(constraint: DenialConstraint, table: Table) -> Fraction:
-    """Violations as a share of all n rows, or of all n (n - 1) / 2 unordered pairs; 0 where there are none."""
+    """Violations as a share of all n rows, or of all n (n - 1) / 2 unordered pairs.
+
+    0 if there are no rows or pairs.
+    """
     return _share(constraint, count_violations(constraint, table), table.rows)
 
 

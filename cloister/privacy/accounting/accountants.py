@@ -1,13 +1,13 @@
-"""What events cost: the least epsilon, at a given delta, among the accountants that read the whole event.
+"""What events cost: the least epsilon, at a given delta, that any accountant of the event shows.
 
-Three accountants read events in different ways, each an upper bound on its own, so the least of them is one too:
-privacy loss distributions, Rényi divergences, and the plain sum. An event that none reads whole is refused
-(`UnsupportedEvent`), never guessed. Answers are rounded up.
+Three accountants read events in different ways: privacy loss distributions, Rényi divergences, and
+the plain sum. Each gives an upper bound, so the least of the three is one too. An event that no
+accountant can read is refused (`UnsupportedEvent`), never guessed. Answers are rounded up.
 
 Mass that an event may reveal outright (a threshold passed by an empty cell, the delta of a bounded
-mechanism) is its
-*leak*. Leaks add up, and the rest of delta is left to the accountant: such an event is a mixture that is private but
-for its leak (Kairouz, Oh, Viswanath, arXiv 1311.0776, theorem 3.1).
+mechanism) is its *leak*. Leaks add up, and the rest of delta is left to the accountant: such an
+event is a mixture that is private but for its leak (Kairouz, Oh, Viswanath, arXiv 1311.0776,
+theorem 3.1).
 """
 
 from __future__ import annotations
@@ -40,15 +40,32 @@ from cloister.privacy.events import (
     Thresholded,
 )
 
-OUTWARD = 1e-9
-PATHS = 256
-SMALLEST_DELTA = 1e-10
-SHARE = 1e-6
-COARSEST = 2.0**-6
-FINEST = 2.0**-20
-POINTS = 4096
-GRID_POINTS = 2**18
-"""Most points of the grid of one event: a finer one takes minutes where losses are rare and large."""
+# Relative margin added to an epsilon that was computed in floating point.
+_OUTWARD = 1e-9
+
+# Most paths through disjoint parts of an event: each is accounted separately.
+_MOST_PATHS = 256
+
+# Least delta at which loss distributions are used: below it the rounding of Fourier transforms,
+# at least 1e-13, would count.
+_SMALLEST_DELTA = 1e-10
+
+# Shares of delta given to the tails cut off the losses of all events, and to the mass outside the
+# window of their composition.
+_TAIL_SHARE = 1e-6
+
+# Step of the first grid, in nats.
+_COARSEST_STEP = 2.0**-6
+
+# Finest step of any grid, in nats.
+_FINEST_STEP = 2.0**-20
+
+# Grid steps in one epsilon, up to 4,096 mechanisms; beyond, in proportion to the square root of
+# their number.
+_POINTS_PER_EPSILON = 4096
+
+# Most points of the grid of one event: finer ones take minutes where losses are rare and large.
+_MOST_GRID_POINTS = 2**18
 
 Leaves = tuple[tuple[Event, int], ...]
 
@@ -65,8 +82,9 @@ class Spend:
 class Accountant(Protocol):
     """One way to read simple events, none composed, parallel, thresholded or leaking.
 
-    - The composition of the leaves, each as often as listed, is (epsilon, delta)-private under the relation.
-    - Infinity if there is no bound at this delta; UnsupportedEvent if one of the leaves cannot be read.
+    - The composition of the leaves, each as often as listed, is (epsilon, delta)-private under the
+      relation.
+    - Infinity if there is no bound at this delta; UnsupportedEvent if a leaf cannot be read.
     """
 
     def epsilon(self, leaves: Leaves, delta: float, relation: Relation, /) -> float:
@@ -77,7 +95,7 @@ class Accountant(Protocol):
 class PureSum:
     """Adds the epsilons of mechanisms that are private at delta 0, exactly.
 
-    The only one with an answer there.
+    The only accountant with an answer at delta 0.
     """
 
     def epsilon(self, leaves: Leaves, _delta: float, _relation: Relation, /) -> float:
@@ -106,21 +124,21 @@ class Renyi:
 
 
 class LossDistribution:
-    """Composes privacy loss distributions, on a grid that is refined until it no longer matters.
+    """Composes privacy loss distributions on a grid that is fine for the epsilon that it gives.
 
     Has no bound at delta below 1e-10, where the rounding of Fourier transforms would count.
     """
 
     def epsilon(self, leaves: Leaves, delta: float, relation: Relation, /) -> float:
         """The epsilon at which the divergence of the composition falls to delta."""
-        if delta < SMALLEST_DELTA or not leaves:
+        if delta < _SMALLEST_DELTA or not leaves:
             return math.inf
-        fineness = POINTS * max(1.0, math.sqrt(sum(times for _, times in leaves)) / 64)
-        finest = max(FINEST, self._width(leaves, delta, relation) / GRID_POINTS)
-        step = COARSEST
+        fineness = _POINTS_PER_EPSILON * max(1.0, math.sqrt(sum(times for _, times in leaves)) / 64)
+        finest = max(_FINEST_STEP, self._width(leaves, delta, relation) / _MOST_GRID_POINTS)
+        step = _COARSEST_STEP
         while True:
             answer = self._on_grid(leaves, delta, relation, step)
-            wanted = max(finest, min(answer, 1 / COARSEST) / fineness)
+            wanted = max(finest, min(answer, 1 / _COARSEST_STEP) / fineness)
             if step <= 2 * wanted:
                 return _outward(answer)
             step = 2.0 ** math.floor(math.log2(max(wanted, step / 64)))
@@ -128,14 +146,16 @@ class LossDistribution:
     def _parts(
         self, leaves: Leaves, delta: float, relation: Relation, step: float
     ) -> list[tuple[_GridLosses, int]]:
-        tail = delta * SHARE / sum(times for _, times in leaves)
+        tail = delta * _TAIL_SHARE / sum(times for _, times in leaves)
         return [(_grid_losses(leaf, relation, step, tail), times) for leaf, times in leaves]
 
     def _width(self, leaves: Leaves, delta: float, relation: Relation) -> float:
-        return max(losses.width for losses, _ in self._parts(leaves, delta, relation, COARSEST))
+        return max(
+            losses.width for losses, _ in self._parts(leaves, delta, relation, _COARSEST_STEP)
+        )
 
     def _on_grid(self, leaves: Leaves, delta: float, relation: Relation, step: float) -> float:
-        slack, parts = delta * SHARE, self._parts(leaves, delta, relation, step)
+        slack, parts = delta * _TAIL_SHARE, self._parts(leaves, delta, relation, step)
         removed = [(losses.removed, times * losses.copies) for losses, times in parts]
         added = [(losses.added, times * losses.copies) for losses, times in parts]
         orders = [removed] if all(losses.symmetric for losses, _ in parts) else [removed, added]
@@ -159,9 +179,10 @@ def epsilon(event: Event, delta: float | Fraction, relation: Relation | str) -> 
 
 
 def spend(event: Event, delta: float | Fraction, relation: Relation | str) -> Spend:
-    """What the event costs at this delta, on the worst path through disjoint parts, and which accountant shows it.
+    """What the event costs at this delta, and which accountant shows it.
 
-    A float delta is read as the decimal number that it is written as.
+    Of disjoint parts, on the worst path through them. A float delta is read as the decimal number
+    that it is written as.
 
     Errors: as `epsilon`.
     """
@@ -185,10 +206,10 @@ def _path_spend(path: Leaves, delta: Fraction, relation: Relation) -> Spend:
     left = delta - _path_leak(path)
     if left < 0:
         raise UnsupportedEvent(
-            f"The event may reveal more than delta {float(delta):g} allows; ask for a larger delta."
+            f"The event may reveal more than delta {float(delta):g} allows; allow a larger delta."
         )
-    leaves = _merged((_kept(leaf), times) for leaf, times in path)
-    answers, refusals = _ask(leaves, math.nextafter(float(left), 0), relation)
+    leaves = _merge((_without_leak(leaf), times) for leaf, times in path)
+    answers, refusals = _answers(leaves, math.nextafter(float(left), 0), relation)
     if not answers:
         raise UnsupportedEvent(
             f"No accountant reads the whole event at delta {float(delta):g}. {' '.join(refusals)}"
@@ -197,7 +218,9 @@ def _path_spend(path: Leaves, delta: Fraction, relation: Relation) -> Spend:
     return Spend(answers[best], float(delta), best)
 
 
-def _ask(leaves: Leaves, delta: float, relation: Relation) -> tuple[dict[str, float], list[str]]:
+def _answers(
+    leaves: Leaves, delta: float, relation: Relation
+) -> tuple[dict[str, float], list[str]]:
     answers, refusals = {}, []
     for name, accountant in ACCOUNTANTS.items():
         try:
@@ -214,14 +237,14 @@ def _path_leak(path: Leaves) -> Fraction:
     return sum((times * delta for delta, times in leaking), Fraction(0))
 
 
-def _kept(leaf: Event) -> Event:
+def _without_leak(leaf: Event) -> Event:
     if isinstance(leaf, Thresholded):
         return leaf.counts
     return replace(leaf, delta=Fraction(0)) if isinstance(leaf, Bounded) else leaf
 
 
 def _paths(event: Event, relation: Relation) -> set[Leaves]:
-    """The simple events that one unit meets, for each choice of the disjoint parts that it may lie in."""
+    """The simple events on one unit's rows, for each choice of the parts that they may lie in."""
     if isinstance(event, Parallel):
         return _parallel_paths(event, relation)
     if isinstance(event, Composed):
@@ -233,12 +256,12 @@ def _paths(event: Event, relation: Relation) -> set[Leaves]:
 
 def _parallel_paths(event: Parallel, relation: Relation) -> set[Leaves]:
     if relation is Relation.ADD_REMOVE and _rows_at_most(event) == 1:
-        return _limited(path for part in event.parts for path in _paths(part, relation))
+        return _limit(path for part in event.parts for path in _paths(part, relation))
     return _paths(Composed(tuple((part, 1) for part in event.parts)), relation)
 
 
 def _rows_at_most(event: Event) -> int:
-    """How many rows one unit may own, as far as an event shows."""
+    """The most rows that one unit owns, according to an event."""
     match event:
         case Parallel():
             return max(event.rows, *(_rows_at_most(part) for part in event.parts))
@@ -256,8 +279,8 @@ def _rows_at_most(event: Event) -> int:
 def _composed_paths(event: Composed, relation: Relation) -> set[Leaves]:
     paths: set[Leaves] = {()}
     for part, times in event.parts:
-        choices = _limited(_joined(chosen) for chosen in _choices(_paths(part, relation), times))
-        paths = _limited(_joined(pair) for pair in product(paths, choices))
+        choices = _limit(_join(chosen) for chosen in _choices(_paths(part, relation), times))
+        paths = _limit(_join(pair) for pair in product(paths, choices))
     return paths
 
 
@@ -268,24 +291,24 @@ def _choices(paths: set[Leaves], times: int) -> Iterator[tuple[Leaves, ...]]:
     return combinations_with_replacement(paths, times)
 
 
-def _joined(paths: Iterable[Leaves]) -> Leaves:
-    return _merged(item for path in paths for item in path)
+def _join(paths: Iterable[Leaves]) -> Leaves:
+    return _merge(item for path in paths for item in path)
 
 
-def _merged(items: Iterable[tuple[Event, int]]) -> Leaves:
+def _merge(items: Iterable[tuple[Event, int]]) -> Leaves:
     times: dict[Event, int] = {}
     for leaf, count in items:
         times[leaf] = times.get(leaf, 0) + count
     return tuple(sorted(times.items(), key=repr))
 
 
-def _limited(paths: Iterable[Leaves]) -> set[Leaves]:
+def _limit(paths: Iterable[Leaves]) -> set[Leaves]:
     kept: set[Leaves] = set()
     for path in paths:
         kept.add(path)
-        if len(kept) > PATHS:
+        if len(kept) > _MOST_PATHS:
             raise UnsupportedEvent(
-                f"The event has over {PATHS} paths through disjoint parts; use fewer parts."
+                f"The event has over {_MOST_PATHS} paths through disjoint parts; use fewer parts."
             )
     return kept
 
@@ -320,7 +343,7 @@ def _on_grid(way: Direction, step: float) -> Loss:
 
 
 def _outward(answer: float) -> float:
-    return answer * (1 + OUTWARD)
+    return answer * (1 + _OUTWARD)
 
 
 def _ceiling(exact: Fraction) -> float:

@@ -1,7 +1,7 @@
-"""The other way round: the least noise that keeps a claim, and ways to share a budget out.
+"""The least noise for a given epsilon and delta, and ways to divide a budget.
 
-What is shared out here is only a plan: the claim is what `accounting` reads from the events, and
-`calibrate` asks it.
+A division is only a plan: what the events cost is for the accountants to say, and `calibrate`
+checks its answer with them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,20 @@ from cloister.privacy.accounting.accountants import spend
 from cloister.privacy.accounting.renyi import ORDERS
 from cloister.privacy.events import Event, Relation
 
-PRECISION = 1e-4
-DIGITS = 6
-STRIDE = 4.0
-MOST = 2.0**30
-HALVINGS = 60
+# Relative precision of a noise level.
+_PRECISION = 1e-4
+
+# Significant decimal digits of a noise level, which is rounded up to them.
+_DIGITS = 6
+
+# Ratio of the noise levels that are tried until two of them enclose the answer.
+_STRIDE = 4.0
+
+# Largest noise level that is tried.
+_MOST_NOISE = 2.0**30
+
+# Bisections of rho: more than the 53 bits of a double.
+_HALVINGS = 60
 
 Excess = Callable[[float], float]
 
@@ -32,24 +41,23 @@ def calibrate(
     delta: float | Fraction,
     relation: Relation | str,
 ) -> Fraction:
-    """The least noise, to a part in ten thousand, for which the event keeps (epsilon, delta).
+    """The least noise, to a part in ten thousand, for which the event is (epsilon, delta)-private.
 
-    Never too little.
-
-    ``event_of`` makes the event from a level of noise, of which more must cost less: a noise
-    multiplier, or the inverse of an epsilon. The answer has been put to the accountants.
+    The event costs no more than that: the accountants have checked the answer. ``event_of`` makes
+    the event from a noise level, of which more must cost less: a noise multiplier, or the inverse
+    of an epsilon.
 
     Errors: PlanError if no level up to 2^30 is enough, UnsupportedEvent if no accountant reads the
         event.
     """
     if epsilon <= 0:
-        raise PlanError("No noise keeps an epsilon of 0; allow a larger epsilon.")
+        raise PlanError("No amount of noise gives an epsilon of 0; allow a larger epsilon.")
 
     def excess(noise: float) -> float:
         try:
             cost = spend(event_of(_rounded_up(noise)), delta, relation).epsilon
         except UnsupportedEvent:
-            if noise >= MOST:
+            if noise >= _MOST_NOISE:
                 raise
             return math.inf
         return math.log(max(cost, 1e-300) / float(epsilon))
@@ -57,14 +65,14 @@ def calibrate(
     return _rounded_up(_narrow(excess, *_bracket(excess)))
 
 
-def concentrated(epsilon: float | Fraction, delta: float | Fraction) -> Fraction:
+def zcdp_rho(epsilon: float | Fraction, delta: float | Fraction) -> Fraction:
     """A rho, rounded down, such that rho-zero-concentrated privacy gives (epsilon, delta).
 
     Source: Canonne, Kamath, Steinke (arXiv 2004.00010), proposition 12, by dp_accounting; never
     less than by Bun and Steinke (arXiv 1605.02065), proposition 1.3.
     """
     low, high = _bun_steinke(float(epsilon), float(delta)), float(epsilon)
-    for _ in range(HALVINGS):
+    for _ in range(_HALVINGS):
         middle = (low + high) / 2
         enough = compute_epsilon(ORDERS, middle * ORDERS, float(delta))[0] <= float(epsilon)
         low, high = (middle, high) if enough else (low, middle)
@@ -77,7 +85,7 @@ def _bun_steinke(epsilon: float, delta: float) -> float:
 
 
 def noise_multiplier(rho: Fraction) -> Fraction:
-    """The noise multiplier, rounded up, whose discrete Gaussian counts are rho-zero-concentrated: 1 / sqrt(2 rho)."""
+    """The noise multiplier, rounded up, of rho-zero-concentrated counts: 1 / sqrt(2 rho)."""
     rounded = _rounded_up(math.sqrt(1 / (2 * rho)))
     return rounded if 2 * rho * rounded**2 >= 1 else rounded * Fraction(1_000_001, 10**6)
 
@@ -86,7 +94,7 @@ def shares(total: Fraction, weights: Sequence[int | Fraction]) -> tuple[Fraction
     """The total in proportion to the weights; exact, so that the shares add up to the total."""
     if not weights or min(weights) <= 0 or total <= 0:
         raise PlanError(
-            "A budget is shared out among one or more positive weights, and must itself be positive."
+            "A budget is divided by one or more positive weights, and must itself be positive."
         )
     whole = sum(weights, Fraction(0))
     return tuple(total * weight / whole for weight in weights)
@@ -95,19 +103,20 @@ def shares(total: Fraction, weights: Sequence[int | Fraction]) -> tuple[Fraction
 def _bracket(excess: Excess) -> tuple[float, float]:
     low = high = 1.0
     while excess(high) > 0:
-        if high >= MOST:
+        if high >= _MOST_NOISE:
             raise PlanError(
-                "No amount of noise keeps this epsilon and delta; ask for less, or allow more of either."
+                "No amount of noise gives this epsilon and delta; release less, or allow more of "
+                "either."
             )
-        low, high = high, high * STRIDE
-    while low == high and excess(low / STRIDE) <= 0 and low > 1 / MOST:
-        low, high = low / STRIDE, low / STRIDE
-    return (low, high) if low < high else (low / STRIDE, high)
+        low, high = high, high * _STRIDE
+    while low == high and excess(low / _STRIDE) <= 0 and low > 1 / _MOST_NOISE:
+        low, high = low / _STRIDE, low / _STRIDE
+    return (low, high) if low < high else (low / _STRIDE, high)
 
 
 def _narrow(excess: Excess, low: float, high: float) -> float:
     above, below = excess(low), excess(high)
-    while high > low * (1 + PRECISION):
+    while high > low * (1 + _PRECISION):
         middle = _guess(low, high, above, below)
         found = excess(middle)
         if found <= 0:
@@ -119,10 +128,10 @@ def _narrow(excess: Excess, low: float, high: float) -> float:
 
 def _guess(low: float, high: float, above: float, below: float) -> float:
     part = above / (above - below) if math.isfinite(above) else 0.5
-    margin = min(0.5, PRECISION / 3 / math.log(high / low))
+    margin = min(0.5, _PRECISION / 3 / math.log(high / low))
     return float(low * (high / low) ** min(max(part + margin, margin), 1 - margin))
 
 
 def _rounded_up(number: float) -> Fraction:
-    digits = DIGITS - 1 - math.floor(math.log10(number))
+    digits = _DIGITS - 1 - math.floor(math.log10(number))
     return Fraction(math.ceil(Fraction(number) * Fraction(10) ** digits)) / Fraction(10) ** digits

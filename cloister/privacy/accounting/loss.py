@@ -1,4 +1,4 @@
-"""Privacy loss distributions on a grid, and their composition by one Fourier transform per distinct event.
+"""Privacy loss distributions on a grid, composed by one Fourier transform per distinct event.
 
 A *profile* gives delta as a function of epsilon for the worst pair of neighbouring tables. It is
 turned into a distribution on a grid that is never more private ("Connect the Dots", Doroshenko et
@@ -21,23 +21,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
-Floats = NDArray[np.float64]
+from cloister.arrays import Floats
+
 Profile = Callable[[Floats], Floats]
 
-ROUNDING = 1e-15
-LARGEST_LOSS = 600.0
-WORTHWHILE = 0.01
-"""Share by which a window must become narrower for a steeper tilt to be tried after it."""
+# Mass added to delta for the rounding of Fourier transforms: this for each mechanism, and 100 more.
+_ROUNDING = 1e-15
+
+# Largest loss, in nats, that is put to exp; the largest double is exp(709.8).
+_LARGEST_LOSS = 600.0
+
+# Share by which a window must become narrower for a steeper tilt to be tried after it.
+_WORTHWHILE = 0.01
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A privacy loss distribution: mass ``mass[i]`` at (lowest + i) * step nats, ``infinite`` at infinity.
+    """A privacy loss distribution on a grid.
 
-    Shapes: mass (losses,) float64.
+    Mass ``mass[i]`` lies at (lowest + i) * step nats, ``infinite`` at infinity. Shapes: mass
+    (losses,) float64.
     """
 
     step: float
@@ -97,7 +102,7 @@ def convolve(parts: Sequence[tuple[Loss, int]], slack: float) -> Loss:
     kept = -math.expm1(
         sum(times * math.log1p(-min(loss.infinite, 1 - 1e-16)) for loss, times in parts)
     )
-    rounding = ROUNDING * (100 + sum(times for _, times in parts))
+    rounding = _ROUNDING * (100 + sum(times for _, times in parts))
     return Loss(parts[0][0].step, low, np.maximum(mass, 0.0), min(1.0, kept + slack + rounding))
 
 
@@ -111,7 +116,7 @@ def epsilon_at(loss: Loss, delta: float) -> float:
         return math.inf
     start = max(0, -loss.lowest)
     losses, mass = loss.losses[start:], loss.mass[start:]
-    if losses.size and losses[-1] > LARGEST_LOSS:
+    if losses.size and losses[-1] > _LARGEST_LOSS:
         return math.inf
     above = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
     discounted = np.append(np.cumsum((mass * np.exp(-losses))[::-1])[::-1], 0.0)
@@ -135,9 +140,9 @@ def _window(parts: Sequence[tuple[Loss, int]], slack: float) -> tuple[int, int]:
 
 
 def _least(bound: Callable[[float], float], start: float) -> float:
-    """About the least value of a function of a tilt that is convex in 1 / tilt, by halving and doubling."""
+    """About the least value of a function convex in 1 / tilt, by halving and doubling the tilt."""
     least = bound(start)
-    for factor, worthwhile in ((0.5, 0.0), (2.0, WORTHWHILE)):
+    for factor, worthwhile in ((0.5, 0.0), (2.0, _WORTHWHILE)):
         tilt = start * factor
         while math.isfinite(found := bound(tilt)) and found < least - worthwhile * abs(least):
             least, tilt = found, tilt * factor

@@ -1,9 +1,9 @@
-"""The worst pair of output distributions of each event, as privacy profiles: delta as a function of epsilon.
+"""The worst pair of output distributions of each event, as privacy profiles.
 
-The profile of a pair (P, Q) is H(e) = sup over sets S of P(S) - exp(e) Q(S). A pair whose profile
-is nowhere below that of any two neighbouring tables stands for the whole mechanism, also under
-adaptive composition (Zhu, Dong, Wang, arXiv 2106.08567, theorem 10), and so does the largest of
-several profiles.
+A privacy profile is delta as a function of epsilon. The profile of a pair (P, Q) is H(e) = sup over
+sets S of P(S) - exp(e) Q(S). A pair whose profile is nowhere below that of any two neighbouring
+tables stands for the whole mechanism, also under adaptive composition (Zhu, Dong, Wang, arXiv
+2106.08567, theorem 10), and so does the largest of several profiles.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 from scipy.stats import binom
 
+from cloister.arrays import Floats
 from cloister.errors import UnsupportedEvent
-from cloister.privacy.accounting.loss import Floats, Profile
+from cloister.privacy.accounting.loss import Profile
 from cloister.privacy.events import (
     Bounded,
     Event,
@@ -29,18 +30,30 @@ from cloister.privacy.events import (
     Selection,
 )
 
-LARGEST = 700.0
-WIDTH = 14
-LARGEST_SCALE = 1e5
-TABLE = 0.01
-HALVINGS = 20
-NEARLY_ALL = 1 - Fraction(1, 2**20)
-"""A rate from which sampling is not counted: double precision holds 1 - rate to few digits, or not at all."""
+# Largest epsilon that is put to exp, in nats; the largest double is exp(709.8).
+_LARGEST_EXPONENT = 700.0
+
+# Standard deviations that the table of a discrete Gaussian reaches on both sides: the mass beyond
+# is below 1e-43.
+_WIDTH = 14
+
+# Largest scale of a discrete Gaussian that is tabulated, in rows: a table of 2.8 million numbers.
+_LARGEST_SCALE = 1e5
+
+# Spacing, in standard deviations, of the table in which the inverse of a loss is looked up first.
+_TABLE_STEP = 0.01
+
+# Bisections of one step of that table, down to 1e-8 standard deviations.
+_HALVINGS = 20
+
+# A rate from which sampling is not counted: 1 - rate would have few digits in double precision, or
+# none.
+_NEARLY_ALL = 1 - Fraction(1, 2**20)
 
 
 @dataclass(frozen=True)
 class Direction:
-    """The profile of a pair in one order, and the range of losses, in nats, outside which little mass lies."""
+    """The profile of a pair in one order, and the range of losses, in nats, of nearly all mass."""
 
     profile: Profile
     low: float
@@ -72,7 +85,7 @@ def worst_pair(event: Event, _relation: Relation, _tail: float) -> WorstPair:
 def _(event: GaussianCounts, _relation: Relation, tail: float) -> WorstPair:
     bounds = event.sensitivity
     scale = float(event.noise_multiplier) * math.sqrt(bounds.l2_squared)
-    if bounds.cells * bounds.step**2 != bounds.l2_squared or scale > LARGEST_SCALE:
+    if bounds.cells * bounds.step**2 != bounds.l2_squared or scale > _LARGEST_SCALE:
         raise UnsupportedEvent(
             "The worst pair of Gaussian counts is known where every cell may move by a full step."
         )
@@ -84,10 +97,8 @@ def _(event: GaussianCounts, _relation: Relation, tail: float) -> WorstPair:
 def _(event: LaplaceCounts, _relation: Relation, _tail: float) -> WorstPair:
     """As many one-cell mechanisms as cells change, where none moves by more than 1.
 
-    Else no more than pure epsilon.
-
-    One count that moves by 5 is worse than five that move by 1, though the noise of both is the
-    same.
+    Otherwise one mechanism with the whole epsilon: one count that moves by 5 is worse than five
+    that move by 1, though the noise of both is the same.
     """
     bounds = event.sensitivity
     copies = bounds.cells if bounds.step == 1 and bounds.cells == bounds.l1 else 1
@@ -118,20 +129,22 @@ def _(event: SampledGaussian, relation: Relation, tail: float) -> WorstPair:
     rate, shift = float(event.rate), event.rows / float(event.noise_multiplier)
     high, low = _reach(shift, tail), event.rows * math.log1p(-rate)
     if event.rows > 1:
-        pair = Mixture.of(event)
-        return WorstPair(Direction(pair.removed, low, high), Direction(pair.added, -high, -low))
+        pair = NormalMixture.of(event)
+        return WorstPair(
+            Direction(pair.removed_profile, low, high), Direction(pair.added_profile, -high, -low)
+        )
     high = math.log1p(rate * math.expm1(high))
     removed, added = partial(sampled_removed, rate, shift), partial(sampled_added, rate, shift)
     return WorstPair(Direction(removed, low, high), Direction(added, -high, -low))
 
 
 def samples_all(event: SampledGaussian) -> bool:
-    """Whether a step is read as one on every row, which costs at least as much as one on a sample.
+    """Whether a step is accounted as one on every row, which costs at least as much.
 
     The sums with and without a unit are then at most its rows apart, and so they are, in pairs,
     over any sample.
     """
-    return event.rate >= NEARLY_ALL
+    return event.rate >= _NEARLY_ALL
 
 
 def _every_row(event: SampledGaussian, relation: Relation, tail: float) -> WorstPair:
@@ -143,8 +156,8 @@ def _every_row(event: SampledGaussian, relation: Relation, tail: float) -> Worst
 def _replaced_row(event: SampledGaussian, tail: float) -> WorstPair:
     if event.rows > 1:
         raise UnsupportedEvent(
-            "DP-SGD over sampled rows of units with several rows is accounted for adding or removing a unit only; "
-            "declare relation add_remove, or one row for each unit."
+            "DP-SGD over sampled rows of units with several rows is accounted for adding or "
+            "removing a unit only; declare relation add_remove, or one row for each unit."
         )
     rate, shift = float(event.rate), 1 / float(event.noise_multiplier)
     high = math.log1p(rate * math.expm1(_reach(shift, tail))) - math.log1p(-rate)
@@ -156,18 +169,19 @@ def gaussian(shift: float, epsilons: Floats) -> Floats:
 
     Source: Balle, Wang (arXiv 1805.06530), theorem 8.
     """
-    epsilons = np.minimum(epsilons, LARGEST)
+    epsilons = np.minimum(epsilons, _LARGEST_EXPONENT)
     first, second = shift / 2 - epsilons / shift, -shift / 2 - epsilons / shift
     deltas: Floats = ndtr(first) - np.exp(epsilons + log_ndtr(second))
     return deltas
 
 
 def sampled_removed(rate: float, shift: float, epsilons: Floats) -> Floats:
-    """The mixture (1 - q) N(0) + q N(shift) against N(0): q H(a') with exp(a') = 1 + (exp(e) - 1) / q.
+    """The mixture (1 - q) N(0) + q N(shift) against N(0).
 
-    Source: Balle, Barthe, Gaboardi (arXiv 1807.01647), theorem 2.
+    It is q H(a') with exp(a') = 1 + (exp(e) - 1) / q, where H is the profile of `gaussian`. Source:
+    Balle, Barthe, Gaboardi (arXiv 1807.01647), theorem 2.
     """
-    factors = np.exp(np.minimum(epsilons, LARGEST))
+    factors = np.exp(np.minimum(epsilons, _LARGEST_EXPONENT))
     scaled = 1.0 + (factors - 1.0) / rate
     inside = scaled > 0
     deltas = 1.0 - factors
@@ -177,7 +191,7 @@ def sampled_removed(rate: float, shift: float, epsilons: Floats) -> Floats:
 
 def sampled_added(rate: float, shift: float, epsilons: Floats) -> Floats:
     """N(0) against the mixture (1 - q) N(0) + q N(shift): the same pair in the other order."""
-    factors = np.exp(np.minimum(epsilons, LARGEST))
+    factors = np.exp(np.minimum(epsilons, _LARGEST_EXPONENT))
     weight = 1.0 - factors * (1.0 - rate)
     inside = weight > 0
     deltas = np.zeros_like(epsilons)
@@ -188,13 +202,13 @@ def sampled_added(rate: float, shift: float, epsilons: Floats) -> Floats:
 
 
 def sampled_replaced(rate: float, shift: float, epsilons: Floats) -> Floats:
-    """The mixture (1 - q) N(0) + q N(shift) against (1 - q) N(0) + q N(-shift): the replaced row pulls the other way.
+    """The mixture (1 - q) N(0) + q N(shift) against (1 - q) N(0) + q N(-shift).
 
-    Nothing else is worse: the profile is a convex function of a weighted sum of exponentials of
-    normals, which grows with each of their covariances (Kahane 1985), all largest where the two
-    gradients are opposite and full.
+    The new row has the opposite gradient. No other pair is worse: the profile is a convex function
+    of a weighted sum of exponentials of normals, which grows with each of their covariances (Kahane
+    1985), all largest where the two gradients are opposite and full.
     """
-    steep = np.minimum(np.abs(epsilons), LARGEST / 2)
+    steep = np.minimum(np.abs(epsilons), _LARGEST_EXPONENT / 2)
     factors, weight = np.exp(steep), rate * math.exp(-(shift**2) / 2)
     rise = (1 - rate) * np.expm1(steep)
     points = (
@@ -212,34 +226,35 @@ def randomized_response(reach: float, epsilons: Floats) -> Floats:
     Source: Kairouz, Oh, Viswanath (arXiv 1311.0776), theorem 3.1. One discrete Laplace count that
     moves by 1 is exactly this pair.
     """
-    between = -np.expm1(np.minimum(epsilons, LARGEST) - reach) / (1.0 + math.exp(-reach))
-    return np.maximum(np.maximum(between, -np.expm1(np.minimum(epsilons, LARGEST))), 0.0)
+    between = -np.expm1(np.minimum(epsilons, _LARGEST_EXPONENT) - reach) / (1.0 + math.exp(-reach))
+    return np.maximum(np.maximum(between, -np.expm1(np.minimum(epsilons, _LARGEST_EXPONENT))), 0.0)
 
 
 def bounded_range(reach: float, epsilons: Floats) -> Floats:
-    """The largest profile of mechanisms whose losses span at most ``reach``, such as the exponential mechanism.
+    """The largest profile of mechanisms whose losses span at most ``reach``.
 
-    The worst such pair has two losses, t and t - reach, and this is the largest over t. Source:
-    Dong, Durfee, Rogers (arXiv 1909.13830), lemma 3.4 for the two losses.
+    The exponential mechanism is one. The worst such pair has two losses, t and t - reach, and this
+    is the largest over t. Source: Dong, Durfee, Rogers (arXiv 1909.13830), lemma 3.4 for the two
+    losses.
     """
     between = np.square(np.expm1((np.minimum(epsilons, reach) - reach) / 2)) / -math.expm1(-reach)
     return np.where(epsilons < -reach, -np.expm1(np.minimum(epsilons, 0.0)), between)
 
 
 @dataclass(frozen=True)
-class Mixture:
-    """Normals of unit variance with means ``means`` (k,) and probabilities ``weights`` (k,), against a mean of 0.
+class NormalMixture:
+    """A mixture of normals of unit variance, against a normal of mean 0.
 
-    The worst pair of a sum of sampled rows of which one unit owns several: the number sampled is
-    binomial. Source: Charles et al. (arXiv 2407.07737); Choquette-Choo et al. (arXiv 2310.15526);
-    also as in `sampled_replaced`.
+    Shapes: ``means`` (k,), their probabilities ``weights`` (k,). The worst pair of a sum of sampled
+    rows of which one unit owns several: the number sampled is binomial. Source: Charles et al.
+    (arXiv 2407.07737); Choquette-Choo et al. (arXiv 2310.15526); also as in `sampled_replaced`.
     """
 
     means: Floats
     weights: Floats
 
     @classmethod
-    def of(cls, event: SampledGaussian) -> Mixture:
+    def of(cls, event: SampledGaussian) -> NormalMixture:
         """The worst pair of one step."""
         taken = np.arange(event.rows + 1)
         return cls(
@@ -254,25 +269,25 @@ class Mixture:
         )
         return logs
 
-    def removed(self, epsilons: Floats) -> Floats:
+    def removed_profile(self, epsilons: Floats) -> Floats:
         """The profile of the mixture against the normal."""
         points = self._where(epsilons)
         taken = ndtr(np.subtract.outer(self.means, points)).T @ self.weights
-        deltas: Floats = taken - np.exp(np.minimum(epsilons, LARGEST) + log_ndtr(-points))
-        return np.maximum(deltas, -np.expm1(np.minimum(epsilons, LARGEST)))
+        deltas: Floats = taken - np.exp(np.minimum(epsilons, _LARGEST_EXPONENT) + log_ndtr(-points))
+        return np.maximum(deltas, -np.expm1(np.minimum(epsilons, _LARGEST_EXPONENT)))
 
-    def added(self, epsilons: Floats) -> Floats:
+    def added_profile(self, epsilons: Floats) -> Floats:
         """The profile of the normal against the mixture."""
         points = self._where(-epsilons)
         taken = ndtr(np.subtract.outer(points, self.means)) @ self.weights
-        deltas: Floats = ndtr(points) - np.exp(np.minimum(epsilons, LARGEST)) * taken
-        return np.maximum(deltas, -np.expm1(np.minimum(epsilons, LARGEST)))
+        deltas: Floats = ndtr(points) - np.exp(np.minimum(epsilons, _LARGEST_EXPONENT)) * taken
+        return np.maximum(deltas, -np.expm1(np.minimum(epsilons, _LARGEST_EXPONENT)))
 
     def _where(self, losses: Floats) -> Floats:
-        table = np.arange(-50.0 - self.means[-1], 50.0 + 2 * self.means[-1], TABLE)
+        table = np.arange(-50.0 - self.means[-1], 50.0 + 2 * self.means[-1], _TABLE_STEP)
         place = np.clip(np.searchsorted(self.loss(table), losses), 1, table.size - 1)
         low, high = table[place - 1], table[place]
-        for _ in range(HALVINGS):
+        for _ in range(_HALVINGS):
             middle = (low + high) / 2
             below = self.loss(middle) < losses
             low, high = np.where(below, middle, low), np.where(below, high, middle)
@@ -280,13 +295,13 @@ class Mixture:
 
 
 def _discrete_gaussian(scale: float, step: int) -> Profile:
-    edge = math.ceil(WIDTH * scale) + step + 2
+    edge = math.ceil(_WIDTH * scale) + step + 2
     support = np.arange(-edge, edge + 1)
     below = np.cumsum(np.exp(-(support**2) / (2 * scale**2)))
     below = np.append(0.0, below / below[-1])
 
     def profile(epsilons: Floats) -> Floats:
-        epsilons = np.minimum(epsilons, LARGEST)
+        epsilons = np.minimum(epsilons, _LARGEST_EXPONENT)
         last = (
             np.ceil(np.clip(step / 2 - epsilons * scale**2 / step, -edge - 1, edge + 1)).astype(
                 np.int64
@@ -313,7 +328,7 @@ def _quantile(tail: float) -> float:
 
 def _reach(shift: float, tail: float) -> float:
     reach = shift**2 / 2 + shift * _quantile(tail)
-    if reach > LARGEST:
+    if reach > _LARGEST_EXPONENT:
         raise UnsupportedEvent(
             "The noise of a sampled sum is too small to account for; raise its noise multiplier."
         )

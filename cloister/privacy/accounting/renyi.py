@@ -1,6 +1,6 @@
-"""Rényi divergences of the worst pair of each event, in nats, at a fixed list of orders.
+"""Rényi divergences of the worst pair of each event, in nats, at fixed orders.
 
-They add up.
+Divergences of composed events add up.
 
 Sources: Mironov (arXiv 1702.07476), proposition 1; Bun, Steinke (arXiv 1605.02065) for
     zero-concentrated privacy.
@@ -14,9 +14,9 @@ import numpy as np
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 from dp_accounting.rdp import RdpAccountant
 
+from cloister.arrays import Floats
 from cloister.errors import UnsupportedEvent
-from cloister.privacy.accounting.loss import Floats
-from cloister.privacy.accounting.profiles import Mixture, samples_all
+from cloister.privacy.accounting.profiles import NormalMixture, samples_all
 from cloister.privacy.events import (
     Bounded,
     Event,
@@ -32,9 +32,14 @@ ORDERS = np.unique(
         [1 + np.geomspace(0.02, 5, 30), np.arange(2.0, 64), np.geomspace(64, 16384, 40).round()]
     )
 )
-LARGEST_SAMPLED_ORDER = 512
-LARGEST_MIXTURE_ORDER = 128
-GRID = 0.05
+# Largest order at which dp_accounting is asked for sampled Gaussians; higher ones count as unknown.
+_LARGEST_SAMPLED_ORDER = 512
+
+# Largest order at which sampled Gaussians are integrated here; higher ones count as unknown.
+_LARGEST_MIXTURE_ORDER = 128
+
+# Distance of the points of integration, in standard deviations of the noise.
+_SPACING = 0.05
 
 
 @singledispatch
@@ -48,7 +53,10 @@ def renyi(event: Event, _relation: Relation) -> Floats:
 
 @renyi.register
 def _(event: GaussianCounts, _relation: Relation) -> Floats:
-    """Canonne, Kamath, Steinke (arXiv 2004.00010), theorem 14: rho = 1 / (2 noise_multiplier^2), in any dimension."""
+    """1 / (2 noise_multiplier^2)-zero-concentrated in any dimension.
+
+    Source: Canonne, Kamath, Steinke (arXiv 2004.00010), theorem 14.
+    """
     divergences: Floats = ORDERS / (2 * float(event.noise_multiplier) ** 2)
     return divergences
 
@@ -71,7 +79,10 @@ def _(event: Selection, _relation: Relation) -> Floats:
 
 @renyi.register
 def _(event: SampledGaussian, relation: Relation) -> Floats:
-    """Mironov, Talwar, Zhang (arXiv 1908.10530) by dp_accounting for whole orders, by integration for others."""
+    """By dp_accounting for whole orders, by integration for others.
+
+    Source: Mironov, Talwar, Zhang (arXiv 1908.10530).
+    """
     sides = 1 if relation is Relation.ADD_REMOVE else 2
     if samples_all(event):
         divergences: Floats = ORDERS * (sides * event.rows / float(event.noise_multiplier)) ** 2 / 2
@@ -88,7 +99,7 @@ def _(event: SampledGaussian, relation: Relation) -> Floats:
 
 @lru_cache(maxsize=64)
 def _whole_orders(rate: float, noise_multiplier: float) -> Floats:
-    whole = (ORDERS.round() == ORDERS) & (ORDERS <= LARGEST_SAMPLED_ORDER)
+    whole = (ORDERS.round() == ORDERS) & (ORDERS <= _LARGEST_SAMPLED_ORDER)
     reader = RdpAccountant(ORDERS[whole])
     reader.compose(PoissonSampledDpEvent(rate, GaussianDpEvent(noise_multiplier)))
     divergences = np.full_like(ORDERS, np.inf)
@@ -104,12 +115,12 @@ def _randomized_response(reach: float) -> Floats:
 
 @lru_cache(maxsize=64)
 def _integrated(event: SampledGaussian) -> Floats:
-    pair = Mixture.of(event)
-    points = np.arange(-40.0, 40.0 + LARGEST_MIXTURE_ORDER * pair.means[-1], GRID)
+    pair = NormalMixture.of(event)
+    points = np.arange(-40.0, 40.0 + _LARGEST_MIXTURE_ORDER * pair.means[-1], _SPACING)
     loss = pair.loss(points)
-    densities = -(points**2) / 2 - np.log(2 * np.pi) / 2 + np.log(GRID)
+    densities = -(points**2) / 2 - np.log(2 * np.pi) / 2 + np.log(_SPACING)
     divergences = np.full_like(ORDERS, np.inf)
-    for place in np.flatnonzero(ORDERS <= LARGEST_MIXTURE_ORDER):
+    for place in np.flatnonzero(ORDERS <= _LARGEST_MIXTURE_ORDER):
         order = ORDERS[place]
         removed = np.logaddexp.reduce(densities + order * loss)
         added = np.logaddexp.reduce(densities + (1 - order) * loss)

@@ -1,1 +1,1 @@
-"""What a release is certified to be: the certificate, its wording, its page, and the manifest beside it."""
+"""The certificate of a release, its wording and its page, and the manifest beside it."""

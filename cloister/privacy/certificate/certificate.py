@@ -1,8 +1,8 @@
-"""The certificate of a release: what was promised and spent, by which code, under which declarations.
+"""The certificate of a release: what was promised and spent, by which code and declarations.
 
 Everything in it is public: declarations of the spec, the plan, counts on the synthetic table,
-records of the ledger. No figure that was computed from the real table, no time that a step took, no
-exact private count enters it.
+records of the ledger. It contains no figure that was computed from the real table, no time that a
+step took and no exact private count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cloister.privacy.certificate.provenance import (
     constraint_origins,
     exact_text,
     key_origins,
-    unprotected,
+    unprotected_facts,
 )
 from cloister.privacy.certificate.schema import (
     AttributeOrigin,
@@ -31,7 +31,7 @@ from cloister.privacy.certificate.schema import (
     Cumulative,
     Guarantee,
     LedgerEntry,
-    Mechanism,
+    MechanismRecord,
     Part,
     Software,
     StageSpend,
@@ -40,9 +40,9 @@ from cloister.privacy.certificate.schema import (
 from cloister.privacy.certificate.spend import (
     PlannedStage,
     mechanisms,
-    second_reading,
+    second_cost,
     stage_spends,
-    whole,
+    total_cost,
 )
 from cloister.privacy.certificate.wording import (
     definition_of,
@@ -63,7 +63,9 @@ from cloister.schema.database import ForeignKey
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import spec_digest
 
-FORMAT = 1
+# Version of the format, as written into each certificate.
+_FORMAT = 1
+
 YAML_NAME, PAGE_NAME = "certificate.yaml", "certificate.html"
 
 
@@ -72,14 +74,13 @@ class Facts:
     """What a certificate is made from.
 
     Args:
-        epsilon, delta: what was asked for and charged. stages: of the plan; the noise and the
-        events are in them. violations: of every constraint, counted on the synthetic file.
-        post_processing: what the model says was done to its answers, in sentences. capacity: how
-        many rows the model may ever give; None if any number. budget: of the dataset and unit,
-        after the charge; ``composition`` is how the ledger adds releases up. anchor: the ledger
-        entry that made the charge final. artefacts: SHA-256 by file name. model: digest of the
-        model that the rows were drawn from. secure: whether all noise came from a secure source.
-        input_digest: keyed, of the data.
+        epsilon, delta: what was requested and charged. stages: of the plan, with their noise and
+        events. violations: of every constraint, counted on the synthetic file. post_processing:
+        what the model did to its answers, in sentences. capacity: how many rows the model may ever
+        give; None if any number. budget: of the dataset and unit, after the charge; ``composition``
+        is how the ledger adds releases up. anchor: the ledger entry that made the charge final.
+        artefacts: SHA-256 by file name. model: digest of the model that the rows were drawn from.
+        secure: whether all noise came from a secure source. input_digest: keyed, of the data.
     """
 
     spec: Spec
@@ -121,7 +122,7 @@ class Certificate(Part):
     constraints: tuple[ConstraintOrigin, ...]
     unprotected: tuple[str, ...]
     post_processing: tuple[str, ...]
-    mechanisms: tuple[Mechanism, ...]
+    mechanisms: tuple[MechanismRecord, ...]
     safeguards: tuple[str, ...]
     limitations: tuple[str, ...]
     software: Software
@@ -157,12 +158,12 @@ def certify(facts: Facts) -> Certificate:
     """The certificate that facts make.
 
     Raises:
-        PrivacyError: the events cost more than was asked, or a hard constraint is violated: nothing
-            is to be published.
+        PrivacyError: the events cost more than was charged, or a hard constraint is violated:
+            nothing is to be published.
     """
     _require_true(facts)
     return Certificate(
-        certificate=FORMAT,
+        certificate=_FORMAT,
         subject=_subject(facts),
         guarantee=_guarantee(facts),
         stages=stage_spends(facts.stages, facts.delta, facts.spec.privacy.relation, facts.capacity),
@@ -172,7 +173,7 @@ def certify(facts: Facts) -> Certificate:
             *constraint_origins(facts.constraints, facts.violations),
             *key_origins(facts.dangling),
         ),
-        unprotected=unprotected(facts.spec),
+        unprotected=unprotected_facts(facts.spec),
         post_processing=facts.post_processing,
         mechanisms=mechanisms(facts.stages, facts.secure),
         safeguards=safeguards(facts.stages, facts.secure),
@@ -186,16 +187,18 @@ def certify(facts: Facts) -> Certificate:
 
 
 def _require_true(facts: Facts) -> None:
-    accounted = whole(facts.stages, facts.delta, facts.spec.privacy.relation)
+    accounted = total_cost(facts.stages, facts.delta, facts.spec.privacy.relation)
     if accounted.epsilon > up(facts.epsilon):
         raise PrivacyError(
-            f"the events of release {facts.release} cost more than the epsilon charged; it must not be published"
+            f"the events of release {facts.release} cost more than the epsilon charged; it must "
+            "not be published"
         )
     broken = [report.name for report in facts.violations if report.hard and report.violations]
     broken += [f"{key.table}.{key.column}" for key, rows in facts.dangling if rows]
     if broken:
         raise PrivacyError(
-            f"the synthetic table violates the hard constraint(s) {', '.join(broken)}; it must not be published"
+            f"the synthetic table violates the hard constraint(s) {', '.join(broken)}; it must not "
+            "be published"
         )
 
 
@@ -227,8 +230,8 @@ def _guarantee(facts: Facts) -> Guarantee:
         rows=rows_words(privacy.rows),
         epsilon=exact_text(facts.epsilon),
         delta=exact_text(facts.delta),
-        accounted=whole(facts.stages, facts.delta, privacy.relation),
-        second=second_reading(facts.stages, facts.delta, privacy.relation),
+        accounted=total_cost(facts.stages, facts.delta, privacy.relation),
+        second=second_cost(facts.stages, facts.delta, privacy.relation),
         meaning=meaning(privacy, facts.epsilon, facts.delta, facts.secure, facts.capacity),
         odds=odds(epsilon, period),
         detection=detection(epsilon, facts.delta, period, facts.budget.budget.delta),

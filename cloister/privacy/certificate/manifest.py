@@ -1,9 +1,8 @@
-"""The manifest of a release folder: every file with its SHA-256 and size, and where else the release is on record.
+"""The manifest of a release folder: every file with its size and SHA-256, and other records.
 
-``manifest.json`` is canonical: the text of a manifest is decided by what it says, and its
-``digest`` is the SHA-256 of all the rest. So any altered byte, of a file or of the manifest, is
-found; the ledger's entry of the release holds the digest again, and tells a replaced manifest from
-the true one.
+``manifest.json`` is canonical: its content determines its text, and its ``digest`` is the SHA-256
+of all the rest. So any changed byte, of a file or of the manifest, is found. The ledger's entry of
+the release holds the digest too, so that a replaced manifest is found as well.
 """
 
 from __future__ import annotations
@@ -19,18 +18,21 @@ from typing import Any
 from cloister.errors import StorageError, VerificationError
 from cloister.privacy.ledger import Anchor
 
-FILE_NAME = "manifest.json"
-FORMAT = 1
+MANIFEST_NAME = "manifest.json"
+
+# Version of the format, as written into each manifest.
+_FORMAT = 1
 
 _LATER = ("model", "kept")
 """Parts of a lineage that older manifests lack; those without them read and write as before."""
 
+# Bytes of a file that are read at once.
 _BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
 class FileRecord:
-    """A file of the folder: path inside it with forward slashes, size in bytes, SHA-256 in hexadecimal."""
+    """A file: path in the folder with forward slashes, size in bytes, SHA-256 in hexadecimal."""
 
     path: str
     size: int
@@ -39,12 +41,10 @@ class FileRecord:
 
 @dataclass(frozen=True)
 class Lineage:
-    """Where else a release is on record: ledger entry, code, spec, tracking run, flow run.
+    """Other records of a release: ledger entry, code, spec, tracking run, flow run.
 
-    Empty text for none.
-
-    ``model`` is the digest of the model that rows are drawn from, ``kept`` a keyed digest of all
-    that stays in the home, which tells nobody without the key what that is.
+    Empty text for none. ``model`` is the digest of the model that rows are drawn from, ``kept`` a
+    keyed digest of all that stays in the home, which reveals nothing without the key.
     """
 
     ledger: Anchor
@@ -86,15 +86,15 @@ class Manifest:
         try:
             manifest = _parsed(json.loads(text))
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise VerificationError(f"{FILE_NAME} was altered: it cannot be read") from None
+            raise VerificationError(f"{MANIFEST_NAME} was altered: it cannot be read") from None
         if manifest.to_json() != text:
             raise VerificationError(
-                f"{FILE_NAME} was altered: its text and its digest do not agree"
+                f"{MANIFEST_NAME} was altered: its text and its digest do not agree"
             )
         return manifest
 
     def _content(self) -> dict[str, Any]:
-        content = {"manifest": FORMAT} | asdict(self)
+        content = {"manifest": _FORMAT} | asdict(self)
         lineage = {
             key: value for key, value in asdict(self.lineage).items() if value or key not in _LATER
         }
@@ -103,7 +103,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class FileFinding:
-    """One thing that is wrong with a release folder: the file, and what."""
+    """A fault of a release folder: the file, and the problem."""
 
     file: str
     problem: str
@@ -121,15 +121,15 @@ def write_manifest(folder: Path, release: str, lineage: Lineage) -> Manifest:
     manifest = Manifest(
         release, lineage, tuple(_plain(_record(folder, path)) for path in _paths(folder))
     )
-    part = folder / f".{FILE_NAME}.part"
+    part = folder / f".{MANIFEST_NAME}.part"
     try:
         with part.open("w", encoding="ascii") as file:
             file.write(manifest.to_json())
             file.flush()
             os.fsync(file.fileno())
-        part.replace(folder / FILE_NAME)
+        part.replace(folder / MANIFEST_NAME)
     except OSError as error:
-        raise _storage_error(folder / FILE_NAME, "written", error) from None
+        raise _storage_error(folder / MANIFEST_NAME, "written", error) from None
     return manifest
 
 
@@ -140,33 +140,31 @@ def read_manifest(folder: Path) -> Manifest:
         StorageError: there is none, or it cannot be read.
         VerificationError: it was altered.
     """
-    path = folder / FILE_NAME
+    path = folder / MANIFEST_NAME
     try:
         return Manifest.from_json(path.read_bytes().decode("ascii"))
     except OSError as error:
         raise _storage_error(path, "read", error) from None
     except UnicodeDecodeError:
-        raise VerificationError(f"{FILE_NAME} was altered: it cannot be read") from None
+        raise VerificationError(f"{MANIFEST_NAME} was altered: it cannot be read") from None
 
 
 def verify_folder(folder: Path, digest: str | None = None) -> list[FileFinding]:
     """Everything that is wrong with a release folder: files altered, missing or extra.
 
-    Nothing, if it is sound.
-
-    ``digest`` is the manifest's as the ledger recorded it. Files that can no longer be told apart
-    from sound ones are never passed over: without a sound manifest the folder is not sound.
+    Nothing, if it is sound. ``digest`` is the manifest's as the ledger recorded it. Without a sound
+    manifest the folder is not sound.
 
     Raises:
         StorageError: a file cannot be read.
     """
-    if not (folder / FILE_NAME).is_file():
-        return [FileFinding(FILE_NAME, "is missing")]
+    if not (folder / MANIFEST_NAME).is_file():
+        return [FileFinding(MANIFEST_NAME, "is missing")]
     try:
         manifest = read_manifest(folder)
     except VerificationError as error:
-        return [FileFinding(FILE_NAME, str(error).removeprefix(f"{FILE_NAME} "))]
-    replaced = [FileFinding(FILE_NAME, "was replaced: the ledger recorded another one")]
+        return [FileFinding(MANIFEST_NAME, str(error).removeprefix(f"{MANIFEST_NAME} "))]
+    replaced = [FileFinding(MANIFEST_NAME, "was replaced: the ledger recorded another one")]
     return (replaced if digest not in (None, manifest.digest) else []) + _differences(
         folder, manifest
     )
@@ -197,19 +195,19 @@ def _paths(folder: Path) -> list[str]:
     except OSError as error:
         raise _storage_error(folder, "read", error) from None
     names = (path.relative_to(folder).as_posix() for path in found)
-    return sorted(name for name in names if name not in (FILE_NAME, f".{FILE_NAME}.part"))
+    return sorted(name for name in names if name not in (MANIFEST_NAME, f".{MANIFEST_NAME}.part"))
 
 
 def _plain(record: FileRecord) -> FileRecord:
     if not record.sha256:
         raise StorageError(
-            f"{record.path} is no plain file, and cannot be part of a release; take it away"
+            f"{record.path} is not a plain file and cannot be part of a release; remove it"
         )
     return record
 
 
 def _record(folder: Path, name: str) -> FileRecord:
-    """The record of a file; one without a digest for whatever is no plain file."""
+    """The record of a file; one without a digest for whatever is not a plain file."""
     path = folder / name
     if path.is_symlink() or not path.is_file():
         return FileRecord(name, 0, "")

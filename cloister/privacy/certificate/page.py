@@ -10,12 +10,12 @@ from jinja2 import Environment, StrictUndefined
 
 from cloister.privacy.certificate.certificate import Certificate
 
-TEMPLATE = "certificate.html"
+_TEMPLATE = "certificate.html"
 
 
 def page(certificate: Certificate) -> str:
     """The page of a certificate; every text in it is escaped."""
-    source = files("cloister.privacy.certificate").joinpath(TEMPLATE).read_text(encoding="utf-8")
+    source = files("cloister.privacy.certificate").joinpath(_TEMPLATE).read_text(encoding="utf-8")
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -29,7 +29,7 @@ def page(certificate: Certificate) -> str:
 
 
 def _figure(amount: float) -> str:
-    """A figure rounded up to three decimals, or to three digits where it is small: claims are never made smaller."""
+    """A figure rounded up to three decimals, or three digits where it is small: never down."""
     if amount == 0:
         return "0"
     digits = max(3, 2 - math.floor(math.log10(abs(amount))))

@@ -1,6 +1,6 @@
-"""Where the declared world of a release comes from: bounds, lists of values, constraints.
+"""Where the declarations of a release come from: bounds, lists of values, constraints.
 
-All of it public.
+All of them are public.
 """
 
 from __future__ import annotations
@@ -26,7 +26,16 @@ from cloister.schema.attributes import (
 from cloister.schema.database import ForeignKey
 from cloister.schema.spec import Spec
 
-FEW = 8
+# Most values of a declared list that are written out.
+_MOST_SHOWN = 8
+
+_METHOD = (
+    "the method, its parameters, the noise levels and the order in which attributes are modelled"
+)
+_DOMAINS = (
+    "bounds, lists of values, bins and special values of every attribute, with the provenance "
+    "given here"
+)
 
 
 def exact_text(amount: Fraction) -> str:
@@ -83,8 +92,8 @@ def constraint_origins(
     )
 
 
-def unprotected(spec: Spec) -> tuple[str, ...]:
-    """What is published as it is, without noise, because it was declared and not computed from the data."""
+def unprotected_facts(spec: Spec) -> tuple[str, ...]:
+    """What is published without noise, because it was declared and not computed from the data."""
     declared = [
         f"the declared number of rows{f' of {table}' if spec.tables else ''}, {rows}"
         for table, part in spec.parts.items()
@@ -93,10 +102,9 @@ def unprotected(spec: Spec) -> tuple[str, ...]:
     return (
         *declared,
         "the schema: names, types and order of the attributes, and which may be missing",
-        "bounds, lists of values, bins and special values of every attribute, with the provenance given here"
-        + _noisy(spec),
+        _DOMAINS + _noisy(spec),
         "the constraints, as declared",
-        "the method, its parameters, the noise levels and the order in which attributes are modelled",
+        _METHOD,
         "this certificate",
     )
 
@@ -133,8 +141,8 @@ def _list_words(attribute: Categorical | Ordinal) -> str:
     if isinstance(attribute.values, ValuesPattern):
         return f"the values {attribute.values.pattern}"
     values = [str(value) for value in attribute.values]
-    shown = ", ".join(values[:FEW])
-    return shown if len(values) <= FEW else f"{len(values)} values: {shown}, ..."
+    shown = ", ".join(values[:_MOST_SHOWN])
+    return shown if len(values) <= _MOST_SHOWN else f"{len(values)} values: {shown}, ..."
 
 
 def _range_words(attribute: AnyAttribute) -> str:

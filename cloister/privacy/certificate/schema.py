@@ -1,4 +1,4 @@
-"""The parts of a certificate: values that are the same after a round trip through YAML."""
+"""The parts of a certificate: values that a round trip through YAML does not change."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Subject(Part):
     input: str | None
 
 
-class Reading(Part):
+class AccountedCost(Part):
     """An epsilon, and the accountant that shows it."""
 
     epsilon: float
@@ -40,11 +40,9 @@ class Reading(Part):
 
 
 class Odds(Part):
-    """The most that someone who held a guess with certainty ``prior`` can reach, as shares.
+    """The greatest certainty of a guess whose certainty was ``prior``, as shares.
 
-    ``None`` is unbounded.
-
-    ``release`` from this release alone, ``period`` from all releases of the budget period together.
+    ``release`` after this release alone, ``period`` after all releases of the budget period.
     """
 
     prior: float
@@ -76,18 +74,18 @@ class Guarantee(Part):
     rows: str
     epsilon: str
     delta: str
-    accounted: Reading
-    second: Reading | None
+    accounted: AccountedCost
+    second: AccountedCost | None
     meaning: tuple[str, ...]
     odds: tuple[Odds, ...]
     detection: tuple[Detection, ...]
 
 
 class StageSpend(Part):
-    """One stage: what it is for, what was done, and the epsilon that it would cost alone, at the release's delta.
+    """One stage: what it is for, what was done, and the epsilon that it would cost alone.
 
-    ``event`` is what the accountants read; a stage that asks nothing of the data has none and costs
-    0.
+    The epsilon is at the release's delta. ``event`` is what the accountants read; a stage that does
+    not query the data has none and costs 0.
     """
 
     name: str
@@ -101,10 +99,8 @@ class StageSpend(Part):
 class Cumulative(Part):
     """What all releases of the dataset cost together, this one included.
 
-    Amounts are epsilons as text.
-
-    ``spent`` and ``left`` are of the window, ``lifetime`` of all windows: the loss of whoever is in
-    the data all along.
+    Amounts are epsilons as text. ``spent`` and ``left`` are of the window, ``lifetime`` of all
+    windows: the loss of a person who is in the data throughout.
     """
 
     period: str
@@ -130,7 +126,10 @@ class AttributeOrigin(Part):
 
 
 class ConstraintOrigin(Part):
-    """A constraint and where it comes from, with its violations in the synthetic table: rows, or pairs of rows."""
+    """A constraint, where it comes from, and its violations in the synthetic table.
+
+    Violations are rows, or pairs of rows.
+    """
 
     name: str
     rule: str
@@ -140,8 +139,8 @@ class ConstraintOrigin(Part):
     percent: float
 
 
-class Mechanism(Part):
-    """A mechanism that met the data: its noise, the sampler of the noise, and where it is published."""
+class MechanismRecord(Part):
+    """A mechanism that was used: its noise, the sampler of the noise, and its publication."""
 
     name: str
     sampler: str

@@ -1,4 +1,4 @@
-"""Which code made a release: what of it can be read off the installation."""
+"""The code that made a release, as far as the installation shows it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 from cloister import __version__
 from cloister.privacy.certificate.schema import Software
 
-ROOT = Path(__file__).parents[3]
-LOCK = "constraints.txt"
-LIBRARIES = ("torch", "opendp", "dp-accounting", "numpy", "cryptography", "pandas")
+_ROOT = Path(__file__).parents[3]
+_LOCK = "constraints.txt"
+_LIBRARIES = ("torch", "opendp", "dp-accounting", "numpy", "cryptography", "pandas")
 
 
 @cache
 def software(sources: str) -> Software:
-    """The running code; ``sources`` is a digest of its sources, which the caller knows.
+    """The running code; ``sources`` is a digest of its sources.
 
     Commit and lock file are those of a checkout, and None for an installed package. A commit whose
     files were changed ends in ``+changes``.
@@ -27,11 +27,11 @@ def software(sources: str) -> Software:
     return Software(
         cloister=__version__,
         sources=sources,
-        commit=_commit(ROOT) if (ROOT / ".git").exists() else None,
-        lock=_digest(ROOT / LOCK),
+        commit=_commit(_ROOT) if (_ROOT / ".git").exists() else None,
+        lock=_digest(_ROOT / _LOCK),
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.machine()}",
-        libraries={name: found for name in LIBRARIES if (found := _version(name))},
+        libraries={name: found for name in _LIBRARIES if (found := _version(name))},
     )
 
 
@@ -44,7 +44,9 @@ def _commit(root: Path) -> str | None:
 def _git(root: Path, *words: str) -> str | None:
     command = ["git", "-C", str(root), *words]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)  # noqa: S603
+        done = subprocess.run(  # noqa: S603
+            command, capture_output=True, text=True, check=True, timeout=20
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

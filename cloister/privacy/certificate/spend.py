@@ -1,4 +1,4 @@
-"""What a release did to the data and what that cost, for its certificate."""
+"""What a release did to the data and what it cost, for its certificate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 
 from cloister.errors import UnsupportedEvent
 from cloister.privacy.accounting.accountants import ACCOUNTANTS, leak, spend
-from cloister.privacy.certificate.schema import Mechanism, Reading, StageSpend
+from cloister.privacy.certificate.schema import AccountedCost, MechanismRecord, StageSpend
 from cloister.privacy.events import (
     Bounded,
     Composed,
@@ -24,11 +24,11 @@ from cloister.privacy.events import (
     Thresholded,
 )
 
-FREE_BEFORE = (
+_FREE_BEFORE = (
     "sequence and search",
     "order of the attributes and all parameters, from public declarations alone",
 )
-FREE_AFTER = ("sampling", "rows drawn from the released model: post-processing, {many}")
+_FREE_AFTER = ("sampling", "rows drawn from the released model: post-processing, {many}")
 
 _SOURCES: dict[type[Event], tuple[str, str, str]] = {
     GaussianCounts: (
@@ -73,26 +73,26 @@ class PlannedStage(Protocol):
     def explanation(self) -> str: ...
 
 
-def whole(stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str) -> Reading:
+def total_cost(
+    stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str
+) -> AccountedCost:
     """What all stages cost together.
 
     Raises:
         UnsupportedEvent: no accountant reads them.
     """
     total = spend(_all(stages), delta, relation)
-    return Reading(epsilon=total.epsilon, accountant=total.accountant)
+    return AccountedCost(epsilon=total.epsilon, accountant=total.accountant)
 
 
-def second_reading(
+def second_cost(
     stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str
-) -> Reading | None:
-    """The least answer of an accountant other than the one behind `whole`.
-
-    None if no other has one.
+) -> AccountedCost | None:
+    """The least answer of any accountant but that of `total_cost`; None if no other has one.
 
     Events on disjoint parts are read by the first accountant only.
     """
-    first, event = whole(stages, delta, relation), _all(stages)
+    first, event = total_cost(stages, delta, relation), _all(stages)
     left = delta - leak(event, relation)
     try:
         leaves = _leaves(event)
@@ -113,7 +113,7 @@ def second_reading(
             except UnsupportedEvent:
                 continue
     finite = [answer for answer in answers if answer[0] < math.inf]
-    return Reading(epsilon=min(finite)[0], accountant=min(finite)[1]) if finite else None
+    return AccountedCost(epsilon=min(finite)[0], accountant=min(finite)[1]) if finite else None
 
 
 def stage_spends(
@@ -122,8 +122,8 @@ def stage_spends(
     relation: Relation | str,
     capacity: int | None = None,
 ) -> tuple[StageSpend, ...]:
-    """Each stage with its cost alone, between the two that cost nothing."""
-    spends = [_free(*FREE_BEFORE)]
+    """Each stage with its cost alone, between the two stages that cost nothing."""
+    spends = [_free(*_FREE_BEFORE)]
     for stage in stages:
         cost = spend(stage.event, delta, relation)
         spends.append(
@@ -137,7 +137,7 @@ def stage_spends(
             )
         )
     many = "any number of them" if capacity is None else f"at most {capacity} of them"
-    return (*spends, _free(FREE_AFTER[0], FREE_AFTER[1].format(many=many)))
+    return (*spends, _free(_FREE_AFTER[0], _FREE_AFTER[1].format(many=many)))
 
 
 def describe(event: Event) -> str:
@@ -159,31 +159,33 @@ def _describe_simple(event: Event) -> str:
         case GaussianCounts():
             return f"discrete Gaussian noise of scale {_scale(event):.4g} rows on counts"
         case LaplaceCounts():
-            return f"discrete Laplace noise of scale {float(event.sensitivity.l1 / event.epsilon):.4g} rows on counts"
+            scale = float(event.sensitivity.l1 / event.epsilon)
+            return f"discrete Laplace noise of scale {scale:.4g} rows on counts"
         case SampledGaussian():
             return (
-                f"{event.steps} steps of DP-SGD on {float(event.rate):.2%} of the rows, drawn anew, with noise of "
-                f"{float(event.noise_multiplier):.4g} times the clipping norm"
+                f"{event.steps} steps of DP-SGD on {float(event.rate):.2%} of the rows, drawn "
+                f"anew, with noise of {float(event.noise_multiplier):.4g} times the clipping norm"
             )
         case Selection():
             return f"a choice by the exponential mechanism at epsilon {float(event.epsilon):.4g}"
         case Bounded():
-            return f"a mechanism shown to be ({float(event.epsilon):.4g}, {float(event.delta):.4g})-private"
+            epsilon, delta = float(event.epsilon), float(event.delta)
+            return f"a mechanism shown to be ({epsilon:.4g}, {delta:.4g})-private"
     raise UnsupportedEvent(f"No words are known for a {type(event).__name__} event.")
 
 
 def kinds(stages: Sequence[PlannedStage]) -> list[type[Event]]:
-    """The kinds of simple events in the stages, in the order in which they are listed in this project."""
+    """The kinds of simple events in the stages, in the order of the table above."""
     found = {type(leaf) for stage in stages for leaf in _simple(stage.event)}
     return [kind for kind in _SOURCES if kind in found]
 
 
-def mechanisms(stages: Sequence[PlannedStage], secure: bool) -> tuple[Mechanism, ...]:
-    """The mechanisms behind the stages, with their samplers; those of a test are stand-ins."""
+def mechanisms(stages: Sequence[PlannedStage], secure: bool) -> tuple[MechanismRecord, ...]:
+    """The mechanisms of the stages, with their samplers; those of a test are stand-ins."""
     rows = [_SOURCES[kind] for kind in kinds(stages)]
     stand_in = "REPEATABLE STAND-IN FOR TESTS: not private"
     return tuple(
-        Mechanism(name=name, sampler=sampler if secure else stand_in, source=source)
+        MechanismRecord(name=name, sampler=sampler if secure else stand_in, source=source)
         for name, sampler, source in rows
     )
 

@@ -1,4 +1,4 @@
-"""What a guarantee means, in words and odds: for those who have to decide on a release."""
+"""What a guarantee means, in words and odds, for those who decide on a release."""
 
 from __future__ import annotations
 
@@ -18,73 +18,85 @@ from cloister.privacy.events import (
     Thresholded,
 )
 from cloister.schema.attributes import MEASURED
-from cloister.schema.spec import PersonUnit, Privacy, Rows, Spec, TableUnit
+from cloister.schema.spec import PersonUnit, PrivacySpec, RowsSpec, Spec, TableUnit
 
-DEFINITION = (
+_DEFINITION = (
     "approximate differential privacy, (epsilon, delta); central model: one curator holds the data"
 )
-PURE_DEFINITION = (
+_PURE_DEFINITION = (
     "pure differential privacy, epsilon alone; central model: one curator holds the data"
 )
-PRIORS = (0.01, 0.10, 0.50, 0.90)
-FALSE_ALARMS = (0.01, 0.05, 0.10)
+# Certainties of a guess before a release, of which a certificate shows what they can become.
+_PRIORS = (0.01, 0.10, 0.50, 0.90)
 
-CHANGE = (
-    "Whether one {noun} {case} changes the probability of any outcome of this release by a factor of at most "
-    "{factor}, apart from a probability of {delta}."
+# Shares of false alarms, for which a certificate shows the most that an attack can find.
+_FALSE_ALARMS = (0.01, 0.05, 0.10)
+
+_CHANGE = (
+    "Whether one {noun} {case} changes the probability of any outcome of this release by a factor "
+    "of at most {factor}, apart from a probability of {delta}."
 )
-CERTAINTY = (
-    "Someone who knew everything about the data but this one {noun}, and held either case as likely as the other, is "
-    "right about it with a probability of at most {certainty} after seeing the release."
+_CERTAINTY = (
+    "Someone who knew everything about the data but this one {noun}, and thought either case as "
+    "likely as the other, is right about it with a probability of at most {certainty} after seeing "
+    "the release."
 )
-ANYONE = "This holds for any attacker, whatever else they know or learn later. {further}"
-ANY_NUMBER = "Further rows drawn from the model cost nothing."
-NO_MORE = "The model gives at most {capacity} rows in all, which are paid for; it never gives more."
-GROUPS = (
-    "It does not hide what is true of many: what the release tells of a group, it tells whether or not any one {noun} "
-    "took part."
+_ANYONE = "This holds for any attacker, whatever else they know or learn later. {further}"
+_ANY_NUMBER = "Further rows drawn from the model cost nothing."
+_NO_MORE = (
+    "The model gives at most {capacity} rows in all, which are paid for; it never gives more."
+)
+_GROUPS = (
+    "It does not hide what is true of many: what the release shows of a group, it shows whether or "
+    "not any one {noun} took part."
 )
 
-EXACT_COUNTS = (
-    "noise on counts is drawn exactly, on integers, from randomness of the operating system; no floating-point number "
-    "is added to a count"
+_EXACT_COUNTS = (
+    "noise on counts is drawn exactly, on integers, from randomness of the operating system; no "
+    "floating-point number is added to a count"
 )
-SECURE_GRADIENTS = (
-    "gradient noise and Poisson samples come from AES-256 in counter mode under a fresh key of the operating system; "
-    "the key is never stored or copied"
+_SECURE_GRADIENTS = (
+    "gradient noise and Poisson samples come from AES-256 in counter mode under a fresh key of the "
+    "operating system; the key is never stored or copied"
 )
-ROUNDED_GRADIENTS = (
-    "gradient sums and their noise are rounded to a fixed grid, and each normal number combines four draws, so that "
-    "the bits of a floating-point number tell nothing"
+_ROUNDED_GRADIENTS = (
+    "gradient sums and their noise are rounded to a fixed grid, and each normal number combines "
+    "four draws, so that the bits of a floating-point number reveal nothing"
 )
-JOURNALED = "every noisy answer is on disk before it is used: a run that was killed goes on with the same answers"
-CHARGED = "the charge was recorded before the data was opened, and nothing gives it back"
-SEEDED = "NONE: the noise was drawn from a fixed seed, for a test; anyone can take it off again"
+_JOURNALED = (
+    "every noisy answer is on disk before it is used: the next run resumes a killed one with the "
+    "same answers"
+)
+_CHARGED = "the charge was recorded before the data was opened, and nothing gives it back"
+_SEEDED = "NONE: the noise was drawn from a fixed seed, for a test; anyone can subtract it"
 
-STAIN = "This release is NOT PRIVATE: its noise was seeded. It must not leave the house."
-SEVERAL_ROWS = "The unit is a row: a person who owns several rows is protected less, at k rows by k times epsilon."
-SEVERAL_TABLES = (
+STAIN = "This release is NOT PRIVATE: its noise was seeded. Internal only; do not share."
+_SEVERAL_ROWS = (
+    "The unit is a row: a person who owns several rows is protected less, at k rows by k times "
+    "epsilon."
+)
+_SEVERAL_TABLES = (
     "Of rows that refer to the same row, those above the declared number were left out at random "
     "beforehand, and all that refer to none."
 )
-SMALL_GROUPS = (
-    "Small groups are drowned by noise: counts of few rows, rare values and their combinations are not to be relied "
-    "on. Patterns that no part of the model measures may be missing."
+_SMALL_GROUPS = (
+    "Noise hides small groups: counts of few rows, rare values and their combinations are not "
+    "reliable. Patterns that no part of the model measures may be missing."
 )
-INTERNAL = (
-    "Figures that compare the synthetic with the real table are not private; they are kept inside and are no part of "
-    "this certificate."
+_INTERNAL = (
+    "Figures that compare the synthetic with the real table are not private; they are internal and "
+    "not part of this certificate."
 )
-AS_GIVEN = (
-    "The guarantee starts with the data as it was handed over: it says nothing about how the data was collected, who "
-    "else holds it, or whether it is right."
+_AS_GIVEN = (
+    "The guarantee begins with the data as it was given: it says nothing about how the data was "
+    "collected, who else has it, or whether it is right."
 )
-TIMING = "How long the run took is not protected and not published."
+_TIMING = "How long the run took is not protected and not published."
 
 
 def definition_of(delta: Fraction) -> str:
     """The notion of privacy that a release keeps."""
-    return DEFINITION if delta else PURE_DEFINITION
+    return _DEFINITION if delta else _PURE_DEFINITION
 
 
 def unit_words(unit: Literal["row"] | PersonUnit | TableUnit) -> str:
@@ -106,38 +118,46 @@ def unit_statement(dataset: str, unit: Literal["row"] | PersonUnit | TableUnit) 
 
 
 def relation_words(relation: Relation | str) -> str:
-    """Which two tables must be hard to tell apart."""
+    """Which two tables are neighbours."""
     if Relation(relation) is Relation.ADD_REMOVE:
         return "the table with the unit, and the table without it"
     return "the table, and the table in which the unit is replaced by any other"
 
 
-def rows_words(rows: Rows) -> str:
+def rows_words(rows: RowsSpec) -> str:
     """Whether the number of rows is public."""
     if rows.public is None:
         return "measured with noise, and charged"
     if rows.provenance.startswith(MEASURED):
-        return f"{rows.public} rows, a figure measured with noise: {rows.provenance.removeprefix(MEASURED).strip()}"
-    return f"public: {rows.public} rows, as declared in the spec; the exact number in the data is not published"
+        source = rows.provenance.removeprefix(MEASURED).strip()
+        return f"{rows.public} rows, a figure measured with noise: {source}"
+    return (
+        f"public: {rows.public} rows, as declared in the spec; the exact number in the data is not "
+        "published"
+    )
 
 
 def meaning(
-    privacy: Privacy, epsilon: Fraction, delta: Fraction, secure: bool, capacity: int | None = None
+    privacy: PrivacySpec,
+    epsilon: Fraction,
+    delta: Fraction,
+    secure: bool,
+    capacity: int | None = None,
 ) -> tuple[str, ...]:
     """What epsilon and delta promise, in sentences."""
     if not secure:
         return (STAIN,)
     noun = "person" if isinstance(privacy.unit, PersonUnit) else "row"
-    told_apart = Relation(privacy.relation) is Relation.ADD_REMOVE
+    added = Relation(privacy.relation) is Relation.ADD_REMOVE
     terms = {
         "noun": noun,
-        "case": "is in the table or not" if told_apart else "is as it is or any other",
+        "case": "is in the table or not" if added else "is as it is or any other",
         "factor": _factor(float(epsilon)),
         "delta": exact_text(delta),
-        "further": ANY_NUMBER if capacity is None else NO_MORE.format(capacity=capacity),
+        "further": _ANY_NUMBER if capacity is None else _NO_MORE.format(capacity=capacity),
         "certainty": f"{100 * _up(best_guess(float(epsilon), float(delta))):.1f} %",
     }
-    return tuple(sentence.format(**terms) for sentence in (CHANGE, CERTAINTY, ANYONE, GROUPS))
+    return tuple(sentence.format(**terms) for sentence in (_CHANGE, _CERTAINTY, _ANYONE, _GROUPS))
 
 
 def odds(epsilon: float, period: float) -> tuple[Odds, ...]:
@@ -152,7 +172,7 @@ def odds(epsilon: float, period: float) -> tuple[Odds, ...]:
             release=_up(posterior(prior, epsilon)),
             period=_up(posterior(prior, period)),
         )
-        for prior in PRIORS
+        for prior in _PRIORS
     )
 
 
@@ -169,7 +189,7 @@ def detection(
             release=_up(true_alarms(alarms, epsilon, float(delta))),
             period=_up(true_alarms(alarms, period, float(period_delta))),
         )
-        for alarms in FALSE_ALARMS
+        for alarms in _FALSE_ALARMS
     )
 
 
@@ -179,7 +199,10 @@ def posterior(prior: float, epsilon: float) -> float:
 
 
 def best_guess(epsilon: float, delta: float) -> float:
-    """The greatest probability of telling two equally likely cases apart: (e^epsilon + delta) / (e^epsilon + 1)."""
+    """The greatest probability of being right about two equally likely cases.
+
+    It is (e^epsilon + delta) / (e^epsilon + 1).
+    """
     return (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
 
 
@@ -194,27 +217,30 @@ def true_alarms(false_alarms: float, epsilon: float, delta: float) -> float:
 def safeguards(stages: Sequence[PlannedStage], secure: bool) -> tuple[str, ...]:
     """What is done about the source of randomness, floating-point arithmetic and crashes."""
     if not secure:
-        return (SEEDED,)
+        return (_SEEDED,)
     used = kinds(stages)
     counting = (
-        (EXACT_COUNTS,) if {GaussianCounts, LaplaceCounts, Thresholded}.intersection(used) else ()
+        (_EXACT_COUNTS,) if {GaussianCounts, LaplaceCounts, Thresholded}.intersection(used) else ()
     )
-    learning = (SECURE_GRADIENTS, ROUNDED_GRADIENTS) if SampledGaussian in used else ()
-    return (*counting, *learning, JOURNALED, CHARGED)
+    learning = (_SECURE_GRADIENTS, _ROUNDED_GRADIENTS) if SampledGaussian in used else ()
+    return (*counting, *learning, _JOURNALED, _CHARGED)
 
 
 def limitations(spec: Spec, secure: bool) -> tuple[str, ...]:
     """What the guarantee does not cover."""
     stain = () if secure else (STAIN,)
-    return (*stain, _unit_limit(spec.privacy.unit), SMALL_GROUPS, INTERNAL, AS_GIVEN, TIMING)
+    return (*stain, _unit_limit(spec.privacy.unit), _SMALL_GROUPS, _INTERNAL, _AS_GIVEN, _TIMING)
 
 
 def _unit_limit(unit: Literal["row"] | PersonUnit | TableUnit) -> str:
     if isinstance(unit, PersonUnit):
-        return f"Of a person with more than {unit.max_rows} rows, rows chosen at random were left out beforehand."
+        return (
+            f"Of a person with more than {unit.max_rows} rows, rows chosen at random were left out "
+            "beforehand."
+        )
     if isinstance(unit, TableUnit):
-        return SEVERAL_TABLES
-    return SEVERAL_ROWS
+        return _SEVERAL_TABLES
+    return _SEVERAL_ROWS
 
 
 def _factor(epsilon: float) -> str:

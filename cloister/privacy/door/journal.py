@@ -1,15 +1,15 @@
 """The journal: every noisy answer of a run, on disk before the algorithm sees it.
 
-A run asks the same questions in the same order each time. Answer n is read back if the journal
-holds it and drawn if it does not, so a run that was killed resumes with the answers it had, and
+A run makes the same queries in the same order each time. Answer n is read back if the journal
+holds it and drawn if it does not, so a run resumes a killed one with the answers that it had, and
 nothing is drawn (or charged) twice.
 
-A file can be copied, and an older copy put back. So each run begins with a frame that holds a fresh
-random number, and a ``Guard`` (a lease of the ledger) is asked before each draw and told of each
-answer before it is returned: of two journals that began as one, the ledger accepts only the one
-that holds all it was told.
+A file can be copied, and an older copy restored. So each run begins with a frame that holds a fresh
+random number, and a ``Guard`` (a lease of the ledger) is checked before each draw and records each
+answer before it is returned: of two copies of a journal, the ledger accepts only the one that holds
+all recorded answers.
 
-The file is a line and frames, appended and never changed; see :mod:`~cloister.privacy.door.frames`.
+Frames are appended and never changed; see `frames` for the bytes.
 Each frame is fsynced before its answer is returned. A tail that was never completed is cut off on
 opening: its answer was never seen. Any other difference is damage, and the journal is refused.
 
@@ -49,7 +49,7 @@ from cloister.privacy.door.frames import (
 )
 from cloister.privacy.ledger.marks import JournalState, Mark
 
-FILE_NAME = "journal.bin"
+JOURNAL_NAME = "journal.bin"
 
 _ARRAY_KINDS = "biuf"
 
@@ -62,9 +62,9 @@ class Guard(Protocol):
         ...
 
     def record(self, position: int, digest: str) -> None:
-        """Take down how many answers are on disk, and the digest up to there.
+        """Record how many answers are on disk, and the digest up to there.
 
-        Raises if this process lost its right.
+        Raises if this process lost its right to draw.
         """
         ...
 
@@ -74,7 +74,7 @@ class Guard(Protocol):
 
 
 class _Unguarded:
-    """Of a journal that no ledger knows."""
+    """The guard of a journal that no ledger knows: anyone may draw."""
 
     def require(self) -> None:
         """Nothing."""
@@ -111,7 +111,7 @@ class Journal:
         Errors: ``JournalMismatch`` for another run's journal or a damaged one; ``StorageError`` if
         it cannot be read or written, or another process has it open.
         """
-        path = Path(folder) / FILE_NAME
+        path = Path(folder) / JOURNAL_NAME
         journal = cls(path, _open_locked(path))
         try:
             journal._load()
@@ -133,7 +133,7 @@ class Journal:
 
     @property
     def sealed(self) -> bool:
-        """Whether nothing more is asked: no answer can be added."""
+        """Whether the journal is finished: no answer can be added."""
         return self._frames[-1].kind == LAST
 
     @property
@@ -154,17 +154,17 @@ class Journal:
         return JournalState(Mark(self.recorded, self.digest, nonce), self.sealed, digests)
 
     def guard(self, guard: Guard) -> None:
-        """Have ``guard`` asked before each draw, told of each answer, and closed with the journal."""
+        """Set the guard: checked before each draw, given each answer, closed with the journal."""
         self._guard = guard
 
     def answer(self, request: Mapping[str, Any], draw: Callable[[], Array]) -> Array:
         """The answer at this position of the run: read back, or drawn, written and fsynced.
 
-        ``request`` is what was asked, as JSON values (public; only its digest is kept). ``draw``
+        ``request`` is the query as JSON values (public; only its digest is stored). ``draw``
         returns an array of booleans, integers or floats, of any shape. Errors: ``JournalMismatch``
         if the journal holds the answer to another request here, or is sealed, or another process
-        took the release over; ``StorageError`` if the answer cannot be written, and then the
-        journal is closed, or the guard not be told of it. An answer that raised is not returned.
+        took over the release; ``StorageError`` if the answer cannot be written, and then the
+        journal is closed, or if the guard cannot record it. No answer is returned then.
         """
         digest = hashlib.sha256(canonical_json(request)).hexdigest()
         answer = (
@@ -174,13 +174,13 @@ class Journal:
         return answer
 
     def seal(self) -> Mark:
-        """Seal the journal: nothing more is asked. Where it ends.
+        """Seal the journal, to which nothing is added then; returns the mark where it ends.
 
-        Errors: ``JournalMismatch`` if this process has not asked for every recorded answer.
+        Errors: ``JournalMismatch`` if this process has not read every recorded answer.
         """
         if self.position != self.recorded:
             raise JournalMismatch(
-                f"{self._path} holds more answers than this run asked for: start a new release."
+                f"{self._path} holds more answers than this run needed: start a new release."
             )
         if not self.sealed:
             self._append(LAST, {}, b"")
@@ -188,7 +188,7 @@ class Journal:
         return Mark(self.recorded, self.digest)
 
     def close(self) -> None:
-        """Give up the guard, the file and its lock."""
+        """Close the guard and the file, and release its lock."""
         try:
             self._guard.close()
         finally:
@@ -211,8 +211,8 @@ class Journal:
         frame = self._answers[self.position]
         if frame.meta["request"] != digest:
             raise JournalMismatch(
-                f"{self._path} holds the answer to another request at position {self.position}: the data, code, spec "
-                "or parameters changed; start a new release."
+                f"{self._path} holds the answer to another request at position {self.position}: "
+                "the data, code, spec or parameters changed; start a new release."
             )
         return decode_array(frame, self._read(frame.payload.start, frame.payload.stop))
 
@@ -237,13 +237,13 @@ class Journal:
             raise JournalMismatch(f"{self._path} is not a journal: move it away.")
         try:
             while end < size:
-                self._hold(self._next_frame(end))
+                self._add(self._next_frame(end))
                 end = self._frames[-1].end
         except TornFrame:
             os.ftruncate(self._file, end)
             os.fsync(self._file)
 
-    def _hold(self, frame: Frame) -> None:
+    def _add(self, frame: Frame) -> None:
         self._frames.append(frame)
         if frame.kind == ANSWER:
             self._answers.append(frame)
@@ -253,8 +253,8 @@ class Journal:
         misplaced = bool(self._frames) and self.sealed
         if frame is None or misplaced or (frame.kind == FIRST) != (not self._frames):
             raise JournalMismatch(
-                f"{self._path} is damaged at byte {start}: its answers cannot be used; withdraw the release and start "
-                "a new one."
+                f"{self._path} is damaged at byte {start}: its answers cannot be used; withdraw "
+                "the release and start a new one."
             )
         return frame
 
@@ -271,7 +271,8 @@ class Journal:
         )
         if differing:
             raise JournalMismatch(
-                f"{self._path} belongs to another run ({', '.join(differing)} differ): start a new release."
+                f"{self._path} belongs to another run ({', '.join(differing)} differ): "
+                "start a new release."
             )
 
     def _append(self, kind: bytes, meta: dict[str, Any], payload: bytes) -> None:
@@ -281,17 +282,17 @@ class Journal:
         self._write(start, lead + frame)
         end = start + len(lead) + len(frame)
         at = slice(end - SEAL_BYTES - len(payload), end - SEAL_BYTES)
-        self._hold(Frame(kind, meta, start, end, frame[-SEAL_BYTES:], at))
+        self._add(Frame(kind, meta, start, end, frame[-SEAL_BYTES:], at))
 
     def _write(self, start: int, content: bytes) -> None:
-        """Write and fsync; what cannot be written whole is taken back, and the journal closed."""
+        """Write and fsync; a partial write is undone, and the journal closed."""
         if self._file < 0:
             raise StorageError(f"{self._path} was closed: open it again.")
         try:
             _write_all(self._file, start, content)
             os.fsync(self._file)
         except OSError as error:
-            self._take_back(start)
+            self._undo(start)
             raise _storage_error(self._path, "written", error) from error
 
     def _read(self, start: int, stop: int) -> bytes:
@@ -305,7 +306,7 @@ class Journal:
             raise _storage_error(self._path, "read", error) from error
         return b"".join(chunks)
 
-    def _take_back(self, start: int) -> None:
+    def _undo(self, start: int) -> None:
         try:
             os.ftruncate(self._file, start)
         except OSError:

@@ -1,4 +1,4 @@
-"""What a journal says of itself, read without changing it: for verification."""
+"""What a journal says of itself, read for verification without changing it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cloister.privacy.door.frames import (
     TornFrame,
     parse_frame,
 )
-from cloister.privacy.door.journal import FILE_NAME
+from cloister.privacy.door.journal import JOURNAL_NAME
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class JournalFacts:
 
 
 def read_journal(folder: Path) -> JournalFacts:
-    """The facts of the journal in a folder, after its chain of seals was recomputed from the first byte to the last.
+    """The facts of the journal in a folder, after its chain of seals was recomputed as a whole.
 
     Raises:
         StorageError: it cannot be read.
-        VerificationError: a byte of it is not as it was written, or its first frame is missing.
+        VerificationError: a byte of it was changed, or its first frame is missing.
     """
-    path = folder / FILE_NAME
+    path = folder / JOURNAL_NAME
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -50,7 +50,7 @@ def read_journal(folder: Path) -> JournalFacts:
 
 
 def _frames(content: bytes) -> list[Frame]:
-    """All frames; a last one that was never completed is left out, as it was never seen."""
+    """All frames, without a last one that was never completed: its answer was never used."""
     if not content.startswith(MAGIC):
         raise VerificationError("was altered: it is not a journal")
     frames: list[Frame] = []

@@ -1,9 +1,9 @@
 """The door: the one place where sensitive rows are read for release.
 
-A model holds a door and never raw rows. ``answer`` takes a query and a mechanism, checks that the
-plan holds the event, reads the exact answer, makes it noisy, writes that to the journal, and only
-then returns it. What was planned was reserved in the ledger before the data was opened; what was
-not planned is refused.
+A model has a door and never raw rows. ``answer`` takes a query and a mechanism, checks that the
+plan holds the event, computes the exact answer, makes it noisy, writes that to the journal, and
+only then returns it. What was planned was reserved in the ledger before the data was opened; what
+was not planned is refused.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from typing import Generic
 
 import pandas as pd
 
+from cloister.arrays import Array
 from cloister.errors import UnplannedQuery
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Composed, Event, SampledGaussian
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.column_counts import RawColumns
-from cloister.privacy.queries.query import Answer, Mechanism, Moved, Numbers, Query, Rows
+from cloister.privacy.queries.query import AnswerT, Mechanism, Query, RowsT, SensitivityT
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.domain import Table
 
 
 class PlanBudget:
-    """What is left of a plan: every answer takes its event out."""
+    """What is left of a plan: every answer removes its event."""
 
     def __init__(self, planned: Event) -> None:
         self._left: Counter[Event] = Counter()
@@ -59,19 +60,20 @@ def _one_step(event: SampledGaussian) -> SampledGaussian:
     return SampledGaussian(event.rate, event.noise_multiplier, 1, event.rows)
 
 
-class PrivateRows(Generic[Rows]):
+class PrivateRows(Generic[RowsT]):
     """Sensitive rows behind mechanisms.
 
     Args:
         rows: the sensitive rows, already bounded to ``neighbours.max_rows`` rows a unit.
-        budget: everything that may be asked, as reserved in the ledger; tables may share one.
+        budget: the events of all queries that may be made, as reserved in the ledger; tables may
+            share one.
         journal: where each answer is written before it is returned.
         noise: the secure source.
     """
 
     def __init__(
         self,
-        rows: Rows,
+        rows: RowsT,
         neighbours: Neighbours,
         budget: PlanBudget,
         journal: Journal,
@@ -85,27 +87,32 @@ class PrivateRows(Generic[Rows]):
 
     @property
     def secure(self) -> bool:
-        """Whether the noise is secret; rows behind a seeded source are not private."""
+        """Whether the noise is secret; answers with noise from a seeded source are not private."""
         return self.__noise.secure
 
     def answer(
-        self, query: Query[Rows, Moved, Answer], mechanism: Mechanism[Moved], label: str
-    ) -> Answer:
-        """The noisy answer to a query, which is in the journal by then.
+        self,
+        query: Query[RowsT, SensitivityT, AnswerT],
+        mechanism: Mechanism[SensitivityT],
+        label: str,
+    ) -> AnswerT:
+        """The noisy answer to a query, written to the journal before it is returned.
 
-        Privacy: the event is that of the mechanism for the query's own sensitivity, and is taken
-            out of the plan.
+        Privacy: the event is that of the mechanism for the query's own sensitivity, and is removed
+            from the plan.
 
         Raises:
             UnplannedQuery: the plan does not hold the event.
         """
-        moved = query.sensitivity(self.neighbours)
-        event = mechanism.event(moved)
+        sensitivity = query.sensitivity(self.neighbours)
+        event = mechanism.event(sensitivity)
         self.plan_budget.consume(event)
         request = {"ask": query.name, "label": label, **query.request(), "event": event.to_json()}
 
-        def draw() -> Numbers:
-            return mechanism.release(query.exact(self.__rows, self.__noise), moved, self.__noise)
+        def draw() -> Array:
+            return mechanism.release(
+                query.exact(self.__rows, self.__noise), sensitivity, self.__noise
+            )
 
         return query.outcome(self.__rows, self.__journal.answer(request, draw))
 
@@ -129,7 +136,7 @@ class PrivateColumns(PrivateRows[RawColumns]):
 
     Args:
         frame: the rows as they were read.
-        key: secret; numbers distinct texts, so that the journal holds numbers only.
+        key: secret; maps texts to numbers, so that the journal holds numbers only.
     """
 
     def __init__(

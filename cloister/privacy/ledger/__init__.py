@@ -7,13 +7,13 @@ from cloister.privacy.ledger.leases import Lease
 from cloister.privacy.ledger.ledger import Ledger
 from cloister.privacy.ledger.owners import Owner
 from cloister.privacy.ledger.records import (
-    Budget,
+    BudgetGrant,
     Period,
     Release,
-    Request,
+    ReleaseStep,
     Reservation,
+    ReservationRequest,
     State,
-    Step,
     new_release_id,
 )
 from cloister.privacy.ledger.verification import verify_chain, verify_export
@@ -21,7 +21,7 @@ from cloister.privacy.ledger.verification import verify_chain, verify_export
 __all__ = [
     "Amount",
     "Anchor",
-    "Budget",
+    "BudgetGrant",
     "BudgetStatus",
     "Charge",
     "Compose",
@@ -32,10 +32,10 @@ __all__ = [
     "Owner",
     "Period",
     "Release",
-    "Request",
+    "ReleaseStep",
     "Reservation",
+    "ReservationRequest",
     "State",
-    "Step",
     "basic_composition",
     "canonical",
     "exact",

@@ -1,4 +1,4 @@
-"""The books: budgets and releases as the entries say, one entry at a time, from nothing else."""
+"""The books: budgets and releases, computed from the entries alone, one at a time."""
 
 from __future__ import annotations
 
@@ -10,26 +10,25 @@ from cloister.errors import InputError, VerificationError
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.marks import Mark
 from cloister.privacy.ledger.records import (
-    Budget,
+    BudgetGrant,
     Release,
-    Request,
+    ReleaseStep,
+    ReservationRequest,
     State,
-    Step,
     identifier,
-    required,
+    require_text,
 )
 
 GRANTED, RUN, SEALED, DELIVERED = "budget_granted", "run_begun", "journal_sealed", "delivered"
-"""Kinds of the entries that grant a budget, that say where a run begins in the journal of a release and where the
-journal ends, and that the release was reported to whoever asked for it; every other kind is a
-``State``."""
+"""Kinds of entries: a budget was granted; a run of a release begins at a place in its journal; the
+journal ends; the release was reported to its requester. Every other kind is a ``State``."""
 
 
 class Books:
     """Budgets by dataset and unit, releases by id, in the order of the entries."""
 
     def __init__(self) -> None:
-        self.budgets: dict[tuple[str, str], Budget] = {}
+        self.budgets: dict[tuple[str, str], BudgetGrant] = {}
         self.releases: dict[str, Release] = {}
         self._runs: dict[str, list[str]] = {}
 
@@ -50,7 +49,7 @@ class Books:
         return books
 
     def post(self, entry: Entry) -> None:
-        """Take in one entry.
+        """Post one entry.
 
         Errors: ``VerificationError`` if no ledger could have written it here.
         """
@@ -60,7 +59,7 @@ class Books:
             raise VerificationError("holds what no ledger writes at this place") from error
 
     def pending(self, spend_id: str) -> Release | None:
-        """The release that a run with ``spend_id`` continues with."""
+        """The release that a run with ``spend_id`` resumes."""
         last = self._runs.get(spend_id, [None])[-1]
         release = self.releases[last] if last else None
         return release if release and release.pending else None
@@ -81,14 +80,14 @@ class Books:
 
     def _grant(self, entry: Entry) -> None:
         body = entry.body
-        budget = Budget.of(
+        budget = BudgetGrant.of(
             body["dataset"], body["unit"], body["epsilon"], body["delta"], body["period"]
         )
         _require_slot(entry, grant_slot(entry.seq))
         self.budgets[budget.dataset, budget.unit] = budget
 
     def _reserve(self, entry: Entry) -> None:
-        request = Request.read(entry.body)
+        request = ReservationRequest.from_body(entry.body)
         _require_slot(entry, self.spend_slot(request.spend_id))
         if request.release in self.releases or self.pending(request.spend_id):
             raise ValueError("reserved twice")
@@ -98,7 +97,7 @@ class Books:
     def _move(self, entry: Entry) -> None:
         release = self.releases[entry.body["release"]]
         step = _step(entry)
-        _require_slot(entry, move_slot(release.id, step.state))
+        _require_slot(entry, state_slot(release.id, step.state))
         if step.state not in release.state.next:
             raise ValueError("not allowed from this state")
         self.releases[release.id] = replace(release, steps=(*release.steps, step))
@@ -121,7 +120,7 @@ class Books:
     def _deliver(self, entry: Entry) -> None:
         release = self.releases[entry.body["release"]]
         _require_slot(entry, delivery_slot(release.id))
-        required("by", entry.body["by"])
+        require_text("by", entry.body["by"])
         if release.state in (State.RESERVED, State.SPENT, State.RELEASED_BACK):
             raise ValueError("not finished")
         self.releases[release.id] = replace(release, delivered=True)
@@ -132,13 +131,13 @@ def grant_slot(seq: int) -> str:
     return f"grant/{seq}"
 
 
-def move_slot(release: str, state: State) -> str:
-    """The slot of a move: a release enters each state once."""
+def state_slot(release: str, state: State) -> str:
+    """The slot of a state: a release enters each state once."""
     return f"move/{release}/{state.value}"
 
 
 def run_slot(release: Release) -> str:
-    """The slot of the next run of a release."""
+    """The slot of the next run of a release: each begins once."""
     return f"run/{release.id}/{len(release.runs)}"
 
 
@@ -153,13 +152,13 @@ def delivery_slot(release: str) -> str:
 
 
 def _reached(release: Release) -> int:
-    """The answers that the last run began with."""
+    """The number of answers that the last run began with."""
     return release.runs[-1].position if release.runs else 0
 
 
 def _mark(entry: Entry) -> Mark:
     body = entry.body
-    required("by", body["by"])
+    require_text("by", body["by"])
     position = body["position"]
     if type(position) is not int or position < 0:
         raise ValueError("no position")
@@ -171,14 +170,14 @@ def _require_slot(entry: Entry, slot: str) -> None:
         raise ValueError("another slot")
 
 
-def _step(entry: Entry) -> Step:
+def _step(entry: Entry) -> ReleaseStep:
     body = entry.body
-    evidence = {key: required(key, digest) for key, digest in body["evidence"].items()}
-    return Step(
+    evidence = {key: require_text(key, digest) for key, digest in body["evidence"].items()}
+    return ReleaseStep(
         State(entry.kind),
         entry.seq,
         entry.time,
-        required("by", body["by"]),
+        require_text("by", body["by"]),
         body["reason"],
         evidence,
     )

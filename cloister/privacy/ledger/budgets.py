@@ -1,4 +1,4 @@
-"""Budgets: what the releases of a window compose to, and whether one more fits.
+"""Budgets: what the releases of a window compose to, and whether another one fits.
 
 A filter: the composition over all releases of the window that were not given back, the new one
 included, is compared with the cap. Releases of another window, dataset or privacy unit do not
@@ -15,7 +15,7 @@ from typing import Any
 from cloister.errors import BudgetExceeded, InputError, PrivacyError
 from cloister.privacy.ledger.books import Books
 from cloister.privacy.ledger.exact import decimal
-from cloister.privacy.ledger.records import Budget, Release, Request, State
+from cloister.privacy.ledger.records import BudgetGrant, Release, ReservationRequest, State
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Charge:
 
 
 Compose = Callable[[Sequence[Charge], Fraction], Fraction | None]
-"""Pure: an upper bound of the epsilon of all charges together at a delta.
+"""An upper bound on the epsilon of all charges together at a delta, without side effects.
 
-None if no finite one is known.
+None if no finite bound is known.
 """
 
 
@@ -48,18 +48,17 @@ def basic_composition(charges: Sequence[Charge], delta: Fraction) -> Fraction | 
 
 @dataclass(frozen=True)
 class BudgetStatus:
-    """A budget and what became of it in one window.
+    """A budget and its use in one window.
 
-    Amounts are epsilons at the budget's delta, None is infinite.
-
-    ``spent`` composes the releases whose data may have been opened, ``reserved`` is what open
-    reservations add, ``left`` what the cap leaves. ``releases`` counts both. ``lifetime`` composes
-    all windows: the loss of a person who is in the data throughout. ``refusals`` counts, over all
-    windows, the reservations that were given back because the data was refused: they cost nothing,
-    and each answered an exact question about the data.
+    Amounts are epsilons at the budget's delta, None is infinite. ``spent`` composes the releases
+    whose data may have been opened, ``reserved`` is what open reservations add, ``left`` what the
+    cap leaves. ``releases`` counts both. ``lifetime`` composes all windows: the loss of a person
+    who is in the data throughout. ``refusals`` counts, over all windows, the reservations that were
+    given back because the data was refused: they cost nothing, and each revealed an exact fact
+    about the data.
     """
 
-    budget: Budget
+    budget: BudgetGrant
     window: str
     spent: Fraction | None
     reserved: Fraction | None
@@ -69,7 +68,7 @@ class BudgetStatus:
     refusals: int
 
 
-def status(books: Books, budget: Budget, time: str, compose: Compose) -> BudgetStatus:
+def status(books: Books, budget: BudgetGrant, time: str, compose: Compose) -> BudgetStatus:
     """``budget`` in the window of ``time``."""
     window = budget.period.window(time)
     releases = _counted(books, budget.dataset, budget.unit)
@@ -93,7 +92,9 @@ def status(books: Books, budget: Budget, time: str, compose: Compose) -> BudgetS
     return BudgetStatus(budget, window, spent, reserved, left, len(current), lifetime, refusals)
 
 
-def admit(books: Books, request: Request, time: str, compose: Compose) -> Fraction:
+def admit_request(
+    books: Books, request: ReservationRequest, time: str, compose: Compose
+) -> Fraction:
     """What the window would compose to with ``request`` in it.
 
     Errors: ``BudgetExceeded`` if no budget was granted, or it would be exceeded; ``InputError`` if
@@ -102,8 +103,8 @@ def admit(books: Books, request: Request, time: str, compose: Compose) -> Fracti
     budget = books.budgets.get((request.dataset, request.unit))
     if budget is None:
         raise BudgetExceeded(
-            f"No budget is granted to dataset '{request.dataset}' with privacy unit '{request.unit}': grant one with "
-            "cloister budget grant."
+            f"No budget is granted to dataset '{request.dataset}' with privacy unit "
+            f"'{request.unit}': grant one with cloister budget grant."
         )
     window = budget.period.window(time)
     held = [
@@ -118,7 +119,7 @@ def admit(books: Books, request: Request, time: str, compose: Compose) -> Fracti
     return total
 
 
-def _owner(request: Request) -> tuple[str, str]:
+def _owner(request: ReservationRequest) -> tuple[str, str]:
     return request.dataset, request.unit
 
 
@@ -130,7 +131,7 @@ def _counted(books: Books, dataset: str, unit: str) -> list[Release]:
     ]
 
 
-def _price(request: Request) -> Charge:
+def _price(request: ReservationRequest) -> Charge:
     return Charge(request.release, request.epsilon, request.delta, request.relation, request.events)
 
 
@@ -148,21 +149,23 @@ def _composed(charges: Sequence[Charge], delta: Fraction, compose: Compose) -> F
     total = compose(charges, delta)
     if total is not None and not (isinstance(total, Fraction) and total >= 0):
         raise PrivacyError(
-            "The composition of releases gave no rational number at or above zero: the accountant cannot be relied on."
+            "The composition of releases gave no rational number at or above zero: the accountant "
+            "cannot be relied on."
         )
     return total
 
 
-def _require_one_relation(held: Sequence[Release], request: Request) -> None:
+def _require_one_relation(held: Sequence[Release], request: ReservationRequest) -> None:
     others = {release.request.relation for release in held} - {request.relation}
     if others:
         raise InputError(
-            f"The budget of dataset '{request.dataset}' holds releases under the relation '{min(others)}', which do "
-            f"not add up with '{request.relation}': keep one relation per dataset."
+            f"The budget of dataset '{request.dataset}' holds releases under the relation "
+            f"'{min(others)}', which do not add up with '{request.relation}': use one relation per "
+            "dataset."
         )
 
 
-def _refusal(request: Request, now: BudgetStatus) -> str:
+def _refusal(request: ReservationRequest, now: BudgetStatus) -> str:
     cap = now.budget
     held = (
         "no finite epsilon"
@@ -170,8 +173,9 @@ def _refusal(request: Request, now: BudgetStatus) -> str:
         else decimal(now.spent + now.reserved)
     )
     return (
-        f"The budget of dataset '{cap.dataset}' (unit '{cap.unit}', window {now.window}) is epsilon "
-        f"{decimal(cap.epsilon)} at delta {decimal(cap.delta)}; {now.releases} releases hold {held} and "
-        f"{decimal(now.left)} is left, but epsilon {decimal(request.epsilon)} at delta {decimal(request.delta)} was "
-        "asked: ask for less, or have more granted with cloister budget grant."
+        f"The budget of dataset '{cap.dataset}' (unit '{cap.unit}', window {now.window}) is "
+        f"epsilon {decimal(cap.epsilon)} at delta {decimal(cap.delta)}; {now.releases} releases "
+        f"hold {held} and {decimal(now.left)} is left, but epsilon {decimal(request.epsilon)} at "
+        f"delta {decimal(request.delta)} was requested: request less, or have more granted with "
+        "cloister budget grant."
     )

@@ -1,4 +1,4 @@
-"""What must hold before the ledger writes an entry: a sound chain, the right release and journal."""
+"""What must hold before the ledger writes an entry: a sound chain, the right release."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from cloister.privacy.ledger.books import Books
 from cloister.privacy.ledger.entries import Entry, Finding, read_chain
 from cloister.privacy.ledger.leases import Held
 from cloister.privacy.ledger.marks import JournalState
-from cloister.privacy.ledger.records import Release, Request, State
+from cloister.privacy.ledger.records import Release, ReservationRequest, State
 from cloister.privacy.ledger.storage.store import Row
 
 
 def require_sound(rows: list[Row]) -> list[Entry]:
+    """The entries of all rows. Errors: ``VerificationError`` if the chain is broken."""
     entries, found = read_chain(entry_lines(rows))
     found = found or check_copies(rows, entries)
     if found:
@@ -24,11 +25,12 @@ def require_sound(rows: list[Row]) -> list[Entry]:
 
 
 def entry_lines(rows: list[Row]) -> list[bytes]:
+    """The text of each entry."""
     return [row.line.encode("utf-8", "surrogatepass") for row in rows]
 
 
 def check_copies(rows: list[Row], entries: list[Entry]) -> list[Finding]:
-    """Rows whose columns differ from the entry in their text."""
+    """The rows whose columns differ from the entry in their text."""
     return [
         Finding(entry.seq, "was altered: its columns and its text do not agree")
         for row, entry in zip(rows, entries, strict=True)
@@ -38,13 +40,14 @@ def check_copies(rows: list[Row], entries: list[Entry]) -> list[Finding]:
 
 
 def find_release(books: Books, release: str) -> Release:
+    """The release of this name. Errors: ``InputError`` if there is none."""
     if release not in books.releases:
         raise InputError(f"There is no release '{release}': see cloister ledger list.")
     return books.releases[release]
 
 
 def require_whole_journal(held: Release, lease: Held, journal: JournalState) -> None:
-    """A run may begin: the release is spent, and its journal is the one that all earlier runs wrote."""
+    """Check that a run may begin: the release is spent, and its journal holds all earlier runs."""
     if held.state is not State.SPENT:
         raise InputError(f"Release {held.id} is {held.state}: nothing more is drawn for it.")
     known = [*held.runs[-1:], *filter(None, (lease.last, held.seal))]
@@ -53,25 +56,29 @@ def require_whole_journal(held: Release, lease: Held, journal: JournalState) -> 
 
 
 def stale_journal(release: str) -> JournalMismatch:
+    """The error of a journal that is an older copy."""
     return JournalMismatch(
-        f"The journal of release {release} lacks answers that the ledger knows were drawn: it is a copy made before "
-        "them, or an older one put back. Run the command where the whole journal is; if it is lost, cloister review "
-        f"withdraw {release}, and start a new release at a new charge."
+        f"The journal of release {release} lacks answers that the ledger knows were drawn: it is a "
+        "copy made before them, or an older one was restored. Run the command where the whole "
+        f"journal is; if it is lost, cloister review withdraw {release}, and start a new release "
+        "at a new charge."
     )
 
 
-def require_same_run(held: Release, request: Request) -> None:
+def require_same_run(held: Release, request: ReservationRequest) -> None:
+    """Check that an unfinished release was reserved by the same request."""
     if not held.request.same_run(request):
         raise InputError(
-            f"Release {held.id} is unfinished and has the same spend id, but asked for something else: compute the "
-            "spend id from everything that makes the run."
+            f"Release {held.id} is unfinished and has the same spend id, but was requested with "
+            "other values: compute the spend id from everything that makes the run."
         )
 
 
 def require_same_evidence(held: Release, evidence: Mapping[str, str]) -> None:
+    """Check that a release began with the same journal and data."""
     differing = sorted(key for key in evidence if held.evidence.get(key) != evidence[key])
     if differing:
         raise JournalMismatch(
-            f"Release {held.id} was begun with another {' and '.join(differing)}: its answers cannot be drawn again "
-            "without a new charge; withdraw it and start a new release."
+            f"Release {held.id} was begun with another {' and '.join(differing)}: its answers "
+            "cannot be drawn again without a new charge; withdraw it and start a new release."
         )

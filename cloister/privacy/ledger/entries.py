@@ -47,13 +47,14 @@ def _exact_json(value: object) -> object:
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [_exact_json(item) for item in value]
     raise InputError(
-        f"The ledger cannot hold a {type(value).__name__}: write numbers as 'p/q' text, and text as keys."
+        f"The ledger cannot hold a {type(value).__name__}: write numbers as 'p/q' text, and text "
+        "as keys."
     )
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """Number and hash of one entry, kept elsewhere (a certificate): the chain must still hold it."""
+    """Number and hash of an entry, stored elsewhere (a certificate): the chain must hold it."""
 
     seq: int
     hash: str
@@ -120,7 +121,7 @@ class Entry:
 
     @property
     def anchor(self) -> Anchor:
-        """What a certificate keeps of this entry."""
+        """What a certificate records of this entry."""
         return Anchor(self.seq, self.hash)
 
 
@@ -146,7 +147,7 @@ def _digest(
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that ``verify`` found: the number of the entry (0: the ledger as a whole), and what is wrong."""
+    """A fault that ``verify`` found: the entry's number (0: the whole ledger), and the problem."""
 
     entry: int
     problem: str
@@ -175,7 +176,10 @@ def check_chain(entries: Sequence[Entry]) -> list[Finding]:
 
 
 class _Walk:
-    """Along a chain: the number and the previous hash that must come next (None after an altered entry)."""
+    """A pass over a chain.
+
+    It knows the number and the previous hash of the next entry; None after an altered one.
+    """
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -191,7 +195,7 @@ class _Walk:
         if entry.digest != entry.hash:
             self._altered("was altered: its text and its hash do not agree")
         elif entry.seq < self._seq:
-            self.findings.append(Finding(entry.seq, "stands in the wrong place, or twice"))
+            self.findings.append(Finding(entry.seq, "is in the wrong place, or there twice"))
         else:
             self._link(entry)
 

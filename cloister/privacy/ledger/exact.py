@@ -1,4 +1,4 @@
-"""Money: exact rationals, and the one way in and out of text."""
+"""Amounts of privacy: exact rationals, and the one way to read and write them as text."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from cloister.errors import InputError
 
 Amount = Fraction | Decimal | int | float | str
 
-SMALLEST = Fraction(1, 2**1022)
-"""Amounts between zero and this are refused: an accountant in double precision would lose them."""
+# Amounts between zero and this are refused: doubles lose digits below the least normal number.
+_SMALLEST = Fraction(1, 2**1022)
 
-LARGEST = Fraction(2**1022)
+# Amounts above this are refused: near the end of the range of doubles.
+_LARGEST = Fraction(2**1022)
 
+# Most binary digits of a numerator or denominator, and largest exponent of ten, of an amount.
 _MOST_BITS = 4096
 
 
 def exact(amount: Amount) -> Fraction:
-    """``amount`` as a rational; a float counts as the shortest decimal that prints like it (0.1 is 1/10).
+    """``amount`` as a rational; a float is read as the decimal that it prints as (0.1 is 1/10).
 
-    Errors: ``InputError`` for what is no finite number, or one too long or too small to account
+    Errors: ``InputError`` for what is not a finite number, or one too long or too small to account
         for.
     """
     if isinstance(amount, bool):
@@ -28,7 +30,7 @@ def exact(amount: Amount) -> Fraction:
     number = amount if isinstance(amount, Fraction) else _read(str(amount).strip())
     if max(abs(number.numerator), number.denominator).bit_length() > _MOST_BITS:
         raise InputError("A privacy parameter has too many digits: write a shorter number.")
-    if number and not SMALLEST <= abs(number) <= LARGEST:
+    if number and not _SMALLEST <= abs(number) <= _LARGEST:
         raise InputError(
             "A privacy parameter is too small or too large to be accounted for: write one near 1."
         )

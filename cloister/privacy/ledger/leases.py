@@ -1,10 +1,10 @@
 """Leases: one process at a time draws the answers of a release, from its whole journal.
 
-A lease is a row that changes, beside the chain of entries, which does not. It names its owner, ends
-by itself unless it is renewed, and holds the place of the last answer on disk. Every answer is
+A lease is a row that changes, beside the chain of entries, which does not. It names its owner,
+expires unless it is renewed, and holds the place of the last answer on disk. Every answer is
 recorded in it before it is used, by a statement that does nothing unless the lease is still this
-owner's: so whoever lost it, however the clocks go, uses no further answer, and a journal that lacks
-an answer that was used is not accepted again.
+owner's. So an owner who lost it, whatever the clocks show, uses no further answer, and a journal
+that lacks an answer that was used is not accepted again.
 
 Times are those of the database's clock, in milliseconds.
 """
@@ -25,11 +25,11 @@ from cloister.privacy.ledger.owners import Owner
 from cloister.privacy.ledger.storage.guards import LEASES, LEASES_STATEMENT
 from cloister.privacy.ledger.storage.store import Store
 
+# How long a lease lasts unless renewed: for so long a machine that died blocks others.
 LEASE_SECONDS = 120.0
-"""How long a lease lasts unless renewed: so long does a machine that died keep others out."""
 
+# Time between renewals: three in a row may fail.
 RENEW_SECONDS = 30.0
-"""How often it is renewed: three renewals in a row may fail."""
 
 _NOW = {
     "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
@@ -38,7 +38,7 @@ _NOW = {
 """The time by the database's clock; 2440587.5 is the Julian day of 1970-01-01."""
 
 _LOCK = {"sqlite": "", "postgresql": " FOR UPDATE"}
-"""Keeps the owner of a row from recording an answer until it is decided who owns it."""
+"""Locks a row, so that its owner records no answer until it is decided who owns it."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def held_lease(store: Store, connection: Connection, release: str) -> Held:
 
 
 def take(store: Store, connection: Connection, release: str, owner: Owner) -> None:
-    """Make ``owner`` the owner; what is known of the journal stays."""
+    """Make ``owner`` the owner; the row's mark of the journal is not changed."""
     connection.execute(
         text(
             f"INSERT INTO {LEASES} (release, token, owner, expires, position, digest) "
@@ -91,7 +91,7 @@ def take(store: Store, connection: Connection, release: str, owner: Owner) -> No
 
 
 def shorten(store: Store, connection: Connection, release: str) -> None:
-    """Let a lease last no longer than one taken now: the clock was set back since."""
+    """Let a lease last no longer than one taken now: the clock has been set back since."""
     connection.execute(
         text(f"UPDATE {LEASES} SET expires = {_until(store)} WHERE release = :release"),
         {"release": release},
@@ -124,37 +124,37 @@ class Lease:
         self._renewer.start()
 
     def require(self) -> None:
-        """Check that the lease is this run's; the ledger is asked if it was not renewed in time.
+        """Check that the lease is this run's, in the ledger if it was not renewed in time.
 
         Raises:
-            JournalMismatch: another process took the release over, or a person withdrew it.
-            StorageError: the ledger cannot be asked.
+            JournalMismatch: another process took over the release, or a person withdrew it.
+            StorageError: the ledger cannot be reached.
         """
         if self._closing.is_set() or time.monotonic() >= self._until:
             self.renew()
 
     def renew(self) -> None:
-        """Have the lease last from now on.
+        """Let the lease last from now.
 
         Raises:
-            JournalMismatch: another process took the release over, or a person withdrew it.
-            StorageError: the ledger cannot be asked.
+            JournalMismatch: another process took over the release, or a person withdrew it.
+            StorageError: the ledger cannot be reached.
         """
         self._update("", {})
 
     def record(self, position: int, digest: str) -> None:
-        """Take down the place of the last answer on disk; renews the lease.
+        """Record the place of the last answer on disk, which renews the lease.
 
         Raises:
-            JournalMismatch: another process took the release over, or a person withdrew it.
-            StorageError: the ledger cannot be told.
+            JournalMismatch: another process took over the release, or a person withdrew it.
+            StorageError: the ledger cannot be reached.
         """
         self._update(
             ", position = :position, digest = :digest", {"position": position, "digest": digest}
         )
 
     def close(self) -> None:
-        """Give the lease up; if the ledger cannot be told, it ends by itself."""
+        """Give up the lease; if the ledger cannot be reached, it expires."""
         if self._closing.is_set():
             return
         self._closing.set()

@@ -1,4 +1,4 @@
-"""The ledger: the only authority on what was spent on whom, by what, and who approved it."""
+"""The ledger: the only authority on what was spent on which unit, and who approved it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,17 @@ from cloister.privacy.ledger.books import (
     Books,
     delivery_slot,
     grant_slot,
-    move_slot,
     run_slot,
     seal_slot,
+    state_slot,
 )
-from cloister.privacy.ledger.budgets import BudgetStatus, Compose, admit, basic_composition, status
+from cloister.privacy.ledger.budgets import (
+    BudgetStatus,
+    Compose,
+    admit_request,
+    basic_composition,
+    status,
+)
 from cloister.privacy.ledger.checks import (
     check_copies,
     entry_lines,
@@ -49,13 +55,13 @@ from cloister.privacy.ledger.leases import (
 from cloister.privacy.ledger.marks import JournalState, Mark
 from cloister.privacy.ledger.owners import Owner
 from cloister.privacy.ledger.records import (
-    Budget,
+    BudgetGrant,
     Release,
-    Request,
     Reservation,
+    ReservationRequest,
     State,
     identifier,
-    required,
+    require_text,
 )
 from cloister.privacy.ledger.storage.exporting import write_export
 from cloister.privacy.ledger.storage.store import Store
@@ -69,7 +75,7 @@ def utc_now() -> datetime:
 
 @dataclass
 class _Page:
-    """One writing transaction: the books so far, and the time, which never runs back."""
+    """One writing transaction: the books so far, and the time, which never decreases."""
 
     store: Store
     connection: Connection
@@ -93,12 +99,12 @@ class _Page:
 class Ledger:
     """Budgets and releases on an append-only, hash-chained store.
 
-    ``compose`` is the composition that budgets are kept with; a ledger must be verified with the
-    same one. Each operation is one transaction: it happens whole or not at all, and a broken chain
-    refuses to be read or extended. Times come from ``clock`` but never run back: an entry is as
-    late as the one before it. A clock set ahead opens the next budget window early, and that window
-    then lasts until the real one ends. ``written`` is told the last entry of each transaction that
-    added one, after it was committed.
+    ``compose`` is the composition of budgets; a ledger must be verified with the same one. Each
+    operation is one transaction: it happens as a whole or not at all, and a broken chain is neither
+    read nor extended. Times come from ``clock`` but never decrease: an entry is at least as late as
+    the one before it. A clock set ahead opens the next budget window early, and that window then
+    lasts until the real one ends. ``written`` is called with the last entry of each transaction
+    that added one, after it was committed.
     """
 
     store: Store
@@ -127,27 +133,25 @@ class Ledger:
         by: str,
         reason: str,
     ) -> BudgetStatus:
-        """Grant a budget; it replaces the one before from now on, and frees nothing that was spent.
+        """Grant a budget; it replaces the one before, and gives back nothing that was spent.
 
         Errors: ``InputError`` for amounts, periods or names that cannot be used.
         """
-        budget = Budget.of(dataset, unit, epsilon, delta, period)
-        signature = {"by": required("by", by), "reason": required("reason", reason)}
+        budget = BudgetGrant.of(dataset, unit, epsilon, delta, period)
+        signature = {"by": require_text("by", by), "reason": require_text("reason", reason)}
         with self._writing() as page:
             page.write(GRANTED, grant_slot(page.next_seq), budget.body | signature)
             return status(page.books, budget, page.time, self.compose)
 
-    def reserve(self, request: Request, by: str) -> Reservation:
-        """Reserve the price of a release, before any data is opened.
-
-        Or find the pending release of this run.
+    def reserve(self, request: ReservationRequest, by: str) -> Reservation:
+        """Reserve the price of a release before any data is opened, or find its pending release.
 
         A release with the same ``spend_id`` that is reserved or spent, or a candidate that was
-        never delivered, is returned as it is and nothing is charged; any other is not: this is then
-        a new release. Errors: ``BudgetExceeded`` if it does not fit; ``InputError`` if the
+        never delivered, is returned unchanged and nothing is charged. Otherwise this is a new
+        release. Errors: ``BudgetExceeded`` if it does not fit; ``InputError`` if the
         ``spend_id`` was used for another request.
         """
-        required("by", by)
+        require_text("by", by)
         with self._writing() as page:
             held = page.books.pending(request.spend_id)
             if held:
@@ -157,7 +161,7 @@ class Ledger:
                 raise InputError(
                     f"Release {request.release} exists already: let the ledger choose a name."
                 )
-            composed = admit(page.books, request, page.time, self.compose)
+            composed = admit_request(page.books, request, page.time, self.compose)
             signature = {"by": by, "reason": "", "evidence": {}, "composed": ratio(composed)}
             page.write(
                 State.RESERVED.value,
@@ -170,8 +174,8 @@ class Ledger:
         """Record that the data is about to be opened: from here on the charge is final.
 
         ``journal`` is the id of the run's journal, ``data`` a keyed digest of the data. A release
-        that is already spent goes on with the same journal and data only, so that answers that were
-        lost are never drawn again for free. Errors: ``JournalMismatch`` for another journal or
+        that is already spent is resumed with the same journal and data only, so that answers that
+        were lost are never drawn again for free. Errors: ``JournalMismatch`` for another journal or
         other data; ``InputError`` if its state does not allow it.
         """
         evidence = {"data": identifier("data", data), "journal": identifier("journal", journal)}
@@ -184,18 +188,18 @@ class Ledger:
                 page,
                 held,
                 State.SPENT,
-                {"by": required("by", by), "reason": "", "evidence": evidence},
+                {"by": require_text("by", by), "reason": "", "evidence": evidence},
             )
 
     def begin_run(self, release: str, by: str, journal: JournalState, owner: Owner) -> Lease:
-        """Let a run draw the answers of a spent release: registers where it begins, and leases the release to it.
+        """Register where a run of a spent release begins, and lease the release to it.
 
         ``journal`` must hold all that the ledger knows of the release's journal: where the last run
         began, the last answer that was used, the seal. A sealed journal begins no run: its answers
         are read again.
 
         Raises:
-            JournalMismatch: it does not; it is a copy made before, or an older one put back.
+            JournalMismatch: it does not; it is an older copy.
             StorageError: another process runs the release.
             InputError: the release is not spent.
         """
@@ -219,7 +223,7 @@ class Ledger:
     def seal(self, release: str, by: str, mark: Mark) -> Release:
         """Record where the journal of a release ends: nothing is drawn after.
 
-        Recorded again, it is as it was.
+        Recording it again changes nothing.
 
         Raises:
             JournalMismatch: it was sealed elsewhere.
@@ -233,14 +237,14 @@ class Ledger:
             return page.books.releases[release]
 
     def deliver(self, release: str, by: str) -> Release:
-        """Record that whoever asked for a finished release was told of it: the same order is then a new release."""
+        """Record that a finished release was reported: the same request is then a new release."""
         with self._writing() as page:
             held = find_release(page.books, release)
             if not held.delivered:
                 page.write(
                     DELIVERED,
                     delivery_slot(release),
-                    {"release": release, "by": required("by", by)},
+                    {"release": release, "by": require_text("by", by)},
                 )
             return page.books.releases[release]
 
@@ -254,13 +258,13 @@ class Ledger:
     ) -> Release:
         """Move a release to another state.
 
-        ``evidence`` are digests of what it rests on (certificate, manifest).
+        ``evidence`` are digests of its documents (certificate, manifest).
 
         Errors: ``InputError`` if there is no such release, or its state does not allow the move.
         """
         signature = {
-            "by": required("by", by),
-            "reason": required("reason", reason),
+            "by": require_text("by", by),
+            "reason": require_text("reason", reason),
             "evidence": dict(evidence or {}),
         }
         if to is State.SPENT:
@@ -280,8 +284,8 @@ class Ledger:
         books = Books.of(entries)
         if (dataset, unit) not in books.budgets:
             raise InputError(
-                f"No budget is granted to dataset '{dataset}' with privacy unit '{unit}': grant one with cloister "
-                "budget grant."
+                f"No budget is granted to dataset '{dataset}' with privacy unit '{unit}': grant "
+                "one with cloister budget grant."
             )
         return status(books, books.budgets[dataset, unit], self._time(entries[-1]), self.compose)
 
@@ -315,12 +319,10 @@ class Ledger:
         return entries[-1].anchor if entries else None
 
     def export(self, path: Path | str) -> Anchor | None:
-        """Write all entries to a file, one a line, for ``verify_export``.
+        """Write all entries to a file, one a line, for ``verify_export``; the last one's anchor.
 
-        The anchor is that of the last.
-
-        Errors: ``StorageError`` if the file cannot be written, or something else than an earlier
-            export lies there.
+        Errors: ``StorageError`` if the file cannot be written, or something other than an earlier
+            export is there.
         """
         entries = self.entries()
         write_export(Path(path), "".join(entry.line + "\n" for entry in entries).encode("ascii"))
@@ -359,10 +361,10 @@ def _move(page: _Page, held: Release, to: State, signature: Mapping[str, Any]) -
         raise InputError(
             f"Release {held.id} is {held.state} and cannot become {to}: {allowed} may follow."
         )
-    page.write(to.value, move_slot(held.id, to), {"release": held.id} | dict(signature))
+    page.write(to.value, state_slot(held.id, to), {"release": held.id} | dict(signature))
     return page.books.releases[held.id]
 
 
 def _marked(release: str, by: str, mark: Mark) -> dict[str, Any]:
     place = {"position": mark.position, "digest": mark.digest, "nonce": mark.nonce}
-    return {"release": release, "by": required("by", by), **place}
+    return {"release": release, "by": require_text("by", by), **place}

@@ -1,4 +1,4 @@
-"""Places in a journal, by which a ledger knows it from a copy."""
+"""Places in a journal, by which a ledger tells it from an older copy."""
 
 from __future__ import annotations
 

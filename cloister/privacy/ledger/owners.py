@@ -19,7 +19,7 @@ _STATE, _STARTED = 0, 19
 
 @dataclass(frozen=True)
 class Owner:
-    """A process and one run in it; ``token`` is random and tells two runs apart.
+    """A process and one run in it; ``token`` is random and identifies the run.
 
     ``boot`` and ``namespace`` say which processes its ``pid`` and ``started`` can be compared
     with; they are empty where the system has no /proc.
@@ -51,7 +51,7 @@ class Owner:
 
     @property
     def ended(self) -> bool:
-        """Whether it is known to have ended: it ran here, since this boot, and is no more."""
+        """Whether it is known to have ended: it ran here since the last boot, and is gone."""
         if not self.boot or (self.boot, self.namespace) != (_boot(), _namespace()):
             return False
         found = _stat(self.pid)
@@ -73,7 +73,7 @@ def _namespace() -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of a process behind its name, which may hold anything; none if it is no more."""
+    """The fields of a process behind its name, which may hold anything; none if it is gone."""
     return _text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
 
 

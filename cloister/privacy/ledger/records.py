@@ -17,18 +17,26 @@ from cloister.privacy.ledger.exact import Amount, positive_epsilon, proper_delta
 from cloister.privacy.ledger.marks import Mark
 
 MEASURE = "measure"
-"""Method of the releases that measure a domain: they hold a spec, and no table, model or certificate."""
+"""Method of the releases that measure a domain.
+
+They hold a spec, and no table, model or certificate.
+"""
 
 REFUSED = "the data could not be used; nothing was drawn"
-"""Why a reservation was given back whose data was opened and refused: its owner learned that, and how."""
+"""Why a reservation was given back whose data was opened and refused.
+
+Its owner learned that the data was refused, and why.
+"""
 
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _SYMBOLS = "0123456789abcdefghjkmnpqrstvwxyz"
+
+# Most characters of a text in an entry.
 _LONGEST_TEXT = 2000
 
 
 class State(StrEnum):
-    """Where a release stands.
+    """The state of a release.
 
     Only ``reserved`` can be given back; from ``spent`` on, the charge is final.
     """
@@ -49,7 +57,7 @@ class State(StrEnum):
 
     @property
     def resumable(self) -> bool:
-        """Whether a run may go on under this release instead of being charged anew."""
+        """Whether a run may resume this release instead of being charged anew."""
         return self in (State.RESERVED, State.SPENT)
 
     @property
@@ -87,8 +95,8 @@ def new_release_id() -> str:
     return "r-" + "".join(secrets.choice(_SYMBOLS) for _ in range(10))
 
 
-def required(name: str, text: str) -> str:
-    """``text``, if it says something.
+def require_text(name: str, text: str) -> str:
+    """``text``, if it is not blank.
 
     Errors: ``InputError`` if it is empty or longer than 2000 characters.
     """
@@ -112,12 +120,12 @@ def identifier(name: str, text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Request:
-    """What a release asks of the ledger, before any data is opened.
+class ReservationRequest:
+    """A request to reserve the price of a release, before any data is opened.
 
     ``epsilon`` and ``delta`` are its price, ``events`` what it will do, as JSON without floats, for
     the accountant. ``unit`` and ``relation`` say whom it protects, and against which change.
-    ``spend_id`` is a digest of all that makes the run what it is: the same one goes on with an
+    ``spend_id`` is a digest of all that determines the run: a run with the same one resumes an
     unfinished release. ``stain`` is text for a release that is not private (a test with fixed
     noise). Errors: ``InputError`` for an amount that is not finite, not positive or not
     representable, or a name that is empty.
@@ -138,15 +146,15 @@ class Request:
 
     def __post_init__(self) -> None:
         for name in ("dataset", "unit", "relation", "method", "spec_digest", "code_version"):
-            required(name, getattr(self, name))
+            require_text(name, getattr(self, name))
         identifier("spend_id", self.spend_id)
         identifier("release", self.release)
         object.__setattr__(self, "epsilon", positive_epsilon(self.epsilon))
         object.__setattr__(self, "delta", proper_delta(self.delta))
         object.__setattr__(self, "events", json.loads(canonical(self.events)))
 
-    def same_run(self, other: Request) -> bool:
-        """Whether both ask for the same, release id apart."""
+    def same_run(self, other: ReservationRequest) -> bool:
+        """Whether both requests are the same, except for the release id."""
         return replace(self, release=other.release) == other
 
     @property
@@ -156,14 +164,14 @@ class Request:
         return values | {"epsilon": ratio(self.epsilon), "delta": ratio(self.delta)}
 
     @classmethod
-    def read(cls, body: Mapping[str, Any]) -> Self:
+    def from_body(cls, body: Mapping[str, Any]) -> Self:
         """The request in ``body``, which may hold more."""
         return cls(**{part.name: body[part.name] for part in fields(cls)})
 
 
 @dataclass(frozen=True)
-class Step:
-    """One move of a release: to which state, by whom, when, why, and digests of what it rests on."""
+class ReleaseStep:
+    """One change of a release's state: by whom, when, why, and digests of its documents."""
 
     state: State
     seq: int
@@ -178,12 +186,12 @@ class Release:
     """A release as the ledger knows it.
 
     ``runs`` are the places of its journal at which runs began, ``seal`` where it ends: nothing is
-    drawn after. ``delivered`` says that its run reported its end to whoever asked for it. Releases
-    of ledgers older than these three have none.
+    drawn after. ``delivered`` says that its run reported its end to the requester. Releases of
+    ledgers older than these three have none.
     """
 
-    request: Request
-    steps: tuple[Step, ...]
+    request: ReservationRequest
+    steps: tuple[ReleaseStep, ...]
     runs: tuple[Mark, ...] = ()
     seal: Mark | None = None
     delivered: bool = False
@@ -195,24 +203,27 @@ class Release:
 
     @property
     def state(self) -> State:
-        """Where it stands."""
+        """Its current state."""
         return self.steps[-1].state
 
     @property
     def undelivered(self) -> bool:
-        """Whether it is finished, but whoever asked for it may not know: no run said so, and no person moved it."""
+        """Whether it is finished, but the requester may not know.
+
+        No run reported it, and no person changed its state.
+        """
         return self.state is State.CANDIDATE and bool(self.runs) and not self.delivered
 
     @property
     def pending(self) -> bool:
-        """Whether the same command continues with it instead of being charged anew."""
+        """Whether the same command resumes it instead of being charged anew."""
         return self.state.resumable or self.undelivered
 
     @property
     def refused(self) -> bool:
         """Whether its data was opened and refused.
 
-        Each refusal answers an exact question about the data.
+        Each refusal reveals an exact fact about the data.
         """
         return self.state is State.RELEASED_BACK and self.steps[-1].reason == REFUSED
 
@@ -228,21 +239,21 @@ class Release:
 
     @property
     def evidence(self) -> dict[str, str]:
-        """What all its steps rest on: journal id, keyed data digest, digests of artefacts."""
+        """The evidence of all its steps: journal id, keyed data digest, digests of artefacts."""
         return {key: value for step in self.steps for key, value in step.evidence.items()}
 
 
 @dataclass(frozen=True)
 class Reservation:
-    """What ``reserve`` gives: the release, and whether an earlier run reserved it."""
+    """The result of ``reserve``: the release, and whether an earlier run reserved it."""
 
     release: Release
     resumed: bool
 
 
 @dataclass(frozen=True)
-class Budget:
-    """What was granted to a dataset and privacy unit: caps on the composed epsilon at delta, per period."""
+class BudgetGrant:
+    """A budget of a dataset and unit: a cap on the composed epsilon at delta, per period."""
 
     dataset: str
     unit: str
@@ -259,7 +270,9 @@ class Budget:
         if period not in set(Period):
             raise InputError(f"A budget lasts per {', '.join(Period)}: choose one of them.")
         amounts = positive_epsilon(epsilon), proper_delta(delta)
-        return cls(required("dataset", dataset), required("unit", unit), *amounts, Period(period))
+        return cls(
+            require_text("dataset", dataset), require_text("unit", unit), *amounts, Period(period)
+        )
 
     @property
     def body(self) -> dict[str, str]:

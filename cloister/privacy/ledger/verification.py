@@ -1,4 +1,4 @@
-"""What the entries alone say: is the chain whole, was every move allowed, was every charge within its budget?"""
+"""Verification of entries: the chain is whole, all moves allowed, all charges within budget."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 from cloister.errors import CloisterError, InputError, StorageError, VerificationError
 from cloister.privacy.ledger.books import Books
-from cloister.privacy.ledger.budgets import Compose, admit, basic_composition
+from cloister.privacy.ledger.budgets import Compose, admit_request, basic_composition
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, check_chain, read_chain
-from cloister.privacy.ledger.records import Request, State
+from cloister.privacy.ledger.records import ReservationRequest, State
 
 
 def verify_chain(
@@ -19,9 +19,9 @@ def verify_chain(
 ) -> list[Finding]:
     """What is wrong with ``entries``, by entry number; nothing, for a ledger as it was written.
 
-    ``anchors`` are entries that certificates vouch for: without one, a cut tail cannot be told from
-    a shorter ledger. ``compose`` must be the composition that the ledger was kept with. Budgets are
-    audited on a whole chain only.
+    ``anchors`` are entries that certificates vouch for: without one, a ledger whose end was cut off
+    looks like a shorter one. ``compose`` must be the composition of the ledger. Budgets are audited
+    on a whole chain only.
     """
     found = check_chain(entries) + _check_anchors(entries, anchors)
     return found or audit(entries, compose)
@@ -51,7 +51,7 @@ def verify_lines(
 
 
 def audit(entries: Iterable[Entry], compose: Compose) -> list[Finding]:
-    """What no ledger would have written: illegal moves, charges over their budget, time running back."""
+    """What no ledger would have written: illegal moves, charges over budget, decreasing times."""
     books, found, before = Books(), [], ""
     for entry in entries:
         for check in (
@@ -85,13 +85,13 @@ def _require_time(entry: Entry, before: str) -> None:
 def _require_room(books: Books, compose: Compose, entry: Entry) -> None:
     request = _request(entry)
     if request:
-        admit(books, request, entry.time, compose)
+        admit_request(books, request, entry.time, compose)
 
 
-def _request(entry: Entry) -> Request | None:
-    """What a reservation asked for; one that cannot be read is found when it is posted."""
+def _request(entry: Entry) -> ReservationRequest | None:
+    """The request of a reservation; one that cannot be read is found when it is posted."""
     try:
-        return Request.read(entry.body) if entry.kind == State.RESERVED else None
+        return ReservationRequest.from_body(entry.body) if entry.kind == State.RESERVED else None
     except (KeyError, TypeError, InputError):
         return None
 

@@ -1,7 +1,7 @@
-"""Mechanisms: each draws its noise and names its event from the same fields, so that the two cannot disagree.
+"""Mechanisms: each draws its noise and names its event from the same fields, so that both agree.
 
 Counts get noise on integers, exactly, from OpenDP's samplers (Canonne, Kamath, Steinke, arXiv
-2004.00010, algorithms 1 to 3), which draw from the operating system. A scale that is no
+2004.00010, algorithms 1 to 3), which draw from the operating system. A scale that is not a
 floating-point number is rounded up. No float is ever added to a count. Gradients get normal noise
 rounded to a grid.
 """
@@ -16,9 +16,9 @@ from typing import Protocol
 
 import numpy as np
 import opendp.prelude as dp
-from numpy.typing import NDArray
 from scipy.stats import norm
 
+from cloister.arrays import Floats, Integers
 from cloister.errors import PlanError, PrivacyError
 from cloister.privacy.events import (
     Event,
@@ -34,37 +34,37 @@ from cloister.privacy.mechanisms.randomness import NoiseSource
 
 dp.enable_features("contrib")
 
-Counts = NDArray[np.int64]
-Sums = NDArray[np.float64]
-Sampler = Callable[[list[int]], list[int]]
+_Sampler = Callable[[list[int]], list[int]]
 
-LARGEST_COUNT = 2**62
-LARGEST_SCALE = 2.0**50
+# Counts that get noise lie below this on both sides of zero: with noise they fit into 64 bits.
+_LARGEST_COUNT = 2**62
 
-FINEST_GRID = 36
-"""Binary digits of the finest grid in one clip: sums of 2^26 rows fit into 64 bits."""
+# Largest noise scale, in rows: noise passes 2^62 with a probability below exp(-4096).
+_LARGEST_SCALE = 2.0**50
 
-EXACT_MULTIPLIER = 2**12
-"""The most noise, in clips, that stays below 2^53 steps of the finest grid, at 18.9 deviations of a normal at most."""
+# Binary digits of the finest grid in one clip: sums of 2^26 rows fit into 64 bits.
+_FINEST_GRID = 36
 
-LARGEST_MULTIPLIER = 2**20
-"""The most noise, in clips: the grid is then 2^28 steps a clip, still far finer than the noise."""
+# Largest noise multiplier at which all noise is below 2^53 steps of the finest grid: a normal drawn
+# here is at most 18.9 standard deviations.
+_EXACT_MULTIPLIER = 2**12
 
+# Largest noise multiplier: the grid then has 2^28 steps a clip, still far finer than the noise.
+_LARGEST_MULTIPLIER = 2**20
+
+# Blocks that adding a row changes: its own, and the last, to which the row moves whose place it
+# takes.
 CHANGED_BLOCKS = 2
-"""Blocks that one additional row changes: its own, and the last, where the row whose place it takes goes."""
 
+# Clips by which one row may change a sum beyond the clip itself. A norm is off by 1e-9; the float64
+# sums of the two blocks that change by less than 2e-9; the row that moves by the error of single
+# precision, 1e-7 as measured on networks of 10 attributes.
 ALLOWANCE = 2.0**-16
-"""Clips by which one row may move a sum beyond the clip itself.
-
-A norm is off by 1e-9; the float64 sums of the two blocks that change by less than 2e-9; the row
-that changes its place by what single precision makes of it, 1e-7 as measured on networks of 10
-attributes.
-"""
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Which tables must be hard to tell apart: by a relation, and units that own at most ``max_rows`` rows each."""
+    """Which tables are neighbours: by a relation, for units of at most ``max_rows`` rows each."""
 
     relation: Relation = Relation.ADD_REMOVE
     max_rows: int = 1
@@ -82,7 +82,7 @@ class CountMechanism(Protocol):
     - `event` is what `release` did, for the same sensitivity.
     """
 
-    def release(self, exact: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
+    def release(self, exact: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
         """Noisy counts, in the shape of the counts."""
         ...
 
@@ -105,7 +105,7 @@ class DiscreteGaussian:
         """The scale, in rows: the least float that is not below the exact one."""
         return _root_up(self.noise_multiplier**2 * sensitivity.l2_squared)
 
-    def release(self, exact: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
+    def release(self, exact: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
         """Noisy counts, in the shape of the counts. Errors: PlanError, PrivacyError on overflow."""
         scale = self.scale(sensitivity)
         if not source.secure:
@@ -120,7 +120,7 @@ class DiscreteGaussian:
         return GaussianCounts(self.noise_multiplier, sensitivity)
 
     def reach(self, sensitivity: Sensitivity, tail: Fraction) -> int:
-        """A whole number that noise on one count reaches or passes with probability at most ``tail``.
+        """A whole number that noise on one count reaches with probability at most ``tail``.
 
         Source: Canonne, Kamath, Steinke, proposition 25: P(X >= k) is at most P(N >= k - 1).
         """
@@ -140,7 +140,7 @@ class DiscreteLaplace:
         """The scale, in rows: the least float that is not below the exact one."""
         return up(sensitivity.l1 / self.epsilon)
 
-    def release(self, exact: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
+    def release(self, exact: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
         """Noisy counts, in the shape of the counts. Errors: PlanError, PrivacyError on overflow."""
         scale = self.scale(sensitivity)
         if not source.secure:
@@ -155,7 +155,7 @@ class DiscreteLaplace:
         return LaplaceCounts(self.epsilon, sensitivity)
 
     def reach(self, sensitivity: Sensitivity, tail: Fraction) -> int:
-        """A whole number that noise on one count reaches or passes with probability at most ``tail``.
+        """A whole number that noise on one count reaches with probability at most ``tail``.
 
         P(X >= k) = exp(-k / scale) / (1 + exp(-1 / scale)), at most exp(-k / scale).
         """
@@ -164,10 +164,11 @@ class DiscreteLaplace:
 
 @dataclass(frozen=True)
 class SparseHistogram:
-    """Noisy counts of the non-empty cells of a domain too large to list, released where they reach a threshold.
+    """Noisy counts of the non-empty cells of a domain too large to list.
 
-    Privacy: (epsilon, delta) with the event of ``counts`` and ``delta`` for cells that only the
-    unit occupies; the threshold is public. Source: Korolova et al. (2009); Wilson et al. (arXiv
+    A count is released if it reaches a public threshold. Privacy: (epsilon, delta) with the event
+    of ``counts`` and ``delta`` for cells that only the unit occupies. Source: Korolova et al.
+    (2009); Wilson et al. (arXiv
     1909.01917), section 3.2.
     """
 
@@ -175,14 +176,17 @@ class SparseHistogram:
     delta: Fraction
 
     def threshold(self, sensitivity: Sensitivity) -> int:
-        """The least noisy count that is released: a cell of ``step`` rows gets there with chance delta / cells."""
+        """The least noisy count that is released.
+
+        A cell of ``step`` rows reaches it with probability at most delta / cells.
+        """
         return sensitivity.step + self.counts.reach(sensitivity, self.delta / sensitivity.cells)
 
-    def release(self, exact: Counts, sensitivity: Sensitivity, source: NoiseSource) -> Counts:
+    def release(self, exact: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
         """Released cells, ascending, over their noisy counts; (2, k).
 
         ``exact`` (2, n) holds the number of each cell once, over its rows. Empty cells are dropped,
-        and the order in which cells are given leaves no trace.
+        and the order in which cells are given does not matter.
         """
         cells, counts = exact
         order = np.argsort(cells)
@@ -202,7 +206,10 @@ class SparseHistogram:
 
 @dataclass(frozen=True)
 class ClippedSum:
-    """How far one unit moves a sum of gradients: by ``clip`` for each of its ``max_rows`` rows that is sampled."""
+    """How far one unit can change a sum of gradients: by ``clip`` for each row that is sampled.
+
+    A unit owns at most ``max_rows`` rows; each is sampled with probability ``rate``.
+    """
 
     rate: Fraction
     clip: float
@@ -211,9 +218,10 @@ class ClippedSum:
 
 @dataclass(frozen=True)
 class GaussianGradient:
-    """DP-SGD: sums of per-example gradients clipped to L2 norm ``clip``, with normal noise of noise_multiplier * clip.
+    """DP-SGD: sums of per-example gradients clipped to L2 norm ``clip``, with normal noise.
 
-    Each row is in a batch with probability ``rate``, on its own. Privacy: `SampledGaussian`;
+    The standard deviation of the noise is noise_multiplier * clip. Each row is in a batch
+    independently with probability ``rate``. Privacy: `SampledGaussian`;
     docs/privacy.md. Source: Abadi et al. (arXiv 1607.00133), algorithm 1; Mironov (2012),
     Casacuberta et al. (arXiv 2207.10635) for the grid.
     """
@@ -224,39 +232,43 @@ class GaussianGradient:
 
     def __post_init__(self) -> None:
         if (
-            not 0 < self.noise_multiplier <= LARGEST_MULTIPLIER
+            not 0 < self.noise_multiplier <= _LARGEST_MULTIPLIER
             or not 0 < self.clip < math.inf
             or not 0 < self.rate <= 1
         ):
             raise PlanError(
-                "DP-SGD needs a noise multiplier above 0, at most 2^20, a finite clip and a rate up to 1; where it is "
-                "the noise that is too large, allow more epsilon or delta."
+                "DP-SGD needs a noise multiplier above 0, at most 2^20, a finite clip and a rate "
+                "up to 1; if it is the noise that is too large, allow more epsilon or delta."
             )
 
     @property
     def grid(self) -> float:
-        """Steps of the grid in one clip: coarser where noise beyond 2^53 steps would not be exact in float64."""
-        excess = (math.ceil(self.noise_multiplier / EXACT_MULTIPLIER) - 1).bit_length()
-        return 2.0 ** (FINEST_GRID - excess)
+        """Steps of the grid in one clip: fewer where noise would pass 2^53 steps.
 
-    def batch(self, rows: int, source: NoiseSource) -> Counts:
+        Beyond that, it would not be exact in float64.
+        """
+        excess = (math.ceil(self.noise_multiplier / _EXACT_MULTIPLIER) - 1).bit_length()
+        return 2.0 ** (_FINEST_GRID - excess)
+
+    def batch(self, rows: int, source: NoiseSource) -> Integers:
         """The row numbers of one Poisson sample of 0..rows-1, in random order; both stay secret."""
         chosen = np.flatnonzero(source.bernoulli(self.rate, rows))
         return chosen[source.permutation(len(chosen))]
 
-    def on_grid(self, total: Sums) -> Counts:
-        """A block's sum of clipped gradients, float64, in whole steps of the grid, so that blocks add up exactly.
+    def on_grid(self, total: Floats) -> Integers:
+        """A block's sum of clipped gradients in whole grid steps, so that blocks add up exactly.
 
         Raises:
             PrivacyError: the sum is not finite.
         """
         if not np.isfinite(total).all():
             raise PrivacyError(
-                "A sum of clipped gradients is not finite; leave out examples without a finite norm."
+                "A sum of clipped gradients is not finite; leave out examples without a finite "
+                "norm."
             )
         return np.rint(total * (self.grid / self.clip)).astype(np.int64)
 
-    def release(self, exact: Counts, sensitivity: ClippedSum, source: NoiseSource) -> Sums:
+    def release(self, exact: Integers, sensitivity: ClippedSum, source: NoiseSource) -> Floats:
         """The noisy sum, in the shape of ``exact``, of what `on_grid` gave for each block.
 
         Total and noise are whole numbers of clip / grid, added exactly: every output is one that
@@ -273,7 +285,7 @@ class GaussianGradient:
         return (exact + noise).astype(np.float64) * (self.clip / self.grid)
 
     def sums(self, max_rows: int = 1) -> ClippedSum:
-        """The sensitivity of sums of gradients that this mechanism samples and clips."""
+        """The sensitivity of the sums of gradients that this mechanism samples and clips."""
         return ClippedSum(self.rate, self.clip, max_rows)
 
     def event(self, sensitivity: ClippedSum) -> SampledGaussian:
@@ -288,18 +300,22 @@ class GaussianGradient:
     def _require_own(self, sensitivity: ClippedSum) -> None:
         if (sensitivity.rate, sensitivity.clip) != (self.rate, self.clip):
             raise PrivacyError(
-                "Gradients were sampled or clipped by another mechanism than the one that adds noise."
+                "Gradients were sampled or clipped by another mechanism than the one that adds "
+                "noise."
             )
 
 
-def _add(counts: Counts, scale: float, sampler: Sampler) -> Counts:
+def _add(counts: Integers, scale: float, sampler: _Sampler) -> Integers:
     if not np.issubdtype(counts.dtype, np.integer):
         raise PrivacyError(f"Noise is added to integer counts only, not to {counts.dtype} numbers.")
-    if not 0 < scale <= LARGEST_SCALE:
+    if not 0 < scale <= _LARGEST_SCALE:
         raise PlanError(
             "The noise scale is out of range; give the counts a larger share of the budget."
         )
-    if counts.size and not -LARGEST_COUNT < int(counts.min()) <= int(counts.max()) < LARGEST_COUNT:
+    if (
+        counts.size
+        and not -_LARGEST_COUNT < int(counts.min()) <= int(counts.max()) < _LARGEST_COUNT
+    ):
         raise PrivacyError(
             "A count is too large to add noise to without overflow; count fewer rows at once."
         )

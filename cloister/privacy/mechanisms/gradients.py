@@ -1,8 +1,8 @@
-"""Per-example gradients in factored form, so that clipping is exact without writing each gradient out.
+"""Per-example gradients in factored form: clipped exactly, without computing each gradient.
 
 The gradient of example i is *defined* by row i of the factors. Its norm and its share of the
-clipped sum follow from the factors alone, so clipping holds whatever a model put in them, as long
-as row i of each factor depends on example i only.
+clipped sum follow from the factors alone, so clipping holds whatever a model computes, as long as
+row i of each factor depends on example i only.
 
 Source: norms from factors as in Goodfellow, "Efficient per-example gradient computations" (arXiv
     1510.01799).
@@ -14,19 +14,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-NORM_ERROR = 1e-9
-"""Relative error granted to a norm summed in float64; clipping is tighter by as much."""
+from cloister.arrays import Integers
 
-SMALLEST_BLOCK, LARGEST_BLOCK = 128, 2048
-"""Rows computed at once: enough to fill vector units, and few enough that a float64 sum errs by under 1e-9 clips."""
+# Relative error assumed of a norm summed in float64; clipping is tighter by as much.
+_NORM_ERROR = 1e-9
 
-BLOCKS_A_BATCH = 4
-"""Blocks that an expected batch fills: the last is padded, which wastes an eighth of the work on average."""
+# Least rows computed at once: enough to fill vector units.
+_SMALLEST_BLOCK = 128
+
+# Most rows computed at once: few enough that a float64 sum is off by less than 1e-9 clips.
+_LARGEST_BLOCK = 2048
+
+# Blocks that an expected batch fills: the last is padded, which wastes an eighth of the work on
+# average.
+_BLOCKS_A_BATCH = 4
 
 
 class Factored(Protocol):
@@ -37,7 +41,7 @@ class Factored(Protocol):
         ...
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Sum over examples of weight times gradient, float64, in the shape of the parameter block."""
+        """Sum over examples of weight times gradient, float64, of the parameter block's shape."""
         ...
 
     def take(self, examples: Tensor) -> Factored:
@@ -64,7 +68,7 @@ class Outer:
 
 @dataclass(frozen=True)
 class LayeredOuter:
-    """Gradient i is, in each layer d, the masked outer product of ``left[i, :, d]`` and ``right[i, :, d]``.
+    """Gradient i is, in each layer d, a masked outer product: of ``left`` and ``right`` [i, :, d].
 
     Shapes: (b, p, d), (b, q, d), mask (p, q) -> (p, q, d).
     """
@@ -88,7 +92,10 @@ class LayeredOuter:
 
 @dataclass(frozen=True)
 class Lookup:
-    """Gradient i is ``values[i]`` in row ``index[i]`` of a table and zero elsewhere: (b,), (b, q) -> (rows, q)."""
+    """Gradient i is ``values[i]`` in row ``index[i]`` of a table and zero elsewhere.
+
+    Shapes: (b,), (b, q) -> (rows, q).
+    """
 
     index: Tensor
     values: Tensor
@@ -120,13 +127,16 @@ def clipped_sum(gradient: FactoredGradient, clip: float) -> dict[str, Tensor]:
     finite = torch.isfinite(squared)
     if not finite.all():
         return clipped_sum(_taken(gradient, torch.nonzero(finite)[:, 0]), clip)
-    weights = clip / torch.clamp(torch.sqrt(squared) * (1.0 + NORM_ERROR), min=clip)
+    weights = clip / torch.clamp(torch.sqrt(squared) * (1.0 + _NORM_ERROR), min=clip)
     return {name: block.weighted_sum(weights) for name, block in gradient.items()}
 
 
 @dataclass(frozen=True)
 class Block:
-    """Rows that are computed together: ``codes`` (size, k), of which the first ``held`` are rows, the rest padding."""
+    """Rows that are computed together, padded to one size.
+
+    Shapes: codes (size, k), of which the first ``held`` are rows, the rest padding.
+    """
 
     codes: Tensor
     held: int
@@ -139,17 +149,17 @@ class Block:
 
 
 def block_size(expected: float) -> int:
-    """Rows of a block, a power of two, from the expected batch: public, whatever the batch turns out to be."""
-    wanted = max(int(expected) // BLOCKS_A_BATCH, SMALLEST_BLOCK)
-    return min(1 << (wanted - 1).bit_length(), LARGEST_BLOCK)
+    """Rows of a block, a power of two, from the expected batch: public, whatever the batch is."""
+    wanted = max(int(expected) // _BLOCKS_A_BATCH, _SMALLEST_BLOCK)
+    return min(1 << (wanted - 1).bit_length(), _LARGEST_BLOCK)
 
 
-def in_blocks(codes: Tensor, rows: NDArray[np.int64], size: int) -> Iterator[Block]:
+def in_blocks(codes: Tensor, rows: Integers, size: int) -> Iterator[Block]:
     """The chosen rows of codes (n, k) in blocks of one shape, the last one padded with zeros.
 
-    Privacy: a row's place and the shape of its block decide how it is computed, not which other
-    rows there are. With one additional row in a random order, at most one other row changes its
-    place; see docs/privacy.md.
+    Privacy: how a row is computed depends on its place and the shape of its block, not on the other
+    rows. Adding a row in a random order changes the place of at most one other row; see
+    docs/privacy.md.
     """
     for start in range(0, len(rows), size):
         chosen = torch.as_tensor(rows[start : start + size])

@@ -1,10 +1,10 @@
-"""Two kinds of randomness that cannot be mixed up: secret noise, and free sampling.
+"""Two kinds of randomness that cannot be confused: secret noise, and sampling.
 
-`NoiseSource` pays for privacy: its key comes from the operating system, its stream is AES-256 in
+`NoiseSource` is for privacy: its key comes from the operating system, its stream is AES-256 in
 counter mode, it cannot be copied, pickled or shared with a forked process, and nothing outlives the
 run. `SamplingSource` draws synthetic rows, which is post-processing: it may be seeded, repeated and
-published. They share no base class and no method name, so that neither type nor attribute lookup
-lets one stand in for the other.
+published. They share no base class and no method name, so that neither can be used in place of the
+other.
 """
 
 from __future__ import annotations
@@ -20,13 +20,19 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
+from cloister.arrays import Booleans, Floats, Integers
 from cloister.errors import PrivacyError
 
-Words = NDArray[np.uint64]
+_Words = NDArray[np.uint64]
 
+# Number of values of a 64-bit word.
 WORD = 2**64
-CHUNK = 2**17
-DRAWS = 4
+
+# Normals computed at once: their random words take 4 MiB.
+_CHUNK = 2**17
+
+# Normals that are added up for one.
+_DRAWS = 4
 
 
 class NoiseSource:
@@ -43,7 +49,7 @@ class NoiseSource:
     def insecure(cls, seed: int) -> NoiseSource:
         """A repeatable source for tests.
 
-        Everything drawn from it is public, and stains what it touches.
+        Everything drawn from it is public, and what is made with it is not private.
         """
         source = cls.__new__(cls)
         source._start(hashlib.sha256(f"insecure {seed}".encode()).digest(), secure=False)
@@ -60,11 +66,11 @@ class NoiseSource:
             self._leave_parent_process()
             return self._cipher.update(bytes(count))
 
-    def words(self, count: int) -> Words:
+    def words(self, count: int) -> _Words:
         """Even 64-bit integers (count,)."""
         return np.frombuffer(self.stream(8 * count), dtype=np.uint64)
 
-    def integers(self, bound: int, count: int) -> NDArray[np.int64]:
+    def integers(self, bound: int, count: int) -> Integers:
         """Even integers (count,) in 0..bound-1, without modulo bias; bound at most 2^63."""
         if not 0 < bound <= WORD // 2:
             raise PrivacyError(f"Even integers need a bound between 1 and 2^63, not {bound}.")
@@ -74,23 +80,26 @@ class NoiseSource:
             drawn[late] = self.words(late.size)
         return (drawn % np.uint64(bound)).astype(np.int64)
 
-    def normals(self, shape: int | tuple[int, ...]) -> NDArray[np.float64]:
-        """Standard normals of the given shape, each half the sum of four normals from different Box-Muller pairs.
+    def normals(self, shape: int | tuple[int, ...]) -> Floats:
+        """Standard normals of the given shape.
 
-        Source: Holohan and Braghin, "Secure random sampling in differential privacy" (ESORICS
-        2021), section 4: the sum hides the floating-point lattice of a single draw, so that the
-        sampler cannot be inverted.
+        Each is half the sum of four normals from different Box-Muller pairs. Source: Holohan and
+        Braghin, "Secure random sampling in differential privacy" (ESORICS 2021), section 4: the sum
+        hides the floating-point lattice of a single draw, so that the sampler cannot be inverted.
         """
         size = math.prod(shape) if isinstance(shape, tuple) else shape
         out = np.empty(size)
-        for start in range(0, size, CHUNK):
-            part = out[start : start + CHUNK]
-            cosines, sines = _box_muller(self.words(2 * DRAWS * (part.size // 2 + 1)))
+        for start in range(0, size, _CHUNK):
+            part = out[start : start + _CHUNK]
+            cosines, sines = _box_muller(self.words(2 * _DRAWS * (part.size // 2 + 1)))
             part[:] = ((cosines[0] + cosines[1] + np.roll(sines[0] + sines[1], 1)) / 2)[: part.size]
         return out.reshape(shape)
 
-    def bernoulli(self, rate: Fraction, count: int) -> NDArray[np.bool_]:
-        """A mask (count,), each entry True on its own with probability ``rate`` rounded down to a multiple of 2^-64."""
+    def bernoulli(self, rate: Fraction, count: int) -> Booleans:
+        """A mask (count,) of independent entries, each True with probability ``rate``.
+
+        The probability is rounded down to a multiple of 2^-64.
+        """
         if not 0 <= rate <= 1:
             raise PrivacyError(f"A sampling rate lies between 0 and 1, not at {rate}.")
         threshold = math.floor(rate * WORD)
@@ -98,7 +107,7 @@ class NoiseSource:
             return np.ones(count, dtype=np.bool_)
         return self.words(count) < np.uint64(threshold)
 
-    def permutation(self, count: int) -> NDArray[np.int64]:
+    def permutation(self, count: int) -> Integers:
         """An even random order of 0..count-1."""
         while True:
             keys = self.words(count)
@@ -133,7 +142,7 @@ class NoiseSource:
 class SamplingSource:
     """Seedable randomness for drawing synthetic rows, which is post-processing and free.
 
-    Without a seed one is taken from the operating system; `seed` tells which, so that a draw can be
+    Without a seed one is taken from the operating system; `seed` gives it, so that a draw can be
     repeated.
     """
 
@@ -145,7 +154,7 @@ class SamplingSource:
 
     @property
     def seed(self) -> int:
-        """The number that repeats this source, and all that were spawned from it in the same order."""
+        """The number that repeats this source, and all spawned from it in the same order."""
         entropy = self._sequence.entropy
         if not isinstance(entropy, int):
             raise PrivacyError(
@@ -158,7 +167,7 @@ class SamplingSource:
         return [SamplingSource(child) for child in self._sequence.spawn(count)]
 
 
-def _box_muller(words: Words) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _box_muller(words: _Words) -> tuple[Floats, Floats]:
     radii, angles = words.astype(np.float64).reshape(2, 2, -1)
     radii, angles = np.sqrt(-2.0 * np.log((radii + 1.0) / WORD)), angles * (2.0 * np.pi / WORD)
     return radii * np.cos(angles), radii * np.sin(angles)

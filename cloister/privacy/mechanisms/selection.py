@@ -1,4 +1,4 @@
-"""Selections by score: the index of a good candidate, drawn exactly, with no softmax in floating point.
+"""Selections by score: the index of a good candidate, drawn exactly, without a softmax.
 
 OpenDP compares scores with noise drawn to as many digits as the comparison needs (McKenna, Sheldon,
 arXiv 2010.12603; Ding et al. arXiv 2105.07260 for permute-and-flip as the largest of scores with
@@ -13,8 +13,8 @@ from fractions import Fraction
 
 import numpy as np
 import opendp.prelude as dp
-from numpy.typing import NDArray
 
+from cloister.arrays import Floats, Integers
 from cloister.errors import PrivacyError
 from cloister.privacy.events import Bounded, Selection
 from cloister.privacy.mechanisms.counts import up
@@ -23,10 +23,10 @@ from cloister.privacy.mechanisms.randomness import NoiseSource
 
 dp.enable_features("contrib")
 
-Scores = NDArray[np.float64] | NDArray[np.int64]
+Scores = Floats | Integers
 
 
-# A sensitivity for those who plan: the event of a selection does not depend on it.
+# A sensitivity for planning: the event of a selection does not depend on it.
 ANY = Fraction(1)
 
 
@@ -36,7 +36,7 @@ class PermuteAndFlip:
 
     Never worse than `Exponential`.
 
-    Privacy: epsilon at delta 0 (McKenna, Sheldon 2020, theorem 1). The better choice where epsilons
+    Privacy: epsilon at delta 0 (McKenna, Sheldon 2020, theorem 1). The better choice if epsilons
         are added up.
     """
 
@@ -52,9 +52,7 @@ class PermuteAndFlip:
             return int(np.argmax(scores + scale * insecure_exponentials(len(scores), source)))
         return _noisy_max(scores, scale, dp.max_divergence())
 
-    def release(
-        self, exact: Scores, sensitivity: Fraction, source: NoiseSource
-    ) -> NDArray[np.int64]:
+    def release(self, exact: Scores, sensitivity: Fraction, source: NoiseSource) -> Integers:
         """The index of the chosen candidate, (1,)."""
         return np.array([self.select(exact, sensitivity, source)], dtype=np.int64)
 
@@ -65,10 +63,11 @@ class PermuteAndFlip:
 
 @dataclass(frozen=True)
 class Exponential:
-    """The exponential mechanism, as the largest of scores with Gumbel noise of scale 2 sensitivity / epsilon.
+    """The exponential mechanism, as the largest of scores with Gumbel noise.
 
-    Privacy: epsilon at delta 0, and of bounded range epsilon, so that many selections cost less
-    together than as many of `PermuteAndFlip` (Durfee, Rogers, arXiv 1905.04273).
+    The scale of the noise is 2 sensitivity / epsilon. Privacy: epsilon at delta 0, and of bounded
+    range epsilon, so that many selections cost less together than as many of `PermuteAndFlip`
+    (Durfee, Rogers, arXiv 1905.04273).
     """
 
     epsilon: Fraction
@@ -85,9 +84,7 @@ class Exponential:
             )
         return _noisy_max(scores, scale, dp.zero_concentrated_divergence())
 
-    def release(
-        self, exact: Scores, sensitivity: Fraction, source: NoiseSource
-    ) -> NDArray[np.int64]:
+    def release(self, exact: Scores, sensitivity: Fraction, source: NoiseSource) -> Integers:
         """The index of the chosen candidate, (1,)."""
         return np.array([self.select(exact, sensitivity, source)], dtype=np.int64)
 
@@ -99,7 +96,8 @@ class Exponential:
 def _scale(scores: Scores, sensitivity: Fraction, epsilon: Fraction) -> float:
     if scores.ndim != 1 or scores.size == 0 or not np.isfinite(scores).all():
         raise PrivacyError(
-            "A selection needs a list of finite scores, at least one; a score is missing or infinite."
+            "A selection needs a list of finite scores, at least one; a score is missing or "
+            "infinite."
         )
     if sensitivity <= 0 or epsilon <= 0:
         raise PrivacyError("A selection needs a sensitivity and an epsilon above 0.")

@@ -1,4 +1,4 @@
-"""Raw columns, whose domains are not known yet, and what they are asked: rows, parts of a partition, texts."""
+"""Raw columns, whose domains are not known yet, and their queries: rows, parts and texts."""
 
 from __future__ import annotations
 
@@ -9,36 +9,34 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from cloister.arrays import Array, Integers
 from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.partitions import Buckets
-from cloister.privacy.queries.query import Numbers, Query
+from cloister.privacy.queries.query import Query
 from cloister.schema.attributes import AnyAttribute
 from cloister.schema.parsing import parse
 from cloister.schema.sources.storage_types import texts
-
-Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class RawColumns:
     """Raw columns behind the door.
 
-    The secret ``key`` numbers texts, so that the journal holds numbers only.
+    The secret ``key`` maps texts to numbers, so that the journal holds numbers only.
     """
 
     frame: pd.DataFrame
     key: bytes
 
-    def texts(self, name: str, attribute: AnyAttribute) -> tuple[list[str], Counts, Counts]:
+    def texts(self, name: str, attribute: AnyAttribute) -> tuple[list[str], Integers, Integers]:
         """Distinct readable texts of a column, their numbers, ascending, and their rows."""
         typed, _ = parse(self.frame[name], attribute)
         found = texts(typed.dropna()).value_counts()
         cells, first, places = np.unique(
-            numbered(found.index, self.key), return_index=True, return_inverse=True
+            keyed_numbers(found.index, self.key), return_index=True, return_inverse=True
         )
         counts = np.zeros(len(cells), dtype=np.int64)
         np.add.at(counts, places, found.to_numpy(dtype=np.int64))
@@ -57,15 +55,15 @@ class RowCount(Query[RawColumns, Sensitivity, int]):
     def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
         return neighbours.partition
 
-    def exact(self, rows: RawColumns, source: NoiseSource) -> Counts:  # noqa: ARG002
+    def exact(self, rows: RawColumns, source: NoiseSource) -> Integers:  # noqa: ARG002
         return np.array([len(rows.frame)], dtype=np.int64)
 
-    def outcome(self, rows: RawColumns, noisy: Numbers) -> int:  # noqa: ARG002
+    def outcome(self, rows: RawColumns, noisy: Array) -> int:  # noqa: ARG002
         return int(noisy[0])
 
 
 @dataclass(frozen=True)
-class BucketCounts(Query[RawColumns, Sensitivity, Counts]):
+class BucketCounts(Query[RawColumns, Sensitivity, Integers]):
     """Rows (size,) in each part of a public partition of one column.
 
     Proof: each row lies in exactly one part, missing and unreadable cells included; see
@@ -85,22 +83,22 @@ class BucketCounts(Query[RawColumns, Sensitivity, Counts]):
     def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
         return neighbours.partition
 
-    def exact(self, rows: RawColumns, source: NoiseSource) -> Counts:  # noqa: ARG002
+    def exact(self, rows: RawColumns, source: NoiseSource) -> Integers:  # noqa: ARG002
         parts = self.buckets.of(rows.frame[self.buckets.name])
         return np.bincount(parts, minlength=self.buckets.size).astype(np.int64)
 
-    def outcome(self, rows: RawColumns, noisy: Numbers) -> Counts:  # noqa: ARG002
+    def outcome(self, rows: RawColumns, noisy: Array) -> Integers:  # noqa: ARG002
         return noisy
 
 
 @dataclass(frozen=True)
 class TextCounts(Query[RawColumns, Sensitivity, dict[str, int]]):
-    """The readable values of one column, as text, whose noisy counts reach the threshold, with these counts.
+    """The readable values of one column, as text, whose noisy counts reach the threshold.
 
-    Proof: a histogram over all texts, each numbered by 63 bits of a keyed BLAKE2b, so that the
-    numbers of texts that are there do not depend on those that are not. Texts of the same number,
-    were there any, count together. The words of the numbers that were released are looked up in the
-    rows; they are what was released.
+    The answer holds these counts. Proof: a histogram over all texts, each mapped to 63 bits of a
+    keyed BLAKE2b, so that the number of a text does not depend on which other texts occur. Texts
+    with the same number, if any, are counted together. The texts of the released numbers are looked
+    up in the rows; they are what was released.
     """
 
     name: ClassVar[str] = "categories"
@@ -113,18 +111,18 @@ class TextCounts(Query[RawColumns, Sensitivity, dict[str, int]]):
     def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
         return neighbours.partition
 
-    def exact(self, rows: RawColumns, source: NoiseSource) -> Counts:  # noqa: ARG002
+    def exact(self, rows: RawColumns, source: NoiseSource) -> Integers:  # noqa: ARG002
         _, cells, counts = rows.texts(self.column, self.attribute)
         return np.stack([cells, counts])
 
-    def outcome(self, rows: RawColumns, noisy: Numbers) -> dict[str, int]:
+    def outcome(self, rows: RawColumns, noisy: Array) -> dict[str, int]:
         words, cells, _ = rows.texts(self.column, self.attribute)
         released, counts = noisy
         places = np.searchsorted(cells, released)
         return {words[place]: int(count) for place, count in zip(places, counts, strict=True)}
 
 
-def numbered(texts: pd.Index, key: bytes) -> Counts:
-    """A number (n,) of 63 bits for each text, which nobody without the key can tell."""
+def keyed_numbers(texts: pd.Index, key: bytes) -> Integers:
+    """A number of 63 bits (n,) for each text, which cannot be computed without the key."""
     hashes = (hashlib.blake2b(text.encode(), digest_size=8, key=key) for text in texts)
     return np.array([int.from_bytes(digest.digest()) >> 1 for digest in hashes], dtype=np.int64)

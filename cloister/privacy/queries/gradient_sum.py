@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from cloister.arrays import Array, Floats, Integers
 from cloister.privacy.mechanisms.counts import ClippedSum, GaussianGradient, Neighbours
 from cloister.privacy.mechanisms.gradients import (
     FactoredGradient,
@@ -20,7 +20,7 @@ from cloister.privacy.mechanisms.gradients import (
     in_blocks,
 )
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.query import Numbers, Query
+from cloister.privacy.queries.query import Query
 from cloister.privacy.queries.table_rows import Partition, TableRows
 
 Gradient = Callable[[Tensor], FactoredGradient]
@@ -28,7 +28,10 @@ Gradient = Callable[[Tensor], FactoredGradient]
 
 @dataclass(frozen=True, eq=False)
 class SampledRows:
-    """The rows that gradients are taken of, in parts: ``expected`` is a batch of the declared number of rows."""
+    """Which attributes gradients are of, and how rows are sampled.
+
+    ``expected`` is the batch size at the declared number of rows.
+    """
 
     partitions: tuple[Partition, ...]
     mechanism: GaussianGradient
@@ -36,12 +39,12 @@ class SampledRows:
 
     @cached_property
     def block(self) -> int:
-        """Rows that are computed at once: public, whatever the sample."""
+        """Rows that are computed at once: a public number, whatever the sample."""
         return block_size(self.expected)
 
 
 @dataclass(frozen=True, eq=False)
-class GradientSum(Query[TableRows, ClippedSum, NDArray[np.float64]]):
+class GradientSum(Query[TableRows, ClippedSum, Floats]):
     """The sum, flat, over one Poisson sample of gradients clipped to the norm of the mechanism.
 
     ``gradient`` maps levels (b, k) to per-example gradients; row i of each factor may depend on
@@ -64,9 +67,9 @@ class GradientSum(Query[TableRows, ClippedSum, NDArray[np.float64]]):
     def sensitivity(self, neighbours: Neighbours) -> ClippedSum:
         return self.rows.mechanism.sums(neighbours.max_rows)
 
-    def exact(self, rows: TableRows, source: NoiseSource) -> NDArray[np.int64]:
+    def exact(self, rows: TableRows, source: NoiseSource) -> Integers:
         mechanism = self.rows.mechanism
-        codes = torch.as_tensor(rows.stacked(self.rows.partitions))
+        codes = torch.as_tensor(rows.part_matrix(self.rows.partitions))
         total = np.zeros(sum(shape.numel() for shape in self.shapes.values()), dtype=np.int64)
         for block in in_blocks(codes, mechanism.batch(len(codes), source), self.rows.block):
             sums = clipped_sum(block.of(self.gradient(block.codes)), mechanism.clip)
@@ -75,5 +78,5 @@ class GradientSum(Query[TableRows, ClippedSum, NDArray[np.float64]]):
             )
         return total
 
-    def outcome(self, rows: TableRows, noisy: Numbers) -> NDArray[np.float64]:  # noqa: ARG002
+    def outcome(self, rows: TableRows, noisy: Array) -> Floats:  # noqa: ARG002
         return noisy

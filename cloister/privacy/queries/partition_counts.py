@@ -6,20 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from cloister.arrays import Array, Integers
 from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.query import Numbers, Query
-from cloister.privacy.queries.table_rows import Counts, Partition, TableRows
+from cloister.privacy.queries.query import Query
+from cloister.privacy.queries.table_rows import Partition, TableRows
 
 
 @dataclass(frozen=True, eq=False)
-class PartitionCounts(Query[TableRows, Sensitivity, Counts]):
+class PartitionCounts(Query[TableRows, Sensitivity, Integers]):
     """Counts of rows, one axis an attribute.
 
-    Proof: each row lies in exactly one joint part, so one additional row changes one count by one,
-    and a unit of m rows changes counts by m in all; a unit that is replaced takes as much away as
-    it adds. `Sensitivity.partition` is that.
+    Proof: each row lies in exactly one joint part, so adding a row changes one count by one, and a
+    unit of m rows changes counts by m in all; replacing a unit removes as much as it adds.
+    `Sensitivity.partition` is that.
     """
 
     name: ClassVar[str] = "counts"
@@ -36,8 +37,8 @@ class PartitionCounts(Query[TableRows, Sensitivity, Counts]):
     def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
         return neighbours.partition
 
-    def exact(self, rows: TableRows, source: NoiseSource) -> Counts:  # noqa: ARG002
+    def exact(self, rows: TableRows, source: NoiseSource) -> Integers:  # noqa: ARG002
         return rows.counts(self.partitions)
 
-    def outcome(self, rows: TableRows, noisy: Numbers) -> Counts:  # noqa: ARG002
+    def outcome(self, rows: TableRows, noisy: Array) -> Integers:  # noqa: ARG002
         return noisy.reshape(self.shape)

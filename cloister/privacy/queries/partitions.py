@@ -15,30 +15,42 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from cloister.arrays import Array, Integers
 from cloister.schema.attributes import AnyAttribute, Date, Datetime, Float, Integer
 from cloister.schema.columns import EPOCH
 from cloister.schema.parsing import LARGEST_WHOLE, parse
 
-Parts = NDArray[np.int64]
-Numbers = NDArray[Any]
+# Powers of two between whose quarters whole numbers are counted.
+_WHOLE_POWERS = range(60)
 
-WHOLE_POWERS = range(60)
-FLOAT_POWERS = range(-40, 50)
-QUARTERS = 4
-YEARS = (*range(1, 2), *range(100, 1900, 100), *range(1900, 2100), *range(2100, 10_001, 100))
-DECIMALS = 6
-STEPS = (86_400, 3_600, 60, 1)
-DAY = 86_400
-LARGEST_PARTITION = 4 * QUARTERS * len(FLOAT_POWERS)
+# Powers of two between whose quarters floats are counted.
+_FLOAT_POWERS = range(-40, 50)
+
+# Parts between two powers of two.
+_QUARTERS = 4
+
+# First days of years and centuries between which dates are counted.
+_YEARS = (*range(1, 2), *range(100, 1900, 100), *range(1900, 2100), *range(2100, 10_001, 100))
+
+# Most decimals of a float that are told apart from none.
+MOST_DECIMALS = 6
+
+# Grids of a moment that are told apart, in seconds: days, hours, minutes, seconds.
+TIME_STEPS = (86_400, 3_600, 60, 1)
+
+DAY_SECONDS = 86_400
+
+# More parts than all partitions of any one attribute have together.
+LARGEST_PARTITION = 4 * _QUARTERS * len(_FLOAT_POWERS)
 
 
 @dataclass(frozen=True)
 class Buckets(ABC):
-    """A public partition of one attribute's raw cells: readable values, then missing cells, then unreadable ones.
+    """A public partition of one attribute's raw cells.
 
-    Shapes: ``of`` gives parts (n,) of raw values (n,), from 0 to size - 1.
+    Parts of readable values come first, then missing cells, then unreadable ones. Shapes: ``of``
+    gives parts (n,) of raw values (n,), from 0 to size - 1.
     """
 
     name: str
@@ -47,17 +59,17 @@ class Buckets(ABC):
     @property
     @abstractmethod
     def missing(self) -> int:
-        """The part of missing cells, and the number of parts before it, which hold readable values."""
+        """The part of missing cells, which is also the number of parts of readable values."""
 
     @abstractmethod
-    def _parts(self, typed: pd.Series) -> Parts: ...
+    def _parts(self, typed: pd.Series) -> Integers: ...
 
     @property
     def size(self) -> int:
         """Number of parts."""
         return self.missing + 2
 
-    def of(self, values: pd.Series) -> Parts:
+    def of(self, values: pd.Series) -> Integers:
         """The part of each raw value."""
         typed, invalid = parse(values, self.attribute)
         known = typed.notna().to_numpy(dtype=bool)
@@ -74,14 +86,15 @@ class Presence(Buckets):
     def missing(self) -> int:
         return 1
 
-    def _parts(self, typed: pd.Series) -> Parts:
+    def _parts(self, typed: pd.Series) -> Integers:
         return np.zeros(len(typed), dtype=np.int64)
 
 
 class Line(Buckets):
-    """The whole line: quarters of powers of two on both sides of zero, or years (centuries before 1900 and from 2100).
+    """All numbers or dates, in order.
 
-    What lies beyond the first or last part counts there.
+    Numbers are parted at quarters of powers of two on both sides of zero, dates at years, or at
+    centuries before 1900 and from 2100. Values beyond the first or last part are counted in it.
     """
 
     @property
@@ -89,13 +102,16 @@ class Line(Buckets):
         return len(self.edges) - 1
 
     @property
-    def edges(self) -> Numbers:
-        """Part p holds the numbers from edges[p] to below edges[p + 1]: days and seconds since 1970 for dates."""
+    def edges(self) -> Array:
+        """Part p holds the numbers from edges[p] to below edges[p + 1].
+
+        For dates, days since 1970; for moments, seconds.
+        """
         return _edges(self.attribute.type)
 
     @property
     def zero(self) -> int | None:
-        """The part of zero, if numbers are counted and not dates."""
+        """The part that begins at zero; None for dates."""
         return (
             None
             if isinstance(self.attribute, Date | Datetime)
@@ -103,10 +119,7 @@ class Line(Buckets):
         )
 
     def span(self, first: int, last: int) -> tuple[Any, Any]:
-        """The least and greatest number of the parts from first to last.
-
-        Whole numbers, but for floats.
-        """
+        """The least and greatest number in the parts from first to last."""
         low, high = self.edges[first].item(), self.edges[last + 1].item()
         if isinstance(self.attribute, Float):
             return low, high
@@ -114,27 +127,27 @@ class Line(Buckets):
             return max(low, -LARGEST_WHOLE), min(high - 1, LARGEST_WHOLE)
         return low, high - 1
 
-    def _parts(self, typed: pd.Series) -> Parts:
+    def _parts(self, typed: pd.Series) -> Integers:
         places = np.searchsorted(self.edges, _numbers(typed, self.attribute), side="right") - 1
         return np.clip(places, 0, self.missing - 1).astype(np.int64)
 
 
 class Fineness(Buckets):
-    """How fine values are: the decimals of a float, one part more for finer ones.
+    """How fine values are: the decimals of a float, or the unit of time of a moment.
 
-    The unit of a moment.
+    Floats with more than 6 decimals have one part more.
     """
 
     @property
     def missing(self) -> int:
-        return len(STEPS) if isinstance(self.attribute, Datetime) else DECIMALS + 2
+        return len(TIME_STEPS) if isinstance(self.attribute, Datetime) else MOST_DECIMALS + 2
 
-    def _parts(self, typed: pd.Series) -> Parts:
+    def _parts(self, typed: pd.Series) -> Integers:
         numbers = _numbers(typed, self.attribute)
         if isinstance(self.attribute, Datetime):
-            return np.argmax(numbers[:, None] % np.array(STEPS) == 0, axis=1).astype(np.int64)
-        places = np.full(len(numbers), DECIMALS + 1, dtype=np.int64)
-        for decimals in reversed(range(DECIMALS + 1)):
+            return np.argmax(numbers[:, None] % np.array(TIME_STEPS) == 0, axis=1).astype(np.int64)
+        places = np.full(len(numbers), MOST_DECIMALS + 1, dtype=np.int64)
+        for decimals in reversed(range(MOST_DECIMALS + 1)):
             places[np.round(numbers, decimals) == numbers] = decimals
         return places
 
@@ -144,47 +157,48 @@ def value_of(attribute: AnyAttribute, number: float) -> int | float | str:
     if isinstance(attribute, Date):
         return (EPOCH + dt.timedelta(days=int(number))).isoformat()
     if isinstance(attribute, Datetime):
-        return (dt.datetime(1970, 1, 1) + dt.timedelta(seconds=int(number))).isoformat()  # noqa: DTZ001
+        epoch = dt.datetime(1970, 1, 1)  # noqa: DTZ001
+        return (epoch + dt.timedelta(seconds=int(number))).isoformat()
     return float(number) if isinstance(attribute, Float) else int(number)
 
 
 @lru_cache
-def _edges(kind: str) -> Numbers:
+def _edges(kind: str) -> Array:
     if kind in ("date", "datetime"):
         days = (
-            (np.array(YEARS) - 1970)
+            (np.array(_YEARS) - 1970)
             .astype("datetime64[Y]")
             .astype("datetime64[D]")
             .astype(np.int64)
         )
-        return days if kind == "date" else days * DAY
+        return days if kind == "date" else days * DAY_SECONDS
     if kind == "float":
         return _both_sides(
             [
-                2.0**power * (1 + part / QUARTERS)
-                for power in FLOAT_POWERS
-                for part in range(QUARTERS)
+                2.0**power * (1 + part / _QUARTERS)
+                for power in _FLOAT_POWERS
+                for part in range(_QUARTERS)
             ]
         )
     return _both_sides(
         [
-            2**power * (QUARTERS + part) // QUARTERS
-            for power in WHOLE_POWERS
-            for part in range(QUARTERS)
+            2**power * (_QUARTERS + part) // _QUARTERS
+            for power in _WHOLE_POWERS
+            for part in range(_QUARTERS)
         ]
     )
 
 
-def _both_sides(positive: list[Any]) -> Numbers:
-    end = 2 * positive[-QUARTERS]
+def _both_sides(positive: list[Any]) -> Array:
+    end = 2 * positive[-_QUARTERS]
     magnitudes = np.unique(np.array([*positive, end]))
     return np.concatenate([-magnitudes[::-1], np.zeros(1, dtype=magnitudes.dtype), magnitudes])
 
 
-def _numbers(typed: pd.Series, attribute: AnyAttribute) -> Numbers:
+def _numbers(typed: pd.Series, attribute: AnyAttribute) -> Array:
     if isinstance(attribute, Float):
         return typed.to_numpy(dtype=np.float64)
     if isinstance(attribute, Integer):
         return typed.to_numpy(dtype=np.int64)
     seconds = typed.to_numpy().astype("datetime64[s]").astype(np.int64)
-    return seconds // DAY if isinstance(attribute, Date) else seconds
+    return seconds // DAY_SECONDS if isinstance(attribute, Date) else seconds

@@ -1,4 +1,4 @@
-"""What a query, a mechanism and a door are to each other; imports no library of models."""
+"""The interfaces of queries, mechanisms and doors; imports no library of models."""
 
 from __future__ import annotations
 
@@ -6,77 +6,77 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from numpy.typing import NDArray
-
+from cloister.arrays import Array
 from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 
-Rows = TypeVar("Rows")
-Moved = TypeVar("Moved")
-Answer = TypeVar("Answer")
+RowsT = TypeVar("RowsT")
+SensitivityT = TypeVar("SensitivityT")
+AnswerT = TypeVar("AnswerT")
 
-Moved_contra = TypeVar("Moved_contra", contravariant=True)
-
-Numbers = NDArray[Any]
+SensitivityT_contra = TypeVar("SensitivityT_contra", contravariant=True)
 
 
-class Query(ABC, Generic[Rows, Moved, Answer]):
-    """One question to sensitive rows: a frozen value, made of public or released facts alone.
+class Query(ABC, Generic[RowsT, SensitivityT, AnswerT]):
+    """One query to sensitive rows: a frozen value, made of public or released facts alone.
 
-    ``name`` is what the journal calls it. ``Rows`` is what it reads, ``Moved`` how it says its
-    sensitivity, ``Answer`` what is made of the noisy numbers.
+    ``name`` is what the journal calls it. The type ``RowsT`` is of what it reads,
+    ``SensitivityT`` of its sensitivity, ``AnswerT`` of what is made of the noisy numbers.
     """
 
     name: ClassVar[str]
 
     @abstractmethod
     def request(self) -> Mapping[str, Any]:
-        """What the journal holds of the question, as JSON values."""
+        """What the journal records of the query, as JSON values."""
 
     @abstractmethod
-    def sensitivity(self, neighbours: Neighbours) -> Moved:
-        """How far one privacy unit moves `exact`."""
+    def sensitivity(self, neighbours: Neighbours) -> SensitivityT:
+        """How far one privacy unit can change `exact`."""
 
     @abstractmethod
-    def exact(self, rows: Rows, source: NoiseSource) -> Numbers:
+    def exact(self, rows: RowsT, source: NoiseSource) -> Array:
         """The exact answer, which never leaves the door; ``source`` draws secret samples."""
 
     @abstractmethod
-    def outcome(self, rows: Rows, noisy: Numbers) -> Answer:
-        """The noisy numbers in the form that is handed out.
+    def outcome(self, rows: RowsT, noisy: Array) -> AnswerT:
+        """The noisy numbers in the form that callers get.
 
-        Privacy: post-processing, but for names of what the numbers say was released.
+        Privacy: post-processing, except for looking up the texts of numbers that were released.
         """
 
 
-class Mechanism(Protocol[Moved_contra]):
+class Mechanism(Protocol[SensitivityT_contra]):
     """Makes an exact answer noisy, and names what that did; both from the same fields."""
 
-    def release(self, exact: Any, sensitivity: Moved_contra, source: NoiseSource) -> Numbers:
+    def release(self, exact: Any, sensitivity: SensitivityT_contra, source: NoiseSource) -> Array:
         """The noisy answer."""
         ...
 
-    def event(self, sensitivity: Moved_contra) -> Event:
+    def event(self, sensitivity: SensitivityT_contra) -> Event:
         """What one `release` did."""
         ...
 
 
-class Door(Protocol[Rows]):
-    """The way to sensitive rows: all that models and measurements hold of them."""
+class Door(Protocol[RowsT]):
+    """The only access that models and measurements have to sensitive rows."""
 
     @property
     def neighbours(self) -> Neighbours:
-        """Which tables must be hard to tell apart."""
+        """Which tables are neighbours."""
         ...
 
     @property
     def secure(self) -> bool:
-        """Whether the noise is secret; what comes from behind a seeded source is not private."""
+        """Whether the noise is secret; answers with noise from a seeded source are not private."""
         ...
 
     def answer(
-        self, query: Query[Rows, Moved, Answer], mechanism: Mechanism[Moved], label: str
-    ) -> Answer:
+        self,
+        query: Query[RowsT, SensitivityT, AnswerT],
+        mechanism: Mechanism[SensitivityT],
+        label: str,
+    ) -> AnswerT:
         """The noisy answer; UnplannedQuery if the plan does not hold its event."""
         ...

@@ -1,4 +1,4 @@
-"""Sensitive coded rows as queries read them, with memory for what several questions share."""
+"""Sensitive coded rows as queries read them, with a cache of what several queries share."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.arrays import Integers
 from cloister.schema.columns import Codes
 from cloister.schema.domain import Table
 
-Counts = NDArray[np.int64]
-Parts = NDArray[np.integer[Any]]
+PartNumbers = NDArray[np.integer[Any]]
 
 
 class Partition(Protocol):
@@ -28,7 +28,7 @@ class Partition(Protocol):
         """Number of parts."""
         ...
 
-    def of(self, codes: Codes) -> Parts:
+    def of(self, codes: Codes) -> PartNumbers:
         """Parts (n,) of fine codes (n,)."""
         ...
 
@@ -36,34 +36,34 @@ class Partition(Protocol):
 class TableRows:
     """The rows of a table behind the door.
 
-    Partitions are known by identity, and kept, so that none is taken twice.
+    Partitions are cached by identity, so that none is computed twice.
     """
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self._columns: dict[int, tuple[Partition, Parts]] = {}
-        self._counts: dict[tuple[int, ...], Counts] = {}
-        self._stacks: dict[tuple[int, ...], tuple[Sequence[Partition], Parts]] = {}
+        self._columns: dict[int, tuple[Partition, PartNumbers]] = {}
+        self._counts: dict[tuple[int, ...], Integers] = {}
+        self._stacks: dict[tuple[int, ...], tuple[Sequence[Partition], PartNumbers]] = {}
 
-    def column(self, partition: Partition) -> Parts:
+    def column(self, partition: Partition) -> PartNumbers:
         """Parts (n,) of all rows."""
         return partition.of(self.table.codes[partition.name])
 
-    def counts(self, partitions: Sequence[Partition]) -> Counts:
+    def counts(self, partitions: Sequence[Partition]) -> Integers:
         """Rows in each joint part, flat."""
         return _joint([self.column(part) for part in partitions], partitions)
 
-    def remembered_counts(self, partitions: Sequence[Partition]) -> Counts:
-        """As :meth:`counts`; the same partitions again are not counted again."""
+    def remembered_counts(self, partitions: Sequence[Partition]) -> Integers:
+        """As :meth:`counts`, but cached."""
         key = tuple(map(id, partitions))
         if key not in self._counts:
             self._counts[key] = _joint([self._remembered(part) for part in partitions], partitions)
         return self._counts[key]
 
-    def stacked(self, partitions: Sequence[Partition]) -> Parts:
+    def part_matrix(self, partitions: Sequence[Partition]) -> PartNumbers:
         """Parts (n, k) of all rows in several partitions, int32.
 
-        Kept, since each step of a training wants them.
+        Cached, since each step of a training needs them.
         """
         key = tuple(map(id, partitions))
         if key not in self._stacks:
@@ -71,14 +71,14 @@ class TableRows:
             self._stacks[key] = (partitions, columns)
         return self._stacks[key][1]
 
-    def _remembered(self, part: Partition) -> Parts:
+    def _remembered(self, part: Partition) -> PartNumbers:
         if id(part) not in self._columns:
             narrow = self.column(part).astype(np.min_scalar_type(part.size))
             self._columns[id(part)] = (part, narrow)
         return self._columns[id(part)][1]
 
 
-def _joint(columns: Sequence[Parts], partitions: Sequence[Partition]) -> Counts:
+def _joint(columns: Sequence[PartNumbers], partitions: Sequence[Partition]) -> Integers:
     joint = np.zeros(len(columns[0]), dtype=np.int64)
     for column, partition in zip(columns, partitions, strict=True):
         joint *= partition.size

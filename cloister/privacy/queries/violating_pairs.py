@@ -7,27 +7,27 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cloister.arrays import Array, Booleans, Integers
 from cloister.constraints import BoundConstraint, DenialConstraint, bind
 from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.query import Numbers, Query
-from cloister.privacy.queries.table_rows import Counts, TableRows
+from cloister.privacy.queries.query import Query
+from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.domain import Table
 
 
 @dataclass(frozen=True)
-class ViolatingPairs(Query[TableRows, Sensitivity, Counts]):
+class ViolatingPairs(Query[TableRows, Sensitivity, Integers]):
     """Violating pairs of each constraint, added up over some random matchings of the rows.
 
     A matching has half as many pairs as rows. Of a constraint on single rows: violating rows among
     the first of each pair.
 
     Proof: two neighbouring tables can be coupled so that each of a unit's rows changes one pair of
-    a matching. A row that is added takes the place of a row that is left over then, or makes a pair
-    with the one that was; a row that is replaced is exchanged where it stands. So each count moves
+    a matching. A row that is added takes the place of a row that is then left over, or forms a pair
+    with the one that was; a row that is replaced is exchanged in its place. So each count changes
     by at most ``max_rows`` a matching, under either relation. A divergence between mixtures that
     are coupled is at most the worst between coupled parts.
     """
@@ -42,14 +42,14 @@ class ViolatingPairs(Query[TableRows, Sensitivity, Counts]):
     def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
         return Sensitivity.box(len(self.constraints), neighbours.max_rows * self.matchings)
 
-    def exact(self, rows: TableRows, source: NoiseSource) -> Counts:
+    def exact(self, rows: TableRows, source: NoiseSource) -> Integers:
         found = [self._of_a_matching(rows.table, source) for _ in range(self.matchings)]
         return np.sum(found, axis=0, dtype=np.int64)
 
-    def outcome(self, rows: TableRows, noisy: Numbers) -> Counts:  # noqa: ARG002
+    def outcome(self, rows: TableRows, noisy: Array) -> Integers:  # noqa: ARG002
         return noisy
 
-    def _of_a_matching(self, table: Table, source: NoiseSource) -> Counts:
+    def _of_a_matching(self, table: Table, source: NoiseSource) -> Integers:
         order = source.permutation(table.rows)
         half = len(order) // 2
         first, second = table.take(order[:half]), table.take(order[half : 2 * half])
@@ -57,7 +57,7 @@ class ViolatingPairs(Query[TableRows, Sensitivity, Counts]):
         return np.array([_violating(rule, first, second).sum() for rule in bound], dtype=np.int64)
 
 
-def _violating(rule: BoundConstraint, first: Table, second: Table) -> NDArray[np.bool_]:
+def _violating(rule: BoundConstraint, first: Table, second: Table) -> Booleans:
     """Which pairs violate a rule, in either order; of a rule on single rows, which first rows."""
-    found = rule.violated(first, second)
-    return found if rule.arity == 1 else found | rule.violated(second, first)
+    found = rule.violation_mask(first, second)
+    return found if rule.arity == 1 else found | rule.violation_mask(second, first)

@@ -9,26 +9,27 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from cloister.arrays import Array, Integers
 from cloister.constraints import DenialConstraint, violations_per_row
 from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.query import Numbers, Query
-from cloister.privacy.queries.table_rows import Counts, TableRows
+from cloister.privacy.queries.query import Query
+from cloister.privacy.queries.table_rows import TableRows
 
 
 @dataclass(frozen=True)
-class ViolationMatrix(Query[TableRows, Sensitivity, Counts]):
-    """Violations (sample, constraints) of each constraint by each row of a Poisson sample of at most ``sample`` rows.
+class ViolationMatrix(Query[TableRows, Sensitivity, Integers]):
+    """Violations (sample, constraints) of each constraint by each row of a Poisson sample.
 
-    Rows are taken with probability ``rate`` each; beyond ``sample`` of them, random ones are
+    Rows are sampled with probability ``rate`` each; beyond ``sample`` of them, random ones are
     dropped. Each row gets a random line of the matrix, and lines without a row are zero.
 
-    Proof: two neighbouring tables can be coupled so that one additional row fills an empty line or
-    takes over another row's line; this needs the lines to be random. That line moves by at most
+    Proof: two neighbouring tables can be coupled so that adding a row fills an empty line or takes
+    over another row's line; this needs the lines to be random. That line changes by at most
     sample - 1 for each constraint on pairs and 1 for each on rows; each other line by at most 1 for
-    each constraint on pairs. A unit of m rows moves m times as much. The sampling is not counted in
-    favour.
+    each constraint on pairs. A unit of m rows changes m times as much. Sampling is not counted as
+    an amplification.
 
     Source: Kamino Algorithm 5, lines 3 to 6, and section 5.
     """
@@ -51,7 +52,7 @@ class ViolationMatrix(Query[TableRows, Sensitivity, Counts]):
             l2_squared=(pairs * self.sample * (self.sample - 1) + alone) * m * m,
         )
 
-    def exact(self, rows: TableRows, source: NoiseSource) -> Counts:
+    def exact(self, rows: TableRows, source: NoiseSource) -> Integers:
         table = rows.table
         chosen = np.flatnonzero(source.bernoulli(self.rate, table.rows))
         taken = table.take(chosen[source.permutation(len(chosen))][: self.sample])
@@ -60,5 +61,5 @@ class ViolationMatrix(Query[TableRows, Sensitivity, Counts]):
         matrix[lines] = np.stack([violations_per_row(c, taken) for c in self.constraints], axis=1)
         return matrix.ravel()
 
-    def outcome(self, rows: TableRows, noisy: Numbers) -> Counts:  # noqa: ARG002
+    def outcome(self, rows: TableRows, noisy: Array) -> Integers:  # noqa: ARG002
         return noisy.reshape(self.sample, len(self.constraints))

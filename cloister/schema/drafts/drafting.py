@@ -33,20 +33,20 @@ from cloister.schema.parsing import parse
 from cloister.schema.sources.reading import (
     DELIMITERS,
     csv_header,
-    opened,
+    guard_reading,
     parquet_names,
     read_native,
     read_text,
     require_columns,
     table_format,
 )
-from cloister.schema.spec import DraftedFact, Source
+from cloister.schema.spec import DraftedFact, SourceSpec
 from cloister.schema.spec_files.writing import entries, flow, scalar
 
 Guess = dict[str, Any]
 
-MISSING_TOKENS = ("NA", "N/A", "NULL", "NaN", "?")
-BOOLEAN_WORDS = (
+_MISSING_TOKENS = ("NA", "N/A", "NULL", "NaN", "?")
+_BOOLEAN_WORDS = (
     ("True", "False"),
     ("true", "false"),
     ("TRUE", "FALSE"),
@@ -54,13 +54,20 @@ BOOLEAN_WORDS = (
     ("Yes", "No"),
     ("Y", "N"),
 )
-FEWEST_KEYS = 20
-POINT_MASS = 0.1
-MOST_DECIMALS = 6
-BINS = 50
-# The share of values that may be slips: so few are worth a remark, more make a column of its own
-# kind.
-MOST_ODD = 0.02
+_FEWEST_KEYS = 20
+"""Known values of a column at least, for it to be guessed a text key."""
+
+_POINT_MASS = 0.1
+"""The share of zeros above which zero is guessed a special value."""
+
+_MOST_DECIMALS = 6
+"""Decimal places that a guessed grid has at most."""
+
+_BINS = 50
+"""Bins of a guessed number; whole numbers get them where the range is wider than twice as many."""
+
+_MOST_ODD = 0.02
+"""The share of values that a remark takes for slips; with more, the column is of its own type."""
 
 _NATIVE_FACTS: tuple[DraftedFact, ...] = ("names", "types")
 _TEXT_FACTS: tuple[DraftedFact, ...] = ("names", "delimiter", "missing", "types")
@@ -79,9 +86,12 @@ _NUMBERED = re.compile(r"([^{}]*?)(\d+)")
 _HEAD = """\
 # Drafted from {source}; it holds values of the data, so keep it as private as the data. A single
 # row may have decided any of it, so a release refuses it until a person has declared it from what
-# is known without looking at the data (a code book, a law, a form): - unconfirmed: read through
-# what it names, correct it, then delete the word, or the whole line to confirm all. - data-derived:
-# correct the line, bounds and values first, and write in place of data-derived where they are known
+# is known without looking at the data (a code book, a law, a form):
+# - unconfirmed: read through what it names, correct it, then delete the word, or the whole line to
+#   confirm all.
+# - data-derived: correct the line, bounds and values first, and write in place of data-derived
+#   where they are known from. What is not known stays data-derived and is measured with noise, at a
+#   charge: cloister spec measure.
 name: {name}
 source: {{{source_keys}}}
 unconfirmed: {unconfirmed} # delete once read through
@@ -122,7 +132,7 @@ def draft(path: Path) -> str:
 
 
 def guess(values: pd.Series) -> Guess:
-    """The keys of an attribute that all of the values fit: type, bounds rounded outwards, nullable, the mark."""
+    """The keys of an attribute that all values fit: type, outward bounds, nullable, provenance."""
     known = values.dropna()
     kind = next(
         (found for candidate in _CANDIDATES if (found := candidate(known))), None
@@ -132,19 +142,22 @@ def guess(values: pd.Series) -> Guess:
 
 
 def remark(values: pd.Series) -> str:
-    """A hint where a few odd cells decided the guess: nearly all of the values are of a narrower type. Else nothing."""
+    """A hint where a few odd cells decided the guess, else the empty text.
+
+    The hint says that nearly all of the values are of a narrower type.
+    """
     known = values.dropna()
-    if not isinstance(known.dtype, pd.StringDtype) or known.str.match(_CODE).mean() > MOST_ODD:
+    if not isinstance(known.dtype, pd.StringDtype) or known.str.match(_CODE).mean() > _MOST_ODD:
         return ""
     narrow = next(
-        (found for found in _misfits(known) if found[1] <= MOST_ODD * len(known)), ("", 0)
+        (found for found in _misfits(known) if found[1] <= _MOST_ODD * len(known)), ("", 0)
     )
     return f"all but {narrow[1]} of {len(known)} values are {narrow[0]}" if narrow[1] else ""
 
 
 def _misfits(known: pd.Series) -> Iterator[tuple[str, int]]:
     """Narrow types, the narrowest first, and how many of the values are of another."""
-    for pair in BOOLEAN_WORDS:
+    for pair in _BOOLEAN_WORDS:
         yield " or ".join(pair), int((~known.isin(pair)).sum())
     for words, attribute in _NARROW:
         yield words, int(parse(known, attribute)[1].sum())
@@ -153,7 +166,7 @@ def _misfits(known: pd.Series) -> Iterator[tuple[str, int]]:
 def _table(path: Path) -> tuple[Guess, pd.DataFrame]:
     read = _text_table if table_format(path) == "csv" else _native_table
     source: Guess = {"path": str(path)}
-    return source, opened(path, lambda: read(path, source))
+    return source, guard_reading(path, lambda: read(path, source))
 
 
 def _native_table(path: Path, source: Guess) -> pd.DataFrame:
@@ -167,9 +180,9 @@ def _text_table(path: Path, source: Guess) -> pd.DataFrame:
     delimiter = max(DELIMITERS, key=lambda mark: len(csv_header(path, mark)))
     names = csv_header(path, delimiter)
     require_columns(names, list(dict.fromkeys(names)), str(path))
-    frame = read_text(path, Source(path=str(path), delimiter=delimiter, missing=()), names)
+    frame = read_text(path, SourceSpec(path=str(path), delimiter=delimiter, missing=()), names)
     tokens = [
-        token for token in MISSING_TOKENS if any((frame[name] == token).any() for name in names)
+        token for token in _MISSING_TOKENS if any((frame[name] == token).any() for name in names)
     ]
     source.update({"delimiter": delimiter, "missing": ["", *tokens]})
     return frame.mask(frame.isin(["", *tokens]))
@@ -184,7 +197,7 @@ def _fits(known: pd.Series, attribute: AnyAttribute) -> pd.Series | None:
 def _boolean(known: pd.Series) -> Guess | None:
     if pt.is_bool_dtype(known.dtype):
         return {"type": "boolean"}
-    for true, false in BOOLEAN_WORDS if pt.is_string_dtype(known.dtype) else ():
+    for true, false in _BOOLEAN_WORDS if pt.is_string_dtype(known.dtype) else ():
         if (
             _fits(known, Boolean(type="boolean", true=true, false=false)) is not None
             and known.nunique() == 2
@@ -202,7 +215,7 @@ def _integer(known: pd.Series) -> Guess | None:
     if typed is None or pt.is_float_dtype(known.dtype) or _is_code(known):
         return None
     low, high = _outwards(int(typed.min()), int(typed.max()))
-    wide = {"bins": BINS} if high - low > 2 * BINS else {}
+    wide = {"bins": _BINS} if high - low > 2 * _BINS else {}
     return {"type": "integer", "min": int(low), "max": int(high), **wide, **_point_mass(typed, 0)}
 
 
@@ -211,7 +224,7 @@ def _float(known: pd.Series) -> Guess | None:
     if typed is None or _is_code(known):
         return None
     low, high = _outwards(float(typed.min()), float(typed.max()))
-    grid = {"decimals": _decimals(typed), "bins": BINS}
+    grid = {"decimals": _decimals(typed), "bins": _BINS}
     return {
         "type": "float",
         "min": float(low),
@@ -245,7 +258,7 @@ def _datetime(known: pd.Series) -> Guess | None:
 
 def _key(known: pd.Series) -> Guess | None:
     """A text key: many texts that are one prefix and a number, each different."""
-    if not pt.is_string_dtype(known.dtype) or len(known) < FEWEST_KEYS or known.duplicated().any():
+    if not pt.is_string_dtype(known.dtype) or len(known) < _FEWEST_KEYS or known.duplicated().any():
         return None
     parts = known.str.extract(f"^{_NUMBERED.pattern}$")
     if parts[0].nunique() == 1 and parts[1].notna().all():
@@ -281,19 +294,19 @@ def _decimals(typed: pd.Series) -> int:
     return next(
         (
             places
-            for places in range(MOST_DECIMALS)
+            for places in range(_MOST_DECIMALS)
             if np.array_equal(np.round(numbers, places), numbers)
         ),
-        MOST_DECIMALS,
+        _MOST_DECIMALS,
     )
 
 
 def _point_mass(typed: pd.Series, value: float) -> Guess:
-    return {"special": [value]} if float(typed.eq(value).mean()) > POINT_MASS else {}
+    return {"special": [value]} if float(typed.eq(value).mean()) > _POINT_MASS else {}
 
 
 def _dtype(values: pd.Series) -> Guess:
-    """The pandas dtype where it is not the usual one of its type, so that a release has it again."""
+    """The pandas dtype where it is not the usual one of its type, so that a release has it too."""
     name = str(values.dtype)
     unusual = re.fullmatch(r"U?Int(8|16|32)|UInt64|float32|datetime64\[(ms|us|ns)\]|category", name)
     if unusual is None:

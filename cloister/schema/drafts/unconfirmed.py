@@ -1,4 +1,4 @@
-"""What in a spec was read from the data, and that no person has confirmed and nothing measured.
+"""What in a spec was read from the data, and neither confirmed by a person nor measured.
 
 One row can decide any of it: a single ``?`` is a text for missing values, one word turns integers
 into a category.
@@ -12,10 +12,11 @@ from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import data_derived
 from cloister.schema.spec_files.marked_yaml import Key
 
-Finding = tuple[tuple[Key, ...], str]
+UnconfirmedFact = tuple[tuple[Key, ...], str]
+"""The keys that lead to a fact of a spec, and a sentence with the remedy."""
 
-# How many attributes a message names: about two lines of it. The rest are counted.
-NAMES_SHOWN = 10
+_NAMES_SHOWN = 10
+"""Attributes that a message names, about two lines of it; the rest are counted."""
 
 _FACTS = {
     "names": "names of columns",
@@ -25,8 +26,8 @@ _FACTS = {
 }
 
 
-def unconfirmed_facts(spec: Spec) -> list[Finding]:
-    """What neither a release nor a measurement may take as declared: its keys, and a sentence."""
+def unconfirmed_facts(spec: Spec) -> list[UnconfirmedFact]:
+    """What neither a release nor a measurement may take as declared."""
     if not spec.unconfirmed:
         return []
     facts = ", ".join(_FACTS[fact] for fact in dict.fromkeys(spec.unconfirmed))
@@ -38,9 +39,9 @@ def unconfirmed_facts(spec: Spec) -> list[Finding]:
     return [(("unconfirmed",), text)]
 
 
-def unmeasured_facts(spec: Spec) -> list[Finding]:
-    """What a release may not take, and what a measurement finds: keys and sentences."""
-    found: list[Finding] = []
+def unmeasured_facts(spec: Spec) -> list[UnconfirmedFact]:
+    """What a release may not take as declared, and a measurement finds out."""
+    found: list[UnconfirmedFact] = []
     if any(part.privacy.rows.measured for part in spec.parts.values()):
         text = "the number of rows is not known; declare it, {public: NUMBER}, or have it measured"
         found.append((("privacy", "rows"), f"{text}: cloister spec measure"))
@@ -55,5 +56,5 @@ def unmeasured_facts(spec: Spec) -> list[Finding]:
 
 
 def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return ", ".join(f"'{name}'" for name in names[:NAMES_SHOWN]) + more
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(f"'{name}'" for name in names[:_NAMES_SHOWN]) + more

@@ -1,4 +1,4 @@
-"""The declared columns of a table, as text from CSV, in storage types from Parquet, and as Python values from SQL.
+"""The declared columns of a table: text from CSV, storage types from Parquet, values from SQL.
 
 No type is inferred from what rows hold: the storage of a cell is that of the file's own schema, or
 of the value that the database gives, so that no row changes how another is read.
@@ -25,10 +25,10 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 from cloister.errors import DataError, SpecError, StorageError
-from cloister.schema.sources.storage_types import column_of_arrow, decoded, is_readable
-from cloister.schema.spec import Source, Spec
+from cloister.schema.sources.storage_types import column_of_arrow, is_readable, text_of_arrow
+from cloister.schema.spec import SourceSpec, Spec
 
-FORMATS = {
+_FORMATS = {
     ".csv": "csv",
     ".tsv": "csv",
     ".txt": "csv",
@@ -37,11 +37,15 @@ FORMATS = {
     ".pq": "parquet",
 }
 DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
-BLOCK_BYTES = 16 << 20
+
+_BLOCK_BYTES = 16 << 20
+"""Bytes of a CSV file that are parsed at a time."""
+
 ROWS_NAMED = 10
-# Rows that are fetched from a database at a time: few enough that a driver's own copy of them is
-# small.
-ROWS_FETCHED = 50_000
+"""Rows or columns that a message names; the rest are counted."""
+
+_ROWS_FETCHED = 50_000
+"""Rows fetched from a database at a time: few, so that a driver's own copy of them is small."""
 
 _MALFORMED = "malformed"
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -61,8 +65,7 @@ def read_frame(spec: Spec, data: Path | None = None) -> pd.DataFrame:
         DataError: no rows, no header, columns that are missing, undeclared, doubled or nested,
             ragged rows.
 
-    Privacy: row by row, apart from errors: a file of which one line cannot be told from the next is
-        refused whole.
+    Privacy: row by row, apart from errors: a file whose lines cannot be separated is refused whole.
     """
     frame = (
         _read_path(data or Path(spec.source.path or ""), spec)
@@ -80,9 +83,9 @@ def table_format(path: Path, declared: str | None = None) -> str:
     """``csv`` or ``parquet``, from the ending of a path, else as declared.
 
     Raises:
-        SpecError: neither says it.
+        SpecError: the ending is unknown and nothing is declared.
     """
-    known = FORMATS.get(path.suffix.lower(), declared)
+    known = _FORMATS.get(path.suffix.lower(), declared)
     if known is None:
         raise SpecError(
             f"{path}: its format is not known from its ending; set source.format to csv or parquet"
@@ -92,13 +95,14 @@ def table_format(path: Path, declared: str | None = None) -> str:
 
 def _read_path(path: Path, spec: Spec) -> pd.DataFrame:
     read = {"csv": _read_csv, "parquet": _read_parquet}[table_format(path, spec.source.format)]
-    return opened(path, lambda: read(path, spec))
+    return guard_reading(path, lambda: read(path, spec))
 
 
-def opened(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """What ``read`` gives.
+def guard_reading(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    """The frame that ``read`` makes of a file.
 
-    StorageError, with path and reason, if the file cannot be opened or held.
+    Raises:
+        StorageError: the file cannot be opened, or does not fit in memory; names path and reason.
     """
     try:
         return read()
@@ -114,7 +118,7 @@ def opened(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
 
 
 def malformed_rows(frame: pd.DataFrame) -> int:
-    """How many lines of the file had more or fewer cells than its header and are not among the rows."""
+    """Number of lines left out, since they had more or fewer cells than the header."""
     return int(frame.attrs.get(_MALFORMED, 0))
 
 
@@ -129,10 +133,10 @@ def _read_csv(path: Path, spec: Spec) -> pd.DataFrame:
     )
 
 
-def read_text(path: Path, source: Source, names: Sequence[str]) -> pd.DataFrame:
+def read_text(path: Path, source: SourceSpec, names: Sequence[str]) -> pd.DataFrame:
     """The named columns of a CSV file as text, dtype ``str``, shape (n, columns).
 
-    Cells that are not UTF-8 stand with backslash escapes for the bytes that are not.
+    Bytes that are not UTF-8 become backslash escapes.
 
     Raises:
         DataError: ragged rows, or no text with one line a row.
@@ -140,13 +144,13 @@ def read_text(path: Path, source: Source, names: Sequence[str]) -> pd.DataFrame:
     return _without_ragged(_well_formed_rows(path, source, names), path, source)
 
 
-def _without_ragged(frame: pd.DataFrame, path: Path, source: Source) -> pd.DataFrame:
+def _without_ragged(frame: pd.DataFrame, path: Path, source: SourceSpec) -> pd.DataFrame:
     if malformed_rows(frame):
         raise DataError(_ragged_message(path, source))
     return frame
 
 
-def _well_formed_rows(path: Path, source: Source, names: Sequence[str]) -> pd.DataFrame:
+def _well_formed_rows(path: Path, source: SourceSpec, names: Sequence[str]) -> pd.DataFrame:
     """The rows with as many cells as the header; `malformed_rows` counts the others."""
     ragged: list[int] = []
     try:
@@ -155,7 +159,7 @@ def _well_formed_rows(path: Path, source: Source, names: Sequence[str]) -> pd.Da
         raise DataError(
             f"{path} is not text with one line a row; close its quotes, and save it as CSV"
         ) from None
-    frame = pd.DataFrame({name: decoded(table[name]) for name in names})
+    frame = pd.DataFrame({name: text_of_arrow(table[name]) for name in names})
     frame.attrs[_MALFORMED] = len(ragged)
     return frame
 
@@ -182,7 +186,7 @@ def csv_header(path: Path, delimiter: str) -> list[str]:
 
 
 def _csv_table(
-    path: Path, source: Source, names: Sequence[str], ragged: list[int], threads: bool = True
+    path: Path, source: SourceSpec, names: Sequence[str], ragged: list[int], threads: bool = True
 ) -> pa.Table:
     def skip(row: pacsv.InvalidRow) -> str:
         ragged.append(row.number or 0)
@@ -190,7 +194,7 @@ def _csv_table(
 
     return pacsv.read_csv(
         path,
-        pacsv.ReadOptions(use_threads=threads, block_size=BLOCK_BYTES),
+        pacsv.ReadOptions(use_threads=threads, block_size=_BLOCK_BYTES),
         pacsv.ParseOptions(
             delimiter=source.delimiter, newlines_in_values=True, invalid_row_handler=skip
         ),
@@ -203,7 +207,7 @@ def _csv_table(
     )
 
 
-def _ragged_message(path: Path, source: Source) -> str:
+def _ragged_message(path: Path, source: SourceSpec) -> str:
     """The rows with another number of cells than the header; only one thread can number them."""
     numbers: list[int] = []
     _csv_table(path, source, (), numbers, threads=False)
@@ -235,8 +239,8 @@ def read_native(path: Path, names: Sequence[str]) -> pd.DataFrame:
     for field in table.schema:
         if not is_readable(field.type):
             raise DataError(
-                f"{path}: column '{field.name}' is of type {field.type}, which holds no single values; write it as "
-                "numbers, dates or text"
+                f"{path}: column '{field.name}' is of type {field.type}, which holds no single "
+                "values; write it as numbers, dates or text"
             )
     return pd.DataFrame({name: column_of_arrow(table[name]) for name in names})
 
@@ -258,7 +262,8 @@ def _read_sql(spec: Spec) -> pd.DataFrame:
     except (sa.exc.SQLAlchemyError, ImportError) as error:
         kind = type(error).__name__
         raise StorageError(
-            f"table '{spec.source.table}' of source.url cannot be read ({kind}); check url, table, driver and rights"
+            f"table '{spec.source.table}' of source.url cannot be read ({kind}); "
+            "check url, table, driver and rights"
         ) from None
 
 
@@ -274,7 +279,7 @@ def _selected(engine: sa.Engine, schema: str | None, table: str, spec: Spec) -> 
         query = sa.select(*(stored(reflected.columns[name]).label(None) for name in names))
         found = connection.execution_options(stream_results=True).execute(query)
         columns: list[list[Any]] = [[] for _ in names]
-        for rows in found.partitions(ROWS_FETCHED):
+        for rows in found.partitions(_ROWS_FETCHED):
             for column, cells in zip(columns, zip(*rows, strict=True), strict=True):
                 column.extend(cells)
     return pd.DataFrame(
@@ -295,7 +300,7 @@ def _as_given(connection: sa.Connection) -> None:
 def _with_any_bytes(connection: sa.Connection) -> None:
     """Have SQLite give texts that are not UTF-8 with backslash escapes.
 
-    It would refuse the whole table.
+    By default it refuses the whole table.
     """
     driver: Any = connection.connection.driver_connection
     driver.text_factory = lambda raw: raw.decode("utf-8", "backslashreplace")
@@ -308,7 +313,7 @@ def _in_iso_and_utc(connection: sa.Connection) -> None:
 
 
 def _as_text_unless_plain(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-    """A PostgreSQL column, as text if its driver would refuse some of its values, such as dates after 9999."""
+    """A PostgreSQL column, as text if its driver refuses some values, such as dates after 9999."""
     return _untyped(column) if isinstance(column.type, _PLAIN) else sa.cast(column, sa.Text)
 
 
@@ -337,12 +342,13 @@ def require_columns(
     undeclared = [name for name in found if name not in known]
     if doubled:
         raise DataError(
-            f"{where}: the column(s) {_named(doubled)} occur more than once; rename or drop all but one"
+            f"{where}: the column(s) {_named(doubled)} occur more than once; "
+            "rename or drop all but one"
         )
     if missing:
         raise DataError(
-            f"{where}: the declared column(s) {_named(missing)} are missing; add them, or take them out of "
-            f"the spec's attributes{_also(undeclared)}"
+            f"{where}: the declared column(s) {_named(missing)} are missing; add them, "
+            f"or take them out of the spec's attributes{_also(undeclared)}"
         )
     if undeclared:
         raise DataError(
@@ -359,7 +365,10 @@ def _no_header(found: Sequence[str], known: set[str], delimiter: str | None) -> 
             and known.intersection(_cells_by(found, delimiter, other))
         ):
             return f"its cells are separated by {name}; set source.delimiter to {other!r}"
-    return f"none of the declared columns is among its {len(found)}; its first line must name the columns"
+    return (
+        f"none of the declared columns is among its {len(found)}; "
+        "its first line must name the columns"
+    )
 
 
 def _cells_by(found: Sequence[str], delimiter: str, other: str) -> list[str]:

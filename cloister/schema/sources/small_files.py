@@ -1,4 +1,7 @@
-"""Small public files: read whole if they are regular and not too long, so that no pipe or device stops a command."""
+"""Small public files, read whole if they are regular and not too long.
+
+So no pipe or device stops a command.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import stat
 from pathlib import Path
 
 
-def contents(path: Path, most: int) -> bytes:
+def read_small_file(path: Path, most: int) -> bytes:
     """The bytes of a regular file.
 
     Args:
@@ -28,5 +31,5 @@ def contents(path: Path, most: int) -> bytes:
 
 
 def reason_of(error: OSError) -> str:
-    """What was wrong with a file, in the words of the system or of :func:`contents`."""
+    """What was wrong with a file, in the words of the system or of :func:`read_small_file`."""
     return error.strerror or os.strerror(error.errno or 0)

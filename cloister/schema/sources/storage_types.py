@@ -1,4 +1,4 @@
-"""Columns as a source stores them: what a cell becomes depends on its own content and its storage type alone.
+"""Columns as a source stores them, read cell by cell from content and storage type alone.
 
 A storage type is a property of the file, of the database or of one Python value; it is never
 inferred from what other rows hold. Columns come in six storages:
@@ -7,8 +7,9 @@ inferred from what other rows hold. Columns come in six storages:
     whole numbers          integers of up to 64 bits, signed or not
     numbers                floating point; NaN is missing
     moments                ``datetime64`` without a zone; moments with a zone are moved to UTC
-    texts                  ``str``; bytes are read as UTF-8, and those that are not stand as backslash escapes
-    objects                Python values, each of the storage of its own type; decimals, days, times and UUIDs as text
+    texts                  ``str``; bytes are read as UTF-8, others become backslash escapes
+    objects                Python values, each of the storage of its own type; decimals, days, times
+                           and UUIDs as text
 
 Anything else (lists, mappings, lengths of time, ...) is unreadable: a cell of its own, or a whole
 Parquet column, which its schema says.
@@ -31,18 +32,19 @@ from pandas.api import types as pt
 
 from cloister.arrays import Booleans
 
-Kind = Literal["boolean", "whole", "number", "text"]
-Reader = Callable[[pd.Series], pd.Series]
+_Kind = Literal["boolean", "whole", "number", "text"]
+_Reader = Callable[[pd.Series], pd.Series]
 
-# Above it not every whole number has a float of its own, so that floats are written with their
-# exponent.
 EXACT_FLOATS = 2.0**53
-# Bits of the longest whole number that is written out as text; Python refuses above about 14,000.
-LONGEST_WHOLE = 10_000
-# Decimal places on either side within which a decimal is written without an exponent.
-PLAIN_PLACES = 400
+"""Below it every whole number has a float of its own; greater floats keep their exponent."""
 
-_NATIVE: dict[Kind, str] = {"boolean": "bool", "whole": "int64", "number": "float64"}
+_LONGEST_WHOLE = 10_000
+"""Bits of the longest whole number that is written as text; Python refuses above about 14,000."""
+
+_PLAIN_PLACES = 400
+"""Digits, and places on either side of the point, up to which a decimal has no exponent."""
+
+_NATIVE: dict[_Kind, str] = {"boolean": "bool", "whole": "int64", "number": "float64"}
 _NULLABLE = {
     pa.int8(): pd.Int8Dtype(),
     pa.int16(): pd.Int16Dtype(),
@@ -77,7 +79,7 @@ def is_readable(kind: pa.DataType) -> bool:
 def column_of_arrow(column: pa.ChunkedArray) -> pd.Series:
     """A column of a readable Arrow type in its storage, shape (n,).
 
-    Of dictionaries of texts as ``category``.
+    Dictionaries of texts become ``category``.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -90,7 +92,7 @@ def column_of_arrow(column: pa.ChunkedArray) -> pd.Series:
     if pa.types.is_null(kind):
         return pd.Series(column.cast(pa.large_string()).to_pandas())
     if _is_text(kind):
-        return decoded(column)
+        return text_of_arrow(column)
     if pa.types.is_date(kind) or pa.types.is_time(kind):
         return pd.Series(column.cast(pa.large_string()).to_pandas())
     if pa.types.is_timestamp(kind):
@@ -100,8 +102,8 @@ def column_of_arrow(column: pa.ChunkedArray) -> pd.Series:
     return pd.Series(column.to_pandas(types_mapper=_NULLABLE.get))
 
 
-def decoded(column: pa.ChunkedArray) -> pd.Series:
-    """Texts or bytes as ``str``, shape (n,): UTF-8, with backslash escapes for the bytes that are not."""
+def text_of_arrow(column: pa.ChunkedArray) -> pd.Series:
+    """Texts or bytes as ``str``, shape (n,): UTF-8, with backslash escapes for other bytes."""
     raw = column.cast(pa.large_binary())
     try:
         text = raw.cast(pa.large_string())
@@ -110,13 +112,11 @@ def decoded(column: pa.ChunkedArray) -> pd.Series:
     return pd.Series(text.to_pandas())
 
 
-def read_by_storage(values: pd.Series, read: Reader) -> pd.Series:
+def read_by_storage(values: pd.Series, read: _Reader) -> pd.Series:
     """What ``read`` makes of a column, shape (n,), each cell by its own storage.
 
-    The index counts from 0.
-
-    ``read`` is given columns of one storage that is not objects, and gives as many values, always
-    of the same dtype.
+    ``read`` takes a column of one storage other than objects, and returns as many values, always of
+    the same dtype. The index of the result counts from 0.
     """
     values = _stored(values.reset_index(drop=True))
     if not pt.is_object_dtype(values.dtype):
@@ -132,22 +132,21 @@ def read_by_storage(values: pd.Series, read: Reader) -> pd.Series:
 def texts(values: pd.Series) -> pd.Series:
     """Each value as text, ``str`` of shape (n,), with the index it had.
 
-    Missing and unreadable ones are missing.
-
-    Whole floats are written without a point (``1``, from 1.0), others as Python writes them;
-    booleans as ``True`` and ``False``; decimals in full; moments as ``2020-01-31 10:00:00.5``.
+    Missing and unreadable values are missing. Whole floats are written without a point (``1``, from
+    1.0), others as Python writes them; booleans as ``True`` and ``False``; decimals in full;
+    moments as ``2020-01-31 10:00:00.5``.
     """
     return read_by_storage(values, _as_texts).set_axis(values.index)
 
 
-def missing(values: pd.Series) -> Booleans:
+def missing_mask(values: pd.Series) -> Booleans:
     """Which values are missing, (n,): None, ``pd.NA``, not a time, not a number."""
     if pt.is_object_dtype(values.dtype):
         return np.array([_is_missing(cell) for cell in values], dtype=bool)
     return values.isna().to_numpy(dtype=bool)
 
 
-def nothing(rows: int, dtype: str) -> pd.Series:
+def all_missing(rows: int, dtype: str) -> pd.Series:
     """A column of missing values, shape (rows,)."""
     return pd.Series(np.full(rows, np.nan)).astype(pt.pandas_dtype(dtype))
 
@@ -195,14 +194,14 @@ def _stored(values: pd.Series) -> pd.Series:
     return values.astype(object)
 
 
-def _kind_of(cell: object) -> Kind:
+def _kind_of(cell: object) -> _Kind:
     kind = _kind_of_type(type(cell))  # type: ignore[arg-type]
     inside = kind != "whole" or -(2**63) <= cell < 2**63  # type: ignore[operator]
     return kind if inside else "text"
 
 
 @lru_cache
-def _kind_of_type(kind: type) -> Kind:
+def _kind_of_type(kind: type) -> _Kind:
     if issubclass(kind, bool | np.bool_):
         return "boolean"
     if issubclass(kind, int | np.integer) and not issubclass(kind, np.timedelta64):
@@ -210,7 +209,7 @@ def _kind_of_type(kind: type) -> Kind:
     return "number" if issubclass(kind, float | np.floating) else "text"
 
 
-def _column(cells: pd.Series, kind: Kind) -> pd.Series:
+def _column(cells: pd.Series, kind: _Kind) -> pd.Series:
     if kind == "text":
         return pd.Series([_text_of(cell) for cell in cells], dtype="str")
     return pd.Series(np.array(list(cells), dtype=_NATIVE[kind]))
@@ -235,7 +234,7 @@ def _is_missing(cell: object) -> bool:
 def _text_of(cell: object) -> str | None:
     """The text of a value that is neither a boolean nor a number of up to 64 bits.
 
-    None for what has none.
+    None for a value without a text.
     """
     if _is_missing(cell):
         return None
@@ -243,8 +242,9 @@ def _text_of(cell: object) -> str | None:
         return cell.encode("utf-8", "backslashreplace").decode()
     if isinstance(cell, bytes | bytearray | memoryview):
         return _utf8(bytes(cell))
-    if isinstance(cell, int | np.integer):
-        return str(cell) if int(cell).bit_length() <= LONGEST_WHOLE else None
+    # numpy counts a duration among its integers, and it has no text of any attribute
+    if isinstance(cell, int | np.integer) and not isinstance(cell, np.timedelta64):
+        return str(cell) if int(cell).bit_length() <= _LONGEST_WHOLE else None
     if isinstance(cell, Decimal):
         return _text_of_decimal(cell)
     if isinstance(cell, dt.datetime):
@@ -257,7 +257,7 @@ def _utf8(raw: bytes | None) -> str | None:
 
 
 def _text_of_decimal(cell: Decimal) -> str:
-    short = len(cell.as_tuple().digits) <= PLAIN_PLACES and abs(cell.adjusted()) <= PLAIN_PLACES
+    short = len(cell.as_tuple().digits) <= _PLAIN_PLACES and abs(cell.adjusted()) <= _PLAIN_PLACES
     return format(cell, "f") if short and cell.is_finite() else str(cell)
 
 
@@ -272,16 +272,16 @@ def _as_texts(values: pd.Series) -> pd.Series:
     """The texts of a column of one storage."""
     if is_text(values):
         return values
-    missing = values.isna().to_numpy(dtype=bool)
+    missing_mask = values.isna().to_numpy(dtype=bool)
     if pt.is_datetime64_dtype(values.dtype):
-        return _written_moments(values).mask(missing)
+        return _written_moments(values).mask(missing_mask)
     if pt.is_float_dtype(values.dtype):
         return _written_numbers(values)
     if pt.is_bool_dtype(values.dtype):
         return (
             pd.Series(np.where(values.fillna(value=False).to_numpy(dtype=bool), "True", "False"))
             .astype("str")
-            .mask(missing)
+            .mask(missing_mask)
         )
     return pd.Series(pc.cast(pa.array(values, from_pandas=True), pa.large_string()).to_pandas())
 

@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 from cloister.errors import SpecError, StorageError
 from cloister.schema.attributes import Categorical, Ordinal, ValuesFile
-from cloister.schema.codelists import MOST_BYTES, resolve_values
-from cloister.schema.sources.small_files import contents, reason_of
+from cloister.schema.codelists import MOST_VALUES_BYTES, resolve_values
+from cloister.schema.sources.small_files import read_small_file, reason_of
 from cloister.schema.spec import Spec
-from cloister.schema.spec_files.marked_yaml import Marked, read_marked, unusable
+from cloister.schema.spec_files.marked_yaml import Marked, read_marked, spec_error
 from cloister.schema.spec_files.problems import problems_of
 from cloister.schema.spec_files.rules import broken_rules
 
@@ -32,14 +32,14 @@ def load_spec(path: Path) -> Spec:
     spec = _parsed(path, document)
     broken = [document.problem(keys, text) for keys, text in broken_rules(spec)]
     if broken:
-        raise unusable(path, broken)
+        raise spec_error(path, broken)
     return spec
 
 
 def spec_digest(spec: Spec) -> str:
-    """SHA-256, as hex, of the spec's canonical JSON and of the value and constraint files that it names.
+    """SHA-256, as hex, of the spec's canonical JSON and of the value and constraint files it names.
 
-    What is ``unconfirmed`` is left out: nothing is charged while there is any.
+    ``unconfirmed`` is left out: nothing is charged while it lists anything.
     """
     files = {name: _file_digest(spec.folder / name) for name in sorted(set(_files_of(spec)))}
     content = {name: value for name, value in spec.to_json().items() if name != "unconfirmed"}
@@ -51,7 +51,7 @@ def spec_digest(spec: Spec) -> str:
 
 
 def data_derived(spec: Spec) -> list[str]:
-    """Names of the attributes whose bounds came from the data and were not declared public by a person."""
+    """Names of the attributes with bounds from the data that no person has declared public."""
     return [
         name
         for part in spec.parts.values()
@@ -64,7 +64,7 @@ def _parsed(path: Path, document: Marked) -> Spec:
     try:
         return Spec.declared_in(path.parent, document.content)
     except ValidationError as error:
-        raise unusable(path, problems_of(error, document)) from None
+        raise spec_error(path, problems_of(error, document)) from None
     except TypeError:
         raise SpecError(
             f"{path}: bounds with and without a time zone are mixed; write both the same way"
@@ -85,7 +85,7 @@ def _files_of(spec: Spec) -> Iterator[str]:
 
 def _file_digest(path: Path) -> str:
     try:
-        return hashlib.sha256(contents(path, MOST_BYTES)).hexdigest()
+        return hashlib.sha256(read_small_file(path, MOST_VALUES_BYTES)).hexdigest()
     except OSError as error:
         raise StorageError(
             f"{path} cannot be read ({reason_of(error)}); correct its path in the spec"

@@ -17,23 +17,26 @@ from typing import Any
 import yaml
 
 from cloister.errors import SpecError, StorageError
-from cloister.schema.sources.small_files import contents, reason_of
+from cloister.schema.sources.small_files import read_small_file, reason_of
 
 Key = str | int
 
-# Bytes of a spec file: hundreds of times the longest that was written by hand.
-MOST_BYTES = 1_000_000
-# Keys and values of a spec, its aliases written out: PyYAML reads some 40,000 a second.
-MOST_NODES = 80_000
-# Levels of a spec: the deepest form that means anything has 6.
-MOST_LEVELS = 50
-# Digits of a whole number: more than any bound, and few enough that arithmetic on it takes no time.
-MOST_DIGITS = 40
+_MOST_BYTES = 1_000_000
+"""Bytes of a spec file at most: hundreds of times the longest that was written by hand."""
+
+_MOST_NODES = 80_000
+"""Keys and values of a spec at most, aliases written out: PyYAML reads about 40,000 a second."""
+
+_MOST_LEVELS = 50
+"""Levels of a spec at most: the deepest form with a meaning has 6."""
+
+_MOST_DIGITS = 40
+"""Digits of a whole number at most: more than any bound has, and fast to calculate with."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: its line in the file (from 1), the keys that lead to it, rule and remedy."""
+    """One fault of a file: its line (from 1), the keys that lead to it, rule and remedy."""
 
     line: int
     keys: tuple[Key, ...]
@@ -78,7 +81,7 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """The next node, if there were not too many before it."""
         self.nodes += 1
-        if self.nodes > MOST_NODES:
+        if self.nodes > _MOST_NODES:
             raise _TooMany
         return super().compose_node(parent, index)
 
@@ -92,7 +95,10 @@ _SCALARS = {
     "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF")),
     "int": (r"[-+]?(0|[1-9][0-9]*)", list("-+0123456789")),
     "float": (
-        r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)\.[0-9]*)([eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        (
+            r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)\.[0-9]*)([eE][-+]?[0-9]+)?"
+            r"|[-+]?[0-9]+[eE][-+]?[0-9]+|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+        ),
         list("-+.0123456789"),
     ),
 }
@@ -118,16 +124,17 @@ def read_marked(path: Path) -> Marked:
     root = _composed(path, _text_of(path))
     if not isinstance(root, yaml.MappingNode):
         raise SpecError(
-            f"{path} holds no mapping of keys; start it with 'name: ...' (cloister spec draft writes one)"
+            f"{path} holds no mapping of keys; start it with 'name: ...' "
+            "(cloister spec draft writes one)"
         )
     _require_modest(path, root)
     problems = _problems(root, ())
     if problems:
-        raise unusable(path, problems)
+        raise spec_error(path, problems)
     return Marked(_value(root), root)
 
 
-def unusable(path: Path, problems: Sequence[Problem]) -> SpecError:
+def spec_error(path: Path, problems: Sequence[Problem]) -> SpecError:
     """The one error that lists all problems of a spec file, in the order of its lines."""
     ordered = sorted(dict.fromkeys(problems), key=lambda problem: problem.line)
     if len(ordered) == 1:
@@ -139,11 +146,11 @@ def unusable(path: Path, problems: Sequence[Problem]) -> SpecError:
 
 def _text_of(path: Path) -> str:
     try:
-        raw = contents(path, MOST_BYTES)
+        raw = read_small_file(path, _MOST_BYTES)
     except OSError as error:
         raise StorageError(
-            f"the spec {path} cannot be read ({reason_of(error)}); check its path and permissions, and put long lists "
-            "of values into files of their own"
+            f"the spec {path} cannot be read ({reason_of(error)}); check its path and "
+            "permissions, and put long lists of values into files of their own"
         ) from None
     try:
         return raw.decode("utf-8-sig")
@@ -176,28 +183,28 @@ def _node_of(text: str) -> yaml.Node | None:
 
 def _too_deep(path: Path) -> SpecError:
     return SpecError(
-        f"{path} is nested more than {MOST_LEVELS} levels deep, or contains itself; write it flat"
+        f"{path} is nested more than {_MOST_LEVELS} levels deep, or contains itself; write it flat"
     )
 
 
 def _too_many(path: Path) -> SpecError:
     return SpecError(
-        f"{path} holds more than {MOST_NODES:,} keys and values, aliases (*name) written out; put long lists of values "
-        "into files of their own"
+        f"{path} holds more than {_MOST_NODES:,} keys and values, aliases (*name) written out; "
+        "put long lists of values into files of their own"
     )
 
 
 def _require_modest(path: Path, root: yaml.Node) -> None:
-    """Check depth and size of a document as it is once its aliases are written out, without writing them out."""
-    if _weight(path, root, 0, {}) > MOST_NODES:
+    """Check depth and size of a document with its aliases written out, without doing so."""
+    if _weight(path, root, 0, {}) > _MOST_NODES:
         raise _too_many(path)
 
 
 def _weight(path: Path, node: yaml.Node, level: int, known: dict[tuple[int, int], int]) -> int:
-    """Nodes below a node, itself included; ``known`` holds those of nodes met before, by level."""
+    """Number of nodes below a node, itself included; ``known`` has the numbers counted before."""
     if not isinstance(node, yaml.CollectionNode):
         return 1
-    if level > MOST_LEVELS:
+    if level > _MOST_LEVELS:
         raise _too_deep(path)
     place = (id(node), level)
     if place not in known:
@@ -213,7 +220,7 @@ def _children(node: yaml.CollectionNode) -> list[yaml.Node]:
 
 def _syntax(problem: str) -> str:
     if r"'\t'" in problem:
-        return "a tab stands where only spaces may; indent with spaces"
+        return "a tab is where only spaces are allowed; indent with spaces"
     return f"not YAML ({problem}); check indentation, colons and quotes"
 
 
@@ -250,7 +257,7 @@ def _problems(node: yaml.Node, keys: tuple[Key, ...]) -> list[Problem]:
                 Problem(
                     line,
                     (*keys, key.value),
-                    f"the key stands on line {seen[key.value]} too; keep one",
+                    f"the key is also on line {seen[key.value]}; keep one",
                 )
             )
         else:
@@ -269,8 +276,11 @@ def _scalar_rules(node: yaml.ScalarNode) -> Iterator[str]:
         yield "has a tag (!...) that does not suit it; leave the tag out"
     elif not _encodable(node.value):
         yield _HALF
-    elif node.tag == f"{_TAG}int" and len(node.value) > MOST_DIGITS:
-        yield f"has more than {MOST_DIGITS} digits; write a shorter number, or put quotes around it if it is text"
+    elif node.tag == f"{_TAG}int" and len(node.value) > _MOST_DIGITS:
+        yield (
+            f"has more than {_MOST_DIGITS} digits; write a shorter number, "
+            "or put quotes around it if it is text"
+        )
 
 
 def _encodable(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""What pydantic found wrong with a spec, as sentences with a line, a rule and a remedy."""
+"""Pydantic's errors about a spec, as sentences with a line, a rule and a remedy."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ ATTRIBUTE_TYPES: dict[str, type[kinds.Attribute]] = {
 
 _SECTIONS: dict[tuple[Key, ...], type[BaseModel]] = {
     (): spec.Spec,
-    ("source",): spec.Source,
-    ("privacy",): spec.Privacy,
-    ("privacy", "rows"): spec.Rows,
-    ("privacy", "budget"): spec.Budget,
-    ("release",): spec.Release,
-    ("evaluation",): spec.Evaluation,
-    ("validation",): spec.Validation,
+    ("source",): spec.SourceSpec,
+    ("privacy",): spec.PrivacySpec,
+    ("privacy", "rows"): spec.RowsSpec,
+    ("privacy", "budget"): spec.BudgetSpec,
+    ("release",): spec.ReleaseSpec,
+    ("evaluation",): spec.EvaluationSpec,
+    ("validation",): spec.ValidationSpec,
 }
 
 _EXAMPLES = {
@@ -65,7 +65,8 @@ _EXAMPLES = {
 }
 
 _SHAPES = {
-    "values": "is a list of texts or numbers, or {file: codes/zip.txt}, or {pattern: 'zip{501..99950}'}; write one",
+    "values": "is a list of texts or numbers, or {file: codes/zip.txt}, "
+    "or {pattern: 'zip{501..99950}'}; write one",
     "unit": "is row, or {key: ATTRIBUTE, max_rows: NUMBER}; write one of them",
     "targets": "is a list of positive values, or {above: NUMBER}; write one of them",
     "above": "is a number, or a date as text; write one of them",
@@ -73,14 +74,14 @@ _SHAPES = {
 
 
 def problems_of(error: ValidationError, document: Marked) -> list[Problem]:
-    """The problems behind a validation error of a document, each said once."""
+    """The problems behind a validation error of a document, without repetitions."""
     return list(
         dict.fromkeys(_problem(details, document) for details in error.errors(include_url=False))
     )
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """The remedy for an unknown word: the nearest of the known ones, or all of them (the first 12)."""
+    """The remedy for an unknown word: the nearest known one, or the first twelve of all."""
     names = list(known)
     near = difflib.get_close_matches(word, names, n=1)
     if near:
@@ -104,7 +105,7 @@ def _problem(details: ErrorDetails, document: Marked) -> Problem:
 
 
 def _place(details: ErrorDetails, content: Any) -> tuple[tuple[Key, ...], bool]:
-    """The keys of the document that lead to an error, and whether a choice between forms failed there."""
+    """The keys that lead to an error in the document, and whether no form of a choice fits."""
     keys: list[Key] = []
     for part in details["loc"]:
         absent = details["type"] in ("missing", "extra_forbidden") and part == details["loc"][-1]

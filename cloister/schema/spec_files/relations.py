@@ -15,7 +15,7 @@ from cloister.schema.spec_files.problems import closest
 TAKEN = ("certificate", "input", "manifest", "synthetic")
 """Names of files in the folder of a release and of their pointers."""
 
-Broken = Iterator[tuple[tuple[Key, ...], str]]
+_Broken = Iterator[tuple[tuple[Key, ...], str]]
 
 
 def schema_of(spec: Spec) -> Schema:
@@ -41,7 +41,7 @@ def references_of(spec: Spec, table: str) -> Mapping[str, Reference]:
     return spec.tables[table].references if spec.tables else {}
 
 
-def broken_relations(spec: Spec) -> Broken:
+def broken_relations(spec: Spec) -> _Broken:
     """The keys and the sentence of each rule that the tables of a spec break together."""
     unit = spec.privacy.unit
     if not isinstance(unit, TableUnit):
@@ -61,7 +61,7 @@ def broken_relations(spec: Spec) -> Broken:
         yield ("tables",), str(error)
 
 
-def _table_rules(spec: Spec, name: str, unit: str) -> Broken:
+def _table_rules(spec: Spec, name: str, unit: str) -> _Broken:
     declared = spec.tables[name]
     if name in TAKEN:
         yield ("tables", name), "has the name of another file of a release; rename it"
@@ -77,7 +77,7 @@ def _table_rules(spec: Spec, name: str, unit: str) -> Broken:
         yield from _reference_rules(spec, name, column, to)
 
 
-def _reference_rules(spec: Spec, name: str, column: str, to: Reference) -> Broken:
+def _reference_rules(spec: Spec, name: str, column: str, to: Reference) -> _Broken:
     place: tuple[Key, ...] = ("tables", name, "references", column)
     if to.table not in spec.tables:
         yield (*place, "table"), f"is no table; {closest(to.table, spec.tables)}"

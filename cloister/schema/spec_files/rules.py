@@ -1,4 +1,4 @@
-"""Rules of a spec that tie its parts together."""
+"""Rules on a whole spec, which pydantic cannot check part by part."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ from cloister.schema.attributes import (
     Scalar,
     TextKey,
 )
-from cloister.schema.codelists import MOST_DIGITS, NUMBERED, require_modest, resolve_values
+from cloister.schema.codelists import (
+    MOST_PATTERN_DIGITS,
+    NUMBERED_PATTERN,
+    require_modest,
+    resolve_values,
+)
 from cloister.schema.columns import float_decimals
 from cloister.schema.parsing import LARGEST_WHOLE
 from cloister.schema.spec import Above, PersonUnit, Spec, TableUnit
@@ -24,12 +29,12 @@ from cloister.schema.spec_files.marked_yaml import Key
 from cloister.schema.spec_files.problems import closest
 from cloister.schema.spec_files.relations import broken_relations
 
-Broken = Iterator[tuple[tuple[Key, ...], str]]
+_Broken = Iterator[tuple[tuple[Key, ...], str]]
 
-NUMERIC = ("integer", "float", "date", "datetime")
+_NUMERIC = ("integer", "float", "date", "datetime")
 
 
-def broken_rules(spec: Spec) -> Broken:
+def broken_rules(spec: Spec) -> _Broken:
     """The keys and the sentence of each rule that a spec breaks."""
     yield from _delta_rules(spec)
     if not spec.tables:
@@ -42,7 +47,7 @@ def broken_rules(spec: Spec) -> Broken:
     yield from broken_relations(spec)
 
 
-def _rules_of_one(spec: Spec) -> Broken:
+def _rules_of_one(spec: Spec) -> _Broken:
     lists = [
         each.values for each in spec.attributes.values() if isinstance(each, Categorical | Ordinal)
     ]
@@ -62,7 +67,7 @@ def _rules_of_one(spec: Spec) -> Broken:
         )
 
 
-def _attribute_rules(name: str, attribute: AnyAttribute, spec: Spec) -> Broken:
+def _attribute_rules(name: str, attribute: AnyAttribute, spec: Spec) -> _Broken:
     if not name.strip():
         yield (), "an attribute has no name; name the column as the data does"
     if isinstance(attribute, Categorical | Ordinal):
@@ -74,13 +79,16 @@ def _attribute_rules(name: str, attribute: AnyAttribute, spec: Spec) -> Broken:
     if isinstance(attribute, Float) and _ticks(attribute) > LARGEST_WHOLE:
         yield (
             (),
-            "a bound has more than 18 digits with its decimals; narrow the bounds, or declare fewer decimals",
+            (
+                "a bound has more than 18 digits with its decimals; narrow the bounds, "
+                "or declare fewer decimals"
+            ),
         )
     if isinstance(attribute, TextKey):
         yield from _pattern_rules(attribute)
 
 
-def _whole_rules(attribute: Integer) -> Broken:
+def _whole_rules(attribute: Integer) -> _Broken:
     if max(map(abs, (attribute.min, attribute.max, attribute.step))) > LARGEST_WHOLE:
         yield (), "a bound has more than 18 digits; use type float, or a text key"
     if any(abs(value) > LARGEST_WHOLE for value in attribute.special):
@@ -93,12 +101,15 @@ def _ticks(attribute: Float) -> float:
     return max(map(abs, numbers)) * 10.0 ** float_decimals(attribute)
 
 
-def _pattern_rules(attribute: TextKey) -> Broken:
-    match = NUMBERED.fullmatch(attribute.pattern)
+def _pattern_rules(attribute: TextKey) -> _Broken:
+    match = NUMBERED_PATTERN.fullmatch(attribute.pattern)
     if match is None:
         yield ("pattern",), "needs one numbered range; write it like R{000001..999999}"
-    elif max(len(match["first"]), len(match["last"])) > MOST_DIGITS:
-        yield ("pattern",), f"has a number of more than {MOST_DIGITS} digits; write shorter ones"
+    elif max(len(match["first"]), len(match["last"])) > MOST_PATTERN_DIGITS:
+        yield (
+            ("pattern",),
+            f"has a number of more than {MOST_PATTERN_DIGITS} digits; write shorter ones",
+        )
     elif int(match["first"]) > int(match["last"]):
         yield ("pattern",), "ends before it starts; exchange the two numbers"
 
@@ -112,7 +123,10 @@ def _list_rules(attribute: Categorical | Ordinal, spec: Spec) -> Iterator[str]:
         yield str(error)
         return
     if set(spec.source.missing).intersection(values):
-        yield "a listed value is a missing token too; leave it out, or set source.missing to other texts"
+        yield (
+            "a listed value is a missing token too; leave it out, "
+            "or set source.missing to other texts"
+        )
 
 
 def _kind_rules(values: list[Scalar]) -> Iterator[str]:
@@ -122,14 +136,14 @@ def _kind_rules(values: list[Scalar]) -> Iterator[str]:
         yield "the list mixes texts and numbers; put quotes around the numbers"
 
 
-def _boolean_rules(attribute: Boolean, spec: Spec) -> Broken:
+def _boolean_rules(attribute: Boolean, spec: Spec) -> _Broken:
     if attribute.true == attribute.false:
         yield ("true",), "true and false are the same word; give two words"
     if {attribute.true, attribute.false} & set(spec.source.missing):
         yield (), "one of the two words is a missing token too; set source.missing to other texts"
 
 
-def _unit_rules(spec: Spec) -> Broken:
+def _unit_rules(spec: Spec) -> _Broken:
     unit = spec.privacy.unit
     if isinstance(unit, TableUnit):
         yield ("privacy", "unit"), "names a table, and the dataset has one table only; write row"
@@ -137,7 +151,7 @@ def _unit_rules(spec: Spec) -> Broken:
         yield ("privacy", "unit", "key"), f"is no attribute; {closest(unit.key, spec.attributes)}"
 
 
-def _delta_rules(spec: Spec) -> Broken:
+def _delta_rules(spec: Spec) -> _Broken:
     rows = spec.privacy.rows.public
     if rows is None:
         return
@@ -158,8 +172,11 @@ def _target_rules(name: str, positive: list[Scalar] | Above, spec: Spec) -> Iter
         yield f"is no attribute; {closest(name, spec.attributes)}"
     elif isinstance(attribute, TextKey):
         yield "is a text key, which has no meaning to predict; leave it out"
-    elif isinstance(positive, Above) != (attribute.type in NUMERIC):
-        yield "needs {above: NUMBER} if the attribute is numeric, and a list of values if not; exchange the form"
+    elif isinstance(positive, Above) != (attribute.type in _NUMERIC):
+        yield (
+            "needs {above: NUMBER} if the attribute is numeric, and a list of values if not; "
+            "exchange the form"
+        )
     elif isinstance(positive, list):
         yield from _positive_rules(positive, attribute, spec)
 

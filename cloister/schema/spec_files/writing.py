@@ -1,4 +1,4 @@
-"""Specs as YAML text that is read back as it was: one line an attribute, texts in quotes wherever they need them."""
+"""Specs as YAML text that is read back unchanged: one line an attribute, quotes where needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def spec_text(content: Mapping[str, Any]) -> str:
 
 
 def scalar(text: str) -> str:
-    """A text as YAML; in quotes unless it is a plain word that no reader takes for anything else."""
+    """A text as YAML; in quotes unless it is a plain word that any reader takes for text."""
     plain = _PLAIN.fullmatch(text) is not None and isinstance(yaml.safe_load(text), str)
     return text if plain else _quoted(text)
 
@@ -36,7 +36,7 @@ def flow(value: object) -> str:
 
 
 def entries(keys: Mapping[str, Any]) -> str:
-    """Keys and values as they stand in a mapping on one line."""
+    """Keys and values as in a mapping on one line, without its braces."""
     return ", ".join(f"{scalar(key)}: {flow(value)}" for key, value in keys.items())
 
 

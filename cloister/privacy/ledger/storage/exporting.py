@@ -1,4 +1,7 @@
-"""Writing an export of the ledger: whole or not at all, and over nothing but an earlier export of the same ledger."""
+"""Exports of the ledger: written as a whole or not at all.
+
+An export replaces nothing but an earlier export of the same ledger.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ def write_export(path: Path, content: bytes) -> None:
     """Write an export, readable by its owner alone.
 
     Raises:
-        StorageError: it cannot be written, or what lies there is no earlier export of this ledger.
+        StorageError: it cannot be written, or another file is there than an earlier export of this
+            ledger.
     """
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
@@ -41,10 +45,10 @@ def write_export(path: Path, content: bytes) -> None:
 
 
 def _is_earlier(path: Path, content: bytes) -> bool:
-    """Whether an earlier export lies there, with which this one begins; False if nothing does.
+    """Whether an earlier export is there, with which this one begins; False if nothing is.
 
     Raises:
-        StorageError: something else does.
+        StorageError: something else is.
     """
     try:
         mode = path.lstat().st_mode

@@ -1,7 +1,7 @@
-"""The table of entries, and the triggers by which the database itself keeps it append-only and chained.
+"""The table of entries, and the triggers that make it append-only and chained.
 
-No row can be changed or removed, and a new one must carry the next number and the hash of the last.
-The insert guard also stops SQLite's ``INSERT OR REPLACE``, which removes rows without asking the
+No row can be changed or removed, and a new one must have the next number and the hash of the last.
+The insert guard also stops SQLite's ``INSERT OR REPLACE``, which removes rows without running the
 triggers on removal.
 """
 
@@ -12,7 +12,7 @@ from cloister.privacy.ledger.entries import GENESIS
 TABLE = "cloister_entries"
 
 LEASES = "cloister_leases"
-"""The table of leases, whose rows change: it is no part of the chain."""
+"""The table of leases, whose rows change: it is not part of the chain."""
 
 LEASES_STATEMENT = f"""CREATE TABLE {LEASES} (
     release  TEXT NOT NULL PRIMARY KEY,
@@ -45,6 +45,10 @@ def _sqlite_guard(name: str, event: str, condition: str) -> str:
     )
 
 
+_REFUSE = (
+    "RAISE EXCEPTION 'the ledger is append-only' USING ERRCODE = 'integrity_constraint_violation';"
+)
+
 _SQLITE = (
     f"CREATE TABLE {TABLE} ({_COLUMNS}) WITHOUT ROWID",
     _sqlite_guard("insert", "INSERT", f"NOT coalesce({_FOLLOWS}, 0)"),
@@ -56,14 +60,17 @@ _POSTGRESQL = (
     f"CREATE TABLE {TABLE} ({_COLUMNS})",
     f"""CREATE FUNCTION {TABLE}_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-        RAISE EXCEPTION 'the ledger is append-only' USING ERRCODE = 'integrity_constraint_violation';
+        {_REFUSE}
     END $$""",
     f"""CREATE FUNCTION {TABLE}_follow() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
         IF coalesce({_FOLLOWS}, false) THEN RETURN NEW; END IF;
-        RAISE EXCEPTION 'the ledger is append-only' USING ERRCODE = 'integrity_constraint_violation';
+        {_REFUSE}
     END $$""",
-    f"CREATE TRIGGER {TABLE}_insert BEFORE INSERT ON {TABLE} FOR EACH ROW EXECUTE FUNCTION {TABLE}_follow()",
+    (
+        f"CREATE TRIGGER {TABLE}_insert BEFORE INSERT ON {TABLE} FOR EACH ROW "
+        f"EXECUTE FUNCTION {TABLE}_follow()"
+    ),
     *(
         f"CREATE TRIGGER {TABLE}_{event.lower()} BEFORE {event} ON {TABLE} FOR EACH {scope} "
         f"EXECUTE FUNCTION {TABLE}_refuse()"

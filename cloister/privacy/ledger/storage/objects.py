@@ -1,4 +1,4 @@
-"""The table of entries and its guards as a database holds them, word by word against those that a ledger makes."""
+"""The table of entries and its guards in a database, compared with those that a ledger makes."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from cloister.privacy.ledger.storage.guards import LEASES, STATEMENTS, TABLE
 
 _LIST_SQLITE = "SELECT name, coalesce(sql, '') FROM sqlite_master ORDER BY name"
 
-_ROW, _BEFORE = (
-    1,
-    2,
-)  # bits of pg_trigger.tgtype; 4, 8, 16 and 32 are insert, delete, update, truncate
+# Bits of pg_trigger.tgtype; 4, 8, 16 and 32 are insert, delete, update and truncate.
+_ROW, _BEFORE = 1, 2
 
 _LIST_POSTGRESQL = f"""
-    SELECT t.tgname::text, concat_ws(' ', 'trigger', t.tgtype, t.tgenabled, t.tgqual IS NULL, p.prosrc)
+    SELECT t.tgname::text,
+        concat_ws(' ', 'trigger', t.tgtype, t.tgenabled, t.tgqual IS NULL, p.prosrc)
     FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
     WHERE t.tgrelid = to_regclass('{TABLE}') AND NOT t.tgisinternal
     UNION ALL
-    SELECT '{TABLE}', string_agg(concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull), ', '
+    SELECT '{TABLE}', string_agg(
+        concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull), ', '
         ORDER BY a.attnum)
-    FROM pg_attribute a WHERE a.attrelid = to_regclass('{TABLE}') AND a.attnum > 0 AND NOT a.attisdropped
+    FROM pg_attribute a
+    WHERE a.attrelid = to_regclass('{TABLE}') AND a.attnum > 0 AND NOT a.attisdropped
     UNION ALL
     SELECT '{TABLE} ' || pg_get_constraintdef(oid), contype::text
     FROM pg_constraint WHERE conrelid = to_regclass('{TABLE}') AND contype IN ('p', 'u', 'c', 'f')
@@ -72,7 +73,7 @@ def differences(held: Mapping[str, str], declared: Mapping[str, str]) -> list[st
     """What is wrong with the objects of a database, each given as a name and its text."""
     missing = [f"{name} is missing from the database" for name in _needed(declared) - held.keys()]
     extra = [
-        f"{name} stands in the database, and no ledger makes it"
+        f"{name} is in the database, and no ledger makes it"
         for name in held.keys() - declared.keys()
     ]
     common = declared.keys() & held.keys()

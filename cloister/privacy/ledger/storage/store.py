@@ -1,6 +1,6 @@
-"""Where the entries live: SQLite (WAL, one writer) or PostgreSQL (advisory lock).
+"""The database of entries: SQLite (WAL, one writer) or PostgreSQL (advisory lock).
 
-Transactions, and clear errors.
+It gives transactions and clear errors.
 
 Every operation uses a fresh connection, so a store may be shared by threads and inherited by forked
 processes. A writing transaction holds the only write lock from its first statement: ``BEGIN
@@ -35,7 +35,8 @@ _LOCK = (
 )
 _ROWS = f"SELECT seq, slot, previous, hash, line FROM {TABLE} ORDER BY seq"
 _INSERT = text(
-    f"INSERT INTO {TABLE} (seq, slot, previous, hash, line) VALUES (:seq, :slot, :previous, :hash, :line)"
+    f"INSERT INTO {TABLE} (seq, slot, previous, hash, line) "
+    "VALUES (:seq, :slot, :previous, :hash, :line)"
 )
 
 
@@ -137,7 +138,7 @@ class Store:
         connection.execute(_INSERT, values | {"line": entry.line})
 
     def damages(self) -> list[str]:
-        """What is wrong with the database itself: table and guards by their full text, pages and indexes."""
+        """What is wrong with the database itself: table and guards, pages and indexes."""
         with self.reading() as connection:
             return [
                 *differences(self._objects(connection), DECLARED[self.dialect]()),
@@ -151,7 +152,7 @@ class Store:
         }
 
     def _broken(self, connection: Connection) -> list[str]:
-        """What SQLite's own check finds; PostgreSQL keeps checksums of its own."""
+        """What SQLite's own check finds; PostgreSQL has its own checksums."""
         if self.dialect == "postgresql":
             return []
         told = [str(line) for (line,) in connection.exec_driver_sql("PRAGMA integrity_check(1)")]
@@ -170,7 +171,8 @@ class Store:
             held = self._objects(connection) if self.dialect == "sqlite" else {}
         if not made and held:
             raise StorageError(
-                f"{self.name} is a database without the table of a ledger: restore a copy, or give another place."
+                f"{self.name} is a database without the table of a ledger: restore a copy, or give "
+                "another place."
             )
         if not made:
             self._make()
@@ -183,7 +185,7 @@ class Store:
 
 
 def _row(seq: Any, slot: Any, previous: Any, digest: Any, line: Any) -> Row:
-    """An entry as a database may hold it after damage: a line that is no text reads as none."""
+    """An entry as a database may hold it after damage: a line that is not text is read as empty."""
     return Row(seq, slot, previous, digest, line if isinstance(line, str) else "")
 
 
@@ -288,7 +290,7 @@ _AGAIN = "run the same command again; what was charged is not charged twice."
 _MEANINGS: Sequence[tuple[tuple[str, ...], str]] = (
     (
         ("SQLITE_BUSY", "SQLITE_LOCKED", "55P03"),
-        "is locked by another process, and stayed so for {timeout:g} seconds: " + _AGAIN,
+        "was locked by another process for {timeout:g} seconds: " + _AGAIN,
     ),
     (("SQLITE_FULL", "53100"), "has no room on its disk: make room, then " + _AGAIN),
     (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cloister.evaluation.learning import train_and_test
-from cloister.evaluation.targets import Listed, Target
+from cloister.evaluation.targets import PositiveLabels, PredictionTarget
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table
 from tasks.evaluation import reference_scores
@@ -20,7 +20,7 @@ DOMAIN = Domain.of(
     },
     Path(),
 )
-TARGETS = (Target("zone", Listed(frozenset("n"))),)
+TARGETS = (PredictionTarget("zone", PositiveLabels(frozenset("n"))),)
 
 
 def table(seed: int) -> Table:

@@ -1,4 +1,4 @@
-"""What an evaluation may be asked for."""
+"""Options of an evaluation."""
 
 from __future__ import annotations
 
