@@ -205,9 +205,10 @@ OF_ONE = frozenset({"source", "attributes", "constraints", "evaluation", "valida
 class Spec(Declared):
     """One dataset, as a person declared it: one table, or several under ``tables``.
 
-    ``attributes`` has the order of the columns. ``folder`` is where value and constraint files
-    are looked up. ``unconfirmed`` names what a draft read from the data, domains apart, and no person
-    has confirmed as public. With ``tables``, what is said of one table stands there.
+    ``attributes`` has the order of the columns. ``folder`` is where value and constraint files are
+    looked up. ``unconfirmed`` names what a draft read from the data, domains apart, and no person
+    has confirmed as public. With ``tables``, source, attributes, constraints and validation are
+    declared for each of them.
     """
 
     name: TableName
@@ -249,12 +250,12 @@ class Spec(Declared):
         return spec
 
     def to_json(self) -> dict[str, Any]:
-        """The spec as JSON values, in the form that it was written in: of one table, or of several."""
+        """The spec as JSON values, in the form of one table or of several."""
         return self.model_dump(mode="json", exclude=set(OF_ONE) if self.tables else {"tables"})
 
     @property
     def parts(self) -> dict[str, Spec]:
-        """The spec of each table by its name; of one table, itself under the name of the dataset."""
+        """The spec of each table by name; a spec of one table has the name of the dataset."""
         return {name: self.table(name) for name in self.tables} or {self.name: self}
 
     @property

@@ -1,4 +1,4 @@
-"""The rows of several tables, as the session of a release opens them: each as one table, then bound together."""
+"""The rows of several tables, as a session opens them: each as one table, then bounded together."""
 
 from __future__ import annotations
 

@@ -29,7 +29,6 @@ from tasks.runtime.tables import (
 class Drawn:
     """The synthetic file of each table, and what a certificate says of them; all public.
 
-
     ``violations`` are those of every constraint, and ``dangling`` the rows that break each foreign
     key, counted on the files; ``post_processing`` and ``capacity`` are the model's.
     """
@@ -77,7 +76,7 @@ def _dangling(
     broken = [f"{key.table}.{key.column}" for key, rows in found if rows]
     if broken:
         raise SampleError(
-            f"rows of {', '.join(broken)} refer to none that was drawn; they are not published: run "
-            "the same command again, or report this"
+            f"rows of {', '.join(broken)} refer to none that was drawn; they are not published: "
+            "run the same command again, or report this"
         )
     return found

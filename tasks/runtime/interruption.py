@@ -6,7 +6,10 @@ INTERRUPTED = "interrupted; run the same command again to resume"
 
 
 def interrupted(error: BaseException | None) -> bool:
-    """Whether an error came of ending the process: libraries fail in their own ways when a signal meets them."""
+    """Whether an error came of ending the process.
+
+    Libraries fail in their own ways when a signal interrupts them.
+    """
     while error is not None:
         # by its name, since a command line starts faster without Prefect
         if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "TerminationSignal":

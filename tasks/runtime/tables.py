@@ -21,7 +21,9 @@ from tasks.runtime.part_files import part_beside
 
 
 def draw_tables(model: AnyModel, rows: int, seed: int | None, dataset: str) -> dict[str, Table]:
-    """Exactly ``rows`` rows, of several tables in the first; a single table has the ``dataset``'s name.
+    """Exactly ``rows`` rows, of several tables in the first.
+
+    A single table has the name of the ``dataset``.
 
     Raises:
         SampleError: the model gave another number of rows, or its capacity is smaller.
