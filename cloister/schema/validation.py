@@ -1,8 +1,9 @@
 """Rows against their declared domain: counts and row numbers of what lies outside, never values.
 
 Cells are read first, each on its own; whether they are kept, clipped or dropped, all later code
-sees the same typed values. pandera decides whether a table is valid, by a schema that is generated
-from the spec; its errors hold data, so they are dropped here and the findings are counted anew.
+sees the same typed values. A table of readable cells is accepted unchanged if it passes a pandera
+schema generated from the spec. Pandera's failure cases copy every faulty value, so they are not
+used: faults are counted and repaired by row masks.
 
 Privacy: reading, dropping and clipping look at one row at a time, so they do not change who is
 protected. A report holds exact counts of the data: it is internal.

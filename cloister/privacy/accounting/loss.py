@@ -30,7 +30,7 @@ Profile = Callable[[Floats], Floats]
 # Mass added to delta for the rounding of Fourier transforms: this for each mechanism, and 100 more.
 _ROUNDING = 1e-15
 
-# Largest loss, in nats, that is put to exp; the largest double is exp(709.8).
+# Largest loss, in nats, that is passed to exp; the largest double is exp(709.8).
 _LARGEST_LOSS = 600.0
 
 # Share by which a window must become narrower for a steeper tilt to be tried after it.

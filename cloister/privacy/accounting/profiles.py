@@ -2,7 +2,7 @@
 
 A privacy profile is delta as a function of epsilon. The profile of a pair (P, Q) is H(e) = sup over
 sets S of P(S) - exp(e) Q(S). A pair whose profile is nowhere below that of any two neighbouring
-tables stands for the whole mechanism, also under adaptive composition (Zhu, Dong, Wang, arXiv
+tables represents the whole mechanism, also under adaptive composition (Zhu, Dong, Wang, arXiv
 2106.08567, theorem 10), and so does the largest of several profiles.
 """
 
@@ -30,7 +30,7 @@ from cloister.privacy.events import (
     Selection,
 )
 
-# Largest epsilon that is put to exp, in nats; the largest double is exp(709.8).
+# Largest epsilon that is passed to exp, in nats; the largest double is exp(709.8).
 _LARGEST_EXPONENT = 700.0
 
 # Standard deviations that the table of a discrete Gaussian reaches on both sides: the mass beyond

@@ -32,7 +32,7 @@ ORDERS = np.unique(
         [1 + np.geomspace(0.02, 5, 30), np.arange(2.0, 64), np.geomspace(64, 16384, 40).round()]
     )
 )
-# Largest order at which dp_accounting is asked for sampled Gaussians; higher ones count as unknown.
+# Largest order of sampled Gaussians computed by dp_accounting; higher ones count as unknown.
 _LARGEST_SAMPLED_ORDER = 512
 
 # Largest order at which sampled Gaussians are integrated here; higher ones count as unknown.

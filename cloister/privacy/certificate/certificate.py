@@ -39,10 +39,10 @@ from cloister.privacy.certificate.schema import (
 )
 from cloister.privacy.certificate.spend import (
     PlannedStage,
+    accounted_cost,
     mechanisms,
     second_cost,
     stage_spends,
-    total_cost,
 )
 from cloister.privacy.certificate.wording import (
     definition_of,
@@ -187,7 +187,7 @@ def certify(facts: Facts) -> Certificate:
 
 
 def _require_true(facts: Facts) -> None:
-    accounted = total_cost(facts.stages, facts.delta, facts.spec.privacy.relation)
+    accounted = accounted_cost(facts.stages, facts.delta, facts.spec.privacy.relation)
     if accounted.epsilon > up(facts.epsilon):
         raise PrivacyError(
             f"the events of release {facts.release} cost more than the epsilon charged; it must "
@@ -230,7 +230,7 @@ def _guarantee(facts: Facts) -> Guarantee:
         rows=rows_words(privacy.rows),
         epsilon=exact_text(facts.epsilon),
         delta=exact_text(facts.delta),
-        accounted=total_cost(facts.stages, facts.delta, privacy.relation),
+        accounted=accounted_cost(facts.stages, facts.delta, privacy.relation),
         second=second_cost(facts.stages, facts.delta, privacy.relation),
         meaning=meaning(privacy, facts.epsilon, facts.delta, facts.secure, facts.capacity),
         odds=odds(epsilon, period),

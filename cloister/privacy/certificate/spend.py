@@ -73,7 +73,7 @@ class PlannedStage(Protocol):
     def explanation(self) -> str: ...
 
 
-def total_cost(
+def accounted_cost(
     stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str
 ) -> AccountedCost:
     """What all stages cost together.
@@ -88,11 +88,11 @@ def total_cost(
 def second_cost(
     stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str
 ) -> AccountedCost | None:
-    """The least answer of any accountant but that of `total_cost`; None if no other has one.
+    """The least answer of any accountant but that of `accounted_cost`; None if no other has one.
 
     Events on disjoint parts are read by the first accountant only.
     """
-    first, event = total_cost(stages, delta, relation), _all(stages)
+    first, event = accounted_cost(stages, delta, relation), _all(stages)
     left = delta - leak(event, relation)
     try:
         leaves = _leaves(event)

@@ -95,7 +95,7 @@ _TIMING = "How long the run took is not protected and not published."
 
 
 def definition_of(delta: Fraction) -> str:
-    """The notion of privacy that a release keeps."""
+    """The definition of privacy that a release satisfies."""
     return _DEFINITION if delta else _PURE_DEFINITION
 
 

@@ -29,7 +29,7 @@ MAGIC = b"cloister journal 1\n"
 FIRST, RUN, ANSWER, LAST = b"F", b"R", b"A", b"S"
 
 FIRST_SEAL = hashlib.sha256(MAGIC).digest()
-"""Stands for the seal of a frame before the first."""
+"""In place of the seal of a frame before the first."""
 
 SEAL_BYTES = hashlib.sha256().digest_size
 

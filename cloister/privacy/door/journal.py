@@ -89,9 +89,9 @@ class _Unguarded:
 class Journal:
     """The noisy answers of one run, in order; one process at a time.
 
-    ``id`` is drawn once, when the file is made: a ledger that records it can tell this journal from
-    a new one. ``position`` counts the answers given so far by this process, ``recorded`` those the
-    file holds.
+    ``id`` is drawn once, when the file is made: a ledger that records it can distinguish this
+    journal from a new one. ``position`` counts the answers given so far by this process,
+    ``recorded`` those the file holds.
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:

@@ -99,7 +99,7 @@ def shorten(store: Store, connection: Connection, release: str) -> None:
 
 
 def end(connection: Connection, release: str) -> None:
-    """Take the lease from whoever holds it."""
+    """End the lease, whoever holds it."""
     if inspect_database(connection).has_table(LEASES):
         query = f"UPDATE {LEASES} SET token = '', owner = '', expires = 0 WHERE release = :release"
         connection.execute(text(query), {"release": release})

@@ -1,4 +1,4 @@
-"""Places in a journal, by which a ledger tells it from an older copy."""
+"""Places in a journal, by which a ledger recognises older copies."""
 
 from __future__ import annotations
 

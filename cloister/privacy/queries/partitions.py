@@ -33,12 +33,13 @@ _QUARTERS = 4
 # First days of years and centuries between which dates are counted.
 _YEARS = (*range(1, 2), *range(100, 1900, 100), *range(1900, 2100), *range(2100, 10_001, 100))
 
-# Most decimals of a float that are told apart from none.
+# Most decimals of a grid of floats that is recognised.
 MOST_DECIMALS = 6
 
-# Grids of a moment that are told apart, in seconds: days, hours, minutes, seconds.
+# Grids of moments that are recognised, in seconds: days, hours, minutes, seconds.
 TIME_STEPS = (86_400, 3_600, 60, 1)
 
+# Seconds of a day; moments have no leap seconds.
 DAY_SECONDS = 86_400
 
 # More parts than all partitions of any one attribute have together.

@@ -1,8 +1,12 @@
 """YAML text as plain values that remember their lines.
 
-Scalars are read by YAML 1.2's core rules, which are narrower than PyYAML's: only ``true`` and
-``false`` are booleans (``no`` is text), ``010`` and ``1:30`` are text, ``1e-6`` is a number, dates
-are text. Keys are always text.
+Scalars are read by narrower rules than PyYAML's or YAML 1.2's: only ``true`` and ``false`` are
+booleans (``no`` is text), ``010`` and ``1:30`` are text, ``1e-6`` is a number, dates are text. Keys
+are always text.
+
+ruamel.yaml, which knows lines too, would save only the loader class: it reads ``010``, ``1_000``
+and dates as values, stops at the first doubled key, and accepts alias bombs, documents that contain
+themselves and half characters, so every check below would stay.
 """
 
 from __future__ import annotations
@@ -73,7 +77,7 @@ class Marked:
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader with YAML 1.2's core scalars."""
+    """SafeLoader with the scalars of this module, and a limit on nodes."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}
     nodes = 0

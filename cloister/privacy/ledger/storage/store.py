@@ -155,9 +155,9 @@ class Store:
         """What SQLite's own check finds; PostgreSQL has its own checksums."""
         if self.dialect == "postgresql":
             return []
-        told = [str(line) for (line,) in connection.exec_driver_sql("PRAGMA integrity_check(1)")]
+        lines = [str(line) for (line,) in connection.exec_driver_sql("PRAGMA integrity_check(1)")]
         return [
-            f"the database is damaged ({line.splitlines()[0]})" for line in told if line != "ok"
+            f"the database is damaged ({line.splitlines()[0]})" for line in lines if line != "ok"
         ]
 
     def _lock(self, connection: Connection) -> None:
