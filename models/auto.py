@@ -1,38 +1,38 @@
-"""Which method ``auto`` stands for: chosen by public facts alone, so that the choice costs nothing."""
+"""The method that ``auto`` means: chosen by public facts alone, so the choice costs nothing."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from cloister.errors import PlanError
-from models.protocol import AnyTask, Budget, plan
+from models.protocol import AnyTask, Budget, make_plan
 from models.registry import create
 
 AUTO = "auto"
-PURE = ("dpview+", "dpview", "independent")
-USUAL = ("mixture", "independent")
+_PURE = ("dpview+", "dpview", "independent")
+_USUAL = ("mixture", "independent")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A method, and why it is taken, in words."""
+    """A method, and why it is chosen, in words."""
 
     method: str
     reason: str
 
 
-def choose(task: AnyTask, budget: Budget) -> Choice:
+def choose_method(task: AnyTask, budget: Budget) -> Choice:
     """The first method, of those that suit the budget, with a plan for the task.
 
     Raises:
-        PlanError: no method has one; says what stands in the way of the best.
+        PlanError: no method has one; says why the best has none.
     """
-    suited = PURE if budget.delta == 0 else USUAL
+    suited = _PURE if budget.delta == 0 else _USUAL
     why = _of_budget(budget)
     refusals: list[str] = []
     for name in suited:
         try:
-            plan(create(name), task, budget)
+            make_plan(create(name), task, budget)
         except PlanError as refusal:
             refusals.append(str(refusal))
             why = f"methods that model attributes together have no plan here: {refusals[0]}"

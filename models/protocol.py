@@ -1,8 +1,8 @@
-"""What every synthesizer is: plan from public inputs, fit through the door, sample as post-processing.
+"""What every synthesizer is: plan from public inputs, fit through the door, sample for free.
 
-The steps are those of Kamino's Algorithm 1, and each paper fills them in its own way: ``sequence``
-and ``search`` make the plan and cost nothing; ``train`` and ``weigh`` meet the data, only through
-the door; ``Model.sample`` is free.
+The steps are those of Kamino's Algorithm 1, and each paper implements them in its own way:
+``sequence`` and ``search`` make the plan and cost nothing; ``train`` and ``weigh`` query the data,
+only through the door; ``Model.sample`` is post-processing.
 
 A method is three types that belong together: the :class:`Parameters` of its plans, its
 :class:`Model`, and the :class:`Synthesizer` that makes the one and fits the other.
@@ -29,17 +29,18 @@ from cloister.schema.database import Database, Schema
 from cloister.schema.domain import Domain, Table
 
 Arrays = Mapping[str, NDArray[Any]]
+ModelState = tuple[dict[str, Any], dict[str, NDArray[np.generic]]]
 Where = Mapping[str, object]
 Progress = Callable[[int, int], None]
 
 
 def silent(done: int, total: int) -> None:
-    """Progress, steps done of so many, that nobody watches."""
+    """Progress, steps done of a total, that is not shown."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """The public inputs of a synthesis: declared world, constraints, sizes, neighbouring relation.
+    """The public inputs of a synthesis: columns, constraints, sizes, neighbouring relation.
 
     ``data_rows`` is the declared number of rows of the data, ``wanted_rows`` that of the output
     where another one is wanted; neither is the true number of rows, which stays behind the door.
@@ -53,7 +54,7 @@ class Task:
 
     @property
     def output_rows(self) -> int:
-        """How many rows are to be released: as many as the data has, unless another number is wanted."""
+        """How many rows to release: as many as the data has, unless another number is wanted."""
         return self.data_rows if self.wanted_rows is None else self.wanted_rows
 
     @property
@@ -65,7 +66,7 @@ class Task:
     def soft(self) -> tuple[DenialConstraint, ...]:
         """The constraints whose violation rate is to be kept.
 
-        None on keys, which are counted up anew.
+        Constraints on keys are left out, since keys are numbered afresh.
         """
         return tuple(
             c for c in self.constraints if not c.hard and not any(map(self._is_key, c.attributes))
@@ -113,7 +114,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Stage:
-    """One step of a plan that meets the data, with what it spends."""
+    """One step of a plan that queries the data, with what it spends."""
 
     name: str
     event: Event
@@ -122,7 +123,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a plan will need: wall seconds on two cores and bytes of memory; orders of magnitude."""
+    """What a fit will need: wall seconds on two cores and bytes of memory; orders of magnitude."""
 
     seconds: float
     memory: int
@@ -130,7 +131,10 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Parameters:
-    """Base of the parameters of a method's plans: frozen dataclasses that JSON keeps exactly, fractions as text."""
+    """Base of the parameters of a method's plans: frozen dataclasses, exact as JSON.
+
+    Fractions are written as text.
+    """
 
     def to_json(self) -> dict[str, Any]:
         """The parameters as JSON values."""
@@ -143,19 +147,19 @@ class Parameters:
         return TypeAdapter(cls).validate_python(dict(fields))
 
 
-P = TypeVar("P", bound=Parameters)
-M = TypeVar("M", bound="Model")
-D = TypeVar("D", bound="DatabaseModel")
+ParametersT = TypeVar("ParametersT", bound=Parameters)
+ModelT = TypeVar("ModelT", bound="Model")
+DatabaseModelT = TypeVar("DatabaseModelT", bound="DatabaseModel")
 
 
 @dataclass(frozen=True)
-class Plan(Generic[P]):
+class Plan(Generic[ParametersT]):
     """What a fit will do: made of public inputs only; costs nothing."""
 
     method: str
     sequence: tuple[str, ...]
     stages: tuple[Stage, ...]
-    parameters: P
+    parameters: ParametersT
     forecast: Forecast
 
     @property
@@ -165,7 +169,7 @@ class Plan(Generic[P]):
 
 
 class Sampler(Protocol):
-    """Draws rows in chunks, so that memory stays flat and an interrupted draw can go on."""
+    """Draws rows in chunks, so that memory stays flat and an interrupted draw can be resumed."""
 
     @property
     def domain(self) -> Domain:
@@ -197,7 +201,7 @@ class Model(Protocol):
 
     @property
     def sampler(self) -> Sampler:
-        """What draws its rows."""
+        """The sampler of its rows."""
         ...
 
     @property
@@ -212,14 +216,13 @@ class Model(Protocol):
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows that keep every hard constraint.
 
-        SampleError if they cannot be drawn.
-
-        ``where`` gives some columns a value that all rows shall have.
+        ``where`` gives some columns a value that all rows then have. SampleError if the rows cannot
+        be drawn.
         """
         ...
 
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
-        """The model as JSON and arrays, to be given to :meth:`Synthesizer.restore`."""
+    def state(self) -> ModelState:
+        """The model as JSON and arrays; :meth:`Synthesizer.restore` reads them."""
         ...
 
 
@@ -255,10 +258,10 @@ class DatabaseDoor(Protocol):
         ...
 
 
-class Synthesizer(Protocol[P, M]):
+class Synthesizer(Protocol[ParametersT, ModelT]):
     """A method of synthesis of one table.
 
-    A method with nothing to weigh inherits from this class and leaves :meth:`weigh` as it is here.
+    A method with nothing to weigh inherits :meth:`weigh` from this class.
     """
 
     name: str
@@ -269,27 +272,33 @@ class Synthesizer(Protocol[P, M]):
         """The order in which attributes are modelled; public."""
         ...
 
-    def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[P]:
+    def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[ParametersT]:
         """The parameters that fit the budget; public. PlanError if none does."""
         ...
 
-    def train(self, private: Door[TableRows], task: Task, plan: Plan[P]) -> M:
+    def train(self, private: Door[TableRows], task: Task, plan: Plan[ParametersT]) -> ModelT:
         """The model of rows."""
         ...
 
-    def weigh(self, private: Door[TableRows], task: Task, plan: Plan[P], model: M) -> M:  # noqa: ARG002
-        """The model with its soft constraints weighed.
+    def weigh(
+        self,
+        private: Door[TableRows],  # noqa: ARG002
+        task: Task,  # noqa: ARG002
+        plan: Plan[ParametersT],  # noqa: ARG002
+        model: ModelT,
+    ) -> ModelT:
+        """The model with weights of its soft constraints.
 
-        By default the model as it is, and nothing is asked.
+        By default the model as it is, without a query.
         """
         return model
 
-    def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> M:
+    def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> ModelT:
         """A model from its saved state."""
         ...
 
 
-class DatabaseSynthesizer(Protocol[P, D]):
+class DatabaseSynthesizer(Protocol[ParametersT, DatabaseModelT]):
     """A method of synthesis of several tables; the steps are those of :class:`Synthesizer`."""
 
     name: str
@@ -300,19 +309,31 @@ class DatabaseSynthesizer(Protocol[P, D]):
         """The order in which tables are modelled; public."""
         ...
 
-    def search(self, task: DatabaseTask, sequence: tuple[str, ...], budget: Budget) -> Plan[P]:
+    def search(
+        self, task: DatabaseTask, sequence: tuple[str, ...], budget: Budget
+    ) -> Plan[ParametersT]:
         """The parameters that fit the budget; public. PlanError if none does."""
         ...
 
-    def train(self, private: DatabaseDoor, task: DatabaseTask, plan: Plan[P]) -> D:
+    def train(
+        self, private: DatabaseDoor, task: DatabaseTask, plan: Plan[ParametersT]
+    ) -> DatabaseModelT:
         """The model of rows."""
         ...
 
-    def weigh(self, private: DatabaseDoor, task: DatabaseTask, plan: Plan[P], model: D) -> D:  # noqa: ARG002
+    def weigh(
+        self,
+        private: DatabaseDoor,
+        task: DatabaseTask,
+        plan: Plan[ParametersT],
+        model: DatabaseModelT,
+    ) -> DatabaseModelT:  # noqa: ARG002
         """The model with its soft constraints weighed; by default as it is."""
         return model
 
-    def restore(self, task: DatabaseTask, meta: Mapping[str, Any], arrays: Arrays) -> D:
+    def restore(
+        self, task: DatabaseTask, meta: Mapping[str, Any], arrays: Arrays
+    ) -> DatabaseModelT:
         """A model from its saved state."""
         ...
 
@@ -350,16 +371,23 @@ class AnySynthesizer(Protocol):
         ...
 
 
-def whole(sampler: Sampler, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
+def sample_whole(
+    sampler: Sampler, rows: int, rng: SamplingSource, where: Where | None = None
+) -> Table:
     """Exactly ``rows`` rows in one table; SampleError if they cannot be drawn."""
     return Table.concatenate(list(sampler.chunks(rows, rng, where)))
 
 
-def plan(synthesizer: AnySynthesizer, task: AnyTask, budget: Budget) -> AnyPlan:
+def make_plan(synthesizer: AnySynthesizer, task: AnyTask, budget: Budget) -> AnyPlan:
     """The whole plan of a synthesizer."""
     return synthesizer.search(task, synthesizer.sequence(task), budget)
 
 
-def fit(synthesizer: Synthesizer[P, M], private: Door[TableRows], task: Task, chosen: Plan[P]) -> M:
-    """Train and weigh: the only steps that meet the data."""
+def fit(
+    synthesizer: Synthesizer[ParametersT, ModelT],
+    private: Door[TableRows],
+    task: Task,
+    chosen: Plan[ParametersT],
+) -> ModelT:
+    """Train and weigh: the only steps that query the data."""
     return synthesizer.weigh(private, task, chosen, synthesizer.train(private, task, chosen))

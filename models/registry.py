@@ -7,21 +7,21 @@ from functools import partial
 from types import MappingProxyType
 
 from cloister.errors import InputError
-from models.dpview.synthesizer import RECIPES as VIEWS
-from models.dpview.synthesizer import DPView
-from models.kamino.recipes import RECIPES
+from models.dpview.synthesizer import DPVIEW_RECIPES, DPView
+from models.kamino.paper.recipes import PAPER_RECIPES
+from models.kamino.recipe import KAMINO
 from models.kamino.synthesizer import Kamino
 from models.mixture.synthesizer import MixtureSynthesizer
 from models.protocol import AnySynthesizer, Progress, silent
 
 METHODS: dict[str, Callable[[Progress], AnySynthesizer]] = {
     "mixture": MixtureSynthesizer,
-    **{recipe.name: partial(Kamino, recipe=recipe) for recipe in RECIPES},
-    **{view.name: partial(DPView, recipe=view) for view in VIEWS},
+    **{recipe.name: partial(Kamino, recipe=recipe) for recipe in (KAMINO, *PAPER_RECIPES)},
+    **{recipe.name: partial(DPView, recipe=recipe) for recipe in DPVIEW_RECIPES},
 }
 
 FORMER = MappingProxyType({"cloister": "mixture"})
-"""Names of 0.1: specs, models and certificates of then have them."""
+"""Names of version 0.1, whose specs, models and certificates have them."""
 
 
 def create(name: str, progress: Progress = silent) -> AnySynthesizer:

@@ -1,30 +1,29 @@
-"""Parts that all models share, as JSON and arrays and back: groups, rules, and weights of soft constraints."""
+"""Parts that models share, as JSON and arrays and back: bins, rules, weights of constraints."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from cloister.constraints.supports import Coupling, Support
 from cloister.schema.cells import Cells
 from cloister.schema.domain import Table
 from models.discretization.bins import Bins
-from models.protocol import Arrays, Task
+from models.protocol import Arrays, ModelState, Task
 from models.sampling.support_builder import CompiledConstraints
 from models.soft_constraints.reweighting import Reweighting
 
-Meta = dict[str, Any]
-Stored = dict[str, NDArray[Any]]
+_Meta = dict[str, Any]
+_Stored = dict[str, NDArray[Any]]
 
 
-def state_of_groups(groups: Mapping[str, Bins], sequence: Sequence[str]) -> Stored:
-    """The arrays of the groups of a sequence of attributes."""
-    arrays: Stored = {}
+def state_of_bins(bins: Mapping[str, Bins], sequence: Sequence[str]) -> _Stored:
+    """The arrays of the bins of a sequence of attributes."""
+    arrays: _Stored = {}
     for at, name in enumerate(sequence):
-        own = groups[name]
+        own = bins[name]
         arrays |= {
             f"cells.{at}": own.cells.starts,
             f"groups.{at}": own.of_cell,
@@ -33,8 +32,8 @@ def state_of_groups(groups: Mapping[str, Bins], sequence: Sequence[str]) -> Stor
     return arrays
 
 
-def groups_of(task: Task, sequence: Sequence[str], arrays: Arrays) -> dict[str, Bins]:
-    """The groups whose :func:`state_of_groups` is given."""
+def restore_bins(task: Task, sequence: Sequence[str], arrays: Arrays) -> dict[str, Bins]:
+    """The bins whose :func:`state_of_bins` is given."""
     return {
         name: Bins(
             Cells(task.domain[name], arrays[f"cells.{at}"]),
@@ -45,9 +44,9 @@ def groups_of(task: Task, sequence: Sequence[str], arrays: Arrays) -> dict[str, 
     }
 
 
-def state_of_rules(rules: CompiledConstraints) -> tuple[Meta, Stored]:
+def state_of_rules(rules: CompiledConstraints) -> tuple[_Meta, _Stored]:
     """The rules as JSON and arrays."""
-    arrays: Stored = {}
+    arrays: _Stored = {}
     for at, support in enumerate(rules.supports):
         arrays[f"support.{at}"] = support.levels
         arrays |= {
@@ -61,7 +60,7 @@ def state_of_rules(rules: CompiledConstraints) -> tuple[Meta, Stored]:
     return meta, arrays
 
 
-def _described(support: Support) -> Meta:
+def _described(support: Support) -> _Meta:
     return {
         "attributes": list(support.attributes),
         "boxes": [support.attributes.index(name) for name in support.boxes],
@@ -71,7 +70,7 @@ def _described(support: Support) -> Meta:
     }
 
 
-def rules_of(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> CompiledConstraints:
+def restore_rules(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> CompiledConstraints:
     """The rules whose :func:`state_of_rules` is given."""
     named = {constraint.name: constraint for constraint in task.constraints}
     supports = tuple(_support(at, about, arrays) for at, about in enumerate(meta["supports"]))
@@ -88,19 +87,19 @@ def _support(at: int, about: Mapping[str, Any], arrays: Arrays) -> Support:
     return Support(attributes, arrays[f"support.{at}"], boxes, couplings)
 
 
-def state_of_weighing(weighing: Reweighting | None) -> tuple[Meta, Stored]:
+def state_of_reweighting(reweighting: Reweighting | None) -> tuple[_Meta, _Stored]:
     """The weights as JSON and arrays; nothing if there are none."""
-    if weighing is None:
+    if reweighting is None:
         return {"weights": None}, {}
-    codes = weighing.reference.codes
+    codes = reweighting.reference.codes
     arrays = {
-        f"reference.{at}": codes[name] for at, name in enumerate(weighing.reference.domain.names)
+        f"reference.{at}": codes[name] for at, name in enumerate(reweighting.reference.domain.names)
     }
-    return {"weights": dict(weighing.weights), "measure": weighing.measure}, dict(arrays)
+    return {"weights": dict(reweighting.weights), "measure": reweighting.measure}, dict(arrays)
 
 
-def weighing_of(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Reweighting | None:
-    """The weights whose :func:`state_of_weighing` is given."""
+def restore_reweighting(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Reweighting | None:
+    """The weights whose :func:`state_of_reweighting` is given."""
     if meta["weights"] is None:
         return None
     codes = {name: arrays[f"reference.{at}"] for at, name in enumerate(task.domain.names)}
@@ -109,12 +108,10 @@ def weighing_of(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Reweight
     return Reweighting(rules, Table(task.domain, codes), meta["measure"])
 
 
-def united(
-    *parts: tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]],
-) -> tuple[Meta, dict[str, NDArray[np.generic]]]:
+def merge_states(*parts: tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]) -> ModelState:
     """Several states as one."""
-    meta: Meta = {}
-    arrays: Stored = {}
+    meta: _Meta = {}
+    arrays: _Stored = {}
     for part_meta, part_arrays in parts:
         meta |= part_meta
         arrays |= part_arrays

@@ -1,10 +1,12 @@
-"""Fitted models on disk, without pickle: JSON and arrays, and all that is needed to sample from them alone.
+"""Fitted models on disk, without pickle: JSON and arrays, all that sampling needs.
 
 A model's folder holds::
 
-    model.json     format, method, dataset, rows, relation, the model's own JSON, digests of the other files and itself
+    model.json     format, method, dataset, rows, relation, the model's own JSON,
+                   digests of the other files and of itself
     arrays.npz     the model's arrays
-    spec.json      the declared world that the rows live in: the spec, with its value lists and constraints written out
+    spec.json      the declared columns of the rows: the spec, with its value lists and
+                   constraints written out
 
 ``model.json`` is written last: a folder without it holds no model. Reading needs no other file and
 runs no code.
@@ -38,17 +40,18 @@ from models.declared import task_of
 from models.protocol import AnyModel, AnyTask, Model, Task
 from models.registry import create
 
-FORMAT = 1
+_FORMAT = 1
+"""Version of the folder's format; a reader refuses greater ones."""
 
 MODEL_DIGEST = "model_sha256"
 """Name under which a registry keeps a model's digest beside it."""
 
-MODEL, ARRAYS, SPEC = "model.json", "arrays.npz", "spec.json"
+_MODEL, _ARRAYS, _SPEC = "model.json", "arrays.npz", "spec.json"
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A model read back, with the public inputs that it was fitted under; ``digest`` names it."""
+    """A model read back, with the public inputs that it was fitted with; ``digest`` names it."""
 
     dataset: str
     method: str
@@ -73,7 +76,7 @@ class SavedModel:
 
 
 def save_model(folder: Path, method: str, model: AnyModel, task: AnyTask, spec: Spec) -> Path:
-    """Write a model into a folder, which is made and given back.
+    """Write a model into a folder, which is made and returned.
 
     ``method`` is its name in the registry, ``spec`` the one that ``task`` was made from.
 
@@ -82,11 +85,11 @@ def save_model(folder: Path, method: str, model: AnyModel, task: AnyTask, spec: 
     """
     meta, arrays = model.state()
     parts = {
-        ARRAYS: _packed(arrays),
-        SPEC: _canonical(self_contained(spec).to_json()),
+        _ARRAYS: _packed(arrays),
+        _SPEC: _canonical(self_contained(spec).to_json()),
     }
     record = {
-        "format": FORMAT,
+        "format": _FORMAT,
         "method": method,
         "dataset": spec.name,
         "spec_digest": spec_digest(spec),
@@ -97,7 +100,7 @@ def save_model(folder: Path, method: str, model: AnyModel, task: AnyTask, spec: 
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in parts.items()},
     }
     record["digest"] = _digest(record)
-    _write(folder, parts | {MODEL: _canonical(record)})
+    _write(folder, parts | {_MODEL: _canonical(record)})
     return folder
 
 
@@ -117,7 +120,7 @@ def load_model(folder: Path, digest: str | None = None) -> AnyModel:
 
 
 def load_saved(folder: Path, digest: str | None = None) -> SavedModel:
-    """The model in a folder, and what it was fitted under.
+    """The model in a folder, and the public inputs that it was fitted with.
 
     ``digest`` is the one that a release is bound to; None takes any model.
 
@@ -161,7 +164,7 @@ def model_digest(folder: Path) -> str:
 
 
 def self_contained(spec: Spec) -> Spec:
-    """The same declared world with no file beside it: value lists and constraints are written out.
+    """The same spec with no file beside it: value lists and constraints are written out.
 
     Raises:
         SpecError, ConstraintError, StorageError: a file that the spec names cannot be used.
@@ -194,11 +197,11 @@ def _written_out(attribute: AnyAttribute, folder: Path) -> AnyAttribute:
 
 
 def _record(folder: Path) -> dict[str, Any]:
-    path = folder / MODEL
+    path = folder / _MODEL
     try:
         content = _read(path)
         record: dict[str, Any] = json.loads(content)
-        newer = record["format"] > FORMAT
+        newer = record["format"] > _FORMAT
         digest = _digest({key: value for key, value in record.items() if key != "digest"})
         sound = record["digest"] == digest and content == _canonical(record)
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -213,22 +216,23 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 def _spec(folder: Path, record: Mapping[str, Any]) -> Spec:
-    content = _part(folder, SPEC, record)
+    content = _part(folder, _SPEC, record)
     try:
         return Spec.declared_in(folder, json.loads(content))
     except (ValueError, ValidationError):
         raise InputError(
-            f"{folder / SPEC} cannot be read by this version of Cloister: install the one that saved it"
+            f"{folder / _SPEC} cannot be read by this version of Cloister: "
+            "install the one that saved it"
         ) from None
 
 
 def _arrays(folder: Path, record: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    content = _part(folder, ARRAYS, record)
+    content = _part(folder, _ARRAYS, record)
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except (ValueError, zipfile.BadZipFile):
-        raise _altered(folder / ARRAYS) from None
+        raise _altered(folder / _ARRAYS) from None
 
 
 def _part(folder: Path, name: str, record: Mapping[str, Any]) -> bytes:
@@ -290,5 +294,6 @@ def _altered(path: Path) -> VerificationError:
 
 def _another(folder: Path) -> VerificationError:
     return VerificationError(
-        f"{folder} holds another model than the one that was released: restore it, or sample from another release"
+        f"{folder} holds another model than the one that was released: restore it, "
+        "or sample from another release"
     )

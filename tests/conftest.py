@@ -27,7 +27,7 @@ from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.domain import Domain
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from models.protocol import Budget, Model, Plan, Task, fit, plan
+from models.protocol import Budget, Model, Plan, Task, fit, make_plan
 from models.registry import create
 from tasks.runtime.home import Home
 
@@ -238,7 +238,9 @@ def fitted(small_spec: Spec, tmp_path_factory: pytest.TempPathFactory) -> Fitted
     constraints = constraints_of(small_spec.constraints, domain.names, small_spec.folder)
     task = Task(domain, constraints, ROWS, Neighbours())
     synthesizer = create("kamino")
-    chosen = plan(synthesizer, task, Budget(small_spec.release.epsilon, small_spec.release.delta))
+    chosen = make_plan(
+        synthesizer, task, Budget(small_spec.release.epsilon, small_spec.release.delta)
+    )
     with Journal.open(tmp_path_factory.mktemp("journal"), {"test": "small"}) as journal:
         private = PrivateTable(
             domain.encode(real_rows()), task.neighbours, chosen.event, journal, NoiseSource()

@@ -1,1 +1,1 @@
-"""From attributes to few levels: bins, coarsenings, noisy histograms, and the order of attributes."""
+"""From attributes to few levels: bins, coarsenings, noisy histograms, the order of attributes."""

@@ -1,6 +1,6 @@
 """The schema sequence, from public sizes and constraints.
 
-Source: Kamino Algorithm 4; section 4.3 for very large domains, which stand last and are drawn from
+Source: Kamino Algorithm 4; section 4.3 for very large domains, which come last and are drawn from
 independent noisy histograms inside the supports.
 """
 
@@ -12,19 +12,20 @@ from cloister.constraints import DenialConstraint, functional_dependency
 from cloister.schema.cells import declared_cells
 from cloister.schema.columns import Grid
 from cloister.schema.domain import Domain
-from models.discretization.bins import GROUPS
+from models.discretization.bins import NUMERIC_BINS
 
-NETWORKED = 256
+NETWORKED_LEVELS = 256
+"""Levels of an attribute at most, to be modelled jointly with others."""
 
 
-def public_sizes(domain: Domain, groups: int = GROUPS) -> dict[str, int]:
-    """The greatest number of groups that each modelled attribute can have, numeric ones about ``groups``."""
+def public_sizes(domain: Domain, most: int = NUMERIC_BINS) -> dict[str, int]:
+    """The greatest number of bins of each modelled attribute; about ``most`` of numeric ones."""
     sizes = {}
     for name in domain.modelled:
         column = domain[name]
         cells = declared_cells(column).size
         apart = 2 * len(column.special_codes) + 2 if isinstance(column, Grid) else 0
-        sizes[name] = min(cells, groups + apart) if isinstance(column, Grid) else cells
+        sizes[name] = min(cells, most + apart) if isinstance(column, Grid) else cells
     return sizes
 
 
@@ -35,7 +36,8 @@ def schema_sequence(
 
     Then the rest by size.
 
-    Attributes of more than ``NETWORKED`` levels come last, in the same order among themselves.
+    Attributes of more than ``NETWORKED_LEVELS`` levels come last, in the same order among
+    themselves.
     """
     dependencies = [d for c in constraints if (d := functional_dependency(c)) is not None]
     modelled = [d for d in dependencies if all(name in sizes for name in (*d[0], d[1]))]
@@ -44,12 +46,12 @@ def schema_sequence(
         sequence += [*sorted(left, key=sizes.__getitem__), right]
     sequence += sorted(sizes, key=sizes.__getitem__)
     unique = dict.fromkeys(sequence)
-    return tuple(sorted(unique, key=lambda name: sizes[name] > NETWORKED))
+    return tuple(sorted(unique, key=lambda name: sizes[name] > NETWORKED_LEVELS))
 
 
-def networked(sizes: Mapping[str, int]) -> int:
+def count_networked(sizes: Mapping[str, int]) -> int:
     """How many attributes, from the front of the sequence, are modelled jointly."""
-    return sum(size <= NETWORKED for size in sizes.values())
+    return sum(size <= NETWORKED_LEVELS for size in sizes.values())
 
 
 def _product(sizes: Mapping[str, int], names: Sequence[str]) -> float:

@@ -1,6 +1,6 @@
 """Bins of an attribute's public cells: the coarse domain on which joint models work.
 
-A group is refined at the end by the attribute's released one-way histogram. Grouping is
+A bin is refined at the end by the attribute's released one-way histogram. Binning is
 post-processing: its inputs are public or already released.
 """
 
@@ -10,22 +10,23 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cloister.arrays import Floats
 from cloister.constraints.supports import Levels
 from cloister.schema.cells import Cells
 from cloister.schema.columns import Codes, Grid
 from models.discretization.denoising import apart
 
-Shares = NDArray[np.float64]
+NUMERIC_BINS = 20
+"""Bins of a numeric attribute at most, special and missing values apart."""
 
-GROUPS = 20
-NOISE_DEVIATIONS = 3.0
+_NOISE_DEVIATIONS = 3.0
+"""A part whose share is below this many standard deviations of its noise is merged with others."""
 
 
 @dataclass(frozen=True)
 class Bins:
-    """A partition of cells: cell c lies in group ``of_cell[c]``.
+    """A partition of cells: cell c lies in bin ``of_cell[c]``.
 
     Shapes: ``of_cell`` (cells,) int64; ``shares`` (cells,) the released share of rows in each cell,
     summing to 1. Bins of a numeric attribute are contiguous.
@@ -33,7 +34,7 @@ class Bins:
 
     cells: Cells
     of_cell: Codes
-    shares: Shares
+    shares: Floats
 
     @property
     def name(self) -> str:
@@ -42,12 +43,12 @@ class Bins:
 
     @cached_property
     def size(self) -> int:
-        """Number of groups."""
+        """Number of bins."""
         return int(self.of_cell.max()) + 1
 
     @cached_property
-    def mass(self) -> Shares:
-        """Released share of rows in each group; shape (size,)."""
+    def mass(self) -> Floats:
+        """Released share of rows in each bin; shape (size,)."""
         return np.bincount(self.of_cell, weights=self.shares, minlength=self.size).astype(
             np.float64
         )
@@ -58,7 +59,7 @@ class Bins:
 
     @cached_property
     def levels(self) -> Levels:
-        """The groups as levels for supports."""
+        """The bins as levels for supports."""
         first, last = _bounds(self.of_cell, self.size)
         start, stop = self.cells.starts[first], self.cells.stops[last]
         point = self._points()
@@ -75,14 +76,14 @@ class Bins:
             null=null,
         )
 
-    def refine(self, groups: Codes, quantile: Shares) -> Codes:
-        """Fine codes (n,) inside groups (n,), by the histogram, at quantiles (n,) in [0, 1)."""
-        cells = self._cell_at(groups, quantile)
+    def refine(self, bins: Codes, quantile: Floats) -> Codes:
+        """Fine codes (n,) inside bins (n,), by the histogram, at quantiles (n,) in [0, 1)."""
+        cells = self._cell_at(bins, quantile)
         width = self.cells.widths[cells]
-        inside = self._within(groups, cells, quantile)
+        inside = self._within(bins, cells, quantile)
         return self.cells.starts[cells] + np.minimum((inside * width).astype(np.int64), width - 1)
 
-    def refine_box(self, boxes: Codes, quantile: Shares) -> Codes:
+    def refine_box(self, boxes: Codes, quantile: Floats) -> Codes:
         """Fine codes (n,) inside ranges (n, 2) of fine codes, by the histogram, at quantiles (n,).
 
         Monotone in them.
@@ -101,27 +102,27 @@ class Bins:
         return self.cells.starts[heaviest] + self.cells.widths[heaviest] // 2
 
     @cached_property
-    def _by_group(self) -> tuple[Codes, Shares]:
+    def _by_bin(self) -> tuple[Codes, Floats]:
         order = np.argsort(self.of_cell, kind="stable")
         floored = self.shares[order] + 1e-12
         return order, np.cumsum(floored)
 
-    def _bounds_of(self, groups: Codes) -> tuple[Shares, Shares]:
-        order, heights = self._by_group
+    def _bounds_of(self, bins: Codes) -> tuple[Floats, Floats]:
+        order, heights = self._by_bin
         edges = np.searchsorted(self.of_cell[order], np.arange(self.size + 1))
         sums = np.append(0.0, heights)
-        return sums[edges[groups]], sums[edges[groups + 1]]
+        return sums[edges[bins]], sums[edges[bins + 1]]
 
-    def _cell_at(self, groups: Codes, quantile: Shares) -> Codes:
-        order, heights = self._by_group
-        low, high = self._bounds_of(groups)
+    def _cell_at(self, bins: Codes, quantile: Floats) -> Codes:
+        order, heights = self._by_bin
+        low, high = self._bounds_of(bins)
         found = np.searchsorted(heights, low + quantile * (high - low), side="right")
         first, last = _bounds(self.of_cell[order], self.size)
-        return order[np.clip(found, first[groups], last[groups])]
+        return order[np.clip(found, first[bins], last[bins])]
 
-    def _within(self, groups: Codes, cells: Codes, quantile: Shares) -> Shares:
-        order, heights = self._by_group
-        low, high = self._bounds_of(groups)
+    def _within(self, bins: Codes, cells: Codes, quantile: Floats) -> Floats:
+        order, heights = self._by_bin
+        low, high = self._bounds_of(bins)
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
         before, after = np.append(0.0, heights)[place[cells]], heights[place[cells]]
@@ -136,30 +137,32 @@ def _bounds(of_cell: Codes, size: int) -> tuple[Codes, Codes]:
     return first, last
 
 
-def group(cells: Cells, shares: Shares, noise: float, keep: bool, groups: int = GROUPS) -> Bins:
-    """The coarse domain of one attribute, from its released histogram.
+def bin_cells(
+    cells: Cells, shares: Floats, noise: float, keep: bool, most: int = NUMERIC_BINS
+) -> Bins:
+    """The bins of one attribute, from its released histogram.
 
-    Numeric attributes: at most ``groups`` runs of about equal mass, special values and missing
+    Numeric attributes: at most ``most`` runs of about equal mass, special values and missing
     apart. Listed ones: values below three standard deviations of the noise are merged, unless
-    ``keep`` (the attribute stands in a hard constraint, where each value matters).
+    ``keep`` (the attribute is in a hard constraint, where each value matters).
 
     Args:
         shares: shape (cells,), released share of rows in each cell.
         noise: standard deviation of a share.
     """
     if isinstance(cells.column, Grid):
-        return Bins(cells, _equal_mass_runs(cells, shares, noise, groups), shares)
+        return Bins(cells, _equal_mass_runs(cells, shares, noise, most), shares)
     if keep or cells.size <= 3:
         return Bins(cells, np.arange(cells.size, dtype=np.int64), shares)
     return Bins(cells, _merge_rare(cells, shares, noise), shares)
 
 
-def _equal_mass_runs(cells: Cells, shares: Shares, noise: float, groups: int) -> Codes:
-    if cells.size <= groups:
+def _equal_mass_runs(cells: Cells, shares: Floats, noise: float, most: int) -> Codes:
+    if cells.size <= most:
         return np.arange(cells.size, dtype=np.int64)
     alone = apart(cells)
     rest = np.where(alone, 0.0, shares)
-    target = max(float(rest.sum()) / groups, NOISE_DEVIATIONS * noise, 1e-12)
+    target = max(float(rest.sum()) / most, _NOISE_DEVIATIONS * noise, 1e-12)
     run = np.floor((np.cumsum(rest) - rest / 2) / target).astype(np.int64)
     heavy = alone | (rest > target)
     begins = np.diff(run, prepend=-1) != 0
@@ -167,10 +170,10 @@ def _equal_mass_runs(cells: Cells, shares: Shares, noise: float, groups: int) ->
     return np.cumsum(begins) - 1
 
 
-def _merge_rare(cells: Cells, shares: Shares, noise: float) -> Codes:
-    rare = (shares < NOISE_DEVIATIONS * noise) & ~apart(cells)
+def _merge_rare(cells: Cells, shares: Floats, noise: float) -> Codes:
+    rare = (shares < _NOISE_DEVIATIONS * noise) & ~apart(cells)
     if rare.sum() < 2:
         return np.arange(cells.size, dtype=np.int64)
-    groups = np.cumsum(~rare) - 1
-    groups[rare] = (~rare).sum()
-    return groups
+    bins = np.cumsum(~rare) - 1
+    bins[rare] = (~rare).sum()
+    return bins

@@ -1,6 +1,6 @@
-"""Readings of an attribute: its groups, or fewer parts made of them, so that joint tables of large domains stay small.
+"""Coarsenings of an attribute: its bins, or fewer parts made of them, to keep joint tables small.
 
-Parts are made from released histograms: neighbouring groups of about equal mass where values have
+Parts are made from released histograms: neighbouring bins of about equal mass where values have
 an order, the rare ones together where they have none.
 """
 
@@ -10,25 +10,23 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cloister.arrays import Integers
 from cloister.schema.columns import Codes
 from models.discretization.bins import Bins
-
-Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Coarsening:
-    """A partition of one attribute's groups: group g lies in part ``parts[g]``; shape (groups,)."""
+    """A partition of one attribute's bins: bin b lies in part ``parts[b]``; shape (bins,)."""
 
-    groups: Bins
-    parts: Int
+    bins: Bins
+    parts: Integers
 
     @property
     def name(self) -> str:
         """The attribute."""
-        return self.groups.name
+        return self.bins.name
 
     @cached_property
     def size(self) -> int:
@@ -37,31 +35,31 @@ class Coarsening:
 
     @property
     def whole(self) -> bool:
-        """Whether every group is a part of its own."""
-        return self.size == self.groups.size
+        """Whether every bin is a part of its own."""
+        return self.size == self.bins.size
 
-    def of(self, codes: Codes) -> Int:
+    def of(self, codes: Codes) -> Integers:
         """Parts (n,) of fine codes (n,)."""
-        return self.parts[self.groups.of(codes)]
+        return self.parts[self.bins.of(codes)]
 
 
-def fine(groups: Bins) -> Coarsening:
-    """Every group on its own."""
-    return Coarsening(groups, np.arange(groups.size, dtype=np.int64))
+def fine(bins: Bins) -> Coarsening:
+    """Every bin on its own."""
+    return Coarsening(bins, np.arange(bins.size, dtype=np.int64))
 
 
-def coarse(groups: Bins, most: int) -> Coarsening:
-    """At most so many parts."""
-    if groups.size <= most:
-        return fine(groups)
-    if groups.cells.column.kind == "nominal":
-        return Coarsening(groups, _heaviest(groups, most))
-    middle = np.cumsum(groups.mass) - groups.mass / 2
+def coarse(bins: Bins, most: int) -> Coarsening:
+    """At most ``most`` parts."""
+    if bins.size <= most:
+        return fine(bins)
+    if bins.cells.column.kind == "nominal":
+        return Coarsening(bins, _heaviest(bins, most))
+    middle = np.cumsum(bins.mass) - bins.mass / 2
     runs = np.minimum((middle * most).astype(np.int64), most - 1)
-    return Coarsening(groups, np.unique(runs, return_inverse=True)[1].astype(np.int64))
+    return Coarsening(bins, np.unique(runs, return_inverse=True)[1].astype(np.int64))
 
 
-def _heaviest(groups: Bins, most: int) -> Int:
-    parts = np.full(groups.size, most - 1, dtype=np.int64)
-    parts[np.argsort(-groups.mass, kind="stable")[: most - 1]] = np.arange(most - 1)
+def _heaviest(bins: Bins, most: int) -> Integers:
+    parts = np.full(bins.size, most - 1, dtype=np.int64)
+    parts[np.argsort(-bins.mass, kind="stable")[: most - 1]] = np.arange(most - 1)
     return parts

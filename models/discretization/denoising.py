@@ -1,4 +1,4 @@
-"""Estimating a histogram from its noisy counts: of several estimates, the one of least estimated risk.
+"""Estimating a histogram from noisy counts: of several estimates, that of least estimated risk.
 
 Each estimate comes with Stein's unbiased estimate of its squared error, which needs the noisy
 counts and the noise alone, so the choice is post-processing. Source: Stein, "Estimation of the mean
@@ -12,49 +12,48 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.arrays import Booleans, Floats, Integers
 from cloister.schema.cells import Cells
 from cloister.schema.columns import Grid
 
-Numbers = NDArray[np.float64]
-Bool = NDArray[np.bool_]
+_REACH = 3
+"""Neighbouring cells on either side that a count is averaged with."""
 
-REACH = 3
-SPIKE = 2.5
+_SPIKE = 2.5
+"""Standard deviations of the noise by which a spike exceeds its neighbourhood's median."""
 
 
 @dataclass(frozen=True)
 class Estimate:
     """An estimate of counts (cells,), and the estimated sum of its squared errors."""
 
-    counts: Numbers
+    counts: Floats
     risk: float
 
 
-def estimate_shares(
-    counts: NDArray[np.int64], deviation: float, cells: Cells, rows: int
-) -> Numbers:
-    """The share of rows in each cell, (cells,), from noisy counts whose noise has this standard deviation, in rows.
+def estimate_shares(counts: Integers, deviation: float, cells: Cells, rows: int) -> Floats:
+    """The share of rows in each cell, (cells,), from its noisy counts (cells,).
 
-    ``rows`` is the number of all rows, which is public or released, so the noise of the counts' sum
-    is known.
+    ``deviation`` is the standard deviation of their noise, in rows. ``rows`` is the number of all
+    rows, which is public or released, so the noise of the counts' sum is known.
     """
     noisy = counts.astype(np.float64)
     alone = apart(cells)
-    candidates = [projected(noisy, deviation, rows), shrunk(noisy, deviation, alone)]
-    if isinstance(cells.column, Grid) and len(noisy) > 4 * REACH:
-        candidates.append(smoothed(noisy, deviation, alone))
+    candidates = [project_counts(noisy, deviation, rows), shrink_to_mean(noisy, deviation, alone)]
+    if isinstance(cells.column, Grid) and len(noisy) > 4 * _REACH:
+        candidates.append(smooth_counts(noisy, deviation, alone))
     best = min(candidates, key=lambda estimate: estimate.risk)
     return to_shares(best.counts, rows)
 
 
-def projected(noisy: Numbers, deviation: float, rows: int) -> Estimate:
-    """The nearest non-negative counts of so many rows: small counts become zero."""
+def project_counts(noisy: Floats, deviation: float, rows: int) -> Estimate:
+    """The nearest non-negative counts of ``rows`` rows: small counts become zero."""
     counts = to_shares(noisy, rows) * rows
     return Estimate(counts, _risk(noisy, counts, deviation, float((counts > 0).sum() - 1)))
 
 
-def shrunk(noisy: Numbers, deviation: float, alone: Bool) -> Estimate:
-    """Counts drawn towards their mean, more the less they stand out of the noise (James and Stein, 1961)."""
+def shrink_to_mean(noisy: Floats, deviation: float, alone: Booleans) -> Estimate:
+    """Counts shrunk towards their mean, the more the greater the noise (James and Stein, 1961)."""
     crowd = noisy[~alone]
     mean, spread = crowd.mean(), float(np.square(crowd - crowd.mean()).sum())
     kept = max(0.0, 1.0 - max(len(crowd) - 3, 0) * deviation**2 / max(spread, 1e-12))
@@ -64,10 +63,10 @@ def shrunk(noisy: Numbers, deviation: float, alone: Bool) -> Estimate:
     )
 
 
-def smoothed(noisy: Numbers, deviation: float, alone: Bool) -> Estimate:
-    """Each count as the mean of its neighbourhood, but for spikes and cells that stand ``alone``."""
+def smooth_counts(noisy: Floats, deviation: float, alone: Booleans) -> Estimate:
+    """Each count as the mean of its neighbourhood, but for spikes and cells that are ``alone``."""
     windows = _windows(noisy)
-    spikes = alone | (np.abs(noisy - np.median(windows, axis=1)) > SPIKE * deviation)
+    spikes = alone | (np.abs(noisy - np.median(windows, axis=1)) > _SPIKE * deviation)
     calm = 1.0 - _windows(spikes.astype(np.float64))
     members = np.maximum(calm.sum(1), 1.0)
     counts = np.where(spikes, noisy, (windows * calm).sum(1) / members)
@@ -76,8 +75,8 @@ def smoothed(noisy: Numbers, deviation: float, alone: Bool) -> Estimate:
     )
 
 
-def apart(cells: Cells) -> Bool:
-    """Cells that are no neighbours of any other: special values and missing ones.
+def apart(cells: Cells) -> Booleans:
+    """Cells without neighbours: special values and missing ones.
 
     Shape (cells,).
     """
@@ -90,8 +89,8 @@ def apart(cells: Cells) -> Bool:
     return mask
 
 
-def to_shares(counts: NDArray[np.generic], rows: int) -> Numbers:
-    """Counts projected to those of so many rows, by Euclidean distance, as shares.
+def to_shares(counts: NDArray[np.generic], rows: int) -> Floats:
+    """The nearest non-negative counts of ``rows`` rows, by Euclidean distance, as shares.
 
     Shape as given.
     """
@@ -103,10 +102,10 @@ def to_shares(counts: NDArray[np.generic], rows: int) -> Numbers:
     return (shares / shares.sum()).reshape(counts.shape)
 
 
-def _risk(noisy: Numbers, estimate: Numbers, deviation: float, freedom: float) -> float:
+def _risk(noisy: Floats, estimate: Floats, deviation: float, freedom: float) -> float:
     return float(np.square(noisy - estimate).sum()) + deviation**2 * (2 * freedom - len(noisy))
 
 
-def _windows(values: Numbers) -> Numbers:
-    padded = np.pad(values, REACH, mode="reflect")
-    return np.lib.stride_tricks.sliding_window_view(padded, 2 * REACH + 1)
+def _windows(values: Floats) -> Floats:
+    padded = np.pad(values, _REACH, mode="reflect")
+    return np.lib.stride_tricks.sliding_window_view(padded, 2 * _REACH + 1)

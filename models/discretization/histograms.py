@@ -1,8 +1,8 @@
-"""One-way histograms: over declared cells, and over single values of wide numbers to find those that many rows hold.
+"""One-way histograms: over declared cells, and over single values of numbers in wide cells.
 
-A number in wide cells may have values that stand out (a common fee, a top code, a tax bracket).
-Where its domain is not much larger than the table, every single value is counted with noise too,
-and a value that no noise explains becomes a cell of its own.
+A number in wide cells may have values that many rows hold (a common fee, a top code, a tax
+bracket). Where its domain is not much larger than the table, every single value is counted with
+noise too, and a value that noise does not explain becomes a cell of its own.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import norm
 
+from cloister.arrays import Floats
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.queries.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
@@ -22,14 +22,17 @@ from cloister.schema.columns import Codes, Grid
 from cloister.schema.domain import Domain
 from models.discretization.denoising import apart, estimate_shares
 
-Shares = NDArray[np.float64]
+_VALUES_PER_ROW = 4
+"""Values of a domain for each row at most, for its single values to be counted."""
 
-VALUES_PER_ROW = 4
-OCCUPIED = 3.0
-FALSE_ALARMS = 0.2
+_OCCUPIED = 3.0
+"""Standard deviations of the noise above which a cell is searched for values that stand out."""
+
+_FALSE_ALARMS = 0.2
+"""Expected number of values of an attribute that stand out by noise alone."""
 
 
-def wide(domain: Domain, names: Sequence[str], rows: int) -> tuple[str, ...]:
+def counted_by_value(domain: Domain, names: Sequence[str], rows: int) -> tuple[str, ...]:
     """The numeric attributes whose single values are counted, from public sizes."""
     return tuple(
         name
@@ -39,13 +42,13 @@ def wide(domain: Domain, names: Sequence[str], rows: int) -> tuple[str, ...]:
 
 
 def _countable(cells: Cells, rows: int) -> bool:
-    return cells.size < cells.column.size <= VALUES_PER_ROW * rows
+    return cells.size < cells.column.size <= _VALUES_PER_ROW * rows
 
 
 def released_histogram(
     private: Door[TableRows], cells: Cells, mechanism: DiscreteGaussian, rows: int, by_value: bool
-) -> tuple[Cells, Shares]:
-    """Cells of one attribute, values that stand out apart, and the released share of rows in each."""
+) -> tuple[Cells, Floats]:
+    """Cells of one attribute, values that stand out apart, and their released shares of rows."""
     deviation = mechanism.scale(private.neighbours.partition)
     counts = private.answer(PartitionCounts((cells,)), mechanism, f"histogram {cells.name}")
     shares = estimate_shares(counts, deviation, cells, rows)
@@ -57,8 +60,8 @@ def released_histogram(
 
 
 def with_spikes(
-    cells: Cells, shares: Shares, single: Shares, deviation: float
-) -> tuple[Cells, Shares]:
+    cells: Cells, shares: Floats, single: Floats, deviation: float
+) -> tuple[Cells, Floats]:
     """Cells with the values apart whose noisy share stands out, and shares of all; post-processing.
 
     Shapes: ``shares`` (cells,), ``single`` (fine codes,) with noise of standard deviation
@@ -74,14 +77,14 @@ def with_spikes(
     held *= np.minimum(1.0, shares / np.maximum(taken, 1e-300))[of]
     left = np.maximum(shares - taken, 0.0)
     calm = np.where(spike, 0, finer.widths)
-    room = np.maximum(np.bincount(of, weights=calm, minlength=cells.size), 1.0)
-    finer_shares = held + (left / room)[of] * calm
+    size = np.maximum(np.bincount(of, weights=calm, minlength=cells.size), 1.0)
+    finer_shares = held + (left / size)[of] * calm
     return finer, finer_shares / finer_shares.sum()
 
 
-def _outstanding(cells: Cells, shares: Shares, single: Shares, deviation: float) -> Codes:
+def _outstanding(cells: Cells, shares: Floats, single: Floats, deviation: float) -> Codes:
     """Fine codes of values that noise does not explain, in cells that are occupied."""
-    searched = (shares > OCCUPIED * deviation) & (cells.widths > 1) & ~apart(cells)
+    searched = (shares > _OCCUPIED * deviation) & (cells.widths > 1) & ~apart(cells)
     inside = np.flatnonzero(np.repeat(searched, cells.widths))
-    threshold = deviation * float(norm.isf(FALSE_ALARMS / max(len(inside), 1)))
+    threshold = deviation * float(norm.isf(_FALSE_ALARMS / max(len(inside), 1)))
     return inside[single[inside] > threshold].astype(np.int64)

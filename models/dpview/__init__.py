@@ -1,1 +1,1 @@
-"""DPView: views chosen from public sizes alone, noisy view tables made consistent, records linked from them."""
+"""DPView: views from public sizes alone, noisy view tables made consistent, records linked."""

@@ -1,9 +1,9 @@
 """Weighted consistency and non-negativity of noisy views, for any structure of overlaps.
 
-What several views share is settled by a weighted mean, smaller shared sets before larger ones; the
-sets are all intersections of views, the empty set (the total) among them. Settling a larger set
-moves no smaller one, so one pass makes all views agree. Non-negativity undoes that a little, so the
-two take turns until neither moves a count; that is a projection onto two convex sets in turn, which
+What several views share is replaced by a weighted mean, smaller shared sets before larger ones; the
+sets are all intersections of views, the empty set (the total) among them. A larger set changes no
+smaller one, so one pass makes all views agree. Non-negativity undoes that a little, so the two take
+turns until neither changes a count; that is a projection onto two convex sets in turn, which
 converges since a common point exists.
 
 Source: Lin, Yu, Huang, "DPView", section IV-E, equations 5 to 7 and figure 5; order of sets after
@@ -16,10 +16,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from models.dpview.tables import Counts, Names, View, margin_over
+from cloister.arrays import Floats
+from models.dpview.views import Names, View, margin_over
 
-TURNS = 40
-STILL = 1e-7
+_TURNS = 40
+"""Turns of agreement and non-negativity at most."""
+
+_STILL = 1e-7
+"""Least count, as a negative share of all rows, that needs no further turn."""
 
 
 def shared_sets(views: Sequence[Names]) -> list[frozenset[str]]:
@@ -35,43 +39,45 @@ def shared_sets(views: Sequence[Names]) -> list[frozenset[str]]:
     return sorted(sets, key=lambda names: (len(names), sorted(names)))
 
 
-def weights(views: Sequence[View], shared: frozenset[str]) -> list[float]:
-    """The share of each view in the mean: P^2 / xi, which is one over the variance of its margin (equation 6)."""
+def consistency_weights(views: Sequence[View], shared: frozenset[str]) -> list[float]:
+    """The weight of each view in the mean: P^2 / xi, one over its margin's variance; equation 6."""
     precisions = [1.0 / (view.deviation**2 * view.other_cells(shared)) for view in views]
     return [precision / sum(precisions) for precision in precisions]
 
 
-def agreed(views: Sequence[View], total: float) -> list[View]:
-    """The views, moved as little as needed so that they agree on all that they share, and each holds ``total`` rows."""
-    agreeing = [view.raised((), np.asarray(total - view.counts.sum())) for view in views]
+def impose_agreement(views: Sequence[View], total: float) -> list[View]:
+    """The nearest views that agree on all that they share and hold ``total`` rows each."""
+    agreeing = [view.add_to_margin((), np.asarray(total - view.counts.sum())) for view in views]
     for shared in shared_sets([view.names for view in views])[1:]:
         members = [at for at, view in enumerate(agreeing) if shared <= set(view.names)]
-        settled = _settle([agreeing[at] for at in members], shared)
-        for at, view in zip(members, settled, strict=True):
+        means = _to_mean([agreeing[at] for at in members], shared)
+        for at, view in zip(members, means, strict=True):
             agreeing[at] = view
     return agreeing
 
 
-def _settle(views: Sequence[View], shared: frozenset[str]) -> list[View]:
+def _to_mean(views: Sequence[View], shared: frozenset[str]) -> list[View]:
     order = sorted(shared)
     margins = [margin_over(view, order) for view in views]
-    mean = sum(w * margin for w, margin in zip(weights(views, shared), margins, strict=True))
+    mean = sum(
+        w * margin for w, margin in zip(consistency_weights(views, shared), margins, strict=True)
+    )
     return [
-        view.raised(shared, _as_in(view, order, mean - own))
+        view.add_to_margin(shared, _as_in(view, order, mean - own))
         for view, own in zip(views, margins, strict=True)
     ]
 
 
-def _as_in(view: View, order: Sequence[str], counts: Counts) -> Counts:
+def _as_in(view: View, order: Sequence[str], counts: Floats) -> Floats:
     own = [name for name in view.names if name in order]
     return counts.transpose([order.index(name) for name in own])
 
 
-def non_negative(counts: Counts) -> Counts:
-    """Counts without negative ones, of the same sum if that is positive: figure 5 of the paper, until none is left.
+def project_non_negative(counts: Floats) -> Floats:
+    """The nearest non-negative counts of the same sum; zeros if the sum is not positive.
 
-    What negative counts hold is taken off the positive ones evenly, again and again. The result is
-    the nearest non-negative table of that sum.
+    Figure 5 of the paper, repeated until no count is negative: the sum of the negative counts is
+    taken off the positive ones evenly.
     """
     flat = np.array(counts, dtype=np.float64).ravel()
     if flat.sum() <= 0:
@@ -84,16 +90,16 @@ def non_negative(counts: Counts) -> Counts:
     return flat.reshape(counts.shape)
 
 
-def settled(views: Sequence[View], total: float) -> list[View]:
-    """Views that agree on what they share and hold no negative count, as far as the turns lead.
+def make_consistent(views: Sequence[View], total: float) -> list[View]:
+    """Views that nearly agree on what they share, without negative counts.
 
-    The views are first made to agree as they are, which no later step can do as well. After the
-    last turn counts are non-negative, and agree within the last step.
+    The views are first made to agree as they are, before any negative count is changed. After the
+    last turn counts are non-negative, and agree up to the change of that turn.
     """
-    current = agreed(views, total)
-    for _ in range(TURNS):
-        clipped = [view.of(non_negative(view.counts)) for view in current]
-        current = agreed(clipped, total)
-        if min(float(view.counts.min()) for view in current) > -STILL * total:
+    current = impose_agreement(views, total)
+    for _ in range(_TURNS):
+        clipped = [view.of(project_non_negative(view.counts)) for view in current]
+        current = impose_agreement(clipped, total)
+        if min(float(view.counts.min()) for view in current) > -_STILL * total:
             break
-    return [view.of(non_negative(view.counts)) for view in current]
+    return [view.of(project_non_negative(view.counts)) for view in current]

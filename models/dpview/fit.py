@@ -1,6 +1,6 @@
-"""One training of DPView: attributes, joint tables and views are counted through the door.
+"""One fit of DPView: attributes, joint tables and views are counted through the door.
 
-All else is free.
+All else is post-processing.
 """
 
 from __future__ import annotations
@@ -16,86 +16,86 @@ from cloister.privacy.queries.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import Partition, TableRows
 from cloister.schema.cells import declared_cells
-from models.discretization.bins import Bins, group
+from models.discretization.bins import Bins, bin_cells
 from models.discretization.coarsening import Coarsening, coarse
 from models.discretization.denoising import estimate_shares
-from models.dpview.consistency import agreed, settled
-from models.dpview.shrinkage import shrunk
-from models.dpview.tables import Names, View
-from models.dpview.view_choice import Query, ViewParameters, queries
+from models.dpview.consistency import impose_agreement, make_consistent
+from models.dpview.shrinkage import shrink_view
+from models.dpview.view_choice import PlannedTable, ViewParameters, planned_tables
+from models.dpview.views import Names, View
 from models.protocol import Plan, Progress, Task
-from models.sampling.support_builder import Measured
-
-GROUPS = 20
+from models.sampling.support_builder import JointTable
 
 
 @dataclass(frozen=True)
-class Released:
-    """All that a training releases: groups of each attribute, joint tables over them, and views over readings."""
+class ReleasedTables:
+    """What a fit releases: bins of attributes, joint tables over them, views over coarsenings."""
 
-    groups: Mapping[str, Bins]
-    readings: Mapping[str, Coarsening]
-    tables: Mapping[Names, Measured]
+    bins: Mapping[str, Bins]
+    coarsenings: Mapping[str, Coarsening]
+    tables: Mapping[Names, JointTable]
     views: tuple[View, ...]
 
 
 class Counting:
-    """Counts what a plan holds, through the door, each query with its own noise."""
+    """Counts the tables of a plan through the door, each with its own noise."""
 
     def __init__(
         self, private: Door[TableRows], task: Task, plan: Plan[ViewParameters], progress: Progress
     ) -> None:
         self._private, self._task, self._plan, self._progress = private, task, plan, progress
         self._shape = plan.parameters.shape
-        self._asked = list(queries(task, self._shape))
+        self._planned = list(planned_tables(task, self._shape))
         self._done = 0
 
-    def run(self) -> Released:
-        """Every query of the plan; views agree with each other when they are handed on."""
+    def count_all(self) -> ReleasedTables:
+        """Every table of the plan; the views agree with each other."""
         single = {
             query.names[0]: self._count([self._cells(query)], query)
             for query in self._of("attributes")
         }
-        groups = {name: self._grouped(name, view) for name, view in single.items()}
-        readings = {name: coarse(groups[name], self._shape.parts) for name in self._inside()}
+        bins = {name: self._bins_of(name, view) for name, view in single.items()}
+        coarsenings = {name: coarse(bins[name], self._shape.parts) for name in self._inside()}
         tables = {
-            q.names: self._count([groups[name] for name in q.names], q)
+            q.names: self._count([bins[name] for name in q.names], q)
             for q in self._of("joint tables")
         }
         joined = [*self._of("views"), *self._of("upper views")]
-        views = [self._count([readings[name] for name in query.names], query) for query in joined]
-        alone = [_summed(single[name], reading) for name, reading in readings.items()]
+        views = [
+            self._count([coarsenings[name] for name in query.names], query) for query in joined
+        ]
+        alone = [_summed(single[name], coarsening) for name, coarsening in coarsenings.items()]
         measured = {
-            names: Measured(names, view.counts, view.deviation) for names, view in tables.items()
+            names: JointTable(names, view.counts, view.deviation) for names, view in tables.items()
         }
-        return Released(groups, readings, measured, denoised(views, alone, self._task.data_rows))
+        return ReleasedTables(
+            bins, coarsenings, measured, denoise_views(views, alone, self._task.data_rows)
+        )
 
-    def _of(self, stage: str) -> list[Query]:
-        return [query for query in self._asked if query.stage == stage]
+    def _of(self, stage: str) -> list[PlannedTable]:
+        return [query for query in self._planned if query.stage == stage]
 
     def _inside(self) -> Names:
         return self._shape.views.sequence if self._shape.views else ()
 
-    def _cells(self, query: Query) -> Partition:
+    def _cells(self, query: PlannedTable) -> Partition:
         return declared_cells(self._task.domain[query.names[0]])
 
-    def _count(self, partitions: Sequence[Partition], query: Query) -> View:
+    def _count(self, partitions: Sequence[Partition], query: PlannedTable) -> View:
         mechanism = DiscreteLaplace(self._plan.parameters.epsilons[query.label])
         counts = self._private.answer(PartitionCounts(tuple(partitions)), mechanism, query.label)
         self._done += 1
-        self._progress(self._done, len(self._asked))
+        self._progress(self._done, len(self._planned))
         scale = mechanism.scale(self._private.neighbours.partition)
         return View(query.names, counts.astype(np.float64), deviation_of(scale))
 
-    def _grouped(self, name: str, view: View) -> Bins:
+    def _bins_of(self, name: str, view: View) -> Bins:
         cells = declared_cells(self._task.domain[name])
         shares = estimate_shares(
             view.counts.astype(np.int64), view.deviation, cells, self._task.data_rows
         )
         constrained = {name for constraint in self._task.hard for name in constraint.attributes}
-        return group(
-            cells, shares, view.deviation / self._task.data_rows, name in constrained, GROUPS
-        )
+        return bin_cells(cells, shares, view.deviation / self._task.data_rows, name in constrained)
 
 
 def deviation_of(scale: float) -> float:
@@ -104,17 +104,20 @@ def deviation_of(scale: float) -> float:
     return math.sqrt(2.0 * ratio) / (1.0 - ratio)
 
 
-def denoised(views: Sequence[View], alone: Sequence[View], rows: int) -> tuple[View, ...]:
-    """Views that agree with each other and with the attributes alone, without what noise explains, none negative."""
+def denoise_views(views: Sequence[View], alone: Sequence[View], rows: int) -> tuple[View, ...]:
+    """Views shrunk by their noise that agree with each other and with ``alone``; none negative.
+
+    ``alone`` are the one-way tables of the attributes.
+    """
     if not views:
         return ()
-    together = agreed([*views, *alone], rows)
-    narrowed = [shrunk(view) for view in together[: len(views)]]
-    return tuple(settled([*narrowed, *together[len(views) :]], rows)[: len(views)])
+    together = impose_agreement([*views, *alone], rows)
+    shrunk = [shrink_view(view) for view in together[: len(views)]]
+    return tuple(make_consistent([*shrunk, *together[len(views) :]], rows)[: len(views)])
 
 
-def _summed(single: View, reading: Coarsening) -> View:
-    """The histogram of an attribute over the parts of its reading."""
-    part = reading.parts[reading.groups.of_cell]
-    counts = np.bincount(part, weights=single.counts, minlength=reading.size).astype(np.float64)
-    return View(single.names, counts, single.deviation * math.sqrt(len(part) / reading.size))
+def _summed(single: View, coarsening: Coarsening) -> View:
+    """The histogram of an attribute over the parts of its coarsening."""
+    part = coarsening.parts[coarsening.bins.of_cell]
+    counts = np.bincount(part, weights=single.counts, minlength=coarsening.size).astype(np.float64)
+    return View(single.names, counts, single.deviation * math.sqrt(len(part) / coarsening.size))

@@ -3,9 +3,9 @@
 A record holds the part of each attribute. Views are added one after the other; a record takes a
 partial record of the next view that agrees with it on what the two share. Since normalised views
 agree, any pairing inside equal shared parts is a matching of maximum cardinality; where they do
-not, records of greater count come first, and what is left over is linked at random. Upper cross
-views act as referees of DPView+: two records with equal shared parts exchange their new parts where
-that brings the referee's table nearer.
+not, records of greater count come first, and the rest is linked at random. Upper cross views act as
+referees of DPView+: two records with equal shared parts exchange their new parts where that brings
+the referee's table nearer.
 
 Source: Lin, Yu, Huang, "DPView", sections IV-F and IV-G.
 """
@@ -17,17 +17,17 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
+from cloister.arrays import Floats, Integers
 from models.dpview.rounding import WholeView
-from models.dpview.tables import Counts, Names, View, margin_over
+from models.dpview.views import Names, View, margin_over
 
-Parts = NDArray[np.int64]
-Pairing = Callable[[Parts, Parts, Parts, np.random.Generator], Parts]
+Pairing = Callable[[Integers, Integers, Integers, np.random.Generator], Integers]
 
-EXCHANGES = 20
+_EXCHANGES = 20
+"""Exchanges that each record is offered for a referee."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +35,9 @@ class Records:
     """Partial records: ``parts`` (n, k), the part of each of the attributes ``names``."""
 
     names: Names
-    parts: Parts
+    parts: Integers
 
-    def of(self, names: Sequence[str]) -> Parts:
+    def of(self, names: Sequence[str]) -> Integers:
         """The parts (n, j) of some of the attributes."""
         return self.parts[:, [self.names.index(name) for name in names]]
 
@@ -51,25 +51,29 @@ def spread_out(view: WholeView) -> Records:
     )
 
 
-def by_priority(left: Parts, right: Parts, priority: Parts, rng: np.random.Generator) -> Parts:
-    """For each left record (n, j) a right record (n, j) of equal parts, records of greater priority (n,) first.
+def by_priority(
+    left: Integers, right: Integers, priority: Integers, rng: np.random.Generator
+) -> Integers:
+    """For each left record (n, j) a right record (n, j) of equal parts, by priority (n,).
 
-    Right records of equal parts are taken in random order. Left records for which none is left take
-    what remains.
+    Records of greater priority come first. Right records of equal parts are taken in random order.
+    Left records for which none is left take what remains.
     """
     keys = _keys(left, right)
-    asked, offers = keys[: len(left)], keys[len(left) :]
-    order = np.lexsort((rng.random(len(left)), -priority, asked))
+    wanted, offers = keys[: len(left)], keys[len(left) :]
+    order = np.lexsort((rng.random(len(left)), -priority, wanted))
     offered = np.lexsort((rng.random(len(right)), offers))
     begins = np.searchsorted(offers[offered], np.arange(keys.max(initial=0) + 2))
-    place = begins[asked[order]] + _ranks(asked[order])
-    found = place < begins[asked[order] + 1]
+    place = begins[wanted[order]] + _ranks(wanted[order])
+    found = place < begins[wanted[order] + 1]
     taken = np.full(len(left), -1, dtype=np.int64)
     taken[order[found]] = offered[place[found]]
     return _completed(taken, len(right), rng)
 
 
-def by_matching(left: Parts, right: Parts, _priority: Parts, rng: np.random.Generator) -> Parts:
+def by_matching(
+    left: Integers, right: Integers, _priority: Integers, rng: np.random.Generator
+) -> Integers:
     """As :func:`by_priority`, by a matching of maximum cardinality (Hopcroft and Karp).
 
     Slow on large tables.
@@ -86,12 +90,12 @@ def by_matching(left: Parts, right: Parts, _priority: Parts, rng: np.random.Gene
     )
 
 
-def matched(left: Parts, right: Parts, taken: Parts) -> int:
+def count_matches(left: Integers, right: Integers, taken: Integers) -> int:
     """How many records were linked to one of equal parts."""
     return int((left == right[taken]).all(1).sum())
 
 
-def linked(
+def link_views(
     views: Sequence[WholeView],
     referees: Sequence[View],
     rng: np.random.Generator,
@@ -104,7 +108,7 @@ def linked(
     records = spread_out(views[0])
     waiting = list(referees)
     for view in views[1:]:
-        records, added = _extended(records, spread_out(view), pairing, rng)
+        records, added = _extend(records, spread_out(view), pairing, rng)
         known = set(records.names)
         judges = [
             judge
@@ -114,11 +118,11 @@ def linked(
         waiting = [judge for judge in waiting if judge not in judges]
         shared = [name for name in view.names if name not in added]
         for judge in judges:
-            records = refereed(records, shared, added, judge, rng)
+            records = apply_referee(records, shared, added, judge, rng)
     return records
 
 
-def _extended(
+def _extend(
     records: Records, other: Records, pairing: Pairing, rng: np.random.Generator
 ) -> tuple[Records, Names]:
     shared = [name for name in other.names if name in records.names]
@@ -129,16 +133,16 @@ def _extended(
     ), added
 
 
-def refereed(
+def apply_referee(
     records: Records,
     shared: Sequence[str],
     added: Sequence[str],
     referee: View,
     rng: np.random.Generator,
 ) -> Records:
-    """The records after exchanges of ``added`` parts that bring them nearer to the referee's table.
+    """The records after exchanges of ``added`` parts that bring the referee's table nearer.
 
-    Two records exchange them only if their ``shared`` parts are equal, so no view's table changes.
+    Two records exchange parts only if their ``shared`` parts are equal, so no view's table changes.
     """
     old = [name for name in referee.names if name not in added]
     new = [name for name in referee.names if name in added]
@@ -153,7 +157,7 @@ def refereed(
     right = np.ravel_multi_index(tuple(records.of(new).T), sizes[len(old) :])
     order, begins = _grouped(records.of(shared), rng)
     source = np.arange(len(left))
-    for _ in range(EXCHANGES):
+    for _ in range(_EXCHANGES):
         _exchange(source, left, right, wanted, order, begins, rng.integers(0, 2**62, len(left)))
     parts = records.parts.copy()
     at = [records.names.index(name) for name in added]
@@ -163,17 +167,17 @@ def refereed(
 
 @numba.njit(cache=True)
 def _exchange(
-    source: Parts,
-    left: Parts,
-    right: Parts,
-    wanted: Counts,
-    order: Parts,
-    begins: Parts,
-    draws: Parts,
+    source: Integers,
+    left: Integers,
+    right: Integers,
+    wanted: Floats,
+    order: Integers,
+    begins: Integers,
+    draws: Integers,
 ) -> None:
     """Offer each record one exchange of right parts with another of its group.
 
-    Keep what lowers the squared distance.
+    Keep exchanges that lower the squared distance.
 
     Shapes: ``source``, ``left``, ``right``, ``order``, ``draws`` (n,); ``wanted`` (left kinds,
         right kinds).
@@ -195,20 +199,20 @@ def _exchange(
                 source[a], source[b] = source[b], source[a]
 
 
-def _multiplicity(parts: Parts) -> Parts:
+def _multiplicity(parts: Integers) -> Integers:
     """How often each record (n, k) occurs; shape (n,)."""
     keys = _keys(parts, parts[:0])
     return np.bincount(keys)[keys]
 
 
-def _grouped(shared: Parts, rng: np.random.Generator) -> tuple[Parts, Parts]:
-    """Row numbers (n,) by equal shared parts, each group in random order, and where each group begins."""
+def _grouped(shared: Integers, rng: np.random.Generator) -> tuple[Integers, Integers]:
+    """Row numbers (n,) grouped by equal shared parts, in random order, and where groups begin."""
     keys = _keys(shared, shared[:0])
     order = np.lexsort((rng.random(len(keys)), keys))
     return order, np.searchsorted(keys[order], np.arange(keys.max(initial=-1) + 2))
 
 
-def _keys(left: Parts, right: Parts) -> Parts:
+def _keys(left: Integers, right: Integers) -> Integers:
     """A number for each record of both, left ones first, equal for equal parts."""
     both = np.vstack([left, right])
     joint = np.zeros(len(both), dtype=np.int64)
@@ -217,14 +221,17 @@ def _keys(left: Parts, right: Parts) -> Parts:
     return joint
 
 
-def _ranks(ordered: Parts) -> Parts:
-    """The rank of each entry among equal ones, where equal ones stand together."""
+def _ranks(ordered: Integers) -> Integers:
+    """The rank of each entry among equal ones, which are adjacent."""
     begins = np.flatnonzero(np.diff(ordered, prepend=-1))
     return np.arange(len(ordered)) - np.repeat(begins, np.diff(np.append(begins, len(ordered))))
 
 
-def _completed(taken: Parts, offered: int, rng: np.random.Generator) -> Parts:
-    """Left records without a partner take the right ones that are left, at random, again if there are too few."""
+def _completed(taken: Integers, offered: int, rng: np.random.Generator) -> Integers:
+    """Left records without a partner take right ones that are left, at random.
+
+    If there are too few, right ones are taken twice.
+    """
     free = np.setdiff1d(np.arange(offered), taken)
     alone = np.flatnonzero(taken < 0)
     spare = np.resize(rng.permutation(free) if len(free) else rng.permutation(offered), len(alone))

@@ -8,30 +8,30 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from models.constrained import ConstrainedModel, State
+from models.constrained import ConstrainedModel
 from models.discretization.bins import Bins
 from models.discretization.coarsening import Coarsening
 from models.dpview.chain import ViewChain
 from models.dpview.sampler import LinkedSampler
-from models.dpview.tables import Names, View
-from models.protocol import Arrays, Task
+from models.dpview.views import Names, View
+from models.protocol import Arrays, ModelState, Task
 from models.sampling.support_builder import CompiledConstraints
-from models.serialization import groups_of, rules_of
+from models.serialization import restore_bins, restore_rules
 
-ALONE = "each attribute is drawn on its own, from its histogram"
-AGREED = "noisy views are made to agree with each other and with the histograms"
-LINKED = "partial records of the views are linked by their counts to whole records"
-REFEREED = "upper views decide which partial records belong together"
+_ALONE = "each attribute is drawn on its own, from its histogram"
+_AGREED = "noisy views are made to agree with each other and with the histograms"
+_LINKED = "partial records of the views are linked by their counts to whole records"
+_REFEREED = "upper views decide which partial records belong together"
 
 
 @dataclass(frozen=True)
 class DPViewModel(ConstrainedModel):
-    """Views in the order of linking, referees, groups and readings of the attributes, and the rules of their rows."""
+    """Views in the order of linking, referees, bins, coarsenings, and the rules of their rows."""
 
     task: Task
     sequence: Names
-    groups: Mapping[str, Bins]
-    readings: Mapping[str, Coarsening]
+    bins: Mapping[str, Bins]
+    coarsenings: Mapping[str, Coarsening]
     views: tuple[View, ...]
     referees: tuple[View, ...]
     rules: CompiledConstraints
@@ -39,20 +39,20 @@ class DPViewModel(ConstrainedModel):
     @property
     def sampler(self) -> LinkedSampler:
         """Linked records, made rows inside the supports."""
-        return LinkedSampler(self.constraint_sampler, self.views, self.referees, self.readings)
+        return LinkedSampler(self.constraint_sampler, self.views, self.referees, self.coarsenings)
 
     @property
     def tuple_model(self) -> ViewChain:
         """The views as a chain of conditionals."""
-        return ViewChain(self.sequence, self.groups, self.readings, self.views)
+        return ViewChain(self.sequence, self.bins, self.coarsenings, self.views)
 
     def own_post_processing(self) -> tuple[str, ...]:
-        """How rows come of the views."""
+        """How rows are made from the views."""
         if not self.views:
-            return (ALONE,)
-        return (AGREED, LINKED, REFEREED) if self.referees else (AGREED, LINKED)
+            return (_ALONE,)
+        return (_AGREED, _LINKED, _REFEREED) if self.referees else (_AGREED, _LINKED)
 
-    def own_state(self) -> State:
+    def own_state(self) -> ModelState:
         """The views as JSON and arrays."""
         views = (*self.views, *self.referees)
         meta = {
@@ -64,17 +64,18 @@ class DPViewModel(ConstrainedModel):
         }
         places = {name: at for at, name in enumerate(self.sequence)}
         arrays |= {
-            f"parts.{places[name]}": reading.parts for name, reading in self.readings.items()
+            f"parts.{places[name]}": coarsening.parts
+            for name, coarsening in self.coarsenings.items()
         }
         return meta, arrays
 
 
-def restore(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DPViewModel:
+def restore_dpview(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DPViewModel:
     """The model whose :meth:`DPViewModel.state` is given."""
     sequence = tuple(meta["sequence"])
-    groups = groups_of(task, sequence, arrays)
-    readings = {
-        name: Coarsening(groups[name], arrays[f"parts.{at}"])
+    bins = restore_bins(task, sequence, arrays)
+    coarsenings = {
+        name: Coarsening(bins[name], arrays[f"parts.{at}"])
         for at, name in enumerate(sequence)
         if f"parts.{at}" in arrays
     }
@@ -86,9 +87,9 @@ def restore(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DPViewModel:
     return DPViewModel(
         task,
         sequence,
-        groups,
-        readings,
+        bins,
+        coarsenings,
         views[:linked],
         views[linked:],
-        rules_of(task, meta, arrays),
+        restore_rules(task, meta, arrays),
     )

@@ -13,13 +13,12 @@ from cloister.privacy.accounting.calibration import calibrate
 from cloister.privacy.events import Event, compose
 from cloister.privacy.mechanisms.counts import DiscreteLaplace
 from models.dpview.view_choice import (
-    EXPLANATIONS,
-    MOST_CELLS,
-    Query,
+    MOST_TABLE_CELLS,
+    PlannedTable,
     Shape,
     ViewParameters,
-    allocated,
-    queries,
+    allocate_budget,
+    planned_tables,
 )
 from models.dpview.views import Names
 from models.planning.noise import require_signal
@@ -27,8 +26,15 @@ from models.protocol import Budget, Forecast, Plan, Stage, Task
 
 Shaper = Callable[[Task, Fraction], Shape]
 
+_EXPLANATIONS = {
+    "attributes": "one-way histograms of all attributes",
+    "views": "base and cross views over merged parts, chosen from public sizes alone",
+    "upper views": "upper cross views over merged parts, referees of the linking",
+    "joint tables": "joint tables of hard constraints",
+}
 
-def search(
+
+def plan_dpview(
     method: str, task: Task, sequence: Names, budget: Budget, shaper: Shaper
 ) -> Plan[ViewParameters]:
     """The plan that spends the whole budget; at delta 0 exactly epsilon.
@@ -42,26 +48,26 @@ def search(
     if budget.epsilon <= 0:
         raise PlanError("no noise keeps an epsilon of 0; allow a larger epsilon")
     shape = shaper(task, budget.epsilon)
-    asked = list(queries(task, shape))
-    expected = forecast(task, asked)
-    _require_sparse(asked, expected)
-    parts = allocated(asked)
+    tables = list(planned_tables(task, shape))
+    expected = forecast(task, tables)
+    _require_sparse(tables, expected)
+    parts = allocate_budget(tables)
     level = _level(task, parts, budget)
     epsilons = {label: part / level for label, part in parts.items()}
-    require_signal(_scale(task, epsilons, asked), task.data_rows, budget)
+    require_signal(_scale(task, epsilons, tables), task.data_rows, budget)
     parameters = ViewParameters(shape, epsilons)
     return Plan(
         method,
         _ordered(shape, sequence),
-        tuple(_stages(task, asked, epsilons)),
+        tuple(_stages(task, tables, epsilons)),
         parameters,
         expected,
     )
 
 
-def forecast(task: Task, asked: list[Query]) -> Forecast:
+def forecast(task: Task, tables: list[PlannedTable]) -> Forecast:
     """Seconds and bytes, from the cells counted and the rows drawn."""
-    counted, columns = sum(query.cells for query in asked), len(task.domain.names)
+    counted, columns = sum(query.cells for query in tables), len(task.domain.names)
     rows = max(task.data_rows, task.output_rows)
     seconds = 3 + counted * 4e-6 + rows * columns * 2e-6
     return Forecast(round(seconds, 1), 400_000_000 + 400 * counted + 60 * rows * columns)
@@ -93,27 +99,30 @@ def _level(task: Task, parts: Mapping[str, Fraction], budget: Budget) -> Fractio
     return min(found, pure)
 
 
-def _stages(task: Task, asked: list[Query], epsilons: Mapping[str, Fraction]) -> Iterator[Stage]:
-    for stage, explanation in EXPLANATIONS.items():
-        own = [epsilons[query.label] for query in asked if query.stage == stage]
+def _stages(
+    task: Task, tables: list[PlannedTable], epsilons: Mapping[str, Fraction]
+) -> Iterator[Stage]:
+    for stage, explanation in _EXPLANATIONS.items():
+        own = [epsilons[query.label] for query in tables if query.stage == stage]
         if own:
             scales = [DiscreteLaplace(epsilon).scale(task.neighbours.partition) for epsilon in own]
             words = f"{explanation}; noise of {min(scales):.3g} to {max(scales):.3g} rows a count"
             yield Stage(stage, _event(task, own), words)
 
 
-def _require_sparse(asked: list[Query], expected: Forecast) -> None:
-    worst = max(asked, key=lambda query: query.cells)
-    if worst.cells > MOST_CELLS:
+def _require_sparse(tables: list[PlannedTable], expected: Forecast) -> None:
+    worst = max(tables, key=lambda query: query.cells)
+    if worst.cells > MOST_TABLE_CELLS:
         names = ", ".join(f"'{name}'" for name in worst.names)
         raise PlanError(
-            f"the table of {names} would have {worst.cells} cells, of which at most {MOST_CELLS} are planned; the fit "
-            f"would take about {expected.memory / 2**30:.1f} GiB and {expected.seconds:.0f} s; declare fewer bins or "
-            "values"
+            f"the table of {names} would have {worst.cells} cells, of which at most "
+            f"{MOST_TABLE_CELLS} are planned; the fit would take about "
+            f"{expected.memory / 2**30:.1f} GiB and {expected.seconds:.0f} s; "
+            "declare fewer bins or values"
         )
 
 
-def _scale(task: Task, epsilons: Mapping[str, Fraction], asked: list[Query]) -> float:
+def _scale(task: Task, epsilons: Mapping[str, Fraction], tables: list[PlannedTable]) -> float:
     """The greatest scale of noise of a one-way histogram, in rows."""
-    single = [epsilons[query.label] for query in asked if query.stage == "attributes"]
+    single = [epsilons[query.label] for query in tables if query.stage == "attributes"]
     return max(DiscreteLaplace(epsilon).scale(task.neighbours.partition) for epsilon in single)

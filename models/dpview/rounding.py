@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from models.dpview.tables import Counts, Names, View
+from cloister.arrays import Floats, Integers
+from models.dpview.views import Names, View
 
-GAMMA = 0.95
-
-Whole = NDArray[np.int64]
+_GAMMA = 0.95
+"""Probability with which the noise of a cell stays below the threshold of `initial_view`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,9 +25,9 @@ class WholeView:
     """Whole counts over the joint parts of ``names``, one axis each."""
 
     names: Names
-    counts: Whole
+    counts: Integers
 
-    def margin(self, names: Sequence[str]) -> Whole:
+    def margin(self, names: Sequence[str]) -> Integers:
         """Counts over some of the attributes, axes in the order of ``names``."""
         axes = tuple(axis for axis, name in enumerate(self.names) if name not in names)
         own = [name for name in self.names if name in names]
@@ -36,24 +35,24 @@ class WholeView:
 
 
 def initial_view(views: Sequence[View], total: float) -> int:
-    """The view from which normalisation starts: the one most of whose rows lie in cells that noise does not explain.
+    """The view from which normalisation starts: most of its rows are in cells above the noise.
 
-    A cell counts where it exceeds rho, below which Laplace noise stays with probability gamma: -b
-    ln(1 - gamma).
+    A cell counts if it exceeds rho = -b ln(1 - gamma), below which Laplace noise of scale b stays
+    with probability gamma.
     """
     return int(np.argmax([_concentration(view) / max(total, 1.0) for view in views]))
 
 
 def _concentration(view: View) -> float:
-    rho = -view.deviation / math.sqrt(2.0) * math.log(1.0 - GAMMA)
+    rho = -view.deviation / math.sqrt(2.0) * math.log(1.0 - _GAMMA)
     return float(view.counts[view.counts > rho].sum())
 
 
-def normalised(views: Sequence[View], rows: int, rng: np.random.Generator) -> list[WholeView]:
+def round_views(views: Sequence[View], rows: int, rng: np.random.Generator) -> list[WholeView]:
     """Whole views of exactly ``rows`` rows each that agree on all that they share.
 
-    ``views`` stand in the order of linking: what two of them share is in all between. Each takes
-    the margins of its normalised neighbour as given.
+    ``views`` are in the order of linking: what two of them share is in all between. Each takes
+    the margins of its rounded neighbour as given.
     """
     start = initial_view(
         views, float(sum(view.counts.sum() for view in views)) / max(len(views), 1)
@@ -68,7 +67,7 @@ def normalised(views: Sequence[View], rows: int, rng: np.random.Generator) -> li
 def _first(view: View, rows: int, rng: np.random.Generator) -> WholeView:
     target = np.array([rows], dtype=np.int64)
     return WholeView(
-        view.names, rounded(view.counts.reshape(1, -1), target, rng).reshape(view.counts.shape)
+        view.names, round_rows(view.counts.reshape(1, -1), target, rng).reshape(view.counts.shape)
     )
 
 
@@ -78,12 +77,12 @@ def _next(view: View, known: WholeView, rng: np.random.Generator) -> WholeView:
     axes = [view.names.index(name) for name in (*shared, *others)]
     moved = view.counts.transpose(axes)
     target = known.margin(shared).reshape(-1)
-    whole = rounded(moved.reshape(len(target), -1), target, rng)
+    whole = round_rows(moved.reshape(len(target), -1), target, rng)
     back = whole.reshape(moved.shape).transpose(np.argsort(axes))
     return WholeView(view.names, np.ascontiguousarray(back))
 
 
-def rounded(counts: Counts, targets: Whole, rng: np.random.Generator) -> Whole:
+def round_rows(counts: Floats, targets: Integers, rng: np.random.Generator) -> Integers:
     """Whole counts (k, c) in proportion to counts (k, c) >= 0 whose lines sum to the targets (k,).
 
     A line without any count follows the sum of all lines. The expectation of each count is its

@@ -1,4 +1,4 @@
-"""Linked records made rows: parts to groups to values inside the supports, and no hard constraint violated.
+"""Linked records made rows: parts to bins to values, without a violation of a hard constraint.
 
 A record keeps its parts wherever the supports allow them; where they do not, an attribute takes a
 value they allow. Rows that still break a rule are replaced by rows drawn from the views as a chain
@@ -17,30 +17,30 @@ from cloister.constraints import violations_per_row
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from models.discretization.coarsening import Coarsening
-from models.dpview.chain import RecordChain, RecordDraw
-from models.dpview.linking import Records, linked
-from models.dpview.rounding import normalised
-from models.dpview.tables import View
+from models.dpview.chain import RecordChain, RecordSampler
+from models.dpview.linking import Records, link_views
+from models.dpview.rounding import round_views
+from models.dpview.views import View
 from models.protocol import Where
 from models.sampling.row_by_row import AcceptedRows, Penalty
-from models.sampling.sampler import ConstraintSampler, numbered
+from models.sampling.sampler import ConstraintSampler, number_keys
 
-CHUNK = 262_144
+LINKED_CHUNK_ROWS = 262_144
+"""Rows of a chunk at most: views are rounded and linked chunk by chunk, which bounds memory."""
 
 
 @dataclass(frozen=True)
 class LinkedSampler:
     """Draws tables by linking records of the views.
 
-    Under conditions, from the views as a chain (``plain``).
-
-    Each chunk of rows is normalised and linked on its own, so that memory stays flat.
+    Under conditions, from the views as a chain (``plain``). Each chunk of rows is rounded and
+    linked on its own.
     """
 
     plain: ConstraintSampler
     views: tuple[View, ...]
     referees: tuple[View, ...]
-    readings: Mapping[str, Coarsening]
+    coarsenings: Mapping[str, Coarsening]
 
     @property
     def domain(self) -> Domain:
@@ -65,22 +65,22 @@ class LinkedSampler:
         A chunk depends on the seed and its number.
 
         Raises:
-            SampleError: so many rows cannot be drawn.
+            SampleError: the rows cannot be drawn.
         """
         if where or not self.views or not rows:
             yield from self.plain.chunks(rows, rng, where, first, before)
             return
-        count = max(1, -(-rows // CHUNK))
+        count = max(1, -(-rows // LINKED_CHUNK_ROWS))
         edges = [rows * number // count for number in range(count + 1)]
         known = list(before)
         for number, stream in list(enumerate(rng.spawn(count)))[first:]:
             chunk = self._chunk(edges[number + 1] - edges[number], stream, known)
             known += [chunk] if self.remembers else []
-            yield numbered(chunk, edges[number])
+            yield number_keys(chunk, edges[number])
 
     def records(self, rows: int, rng: np.random.Generator) -> Records:
         """Exactly ``rows`` linked records, in random order."""
-        records = linked(normalised(self.views, rows, rng), self.referees, rng)
+        records = link_views(round_views(self.views, rows, rng), self.referees, rng)
         return Records(records.names, records.parts[rng.permutation(rows)])
 
     def _chunk(self, rows: int, rng: SamplingSource, before: list[Table]) -> Table:
@@ -94,13 +94,13 @@ class LinkedSampler:
         return Table.concatenate([kept, *more])
 
     def _rows(self, records: Records, rng: np.random.Generator) -> Table:
-        """The rows of records, inside the supports; those that met a dead end are left out."""
+        """The rows of records, inside the supports; those with a dead end are left out."""
         chain, domain = self.plain.chain, self.plain.domain
         parts = dict(zip(records.names, records.parts.T, strict=True))
         follow = RecordChain(
-            chain.sequence, chain.groups, chain.model, chain.supports, parts, self.readings
+            chain.sequence, chain.bins, chain.model, chain.supports, parts, self.coarsenings
         )
-        batch = RecordDraw(follow).run(len(records.parts), rng)
+        batch = RecordSampler(follow).draw(len(records.parts), rng)
         unknown: Integers = np.zeros(batch.rows, dtype=np.int64)
         return Table(domain, {name: batch.codes.get(name, unknown) for name in domain.names}).take(
             batch.alive

@@ -16,19 +16,20 @@ from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from models.discretization.attribute_order import public_sizes, schema_sequence
 from models.dpview.chain import ViewChain
-from models.dpview.fit import Counting, Released
-from models.dpview.model import DPViewModel, restore
-from models.dpview.plan import Shaper, search
+from models.dpview.fit import Counting, ReleasedTables
+from models.dpview.model import DPViewModel, restore_dpview
+from models.dpview.plan import Shaper, plan_dpview
 from models.dpview.view_choice import Shaping, ViewParameters, alone
 from models.dpview.views import Names, ViewList, with_upper
 from models.protocol import Arrays, Budget, Plan, Progress, Synthesizer, Task, silent
 from models.sampling.support_builder import CompiledConstraints, SupportBuilder
 
-PUBLIC_SEED = 20_211_001
+_SEED = 20_211_001
+"""Public seed of everything random that follows the noise."""
 
 
 @dataclass(frozen=True)
-class Recipe:
+class DPViewRecipe:
     """A method of this family: its name, and what it counts for a task and an epsilon."""
 
     name: str
@@ -40,27 +41,27 @@ def _as_found(views: ViewList) -> ViewList:
     return views
 
 
-DPVIEW = Recipe(
+DPVIEW = DPViewRecipe(
     "dpview",
     "views chosen from public sizes, made consistent and linked; delta may be 0",
     Shaping(_as_found),
 )
-DPVIEW_PLUS = Recipe(
+DPVIEW_PLUS = DPViewRecipe(
     "dpview+",
     "dpview with upper cross views as referees of the linking; delta may be 0",
     Shaping(with_upper),
 )
-INDEPENDENT = Recipe(
+INDEPENDENT = DPViewRecipe(
     "independent", "every attribute alone, from its noisy histogram; delta may be 0", alone
 )
 
-RECIPES = (DPVIEW, DPVIEW_PLUS, INDEPENDENT)
+DPVIEW_RECIPES = (DPVIEW, DPVIEW_PLUS, INDEPENDENT)
 
 
 class DPView(Synthesizer[ViewParameters, DPViewModel]):
     """Noisy views chosen from public sizes, made consistent, and linked to records."""
 
-    def __init__(self, progress: Progress = silent, recipe: Recipe = DPVIEW) -> None:
+    def __init__(self, progress: Progress = silent, recipe: DPViewRecipe = DPVIEW) -> None:
         self.name, self.summary = recipe.name, recipe.summary
         self._progress, self._recipe = progress, recipe
 
@@ -73,21 +74,21 @@ class DPView(Synthesizer[ViewParameters, DPViewModel]):
 
     def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[ViewParameters]:
         """The views, and the noise of each."""
-        return search(self.name, task, sequence, budget, self._recipe.shaper)
+        return plan_dpview(self.name, task, sequence, budget, self._recipe.shaper)
 
     def train(
         self, private: Door[TableRows], task: Task, plan: Plan[ViewParameters]
     ) -> DPViewModel:
         """All counts, then views that agree, then the supports of the hard constraints."""
-        released = Counting(private, task, plan, self._progress).run()
+        released = Counting(private, task, plan, self._progress).count_all()
         views = plan.parameters.shape.views
         linked = len(views.linked) if views else 0
-        rules = rules_of(task, plan.sequence, released, linked)
+        rules = _compile_rules(task, plan.sequence, released, linked)
         return DPViewModel(
             task,
             plan.sequence,
-            released.groups,
-            released.readings,
+            released.bins,
+            released.coarsenings,
             released.views[:linked],
             released.views[linked:],
             rules,
@@ -95,19 +96,21 @@ class DPView(Synthesizer[ViewParameters, DPViewModel]):
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DPViewModel:
         """A model from its saved state."""
-        return restore(task, meta, arrays)
+        return restore_dpview(task, meta, arrays)
 
 
-def rules_of(task: Task, sequence: Names, released: Released, linked: int) -> CompiledConstraints:
+def _compile_rules(
+    task: Task, sequence: Names, released: ReleasedTables, linked: int
+) -> CompiledConstraints:
     """Supports and rules that keep every hard constraint, from released statistics."""
-    chain = ViewChain(sequence, released.groups, released.readings, released.views[:linked])
+    chain = ViewChain(sequence, released.bins, released.coarsenings, released.views[:linked])
     builder = SupportBuilder(
         task.domain,
         sequence,
-        released.groups,
+        released.bins,
         chain,
-        len(released.readings),
+        len(released.coarsenings),
         released.tables,
-        np.random.default_rng(PUBLIC_SEED),
+        np.random.default_rng(_SEED),
     )
     return builder.build(task.hard)

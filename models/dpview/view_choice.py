@@ -1,6 +1,15 @@
-"""What a plan counts: the views that suit the public sizes and the budget, and the share of the budget of each.
+"""What a plan counts: views that suit the public sizes and the budget, and the budget of each.
 
-Source: Lin, Yu, Huang, "DPView", sections IV-C (views, their size) and IV-D (budget allocation).
+The paper's guideline for the size of views supposes that a view's table is a standard normal one,
+and computes how much of it is above the noise. The information of a noisy view lies in the joint
+tables of its pairs, so here the normal table is that of a pair, and the noise is the view's noise
+summed up in one cell of it. Each candidate is a view list with the noise it would get. For each
+pair of attributes that are together in a view, it earns the share of the pair's table above the
+noise times the share of a dependence that remains in merged parts. The candidate that earns most is
+chosen: wider and finer views have more pairs and parts, and more noise.
+
+Source: Lin, Yu, Huang, "DPView", sections IV-C (views, their size; C7 for the guideline) and IV-D
+(budget allocation); loss by merging: Cox, "Note on grouping" (1957).
 """
 
 from __future__ import annotations
@@ -9,38 +18,64 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations
 
+import numpy as np
+from scipy.stats import norm
+
+from cloister.arrays import Floats
 from cloister.constraints import functional_dependency
 from cloister.privacy.accounting.calibration import shares
 from cloister.schema.cells import declared_cells
-from models.discretization.attribute_order import NETWORKED, public_sizes
+from models.discretization.attribute_order import NETWORKED_LEVELS, public_sizes
 from models.dpview.view_search import best_views, dealt_views
-from models.dpview.view_size import Noisy, earned
 from models.dpview.views import Names, Sizes, ViewList, cells
 from models.planning.constraint_marginals import wanted_tables
 from models.protocol import Parameters, Task
 
-MOST_CELLS = 10_000_000
-WIDTHS = (2, 3, 4, 5, 6)
-PARTS = (3, 4, 5, 6, 7, 8, 10, 12, 14, 20)
-MOST_PER_ROW, MOST_OF_VIEW = 4, 250_000
-LEAST_OF_VIEWS, LEAST_OF_UPPER = 0.1, 0.7
-ADVICE = 1 / 27
-FINE = 1000
+MOST_TABLE_CELLS = 10_000_000
+"""Cells of any table at most, for a plan to be made: bounds memory."""
 
-EXPLANATIONS = {
-    "attributes": "one-way histograms of all attributes",
-    "views": "base and cross views over merged parts, chosen from public sizes alone",
-    "upper views": "upper cross views over merged parts, referees of the linking",
-    "joint tables": "joint tables of hard constraints",
-}
+_WIDTHS = (2, 3, 4, 5, 6)
+"""Attributes of a view, tried one after the other."""
+
+_PARTS = (3, 4, 5, 6, 7, 8, 10, 12, 14, 20)
+"""Parts of an attribute at most, tried one after the other; 20 are all bins of a number."""
+
+_MOST_PER_ROW = 4
+"""Cells of a view for each row at most."""
+
+_MOST_OF_VIEW = 250_000
+"""Cells of a view at most."""
+
+_LEAST_OF_VIEWS = 0.1
+"""Least worth of base and cross views, as a share of that without noise, for views at all."""
+
+_LEAST_OF_UPPER = 0.7
+"""Least worth of upper cross views, as a share of that without noise, for them to be counted."""
+
+_ADVICE = 1 / 27
+"""Weight of the errors of tables that only advise: their part of the budget is then a third."""
+
+_FINE = 1000
+"""Parts of the budget are in proportion to whole numbers of 1 / this."""
+
+_DEPENDENCE = 0.2
+"""A dependence that is looked for: the share of a cell's rows by which it changes the cell."""
+
+_REACH = 3.0
+"""Deviations of the normal table on either side."""
 
 Arrange = Callable[[ViewList], ViewList]
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What is counted: ``views`` over at most ``parts`` parts of each attribute, and ``tables`` of hard constraints."""
+    """What is counted: ``views`` and joint ``tables`` of hard constraints.
+
+    Views are over at most ``parts`` parts of each attribute.
+    """
 
     views: ViewList | None
     parts: int
@@ -56,8 +91,8 @@ class ViewParameters(Parameters):
 
 
 @dataclass(frozen=True)
-class Query:
-    """One table that is counted: its stage, its attributes, its cells at most, and how much its errors matter."""
+class PlannedTable:
+    """One table that is counted: its stage, attributes, cells at most, and weight of its errors."""
 
     stage: str
     names: Names
@@ -66,45 +101,45 @@ class Query:
 
     @property
     def label(self) -> str:
-        """The name of the query in the journal and the plan."""
+        """The name of the table in the journal and the plan."""
         return f"{self.stage}: {' x '.join(self.names)}"
 
 
-def queries(task: Task, shape: Shape) -> Iterator[Query]:
+def planned_tables(task: Task, shape: Shape) -> Iterator[PlannedTable]:
     """Everything that is counted, attributes first."""
     sizes = public_sizes(task.domain)
     for name in task.domain.modelled:
-        yield Query("attributes", (name,), declared_cells(task.domain[name]).size)
+        yield PlannedTable("attributes", (name,), declared_cells(task.domain[name]).size)
     for names in shape.tables:
-        yield Query("joint tables", names, cells(names, sizes), ADVICE)
+        yield PlannedTable("joint tables", names, cells(names, sizes), _ADVICE)
     if shape.views:
-        coarse = coarsened(sizes, shape.parts)
+        coarse = coarse_sizes(sizes, shape.parts)
         for names in shape.views.linked:
-            yield Query("views", names, cells(names, coarse))
+            yield PlannedTable("views", names, cells(names, coarse))
         for names in shape.views.referees:
-            yield Query("upper views", names, cells(names, coarse), ADVICE)
+            yield PlannedTable("upper views", names, cells(names, coarse), _ADVICE)
 
 
-def allocated(asked: list[Query]) -> dict[str, Fraction]:
-    """The share of the budget of each query, by label: in proportion to the cube root of its cells.
+def allocate_budget(asked: list[PlannedTable]) -> dict[str, Fraction]:
+    """The share of the budget of each table, by label: in proportion to the cube root of its cells.
 
     That makes the sum of squared errors least (equation 2). Upper views and joint tables of
     constraints only advise on how records are made: their errors count a 27th, so that their share
     is a third.
     """
-    roots = [max(1, round(FINE * (query.importance * query.cells) ** (1 / 3))) for query in asked]
+    roots = [max(1, round(_FINE * (query.importance * query.cells) ** (1 / 3))) for query in asked]
     return {
         query.label: part for query, part in zip(asked, shares(Fraction(1), roots), strict=True)
     }
 
 
-def coarsened(sizes: Sizes, parts: int) -> dict[str, int]:
-    """Sizes of attributes merged to at most so many parts."""
+def coarse_sizes(sizes: Sizes, parts: int) -> dict[str, int]:
+    """Sizes of attributes merged to at most ``parts`` parts."""
     return {name: min(size, parts) for name, size in sizes.items()}
 
 
-def determined(task: Task, tables: tuple[Names, ...]) -> set[str]:
-    """The right sides of functional dependencies whose joint table is counted: they follow from the left sides."""
+def determined_attributes(task: Task, tables: tuple[Names, ...]) -> set[str]:
+    """The right sides of functional dependencies whose joint table is counted."""
     found = [functional_dependency(constraint) for constraint in task.hard]
     return {d[1] for d in found if d is not None and (*d[0], d[1]) in tables}
 
@@ -124,36 +159,36 @@ class Shaping:
     arrange: Arrange
 
     def __call__(self, task: Task, epsilon: Fraction) -> Shape:
-        """The shape; without views where noise would drown them all, without upper ones where it would drown these."""
+        """The shape; without views, or without upper views, where noise would drown them."""
         tables = wanted_tables(task, public_sizes(task.domain))
         sizes = joinable(task, tables)
         empty = Shape(None, 1, tables)
         if len(sizes) < 2:
             return empty
-        tried = [(width, parts) for width in WIDTHS for parts in PARTS]
+        tried = [(width, parts) for width in _WIDTHS for parts in _PARTS]
         width, parts = max(tried, key=lambda at: _worth(task, epsilon, sizes, tables, *at))
-        shape = Shape(self.arrange(best_views(coarsened(sizes, parts), width)), parts, tables)
-        if _clarity(task, epsilon, sizes, shape, "views") < LEAST_OF_VIEWS:
+        shape = Shape(self.arrange(best_views(coarse_sizes(sizes, parts), width)), parts, tables)
+        if _clarity(task, epsilon, sizes, shape, "views") < _LEAST_OF_VIEWS:
             return empty
-        if _clarity(task, epsilon, sizes, shape, "upper views") < LEAST_OF_UPPER:
-            return Shape(best_views(coarsened(sizes, parts), width), parts, tables)
+        if _clarity(task, epsilon, sizes, shape, "upper views") < _LEAST_OF_UPPER:
+            return Shape(best_views(coarse_sizes(sizes, parts), width), parts, tables)
         return shape
 
 
 def _worth(
     task: Task, epsilon: Fraction, sizes: Sizes, tables: tuple[Names, ...], width: int, parts: int
 ) -> float:
-    """What base and cross views of this width over so many parts would earn.
+    """What base and cross views of this width, over at most ``parts`` parts, would earn.
 
     Nothing if a table would be too large.
     """
-    views, rows = dealt_views(coarsened(sizes, parts), width), task.data_rows
-    if max(cells(view, coarsened(sizes, parts)) for view in views.all) > min(
-        MOST_PER_ROW * rows, MOST_OF_VIEW
+    views, rows = dealt_views(coarse_sizes(sizes, parts), width), task.data_rows
+    if max(cells(view, coarse_sizes(sizes, parts)) for view in views.all) > min(
+        _MOST_PER_ROW * rows, _MOST_OF_VIEW
     ):
         return 0.0
-    return earned(
-        _noisy(list(queries(task, Shape(views, parts, tables))), epsilon, "views"),
+    return worth_of_views(
+        _noisy(list(planned_tables(task, Shape(views, parts, tables))), epsilon, "views"),
         sizes,
         parts,
         rows,
@@ -161,26 +196,89 @@ def _worth(
 
 
 def _clarity(task: Task, epsilon: Fraction, sizes: Sizes, shape: Shape, stage: str) -> float:
-    """What the views of a stage earn, as a share of what they would earn without noise; 0 if there are none."""
-    views = _noisy(list(queries(task, shape)), epsilon, stage)
+    """What the views of a stage earn, as a share of that without noise; 0 if there are none."""
+    views = _noisy(list(planned_tables(task, shape)), epsilon, stage)
     noiseless = {view: replace(about, epsilon=math.inf) for view, about in views.items()}
     found, best = (
-        earned(these, sizes, shape.parts, task.data_rows) for these in (views, noiseless)
+        worth_of_views(these, sizes, shape.parts, task.data_rows) for these in (views, noiseless)
     )
     return found / best if best else 0.0
 
 
 def joinable(task: Task, tables: tuple[Names, ...]) -> dict[str, int]:
-    """The attributes that views are made of, with their sizes: neither constant nor huge nor determined by others."""
-    sizes, followed = public_sizes(task.domain), determined(task, tables)
+    """The attributes of views, with sizes: not constant, very large, or determined by others."""
+    sizes, followed = public_sizes(task.domain), determined_attributes(task, tables)
     return {
-        name: size for name, size in sizes.items() if 1 < size <= NETWORKED and name not in followed
+        name: size
+        for name, size in sizes.items()
+        if 1 < size <= NETWORKED_LEVELS and name not in followed
     }
 
 
-def _noisy(asked: list[Query], epsilon: Fraction, stage: str) -> dict[Names, Noisy]:
-    """The views of a stage, and the noise that each would get."""
-    shared = allocated(asked)
+def _noisy(asked: list[PlannedTable], epsilon: Fraction, stage: str) -> dict[Names, ViewNoise]:
+    """The views of a stage, and the noise of each."""
+    shared = allocate_budget(asked)
     return {
-        q.names: Noisy(q.cells, float(shared[q.label] * epsilon)) for q in asked if q.stage == stage
+        q.names: ViewNoise(q.cells, float(shared[q.label] * epsilon))
+        for q in asked
+        if q.stage == stage
     }
+
+
+@lru_cache(maxsize=4096)
+def above_noise(first: int, second: int, rows: int, deviation: float) -> float:
+    """The share of a dependence above the noise, in a normal table of ``first`` x ``second`` parts.
+
+    A dependence that changes a cell of c rows by 0.2 c is above it in the share
+    (0.2 c)^2 / ((0.2 c)^2 + deviation^2).
+    """
+    masses = np.outer(normal_masses(first), normal_masses(second))
+    moved = np.square(_DEPENDENCE * rows * masses)
+    return float((masses * moved / (moved + deviation**2)).sum())
+
+
+@lru_cache
+def normal_masses(size: int) -> Floats:
+    """Masses (size,) of equally wide parts of a standard normal variable, within 3 deviations."""
+    masses = np.diff(norm.cdf(np.linspace(-_REACH, _REACH, size + 1)))
+    return np.asarray(masses / masses.sum())
+
+
+@lru_cache
+def variance_between(parts: int, size: int) -> float:
+    """The share of a normal variable's variance between ``parts`` parts of equal mass.
+
+    1 if these are all values.
+    """
+    if parts >= size:
+        return 1.0
+    density = norm.pdf(norm.ppf(np.linspace(0.0, 1.0, parts + 1)))
+    return float(parts * np.square(np.diff(density)).sum())
+
+
+@dataclass(frozen=True)
+class ViewNoise:
+    """A view's cells, and the epsilon that its noise would have."""
+
+    cells: int
+    epsilon: float
+
+    def deviation(self, pair: int) -> float:
+        """The deviation of the noise, in rows, of a cell of a margin of ``pair`` cells."""
+        return math.sqrt(2.0 * self.cells / pair) / self.epsilon
+
+
+def worth_of_views(views: Mapping[Names, ViewNoise], sizes: Sizes, parts: int, rows: int) -> float:
+    """What views are worth: the mean over all pairs of the share of a dependence above the noise.
+
+    ``sizes`` are those of the attributes before they are merged to at most ``parts`` parts.
+    """
+    best: dict[frozenset[str], float] = {}
+    for view, about in views.items():
+        for first, second in combinations(view, 2):
+            a, b = (min(sizes[name], parts) for name in (first, second))
+            clear = above_noise(a, b, rows, about.deviation(a * b))
+            pair = frozenset((first, second))
+            worth = clear * variance_between(a, sizes[first]) * variance_between(b, sizes[second])
+            best[pair] = max(best.get(pair, 0.0), worth)
+    return sum(best.values()) / max(math.comb(len(sizes), 2), 1)

@@ -1,4 +1,4 @@
-"""View lists from public sizes: base, cross and upper cross views.
+"""Views: which attributes each joins, from public sizes, and the noisy table of each.
 
 Source: Lin, Yu, Huang, "DPView", section IV-C (definitions 5, 6; algorithms 1, 2) and section IV-G
     (definition 8).
@@ -7,10 +7,14 @@ Source: Lin, Yu, Huang, "DPView", section IV-C (definitions 5, 6; algorithms 1, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+
+import numpy as np
+
+from cloister.arrays import Floats
 
 Names = tuple[str, ...]
 Sizes = Mapping[str, int]
@@ -62,17 +66,17 @@ class ViewList:
         """Sum of the cells of base and cross views, which the search makes small (definition 7)."""
         return sum(cells(view, sizes) for view in self.linked)
 
-    def bounded(self, sizes: Sizes) -> bool:
-        """Whether no cross view has more cells than the largest base view (algorithm 3, lines 7 to 10)."""
+    def within_bounds(self, sizes: Sizes) -> bool:
+        """Whether no cross view is larger than all base views (algorithm 3, lines 7 to 10)."""
         largest = max(cells(view, sizes) for view in self.base)
         return all(cells(view, sizes) <= largest for view in self.cross)
 
 
 def ordered_base(parts: Sequence[Sequence[str]], sizes: Sizes, width: int) -> tuple[Names, ...]:
-    """Base views in the order of algorithm 1, line 3: by the product of their largest sizes, a short last view last.
+    """Base views in the order of algorithm 1, line 3: by the product of their largest sizes.
 
-    The ``width // 2`` largest sizes count, at least one. Attributes of a view are in descending
-    order of size.
+    A short view comes last. The ``width // 2`` largest sizes count, at least one. Attributes of a
+    view are in descending order of size.
     """
     views = [tuple(sorted(part, key=lambda name: (-sizes[name], name))) for part in parts]
     full = [view for view in views if len(view) == width]
@@ -81,8 +85,10 @@ def ordered_base(parts: Sequence[Sequence[str]], sizes: Sizes, width: int) -> tu
     return (*sorted(full, key=lambda view: (-cells(view[:half], sizes), view)), *short)
 
 
-def bridged(base: Sequence[Names], sizes: Sizes, width: int) -> ViewList:
-    """Cross views for ordered base views, whose attributes are in descending order of size (algorithm 2).
+def add_cross_views(base: Sequence[Names], sizes: Sizes, width: int) -> ViewList:
+    """The view list of ordered base views, with their cross views (algorithm 2).
+
+    The attributes of a view are in descending order of size.
 
     Type I and II: every two neighbours get a cross view. Type III: a last view of at most half the
     width is filled up from the one before instead. The attributes filled in are the smallest there,
@@ -117,9 +123,53 @@ def _cross(first: Names, second: Names, sizes: Sizes, width: int) -> Names:
 
 
 def with_upper(views: ViewList) -> ViewList:
-    """The same list with upper cross views: what each cross view leaves of its two base views (definition 8)."""
+    """The same list with upper cross views: what cross views leave of base views (definition 8)."""
     upper = tuple(
         tuple(name for name in (*first, *second) if name not in cross)
         for first, cross, second in zip(views.base, views.cross, views.base[1:], strict=False)
     )
     return ViewList(views.base, views.cross, upper)
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A noisy table: counts of rows over the joint parts of ``names``, one axis each.
+
+    ``deviation`` is the standard deviation of a cell's noise, in rows.
+    """
+
+    names: Names
+    counts: Floats
+    deviation: float
+
+    def margin(self, names: Iterable[str]) -> Floats:
+        """Counts over some of the attributes, axes in the view's own order."""
+        kept = set(names)
+        return np.asarray(self.counts.sum(axis=self._other_axes(kept)))
+
+    def other_cells(self, names: Iterable[str]) -> int:
+        """Cells for each cell of a margin: the joint size of the attributes that it leaves out."""
+        kept = set(names)
+        return int(
+            np.prod([self.counts.shape[axis] for axis in self._other_axes(kept)], dtype=np.int64)
+        )
+
+    def add_to_margin(self, names: Iterable[str], difference: Floats) -> View:
+        """The view with a difference of a margin spread evenly over its cells (equation 7)."""
+        kept = set(names)
+        axes = self._other_axes(kept)
+        spread = np.expand_dims(difference / self.other_cells(kept), axes)
+        return replace(self, counts=self.counts + spread)
+
+    def of(self, counts: Floats) -> View:
+        """The same view with other counts."""
+        return replace(self, counts=counts)
+
+    def _other_axes(self, kept: set[str]) -> tuple[int, ...]:
+        return tuple(axis for axis, name in enumerate(self.names) if name not in kept)
+
+
+def margin_over(view: View, names: Sequence[str]) -> Floats:
+    """Counts over some attributes of a view, axes in the order of ``names``."""
+    own = [name for name in view.names if name in names]
+    return view.margin(own).transpose([own.index(name) for name in names])

@@ -1,7 +1,7 @@
-"""Per-example gradients in the units of a learner, summed where the accelerator is and brought home.
+"""Per-example gradients in the units of a learner, summed on the accelerator, sums on the host.
 
-A parameter that is learnt in units of ``gain`` moves as if it were written gain * x and x were
-learnt: its gradient is multiplied with the gain before clipping, and so is its step. Units decide
+A parameter that is learnt in units of ``gain`` changes as if it were written gain * x and x were
+learnt: its gradient is multiplied by the gain before clipping, and so is its step. Units decide
 how much of a clipped gradient, and so of the budget, each parameter gets.
 """
 
@@ -47,7 +47,7 @@ class Dense:
 
 @dataclass(frozen=True)
 class HostSum:
-    """The gradients of a block, whose sum lies in the memory of the host."""
+    """The gradients of a block, whose sum is copied to the memory of the host."""
 
     block: Factored
 
@@ -63,8 +63,8 @@ class HostSum:
 
 @singledispatch
 def in_units(block: Factored, gain: Tensor) -> Factored:  # noqa: ARG001
-    """The gradients of a block multiplied with a gain, a number or one for each column."""
-    raise TypeError(f"no units are known for {type(block).__name__}")
+    """The gradients of a block multiplied by a gain, a number or one for each column."""
+    raise TypeError(f"gradients of type {type(block).__name__} cannot be put in units")
 
 
 @in_units.register

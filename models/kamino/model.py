@@ -8,72 +8,80 @@ from typing import Any
 
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
-from models.constrained import BALANCED, State, WeighedModel
+from models.constrained import BALANCED, ReweightedModel
 from models.discretization.bins import Bins
-from models.kamino.chains import Chain, restore_chain
-from models.protocol import Arrays, Sampler, Task
+from models.kamino.chains import TrainedChain
+from models.kamino.trainers import Trainer
+from models.protocol import Arrays, ModelState, Sampler, Task
 from models.sampling.balanced import BalancedSampler
 from models.sampling.support_builder import CompiledConstraints
-from models.serialization import groups_of, rules_of, weighing_of
+from models.serialization import restore_bins, restore_reweighting, restore_rules
 from models.soft_constraints.reweighting import Reweighting
 
-FOLLOWED = (
+_FOLLOWED = (
     "rows are drawn attribute by attribute from the trained network, given the attributes before"
 )
 
 
 @dataclass(frozen=True)
-class KaminoModel(WeighedModel):
-    """A chain of conditionals, the groups it speaks of, and the rules that its rows keep."""
+class KaminoModel(ReweightedModel):
+    """A chain of conditionals, the bins that it is over, and the rules that its rows keep."""
 
     task: Task
     sequence: tuple[str, ...]
-    groups: Mapping[str, Bins]
-    chain: Chain
+    bins: Mapping[str, Bins]
+    chain: TrainedChain
     rules: CompiledConstraints
-    weighing: Reweighting | None = None
+    reweighting: Reweighting | None = None
 
     @property
     def sampler(self) -> Sampler:
-        """Balanced draws where rows do not depend on those before them, the constraint sampler alone otherwise."""
+        """Balanced draws, or the constraint sampler alone if rows depend on those before them."""
         plain = self.constraint_sampler
         if plain.remembers:
             return plain
         return BalancedSampler(
-            plain, {name: self.groups[name] for name in self.sequence[: self.chain.networked]}
+            plain, {name: self.bins[name] for name in self.sequence[: self.chain.networked]}
         )
 
     def pool(self, rows: int, rng: SamplingSource) -> Table:
-        """About so many rows by which the model itself is measured: of the law of its samples, but not balanced.
+        """About ``rows`` rows by which the model's own rates are measured, keys left unset.
 
-        No more than are released where each row must fit all before it; keys are left unset.
+        They have the distribution of its samples, but are not balanced. No more than are released
+        where each row must fit all before it.
         """
         plain = self.constraint_sampler
         return plain.independent(min(rows, self.task.data_rows) if plain.remembers else rows, rng)
 
     @property
-    def tuple_model(self) -> Chain:
+    def tuple_model(self) -> TrainedChain:
         """The chain of conditionals."""
         return self.chain
 
-    def weighed(self, weighing: Reweighting) -> KaminoModel:
-        """The same model, its soft constraints weighed."""
-        return replace(self, weighing=weighing)
+    def reweighted(self, reweighting: Reweighting) -> KaminoModel:
+        """The same model, with weights of its soft constraints."""
+        return replace(self, reweighting=reweighting)
 
-    def own_state(self) -> State:
+    def own_state(self) -> ModelState:
         """The chain as JSON and arrays."""
         return self.chain.state()
 
     def own_post_processing(self) -> tuple[str, ...]:
-        """How rows come of the chain."""
-        return (FOLLOWED,) if self.constraint_sampler.remembers else (FOLLOWED, BALANCED)
+        """How rows are made from the chain."""
+        return (_FOLLOWED,) if self.constraint_sampler.remembers else (_FOLLOWED, BALANCED)
 
 
-def restore(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> KaminoModel:
-    """The model whose :meth:`KaminoModel.state` is given."""
+def restore_kamino(
+    task: Task, meta: Mapping[str, Any], arrays: Arrays, trainer: Trainer
+) -> KaminoModel:
+    """The model whose :meth:`KaminoModel.state` is given, its chain trained by ``trainer``."""
     sequence = tuple(meta["sequence"])
-    groups = groups_of(task, sequence, arrays)
-    chain = restore_chain(meta, arrays, [groups[name] for name in sequence])
+    bins = restore_bins(task, sequence, arrays)
     return KaminoModel(
-        task, sequence, groups, chain, rules_of(task, meta, arrays), weighing_of(task, meta, arrays)
+        task,
+        sequence,
+        bins,
+        trainer.restore(meta, arrays, [bins[name] for name in sequence]),
+        restore_rules(task, meta, arrays),
+        restore_reweighting(task, meta, arrays),
     )

@@ -1,4 +1,4 @@
-"""The tuple network: one conditional per attribute, all from embeddings of the attributes before it.
+"""The tuple network: one conditional per attribute, from embeddings of the attributes before it.
 
 Source: Kamino section 2.3 and Algorithm 2 (tuple embedding, attention over the context, one
 discriminative sub-model an attribute). Here attention is a learned gate for each (target, context
@@ -15,15 +15,27 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from cloister.arrays import Floats
 from cloister.privacy.mechanisms.gradients import FactoredGradient, LayeredOuter, Lookup, Outer
 
-WIDTH = 24
-EMBEDDED, GATED, HEADED, BIASED = 3.0, 3.0, 0.6, 0.3
+EMBEDDING_WIDTH = 24
+"""Dimensions of an embedded level."""
 
-Parameters = Mapping[str, Tensor]
+EMBEDDING_GAIN = 3.0
+"""Unit in which embeddings are learnt; see `Network.gains`."""
+
+GATE_GAIN = 3.0
+"""Unit in which gates, or weights of attention, are learnt."""
+
+HEAD_GAIN = 0.6
+"""Unit in which heads are learnt: small, or they would fill the clipped gradient."""
+
+BIAS_GAIN = 0.3
+"""Unit in which biases are learnt: they start at released shares and are calibrated at the end."""
+
+Tensors = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -35,17 +47,18 @@ class Network:
     """
 
     sizes: tuple[int, ...]
-    width: int = WIDTH
+    width: int = EMBEDDING_WIDTH
 
     @property
     def context(self) -> Tensor:
         """Which attribute may see which: (k, k), 1 where the column comes before the row."""
         return torch.tril(torch.ones(len(self.sizes), len(self.sizes)), diagonal=-1)
 
-    def initial(
-        self, shares: list[NDArray[np.float64]], generator: torch.Generator
-    ) -> dict[str, Tensor]:
-        """Starting parameters: small random embeddings, gates of one, biases at the log of released shares."""
+    def initial(self, shares: list[Floats], generator: torch.Generator) -> dict[str, Tensor]:
+        """Starting parameters: random embeddings, gates of one, biases at the log of ``shares``.
+
+        ``shares`` holds the released shares (size,) of each attribute's levels.
+        """
         k = len(self.sizes)
         parameters = {"gates": torch.ones(k, k, self.width)}
         for at, size in enumerate(self.sizes):
@@ -55,21 +68,19 @@ class Network:
         return parameters
 
     def gains(self) -> dict[str, Tensor]:
-        """The units in which each parameter is learnt, to be multiplied with it.
+        """The units in which each parameter is learnt; see :mod:`models.kamino.blocks`.
 
-        See :func:`models.kamino.training`.
-
-        Heads and biases fill a gradient and bury the rest of it in noise, so they are learnt in
-        smaller units.
+        Heads and biases would take most of a clipped gradient and leave the rest to the noise, so
+        they are learnt in smaller units.
         """
-        gains = {"gates": torch.tensor(GATED)}
-        column = torch.full((self.width + 1,), HEADED)
-        column[-1] = BIASED
+        gains = {"gates": torch.tensor(GATE_GAIN)}
+        column = torch.full((self.width + 1,), HEAD_GAIN)
+        column[-1] = BIAS_GAIN
         for at in range(len(self.sizes)):
-            gains |= {f"embed.{at}": torch.tensor(EMBEDDED), f"head.{at}": column}
+            gains |= {f"embed.{at}": torch.tensor(EMBEDDING_GAIN), f"head.{at}": column}
         return gains
 
-    def hidden(self, parameters: Parameters, embedded: Tensor, target: int) -> Tensor:
+    def context_vector(self, parameters: Tensors, embedded: Tensor, target: int) -> Tensor:
         """The context vector of one target, from embedded context (b, target, width).
 
         Shape (b, width + 1).
@@ -80,23 +91,23 @@ class Network:
         )
         return torch.cat([vector, torch.ones_like(vector[:, :1])], 1)
 
-    def embed(self, parameters: Parameters, codes: Tensor) -> Tensor:
+    def embed(self, parameters: Tensors, codes: Tensor) -> Tensor:
         """Embedded levels (b, j) of the first j attributes; shape (b, j, width)."""
         return torch.stack(
             [parameters[f"embed.{at}"][codes[:, at]] for at in range(codes.shape[1])], 1
         )
 
-    def logits(self, parameters: Parameters, codes: Tensor, target: int) -> Tensor:
-        """Unnormalised log-probabilities of a target, given levels (b, target) of all before it; (b, size)."""
+    def logits(self, parameters: Tensors, codes: Tensor, target: int) -> Tensor:
+        """Unnormalised log-probabilities (b, size) of a target, given levels (b, target) before."""
         if target == 0:
             return parameters["head.0"][:, -1].expand(len(codes), -1)
         return (
-            self.hidden(parameters, self.embed(parameters, codes[:, :target]), target)
+            self.context_vector(parameters, self.embed(parameters, codes[:, :target]), target)
             @ parameters[f"head.{target}"].T
         )
 
-    def gradient(self, parameters: Parameters, codes: Tensor) -> FactoredGradient:
-        """Per-example gradients of the summed cross-entropy of whole rows of levels (b, k), in factored form."""
+    def gradient(self, parameters: Tensors, codes: Tensor) -> FactoredGradient:
+        """Per-example gradients, in factored form, of the summed cross-entropy of rows (b, k)."""
         k, scale = len(self.sizes), math.sqrt(len(self.sizes))
         gates = parameters["gates"] * self.context.to(codes.device)[:, :, None]
         embedded = self.embed(parameters, codes)

@@ -13,29 +13,55 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from cloister.errors import PlanError, UnsupportedEvent
-from cloister.privacy.accounting.calibration import calibrate, concentrated
+from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
 from cloister.privacy.events import Composed, Event, SampledGaussian
 from cloister.privacy.mechanisms.counts import GaussianGradient
-from models.discretization.attribute_order import networked, public_sizes
-from models.discretization.histograms import wide
-from models.kamino.hyper_attributes import Runs
-from models.kamino.recipes import Recipe
+from models.discretization.attribute_order import count_networked, public_sizes
+from models.discretization.histograms import counted_by_value
+from models.kamino.recipe import KaminoRecipe
+from models.kamino.trainers import Runs
 from models.planning.constraint_marginals import wanted_tables
 from models.planning.noise import counts_stage, require_signal
 from models.protocol import Budget, Forecast, Parameters, Plan, Stage, Task
-from models.sampling import balanced
-from models.soft_constraints.reweighting import POOL
+from models.sampling.balanced import OVERSAMPLING
+from models.soft_constraints.reweighting import POOL_ROWS
 
-HISTOGRAMS, JOINT_TABLES, WEIGHTS = 0.25, 0.06, 0.15
-LEARNING_RATE, SLOWEST, CLEAR, CLIP = 0.02, 0.25, 1000.0, 1.0
-BATCH_SHARE, LEAST_BATCH, GREATEST_BATCH = 16, 512, 8192
+_HISTOGRAMS = 0.25
+"""Part of the budget, as a share of rho, for one-way histograms."""
+
+_JOINT_TABLES = 0.06
+"""Part of the budget for joint tables of hard constraints, if there are any."""
+
+_WEIGHTS = 0.15
+"""Part of the budget for counts of violations of soft constraints, if there are any."""
+
+_LEARNING_RATE = 0.02
+"""Learning rate at the start of training, where the signal is clear."""
+
+_SLOWEST = 0.25
+"""Least factor on the learning rate."""
+
+_CLEAR_SIGNAL = 1000.0
+"""Signal, in rows, from which on the learning rate is not lowered; see `learning_rate`."""
+
+_CLIP = 1.0
+"""Clipping norm of a row's gradient, in the units of the learner."""
+
+_BATCH_SHARE = 16
+"""A batch is one row of this many, within the two bounds below."""
+
+_LEAST_BATCH = 512
+"""Rows of an expected batch at least."""
+
+_GREATEST_BATCH = 8192
+"""Rows of an expected batch at most."""
 
 
 @dataclass(frozen=True)
 class KaminoParameters(Parameters):
     """Everything that a fit needs besides the task.
 
-    Noises are multipliers of the sensitivity, None where nothing is asked; ``by_value`` names the
+    Noises are multipliers of the sensitivity, None where there is no query; ``by_value`` names the
     attributes whose single values are counted, ``joint_tables`` the attributes of each joint table;
     the first ``networked`` attributes are modelled together, in ``runs`` of places that are one
     unit each.
@@ -61,24 +87,24 @@ class KaminoParameters(Parameters):
 
 
 @dataclass(frozen=True)
-class Outline:
-    """What a plan asks, before any noise is set: all from public inputs."""
+class _Outline:
+    """The queries of a plan, before any noise is set: all from public inputs."""
 
     task: Task
     sequence: tuple[str, ...]
-    recipe: Recipe
+    recipe: KaminoRecipe
     sizes: Mapping[str, int]
     tables: tuple[tuple[str, ...], ...]
     by_value: tuple[str, ...]
     runs: Runs
 
     @classmethod
-    def of(cls, task: Task, sequence: tuple[str, ...], recipe: Recipe) -> Outline:
+    def of(cls, task: Task, sequence: tuple[str, ...], recipe: KaminoRecipe) -> _Outline:
         """The outline of a task under a recipe."""
         sizes = public_sizes(task.domain)
-        runs = recipe.trainer.runs([sizes[name] for name in sequence[: networked(sizes)]])
+        runs = recipe.trainer.runs([sizes[name] for name in sequence[: count_networked(sizes)]])
         tables = dict.fromkeys([*_first_table(sequence, runs), *wanted_tables(task, sizes)])
-        by_value = wide(task.domain, sequence, task.data_rows)
+        by_value = counted_by_value(task.domain, sequence, task.data_rows)
         return cls(task, sequence, recipe, sizes, tuple(tables), by_value, runs)
 
     @property
@@ -94,12 +120,12 @@ class Outline:
     @property
     def deep(self) -> int:
         """How many attributes are modelled jointly."""
-        return networked(self.sizes)
+        return count_networked(self.sizes)
 
     @property
     def rate(self) -> Fraction:
-        """The share of rows in a batch: a sixteenth, between 512 and 8,192 rows; at most a half."""
-        batch = min(max(self.task.data_rows // BATCH_SHARE, LEAST_BATCH), GREATEST_BATCH)
+        """The share of rows in a batch: a sixteenth, between 512 and 8,192 rows; half at most."""
+        batch = min(max(self.task.data_rows // _BATCH_SHARE, _LEAST_BATCH), _GREATEST_BATCH)
         return min(Fraction(batch, self.task.data_rows), Fraction(1, 2))
 
     def training(self, noise: Fraction) -> Iterator[SampledGaussian]:
@@ -113,28 +139,31 @@ def _first_table(sequence: tuple[str, ...], runs: Runs) -> list[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Noises:
-    """Noise multipliers of the counts; None where nothing is asked."""
+class _Noises:
+    """Noise multipliers of the counts; None where there is no query."""
 
     histograms: Fraction
     tables: Fraction | None
     weights: Fraction | None
 
     @classmethod
-    def of(cls, outline: Outline, rho: float) -> Noises:
+    def of(cls, outline: _Outline, rho: float) -> _Noises:
         """Fixed shares of the budget.
 
         What is not needed is left to training, or shared out where there is none.
         """
-        asked = HISTOGRAMS + JOINT_TABLES * bool(outline.tables) + WEIGHTS * bool(outline.task.soft)
-        rho = rho if outline.steps else rho / asked
-        tables = _multiplier(JOINT_TABLES * rho, len(outline.tables)) if outline.tables else None
-        weights = _multiplier(WEIGHTS * rho, 1) if outline.task.soft else None
-        return cls(_multiplier(HISTOGRAMS * rho, outline.histograms), tables, weights)
+        tables, soft = bool(outline.tables), bool(outline.task.soft)
+        counted = _HISTOGRAMS + _JOINT_TABLES * tables + _WEIGHTS * soft
+        rho = rho if outline.steps else rho / counted
+        return cls(
+            _multiplier(_HISTOGRAMS * rho, outline.histograms),
+            _multiplier(_JOINT_TABLES * rho, len(outline.tables)) if tables else None,
+            _multiplier(_WEIGHTS * rho, 1) if soft else None,
+        )
 
 
-def search(
-    task: Task, sequence: tuple[str, ...], budget: Budget, recipe: Recipe
+def plan_kamino(
+    task: Task, sequence: tuple[str, ...], budget: Budget, recipe: KaminoRecipe
 ) -> Plan[KaminoParameters]:
     """The plan that spends just the budget.
 
@@ -143,10 +172,11 @@ def search(
     """
     if budget.delta <= 0:
         raise PlanError(
-            f"method {recipe.name} adds Gaussian noise and needs a delta above 0; allow one, such as 1e-6"
+            f"method {recipe.name} adds Gaussian noise and needs a delta above 0; "
+            "allow one, such as 1e-6"
         )
-    outline = Outline.of(task, sequence, recipe)
-    noises = Noises.of(outline, float(concentrated(budget.epsilon, budget.delta)))
+    outline = _Outline.of(task, sequence, recipe)
+    noises = _Noises.of(outline, float(zcdp_rho(budget.epsilon, budget.delta)))
     require_signal(float(noises.histograms), task.data_rows, budget)
     counts = list(_counts(outline, noises))
     noise = (
@@ -164,7 +194,7 @@ def _multiplier(rho: float, queries: int) -> Fraction:
     return Fraction(math.ceil(math.sqrt(queries / (2 * rho)) * 1000), 1000)
 
 
-def _counts(outline: Outline, noises: Noises) -> Iterator[Stage]:
+def _counts(outline: _Outline, noises: _Noises) -> Iterator[Stage]:
     if outline.histograms:
         words = f"noisy one-way histogram of {len(outline.sequence)} attributes"
         if outline.by_value:
@@ -177,7 +207,7 @@ def _counts(outline: Outline, noises: Noises) -> Iterator[Stage]:
         yield outline.recipe.weigher.stage(outline.task, noises.weights)
 
 
-def _training_noise(outline: Outline, budget: Budget, counts: Sequence[Event]) -> Fraction:
+def _training_noise(outline: _Outline, budget: Budget, counts: Sequence[Event]) -> Fraction:
     neighbours = outline.task.neighbours
     spent = tuple((event, 1) for event in counts)
     try:
@@ -189,16 +219,17 @@ def _training_noise(outline: Outline, budget: Budget, counts: Sequence[Event]) -
         )
     except UnsupportedEvent as refusal:
         raise PlanError(
-            f"method {outline.recipe.name} cannot be accounted for under relation {neighbours.relation} with up to "
-            f"{neighbours.max_rows} rows a unit; use relation add_remove, or another method"
+            f"method {outline.recipe.name} cannot be accounted for under relation "
+            f"{neighbours.relation} with up to {neighbours.max_rows} rows a unit; "
+            "use relation add_remove, or another method"
         ) from refusal
 
 
-def _training_stage(outline: Outline, noise: Fraction) -> Iterator[Stage]:
+def _training_stage(outline: _Outline, noise: Fraction) -> Iterator[Stage]:
     batch = round(outline.rate * outline.task.data_rows)
     words = outline.recipe.trainer.explain(len(outline.runs), outline.deep)
     if outline.steps:
-        mechanism = GaussianGradient(outline.rate, noise, CLIP)
+        mechanism = GaussianGradient(outline.rate, noise, _CLIP)
         event = mechanism.events(outline.steps, outline.task.neighbours.max_rows)
         yield Stage(
             "training",
@@ -208,15 +239,16 @@ def _training_stage(outline: Outline, noise: Fraction) -> Iterator[Stage]:
 
 
 def learning_rate(rows: float, steps: int, noise: float) -> float:
-    """The learning rate, lower where noise is so strong that steps wander: public, from the signal of all batches.
+    """The learning rate, lower where the noise of a step is strong; public.
 
-    ``rows`` is the expected batch; the signal is batch * sqrt(steps) / noise, in rows.
+    ``rows`` is the expected batch; the signal of all batches is rows * sqrt(steps) / noise, in
+    rows.
     """
     signal = rows * math.sqrt(steps) / noise
-    return LEARNING_RATE * min(1.0, max(math.sqrt(signal / CLEAR), SLOWEST))
+    return _LEARNING_RATE * min(1.0, max(math.sqrt(signal / _CLEAR_SIGNAL), _SLOWEST))
 
 
-def _parameters(outline: Outline, noises: Noises, noise: Fraction) -> KaminoParameters:
+def _parameters(outline: _Outline, noises: _Noises, noise: Fraction) -> KaminoParameters:
     steps = outline.recipe.trainer.steps
     batch = float(outline.rate * outline.task.data_rows)
     return KaminoParameters(
@@ -228,25 +260,27 @@ def _parameters(outline: Outline, noises: Noises, noise: Fraction) -> KaminoPara
         training_noise=noise,
         sampling_rate=outline.rate,
         steps=steps,
-        learning_rate=learning_rate(batch, steps, float(noise)) if outline.steps else LEARNING_RATE,
-        clip=CLIP,
+        learning_rate=learning_rate(batch, steps, float(noise))
+        if outline.steps
+        else _LEARNING_RATE,
+        clip=_CLIP,
         networked=outline.deep,
         runs=tuple(map(tuple, outline.runs)),
     )
 
 
-def _forecast(outline: Outline) -> Forecast:
+def _forecast(outline: _Outline) -> Forecast:
     rows, deep = outline.task.data_rows, outline.deep
     drawn, batch = outline.task.output_rows, float(outline.rate * rows)
     levels = sum(size for size in outline.sizes.values() if size <= 256)
     train = outline.steps * batch * (levels * 24 + deep**2 * 24) * 1.2e-9
     draw = (levels * 40 + deep**2 * 12) * 1.5e-9
-    weigh = 1 + POOL * draw + 0.02 * len(outline.task.soft) if outline.task.soft else 0.0
+    weigh = 1 + POOL_ROWS * draw + 0.02 * len(outline.task.soft) if outline.task.soft else 0.0
     memory = (
         max(rows, drawn) * len(outline.sizes) * 40
         + int(batch) * (levels + deep * 96) * 16
         + 600_000_000
     )
     return Forecast(
-        seconds=round(10 + train + weigh + balanced.POOL * drawn * draw, 1), memory=memory
+        seconds=round(10 + train + weigh + OVERSAMPLING * drawn * draw, 1), memory=memory
     )

@@ -1,4 +1,4 @@
-"""Private training of anything with per-example gradients, and its calibration to released histograms.
+"""Private training on per-example gradients, and calibration to released histograms.
 
 Source: Kamino Algorithm 2, lines 11 to 17. The optimiser is Adam with the known variance of the
 noise taken out of the second moment (Tang, Shpilevskiy, Lecuyer, "DP-AdamBC", 2023), a cosine
@@ -13,30 +13,39 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from cloister.arrays import Floats
 from cloister.privacy.mechanisms.gradients import FactoredGradient
 from models.kamino.blocks import device, gradient_in_units
 from models.kamino.gradients import NoisyGradients
-from models.kamino.network import Network, Parameters
+from models.kamino.network import Network, Tensors
 from models.protocol import Progress
 
-FIRST, SECOND = 0.9, 0.999
-FLOOR = 0.3
-PASSES = 25
-SAMPLE = 20_000
+_FIRST_DECAY = 0.9
+"""Decay of Adam's first moment a step; Adam's usual value."""
+
+_SECOND_DECAY = 0.999
+"""Decay of Adam's second moment a step; Adam's usual value."""
+
+_FLOOR = 0.3
+"""Least second moment, in variances of the noise, once the noise has been taken out of it."""
+
+_PASSES = 25
+"""Passes of iterative proportional fitting."""
+
+CALIBRATION_ROWS = 20_000
+"""Rows drawn from the model to calibrate its biases to released histograms."""
 
 
 class Learner(Protocol):
-    """What can be trained."""
+    """A model that can be trained on per-example gradients."""
 
-    def gradient(self, parameters: Parameters, codes: Tensor) -> FactoredGradient:
+    def gradient(self, parameters: Tensors, codes: Tensor) -> FactoredGradient:
         """Per-example gradients of the loss of rows of levels (b, k).
 
-        Row i of each factor by example i only.
+        Row i of each factor depends on example i only.
         """
         ...
 
@@ -46,8 +55,8 @@ class Learner(Protocol):
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """How long and how fast to train: ``steps`` noisy gradients, learning ``rate`` at the start."""
+class TrainingSchedule:
+    """How long and how fast to train: noisy ``steps``, and the learning ``rate`` at the start."""
 
     steps: int
     rate: float
@@ -56,23 +65,25 @@ class Schedule:
 class Adam:
     """Adam on gradients whose noise variance is known."""
 
-    def __init__(self, parameters: Parameters, noise_variance: float) -> None:
+    def __init__(self, parameters: Tensors, noise_variance: float) -> None:
         self._noise = noise_variance
         self._mean = {name: torch.zeros_like(value) for name, value in parameters.items()}
         self._square = {name: torch.zeros_like(value) for name, value in parameters.items()}
         self._step = 0
 
     def directions(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Where to go from here, by parameter name."""
+        """The direction of the next step, by parameter name."""
         self._step += 1
         return {name: self._direction(name, gradient) for name, gradient in gradients.items()}
 
     def _direction(self, name: str, gradient: Tensor) -> Tensor:
-        self._mean[name] = FIRST * self._mean[name] + (1 - FIRST) * gradient
-        self._square[name] = SECOND * self._square[name] + (1 - SECOND) * gradient.square()
-        mean = self._mean[name] / (1 - FIRST**self._step)
-        square = self._square[name] / (1 - SECOND**self._step) - self._noise
-        return mean / (torch.sqrt(torch.clamp(square, min=FLOOR * self._noise)) + 1e-8)
+        self._mean[name] = _FIRST_DECAY * self._mean[name] + (1 - _FIRST_DECAY) * gradient
+        self._square[name] = (
+            _SECOND_DECAY * self._square[name] + (1 - _SECOND_DECAY) * gradient.square()
+        )
+        mean = self._mean[name] / (1 - _FIRST_DECAY**self._step)
+        square = self._square[name] / (1 - _SECOND_DECAY**self._step) - self._noise
+        return mean / (torch.sqrt(torch.clamp(square, min=_FLOOR * self._noise)) + 1e-8)
 
 
 class Average:
@@ -82,8 +93,8 @@ class Average:
         self._count = 0
         self.mean: dict[str, Tensor] = {}
 
-    def add(self, parameters: Parameters) -> None:
-        """Take in one more set of parameters."""
+    def add(self, parameters: Tensors) -> None:
+        """Add one more set of parameters."""
         self._count += 1
         before = self.mean or parameters
         self.mean = {
@@ -92,28 +103,28 @@ class Average:
         }
 
 
-def train(
+def train_privately(
     learner: Learner,
-    start: Parameters,
+    start: Tensors,
     training: NoisyGradients,
-    schedule: Schedule,
+    schedule: TrainingSchedule,
     progress: Progress,
 ) -> dict[str, Tensor]:
     """Parameters after ``schedule.steps`` noisy steps, averaged over the second half.
 
-    On the host.
+    They are returned in the memory of the host.
     """
     where = device()
-    gains = _moved(learner.gains(), where)
-    parameters, average = _moved(start, where), Average()
+    gains = _to_device(learner.gains(), where)
+    parameters, average = _to_device(start, where), Average()
     adam = Adam(parameters, training.noise_variance)
     for step in range(schedule.steps):
         now = parameters
 
-        def gradient(codes: Tensor, now: Parameters = now) -> FactoredGradient:
+        def gradient(codes: Tensor, now: Tensors = now) -> FactoredGradient:
             return gradient_in_units(learner.gradient(now, codes.to(where)), gains)
 
-        directions = adam.directions(_moved(training.step(gradient, parameters), where))
+        directions = adam.directions(_to_device(training.step(gradient, parameters), where))
         rate = schedule.rate * 0.5 * (1 + math.cos(math.pi * step / schedule.steps))
         parameters = {
             name: value - rate * gains[name] * directions[name]
@@ -122,16 +133,19 @@ def train(
         if step >= schedule.steps // 2:
             average.add(parameters)
         progress(step + 1, schedule.steps)
-    return _moved(average.mean, torch.device("cpu"))
+    return _to_device(average.mean, torch.device("cpu"))
 
 
-def _moved(tensors: Mapping[str, Tensor], where: torch.device) -> dict[str, Tensor]:
+def _to_device(tensors: Mapping[str, Tensor], where: torch.device) -> dict[str, Tensor]:
     return {name: value.to(where) for name, value in tensors.items()}
 
 
 @dataclass(frozen=True)
-class Calibrated:
-    """What brings a conditional to a released histogram: a ``bias`` (size,), and the probabilities then (n, size)."""
+class BiasFit:
+    """The ``bias`` (size,) under which a conditional has a released histogram on average.
+
+    ``probabilities`` (n, size) are those of the rows under it.
+    """
 
     bias: Tensor
     probabilities: Tensor
@@ -141,7 +155,7 @@ class Calibrated:
         return torch.multinomial(self.probabilities, 1, generator=generator)[:, 0]
 
 
-def calibrated(logits: Tensor, shares: Sequence[Tensor]) -> Calibrated:
+def fit_bias(logits: Tensor, shares: Sequence[Tensor]) -> BiasFit:
     """The bias under which rows of ``logits`` (n, levels) have the given shares on average.
 
     The levels are those of one attribute, or of several together, the last fastest: ``shares``
@@ -150,7 +164,7 @@ def calibrated(logits: Tensor, shares: Sequence[Tensor]) -> Calibrated:
     shape = [len(share) for share in shares]
     probabilities = torch.softmax(logits, 1).double()
     ratio = torch.ones(shape, dtype=torch.float64)
-    for _ in range(PASSES):
+    for _ in range(_PASSES):
         for axis, share in enumerate(shares):
             tilted = probabilities * ratio.flatten()
             mean = (tilted / tilted.sum(1, keepdim=True)).mean(0).reshape(shape)
@@ -158,23 +172,24 @@ def calibrated(logits: Tensor, shares: Sequence[Tensor]) -> Calibrated:
             marginal = mean.sum(others, keepdim=True) if others else mean
             wanted = share.reshape(marginal.shape)
             ratio = ratio * torch.clamp((wanted + 1e-7) / (marginal + 1e-7), 0.2, 5.0)
-    return Calibrated(torch.log(ratio.flatten()).float(), probabilities * ratio.flatten())
+    return BiasFit(torch.log(ratio.flatten()).float(), probabilities * ratio.flatten())
 
 
-def calibrate(
+def calibrate_biases(
     network: Network,
-    parameters: Parameters,
-    shares: list[NDArray[np.float64]],
+    parameters: Tensors,
+    shares: list[Floats],
     generator: torch.Generator,
 ) -> dict[str, Tensor]:
-    """The parameters with biases moved so that each attribute's share of levels is the released one.
+    """The parameters with biases moved so that each attribute has its released shares of levels.
 
-    Attribute by attribute, on ``SAMPLE`` rows drawn from those before it; post-processing.
+    Attribute by attribute, on ``CALIBRATION_ROWS`` rows drawn from those before it;
+    post-processing.
     """
     moved = {name: value.clone() for name, value in parameters.items()}
-    codes = torch.zeros(SAMPLE, len(shares), dtype=torch.long)
+    codes = torch.zeros(CALIBRATION_ROWS, len(shares), dtype=torch.long)
     for place, share in enumerate(shares):
-        fitted = calibrated(network.logits(moved, codes, place), [torch.as_tensor(share)])
+        fitted = fit_bias(network.logits(moved, codes, place), [torch.as_tensor(share)])
         moved[f"head.{place}"][:, -1] += fitted.bias
         codes[:, place] = fitted.draw(generator)
     return moved

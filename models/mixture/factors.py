@@ -1,7 +1,8 @@
-"""Tying attributes together: supports that meet become one factor of the mixture, whose levels keep all of them.
+"""Supports as factors: supports that share attributes become one factor of the mixture.
 
-Rows of the mixture then keep the constraints in every component, and the fit makes up for what the
-supports leave out. What is too large to be tied hangs on the rest.
+The factor lists the joint levels that all of them allow. Rows of the mixture then keep the
+constraints in every component, and the fit corrects for the levels that are left out. Attributes
+whose joint support is too large are drawn afterwards, given their parents.
 """
 
 from __future__ import annotations
@@ -17,85 +18,92 @@ from cloister.constraints.supports import Support
 from models.mixture.dependent import DependentAttribute, without
 from models.mixture.products import Factor, Layout, Mixture
 
-MOST_LEVELS = 4_000
-MOST_HANGING, MOST_FOLLOWING = 2_000_000, 20_000
+_MOST_FACTOR_LEVELS = 4_000
+"""Joint levels of a factor at most: each has a share in every component."""
+
+_MOST_OUTSIDE = 2_000_000
+"""Joint levels of an attribute outside the mixture with its parents at most."""
+
+_MOST_INSIDE = 20_000
+"""Joint levels of an attribute inside the mixture with its parents at most, if drawn afterwards."""
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """The layout of a mixture whose factors keep supports, with the attributes that hang on it, in order of drawing."""
+    """The layout of a mixture whose factors keep supports; ``dependents`` in order of drawing."""
 
     layout: Layout
-    hanging: tuple[DependentAttribute, ...] = ()
+    dependents: tuple[DependentAttribute, ...] = ()
 
 
-def untied(sizes: Mapping[str, int]) -> Layout:
+def separate_factors(sizes: Mapping[str, int]) -> Layout:
     """The layout in which each attribute is a factor of its own."""
     return Layout(tuple(Factor.single(name, size) for name, size in sizes.items()), dict(sizes))
 
 
-def arranged(
+def arrange_factors(
     sizes: Mapping[str, int], inside: Sequence[str], supports: Sequence[Support]
 ) -> Arrangement | None:
-    """Supports tied into factors over the attributes ``inside`` a mixture, and what hangs on them.
+    """Factors over the attributes ``inside`` a mixture that keep supports, and dependents.
 
-    Attributes outside hang; of those inside, one after the other, the largest first, until the rest
-    can be tied. None if it never can.
+    Attributes outside are dependent; of those inside one after the other, the largest first, until
+    the supports of the rest can be joined. None if they never can.
     """
-    kept: _Kept | None = _Kept(
+    partial: _Partial | None = _Partial(
         tuple(Factor(support.attributes, support.levels) for support in supports)
     )
     for name in sizes:
-        if kept and name not in inside and kept.of(name):
-            kept = kept.hung(name, sizes, MOST_HANGING)
+        if partial and name not in inside and partial.containing(name):
+            partial = partial.detach(name, sizes, _MOST_OUTSIDE)
     own = {name: sizes[name] for name in inside}
-    while kept:
-        layout = tied(own, kept.factors)
+    while partial:
+        layout = join_supports(own, partial.factors)
         if layout:
-            return Arrangement(layout, kept.hanging)
-        loose = kept.loose(inside)
-        kept = kept.hung(max(loose, key=own.__getitem__), sizes, MOST_FOLLOWING) if loose else None
+            return Arrangement(layout, partial.dependents)
+        loose = partial.detachable(inside)
+        largest = max(loose, key=own.__getitem__, default=None)
+        partial = partial.detach(largest, sizes, _MOST_INSIDE) if largest is not None else None
     return None
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """Supports, as far as factors keep them, and what hangs on these, in order of drawing."""
+class _Partial:
+    """Supports as factors, not yet joined, without the ``dependents``, in order of drawing."""
 
     factors: tuple[Factor, ...]
-    hanging: tuple[DependentAttribute, ...] = ()
+    dependents: tuple[DependentAttribute, ...] = ()
 
-    def of(self, name: str) -> list[Factor]:
-        """The factors that speak of an attribute."""
+    def containing(self, name: str) -> list[Factor]:
+        """The factors that an attribute is in."""
         return [factor for factor in self.factors if name in factor.attributes]
 
-    def loose(self, names: Sequence[str]) -> list[str]:
-        """The attributes of which one factor speaks that says something of others too."""
-        own = {name: self.of(name) for name in names}
+    def detachable(self, names: Sequence[str]) -> list[str]:
+        """The attributes that are in one factor, which has other attributes too."""
+        own = {name: self.containing(name) for name in names}
         return [name for name in names if len(own[name]) == 1 and len(own[name][0].attributes) > 1]
 
-    def hung(self, name: str, sizes: Mapping[str, int], most: int) -> _Kept | None:
-        """With an attribute taken out of its factors and hung on them.
+    def detach(self, name: str, sizes: Mapping[str, int], most: int) -> _Partial | None:
+        """Take an attribute out of its factors and make it dependent on their others.
 
-        None if it goes with too many levels or none.
+        None if its joint levels with these are none, or more than ``most``.
         """
-        own = self.of(name)
+        own = self.containing(name)
         whole: Factor | None = own[0]
         for other in own[1:]:
-            whole = _joined(whole, other, most) if whole else None
+            whole = _join(whole, other, most) if whole else None
         if whole is None or not 0 < whole.size <= most:
             return None
         others = tuple(factor for factor in self.factors if name not in factor.attributes)
         rest = without(name, whole)
-        left = _absorbed(rest, others) if rest.attributes else others
-        return _Kept(left, (DependentAttribute.of(name, whole, sizes), *self.hanging))
+        left = _add(rest, others) if rest.attributes else others
+        return _Partial(left, (DependentAttribute.of(name, whole, sizes), *self.dependents))
 
 
-def _absorbed(rest: Factor, factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
+def _add(rest: Factor, factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
     """The factors and one more, which only filters another that has all its attributes."""
     for at, factor in enumerate(factors):
         filtered = (
-            _joined(factor, rest, factor.size)
+            _join(factor, rest, factor.size)
             if set(rest.attributes) <= set(factor.attributes)
             else None
         )
@@ -104,18 +112,18 @@ def _absorbed(rest: Factor, factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
     return (*factors, rest)
 
 
-def tied(sizes: Mapping[str, int], supports: Sequence[Factor]) -> Layout | None:
-    """The layout whose factors are those of supports, joined where they meet, then all other attributes alone.
+def join_supports(sizes: Mapping[str, int], supports: Sequence[Factor]) -> Layout | None:
+    """The layout whose factors are those of supports, joined where they share attributes.
 
-    None if a joint factor would be empty or large.
+    All other attributes are factors of their own. None if a joint factor would be empty or large.
     """
     factors: list[Factor] = []
     for support in supports:
         joined: Factor | None = support
         for other in [f for f in factors if not set(f.attributes).isdisjoint(support.attributes)]:
             factors.remove(other)
-            joined = _joined(other, joined, MOST_LEVELS) if joined else None
-        if joined is None or not 0 < joined.size <= MOST_LEVELS:
+            joined = _join(other, joined, _MOST_FACTOR_LEVELS) if joined else None
+        if joined is None or not 0 < joined.size <= _MOST_FACTOR_LEVELS:
             return None
         factors.append(joined)
     taken = {name for factor in factors for name in factor.attributes}
@@ -123,7 +131,7 @@ def tied(sizes: Mapping[str, int], supports: Sequence[Factor]) -> Layout | None:
     return Layout((*factors, *alone), dict(sizes))
 
 
-def _joined(first: Factor, second: Factor, most: int) -> Factor | None:
+def _join(first: Factor, second: Factor, most: int) -> Factor | None:
     """The joint levels that both factors allow; None if there are more than ``most``."""
     shared = [name for name in first.attributes if name in second.attributes]
     left, right = _keys(first, second, shared)
@@ -141,14 +149,14 @@ def _joined(first: Factor, second: Factor, most: int) -> Factor | None:
 
 
 def _keys(first: Factor, second: Factor, shared: Sequence[str]) -> tuple[Integers, Integers]:
-    """A number for the shared levels of each row of both factors."""
+    """A number for the shared levels of each level of both factors."""
     sides = [f.levels[:, [f.attributes.index(name) for name in shared]] for f in (first, second)]
     _, keys = np.unique(np.vstack(sides), axis=0, return_inverse=True)
     return keys.ravel()[: first.size], keys.ravel()[first.size :]
 
 
-def carried_over(mixture: Mixture, layout: Layout) -> Mixture:
-    """The mixture on another layout: inside a component, levels of a factor in proportion to their old product."""
+def transfer(mixture: Mixture, layout: Layout) -> Mixture:
+    """The mixture on another layout: in each component, a factor's levels by their old product."""
     parts = []
     for factor in layout.factors:
         logs = [

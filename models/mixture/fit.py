@@ -1,4 +1,8 @@
-"""One training of the mixture: what is measured, in which order, and what is fitted to it."""
+"""One fit of the mixture: what is measured, in which order, and what is fitted to it.
+
+Source: McKenna, Mullins, Sheldon, Miklau, "AIM" (arXiv 2201.12677), algorithm 1, with a mixture of
+products in place of a graphical model.
+"""
 
 from __future__ import annotations
 
@@ -11,190 +15,194 @@ import torch
 from cloister.constraints import functional_dependency
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
-from cloister.privacy.queries.candidate_scores import CandidateScores
+from cloister.privacy.queries.candidate_scores import Candidate, CandidateScores
+from cloister.privacy.queries.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from models.discretization.bins import Bins
-from models.discretization.coarsening import Coarsening, fine
-from models.mixture.candidates import candidates, offered
-from models.mixture.factors import arranged, carried_over, untied
-from models.mixture.model import MixtureModel, chain
-from models.mixture.optimizer import Fit, Measurement, Target
+from models.discretization.coarsening import fine
+from models.mixture.candidates import candidate_tables, expected_shares
+from models.mixture.factors import arrange_factors, separate_factors, transfer
+from models.mixture.model import MixtureModel, chain_of
+from models.mixture.optimizer import Fit, NoisyMarginal, TableTarget
 from models.mixture.plan import LAST_STEPS, MixtureParameters
 from models.mixture.products import Layout, Mixture
-from models.planning.stages import ask_histogram, ask_joint_table
+from models.planning.stages import measure_histogram, measure_joint_table
 from models.protocol import Plan, Progress, Task
-from models.sampling.support_builder import CompiledConstraints, Measured, SupportBuilder
+from models.sampling.support_builder import SupportBuilder
 
-Names = tuple[str, ...]
+MIXTURE_SEED = 20_260_105
+"""Public seed of everything random that follows the noise."""
 
-PUBLIC_SEED = 20_260_105
-MODELLED = 256
-START_SPREAD = 0.3
-NEARLY = 0.5
-START_STEPS = 60
-RATE, LAST_RATE = 0.05, 0.002
+_MOST_MODELLED = 256
+"""Bins of an attribute at most, to be in the mixture; others follow their histograms."""
+
+_START_SPREAD = 0.3
+"""Standard deviation of the logits by which components differ at the start."""
+
+_NEARLY_ONE_TO_ONE = 0.5
+"""Levels of a right side for each joint level of the left, above which it repeats the left."""
+
+_START_STEPS = 60
+"""Steps of the fit to one-way and constraint tables, before the first round."""
+
+_RATE = 0.05
+"""Learning rate, in logits a step, in the rounds and at the start of the last fit."""
+
+_LAST_RATE = 0.002
+"""Learning rate at the end of the last fit."""
 
 
-class Training:
-    """One training on the door; each step releases only what the plan holds."""
+def fit_mixture(
+    private: Door[TableRows], task: Task, plan: Plan[MixtureParameters], progress: Progress
+) -> MixtureModel:
+    """Measure histograms and tables of constraints, run the rounds, then fit inside the supports.
 
-    def __init__(
-        self,
-        private: Door[TableRows],
-        task: Task,
-        plan: Plan[MixtureParameters],
-        progress: Progress,
-    ) -> None:
-        self._private, self._task, self._plan, self._progress = private, task, plan, progress
+    Privacy: releases what the plan holds; all else is post-processing.
+    """
+    parameters, rows = plan.parameters, task.data_rows
+    bins = _measure_histograms(private, task, plan)
+    inside = _modelled(plan.sequence, bins)
+    sequence = (*inside, *(name for name in plan.sequence if name not in inside))
+    layout = separate_factors({name: bins[name].size for name in inside})
 
-    def run(self) -> MixtureModel:
-        """The fitted model."""
-        groups = self._histograms()
-        sequence, inside = self._split(groups)
-        layout = untied({name: groups[name].size for name in inside})
-        tables = self._joint_tables(groups)
-        released = [self._one_way(groups[name]) for name in inside]
-        released += [
-            table for table in tables if set(inside).issuperset(r.name for r in table.readings)
-        ]
-        fit = self._started(layout, groups)
-        self._rounds(fit, released, groups)
-        rules = self._rules(sequence, groups, fit.mixture, tables)
-        joint = arranged({name: groups[name].size for name in sequence}, inside, rules.supports)
-        mixture = self._refitted(fit.mixture, joint.layout if joint else layout, released)
-        even = joint is not None and not rules.pair_rules
-        return MixtureModel(self._task, sequence, groups, mixture, rules, even)
-
-    def _mechanism(self, kind: str) -> DiscreteGaussian:
-        return DiscreteGaussian(self._plan.parameters.noise[kind])
-
-    def _histogram_mechanism(self, name: str) -> DiscreteGaussian:
-        return DiscreteGaussian(self._plan.parameters.histogram_noise[name])
-
-    def _deviation(self, kind: str) -> float:
-        return self._mechanism(kind).scale(self._private.neighbours.partition)
-
-    def _histograms(self) -> dict[str, Bins]:
-        by_value, most = self._plan.parameters.by_value, self._plan.parameters.groups
-        return {
-            name: ask_histogram(
-                self._private,
-                self._task,
-                name,
-                self._histogram_mechanism(name),
-                name in by_value,
-                most,
-            )
-            for name in self._plan.sequence
-        }
-
-    def _split(self, groups: Mapping[str, Bins]) -> tuple[Names, Names]:
-        """The sequence with the attributes of the mixture first, and these alone.
-
-        At least one is in it.
-        """
-        names = self._plan.sequence
-        smallest = min(groups[name].size for name in names)
-        inside = tuple(name for name in names if groups[name].size <= max(MODELLED, smallest))
-        return (*inside, *(name for name in names if name not in inside)), inside
-
-    def _one_way(self, groups: Bins) -> Measurement:
-        cells = np.bincount(groups.of_cell, minlength=groups.size)
-        deviation = self._histogram_mechanism(groups.name).scale(self._private.neighbours.partition)
-        return Measurement(
-            (fine(groups),), groups.mass * self._task.data_rows, deviation * np.sqrt(cells)
+    tables = {
+        names: measure_joint_table(
+            private,
+            [bins[name] for name in names],
+            DiscreteGaussian(parameters.noise["joint tables"]),
+            f"joint {' x '.join(names)}",
         )
+        for names in parameters.joint_tables
+    }
+    released = [_one_way(private, bins[name], parameters, rows) for name in inside] + [
+        NoisyMarginal(tuple(fine(bins[name]) for name in names), table.counts, table.deviation)
+        for names, table in tables.items()
+        if set(names) <= set(inside)
+    ]
 
-    def _joint_tables(self, groups: Mapping[str, Bins]) -> list[Measurement]:
-        return [
-            self._measured(
-                tuple(fine(groups[n]) for n in names), "joint tables", f"joint {' x '.join(names)}"
-            )
-            for names in self._plan.parameters.joint_tables
-        ]
+    fit = Fit(_start(layout, bins, parameters.components), parameters.dependence_penalty)
+    candidates = {name: bins[name] for name in _candidate_attributes(task, parameters, layout)}
+    run_rounds(private, parameters, fit, released, candidates, rows, progress)
 
-    def _measured(self, readings: tuple[Coarsening, ...], kind: str, label: str) -> Measurement:
-        table = ask_joint_table(self._private, readings, self._mechanism(kind), label)
-        return Measurement(readings, table.counts, table.deviation)
+    chain = chain_of(fit.mixture, sequence, bins)
+    rng = np.random.default_rng(MIXTURE_SEED)
+    builder = SupportBuilder(task.domain, sequence, bins, chain, len(inside), tables, rng)
+    rules = builder.build(task.hard)
+    arrangement = arrange_factors(
+        {name: bins[name].size for name in sequence}, inside, rules.supports
+    )
+    layout = arrangement.layout if arrangement else layout
+    last = Fit(transfer(fit.mixture, layout), parameters.dependence_penalty)
+    targets = [TableTarget.of(table, layout, rows) for table in released]
+    last.descend(targets, LAST_STEPS, _RATE, _LAST_RATE)
+    even = arrangement is not None and not rules.pair_rules
+    return MixtureModel(task, sequence, bins, last.mixture, rules, even)
 
-    def _started(self, layout: Layout, groups: Mapping[str, Bins]) -> Fit:
-        components = self._plan.parameters.components
-        generator = torch.Generator().manual_seed(PUBLIC_SEED)
-        parts = []
-        for name, size in layout.sizes.items():
-            logs = torch.log(torch.as_tensor(groups[name].mass).float() + 1e-6)[:, None]
-            parts.append(
-                torch.softmax(
-                    logs + START_SPREAD * torch.randn(size, components, generator=generator), 0
-                )
-            )
-        start = Mixture(layout, torch.full((components,), 1 / components), torch.cat(parts))
-        return Fit(start, self._plan.parameters.dependence_penalty)
 
-    def _rounds(self, fit: Fit, released: list[Measurement], groups: Mapping[str, Bins]) -> None:
-        """Choose a table, measure it, add it to what is released, and fit again.
+def run_rounds(
+    private: Door[TableRows],
+    parameters: MixtureParameters,
+    fit: Fit,
+    released: list[NoisyMarginal],
+    bins: Mapping[str, Bins],
+    rows: int,
+    progress: Progress,
+) -> None:
+    """Choose the table that the model explains worst, measure it, and fit again, round by round.
 
-        As many times as planned.
-        """
-        rounds = self._plan.parameters.rounds
-        if not rounds:
-            return
-        choice = Exponential(self._plan.parameters.noise["selection"])
-        free = {name: groups[name] for name in self._free(fit.mixture.layout.sizes)}
-        wanted = candidates(free, self._task.data_rows, PUBLIC_SEED)
-        targets = self._targets(released, fit.mixture.layout)
-        fit.run(targets, START_STEPS, RATE, RATE)
-        for number in range(rounds):
-            choices = offered(fit.mixture, wanted, self._task.data_rows, self._deviation("rounds"))
-            chosen = wanted[
-                self._private.answer(CandidateScores(tuple(choices)), choice, f"round {number + 1}")
-            ]
-            released.append(self._measured(chosen, "rounds", f"round {number + 1}"))
-            targets += self._targets(released[-1:], fit.mixture.layout)
-            fit.run(targets, self._plan.parameters.steps, RATE, RATE)
-            self._progress(number + 1, rounds)
+    Tables are joint tables of the attributes of ``bins``. Each is added to those ``released``.
+    ``rows`` is the declared number of rows.
 
-    def _free(self, sizes: Mapping[str, int]) -> list[str]:
-        """The attributes that no measured functional dependency tells nearly level by level."""
-        measured = set(self._plan.parameters.joint_tables)
-        dependencies = [functional_dependency(constraint) for constraint in self._task.hard]
-        inside = [
-            d
-            for d in dependencies
-            if d is not None and (*d[0], d[1]) in measured and {*d[0], d[1]} <= set(sizes)
-        ]
-        told = {
-            right
-            for left, right in inside
-            if sizes[right] > NEARLY * math.prod(sizes[name] for name in left)
-        }
-        return [name for name in sizes if name not in told] or list(sizes)
+    Source: AIM, algorithm 1. The score of a table is the L1 distance, in rows, of its counts from
+    those that the model expects, less the expected L1 norm of the noise of measuring it.
+    """
+    if not parameters.rounds:
+        return
+    selection = Exponential(parameters.noise["selection"])
+    counting = DiscreteGaussian(parameters.noise["rounds"])
+    deviation = counting.scale(private.neighbours.partition)
+    noise_of_cell = math.sqrt(2 / math.pi) * deviation
 
-    def _targets(self, released: Sequence[Measurement], layout: Layout) -> list[Target]:
-        return [Target.of(measurement, layout, self._task.data_rows) for measurement in released]
+    layout = fit.mixture.layout
+    tables = candidate_tables(bins, rows, MIXTURE_SEED)
+    targets = [TableTarget.of(table, layout, rows) for table in released]
+    fit.descend(targets, _START_STEPS, _RATE, _RATE)
+    for number in range(1, parameters.rounds + 1):
+        shares = expected_shares(fit.mixture, tables)
+        candidates = tuple(
+            Candidate(table, rows * shares[table], noise_of_cell * shares[table].size)
+            for table in tables
+        )
+        label = f"round {number}"
+        chosen = tables[private.answer(CandidateScores(candidates), selection, label)]
+        counts = private.answer(PartitionCounts(chosen), counting, label).astype(np.float64)
 
-    def _rules(
-        self,
-        sequence: Names,
-        groups: Mapping[str, Bins],
-        mixture: Mixture,
-        tables: Sequence[Measurement],
-    ) -> CompiledConstraints:
-        measured = {}
-        for table in tables:
-            names = tuple(reading.name for reading in table.readings)
-            measured[names] = Measured(names, table.counts, self._deviation("joint tables"))
-        model = chain(mixture, sequence, groups)
-        inside = len(mixture.layout.sizes)
-        rng = np.random.default_rng(PUBLIC_SEED)
-        return SupportBuilder(
-            self._task.domain, sequence, groups, model, inside, measured, rng
-        ).build(self._task.hard)
+        released.append(NoisyMarginal(chosen, counts, deviation))
+        targets.append(TableTarget.of(released[-1], layout, rows))
+        fit.descend(targets, parameters.steps, _RATE, _RATE)
+        progress(number, parameters.rounds)
 
-    def _refitted(
-        self, mixture: Mixture, layout: Layout, released: Sequence[Measurement]
-    ) -> Mixture:
-        fit = Fit(carried_over(mixture, layout), self._plan.parameters.dependence_penalty)
-        fit.run(self._targets(released, layout), LAST_STEPS, RATE, LAST_RATE)
-        return fit.mixture
+
+def _measure_histograms(
+    private: Door[TableRows], task: Task, plan: Plan[MixtureParameters]
+) -> dict[str, Bins]:
+    parameters = plan.parameters
+    return {
+        name: measure_histogram(
+            private,
+            task,
+            name,
+            DiscreteGaussian(parameters.histogram_noise[name]),
+            name in parameters.by_value,
+            parameters.groups,
+        )
+        for name in plan.sequence
+    }
+
+
+def _modelled(sequence: Sequence[str], bins: Mapping[str, Bins]) -> tuple[str, ...]:
+    """The attributes of the mixture, in the order of the sequence: at least one."""
+    smallest = min(bins[name].size for name in sequence)
+    return tuple(name for name in sequence if bins[name].size <= max(_MOST_MODELLED, smallest))
+
+
+def _one_way(
+    private: Door[TableRows], bins: Bins, parameters: MixtureParameters, rows: int
+) -> NoisyMarginal:
+    """The histogram over bins; the noise of a bin is that of its cells, summed."""
+    cells = np.bincount(bins.of_cell, minlength=bins.size)
+    mechanism = DiscreteGaussian(parameters.histogram_noise[bins.name])
+    deviation = mechanism.scale(private.neighbours.partition)
+    return NoisyMarginal((fine(bins),), bins.mass * rows, deviation * np.sqrt(cells))
+
+
+def _start(layout: Layout, bins: Mapping[str, Bins], components: int) -> Mixture:
+    """Equal components, each near the one-way histograms, with random differences."""
+    generator = torch.Generator().manual_seed(MIXTURE_SEED)
+    parts = []
+    for name, size in layout.sizes.items():
+        logs = torch.log(torch.as_tensor(bins[name].mass).float() + 1e-6)[:, None]
+        differences = torch.randn(size, components, generator=generator)
+        parts.append(torch.softmax(logs + _START_SPREAD * differences, 0))
+    return Mixture(layout, torch.full((components,), 1 / components), torch.cat(parts))
+
+
+def _candidate_attributes(
+    task: Task, parameters: MixtureParameters, layout: Layout
+) -> tuple[str, ...]:
+    """The attributes that rounds may measure: all but those that nearly repeat others.
+
+    An attribute repeats others if a measured functional dependency has it on the right side, with
+    nearly as many levels as the left side.
+    """
+    sizes = layout.sizes
+    dependencies = [functional_dependency(constraint) for constraint in task.hard]
+    repeated = {
+        right
+        for left, right in filter(None, dependencies)
+        if (*left, right) in parameters.joint_tables
+        and {*left, right} <= set(sizes)
+        and sizes[right] > _NEARLY_ONE_TO_ONE * math.prod(sizes[name] for name in left)
+    }
+    return tuple(name for name in sizes if name not in repeated) or tuple(sizes)

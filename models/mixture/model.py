@@ -1,4 +1,4 @@
-"""A fitted mixture with the rules its rows keep: released statistics only, from which rows are drawn freely."""
+"""A fitted mixture and the rules that its rows keep: released statistics only."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cloister.arrays import Integers
+from cloister.arrays import Floats, Integers
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
-from models.constrained import BALANCED, State, WeighedModel
+from models.constrained import BALANCED, ReweightedModel
 from models.discretization.bins import Bins
 from models.mixture.dependent import DependentAttribute
-from models.mixture.factors import arranged
+from models.mixture.factors import arrange_factors
 from models.mixture.products import Factor, Layout, Mixture
 from models.mixture.sampler import EvenSampler
-from models.protocol import Arrays, Sampler, Task
+from models.protocol import Arrays, ModelState, Sampler, Task
 from models.sampling.balanced import BalancedSampler, Independent
-from models.sampling.sampler import Probabilities
+from models.sampling.chain import Probabilities
 from models.sampling.support_builder import CompiledConstraints
-from models.serialization import groups_of, rules_of, united, weighing_of
+from models.serialization import (
+    merge_states,
+    restore_bins,
+    restore_reweighting,
+    restore_rules,
+)
 from models.soft_constraints.reweighting import Reweighting
 
 
@@ -37,7 +42,7 @@ class MixtureChain:
 
     mixture: Mixture
     names: tuple[str, ...]
-    outside: tuple[NDArray[np.float64], ...]
+    outside: tuple[Floats, ...]
 
     @cached_property
     def _logs(self) -> torch.Tensor:
@@ -49,11 +54,9 @@ class MixtureChain:
         return torch.as_tensor(np.cumsum([0, *sizes[:-1]]))
 
     def conditional(self, place: int, context: Integers) -> Probabilities:
-        """Probabilities of the attribute at ``place``.
+        """Probabilities of the attribute at ``place``; see `TupleModel`.
 
-        See :class:`models.sampling.sampler.TupleModel`.
-
-        The mean of the components' shares, weighed by their responsibilities for the context.
+        The mean of the components' shares, weighted by their responsibilities for the context.
         """
         if place >= len(self.names):
             return self.outside[place - len(self.names)][None]
@@ -66,73 +69,77 @@ class MixtureChain:
         return (responsible @ shares).numpy()
 
 
-FITTED = "a mixture of products is fitted to all noisy tables together, and rows are drawn from it"
-FITTED_TO_RATES = "the mixture is fitted anew so that it breaks soft constraints about as often as noisy counts say"
+_FITTED = "a mixture of products is fitted to all noisy tables together, and rows are drawn from it"
+_FITTED_TO_RATES = (
+    "the mixture is fitted anew so that it breaks soft constraints about as often as noisy counts "
+    "say"
+)
 
 
 @dataclass(frozen=True)
-class MixtureModel(WeighedModel):
-    """A mixture, the groups it speaks of, and the rules that its rows keep.
+class MixtureModel(ReweightedModel):
+    """A mixture, the bins that it is over, and the rules that its rows keep.
 
     ``sequence`` lists the attributes of the mixture first; the others follow their histograms.
-    Where the mixture's factors, with what hangs on them, keep all rules on pairs (``even``), rows
+    Where the mixture's factors and dependent attributes keep all rules on pairs (``even``), rows
     are drawn with low variance.
     """
 
     task: Task
     sequence: tuple[str, ...]
-    groups: Mapping[str, Bins]
+    bins: Mapping[str, Bins]
     mixture: Mixture
     rules: CompiledConstraints
     even: bool
-    weighing: Reweighting | None = None
+    reweighting: Reweighting | None = None
 
     @property
     def sampler(self) -> Sampler:
-        """Balanced even draws where the factors keep all rules on pairs, the constraint sampler otherwise."""
+        """Balanced draws, or the constraint sampler alone if rows depend on those before them."""
         if self.constraint_sampler.remembers:
             return self.constraint_sampler
-        inside = {name: self.groups[name] for name in self.mixture.layout.sizes}
-        return BalancedSampler(self._apart, inside)
+        inside = {name: self.bins[name] for name in self.mixture.layout.sizes}
+        return BalancedSampler(self._independent_sampler, inside)
 
     def pool(self, rows: int, rng: SamplingSource) -> Table:
-        """About so many rows by which the model itself is measured: of the law of its samples, but not balanced.
+        """About ``rows`` rows by which the model's own rates are measured, keys left unset.
 
-        No more than are released where each row must fit all before it; keys are left unset.
+        They have the distribution of its samples, but are not balanced. No more than are released
+        where each row must fit all before it.
         """
         if self.constraint_sampler.remembers:
             return self.constraint_sampler.independent(min(rows, self.task.data_rows), rng)
-        return self._apart.independent(rows, rng)
+        return self._independent_sampler.independent(rows, rng)
 
     @property
     def tuple_model(self) -> MixtureChain:
         """The mixture as a chain of conditionals."""
-        return chain(self.mixture, self.sequence, self.groups)
+        return chain_of(self.mixture, self.sequence, self.bins)
 
     @property
-    def _apart(self) -> Independent:
+    def _independent_sampler(self) -> Independent:
         plain = self.constraint_sampler
-        return EvenSampler(plain, self.mixture, self._hanging) if self.even else plain
+        return EvenSampler(plain, self.mixture, self._dependents) if self.even else plain
 
     @cached_property
-    def _hanging(self) -> tuple[DependentAttribute, ...]:
-        sizes = {name: groups.size for name, groups in self.groups.items()}
-        arrangement = arranged(sizes, tuple(self.mixture.layout.sizes), self.rules.supports)
-        return arrangement.hanging if arrangement else ()
+    def _dependents(self) -> tuple[DependentAttribute, ...]:
+        sizes = {name: own.size for name, own in self.bins.items()}
+        arrangement = arrange_factors(sizes, tuple(self.mixture.layout.sizes), self.rules.supports)
+        return arrangement.dependents if arrangement else ()
 
-    def weighed(self, weighing: Reweighting) -> MixtureModel:
-        """The same model, its soft constraints weighed."""
-        return replace(self, weighing=weighing)
+    def reweighted(self, reweighting: Reweighting) -> MixtureModel:
+        """The same model, with weights of its soft constraints."""
+        return replace(self, reweighting=reweighting)
 
-    def own_state(self) -> State:
+    def own_state(self) -> ModelState:
         """The mixture as JSON and arrays."""
-        return united(({"even": self.even}, {}), _state_of_mixture(self.mixture))
+        return merge_states(({"even": self.even}, {}), _state_of_mixture(self.mixture))
 
     def own_post_processing(self) -> tuple[str, ...]:
-        """How rows come of the mixture."""
-        soft = (FITTED_TO_RATES,) if self.task.soft else ()
+        """How rows are made from the mixture."""
+        soft = (_FITTED_TO_RATES,) if self.task.soft else ()
         balanced = () if self.constraint_sampler.remembers else (BALANCED,)
-        return (FITTED, *soft, *balanced)
+        return (_FITTED, *soft, *balanced)
 
 
 def _state_of_mixture(mixture: Mixture) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -142,23 +149,24 @@ def _state_of_mixture(mixture: Mixture) -> tuple[dict[str, Any], dict[str, NDArr
     return {"factors": [list(factor.attributes) for factor in factors]}, arrays
 
 
-def chain(mixture: Mixture, sequence: tuple[str, ...], groups: Mapping[str, Bins]) -> MixtureChain:
+def chain_of(mixture: Mixture, sequence: tuple[str, ...], bins: Mapping[str, Bins]) -> MixtureChain:
     """The mixture as a chain over a sequence that lists its attributes first."""
     inside = len(mixture.layout.sizes)
     return MixtureChain(
-        mixture, sequence[:inside], tuple(groups[name].mass for name in sequence[inside:])
+        mixture, sequence[:inside], tuple(bins[name].mass for name in sequence[inside:])
     )
 
 
-def restore(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> MixtureModel:
+def restore_mixture(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> MixtureModel:
     """The model whose :meth:`MixtureModel.state` is given."""
     sequence = tuple(meta["sequence"])
-    groups = groups_of(task, sequence, arrays)
+    bins = restore_bins(task, sequence, arrays)
     factors = tuple(
         Factor(tuple(names), arrays[f"factor.{at}"]) for at, names in enumerate(meta["factors"])
     )
     inside = {name for factor in factors for name in factor.attributes}
-    layout = Layout(factors, {name: groups[name].size for name in sequence if name in inside})
+    layout = Layout(factors, {name: bins[name].size for name in sequence if name in inside})
     mixture = Mixture(layout, torch.as_tensor(arrays["weights"]), torch.as_tensor(arrays["shares"]))
-    rules, weighing = rules_of(task, meta, arrays), weighing_of(task, meta, arrays)
-    return MixtureModel(task, sequence, groups, mixture, rules, meta["even"], weighing)
+    rules = restore_rules(task, meta, arrays)
+    reweighting = restore_reweighting(task, meta, arrays)
+    return MixtureModel(task, sequence, bins, mixture, rules, meta["even"], reweighting)

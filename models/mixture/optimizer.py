@@ -1,7 +1,7 @@
 """Fitting a mixture of products to noisy tables, by Adam on half the chi-square.
 
-The gradient is written out: with one product of matrices for each table it costs about as much as
-the tables themselves. Everything here is post-processing of released values.
+The gradient is written out: with one matrix product for each table it costs about as much as the
+tables themselves. Everything here is post-processing of released values.
 """
 
 from __future__ import annotations
@@ -13,55 +13,63 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from cloister.arrays import Floats
 from models.discretization.coarsening import Coarsening
-from models.mixture.products import Layout, Mixture, View
+from models.mixture.products import FactorView, Layout, Mixture
 
-FIRST, SECOND = 0.9, 0.99
+_FIRST_DECAY = 0.9
+"""Decay of Adam's first moment a step; Adam's usual value."""
+
+_SECOND_DECAY = 0.99
+"""Decay of Adam's second moment a step; fits take few steps, so it forgets sooner than usual."""
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """A released joint table: noisy ``counts``, one axis a reading, with the standard deviation of each, in rows.
+class NoisyMarginal:
+    """A released joint table: noisy ``counts`` of rows, one axis a coarsening.
 
-    ``deviation`` is one number or has the shape of the counts.
+    ``deviation`` is the standard deviation of each count, in rows: one number, or an array of the
+    shape of the counts.
     """
 
-    readings: tuple[Coarsening, ...]
-    counts: NDArray[np.float64]
-    deviation: NDArray[np.float64] | float
+    coarsenings: tuple[Coarsening, ...]
+    counts: Floats
+    deviation: Floats | float
 
 
 class Objective(Protocol):
-    """Something that a joint table of the mixture shall be."""
+    """A target of the fit for one joint table of the mixture."""
 
     @property
-    def views(self) -> tuple[View, ...]:
-        """The axes of the table, the last one apart."""
+    def views(self) -> tuple[FactorView, ...]:
+        """The axes of the table; it has one line for each joint part of all but the last."""
         ...
 
     def loss_and_gradient(self, table: Tensor) -> tuple[float, Tensor]:
-        """Half the chi-square of a table (product of all views but the last, size of the last), and its slope."""
+        """Half the chi-square of a table, and its slope by the table.
+
+        Shapes: (product of all views but the last, size of the last).
+        """
         ...
 
 
 @dataclass(frozen=True)
-class Target:
-    """A measurement as the fit sees it: shares of rows and their inverse deviations in the order of its views.
+class TableTarget:
+    """A noisy marginal as the fit needs it: shares of rows, inverse deviations, in order of views.
 
     Shapes: ``shares`` and ``precision`` (product of all views but the last, size of the last).
     """
 
-    views: tuple[View, ...]
+    views: tuple[FactorView, ...]
     shares: Tensor
     precision: Tensor
 
     @classmethod
-    def of(cls, measured: Measurement, layout: Layout, rows: int) -> Target:
-        """The target of a measurement on a table of so many rows."""
-        views, axes = layout.views(measured.readings)
+    def of(cls, measured: NoisyMarginal, layout: Layout, rows: int) -> TableTarget:
+        """The target of a marginal of a table of ``rows`` rows."""
+        views, axes = layout.views(measured.coarsenings)
         shape = (-1, views[-1].size)
         deviation = (
             np.broadcast_to(measured.deviation, measured.counts.shape)
@@ -81,9 +89,12 @@ class Target:
 
 @dataclass(frozen=True)
 class MeanTarget:
-    """The mean over rows of a number that each cell of a joint table has, to an inverse deviation of ``precision``."""
+    """The ``mean`` over rows of ``numbers``, one for each cell of a joint table.
 
-    views: tuple[View, ...]
+    ``precision`` is its inverse deviation.
+    """
+
+    views: tuple[FactorView, ...]
     numbers: Tensor
     mean: float
     precision: float
@@ -91,14 +102,14 @@ class MeanTarget:
     @classmethod
     def of(
         cls,
-        readings: Sequence[Coarsening],
-        numbers: NDArray[np.float64],
+        coarsenings: Sequence[Coarsening],
+        numbers: Floats,
         mean: float,
         deviation: float,
         layout: Layout,
     ) -> MeanTarget:
-        """The target for numbers with one axis a reading."""
-        views, axes = layout.views(readings)
+        """The target for numbers with one axis a coarsening."""
+        views, axes = layout.views(coarsenings)
         ordered = numbers.transpose(axes).reshape(-1, views[-1].size)
         return cls(views, torch.as_tensor(ordered).float(), mean, 1 / deviation)
 
@@ -110,26 +121,26 @@ class MeanTarget:
 
 @dataclass(frozen=True)
 class Targets:
-    """All targets of a fit.
+    """All targets of a fit, sorted by how they are computed.
 
-    ``whole`` factors, each seen alone and level by level, are computed as one.
-
-    Joint ones come with the places of their views among the different ``views``, each of which is
-    computed once. Shapes: ``levels`` (m,) numbers among all levels, their ``shares`` and
-    ``precision`` (m,).
+    One-way tables of whole factors are computed together: ``levels`` (m,) are numbers among all
+    levels, ``shares`` and ``precision`` (m,) their targets. Every other target is in ``joint``,
+    with the places of its views among the different ``views``, each of which is computed once.
     """
 
     joint: tuple[tuple[Objective, tuple[int, ...]], ...]
-    views: tuple[View, ...]
+    views: tuple[FactorView, ...]
     levels: Tensor
     shares: Tensor
     precision: Tensor
 
     @classmethod
-    def of(cls, aims: Sequence[Objective], layout: Layout) -> Targets:
+    def of(cls, objectives: Sequence[Objective], layout: Layout) -> Targets:
         """The targets, sorted by kind."""
-        whole = [aim for aim in aims if isinstance(aim, Target) and _whole(aim)]
-        joint = [aim for aim in aims if not isinstance(aim, Target) or not _whole(aim)]
+        whole = [aim for aim in objectives if isinstance(aim, TableTarget) and _is_whole(aim)]
+        joint = [
+            aim for aim in objectives if not isinstance(aim, TableTarget) or not _is_whole(aim)
+        ]
         views = {_key(view): view for aim in joint for view in aim.views}
         place = {key: at for at, key in enumerate(views)}
         levels = [
@@ -146,20 +157,20 @@ class Targets:
         )
 
 
-def _key(view: View) -> tuple[int, bytes]:
+def _key(view: FactorView) -> tuple[int, bytes]:
     return view.at, b"" if view.index is None else view.index.numpy().tobytes()
 
 
-def _whole(target: Target) -> bool:
+def _is_whole(target: TableTarget) -> bool:
     return len(target.views) == 1 and target.views[0].index is None
 
 
 class Fit:
     """A mixture under training: logits of component weights and of all levels of all factors.
 
-    The loss is half the chi-square of the targets and the ``dependence_penalty``, see
-    :func:`add_dependence_penalty`. Adam divides each slope by its recent size; with a ``floor``, in
-    typical sizes, what hardly matters hardly moves.
+    The loss is half the chi-square of the targets plus the ``dependence_penalty``, see
+    :func:`add_dependence_penalty`. Adam divides each slope by its recent size; with a ``floor``, as
+    a multiple of the root mean square of these sizes, small slopes make small steps.
     """
 
     def __init__(self, start: Mixture, dependence_penalty: float, floor: float = 0.0) -> None:
@@ -175,15 +186,15 @@ class Fit:
 
     @property
     def mixture(self) -> Mixture:
-        """The mixture as it stands."""
+        """The mixture now."""
         weights, logits = self._parameters
         shares = torch.cat([torch.softmax(logits[a:b], 0) for a, b in pairwise(self._layout.edges)])
         return Mixture(self._layout, torch.softmax(weights, 0), shares)
 
-    def run(
+    def descend(
         self, targets: Sequence[Objective], steps: int, first_rate: float, last_rate: float
     ) -> None:
-        """Some steps of Adam on the loss, at a rate that goes evenly from first to last."""
+        """Some steps of Adam on the loss, at a rate that changes linearly from first to last."""
         sorted_targets = Targets.of(targets, self._layout)
         for step in range(steps):
             mixture = self.mixture
@@ -197,17 +208,17 @@ class Fit:
     def _update(self, gradients: Sequence[Tensor], rate: float) -> None:
         self._steps += 1
         for at, slope in enumerate(gradients):
-            self._mean[at].mul_(FIRST).add_(slope, alpha=1 - FIRST)
-            self._square[at].mul_(SECOND).addcmul_(slope, slope, value=1 - SECOND)
-            size = torch.sqrt(self._square[at] / (1 - SECOND**self._steps))
+            self._mean[at].mul_(_FIRST_DECAY).add_(slope, alpha=1 - _FIRST_DECAY)
+            self._square[at].mul_(_SECOND_DECAY).addcmul_(slope, slope, value=1 - _SECOND_DECAY)
+            size = torch.sqrt(self._square[at] / (1 - _SECOND_DECAY**self._steps))
             size.add_(self._floor * float(size.square().mean()) ** 0.5 + 1e-10)
             self._parameters[at].addcdiv_(
-                self._mean[at], size, value=-rate / (1 - FIRST**self._steps)
+                self._mean[at], size, value=-rate / (1 - _FIRST_DECAY**self._steps)
             )
 
 
 def gradient(mixture: Mixture, targets: Targets) -> tuple[float, Tensor, Tensor]:
-    """Half the chi-square of all targets, and its slopes by component weights and by shares, in their shapes."""
+    """Half the chi-square of all targets, and its slopes by component weights and by shares."""
     to_weights, to_shares = torch.zeros_like(mixture.weights), torch.zeros_like(mixture.shares)
     shares = mixture.shares[targets.levels]
     error = (shares @ mixture.weights - targets.shares) * targets.precision
@@ -215,13 +226,13 @@ def gradient(mixture: Mixture, targets: Targets) -> tuple[float, Tensor, Tensor]
     to_weights += slope @ shares
     to_shares.index_add_(0, targets.levels, slope[:, None] * mixture.weights)
     loss = float(error.square().sum()) / 2
-    seen = [mixture.seen(view) for view in targets.views]
-    slopes = [torch.zeros_like(shares) for shares in seen]
+    views = [mixture.view_shares(view) for view in targets.views]
+    slopes = [torch.zeros_like(shares) for shares in views]
     for aim, places in targets.joint:
         loss += _add_gradient(
             aim,
             mixture.weights,
-            [seen[at] for at in places],
+            [views[at] for at in places],
             [slopes[at] for at in places],
             to_weights,
         )
@@ -233,10 +244,10 @@ def gradient(mixture: Mixture, targets: Targets) -> tuple[float, Tensor, Tensor]
 def add_dependence_penalty(
     mixture: Mixture, dependence_penalty: float, to_weights: Tensor, to_shares: Tensor
 ) -> None:
-    """Add the slopes of the penalty: the information, in nats, that a component has on its row, factor by factor.
+    """Add the slopes of the penalty: the information, in nats, that a component has on its row.
 
-    That sum is at least the total correlation of the factors, so of the mixtures that fit alike one
-    of great entropy is preferred, which claims no dependence that was not measured.
+    It is summed over the factors, so it is at least their total correlation: of mixtures that fit
+    equally well one of great entropy is preferred, without dependence that was not measured.
     """
     logs = torch.log(mixture.shares / (mixture.shares @ mixture.weights)[:, None] + 1e-12)
     to_shares.addcmul_(logs, mixture.weights[None], value=dependence_penalty)
@@ -246,29 +257,29 @@ def add_dependence_penalty(
 def _add_gradient(
     aim: Objective,
     weights: Tensor,
-    seen: Sequence[Tensor],
+    views: Sequence[Tensor],
     slopes: Sequence[Tensor],
     to_weights: Tensor,
 ) -> float:
-    """Half the chi-square of an aim whose views are ``seen``.
+    """Half the chi-square of an objective; its slopes are added to those of views and weights.
 
-    Its slopes are added to those of views and weights.
+    ``views`` are the shares (size, components) of its views.
     """
     folded = [weights[None]]
-    for shares in seen[:-1]:
+    for shares in views[:-1]:
         folded.append((folded[-1][:, None] * shares[None]).flatten(0, 1))
-    loss, slope = aim.loss_and_gradient(folded[-1] @ seen[-1].T)
+    loss, slope = aim.loss_and_gradient(folded[-1] @ views[-1].T)
     slopes[-1].addmm_(slope.T, folded[-1])
-    back = slope @ seen[-1]
-    for at in range(len(seen) - 2, -1, -1):
-        back = back.view(-1, *seen[at].shape)
+    back = slope @ views[-1]
+    for at in range(len(views) - 2, -1, -1):
+        back = back.view(-1, *views[at].shape)
         slopes[at].add_((back * folded[at][:, None]).sum(0))
-        back = (back * seen[at][None]).sum(1)
+        back = (back * views[at][None]).sum(1)
     to_weights += back[0]
     return loss
 
 
-def _scatter(layout: Layout, view: View, slope: Tensor, to_shares: Tensor) -> None:
+def _scatter(layout: Layout, view: FactorView, slope: Tensor, to_shares: Tensor) -> None:
     own = to_shares[layout.edges[view.at] : layout.edges[view.at + 1]]
     own += slope if view.index is None else slope[view.index]
 

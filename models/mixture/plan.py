@@ -11,29 +11,81 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from cloister.errors import PlanError
-from cloister.privacy.accounting.calibration import calibrate, concentrated
+from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
 from cloister.privacy.events import Composed, Event, repeat
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
 from cloister.schema.cells import declared_cells
 from models.discretization.attribute_order import public_sizes
-from models.discretization.histograms import wide
-from models.kamino.weighers import PairCounts
+from models.discretization.histograms import counted_by_value
 from models.mixture.candidates import MOST_CANDIDATES
 from models.planning.constraint_marginals import wanted_tables
 from models.planning.noise import counts_stage, require_signal
 from models.protocol import Budget, Forecast, Parameters, Plan, Stage, Task
+from models.soft_constraints.pair_counts import PairCounts
 
-HISTOGRAMS, LEAST_HISTOGRAMS, MOST_HISTOGRAMS = 0.12, 0.05, 0.45
-JOINT_TABLES, PAIRS = 0.06, 0.06
-SELECTING = 0.10
-COMPONENTS, FEWEST = 800, 100
-DEPENDENCE_PENALTY = 450.0
-ROUNDS, MOST_ROUNDS, TYPICAL, GROWTH = 40, 200, 5_000.0, 0.26
-STEPS, MOST_STEPS, FEWEST_STEPS, LAST_STEPS = 3_200, 80, 20, 600
-GROUPS = 32
-TYPICAL_CELLS = 400
-EMPHASIS, MOST_EMPHATIC = 0.25, 128
+_TYPICAL_SIGNAL = 5_000.0
+"""A typical signal: rows times the square root of rho, the only scale that the noise has."""
+
+_HISTOGRAMS = 0.12
+"""Part of the budget, as a share of rho, of one-way histograms at the typical signal."""
+
+LEAST_HISTOGRAMS = 0.05
+"""Part of the budget of one-way histograms at least."""
+
+MOST_HISTOGRAMS = 0.45
+"""Part of the budget of one-way histograms at most."""
+
+_JOINT_TABLES = 0.06
+"""Part of the budget of joint tables of hard constraints, if there are any."""
+
+_SOFT_CONSTRAINTS = 0.06
+"""Part of the budget of counts of violating pairs, if there are soft constraints."""
+
+_SELECTION = 0.10
+"""Part of the rounds' budget that chooses tables, as in AIM; the rest measures them."""
+
+MOST_COMPONENTS = 800
+"""Components of the mixture at the typical signal, and at most."""
+
+FEWEST_COMPONENTS = 100
+"""Components of the mixture at least."""
+
+_DEPENDENCE_PENALTY = 450.0
+"""Loss for one nat of information that components have on rows, at the typical signal."""
+
+_ROUNDS = 40
+"""Rounds of a table of 15 attributes at the typical signal; half or twice as many was no better."""
+
+MOST_ROUNDS = 200
+"""Rounds at most."""
+
+_GROWTH = 0.26
+"""Rounds grow with this power of the signal."""
+
+_ALL_STEPS = 3_200
+"""Steps of the fit after all rounds together, within the bounds for one round."""
+
+MOST_STEPS = 80
+"""Steps of the fit after a round at most."""
+
+FEWEST_STEPS = 20
+"""Steps of the fit after a round at least."""
+
+LAST_STEPS = 600
+"""Steps of the last fit, inside the supports."""
+
+MIXTURE_BINS = 32
+"""Bins of a numeric attribute at most, special and missing values apart."""
+
+_TYPICAL_CELLS = 400
+"""Cells of a measured table, for the forecast of the time that a step takes."""
+
+_EMPHASIS_POWER = 0.25
+"""The noise of a histogram falls with this power of its cells; see `emphasis_for`."""
+
+MOST_EMPHASIS_CELLS = 128
+"""Cells of a histogram from which on its noise falls no further."""
 
 WEIGHER = PairCounts()
 
@@ -45,8 +97,8 @@ class MixtureParameters(Parameters):
     ``noise`` holds the noise multiplier of each kind of count, and the epsilon of one selection;
     ``histogram_noise`` that of each attribute's histogram. ``by_value`` names the attributes whose
     single values are counted, ``joint_tables`` the attributes of each joint table of a hard
-    constraint. After each of the ``rounds`` the fit takes ``steps``; ``dependence_penalty`` is what
-    dependence costs it.
+    constraint, ``groups`` the bins of a numeric attribute at most. After each of the ``rounds`` the
+    fit takes ``steps``; ``dependence_penalty`` is what dependence costs it.
     """
 
     noise: Mapping[str, Fraction]
@@ -61,42 +113,43 @@ class MixtureParameters(Parameters):
 
 
 @dataclass(frozen=True)
-class Outline:
-    """What a plan asks of the data, before the noise is known.
+class _Outline:
+    """The queries of a plan, before the noise is known.
 
-    ``emphasis`` is what the noise of each attribute's histogram is divided by; ``wide`` attributes
-    are counted value by value as well; ``joint`` are the tables of hard constraints.
+    ``emphasis`` is what the noise of each attribute's histogram is divided by; the single values of
+    ``by_value`` attributes are counted as well; ``joint`` are the tables of hard constraints.
     """
 
     task: Task
     emphasis: Mapping[str, Fraction]
-    wide: tuple[str, ...]
+    by_value: tuple[str, ...]
     joint: tuple[tuple[str, ...], ...]
     rounds: int
     signal: float
 
     @property
     def parts(self) -> dict[str, tuple[float, float]]:
-        """The part of the budget, as a share of rho, of each kind of query, and how many queries share it."""
+        """For each kind of query, its part of the budget, as a share of rho, and its number."""
         histograms = sum(
-            float(factor) ** 2 * (1 + (name in self.wide)) for name, factor in self.emphasis.items()
+            float(factor) ** 2 * (1 + (name in self.by_value))
+            for name, factor in self.emphasis.items()
         )
         parts = {"histograms": (histograms_for(self.signal), histograms)}
-        parts |= {"joint tables": (JOINT_TABLES, len(self.joint))} if self.joint else {}
-        parts |= {"soft constraints": (PAIRS, 1)} if self.task.soft else {}
+        parts |= {"joint tables": (_JOINT_TABLES, len(self.joint))} if self.joint else {}
+        parts |= {"soft constraints": (_SOFT_CONSTRAINTS, 1)} if self.task.soft else {}
         if self.rounds:
             rest = 1.0 - sum(part for part, _ in parts.values())
             parts |= {
-                "selection": (rest * SELECTING, self.rounds),
-                "rounds": (rest * (1 - SELECTING), self.rounds),
+                "selection": (rest * _SELECTION, self.rounds),
+                "rounds": (rest * (1 - _SELECTION), self.rounds),
             }
         whole = sum(part for part, _ in parts.values())
         return {name: (part / whole, times) for name, (part, times) in parts.items()}
 
     def levels(self, noise: Fraction) -> dict[str, Fraction]:
-        """The noise multiplier of each kind of count, and the epsilon of one selection, at a level of noise.
+        """The noise multiplier of each kind of count, and the epsilon of one selection.
 
-        A level of noise stands for a rho of 1 / (2 noise^2), of which each kind of query has its
+        The level ``noise`` stands for a rho of 1 / (2 noise^2), of which each kind of query has its
         part.
         """
         ratios = {
@@ -108,7 +161,7 @@ class Outline:
         }
 
     def stages(self, noise: Fraction) -> Iterator[Stage]:
-        """The steps that meet the data, at a level of noise."""
+        """The steps that query the data, at a level of noise."""
         levels = self.levels(noise)
         yield self._histograms(levels["histograms"])
         if self.joint:
@@ -139,7 +192,7 @@ class Outline:
             name: DiscreteGaussian(noise) for name, noise in self.histogram_noise(level).items()
         }
         events = [
-            (mechanism.event(partition), 1 + (name in self.wide))
+            (mechanism.event(partition), 1 + (name in self.by_value))
             for name, mechanism in mechanisms.items()
         ]
         scales = [mechanism.scale(partition) for mechanism in mechanisms.values()]
@@ -151,7 +204,7 @@ class Outline:
         )
 
 
-def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[MixtureParameters]:
+def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[MixtureParameters]:
     """The plan that spends just the budget.
 
     Raises:
@@ -161,12 +214,12 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[Mixtur
         raise PlanError(
             "method mixture adds Gaussian noise and needs a delta above 0; allow one, such as 1e-6"
         )
-    rho = concentrated(budget.epsilon, budget.delta)
+    rho = zcdp_rho(budget.epsilon, budget.delta)
     signal = task.data_rows * math.sqrt(rho)
-    joint = wanted_tables(task, public_sizes(task.domain, GROUPS))
-    by_value = wide(task.domain, sequence, task.data_rows)
+    joint = wanted_tables(task, public_sizes(task.domain, MIXTURE_BINS))
+    by_value = counted_by_value(task.domain, sequence, task.data_rows)
     emphasis = {name: emphasis_for(declared_cells(task.domain[name]).size) for name in sequence}
-    outline = Outline(task, emphasis, by_value, joint, rounds_for(signal, len(sequence)), signal)
+    outline = _Outline(task, emphasis, by_value, joint, rounds_for(signal, len(sequence)), signal)
     require_signal(
         float(outline.levels(_exact(math.sqrt(1 / (2 * rho))))["histograms"]),
         task.data_rows,
@@ -182,58 +235,59 @@ def search(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[Mixtur
     parameters = MixtureParameters(
         noise=levels,
         histogram_noise=outline.histogram_noise(levels["histograms"]),
-        by_value=outline.wide,
+        by_value=outline.by_value,
         joint_tables=joint,
         rounds=outline.rounds,
         steps=steps_for(outline.rounds),
-        groups=GROUPS,
+        groups=MIXTURE_BINS,
         components=components_for(signal),
-        dependence_penalty=DEPENDENCE_PENALTY * signal / TYPICAL,
+        dependence_penalty=_DEPENDENCE_PENALTY * signal / _TYPICAL_SIGNAL,
     )
     return Plan("mixture", sequence, tuple(outline.stages(noise)), parameters, _forecast(outline))
 
 
 def rounds_for(signal: float, attributes: int) -> int:
-    """Number of rounds, by rows times the square root of rho: more where the noise is small beside the rows."""
+    """Number of rounds, by the signal: more where the noise is small beside the rows."""
     possible = math.comb(attributes, 2) + math.comb(attributes, 3)
-    wanted = round(ROUNDS * math.sqrt(attributes / 15) * (signal / TYPICAL) ** GROWTH)
+    wanted = round(_ROUNDS * math.sqrt(attributes / 15) * (signal / _TYPICAL_SIGNAL) ** _GROWTH)
     return min(max(wanted, 1), 2 * possible, MOST_ROUNDS)
 
 
 def steps_for(rounds: int) -> int:
     """Steps of the fit after each round: fewer where a round adds little to what is known."""
-    return max(STEPS // max(rounds, STEPS // MOST_STEPS), FEWEST_STEPS)
+    return max(_ALL_STEPS // max(rounds, _ALL_STEPS // MOST_STEPS), FEWEST_STEPS)
 
 
 def components_for(signal: float) -> int:
-    """Number of components: fewer where there is less to tell."""
-    return min(max(round(COMPONENTS * math.sqrt(signal / TYPICAL)), FEWEST), COMPONENTS)
+    """Number of components, by the signal: fewer where the noise is strong."""
+    wanted = round(MOST_COMPONENTS * math.sqrt(signal / _TYPICAL_SIGNAL))
+    return min(max(wanted, FEWEST_COMPONENTS), MOST_COMPONENTS)
 
 
 def histograms_for(signal: float) -> float:
-    """The part of the budget that one-way histograms get: the more, the less there is."""
-    wanted = HISTOGRAMS * (TYPICAL / signal) ** 0.6
+    """The part of the budget of one-way histograms, by the signal: the more, the weaker it is."""
+    wanted = _HISTOGRAMS * (_TYPICAL_SIGNAL / signal) ** 0.6
     return min(max(wanted, LEAST_HISTOGRAMS), MOST_HISTOGRAMS)
 
 
 def emphasis_for(cells: int) -> Fraction:
-    """How many times less noise a histogram of so many cells gets than one of two.
+    """How many times less noise a histogram of ``cells`` cells gets than one of two.
 
-    The noise of a histogram adds up over its cells, and costs its inverse square: the sum of the
-    errors of all histograms would be least with the cube root of cells. Few cells of many matter,
-    so it is the fourth root here.
+    The error of a histogram grows with its cells times the noise, and the cost with the inverse
+    square of the noise, so the sum of all errors would be least with the cube root of cells. In
+    large histograms few cells matter, so it is the fourth root here.
     """
-    return _exact(min(max(cells - 1, 1), MOST_EMPHATIC) ** EMPHASIS)
+    return _exact(min(max(cells - 1, 1), MOST_EMPHASIS_CELLS) ** _EMPHASIS_POWER)
 
 
 def _exact(number: float) -> Fraction:
     return Fraction(math.ceil(number * 10**6), 10**6)
 
 
-def _forecast(outline: Outline) -> Forecast:
+def _forecast(outline: _Outline) -> Forecast:
     rounds, rows, attributes = outline.rounds, outline.task.data_rows, len(outline.emphasis)
     tables = rounds * (steps_for(rounds) * rounds // 2 + LAST_STEPS)
-    fit = components_for(outline.signal) * TYPICAL_CELLS * tables * 8e-10
+    fit = components_for(outline.signal) * _TYPICAL_CELLS * tables * 8e-10
     count = rows * min(math.comb(attributes, 2) + math.comb(attributes, 3), MOST_CANDIDATES) * 8e-9
     return Forecast(
         seconds=round(10 + fit + count, 1),

@@ -1,7 +1,6 @@
-"""A mixture of products: rows belong to components, and inside a component all factors are independent.
+"""A mixture of products: rows belong to components; in a component all factors are independent.
 
-A factor is an attribute, or several attributes that a support ties together, whose joint levels it
-then lists.
+A factor is an attribute, or several attributes that a support joins, whose joint levels it lists.
 """
 
 from __future__ import annotations
@@ -12,12 +11,10 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from cloister.arrays import Floats, Integers
 from models.discretization.coarsening import Coarsening
-
-Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,7 @@ class Factor:
     """
 
     attributes: tuple[str, ...]
-    levels: Int
+    levels: Integers
 
     @property
     def size(self) -> int:
@@ -42,8 +39,8 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class View:
-    """A factor seen through some of its attributes: level m of factor ``at`` is part ``index[m]`` of ``size``.
+class FactorView:
+    """Some attributes of factor ``at``, coarsened: its level m is in part ``index[m]`` of ``size``.
 
     ``index`` is None where the parts are the levels.
     """
@@ -61,37 +58,39 @@ class Layout:
     sizes: Mapping[str, int]
 
     @cached_property
-    def home(self) -> dict[str, int]:
-        """The factor of each attribute."""
+    def factor_of(self) -> dict[str, int]:
+        """The number of the factor of each attribute."""
         return {name: at for at, factor in enumerate(self.factors) for name in factor.attributes}
 
     @cached_property
     def edges(self) -> list[int]:
-        """Where each factor's levels begin among all levels; one more than factors."""
+        """Where each factor's levels begin among all levels, and where the last ones end."""
         return np.cumsum([0, *(factor.size for factor in self.factors)]).tolist()
 
-    def views(self, readings: Sequence[Coarsening]) -> tuple[tuple[View, ...], tuple[int, ...]]:
-        """One view for each factor that the readings' attributes lie in, small ones first.
+    def views(
+        self, coarsenings: Sequence[Coarsening]
+    ) -> tuple[tuple[FactorView, ...], tuple[int, ...]]:
+        """One view for each factor of the coarsenings' attributes, small ones first.
 
-        With the axes of a joint table of the readings in the order of the views.
+        With the axes of a joint table of the coarsenings, in the order of the views.
         """
-        homes: dict[int, list[int]] = {}
-        for axis, reading in enumerate(readings):
-            homes.setdefault(self.home[reading.name], []).append(axis)
+        axes_of: dict[int, list[int]] = {}
+        for axis, coarsening in enumerate(coarsenings):
+            axes_of.setdefault(self.factor_of[coarsening.name], []).append(axis)
         views = {
-            at: self._view(at, [readings[axis] for axis in axes]) for at, axes in homes.items()
+            at: self._view(at, [coarsenings[axis] for axis in axes]) for at, axes in axes_of.items()
         }
-        order = sorted(homes, key=lambda at: views[at].size)
-        return tuple(views[at] for at in order), tuple(axis for at in order for axis in homes[at])
+        order = sorted(axes_of, key=lambda at: views[at].size)
+        return tuple(views[at] for at in order), tuple(axis for at in order for axis in axes_of[at])
 
-    def _view(self, at: int, readings: Sequence[Coarsening]) -> View:
+    def _view(self, at: int, coarsenings: Sequence[Coarsening]) -> FactorView:
         factor = self.factors[at]
-        sizes = [reading.size for reading in readings]
-        if len(factor.attributes) == 1 and readings[0].whole:
-            return View(at, None, factor.size)
-        columns = [r.parts[factor.levels[:, factor.attributes.index(r.name)]] for r in readings]
+        sizes = [coarsening.size for coarsening in coarsenings]
+        if len(factor.attributes) == 1 and coarsenings[0].whole:
+            return FactorView(at, None, factor.size)
+        columns = [r.parts[factor.levels[:, factor.attributes.index(r.name)]] for r in coarsenings]
         index = torch.as_tensor(np.ravel_multi_index(columns, sizes).astype(np.int64))
-        return View(at, index, int(np.prod(sizes)))
+        return FactorView(at, index, int(np.prod(sizes)))
 
 
 @dataclass(frozen=True)
@@ -110,25 +109,27 @@ class Mixture:
         """Shares of the levels of one factor; shape (size, components)."""
         return self.shares[self.layout.edges[at] : self.layout.edges[at + 1]]
 
-    def seen(self, view: View) -> Tensor:
+    def view_shares(self, view: FactorView) -> Tensor:
         """Shares of the parts of one view; shape (size, components)."""
         shares = self.factor(view.at)
         if view.index is None:
             return shares
         return shares.new_zeros(view.size, shares.shape[1]).index_add_(0, view.index, shares)
 
-    def marginal(self, readings: Sequence[Coarsening]) -> NDArray[np.float64]:
-        """Joint share of the parts of some readings, one axis a reading."""
-        views, axes = self.layout.views(readings)
+    def marginal(self, coarsenings: Sequence[Coarsening]) -> Floats:
+        """Joint shares of the parts of some coarsenings, one axis a coarsening."""
+        views, axes = self.layout.views(coarsenings)
         folded = self.weights[None]
         for view in views[:-1]:
-            folded = (folded[:, None] * self.seen(view)[None]).flatten(0, 1)
-        table = (folded @ self.seen(views[-1]).T).reshape([readings[axis].size for axis in axes])
+            folded = (folded[:, None] * self.view_shares(view)[None]).flatten(0, 1)
+        table = (folded @ self.view_shares(views[-1]).T).reshape(
+            [coarsenings[axis].size for axis in axes]
+        )
         return table.permute(*np.argsort(axes).tolist()).double().numpy()
 
     def shares_of(self, name: str) -> Tensor:
         """Shares of one attribute's levels in each component; shape (size, components)."""
-        at = self.layout.home[name]
+        at = self.layout.factor_of[name]
         factor = self.layout.factors[at]
         index = torch.as_tensor(factor.levels[:, factor.attributes.index(name)])
         return torch.zeros(self.layout.sizes[name], len(self.weights)).index_add_(

@@ -1,8 +1,8 @@
 """Drawing rows of a mixture with low variance.
 
-Component sizes, the levels inside a component and the values inside a group are drawn by systematic
-sampling, so that every marginal of the rows lies nearer to the model's than independent draws
-would. Each row alone has the model's law.
+Component sizes, the levels inside a component and the values inside a bin are drawn by systematic
+sampling, so that every marginal of the rows is nearer to the model's than with independent draws.
+Each row alone has the model's distribution.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cloister.arrays import Integers
+from cloister.arrays import Floats, Integers
 from cloister.constraints import violations_per_row
 from cloister.errors import SampleError
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -20,16 +19,17 @@ from cloister.schema.domain import Domain, Table
 from models.mixture.dependent import DependentAttribute
 from models.mixture.products import Mixture
 from models.protocol import Where
-from models.sampling.ancestral import Batch
-from models.sampling.sampler import ConstraintSampler, enough
+from models.sampling.chain import Batch
+from models.sampling.sampler import ConstraintSampler, rows_to_draw
 
-TRIES = 300
-LEAST_SHARE = 1e-12
+_TRIES = 300
+"""Rounds of drawing rows and keeping some, before the draw is given up."""
 
-Numbers = NDArray[np.float64]
+_LEAST_SHARE = 1e-12
+"""Added to the share of every level, so that one that parents require can be drawn."""
 
 
-def even_quantiles(kinds: Integers, rng: np.random.Generator) -> Numbers:
+def even_quantiles(kinds: Integers, rng: np.random.Generator) -> Floats:
     """Quantiles (n,) in [0, 1), spread evenly over the rows of each kind (n,), in random order."""
     order = np.lexsort((rng.random(len(kinds)), kinds))
     counts = np.bincount(kinds)
@@ -40,10 +40,10 @@ def even_quantiles(kinds: Integers, rng: np.random.Generator) -> Numbers:
     return ranks / counts[kinds]
 
 
-def allocate(shares: Numbers, kinds: Integers, rng: np.random.Generator) -> Integers:
+def allocate(shares: Floats, kinds: Integers, rng: np.random.Generator) -> Integers:
     """One level for each row (n,) of a kind (n,), systematically by shares (kinds, size).
 
-    Levels in random order.
+    Levels are put in random order first.
     """
     order = rng.permutation(shares.shape[1])
     heights = np.cumsum(shares[:, order], axis=1)
@@ -57,34 +57,35 @@ def allocate(shares: Numbers, kinds: Integers, rng: np.random.Generator) -> Inte
 
 
 def follow(
-    hanging: DependentAttribute,
+    dependent: DependentAttribute,
     parents: Integers,
-    shares: Numbers,
+    shares: Floats,
     kinds: Integers,
     rng: np.random.Generator,
 ) -> Integers:
-    """Levels (n,) of a hanging attribute, systematically by the shares (kinds, size) of those that its parents allow.
+    """Levels (n,) of a dependent attribute, systematically by their shares (kinds, size).
 
+    Of the levels, those that its parents allow.
     ``parents`` (n, parents) are levels, ``kinds`` (n,) the line of ``shares`` for each row.
     """
-    place, count = hanging.place(parents), len(hanging.children)
-    owner = np.repeat(np.arange(len(hanging.keys)), np.diff(hanging.begins))
-    children = hanging.children[np.lexsort((rng.random(count), owner))]
-    heights = np.cumsum(shares[:, children] + LEAST_SHARE, axis=1)
+    place, count = dependent.place(parents), len(dependent.children)
+    owner = np.repeat(np.arange(len(dependent.keys)), np.diff(dependent.begins))
+    children = dependent.children[np.lexsort((rng.random(count), owner))]
+    heights = np.cumsum(shares[:, children] + _LEAST_SHARE, axis=1)
     heights = (
         np.hstack([np.zeros((len(shares), 1)), heights / heights[:, -1:]])
         + 2.0 * np.arange(len(shares))[:, None]
     )
-    low, high = heights[kinds, hanging.begins[place]], heights[kinds, hanging.begins[place + 1]]
-    _, together = np.unique(kinds * len(hanging.keys) + place, return_inverse=True)
+    low, high = heights[kinds, dependent.begins[place]], heights[kinds, dependent.begins[place + 1]]
+    _, together = np.unique(kinds * len(dependent.keys) + place, return_inverse=True)
     wanted = low + even_quantiles(together, rng) * (high - low)
     found = np.searchsorted(heights.ravel(), wanted, side="right") - 1 - kinds * (count + 1)
-    return children[np.clip(found, hanging.begins[place], hanging.begins[place + 1] - 1)]
+    return children[np.clip(found, dependent.begins[place], dependent.begins[place + 1] - 1)]
 
 
 @dataclass(frozen=True)
 class EvenSampler:
-    """Draws tables from a mixture whose factors, with the attributes ``hanging`` on them, keep all rules on pairs.
+    """Draws tables from a mixture whose factors and ``dependents`` keep all rules on pairs.
 
     ``plain`` is the constraint sampler over the same mixture, which draws under conditions.
     Attributes that the mixture leaves out follow their histograms.
@@ -92,7 +93,7 @@ class EvenSampler:
 
     plain: ConstraintSampler
     mixture: Mixture
-    hanging: tuple[DependentAttribute, ...] = ()
+    dependents: tuple[DependentAttribute, ...] = ()
 
     @property
     def domain(self) -> Domain:
@@ -107,10 +108,10 @@ class EvenSampler:
         if where:
             return self.plain.independent(rows, rng, where)
         kept, missing, drawn = [self._draw(0, rng.generator)], rows, 0
-        for _ in range(TRIES):
+        for _ in range(_TRIES):
             if not missing:
                 return Table.concatenate(kept)
-            tried = enough(missing, rows - missing, drawn) if drawn else missing
+            tried = rows_to_draw(missing, rows - missing, drawn) if drawn else missing
             admitted = self._admit(self._draw(tried, rng.generator), rng.generator)
             kept.append(admitted.take(np.arange(min(missing, admitted.rows))))
             missing, drawn = missing - kept[-1].rows, drawn + tried
@@ -119,8 +120,8 @@ class EvenSampler:
             or "the soft constraints together"
         )
         raise SampleError(
-            f"only {rows - missing} of {rows} rows could be drawn under {names}; ask for fewer rows, widen a domain, "
-            "or make a constraint soft"
+            f"only {rows - missing} of {rows} rows could be drawn under {names}; "
+            "request fewer rows, widen a domain, or make a constraint soft"
         )
 
     def _draw(self, rows: int, rng: np.random.Generator) -> Table:
@@ -131,15 +132,15 @@ class EvenSampler:
         self._even(batch, rng)
         unknown = np.zeros(rows, dtype=np.int64)
         codes = dict.fromkeys(self.domain.names, unknown) | {
-            name: chain.refined(batch, name) for name in chain.sequence
+            name: chain.refine(batch, name) for name in chain.sequence
         }
         return Table(self.domain, codes)
 
     def _levels(self, batch: Batch, rng: np.random.Generator) -> None:
-        sequence, groups = self.plain.sequence, self.plain.groups
+        sequence, bins = self.plain.sequence, self.plain.bins
         together = np.zeros(batch.rows, dtype=np.int64)
         component = allocate(self.mixture.weights.double().numpy()[None], together, rng)
-        late = {hanging.name for hanging in self.hanging}
+        late = {dependent.name for dependent in self.dependents}
         for at, factor in enumerate(self.mixture.layout.factors):
             if late.isdisjoint(factor.attributes):
                 level = allocate(self.mixture.factor(at).T.double().numpy(), component, rng)
@@ -148,18 +149,18 @@ class EvenSampler:
                 )
         for place in range(len(self.mixture.layout.sizes), len(sequence)):
             if sequence[place] not in late:
-                batch.levels[:, place] = allocate(groups[sequence[place]].mass[None], together, rng)
-        for hanging in self.hanging:
-            shares, kinds = self.plain.groups[hanging.name].mass[None], together
-            if hanging.name in self.mixture.layout.home:
-                shares, kinds = self.mixture.shares_of(hanging.name).T.double().numpy(), component
-            parents = batch.levels[:, [sequence.index(name) for name in hanging.parents]]
-            batch.levels[:, sequence.index(hanging.name)] = follow(
-                hanging, parents, shares, kinds, rng
+                batch.levels[:, place] = allocate(bins[sequence[place]].mass[None], together, rng)
+        for dependent in self.dependents:
+            shares, kinds = self.plain.bins[dependent.name].mass[None], together
+            if dependent.name in self.mixture.layout.factor_of:
+                shares, kinds = self.mixture.shares_of(dependent.name).T.double().numpy(), component
+            parents = batch.levels[:, [sequence.index(name) for name in dependent.parents]]
+            batch.levels[:, sequence.index(dependent.name)] = follow(
+                dependent, parents, shares, kinds, rng
             )
 
     def _leaves(self, at: int, batch: Batch) -> Integers:
-        """The row of a support on which each row of the batch stands; shape (n,)."""
+        """The row of a support that each row of the batch has; shape (n,)."""
         chain = self.plain.chain
         node = np.zeros(batch.rows, dtype=np.int64)
         for depth, name in enumerate(chain.supports[at].attributes):
@@ -167,7 +168,7 @@ class EvenSampler:
         return node
 
     def _even(self, batch: Batch, rng: np.random.Generator) -> None:
-        """Spread the quantiles of each attribute evenly over the rows of a level, or of a leaf where it is narrowed."""
+        """Spread the quantiles of each attribute evenly over the rows of a level, or of a leaf."""
         chain = self.plain.chain
         kinds = {name: batch.levels[:, place] for place, name in enumerate(chain.sequence)}
         for support, leaf in zip(chain.supports, batch.nodes, strict=True):

@@ -1,8 +1,8 @@
-"""Steering a mixture towards measured rates of soft constraints, its other tables held where they are.
+"""Fitting a mixture to measured rates of soft constraints, with its other tables held fixed.
 
 The rate of violating pairs is a quadratic form of the joint distribution of the attributes. Near a
 mixture it is linear: a row adds twice the share of other rows that it violates the constraint with.
-So rates are reached by a few turns of drawing rows, linearising, and fitting. Post-processing of
+So a few turns of drawing rows, linearising, and fitting reach the rates. Post-processing of
 released values.
 """
 
@@ -14,122 +14,170 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import norm
 
+from cloister.arrays import Floats
 from cloister.constraints import DenialConstraint
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
 from models.discretization.coarsening import Coarsening, coarse, fine
-from models.mixture.candidates import some
+from models.mixture.candidates import even_choice
 from models.mixture.model import MixtureModel
-from models.mixture.optimizer import Fit, MeanTarget, Measurement, Objective, Target
-from models.soft_constraints.reweighting import POOL
+from models.mixture.optimizer import Fit, MeanTarget, NoisyMarginal, Objective, TableTarget
+from models.soft_constraints.reweighting import POOL_ROWS
 from models.soft_constraints.violation_rates import TuplesOf, shares_against
 
-TURNS, STEPS = 4, 80
-RATE, LAST_RATE = 0.03, 0.001
-FLOOR = 1.0
-FIRM, LOOSE = 0.25, 3.0
-MOST_CELLS, ALL_CELLS = 20_000, 160_000
-MOST_PAIRS, MOST_WAYS = 300, 10
-SEED = 20_261_121
-CLOSE, FAR = (0.8, 0.05), (0.2, 1.0)
-LEAST = 0.01
-NEAR = 0.1
-TOLERANCE, STIFF = 0.02, 0.1
+_TURNS = 4
+"""Turns of drawing rows, linearising the rates, and fitting."""
 
-Numbers = NDArray[np.float64]
+_STEPS = 80
+"""Steps of the fit in a turn."""
+
+_RATE = 0.03
+"""Learning rate, in logits a step, at the start of a turn."""
+
+_LAST_RATE = 0.001
+"""Learning rate at the end of a turn."""
+
+_FLOOR = 1.0
+"""Floor of the fit's step sizes, so that levels without influence on the rates hardly change."""
+
+_FIRM = 0.25
+"""Deviation of a table that is held fixed, in deviations of the noise of measuring one."""
+
+_LOOSE = 3.0
+"""The same for a table of two attributes of one constraint: the rates need these to change."""
+
+_MOST_CELLS = 20_000
+"""Cells of a table at most, be it held fixed or that of a constraint."""
+
+_ALL_CELLS = 160_000
+"""Cells of the tables of all constraints together at most."""
+
+_MOST_PAIRS = 300
+"""Pairs of attributes whose tables are held fixed at most."""
+
+_MOST_WAYS = 10
+"""Attributes of a constraint at most, for its rate to be fitted."""
+
+_SEED = 20_261_121
+"""Public seed of the choice of pairs where there are more."""
+
+_CLOSE = (0.8, 0.05)
+"""Prior of a rate: probability of being close to the model's own, and relative deviation then."""
+
+_FAR = (0.2, 1.0)
+"""Prior of a rate: probability of being far from the model's own, and relative deviation then."""
+
+_LEAST = 0.01
+"""Least posterior rate, as a share of the model's own."""
+
+_NEAR = 0.1
+"""Relative difference from a posterior mean that needs no further change."""
+
+_TOLERANCE = 0.02
+"""Deviation to which a rate is fitted, relative to its posterior mean, ..."""
+
+_STIFF = 0.1
+"""... or relative to its posterior deviation, whichever is greater."""
 
 
 @dataclass(frozen=True)
 class RatePosterior:
-    """What one may believe of a share of violating pairs: its mean and standard deviation."""
+    """The posterior of a share of violating pairs: its mean and standard deviation."""
 
     mean: float
     deviation: float
 
-    def met_by(self, share: float) -> bool:
-        """Whether a share is near enough: within a tenth of the mean, or a standard deviation of it."""
-        return abs(share - self.mean) <= max(NEAR * self.mean, self.deviation)
+    def covers(self, share: float) -> bool:
+        """Whether a share is within a tenth of the mean, or within a standard deviation of it."""
+        return abs(share - self.mean) <= max(_NEAR * self.mean, self.deviation)
 
 
 def posterior_rate(own: float, measured: tuple[float, float]) -> RatePosterior:
-    """What a measured share, with its standard error, lets one believe of the truth, given the model's ``own``.
+    """The posterior of a share, from a measured share with its standard error, and the ``own``.
 
-    Before, the truth is near the model's own share in most cases (a relative deviation of CLOSE)
-    and may be far from it in a few (FAR), so that a measured share counts the more, the surer it
-    contradicts.
+    ``own`` is the model's own share. The prior is a mixture of two normal distributions around it:
+    a narrow one (``_CLOSE``) and a wide one (``_FAR``), so that a measured share counts the more,
+    the more surely it contradicts the model.
     """
     share, error = measured
-    priors = [(weight, (spread * own) ** 2) for weight, spread in (CLOSE, FAR)]
+    priors = [(weight, (spread * own) ** 2) for weight, spread in (_CLOSE, _FAR)]
     logs = [
         math.log(weight) + norm.logpdf(share, own, (variance + error**2) ** 0.5)
         for weight, variance in priors
     ]
     chances = np.exp(np.array(logs) - max(logs))
-    pulls = np.array([variance / (variance + error**2) for _, variance in priors])
-    means = own + pulls * (share - own)
+    gains = np.array([variance / (variance + error**2) for _, variance in priors])
+    means = own + gains * (share - own)
     mean = float(np.average(means, weights=chances))
-    variance = float(np.average(pulls * error**2 + (means - mean) ** 2, weights=chances))
-    return RatePosterior(max(mean, LEAST * own), variance**0.5)
+    variance = float(np.average(gains * error**2 + (means - mean) ** 2, weights=chances))
+    return RatePosterior(max(mean, _LEAST * own), variance**0.5)
 
 
 def fit_rates(
     model: MixtureModel,
-    beliefs: Sequence[RatePosterior],
+    posteriors: Sequence[RatePosterior],
     deviation: float,
     dependence_penalty: float,
     rng: SamplingSource,
 ) -> MixtureModel:
-    """The model with its mixture fitted to the rates of soft constraints that the noisy counts make likely.
+    """The model with its mixture fitted to the posterior rates of soft constraints.
 
-    Other tables are held at the mixture's own, firmly beside the ``deviation``, in rows, that they
-    were measured with. Constraints on attributes outside the mixture, or on very many, are left
-    alone.
+    Other tables are held at the mixture's own, with deviations in proportion to the ``deviation``,
+    in rows, that tables were measured with. Constraints on attributes outside the mixture, or on
+    very many, are left out.
     """
     rates = [
-        rate for rate in zip(model.task.soft, beliefs, strict=True) if _steerable(model, rate[0])
+        rate
+        for rate in zip(model.task.soft, posteriors, strict=True)
+        if _is_fittable(model, rate[0])
     ]
     if not rates:
         return model
-    held = _held(model, [set(constraint.attributes) for constraint, _ in rates], deviation)
-    for source in rng.spawn(TURNS):
-        fit = Fit(model.mixture, dependence_penalty, FLOOR)
-        fit.run([*held, *_aims(model, rates, model.pool(POOL, source))], STEPS, RATE, LAST_RATE)
+    held = _held_tables(model, [set(constraint.attributes) for constraint, _ in rates], deviation)
+    for source in rng.spawn(_TURNS):
+        fit = Fit(model.mixture, dependence_penalty, _FLOOR)
+        targets = _rate_targets(model, rates, model.pool(POOL_ROWS, source))
+        fit.descend([*held, *targets], _STEPS, _RATE, _LAST_RATE)
         model = replace(model, mixture=fit.mixture)
     return model
 
 
-def _steerable(model: MixtureModel, constraint: DenialConstraint) -> bool:
-    """Whether the mixture knows all attributes, and they are few enough for a joint table."""
+def _is_fittable(model: MixtureModel, constraint: DenialConstraint) -> bool:
+    """Whether all attributes are in the mixture, and few enough for a joint table."""
     return (
         set(model.mixture.layout.sizes).issuperset(constraint.attributes)
-        and len(constraint.attributes) <= MOST_WAYS
+        and len(constraint.attributes) <= _MOST_WAYS
     )
 
 
-def _held(model: MixtureModel, together: Sequence[set[str]], deviation: float) -> list[Target]:
-    """One-way tables, and those of pairs with an attribute of a constraint: loosely, if a constraint joins the two."""
+def _held_tables(
+    model: MixtureModel, together: Sequence[set[str]], deviation: float
+) -> list[TableTarget]:
+    """One-way tables, and those of pairs with an attribute of a constraint.
+
+    A pair of attributes of one constraint, ``together``, is held loosely.
+    """
     layout, rows = model.mixture.layout, model.task.data_rows
-    readings = {name: fine(model.groups[name]) for name in layout.sizes}
+    coarsenings = {name: fine(model.bins[name]) for name in layout.sizes}
     bound = set().union(*together)
     pairs: list[tuple[str, ...]] = [
-        pair for pair in combinations(readings, 2) if bound.intersection(pair)
+        pair for pair in combinations(coarsenings, 2) if bound.intersection(pair)
     ]
-    sets = [(name,) for name in readings] + some(pairs, MOST_PAIRS, SEED)
-    tables = {names: tuple(readings[name] for name in names) for names in sets}
+    sets = [(name,) for name in coarsenings] + even_choice(pairs, _MOST_PAIRS, _SEED)
+    tables = {names: tuple(coarsenings[name] for name in names) for names in sets}
     modest = {
         names: table
         for names, table in tables.items()
-        if math.prod(r.size for r in table) <= MOST_CELLS
+        if math.prod(r.size for r in table) <= _MOST_CELLS
     }
     spread = {
-        n: LOOSE if len(n) > 1 and any(map(set(n).issubset, together)) else FIRM for n in modest
+        n: _LOOSE if len(n) > 1 and any(map(set(n).issubset, together)) else _FIRM for n in modest
     }
     return [
-        Target.of(
-            Measurement(table, rows * model.mixture.marginal(table), spread[names] * deviation),
+        TableTarget.of(
+            NoisyMarginal(table, rows * model.mixture.marginal(table), spread[names] * deviation),
             layout,
             rows,
         )
@@ -137,52 +185,56 @@ def _held(model: MixtureModel, together: Sequence[set[str]], deviation: float) -
     ]
 
 
-def _aims(
+def _rate_targets(
     model: MixtureModel, rates: Sequence[tuple[DenialConstraint, RatePosterior]], pool: Table
 ) -> list[Objective]:
     """Each rate as a mean over rows, linear at the model that the pool was drawn from."""
     tuples = TuplesOf(pool)
     owns = shares_against([constraint for constraint, _ in rates], tuples, tuples)
-    cells = min(MOST_CELLS, ALL_CELLS // len(rates))
-    return [_aim(model, *rate, pool, own, cells) for rate, own in zip(rates, owns, strict=True)]
+    cells = min(_MOST_CELLS, _ALL_CELLS // len(rates))
+    return [
+        _rate_target(model, *rate, pool, own, cells) for rate, own in zip(rates, owns, strict=True)
+    ]
 
 
-def _aim(
+def _rate_target(
     model: MixtureModel,
     constraint: DenialConstraint,
-    belief: RatePosterior,
+    posterior: RatePosterior,
     pool: Table,
-    own: Numbers,
+    own: Floats,
     cells: int,
 ) -> Objective:
-    readings = _readings(model, constraint, cells)
-    slopes = constraint.arity * _means(readings, pool, own)
+    coarsenings = _coarsenings(model, constraint, cells)
+    slopes = constraint.arity * _means(coarsenings, pool, own)
     mean = (
-        float((model.mixture.marginal(readings) * slopes).sum()) + belief.mean - float(own.mean())
+        float((model.mixture.marginal(coarsenings) * slopes).sum())
+        + posterior.mean
+        - float(own.mean())
     )
-    deviation = max(TOLERANCE * belief.mean, STIFF * belief.deviation)
-    return MeanTarget.of(readings, slopes, mean, deviation, model.mixture.layout)
+    deviation = max(_TOLERANCE * posterior.mean, _STIFF * posterior.deviation)
+    return MeanTarget.of(coarsenings, slopes, mean, deviation, model.mixture.layout)
 
 
-def _readings(
+def _coarsenings(
     model: MixtureModel, constraint: DenialConstraint, cells: int
 ) -> tuple[Coarsening, ...]:
-    """The attributes of a constraint, in as many parts as a table of so many cells allows."""
-    groups = [model.groups[name] for name in constraint.attributes]
-    if math.prod(own.size for own in groups) <= cells:
-        return tuple(map(fine, groups))
-    most = max(int(cells ** (1 / len(groups))), 2)
-    return tuple(coarse(own, most) for own in groups)
+    """The attributes of a constraint, in as many parts as a table of ``cells`` cells allows."""
+    bins = [model.bins[name] for name in constraint.attributes]
+    if math.prod(own.size for own in bins) <= cells:
+        return tuple(map(fine, bins))
+    most = max(int(cells ** (1 / len(bins))), 2)
+    return tuple(coarse(own, most) for own in bins)
 
 
-def _means(readings: Sequence[Coarsening], pool: Table, numbers: Numbers) -> Numbers:
-    """The mean of the numbers (n,) of rows in each cell of the readings' joint table.
+def _means(coarsenings: Sequence[Coarsening], pool: Table, numbers: Floats) -> Floats:
+    """The mean of the numbers (n,) of rows in each cell of the coarsenings' joint table.
 
-    That of all where none is.
+    In a cell without rows, the mean of all.
     """
-    sizes = [reading.size for reading in readings]
+    sizes = [coarsening.size for coarsening in coarsenings]
     cells = np.ravel_multi_index(
-        [reading.of(pool.codes[reading.name]) for reading in readings], sizes
+        [coarsening.of(pool.codes[coarsening.name]) for coarsening in coarsenings], sizes
     )
     counts = np.bincount(cells, minlength=math.prod(sizes))
     sums = np.bincount(cells, weights=numbers, minlength=math.prod(sizes))

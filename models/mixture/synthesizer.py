@@ -1,8 +1,8 @@
-"""Cloister's own engine on the door: histograms, adaptive rounds, a mixture of products inside the supports.
+"""Cloister's own method on the door: histograms, adaptive rounds, a mixture inside the supports.
 
-Source: adaptive rounds after McKenna et al., "AIM" (arXiv 2201.12677); the mixture after Liu,
-Vietri, Wu, "Iterative methods for private synthetic data" (arXiv 2106.07153), section 4, with exact
-marginals and a price on dependence.
+Source: adaptive rounds after McKenna et al., "AIM" (arXiv 2201.12677); the mixture of products
+after Liu, Vietri, Wu, "Iterative methods for private synthetic data" (arXiv 2106.07153), section 4,
+with exact marginals and a penalty on dependence.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.domain import Table
 from models.discretization.attribute_order import public_sizes, schema_sequence
-from models.mixture.fit import PUBLIC_SEED, Training
-from models.mixture.model import MixtureModel, restore
-from models.mixture.plan import GROUPS, WEIGHER, MixtureParameters, search
+from models.mixture.fit import MIXTURE_SEED, fit_mixture
+from models.mixture.model import MixtureModel, restore_mixture
+from models.mixture.plan import MIXTURE_BINS, WEIGHER, MixtureParameters, plan_mixture
 from models.mixture.soft_constraints import RatePosterior, fit_rates, posterior_rate
 from models.protocol import Arrays, Budget, Plan, Progress, Synthesizer, Task, silent
-from models.soft_constraints.reweighting import POOL, fit_weights
+from models.soft_constraints.reweighting import POOL_ROWS, fit_weights
 
 MixturePlan = Plan[MixtureParameters]
 
@@ -33,25 +33,28 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, MixtureModel]):
     """Marginals chosen round by round, a mixture of products, rows drawn inside the supports."""
 
     name = "mixture"
-    summary = "mixture of products fitted to marginals chosen round by round, inside the supports of hard constraints"
+    summary = (
+        "mixture of products fitted to marginals chosen round by round, inside the supports of "
+        "hard constraints"
+    )
 
     def __init__(self, progress: Progress = silent) -> None:
         self._progress = progress
 
     def sequence(self, task: Task) -> tuple[str, ...]:
         """The schema sequence (Kamino, Algorithm 4); public."""
-        return schema_sequence(public_sizes(task.domain, GROUPS), task.constraints)
+        return schema_sequence(public_sizes(task.domain, MIXTURE_BINS), task.constraints)
 
     def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> MixturePlan:
         """All parameters from the budget and public sizes."""
-        return search(task, sequence, budget)
+        return plan_mixture(task, sequence, budget)
 
     def train(self, private: Door[TableRows], task: Task, plan: MixturePlan) -> MixtureModel:
         """Histograms, joint tables of hard constraints, the rounds.
 
         Then the supports and the last fit inside them.
         """
-        return Training(private, task, plan, self._progress).run()
+        return fit_mixture(private, task, plan, self._progress)
 
     def weigh(
         self, private: Door[TableRows], task: Task, plan: MixturePlan, model: MixtureModel
@@ -65,32 +68,32 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, MixtureModel]):
         noises = plan.parameters.noise
         noise = noises["soft constraints"]
         counts = private.answer(WEIGHER.query(task), DiscreteGaussian(noise), "soft constraints")
-        own = _own(task, model.pool(POOL, SamplingSource(PUBLIC_SEED)))
-        beliefs = list(map(posterior_rate, own, WEIGHER.shares(counts, float(noise), task)))
+        own = _own_rates(task, model.pool(POOL_ROWS, SamplingSource(MIXTURE_SEED)))
+        posteriors = list(map(posterior_rate, own, WEIGHER.shares(counts, float(noise), task)))
         deviation = DiscreteGaussian(noises.get("rounds", noises["histograms"])).scale(
             task.neighbours.partition
         )
-        steady = fit_rates(
+        fitted = fit_rates(
             model,
-            beliefs,
+            posteriors,
             deviation,
             plan.parameters.dependence_penalty,
-            SamplingSource(PUBLIC_SEED),
+            SamplingSource(MIXTURE_SEED),
         )
-        pool = steady.pool(POOL, SamplingSource(PUBLIC_SEED))
-        if all(map(RatePosterior.met_by, beliefs, _own(task, pool))):
-            return steady
-        means = [belief.mean for belief in beliefs]
-        return steady.weighed(
-            fit_weights(task.soft, means, pool, np.random.default_rng(PUBLIC_SEED))
+        pool = fitted.pool(POOL_ROWS, SamplingSource(MIXTURE_SEED))
+        if all(map(RatePosterior.covers, posteriors, _own_rates(task, pool))):
+            return fitted
+        means = [posterior.mean for posterior in posteriors]
+        return fitted.reweighted(
+            fit_weights(task.soft, means, pool, np.random.default_rng(MIXTURE_SEED))
         )
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> MixtureModel:
         """A model from its saved state."""
-        return restore(task, meta, arrays)
+        return restore_mixture(task, meta, arrays)
 
 
-def _own(task: Task, pool: Table) -> list[float]:
+def _own_rates(task: Task, pool: Table) -> list[float]:
     """The share of pairs of pooled rows that violate each soft constraint; never quite 0."""
     return [
         max(float(violation_share(constraint, pool)), 1 / task.data_rows**2)

@@ -1,1 +1,1 @@
-"""What plans have in common: marginals for hard constraints, the strength of noise, shared stages."""
+"""What plans share: marginals for hard constraints, the strength of noise, stages."""

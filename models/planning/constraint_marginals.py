@@ -1,4 +1,4 @@
-"""Which joint tables hard constraints want measured, from public sizes."""
+"""Which joint tables to measure for hard constraints, from public sizes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from collections.abc import Mapping, Sequence
 from cloister.constraints import DenialConstraint, functional_dependency, order_rule
 from models.protocol import Task
 
-JOINT_CELLS, ROWS_PER_LEFT = 300_000, 5
+_JOINT_CELLS = 300_000
+"""Cells of a joint table at most."""
+
+_ROWS_PER_LEFT = 5
+"""Rows for each joint level of the left side (all attributes but the last) at least, on average."""
 
 
 def wanted_tables(task: Task, sizes: Mapping[str, int]) -> tuple[tuple[str, ...], ...]:
-    """Attribute sets of hard constraints whose joint domain is modest, left sides before right sides."""
+    """Attribute sets of hard constraints of small joint domains, left sides before right sides."""
     wanted = dict.fromkeys(names for c in task.hard if (names := _table_of(c)) is not None)
     known = [names for names in wanted if all(name in sizes for name in names)]
     return tuple(names for names in known if _affordable(names, sizes, task.data_rows))
@@ -31,4 +35,4 @@ def _table_of(constraint: DenialConstraint) -> tuple[str, ...] | None:
 
 def _affordable(names: Sequence[str], sizes: Mapping[str, int], rows: int) -> bool:
     lefts = math.prod(sizes[name] for name in names[:-1])
-    return lefts * sizes[names[-1]] <= JOINT_CELLS and lefts * ROWS_PER_LEFT <= rows
+    return lefts * sizes[names[-1]] <= _JOINT_CELLS and lefts * _ROWS_PER_LEFT <= rows

@@ -1,4 +1,4 @@
-"""How strong the noise of a plan is beside the rows: what is said of it, and when it is too strong."""
+"""How strong the noise of a plan is beside the rows: in words, and when it is too strong."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from models.protocol import Budget, Stage, Task
 
-NOISIEST = 4
+_NOISIEST = 4
+"""The scale of the noise of a count, in rows, times this may not exceed the rows."""
 
 
 def counts_stage(
@@ -27,9 +28,10 @@ def require_signal(scale: float, rows: int, budget: Budget) -> None:
     Raises:
         PlanError: says what epsilon would do.
     """
-    if scale * NOISIEST > rows:
-        least = float(budget.epsilon) * scale * NOISIEST / rows
+    if scale * _NOISIEST > rows:
+        least = float(budget.epsilon) * scale * _NOISIEST / rows
         raise PlanError(
-            f"epsilon {float(budget.epsilon):g} is too small for {rows} rows: the noise would drown the counts; "
+            f"epsilon {float(budget.epsilon):g} is too small for {rows} rows: "
+            "the noise would drown the counts; "
             f"use at least about {least:.2g}, or more rows"
         )

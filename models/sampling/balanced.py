@@ -1,8 +1,8 @@
-"""Balanced samples: of more rows than are wanted, those whose joint tables lie nearest to the joint tables of all.
+"""Balanced samples: of more rows than wanted, those whose joint tables are nearest to all rows'.
 
-A plain draw adds its own chance to the error of the model. Here several times the rows are drawn,
-and rows are exchanged one for one while that brings the tables of all pairs of attributes nearer to
-those of the whole pool. Post-processing of a released model.
+A plain draw adds its own sampling error to the error of the model. Here several times the rows are
+drawn, and rows are exchanged one for one while that brings the tables of all pairs of attributes
+nearer to those of the whole pool. Post-processing of a released model.
 
 Source: the aim is that of balanced sampling, Deville and Tillé, "Efficient balanced sampling: the
 cube method" (2004); the exchanges are a local search.
@@ -19,20 +19,29 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.arrays import Floats, Integers
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from models.discretization.bins import Bins
 from models.protocol import Where
-from models.sampling.sampler import CHUNK, numbered
+from models.sampling.sampler import CHUNK_ROWS, number_keys
 
-POOL = 3
-TRIES = 16
-MOST_TABLES, MOST_CELLS = 300, 4_000
-SEED = 20_040_401
+OVERSAMPLING = 3
+"""Rows drawn for each row of the result."""
 
-Int = NDArray[np.int64]
-Cells = NDArray[np.int32]
-Numbers = NDArray[np.float64]
+_TRIES = 16
+"""Other rows that each row may be exchanged for; the first that improves the tables is taken."""
+
+MOST_PAIRS = 300
+"""Pairs of attributes whose tables are compared at most."""
+
+MOST_PAIR_CELLS = 4_000
+"""Cells of such a table at most."""
+
+_SEED = 20_040_401
+"""Public seed of the choice of pairs where there are more, the same in every draw."""
+
+_PairCells = NDArray[np.int32]
 
 
 class Independent(Protocol):
@@ -50,13 +59,13 @@ class Independent(Protocol):
 
 @dataclass(frozen=True)
 class BalancedSampler:
-    """Draws ``POOL`` times the rows from a sampler and keeps a balanced part.
+    """Draws ``OVERSAMPLING`` times the rows from a sampler and keeps a balanced part.
 
-    Balanced in the levels of ``groups``.
+    Balanced in the levels of ``bins``.
     """
 
     inner: Independent
-    groups: Mapping[str, Bins]
+    bins: Mapping[str, Bins]
 
     @property
     def domain(self) -> Domain:
@@ -80,23 +89,24 @@ class BalancedSampler:
 
         A chunk depends on the seed and its number alone.
         """
-        for number, stream in list(enumerate(rng.spawn(max(1, -(-rows // CHUNK)))))[first:]:
-            chunk = self._chunk(min(CHUNK, rows - number * CHUNK), stream, where)
-            yield numbered(chunk, number * CHUNK)
+        for number, stream in list(enumerate(rng.spawn(max(1, -(-rows // CHUNK_ROWS)))))[first:]:
+            chunk = self._chunk(min(CHUNK_ROWS, rows - number * CHUNK_ROWS), stream, where)
+            yield number_keys(chunk, number * CHUNK_ROWS)
 
     def _chunk(self, wanted: int, stream: SamplingSource, where: Where | None) -> Table:
-        draws = [self.inner.independent(wanted, source, where) for source in stream.spawn(POOL)]
+        draws = [
+            self.inner.independent(wanted, source, where) for source in stream.spawn(OVERSAMPLING)
+        ]
         pool = Table.concatenate(draws)
-        levels = [groups.of(pool.codes[name]) for name, groups in self.groups.items()]
-        return pool.take(
-            balanced(levels, [g.size for g in self.groups.values()], wanted, stream.generator)
-        )
+        levels = [own.of(pool.codes[name]) for name, own in self.bins.items()]
+        sizes = [own.size for own in self.bins.values()]
+        return pool.take(choose_balanced(levels, sizes, wanted, stream.generator))
 
 
-def balanced(
-    levels: Sequence[Int], sizes: Sequence[int], wanted: int, rng: np.random.Generator
-) -> Int:
-    """Numbers (wanted,) of rows whose tables are near those of the pool: the first rows, some of them exchanged.
+def choose_balanced(
+    levels: Sequence[Integers], sizes: Sequence[int], wanted: int, rng: np.random.Generator
+) -> Integers:
+    """Numbers (wanted,) of rows whose tables are near the pool's: the first ones, some exchanged.
 
     Args:
         levels: one column (pool,) for each attribute.
@@ -115,18 +125,18 @@ def balanced(
             chosen,
             others,
             rng.permutation(wanted),
-            TRIES,
+            _TRIES,
         )
     return chosen
 
 
-def _cells(levels: Sequence[Int], sizes: Sequence[int]) -> tuple[Cells, int]:
-    """The cell of each row in the table of each pair of attributes, numbered through.
+def _cells(levels: Sequence[Integers], sizes: Sequence[int]) -> tuple[_PairCells, int]:
+    """The cell of each row in the table of each pair (rows, pairs), and the number of all cells.
 
-    And how many cells there are.
+    Cells are numbered over all tables.
     """
     cells = np.empty((len(levels[0]), 0), dtype=np.int32)
-    pairs, begins = tables(sizes), [0]
+    pairs, begins = choose_pairs(sizes), [0]
     if pairs:
         begins = np.cumsum([0, *(sizes[a] * sizes[b] for a, b in pairs)]).tolist()
         columns = [
@@ -137,28 +147,33 @@ def _cells(levels: Sequence[Int], sizes: Sequence[int]) -> tuple[Cells, int]:
     return cells, begins[-1]
 
 
-def tables(sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """The pairs of attributes whose tables count: those of modest size, an even choice if there are many."""
+def choose_pairs(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """The pairs of attributes whose tables are compared: small ones, an even choice if many."""
     pairs = [
-        (a, b) for a, b in combinations(range(len(sizes)), 2) if sizes[a] * sizes[b] <= MOST_CELLS
+        (a, b)
+        for a, b in combinations(range(len(sizes)), 2)
+        if sizes[a] * sizes[b] <= MOST_PAIR_CELLS
     ]
-    if len(pairs) <= MOST_TABLES:
+    if len(pairs) <= MOST_PAIRS:
         return pairs
-    chosen = np.random.default_rng(SEED).choice(len(pairs), MOST_TABLES, replace=False)
+    chosen = np.random.default_rng(_SEED).choice(len(pairs), MOST_PAIRS, replace=False)
     return [pairs[at] for at in np.sort(chosen)]
 
 
 @numba.njit(cache=True)
 def _exchange(
-    cells: Cells,
-    excess: Numbers,
-    weights: Numbers,
-    chosen: Int,
-    others: Int,
-    order: Int,
+    cells: _PairCells,
+    excess: Floats,
+    weights: Floats,
+    chosen: Integers,
+    others: Integers,
+    order: Integers,
     tries: int,
 ) -> None:
-    """Exchange each chosen row, in order, for the first of some others that lowers the weighted sum of squares."""
+    """Exchange each chosen row, in order, for the first of some that lowers the sum of squares.
+
+    The squares are those of ``excess`` (cells,), times ``weights`` (cells,).
+    """
     at = 0
     for place in order:
         leaving = cells[chosen[place]]
@@ -174,8 +189,8 @@ def _exchange(
 
 
 @numba.njit(cache=True)
-def _leaving(row: Cells, excess: Numbers, weights: Numbers) -> float:
-    """What the weighted sum of squares gains when a row leaves."""
+def _leaving(row: _PairCells, excess: Floats, weights: Floats) -> float:
+    """The change of the weighted sum of squares when a row leaves."""
     gain = 0.0
     for cell in row:
         gain += weights[cell] * (1.0 - 2.0 * excess[cell])
@@ -183,8 +198,8 @@ def _leaving(row: Cells, excess: Numbers, weights: Numbers) -> float:
 
 
 @numba.njit(cache=True)
-def _coming(row: Cells, left: Cells, excess: Numbers, weights: Numbers) -> float:
-    """What the weighted sum of squares gains when a row comes after another has left."""
+def _coming(row: _PairCells, left: _PairCells, excess: Floats, weights: Floats) -> float:
+    """The change of the weighted sum of squares when a row comes after another has left."""
     gain = 0.0
     for table in range(len(row)):
         cell = row[table]

@@ -1,10 +1,10 @@
 """Rows under a condition, without rejection.
 
-A condition gives some columns a value. Levels that cannot lead to it are closed before they are
-drawn; what a level leaves of the condition's probability is a weight, and rows are resampled by
-their weights, systematically. Where the columns come first the weights are equal and the draw is
-exact; for later columns it is a particle filter, exact in the limit of many particles, and every
-row satisfies the condition in any case.
+A condition gives some columns a value. Levels that cannot lead to it are excluded before they are
+drawn; the probability of the condition given a level is a weight, and rows are resampled by their
+weights, systematically. Where the columns come first the weights are equal and the draw is exact;
+for later columns it is a particle filter, exact in the limit of many particles, and every row
+satisfies the condition in any case.
 
 Source: Gordon, Salmond, Smith, "Novel approach to nonlinear/non-Gaussian Bayesian state estimation"
 (1993); systematic resampling is Kitagawa's (1996).
@@ -19,31 +19,37 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from cloister.arrays import Integers
+from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints.supports import Support
 from cloister.errors import SampleError
 from cloister.schema.columns import OUTSIDE
 from cloister.schema.domain import Domain
 from models.protocol import Where
-from models.sampling.ancestral import AncestralSampler, Batch, Chain, Numbers
+from models.sampling.ancestral import AncestralSampler
+from models.sampling.chain import Batch, ConstrainedChain
 
-PARTICLES = 8
-HALVINGS = 60
-DEGENERATE = 0.5
+_PARTICLES = 8
+"""Rows that are drawn for each row of the result, where the condition is on late columns."""
+
+_HALVINGS = 60
+"""Halvings of [0, 1] to find a quantile: more than a float64 resolves."""
+
+_DEGENERATE = 0.5
+"""Rows are resampled where their effective number falls below this share of their number."""
 
 
 @dataclass(frozen=True)
 class Condition:
     """Some columns and the fine code that each must have.
 
-    Fulfils :class:`models.sampling.ancestral.Evidence`.
+    Implements :class:`models.sampling.ancestral.Evidence`.
     """
 
     codes: Mapping[str, int]
-    chain: Chain
+    chain: ConstrainedChain
 
     @classmethod
-    def of(cls, where: Where, domain: Domain, chain: Chain) -> Condition:
+    def of(cls, where: Where, domain: Domain, chain: ConstrainedChain) -> Condition:
         """The condition that columns have values; None is a missing value.
 
         Raises:
@@ -65,7 +71,7 @@ class Condition:
         """A batch of ``rows`` rows under the condition."""
         late = self._weighted[-1] >= len(self._weighted)
         draw = AncestralSampler(self.chain, evidence=self)
-        batch = Batch.start(self.chain, rows * PARTICLES if late else rows, rng)
+        batch = Batch.start(self.chain, rows * _PARTICLES if late else rows, rng)
         for place in range(len(self.chain.sequence)):
             draw.extend(batch, place)
             if place in self._weighted:
@@ -74,35 +80,40 @@ class Condition:
             batch.end(place, batch.codes[name] != code)
         return batch
 
-    def likelihood(self, place: int, nodes: Integers, levels: Integers) -> Numbers | None:
-        """The share left of levels (c,) that follow nodes (c, supports met at the place).
+    def likelihood(self, place: int, nodes: Integers, levels: Integers) -> Floats | None:
+        """The probability (c,) of the condition, given levels (c,) that follow ``nodes``.
 
-        None if all is.
+        Shape of ``nodes``: (c, supports at the place). None if the condition always holds.
         """
         name = self.chain.sequence[place]
         shares = [self._level_shares[name][levels]] if name in self.codes else []
         for column, (at, depth) in enumerate(self.chain.supports_at[place]):
-            if at in self._open:
+            if at in self._node_shares:
                 trie = self.chain.tries[at]
-                shares.append(self._open[at][depth][trie.step(depth, nodes[:, column], levels)])
+                shares.append(
+                    self._node_shares[at][depth][trie.step(depth, nodes[:, column], levels)]
+                )
         return np.prod(shares, axis=0) if shares else None
 
     def restrict(self, batch: Batch, names: Sequence[str]) -> None:
-        """Move the quantiles of settled attributes, and of those coupled to them, to where the condition holds."""
+        """Move the quantiles of resolved attributes, and of coupled ones, to where it holds."""
         for name in names:
             if name in self.codes:
                 low, high = self._intervals(name, batch)
                 self._move(batch, name, low, high)
 
-    def _intervals(self, name: str, batch: Batch) -> tuple[Numbers, Numbers]:
-        """The quantiles [low, high) (n,), or (1,) if the same for all, at which an attribute takes its code."""
-        if not self.chain.boxed(name):
+    def _intervals(self, name: str, batch: Batch) -> tuple[Floats, Floats]:
+        """The quantiles [low, high) at which an attribute takes its code.
+
+        Shape (n,), or (1,) if they are the same for all rows.
+        """
+        if not self.chain.has_box(name):
             return self._interval(name, None, 1)
         boxes, kind = np.unique(self.chain.box(name, batch.nodes), axis=0, return_inverse=True)
         low, high = self._interval(name, boxes, len(boxes))
         return low[kind.ravel()], high[kind.ravel()]
 
-    def _move(self, batch: Batch, name: str, low: Numbers, high: Numbers) -> None:
+    def _move(self, batch: Batch, name: str, low: Floats, high: Floats) -> None:
         moved = low + batch.quantiles[name] * (high - low)
         batch.quantiles[name] = moved
         for support in self.chain.supports:
@@ -111,17 +122,16 @@ class Condition:
                     partner = coupling.second if name == coupling.first else coupling.first
                     batch.quantiles[partner] = moved if coupling.sign > 0 else 1.0 - moved
 
-    def _interval(self, name: str, boxes: Integers | None, rows: int) -> tuple[Numbers, Numbers]:
-        """The quantiles [low, high) (rows,) at which the attribute takes its code, in its level or in boxes."""
-        groups, code = self.chain.groups[name], self.codes[name]
-        level = groups.of(np.full(rows, code))
+    def _interval(self, name: str, boxes: Integers | None, rows: int) -> tuple[Floats, Floats]:
+        """The quantiles [low, high) (rows,) at which an attribute takes its code.
 
-        def value(quantile: Numbers) -> Integers:
-            return (
-                groups.refine(level, quantile)
-                if boxes is None
-                else groups.refine_box(boxes, quantile)
-            )
+        They are quantiles of ``boxes`` (rows, 2), or of the attribute's level if that is None.
+        """
+        own, code = self.chain.bins[name], self.codes[name]
+        level = own.of(np.full(rows, code))
+
+        def value(quantile: Floats) -> Integers:
+            return own.refine(level, quantile) if boxes is None else own.refine_box(boxes, quantile)
 
         return _crossing(lambda q: value(q) >= code, rows), _crossing(
             lambda q: value(q) > code, rows
@@ -131,12 +141,12 @@ class Condition:
         weight = batch.weight * batch.alive
         if not weight.any():
             raise SampleError(
-                f"no row can be drawn under {self.name}; ask for a value that the model can give"
+                f"no row can be drawn under {self.name}; choose a value that the model can give"
             )
         wanted = rows if last else batch.rows
         if weight.min() == weight.max():
             return batch.take(np.arange(wanted))
-        if not last and weight.sum() ** 2 / np.square(weight).sum() > DEGENERATE * batch.rows:
+        if not last and weight.sum() ** 2 / np.square(weight).sum() > _DEGENERATE * batch.rows:
             return batch
         heights = np.cumsum(weight) / weight.sum()
         places = (np.arange(wanted) + batch.rng.random()) / wanted
@@ -145,34 +155,36 @@ class Condition:
 
     @cached_property
     def _weighted(self) -> tuple[int, ...]:
-        """The places at which the condition can leave less than all."""
-        names = set(self.codes).union(*(self.chain.supports[at].attributes for at in self._open))
+        """The places at which the condition can have a probability below 1."""
+        names = set(self.codes).union(
+            *(self.chain.supports[at].attributes for at in self._node_shares)
+        )
         return tuple(sorted(self.chain.sequence.index(name) for name in names))
 
     @cached_property
-    def _level_shares(self) -> dict[str, Numbers]:
+    def _level_shares(self) -> dict[str, Floats]:
         shares = {}
         for name, code in self.codes.items():
-            groups = self.chain.groups[name]
-            shares[name] = np.zeros(groups.size)
+            own = self.chain.bins[name]
+            shares[name] = np.zeros(own.size)
             low, high = (
                 (0.0, 1.0)
-                if self.chain.boxed(name)
+                if self.chain.has_box(name)
                 else (float(end[0]) for end in self._interval(name, None, 1))
             )
-            shares[name][groups.of(np.array([code]))[0]] = high - low
+            shares[name][own.of(np.array([code]))[0]] = high - low
         return shares
 
     @cached_property
-    def _open(self) -> dict[int, list[Numbers]]:
-        """For each support that the condition touches, what it leaves of the nodes of each depth."""
+    def _node_shares(self) -> dict[int, list[Floats]]:
+        """For each support with a column of the condition, its probability by depth and node."""
         return {
-            at: self._open_nodes(at, support)
+            at: self._node_shares_of(at, support)
             for at, support in enumerate(self.chain.supports)
             if any(name in self.codes for name in support.attributes)
         }
 
-    def _open_nodes(self, at: int, support: Support) -> list[Numbers]:
+    def _node_shares_of(self, at: int, support: Support) -> list[Floats]:
         shares = self._leaf_shares(support)
         trie, nodes, opened = self.chain.tries[at], np.zeros(len(shares), dtype=np.int64), []
         for depth in range(len(support.attributes)):
@@ -183,8 +195,8 @@ class Condition:
         opened[-1][nodes] = shares
         return opened
 
-    def _leaf_shares(self, support: Support) -> Numbers:
-        """The probability (leaves,) that a row of each leaf fulfils the condition inside its boxes."""
+    def _leaf_shares(self, support: Support) -> Floats:
+        """The probability (leaves,) that a row of a leaf satisfies the condition in its boxes."""
         low, high = np.zeros(len(support.levels)), np.ones(len(support.levels))
         for depth, name in enumerate(support.attributes):
             if name in self.codes:
@@ -199,36 +211,37 @@ class Condition:
         return np.maximum(high - low, 0.0)
 
     def _require_reachable(self) -> None:
-        for at, opened in self._open.items():
+        for at, opened in self._node_shares.items():
             if not opened[-1].any():
                 names = ", ".join(f"'{name}'" for name in self.chain.supports[at].attributes)
                 raise SampleError(
-                    f"no row can be drawn under {self.name}: the hard constraints on {names} leave no such row; "
-                    "ask for another value"
+                    f"no row can be drawn under {self.name}: the hard constraints on {names} "
+                    "leave no such row; choose another value"
                 )
 
 
-def _code(name: str, value: object, domain: Domain, chain: Chain) -> int:
+def _code(name: str, value: object, domain: Domain, chain: ConstrainedChain) -> int:
     if name not in domain:
         raise SampleError(
             f"the condition on '{name}' names no column; use one of the declared columns"
         )
     if name not in chain.sequence:
         raise SampleError(
-            f"the condition on '{name}' is on a key, whose values carry no meaning; use another column"
+            f"the condition on '{name}' is on a key, whose values carry no meaning; "
+            "use another column"
         )
     code = int(domain[name].encode(pd.Series([value], dtype=object))[0])
     if code == OUTSIDE:
         raise SampleError(
-            f"the condition on '{name}' asks for a value outside its domain; use a declared value"
+            f"the condition on '{name}' gives a value outside its domain; use a declared value"
         )
     return code
 
 
-def _crossing(above: Callable[[Numbers], np.ndarray], rows: int) -> Numbers:
-    """The least quantile (rows,) at which a monotone statement becomes true; 1 where it never does."""
+def _crossing(above: Callable[[Floats], Booleans], rows: int) -> Floats:
+    """The least quantile (rows,) at which a monotone condition becomes true; 1 if it never does."""
     low, high = np.zeros(rows), np.ones(rows)
-    for _ in range(HALVINGS):
+    for _ in range(_HALVINGS):
         middle = (low + high) / 2
         true = above(middle)
         low, high = np.where(true, low, middle), np.where(true, middle, high)

@@ -1,9 +1,9 @@
-"""Counting points below queries, one after the other: a Fenwick tree of any dimension, kept in one hash table.
+"""Counting points below queries, one after the other: a Fenwick tree in one hash table.
 
-A term asks how many points lie in the query's group with each of k ranks below the query's. Its
-points are kept as the nodes of a k-dimensional Fenwick tree, each node under a 64-bit mark made of
-the group and the node's place: empty nodes take no room, and a point or a query meets O(log^k)
-nodes. Marks of different nodes agree with probability 2^-64 a pair.
+A term counts the points in the query's group with each of k ranks below the query's. Its points
+are stored as the nodes of a k-dimensional Fenwick tree, each node under a 64-bit mark made of the
+group and the node's place: empty nodes take no memory, and a point or a query has O(log^k) nodes.
+Marks of different nodes agree with probability 2^-64 a pair.
 
 Source: Fenwick, "A new data structure for cumulative frequency tables" (1994).
 """
@@ -14,26 +14,33 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-NodeKeys = NDArray[np.uint64]
-Counts = NDArray[np.int64]
-Ranks = NDArray[np.int64]
-Numbers = NDArray[np.float64]
+from cloister.arrays import Booleans, Floats, Integers
 
-START = 1 << 12
-EVEN = np.uint64(0x9E3779B97F4A7C15)
-ONE, TWO = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+NodeKeys = NDArray[np.uint64]
+
+START_SLOTS = 1 << 12
+"""Slots of an empty hash table, a power of two; it grows when half of them are taken."""
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""The odd integer nearest to 2^64 over the golden ratio: SplitMix64's increment."""
+
+FIRST_MULTIPLIER = np.uint64(0xBF58476D1CE4E5B9)
+"""SplitMix64's first multiplier."""
+
+_SECOND_MULTIPLIER = np.uint64(0x94D049BB133111EB)
+"""SplitMix64's second multiplier."""
 
 
 @numba.njit(cache=True, inline="always")
-def mixed(mark: np.uint64) -> np.uint64:
+def scramble(mark: np.uint64) -> np.uint64:
     """A mark whose bits all depend on all bits of the given one; never 0.
 
     Source: Steele et al., SplitMix (2014).
     """
-    mark = (mark ^ (mark >> np.uint64(30))) * ONE
-    mark = (mark ^ (mark >> np.uint64(27))) * TWO
+    mark = (mark ^ (mark >> np.uint64(30))) * FIRST_MULTIPLIER
+    mark = (mark ^ (mark >> np.uint64(27))) * _SECOND_MULTIPLIER
     mark ^= mark >> np.uint64(31)
-    return mark if mark != np.uint64(0) else EVEN
+    return mark if mark != np.uint64(0) else GOLDEN
 
 
 @numba.njit(cache=True, inline="always")
@@ -46,28 +53,33 @@ def _slot(marks: NodeKeys, mark: np.uint64) -> np.int64:
 
 
 @numba.njit(cache=True)
-def _expanded(nodes: NodeKeys, size: int, places: Ranks, found: int) -> int:
+def _expand(nodes: NodeKeys, size: int, places: Integers, found: int) -> int:
     for at in range(found - 1, -1, -1):
         for node in range(size):
-            nodes[at * size + node] = mixed(nodes[node] * EVEN + np.uint64(places[at]))
+            nodes[at * size + node] = scramble(nodes[node] * GOLDEN + np.uint64(places[at]))
     return size * found
 
 
 @numba.njit(cache=True)
-def _below(mark: np.uint64, ranks: Ranks, orders: int, nodes: NodeKeys, places: Ranks) -> int:
+def _below(mark: np.uint64, ranks: Integers, orders: int, nodes: NodeKeys, places: Integers) -> int:
     nodes[0], size = mark, 1
     for order in range(orders):
         place, found = ranks[order], 0
         while place > 0:
             places[found], found = place, found + 1
             place &= place - 1
-        size = _expanded(nodes, size, places, found)
+        size = _expand(nodes, size, places, found)
     return size
 
 
 @numba.njit(cache=True)
 def _above(
-    mark: np.uint64, ranks: Ranks, limits: Ranks, orders: int, nodes: NodeKeys, places: Ranks
+    mark: np.uint64,
+    ranks: Integers,
+    limits: Integers,
+    orders: int,
+    nodes: NodeKeys,
+    places: Integers,
 ) -> int:
     nodes[0], size = mark, 1
     for order in range(orders):
@@ -75,12 +87,12 @@ def _above(
         while place <= limits[order]:
             places[found], found = place, found + 1
             place += place & -place
-        size = _expanded(nodes, size, places, found)
+        size = _expand(nodes, size, places, found)
     return size
 
 
 @numba.njit(cache=True)
-def _counted(marks: NodeKeys, counts: Counts, nodes: NodeKeys, size: int) -> int:
+def _count(marks: NodeKeys, counts: Integers, nodes: NodeKeys, size: int) -> int:
     total = 0
     for node in range(size):
         total += counts[_slot(marks, nodes[node])]
@@ -88,7 +100,7 @@ def _counted(marks: NodeKeys, counts: Counts, nodes: NodeKeys, size: int) -> int
 
 
 @numba.njit(cache=True)
-def _grown(marks: NodeKeys, counts: Counts) -> tuple[NodeKeys, Counts, int]:
+def _grow(marks: NodeKeys, counts: Integers) -> tuple[NodeKeys, Integers, int]:
     wider, moved, used = np.zeros(4 * len(marks), np.uint64), np.zeros(4 * len(marks), np.int64), 0
     for at in range(len(marks)):
         if counts[at] != 0:
@@ -100,17 +112,17 @@ def _grown(marks: NodeKeys, counts: Counts) -> tuple[NodeKeys, Counts, int]:
 
 @numba.njit(cache=True)
 def insert(
-    table: tuple[NodeKeys, Counts, int],
-    terms: tuple[Ranks, Ranks],
-    points: tuple[NodeKeys, Ranks],
+    table: tuple[NodeKeys, Integers, int],
+    terms: tuple[Integers, Integers],
+    points: tuple[NodeKeys, Integers],
     at: int,
     weight: int,
-    scratch: tuple[NodeKeys, Ranks],
-) -> tuple[NodeKeys, Counts, int]:
-    """Add row ``at`` of the points, ``weight`` times, to every term in which it takes part.
+    scratch: tuple[NodeKeys, Integers],
+) -> tuple[NodeKeys, Integers, int]:
+    """Add row ``at`` of the points, ``weight`` times, to every term that counts it.
 
-    Shapes: ``terms`` orders (t,) and limits (t, k); ``points`` marks (n, t), 0 where a row takes no
-    part, and ranks (n, t, k).
+    Shapes: ``terms`` orders (t,) and limits (t, k); ``points`` marks (n, t), 0 where a term does
+    not count a row, and ranks (n, t, k).
     """
     marks, counts, used = table
     orders, limits = terms
@@ -121,7 +133,7 @@ def insert(
         size = _above(mark, points[1][at, term], limits[term], orders[term], scratch[0], scratch[1])
         for node in range(size):
             if 2 * (used + 1) > len(marks):
-                marks, counts, used = _grown(marks, counts)
+                marks, counts, used = _grow(marks, counts)
             slot = _slot(marks, scratch[0][node])
             used += marks[slot] == np.uint64(0)
             marks[slot] = scratch[0][node]
@@ -131,12 +143,12 @@ def insert(
 
 @numba.njit(cache=True)
 def insert_all(
-    table: tuple[NodeKeys, Counts, int],
-    terms: tuple[Ranks, Ranks],
-    points: tuple[NodeKeys, Ranks],
+    table: tuple[NodeKeys, Integers, int],
+    terms: tuple[Integers, Integers],
+    points: tuple[NodeKeys, Integers],
     weight: int,
-    scratch: tuple[NodeKeys, Ranks],
-) -> tuple[NodeKeys, Counts, int]:
+    scratch: tuple[NodeKeys, Integers],
+) -> tuple[NodeKeys, Integers, int]:
     """Add every row of the points, ``weight`` times."""
     for at in range(len(points[0])):
         table = insert(table, terms, points, at, weight, scratch)
@@ -145,15 +157,15 @@ def insert_all(
 
 @numba.njit(cache=True)
 def penalty(
-    table: tuple[NodeKeys, Counts, int],
-    orders: Ranks,
-    prices: Numbers,
-    queries: tuple[NodeKeys, Ranks],
+    table: tuple[NodeKeys, Integers, int],
+    orders: Integers,
+    prices: Floats,
+    queries: tuple[NodeKeys, Integers],
     at: int,
     scale: float,
-    scratch: tuple[NodeKeys, Ranks],
+    scratch: tuple[NodeKeys, Integers],
 ) -> float:
-    """What the violations of one query with all points cost; infinite if it violates a hard rule.
+    """The cost of one query's violations with all points; infinite if it violates a hard rule.
 
     ``prices`` (t, 3): what a point found by each term adds to the cost, to the cost before it is
     multiplied by ``scale``, and to the number of hard violations.
@@ -163,7 +175,7 @@ def penalty(
         mark = queries[0][at, term]
         if mark != np.uint64(0):
             size = _below(mark, queries[1][at, term], orders[term], scratch[0], scratch[1])
-            found = _counted(table[0], table[1], scratch[0], size)
+            found = _count(table[0], table[1], scratch[0], size)
             cost += prices[term, 0] * found
             scaled += prices[term, 1] * found
             hard += prices[term, 2] * found
@@ -171,7 +183,7 @@ def penalty(
 
 
 @numba.njit(cache=True)
-def _chosen(logs: Numbers, uniform: float) -> int:
+def _pick(logs: Floats, uniform: float) -> int:
     best = logs.max()
     if best == -np.inf:
         return -1
@@ -180,24 +192,24 @@ def _chosen(logs: Numbers, uniform: float) -> int:
 
 
 @numba.njit(cache=True)
-def choose(
-    table: tuple[NodeKeys, Counts, int],
-    terms: tuple[Ranks, Ranks, Numbers],
-    queries: tuple[NodeKeys, Ranks],
-    points: tuple[NodeKeys, Ranks],
-    logs: Numbers,
-    scales: Numbers,
-    rows: Counts,
-    choice: Counts,
-    uniforms: Numbers,
-    scratch: tuple[NodeKeys, Ranks],
-) -> tuple[NodeKeys, Counts, int]:
-    """One candidate a row, in proportion to its probability and the exponential of minus its penalty.
+def choose_directly(
+    table: tuple[NodeKeys, Integers, int],
+    terms: tuple[Integers, Integers, Floats],
+    queries: tuple[NodeKeys, Integers],
+    points: tuple[NodeKeys, Integers],
+    logs: Floats,
+    scales: Floats,
+    rows: Integers,
+    choice: Integers,
+    uniforms: Floats,
+    scratch: tuple[NodeKeys, Integers],
+) -> tuple[NodeKeys, Integers, int]:
+    """One candidate a row, in proportion to its probability times exp(-penalty).
 
     Rows one after the other, each against all points so far; the chosen candidate becomes a point.
-    A row that has a choice already gives it up first. ``logs`` (n, d) log-probabilities, ``rows``
-    (n,) the row's place in ``choice``, which takes the candidate's number, or -1 if every candidate
-    violates a hard rule.
+    If a row has a choice already, that is withdrawn first. ``logs`` (n, d) log-probabilities,
+    ``rows`` (n,) the row's place in ``choice``, which takes the candidate's number, or -1 if every
+    candidate violates a hard rule.
 
     Source: Kamino Algorithm 3, lines 7-10 and 12.
     """
@@ -213,7 +225,7 @@ def choose(
                 scored[at] -= penalty(
                     table, terms[0], terms[2], queries, row * candidates + at, scales[row], scratch
                 )
-        choice[rows[row]] = _chosen(scored, uniforms[row])
+        choice[rows[row]] = _pick(scored, uniforms[row])
         if choice[rows[row]] >= 0:
             table = insert(table, ahead, points, row * candidates + choice[rows[row]], 1, scratch)
     return table
@@ -221,18 +233,18 @@ def choose(
 
 @numba.njit(cache=True)
 def accept_reject(
-    table: tuple[NodeKeys, Counts, int],
-    terms: tuple[Ranks, Ranks, Numbers],
-    queries: tuple[NodeKeys, Ranks],
-    points: tuple[NodeKeys, Ranks],
-    logs: Numbers,
-    scales: Numbers,
-    rows: Counts,
-    choice: Counts,
-    uniforms: Numbers,
-    scratch: tuple[NodeKeys, Ranks],
-) -> tuple[NodeKeys, Counts, int]:
-    """As :func:`choose`, but a candidate is drawn by its probability alone and accepted by its penalty, in turn.
+    table: tuple[NodeKeys, Integers, int],
+    terms: tuple[Integers, Integers, Floats],
+    queries: tuple[NodeKeys, Integers],
+    points: tuple[NodeKeys, Integers],
+    logs: Floats,
+    scales: Floats,
+    rows: Integers,
+    choice: Integers,
+    uniforms: Floats,
+    scratch: tuple[NodeKeys, Integers],
+) -> tuple[NodeKeys, Integers, int]:
+    """As :func:`choose_directly`, but candidates are drawn by probability and accepted by penalty.
 
     ``uniforms`` (n, 2 tries). After the last try the last candidate is taken, or none if it
     violates a hard rule.
@@ -248,7 +260,7 @@ def accept_reject(
         costs[:] = -1.0
         taken = -1
         for attempt in range(uniforms.shape[1] // 2):
-            taken = _chosen(logs[row], uniforms[row, 2 * attempt])
+            taken = _pick(logs[row], uniforms[row, 2 * attempt])
             if taken < 0:
                 break
             if costs[taken] < 0:
@@ -265,16 +277,16 @@ def accept_reject(
 
 
 @numba.njit(cache=True)
-def admit(
-    table: tuple[NodeKeys, Counts, int],
-    terms: tuple[Ranks, Ranks, Numbers],
-    queries: tuple[NodeKeys, Ranks],
-    points: tuple[NodeKeys, Ranks],
-    scales: Numbers,
-    uniforms: Numbers,
-    kept: NDArray[np.bool_],
-    scratch: tuple[NodeKeys, Ranks],
-) -> tuple[NodeKeys, Counts, int]:
+def admit_rows(
+    table: tuple[NodeKeys, Integers, int],
+    terms: tuple[Integers, Integers, Floats],
+    queries: tuple[NodeKeys, Integers],
+    points: tuple[NodeKeys, Integers],
+    scales: Floats,
+    uniforms: Floats,
+    kept: Booleans,
+    scratch: tuple[NodeKeys, Integers],
+) -> tuple[NodeKeys, Integers, int]:
     """Keep each row with probability exp(-penalty) against all points so far.
 
     A row that is kept becomes a point.

@@ -1,9 +1,9 @@
-"""Drawing any number of rows to one Parquet file, in parts: an interrupted draw goes on where it stopped.
+"""Drawing any number of rows to one Parquet file, in parts: an interrupted draw can be resumed.
 
-A part is one chunk of a sampler, written whole or not at all. Beside the file stands a folder of
-parts with a note of what is drawn; parts that a draw of the same model, rows, seed and condition
-left behind are not drawn again. When all are there they are joined, and the folder goes. Memory is
-that of one chunk, but for rules kept against all rows before.
+A part is one chunk of a sampler, written whole or not at all. A folder beside the file holds the
+parts and a note of what is drawn; parts that a draw of the same model, rows, seed and condition
+left behind are not drawn again. When all are there they are joined, and the folder is removed.
+Memory is that of one chunk, but for rules kept against all rows before.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from cloister.errors import SampleError, StorageError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from models.protocol import Sampler, Where
-from models.sampling.sampler import CHUNK
+from models.sampling.sampler import CHUNK_ROWS
 
 
 @dataclass(frozen=True)
-class Request:
+class SampleRequest:
     """What is drawn: ``model`` identifies the fitted model, ``seed`` the draw.
 
-    Without a seed an unfinished draw goes on with its own, and a new one takes a fresh one.
+    Without a seed an unfinished draw is resumed with its own, and a new one takes a fresh one.
     """
 
     model: str
@@ -51,24 +51,24 @@ class Request:
                 "rows": self.rows,
                 "seed": self.seed,
                 "where": where,
-                "chunk": CHUNK,
+                "chunk": CHUNK_ROWS,
             },
             sort_keys=True,
         )
 
 
-def sample_to(sampler: Sampler, request: Request, path: Path) -> Path:
-    """Draw the rows that are requested to a Parquet file.
+def sample_to(sampler: Sampler, request: SampleRequest, path: Path) -> Path:
+    """Draw the rows of a request to a Parquet file.
 
-    The same request again goes on where it stopped.
+    The same request again resumes an interrupted draw.
 
     Raises:
-        SampleError: so many rows cannot be drawn.
+        SampleError: the rows cannot be drawn.
         StorageError: a file cannot be written.
     """
     parts = _Parts(path, sampler.domain)
     try:
-        request = parts.seeded(request)
+        request = parts.with_seed(request)
         first = parts.open(request)
         before = parts.tables(first) if sampler.remembers else ()
         chunks = sampler.chunks(
@@ -78,7 +78,7 @@ def sample_to(sampler: Sampler, request: Request, path: Path) -> Path:
             parts.write(number, chunk)
         parts.join()
     except SampleError:
-        parts.forget()
+        parts.remove_if_empty()
         raise
     except OSError as error:
         raise StorageError(
@@ -98,8 +98,8 @@ class _Parts:
     def folder(self) -> Path:
         return self.path.with_name(f"{self.path.name}.parts")
 
-    def seeded(self, request: Request) -> Request:
-        """The request with its own seed, that of the same draw left unfinished, or a fresh one."""
+    def with_seed(self, request: SampleRequest) -> SampleRequest:
+        """The request with its own seed, that of the same unfinished draw, or a fresh one."""
         if request.seed is not None:
             return request
         left = self._left()
@@ -107,15 +107,15 @@ class _Parts:
         same = seed is not None and replace(request, seed=seed).note == left
         return replace(request, seed=seed if same else SamplingSource().seed)
 
-    def open(self, request: Request) -> int:
-        """How many parts the same request has left, from the first on.
+    def open(self, request: SampleRequest) -> int:
+        """How many parts the same request has left behind, from the first on.
 
         Parts of another are removed.
         """
         if self.folder.exists() and self._left() != request.note:
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        _replaced(self._note, lambda part: part.write_text(request.note, encoding="utf-8"))
+        _write_whole(self._note, lambda part: part.write_text(request.note, encoding="utf-8"))
         return len(list(self._finished()))
 
     @property
@@ -127,17 +127,17 @@ class _Parts:
 
     def write(self, number: int, chunk: Table) -> None:
         rows = pa.Table.from_pandas(chunk.frame(), preserve_index=False)
-        _replaced(self._part(number), lambda part: pq.write_table(rows, part))
+        _write_whole(self._part(number), lambda part: pq.write_table(rows, part))
 
     def tables(self, count: int) -> Iterator[Table]:
         for number in range(count):
             yield self.domain.encode(pd.read_parquet(self._part(number)))
 
     def join(self) -> None:
-        _replaced(self.path, self._joined)
+        _write_whole(self.path, self._joined)
         shutil.rmtree(self.folder)
 
-    def forget(self) -> None:
+    def remove_if_empty(self) -> None:
         """Remove the folder if no part was drawn."""
         if not self._part(0).exists():
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -157,8 +157,8 @@ class _Parts:
         return self.folder / f"part-{number:06}.parquet"
 
 
-def _replaced(path: Path, write: Callable[[Path], object]) -> None:
-    """Have a file written beside its place, then moved there whole."""
+def _write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file under another name, then move it to its place."""
     unfinished = path.with_name(f".{path.name}.unfinished")
     write(unfinished)
     with unfinished.open("rb") as file:

@@ -1,7 +1,7 @@
 """Algorithm 3: attributes drawn row by row against the violations with all rows before.
 
 For soft constraints, and for hard ones whose joint domain is too large for a support. A constraint
-acts when the last of its attributes is drawn; where values are settled only later, inside a box,
+acts when the last of its attributes is drawn; where values are resolved only later, inside a box,
 whole rows are admitted or not.
 
 Source: Kamino section 4.2, Algorithm 3, and section 7.3.2 for accept-reject.
@@ -16,10 +16,12 @@ import numpy as np
 
 from cloister.arrays import Booleans, Integers
 from cloister.schema.domain import Domain, Table
-from models.sampling.ancestral import Batch, Candidates, Chain
+from models.sampling.ancestral import Candidates
+from models.sampling.chain import Batch, ConstrainedChain
 from models.sampling.violation_index import ACCEPT_REJECT, DIRECT, Chooser, PairIndex, Penalty
 
-BLOCK = 400_000
+_BLOCK_CANDIDATES = 400_000
+"""Candidates, or uniform numbers, of the rows that are chosen in one call: bounds memory."""
 
 __all__ = ["ACCEPT_REJECT", "DIRECT", "AcceptedRows", "Algorithm3", "Penalty"]
 
@@ -39,13 +41,13 @@ class Algorithm3:
 
 @dataclass
 class AcceptedRows:
-    """All rows so far, as the attributes see them that are drawn row by row, and as whole rows are admitted.
+    """All rows so far, against which attributes are drawn row by row, or whole rows are admitted.
 
     With ``whole`` nothing is drawn row by row: whole rows are admitted by all constraints.
     """
 
     domain: Domain
-    chain: Chain
+    chain: ConstrainedChain
     algorithm: Algorithm3
     hard: Sequence[Penalty]
     whole: bool = False
@@ -53,7 +55,7 @@ class AcceptedRows:
     _last: PairIndex = field(init=False)
 
     def __post_init__(self) -> None:
-        cells = {name: groups.cells for name, groups in self.chain.groups.items()}
+        cells = {name: own.cells for name, own in self.chain.bins.items()}
         by_place: dict[int, list[Penalty]] = {}
         for penalty in (*self.hard, *self.algorithm.penalties):
             by_place.setdefault(self._place(penalty), []).append(penalty)
@@ -68,7 +70,7 @@ class AcceptedRows:
         return place in self._places
 
     def choose(self, place: int, candidates: Candidates, batch: Batch) -> Integers:
-        """The candidate (n,) of each row, drawn and, for some rows, drawn anew; -1 where none is possible."""
+        """The candidate (n,) of each row, drawn anew for some rows; -1 where none is possible."""
         choice = np.full(batch.rows, -1, dtype=np.int64)
         alive = np.flatnonzero(batch.alive)
         self._choose(place, candidates, batch, alive, choice)
@@ -79,7 +81,7 @@ class AcceptedRows:
         return choice
 
     def admit(self, rows: Table, rng: np.random.Generator) -> Booleans:
-        """Mask (n,) of the rows that may stay, as far as no attribute saw to it.
+        """Mask (n,) of the rows that may be kept, by the constraints on whole rows.
 
         They become rows before.
         """
@@ -88,15 +90,15 @@ class AcceptedRows:
         )
 
     def record(self, tables: Iterable[Table]) -> None:
-        """Take finished rows as rows before."""
+        """Add finished rows to the rows before."""
         for table in tables:
             for index in (*self._places.values(), self._last):
                 index.record(table)
 
     def withdraw(self, rows: Table, reached: Integers) -> None:
-        """Forget rows that were drawn and not kept.
+        """Remove rows that were drawn and not kept.
 
-        Each was seen by the places before the one it reached.
+        Each was recorded at the places before the one it reached.
         """
         for place, index in self._places.items():
             index.record(rows.take(reached > place), -1)
@@ -110,7 +112,7 @@ class AcceptedRows:
             candidates.levels.shape[1],
         )
         others = [other for other in index.names if other != name]
-        step = max(1, BLOCK // max(width, self.algorithm.chooser.draws))
+        step = max(1, _BLOCK_CANDIDATES // max(width, self.algorithm.chooser.draws))
         for begin in range(0, len(rows), step):
             some = rows[begin : begin + step]
             codes = {other: np.repeat(batch.codes[other][some], width) for other in others}
@@ -120,7 +122,7 @@ class AcceptedRows:
             )
 
     def _place(self, penalty: Penalty) -> int:
-        """Where a constraint acts: at its last attribute, or -1 if only whole rows can be judged."""
+        """Where a constraint acts: at its last attribute, or -1 if only on whole rows."""
         places = {name: at for at, name in enumerate(self.chain.sequence)}
         names = penalty.constraint.attributes
         if self.whole or not all(name in places for name in names):
@@ -128,4 +130,4 @@ class AcceptedRows:
         last = max(places[name] for name in names)
         own = self.chain.sequence[last]
         known = all(self.chain.resolved_at[places[name]] < last for name in names if name != own)
-        return last if known and not self.chain.boxed(own) else -1
+        return last if known and not self.chain.has_box(own) else -1

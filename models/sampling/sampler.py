@@ -1,9 +1,8 @@
 """Constraint-aware sampling for any chain of conditionals.
 
 Rows are drawn attribute by attribute inside the supports of the hard constraints, refined from
-groups to values; rules that no support could take, and soft ones, are kept row by row against all
-rows before. Random streams of a chunk depend on its number alone, so that sampling can stop and go
-on.
+bins to values; rules without a support, and soft ones, are kept row by row against all rows before.
+Random streams of a chunk depend on its number alone, so that sampling can be resumed.
 
 Source: Kamino Algorithm 3, with supports in place of counting violations wherever a constraint has
     one.
@@ -26,32 +25,38 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain, Table
 from models.discretization.bins import Bins
-from models.protocol import Where, whole
-from models.sampling.ancestral import AncestralSampler, Batch, Chain, Probabilities, TupleModel
+from models.protocol import Where, sample_whole
+from models.sampling.ancestral import AncestralSampler
+from models.sampling.chain import Batch, ConstrainedChain, Probabilities, TupleModel
 from models.sampling.conditions import Condition
 from models.sampling.row_by_row import AcceptedRows, Algorithm3, Penalty
 
 __all__ = [
-    "CHUNK",
-    "ROUNDS",
+    "CHUNK_ROWS",
     "Acceptance",
     "AncestralSampler",
     "ConstraintSampler",
     "EveryRow",
     "Probabilities",
     "TupleModel",
-    "numbered",
+    "number_keys",
 ]
 
-CHUNK = 32_768
-ROUNDS = 60
-TRIES = 300
-IDLE = 20_000
-LEAST = 2_048
+CHUNK_ROWS = 32_768
+"""Rows of a chunk; it is part of what makes an unfinished draw the same as another."""
+
+_TRIES = 300
+"""Rows drawn for each row wanted, beyond `_IDLE`, before the draw is given up."""
+
+_IDLE = 20_000
+"""Rows drawn in succession of which none is kept, before the draw is given up."""
+
+_LEAST = 2_048
+"""Rows that are drawn at a time at least, if that many may be needed."""
 
 
 class Acceptance(Protocol):
-    """Which rows to keep, by a probability of each row alone."""
+    """Which rows to keep, each by a probability that depends on the row alone."""
 
     def keep(self, rows: Table, rng: np.random.Generator) -> Booleans:
         """Mask (n,) of the rows kept."""
@@ -71,13 +76,13 @@ class ConstraintSampler:
     """Draws tables from a tuple model under hard constraints.
 
     ``supports`` hold by construction; ``row_rules`` are checked on each row's values,
-    ``pair_rules`` against all rows before; ``acceptance`` weighs rows for the soft constraints, or
-    ``algorithm`` does by penalties.
+    ``pair_rules`` against all rows before; ``acceptance`` keeps rows by the soft constraints, or
+    ``algorithm`` draws them by penalties.
     """
 
     domain: Domain
     sequence: tuple[str, ...]
-    groups: Mapping[str, Bins]
+    bins: Mapping[str, Bins]
     model: TupleModel
     supports: tuple[Support, ...] = ()
     row_rules: tuple[DenialConstraint, ...] = ()
@@ -92,10 +97,10 @@ class ConstraintSampler:
         that condition, and all satisfy it.
 
         Raises:
-            SampleError: so many rows cannot be drawn; names the constraints or the condition that
-                stand in the way.
+            SampleError: the rows cannot be drawn; names the constraints or the condition that
+                prevent it.
         """
-        return whole(self, rows, rng, where)
+        return sample_whole(self, rows, rng, where)
 
     def chunks(
         self,
@@ -112,9 +117,11 @@ class ConstraintSampler:
         """
         draw = _Draw(self, where)
         draw.before.record(before)
-        for number, stream in list(enumerate(rng.spawn(max(1, -(-rows // CHUNK)))))[first:]:
-            chunk = draw.chunk(number * CHUNK, min(CHUNK, rows - number * CHUNK), stream.generator)
-            yield numbered(chunk, number * CHUNK)
+        for number, stream in list(enumerate(rng.spawn(max(1, -(-rows // CHUNK_ROWS)))))[first:]:
+            chunk = draw.chunk(
+                number * CHUNK_ROWS, min(CHUNK_ROWS, rows - number * CHUNK_ROWS), stream.generator
+            )
+            yield number_keys(chunk, number * CHUNK_ROWS)
 
     def independent(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows in one piece, keys left unset.
@@ -129,9 +136,9 @@ class ConstraintSampler:
         return bool(self.pair_rules or self.algorithm.penalties)
 
     @cached_property
-    def chain(self) -> Chain:
+    def chain(self) -> ConstrainedChain:
         """The tuple model inside its supports."""
-        return Chain(self.sequence, self.groups, self.model, self.supports)
+        return ConstrainedChain(self.sequence, self.bins, self.model, self.supports)
 
 
 class _Draw:
@@ -150,45 +157,47 @@ class _Draw:
         """The rows ``first``, ..., ``first + wanted - 1``, keys left unset."""
         kept, missing, drawn, idle = [self._empty()], wanted, 0, 0
         while missing:
-            if idle > IDLE or drawn > IDLE + TRIES * wanted:
+            if idle > _IDLE or drawn > _IDLE + _TRIES * wanted:
                 raise SampleError(
-                    f"only {first + wanted - missing} rows could be drawn under {self._rules()}; ask for fewer rows, "
-                    "widen a domain, or make a constraint soft"
+                    f"only {first + wanted - missing} rows could be drawn under {self._rules()}; "
+                    "request fewer rows, widen a domain, or make a constraint soft"
                 )
-            rows = self._enough(missing, wanted - missing, drawn)
+            rows = self._rows_to_draw(missing, wanted - missing, drawn)
             kept.append(self._round(rows, missing, rng))
             missing, drawn = missing - kept[-1].rows, drawn + rows
             idle = 0 if kept[-1].rows else idle + rows
         return Table.concatenate(kept)
 
-    def _enough(self, missing: int, kept: int, drawn: int) -> int:
+    def _rows_to_draw(self, missing: int, kept: int, drawn: int) -> int:
         """Rows to draw so that about ``missing`` are kept, from those kept and drawn before."""
         sampler = self._sampler
         if not drawn:
             sure = not sampler.row_rules and isinstance(sampler.acceptance, EveryRow)
             return missing if sure else missing + missing // 8 + 16
-        return enough(missing, kept, drawn)
+        return rows_to_draw(missing, kept, drawn)
 
     def _round(self, rows: int, missing: int, rng: np.random.Generator) -> Table:
         batch = self._batch(rows, rng)
         table = Table(self._sampler.domain, self._all_codes(batch))
-        stay = self._stay(table, batch, missing, rng)
-        self.before.withdraw(table.take(~stay), batch.reached[~stay])
-        return table.take(stay)
+        kept = self._accept(table, batch, missing, rng)
+        self.before.withdraw(table.take(~kept), batch.reached[~kept])
+        return table.take(kept)
 
     def _batch(self, rows: int, rng: np.random.Generator) -> Batch:
         if self._condition is not None:
             return self._condition.draw(rows, rng)
-        return AncestralSampler(self._sampler.chain, checker=self.before).run(rows, rng)
+        return AncestralSampler(self._sampler.chain, checker=self.before).draw(rows, rng)
 
-    def _stay(self, table: Table, batch: Batch, missing: int, rng: np.random.Generator) -> Booleans:
-        stay = batch.alive & self._sampler.acceptance.keep(table, rng)
+    def _accept(
+        self, table: Table, batch: Batch, missing: int, rng: np.random.Generator
+    ) -> Booleans:
+        kept = batch.alive & self._sampler.acceptance.keep(table, rng)
         for rule in self._sampler.row_rules:
-            stay &= violations_per_row(rule, table) == 0
-        chosen = np.flatnonzero(stay)[:missing]
-        stay = np.zeros(table.rows, dtype=bool)
-        stay[chosen[self.before.admit(table.take(chosen), rng)]] = True
-        return stay
+            kept &= violations_per_row(rule, table) == 0
+        chosen = np.flatnonzero(kept)[:missing]
+        kept = np.zeros(table.rows, dtype=bool)
+        kept[chosen[self.before.admit(table.take(chosen), rng)]] = True
+        return kept
 
     def _all_codes(self, batch: Batch) -> dict[str, Integers]:
         unknown = np.zeros(batch.rows, dtype=np.int64)
@@ -206,12 +215,12 @@ class _Draw:
         return rules if self._condition is None else f"{rules} and {self._condition.name}"
 
 
-def enough(missing: int, kept: int, drawn: int) -> int:
-    """Rows to draw so that about ``missing`` are kept, where ``kept`` of those ``drawn`` before were."""
-    return min(max(4 * missing, LEAST), int(1.1 * missing * drawn / max(kept, 1)) + 16)
+def rows_to_draw(missing: int, kept: int, drawn: int) -> int:
+    """Rows to draw so that about ``missing`` are kept, if ``kept`` of ``drawn`` were before."""
+    return min(max(4 * missing, _LEAST), int(1.1 * missing * drawn / max(kept, 1)) + 16)
 
 
-def numbered(table: Table, first: int) -> Table:
+def number_keys(table: Table, first: int) -> Table:
     """The table with its keys: those of rows ``first``, ``first + 1``, ...
 
     Raises:
@@ -222,7 +231,8 @@ def numbered(table: Table, first: int) -> Table:
         if isinstance(column, Serial):
             if first + table.rows > column.values:
                 raise SampleError(
-                    f"column '{column.name}': its pattern has only {column.values} keys; widen the pattern"
+                    f"column '{column.name}': its pattern has only {column.values} keys; "
+                    "widen the pattern"
                 )
             codes[column.name] = np.arange(first, first + table.rows, dtype=np.int64)
     return Table(table.domain, codes)
@@ -233,5 +243,6 @@ def _require_rows(supports: Sequence[Support]) -> None:
         if not len(support.levels):
             names = ", ".join(f"'{name}'" for name in support.attributes)
             raise SampleError(
-                f"no row can be drawn: the hard constraints on {names} leave none; make one soft or widen a domain"
+                f"no row can be drawn: the hard constraints on {names} leave none; "
+                "make one soft or widen a domain"
             )

@@ -1,6 +1,6 @@
-"""Violations of one row with all rows before it, for any denial constraint, by an index that grows with the rows.
+"""Violations of one row with all rows before it, by an index that grows with the rows.
 
-A constraint on pairs becomes signed terms. Either order of the pair counts: forward, plus
+Any denial constraint on pairs becomes signed terms. Either order of the pair counts: forward, plus
 exchanged, less both at once; each inequality is all rows less those that agree. What is left of a
 term is a group (the equalities), at most a few orders, and conditions on each row alone: counted by
 :mod:`models.sampling.fenwick` in O(log^k n) for k orders.
@@ -16,9 +16,8 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cloister.arrays import Booleans
+from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints import (
     BoundPredicate,
     DenialConstraint,
@@ -32,39 +31,40 @@ from cloister.schema.cells import Cells
 from cloister.schema.columns import Column, Grid, float_decimals
 from cloister.schema.domain import Domain, Table
 from models.sampling.fenwick import (
-    EVEN,
-    ONE,
-    START,
-    Counts,
+    FIRST_MULTIPLIER,
+    GOLDEN,
+    START_SLOTS,
     NodeKeys,
-    Numbers,
-    Ranks,
     accept_reject,
-    admit,
-    choose,
+    admit_rows,
+    choose_directly,
     insert_all,
 )
 
-TRIES = 300
-BITS = 64
+_TRIES = 300
+"""Candidates that accept-reject draws for a cell at most, as in the paper's section 7.3.2."""
 
-Words = NDArray[np.uint64]
+_RANK_BITS = 64
+"""Nodes that one rank can have in one dimension of a Fenwick tree at most: its bits."""
 
 
 @dataclass(frozen=True)
 class Chooser:
-    """A way to choose among candidates: a compiled kernel, and how many uniform numbers it takes a row."""
+    """A way to choose among candidates: a compiled kernel, and its uniform numbers a row."""
 
-    kernel: Callable[..., tuple[NodeKeys, Counts, int]]
+    kernel: Callable[..., tuple[NodeKeys, Integers, int]]
     draws: int
 
-    def uniforms(self, rows: int, rng: np.random.Generator) -> Numbers:
+    def uniforms(self, rows: int, rng: np.random.Generator) -> Floats:
         """Uniform numbers (rows,), or (rows, draws) where there are several."""
         return rng.random(rows if self.draws == 1 else (rows, self.draws))
 
 
-DIRECT = Chooser(choose, 1)
-ACCEPT_REJECT = Chooser(accept_reject, 2 * TRIES)
+DIRECT = Chooser(choose_directly, 1)
+"""One draw from the candidates' probabilities under their penalties."""
+
+ACCEPT_REJECT = Chooser(accept_reject, 2 * _TRIES)
+"""Draws by probability alone, each accepted by its penalty: two uniform numbers a try."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Penalty:
 
 @dataclass(frozen=True)
 class Scale:
-    """Whole numbers 0, ..., size - 1 in the order of the comparable numbers of one or two columns.
+    """Integers 0, ..., size - 1 in the order of the comparable numbers of one or two columns.
 
     Exact, or by the public ``knots`` of cells where values of one cell may count as equal.
     """
@@ -89,11 +89,11 @@ class Scale:
     low: float
     units: float
     size: int
-    knots: Numbers | None = None
+    knots: Floats | None = None
 
     @classmethod
     def exact(cls, columns: Sequence[Column]) -> Scale:
-        """One number for each value."""
+        """One integer for each value."""
         ends = np.concatenate([column.comparable(_extremes(column)) for column in columns])
         units = max(
             10.0 ** float_decimals(c.attribute) if c.attribute.type == "float" else 1.0
@@ -104,20 +104,20 @@ class Scale:
 
     @classmethod
     def coarse(cls, cells: Sequence[Cells]) -> Scale:
-        """One number for each public cell."""
+        """One integer for each public cell."""
         starts = np.concatenate([cell.column.comparable(cell.starts) for cell in cells])
         knots = np.unique(starts[~np.isnan(starts)])
         return cls(float(knots[0]), 1.0, len(knots), knots)
 
-    def ranks(self, values: Numbers) -> Ranks:
-        """The whole numbers (n,) of comparable numbers (n,); 0 for missing ones."""
+    def ranks(self, values: Floats) -> Integers:
+        """The integers (n,) of comparable numbers (n,); 0 for missing ones."""
         known = np.where(np.isnan(values), self.low, values)
         if self.knots is not None:
             return np.searchsorted(self.knots, known, side="right") - 1
         return np.rint((known - self.low) * self.units).astype(np.int64)
 
 
-def _extremes(column: Column) -> Counts:
+def _extremes(column: Column) -> Integers:
     special = column.special_codes if isinstance(column, Grid) else ()
     last = column.steps - 1 if isinstance(column, Grid) else column.values - 1
     return np.array([0, last, *special], dtype=np.int64)
@@ -125,7 +125,11 @@ def _extremes(column: Column) -> Counts:
 
 @dataclass(frozen=True)
 class Term:
-    """A signed number of matches: agreement on ``equal``, order on ``order``, conditions on the query and the point."""
+    """A signed number of matches of a query with points.
+
+    They agree on ``equal`` and are ordered by ``order``; ``query_alone`` and ``point_alone`` are
+    conditions on one of them.
+    """
 
     sign: int
     number: int
@@ -135,21 +139,21 @@ class Term:
     equal: tuple[BoundPredicate, ...]
     order: tuple[tuple[BoundPredicate, Scale], ...]
 
-    def marks(self, rows: Table, query: bool) -> Words:
-        """The mark of each row's group (n,); 0 where the row takes no part."""
+    def marks(self, rows: Table, query: bool) -> NodeKeys:
+        """The mark of each row's group (n,); 0 where the term does not count the row."""
         active = np.ones(rows.rows, dtype=bool)
         for alone in self.query_alone if query else self.point_alone:
             active &= alone.holds(rows, rows)
         for predicate in self.across:
             active &= ~np.isnan(_side(predicate, query).of(rows))
-        marks = np.full(rows.rows, self.number + 1, dtype=np.uint64) * EVEN
+        marks = np.full(rows.rows, self.number + 1, dtype=np.uint64) * GOLDEN
         for predicate in self.equal:
             values = _side(predicate, query).of(rows) + 0.0
-            marks = _mixed(marks ^ values.view(np.uint64))
+            marks = _scramble(marks ^ values.view(np.uint64))
         return np.where(active, marks, np.uint64(0))
 
-    def ranks(self, rows: Table, query: bool) -> list[Ranks]:
-        """For each order (n,) whole numbers: a point matches where its number is below the query's."""
+    def ranks(self, rows: Table, query: bool) -> list[Integers]:
+        """For each order, integers (n,): a point matches where its integer is below the query's."""
         return [_ranks(predicate, scale, rows, query) for predicate, scale in self.order]
 
 
@@ -159,16 +163,16 @@ def _side(predicate: BoundPredicate, query: bool) -> Operand:
     return side
 
 
-def _ranks(predicate: BoundPredicate, scale: Scale, rows: Table, query: bool) -> Ranks:
+def _ranks(predicate: BoundPredicate, scale: Scale, rows: Table, query: bool) -> Integers:
     ranks = scale.ranks(_side(predicate, query).of(rows))
     if predicate.op in (Op.LT, Op.LE):
         ranks = scale.size - 1 - ranks
     return ranks + (query and predicate.op in (Op.LE, Op.GE))
 
 
-def _mixed(marks: Words) -> Words:
-    marks = (marks ^ (marks >> np.uint64(29))) * ONE
-    marks = (marks ^ (marks >> np.uint64(32))) * EVEN
+def _scramble(marks: NodeKeys) -> NodeKeys:
+    marks = (marks ^ (marks >> np.uint64(29))) * FIRST_MULTIPLIER
+    marks = (marks ^ (marks >> np.uint64(32))) * GOLDEN
     return np.maximum(marks ^ (marks >> np.uint64(30)), np.uint64(1))
 
 
@@ -177,8 +181,8 @@ def terms_of(
 ) -> list[Term]:
     """The signed terms of a constraint on pairs, numbered from ``first``.
 
-    A soft constraint sees the order of the ``cells`` of an attribute, a hard one that of its
-    values; and for a hard one it is enough to count a pair that violates in both orders twice.
+    A soft constraint compares the ``cells`` of an attribute, a hard one its values; and for a hard
+    one a pair that violates in both orders may be counted twice.
     """
     hard = np.isinf(penalty.weight)
     terms: list[Term] = []
@@ -215,20 +219,23 @@ def _scale(predicate: BoundPredicate, domain: Domain, cells: Mapping[str, Cells]
 
 @dataclass
 class PairIndex:
-    """All rows so far, as points of the terms of some penalties, and the choice of further rows against them.
+    """All rows so far, as points of the terms of penalties; more rows are chosen against them.
 
-    ``cells`` gives the order in which soft constraints see numeric attributes; hard ones see every
-    value.
+    Soft constraints compare numeric attributes by their ``cells``, hard ones by their values.
     """
 
     domain: Domain
     penalties: tuple[Penalty, ...]
     cells: Mapping[str, Cells] = field(default_factory=dict)
     rows: int = field(default=0, init=False)
-    _table: tuple[NodeKeys, Counts, int] = field(init=False)
+    _table: tuple[NodeKeys, Integers, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._table = np.zeros(START, dtype=np.uint64), np.zeros(START, dtype=np.int64), 0
+        self._table = (
+            np.zeros(START_SLOTS, dtype=np.uint64),
+            np.zeros(START_SLOTS, dtype=np.int64),
+            0,
+        )
 
     @cached_property
     def _terms(self) -> list[tuple[Term, Penalty]]:
@@ -242,7 +249,7 @@ class PairIndex:
         return terms
 
     @cached_property
-    def _layout(self) -> tuple[Ranks, Ranks]:
+    def _layout(self) -> tuple[Integers, Integers]:
         orders = np.array([len(term.order) for term, _ in self._terms], dtype=np.int64)
         limits = np.zeros((len(orders), max(1, orders.max(initial=0))), dtype=np.int64)
         for at, (term, _) in enumerate(self._terms):
@@ -250,15 +257,15 @@ class PairIndex:
         return orders, limits
 
     @cached_property
-    def _scratch(self) -> tuple[NodeKeys, Ranks]:
+    def _scratch(self) -> tuple[NodeKeys, Integers]:
         nodes = [np.prod([int(limit).bit_length() + 1 for limit in row]) for row in self._layout[1]]
         return np.zeros(int(max(nodes, default=1)) + 1, dtype=np.uint64), np.zeros(
-            BITS, dtype=np.int64
+            _RANK_BITS, dtype=np.int64
         )
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The attributes that the penalties speak of."""
+        """The attributes of the penalties."""
         return tuple(
             dict.fromkeys(
                 name for penalty in self.penalties for name in penalty.constraint.attributes
@@ -280,7 +287,7 @@ class PairIndex:
         uniforms = rng.random(rows.rows)
         kept = uniforms < np.exp(-self._alone(rows))
         queries, points = self._features(rows, query=True), self._features(rows, query=False)
-        self._table = admit(
+        self._table = admit_rows(
             self._table,
             self._priced,
             queries,
@@ -296,9 +303,9 @@ class PairIndex:
     def choose(
         self,
         candidates: Table,
-        logs: Numbers,
-        rows: Counts,
-        choice: Counts,
+        logs: Floats,
+        rows: Integers,
+        choice: Integers,
         chooser: Chooser,
         rng: np.random.Generator,
     ) -> None:
@@ -307,9 +314,8 @@ class PairIndex:
         Args:
             candidates: the d candidates of each of n rows, row by row: n * d rows. logs: (n, d)
             log-probabilities of the candidates. rows: (n,) places of the rows in ``choice``.
-            choice: takes each row's candidate, or -1 where all violate a hard constraint; a row
-            that has a choice gives
-                it up first.
+            choice: set to each row's candidate, or -1 where all violate a hard constraint; a
+            choice that a row has already is withdrawn first.
             chooser: the way to choose.
         """
         queries, points = (
@@ -333,11 +339,11 @@ class PairIndex:
         )
         self.rows += fresh
 
-    def _scales(self, rows: int) -> Numbers:
+    def _scales(self, rows: int) -> Floats:
         return 1.0 / np.maximum(self.rows + np.arange(rows, dtype=np.float64), 1.0)
 
     @cached_property
-    def _priced(self) -> tuple[Ranks, Ranks, Numbers]:
+    def _priced(self) -> tuple[Integers, Integers, Floats]:
         prices = np.zeros((len(self._terms), 3))
         for at, (term, penalty) in enumerate(self._terms):
             hard = np.isinf(penalty.weight)
@@ -345,7 +351,7 @@ class PairIndex:
             prices[at, kind] = term.sign * (1.0 if hard else penalty.weight)
         return (*self._layout, prices)
 
-    def _alone(self, rows: Table) -> Numbers:
+    def _alone(self, rows: Table) -> Floats:
         """The cost (n,) of violating constraints on single rows."""
         cost = np.zeros(rows.rows)
         for penalty in self.penalties:
@@ -353,7 +359,7 @@ class PairIndex:
                 cost[violations_per_row(penalty.constraint, rows) > 0] += penalty.weight
         return cost
 
-    def _features(self, rows: Table, query: bool) -> tuple[NodeKeys, Ranks]:
+    def _features(self, rows: Table, query: bool) -> tuple[NodeKeys, Integers]:
         marks = np.zeros((rows.rows, len(self._terms)), dtype=np.uint64)
         ranks = np.zeros((rows.rows, len(self._terms), self._layout[1].shape[1]), dtype=np.int64)
         for at, (term, _) in enumerate(self._terms):

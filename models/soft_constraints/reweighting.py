@@ -1,9 +1,9 @@
-"""Weights of soft constraints: rows are kept with a probability that falls, or rises, with their violations.
+"""Weights of soft constraints: rows with violations are kept less, or more, often than others.
 
 Source: Kamino equation (1), where a row with v violations of a constraint of weight w has the
 factor exp(-w v). Here v is a score of the row's violations against a fixed reference sample, so
 that rows stay independent. The weights are fitted by post-processing to noisy counts of violating
-pairs, or learnt by Algorithm 5, whose noise swamps the counts.
+pairs; `models.kamino.paper.matrix_ascent` learns them by the paper's Algorithm 5.
 """
 
 from __future__ import annotations
@@ -14,24 +14,32 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cloister.arrays import Booleans, Integers
+from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints import DenialConstraint
 from cloister.schema.domain import Table
-from models.soft_constraints.violation_rates import TuplesOf, Violating, fine, shares_against
+from models.soft_constraints.violation_rates import TuplesOf, Violating, quantize, shares_against
 
-POOL = 40_000
+POOL_ROWS = 40_000
 """Rows by which a model's own rates of violation are measured."""
 
-STEPS = 8
-STRONGEST = 2.0
-RESTRAINT = 0.05
-FARTHEST = 2.0
-NEVER = 1e-9
-ASCENT, ASCENT_RATE = 1000, 0.01
+_STEPS = 8
+"""Steps of the fit of weights."""
 
-Shares = NDArray[np.float64]
+_STRONGEST = 2.0
+"""Absolute value of a weight at most."""
+
+_RIDGE = 0.05
+"""Penalty on the sum of squared weights, beside squared errors of log shares.
+
+Contradictory targets then give small weights.
+"""
+
+_FARTHEST = 2.0
+"""Difference, in log shares, between a target that is aimed at and the pool's own at most."""
+
+_NEVER = 1e-9
+"""Least share of violations, in place of 0, which has no logarithm."""
 
 
 class Measure(Protocol):
@@ -45,28 +53,31 @@ class Measure(Protocol):
         """A quantile."""
         ...
 
-    def scores(self, shares: Shares, mean: float, reference: int) -> Shares:
-        """Scores (n,) of rows, from shares (n,), their mean over the reference, and its number of rows."""
+    def scores(self, shares: Floats, mean: float, reference: int) -> Floats:
+        """Scores (n,) from shares (n,), their mean over the reference, and its number of rows."""
         ...
 
 
 @dataclass(frozen=True)
 class Relative:
-    """The logarithm of one plus the share relative to its mean: a few rows with very many violations do not decide."""
+    """The logarithm of one plus the share relative to its mean.
+
+    By the logarithm a few rows with very many violations do not decide.
+    """
 
     surest: float = 0.98
 
-    def scores(self, shares: Shares, mean: float, reference: int) -> Shares:  # noqa: ARG002
+    def scores(self, shares: Floats, mean: float, reference: int) -> Floats:  # noqa: ARG002
         return np.log1p(shares / mean)
 
 
 @dataclass(frozen=True)
 class Counted:
-    """The number of violations with as many rows as the reference has: Kamino's equation (1), on a sample."""
+    """The number of violations with the reference rows: Kamino's equation (1), on a sample."""
 
     surest: float = 0.9
 
-    def scores(self, shares: Shares, mean: float, reference: int) -> Shares:  # noqa: ARG002
+    def scores(self, shares: Floats, mean: float, reference: int) -> Floats:  # noqa: ARG002
         return shares * reference
 
 
@@ -111,7 +122,7 @@ class Reweighting:
             else 0.0
         )
 
-    def _scores(self, rows: Table) -> Shares:
+    def _scores(self, rows: Table) -> Floats:
         constraints, weights = self._used
         scores = np.zeros(rows.rows)
         shares = shares_against(constraints, TuplesOf(rows), self._tuples)
@@ -124,30 +135,15 @@ class Reweighting:
         return rng.random(rows.rows) < np.exp(np.minimum(self._scores(rows) - self._best, 0.0))
 
 
-def _mean(shares: Shares) -> float:
+def _mean(shares: Floats) -> float:
     """The mean share, never quite 0."""
-    return max(float(shares.mean()), NEVER)
+    return max(float(shares.mean()), _NEVER)
 
 
-def gradient_ascent(matrix: NDArray[np.int64], rng: np.random.Generator) -> Shares:
-    """Weights (constraints,) after gradient ascent on exp(-weights . violations) of lines of a matrix.
-
-    The objective has no maximum but at weights of 0, so that the answer is set by where it starts
-    and how long it goes on. Source: Kamino Algorithm 5, lines 8 to 15, with batches of one line;
-    weights start at 1 and stay positive.
-    """
-    weights = np.ones(matrix.shape[1])
-    for line in rng.integers(0, len(matrix), ASCENT):
-        weights = np.maximum(
-            weights - ASCENT_RATE * matrix[line] * np.exp(-float(weights @ matrix[line])), 0.0
-        )
-    return weights
-
-
-def weighing_by_counts(
-    constraints: Sequence[DenialConstraint], weights: Shares, reference: Table
+def reweight_by_counts(
+    constraints: Sequence[DenialConstraint], weights: Floats, reference: Table
 ) -> Reweighting:
-    """A weighing by the number of violations with the rows of a reference."""
+    """A reweighting by the number of violations with the rows of a reference."""
     return Reweighting(tuple(zip(constraints, weights.tolist(), strict=True)), reference, "counted")
 
 
@@ -157,11 +153,11 @@ def fit_weights(
     pool: Table,
     rng: np.random.Generator,
 ) -> Reweighting:
-    """Weights under which rows like those of ``pool`` violate each constraint at its target share of pairs.
+    """Weights under which rows like those of ``pool`` violate each constraint in a target share.
 
     All at once, by Levenberg's and Marquardt's method, in logarithms of the shares; where targets
-    contradict each other, as near to all as small weights can come. A random half of the pool is
-    the reference. Post-processing.
+    contradict each other, the weights are a compromise. A random half of the pool is the reference.
+    Post-processing.
     """
     half = rng.permutation(pool.rows)[: pool.rows // 2]
     fit = _Fit.of(constraints, np.array(targets), pool, half)
@@ -172,17 +168,17 @@ def fit_weights(
 
 @dataclass(frozen=True)
 class _Fit:
-    """Relative scores (n, c) of rows, their violations, and the logarithms (c,) of the shares to reach."""
+    """Relative scores (n, c) of rows, their violations, and the log shares (c,) to reach."""
 
-    scores: Shares
+    scores: Floats
     violating: tuple[Violating, ...]
-    aims: Shares
+    aims: Floats
 
     @classmethod
     def of(
         cls,
         constraints: Sequence[DenialConstraint],
-        targets: Shares,
+        targets: Floats,
         pool: Table,
         reference: Integers,
     ) -> _Fit:
@@ -190,14 +186,14 @@ class _Fit:
         shares = shares_against(constraints, rows, TuplesOf(pool.take(reference)))
         scores = np.stack([np.log1p(share / _mean(share[reference])) for share in shares], axis=1)
         violating = tuple(Violating.of(constraint, rows) for constraint in constraints)
-        return cls(scores, violating, np.log(np.maximum(targets, NEVER)))
+        return cls(scores, violating, np.log(np.maximum(targets, _NEVER)))
 
-    def weights(self) -> Shares:
-        """The weights (c,), each at most STRONGEST on either side."""
-        weights, damping = np.zeros(self.scores.shape[1]), RESTRAINT
+    def weights(self) -> Floats:
+        """The weights (c,), each between plus and minus ``_STRONGEST``."""
+        weights, damping = np.zeros(self.scores.shape[1]), _RIDGE
         logs, slopes = self._at(weights)
-        aims = np.clip(self.aims, logs - FARTHEST, logs + FARTHEST)
-        for _ in range(STEPS):
+        aims = np.clip(self.aims, logs - _FARTHEST, logs + _FARTHEST)
+        for _ in range(_STEPS):
             tried = _step(weights, logs - aims, slopes, damping)
             found = self._at(tried)
             if _cost(found[0] - aims, tried) < _cost(logs - aims, weights):
@@ -206,22 +202,22 @@ class _Fit:
                 damping *= 8
         return weights
 
-    def _at(self, weights: Shares) -> tuple[Shares, Shares]:
-        """The logarithms of the shares of violation (c,), and their slopes (c, c) in the weights."""
+    def _at(self, weights: Floats) -> tuple[Floats, Floats]:
+        """The log shares of violation (c,), and their slopes (c, c) in the weights."""
         logits = -self.scores @ weights
-        keep = fine(np.exp(np.minimum(logits - np.quantile(logits, Relative.surest), 0.0)))
-        violations = np.stack([violating.expected(keep) for violating in self.violating])
-        shares = np.maximum(violations.sum(axis=1), NEVER)
+        keep = quantize(np.exp(np.minimum(logits - np.quantile(logits, Relative.surest), 0.0)))
+        violations = np.stack([violating.expected_violations(keep) for violating in self.violating])
+        shares = np.maximum(violations.sum(axis=1), _NEVER)
         arity = np.array([violating.constraint.arity for violating in self.violating])
         among = violations @ self.scores / shares[:, None]
         return np.log(shares), arity[:, None] * (keep @ self.scores / keep.sum() - among)
 
 
-def _step(weights: Shares, errors: Shares, slopes: Shares, damping: float) -> Shares:
-    curvature = slopes.T @ slopes + (RESTRAINT + damping) * np.eye(len(weights))
-    step = np.linalg.solve(curvature, slopes.T @ errors + RESTRAINT * weights)
-    return np.clip(weights - step, -STRONGEST, STRONGEST)
+def _step(weights: Floats, errors: Floats, slopes: Floats, damping: float) -> Floats:
+    curvature = slopes.T @ slopes + (_RIDGE + damping) * np.eye(len(weights))
+    step = np.linalg.solve(curvature, slopes.T @ errors + _RIDGE * weights)
+    return np.clip(weights - step, -_STRONGEST, _STRONGEST)
 
 
-def _cost(errors: Shares, weights: Shares) -> float:
-    return float(errors @ errors + RESTRAINT * weights @ weights)
+def _cost(errors: Floats, weights: Floats) -> float:
+    return float(errors @ errors + _RIDGE * weights @ weights)

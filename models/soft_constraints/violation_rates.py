@@ -1,4 +1,4 @@
-"""How often rows violate constraints with the rows of a reference, and how often kept rows violate with each other.
+"""How often rows violate constraints with the rows of a reference, or kept rows with each other.
 
 Rows that agree on the attributes of a constraint count alike, so that each different tuple is
 counted once; constraints on the same attributes share the tuples. Exact, by
@@ -11,15 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints import DenialConstraint, Partners, Tuples, bind
 from cloister.schema.domain import Table
 
-Numbers = NDArray[np.float64]
-Counts = NDArray[np.int64]
-
-FINENESS = 1 << 20
+_FINENESS = 1 << 20
+"""Probabilities are counted in whole numbers of 1 / this, so that sums of them are exact."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class TuplesOf:
 
 def shares_against(
     constraints: Sequence[DenialConstraint], rows: TuplesOf, reference: TuplesOf
-) -> Iterator[Numbers]:
+) -> Iterator[Floats]:
     """For each constraint, the share of reference rows with which each row violates it.
 
     Shape (rows,).
@@ -50,32 +48,33 @@ def shares_against(
         yield (found / whole)[own.of_row]
 
 
-def fine(keep: Numbers) -> Counts:
-    """Probabilities (n,) as whole numbers of 1 / FINENESS."""
-    return np.rint(keep * FINENESS).astype(np.int64)
+def quantize(keep: Floats) -> Integers:
+    """Probabilities (n,) as whole numbers of 2^-20."""
+    return np.rint(keep * _FINENESS).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class Violating:
-    """The violations of one constraint among rows (n,) that are kept with some probability each."""
+    """The violations of one constraint among rows (n,), each of which is kept by chance."""
 
     constraint: DenialConstraint
     tuples: Tuples
     partners: Partners
-    itself: NDArray[np.bool_]
+    itself: Booleans
 
     @classmethod
     def of(cls, constraint: DenialConstraint, rows: TuplesOf) -> Violating:
         """Made ready to be counted under any probabilities."""
         tuples = rows[constraint.attributes]
         table = tuples.table
-        itself = bind(constraint, table.domain).violated(table, table)
+        itself = bind(constraint, table.domain).violation_mask(table, table)
         return cls(constraint, tuples, Partners.of(constraint, table, table), itself)
 
-    def expected(self, keep: Counts) -> Numbers:
-        """The expected violations (n,) that each row is kept in, as a share of those that kept rows could be in.
+    def expected_violations(self, keep: Integers) -> Floats:
+        """The expected violations (n,) of each row, as a share of the expected pairs of kept rows.
 
-        ``keep`` (n,) are probabilities in whole numbers of 1 / FINENESS.
+        Of a constraint on single rows: as a share of the expected kept rows. ``keep`` (n,) are the
+        probabilities of keeping a row, in whole numbers of 2^-20.
         """
         itself = np.where(self.itself[self.tuples.of_row], keep, 0)
         if self.constraint.arity == 1:

@@ -27,7 +27,7 @@ from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import validate_rows
-from models.protocol import Budget, Model, Task, plan
+from models.protocol import Budget, Model, Task, make_plan
 from models.registry import create
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,7 +75,7 @@ class Fit:
 def fitted(data: Real, method: str = "kamino") -> Fit:
     """A model at epsilon 1 and delta 1e-6."""
     synthesizer = create(method)
-    chosen = plan(synthesizer, data.task, Budget(Fraction(1), Fraction(1, 10**6)))
+    chosen = make_plan(synthesizer, data.task, Budget(Fraction(1), Fraction(1, 10**6)))
     with (
         tempfile.TemporaryDirectory() as folder,
         Journal.open(Path(folder) / "journal", {"benchmark": method}) as journal,

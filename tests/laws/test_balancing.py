@@ -15,16 +15,16 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, TextKey
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain, Table
-from models.discretization.bins import group
+from models.discretization.bins import bin_cells
 from models.discretization.denoising import to_shares
-from models.protocol import whole
+from models.protocol import sample_whole
 from models.sampling.balanced import (
-    MOST_CELLS,
-    MOST_TABLES,
-    POOL,
+    MOST_PAIR_CELLS,
+    MOST_PAIRS,
+    OVERSAMPLING,
     BalancedSampler,
-    balanced,
-    tables,
+    choose_balanced,
+    choose_pairs,
 )
 
 SIZES = (3, 4, 5)
@@ -35,8 +35,8 @@ DOMAIN = Domain.of(
     },
     Path(),
 )
-GROUPS = {
-    name: group(
+BINS = {
+    name: bin_cells(
         declared_cells(DOMAIN[name]),
         to_shares(np.ones(declared_cells(DOMAIN[name]).size), 1_000),
         0.0,
@@ -77,7 +77,7 @@ def distance(levels, chosen):
 def test_so_many_different_rows_are_chosen(seed, wanted, factor):
     rng = np.random.default_rng(seed)
     levels = [rng.integers(0, size, wanted * factor) for size in SIZES]
-    chosen = balanced(levels, SIZES, wanted, rng)
+    chosen = choose_balanced(levels, SIZES, wanted, rng)
     assert len(np.unique(chosen)) == wanted
     assert chosen.min() >= 0
     assert chosen.max() < wanted * factor
@@ -86,7 +86,7 @@ def test_so_many_different_rows_are_chosen(seed, wanted, factor):
 def test_tables_of_pairs_come_nearer_to_those_of_the_pool():
     rng = np.random.default_rng(1)
     levels = [rng.choice(size, 6_000, p=law(size)) for size in SIZES]
-    chosen = balanced(levels, SIZES, 2_000, rng)
+    chosen = choose_balanced(levels, SIZES, 2_000, rng)
     assert distance(levels, chosen) < 0.3 * distance(levels, np.arange(2_000))
 
 
@@ -94,25 +94,25 @@ def test_the_law_of_a_row_stays():
     rows = 200
     counts = np.zeros(5)
     for seed in range(60):
-        table = whole(BalancedSampler(Independent(), GROUPS), rows, SamplingSource(seed))
+        table = sample_whole(BalancedSampler(Independent(), BINS), rows, SamplingSource(seed))
         counts += np.bincount(table.codes["a5"], minlength=5)
-    pooled = rows * 60 * POOL
+    pooled = rows * 60 * OVERSAMPLING
     allowed = 6 * np.sqrt(law(5) * (1 - law(5)) / pooled) + 1 / rows
     assert np.all(np.abs(counts / counts.sum() - law(5)) < allowed)
 
 
 def test_keys_are_those_of_the_rows_and_not_of_the_pool():
-    table = whole(BalancedSampler(Independent(), GROUPS), 300, SamplingSource(3))
+    table = sample_whole(BalancedSampler(Independent(), BINS), 300, SamplingSource(3))
     assert table.codes["id"].tolist() == list(range(300))
 
 
-@pytest.mark.parametrize("sizes", [(), (7,), (MOST_CELLS, 2)])
+@pytest.mark.parametrize("sizes", [(), (7,), (MOST_PAIR_CELLS, 2)])
 def test_without_a_table_of_modest_size_the_first_rows_stay(sizes):
     levels = [np.zeros(9, dtype=np.int64) for _ in sizes] or [np.zeros(9, dtype=np.int64)]
-    assert balanced(levels, sizes or (1,), 3, np.random.default_rng(1)).tolist() == [0, 1, 2]
+    assert choose_balanced(levels, sizes or (1,), 3, np.random.default_rng(1)).tolist() == [0, 1, 2]
 
 
 def test_tables_of_many_attributes_are_an_even_choice():
-    chosen = tables([2] * 100)
-    assert len(chosen) == MOST_TABLES
+    chosen = choose_pairs([2] * 100)
+    assert len(chosen) == MOST_PAIRS
     assert len({attribute for pair in chosen for attribute in pair}) > 90

@@ -17,9 +17,9 @@ from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer, Ordinal, TextKey
 from cloister.schema.domain import Domain
-from models.dpview.view_choice import MOST_CELLS, Shaping, allocated, queries
+from models.dpview.view_choice import MOST_TABLE_CELLS, Shaping, allocate_budget, planned_tables
 from models.dpview.views import with_upper
-from models.protocol import Budget, Task, fit, plan
+from models.protocol import Budget, Task, fit, make_plan
 from models.registry import create
 
 ROWS = 4_000
@@ -80,7 +80,7 @@ def wide(columns, rows):
 
 def fitted(method, task, table, folder, budget=Budget(Fraction(2), PURE)):
     synthesizer = create(method)
-    chosen = plan(synthesizer, task, budget)
+    chosen = make_plan(synthesizer, task, budget)
     private = PrivateTable(
         table, task.neighbours, chosen.event, Journal.open(folder, {"run": "laws"}), NoiseSource()
     )
@@ -106,7 +106,7 @@ def leaves(event):
     "neighbours", [Neighbours(), Neighbours(Relation.REPLACE_ONE), Neighbours(max_rows=3)]
 )
 def test_without_delta_exactly_epsilon_is_planned(method, budget, neighbours):
-    chosen = plan(
+    chosen = make_plan(
         create(method), task_of(neighbours=neighbours, rows=100_000), Budget(budget, PURE)
     )
     found = leaves(chosen.event)
@@ -119,7 +119,7 @@ def test_without_delta_exactly_epsilon_is_planned(method, budget, neighbours):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_delta_buys_less_noise_never_more(method):
     pure, priced = (
-        plan(create(method), task_of(), Budget(Fraction(1), delta))
+        make_plan(create(method), task_of(), Budget(Fraction(1), delta))
         for delta in (PURE, Fraction(1, 10**6))
     )
     noise = [sum(leaf.epsilon for leaf in leaves(chosen.event)) for chosen in (pure, priced)]
@@ -163,7 +163,7 @@ def test_rows_under_a_condition(run):
 
 @pytest.mark.parametrize("method", METHODS[:2])
 def test_chunks_go_on_where_they_stopped(method, tmp_path, monkeypatch):
-    monkeypatch.setattr("models.dpview.sampler.CHUNK", 400)
+    monkeypatch.setattr("models.dpview.sampler.LINKED_CHUNK_ROWS", 400)
     task = task_of()
     _, _, model = fitted(method, task, task.domain.encode(people()), tmp_path)
     every = list(model.sampler.chunks(1_501, SamplingSource(5)))
@@ -179,7 +179,7 @@ def test_rows_reproduce_the_views_that_no_constraint_bends(method, tmp_path):
     assert chosen.parameters.shape.views is not None
     table = model.sample(ROWS, SamplingSource(8))
     for view in model.views:
-        parts = tuple(model.readings[name].of(table.codes[name]) for name in view.names)
+        parts = tuple(model.coarsenings[name].of(table.codes[name]) for name in view.names)
         counts = np.zeros(view.counts.shape)
         np.add.at(counts, parts, 1)
         assert np.abs(counts - view.counts).max() < 30
@@ -204,15 +204,15 @@ def test_at_a_great_budget_joint_tables_come_near_the_truth_and_attributes_alone
 
 def test_the_plan_depends_on_public_inputs_alone():
     first, second = (
-        plan(create("dpview+"), task_of(), Budget(Fraction(1), PURE)) for _ in range(2)
+        make_plan(create("dpview+"), task_of(), Budget(Fraction(1), PURE)) for _ in range(2)
     )
     assert first == second
 
 
 def test_the_budget_is_shared_by_the_cube_root_of_the_cells():
     task = task_of(constraints=())
-    asked = list(queries(task, Shaping(lambda views: views)(task, Fraction(1))))
-    shared = allocated(asked)
+    asked = list(planned_tables(task, Shaping(lambda views: views)(task, Fraction(1))))
+    shared = allocate_budget(asked)
     assert sum(shared.values()) == 1
     ratios = [float(shared[query.label]) / query.cells ** (1 / 3) for query in asked]
     assert max(ratios) < 1.001 * min(ratios)
@@ -235,21 +235,21 @@ def test_views_grow_with_the_budget_and_referees_are_left_out_where_noise_drowns
 @pytest.mark.parametrize("columns", [1, 2, 42, 500])
 def test_schemas_of_any_width_are_planned_sparsely(method, columns):
     task = wide(columns, 500_000)
-    chosen = plan(create(method), task, Budget(Fraction(1), PURE))
+    chosen = make_plan(create(method), task, Budget(Fraction(1), PURE))
     shape = chosen.parameters.shape
-    assert max(query.cells for query in queries(task, shape)) <= MOST_CELLS
+    assert max(query.cells for query in planned_tables(task, shape)) <= MOST_TABLE_CELLS
     assert sorted(chosen.sequence) == sorted(task.domain.names)
     if columns > 2 and method != "independent":
         assert shape.views is not None and "c0" not in shape.views.sequence
 
 
 def test_a_table_that_cannot_be_sparse_is_refused_with_the_forecast(monkeypatch):
-    monkeypatch.setattr("models.dpview.view_choice.MOST_OF_VIEW", 50)
-    monkeypatch.setattr("models.dpview.plan.MOST_CELLS", 50)
+    monkeypatch.setattr("models.dpview.view_choice._MOST_OF_VIEW", 50)
+    monkeypatch.setattr("models.dpview.plan.MOST_TABLE_CELLS", 50)
     with pytest.raises(
         PlanError, match=r"'age' would have 100 cells, of which at most 50 .* GiB and .* fewer bins"
     ):
-        plan(create("dpview"), task_of(constraints=()), Budget(Fraction(1), PURE))
+        make_plan(create("dpview"), task_of(constraints=()), Budget(Fraction(1), PURE))
 
 
 @pytest.mark.parametrize("method", METHODS)

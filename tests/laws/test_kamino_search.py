@@ -16,9 +16,10 @@ from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Boolean, Categorical, Integer
 from cloister.schema.domain import Domain
-from models.kamino.hyper_attributes import HYPER_LEVELS, Units, hyper, single
+from models.kamino.paper.hyper_attributes import HYPER_LEVELS, Units, hyper_runs
 from models.kamino.plan import learning_rate
-from models.protocol import Budget, Task, plan
+from models.kamino.trainers import single_runs
+from models.protocol import Budget, Task, make_plan
 from models.registry import create
 
 DELTA = Fraction(1, 10**6)
@@ -38,7 +39,7 @@ VARIANTS = ["kamino", "kamino-sequential", "kamino-parallel", "kamino-paper"]
 
 def searched(method, eps, rows=20_000, constraints=(HARD, SOFT)):
     task = Task(DOMAIN, constraints, rows, Neighbours())
-    return plan(create(method), task, Budget(eps, DELTA))
+    return make_plan(create(method), task, Budget(eps, DELTA))
 
 
 def noises(made):
@@ -86,9 +87,14 @@ def test_each_stage_is_explained_in_words():
 
 
 def test_hyper_attributes_join_neighbours_of_small_domains():
-    assert hyper([2, 2, 2, 2, 2, 2, 2, 5, 100, 300]) == ((0, 1, 2, 3, 4, 5, 6), (7,), (8,), (9,))
-    assert single([2, 3]) == ((0,), (1,))
-    assert max(Units(hyper([2] * 20), (2,) * 20).levels) == HYPER_LEVELS
+    assert hyper_runs([2, 2, 2, 2, 2, 2, 2, 5, 100, 300]) == (
+        (0, 1, 2, 3, 4, 5, 6),
+        (7,),
+        (8,),
+        (9,),
+    )
+    assert single_runs([2, 3]) == ((0,), (1,))
+    assert max(Units(hyper_runs([2] * 20), (2,) * 20).levels) == HYPER_LEVELS
 
 
 def test_the_learning_rate_falls_with_the_noise():

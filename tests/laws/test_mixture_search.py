@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.mixture.plan import (
-    COMPONENTS,
-    FEWEST,
+    FEWEST_COMPONENTS,
     FEWEST_STEPS,
     LEAST_HISTOGRAMS,
-    MOST_EMPHATIC,
+    MOST_COMPONENTS,
+    MOST_EMPHASIS_CELLS,
     MOST_HISTOGRAMS,
     MOST_ROUNDS,
     MOST_STEPS,
@@ -26,7 +26,7 @@ signals = st.floats(1e-3, 1e8)
 def test_more_signal_never_means_fewer_rounds_or_components(one, other, attributes):
     low, high = sorted((one, other))
     assert rounds_for(low, attributes) <= rounds_for(high, attributes) <= MOST_ROUNDS
-    assert FEWEST <= components_for(low) <= components_for(high) <= COMPONENTS
+    assert FEWEST_COMPONENTS <= components_for(low) <= components_for(high) <= MOST_COMPONENTS
 
 
 @given(signals, signals)
@@ -49,4 +49,4 @@ def test_one_attribute_needs_no_round(signal):
 @given(st.integers(1, 10**6), st.integers(1, 10**6))
 def test_a_histogram_of_more_cells_never_gets_more_noise(one, other):
     few, many = sorted((one, other))
-    assert 1 <= emphasis_for(few) <= emphasis_for(many) <= MOST_EMPHATIC
+    assert 1 <= emphasis_for(few) <= emphasis_for(many) <= MOST_EMPHASIS_CELLS

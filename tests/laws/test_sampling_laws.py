@@ -22,7 +22,7 @@ from cloister.schema.attributes import (
 )
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.discretization.bins import group
+from models.discretization.bins import bin_cells
 from models.discretization.denoising import to_shares
 from models.sampling.row_by_row import ACCEPT_REJECT, DIRECT, Algorithm3, Penalty
 from models.sampling.sampler import ConstraintSampler
@@ -117,8 +117,8 @@ def cases(draw):
 class Anything:
     """A tuple model with arbitrary conditionals."""
 
-    def __init__(self, groups, sequence, seed):
-        self._sizes = [groups[name].size for name in sequence]
+    def __init__(self, bins, sequence, seed):
+        self._sizes = [bins[name].size for name in sequence]
         self._seed = seed
 
     def conditional(self, place, context):
@@ -129,36 +129,36 @@ class Anything:
 
 def parts_of(domain, seed):
     rng = np.random.default_rng(seed)
-    groups = {}
+    bins = {}
     for column in domain:
         if column.kind != "key":
             cells = declared_cells(column)
-            groups[column.name] = group(
+            bins[column.name] = bin_cells(
                 cells, to_shares(rng.integers(-5, 200, cells.size), 1_000), 0.001, keep=True
             )
     sequence = tuple(rng.permutation(np.array(domain.modelled, dtype=object)))
-    return sequence, groups, Anything(groups, sequence, seed)
+    return sequence, bins, Anything(bins, sequence, seed)
 
 
 def with_supports(domain, rules, seed):
-    sequence, groups, model = parts_of(domain, seed)
+    sequence, bins, model = parts_of(domain, seed)
     built = SupportBuilder(
-        domain, sequence, groups, model, len(sequence), {}, np.random.default_rng(seed)
+        domain, sequence, bins, model, len(sequence), {}, np.random.default_rng(seed)
     ).build(rules)
     return ConstraintSampler(
-        domain, sequence, groups, model, built.supports, built.row_rules, built.pair_rules
+        domain, sequence, bins, model, built.supports, built.row_rules, built.pair_rules
     )
 
 
 def row_by_row(domain, rules, seed, chooser):
     """Algorithm 3 alone: no supports, every rule on pairs an infinite penalty."""
-    sequence, groups, model = parts_of(domain, seed)
+    sequence, bins, model = parts_of(domain, seed)
     single, pairs = ([rule for rule in rules if rule.arity == arity] for arity in (1, 2))
     algorithm = Algorithm3(resampled=0.2, chooser=chooser)
     return ConstraintSampler(
         domain,
         sequence,
-        groups,
+        bins,
         model,
         row_rules=tuple(single),
         pair_rules=tuple(pairs),
@@ -302,11 +302,11 @@ def test_no_rows_are_no_rows():
 
 def test_penalties_of_the_paper_lower_the_violations_of_a_soft_constraint():
     soft = DenialConstraint("fd", (same("city"), same("age", Op.NE)), hard=False)
-    sequence, groups, model = parts_of(DOMAIN, 3)
+    sequence, bins, model = parts_of(DOMAIN, 3)
     counts = [
         count_violations(
             soft,
-            ConstraintSampler(DOMAIN, sequence, groups, model, algorithm=algorithm).sample(
+            ConstraintSampler(DOMAIN, sequence, bins, model, algorithm=algorithm).sample(
                 300, SamplingSource(5)
             ),
         )

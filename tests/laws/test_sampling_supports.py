@@ -1,4 +1,4 @@
-"""Laws of chosen supports: margins are kept where a rule allows it, and missing values count where they must."""
+"""Laws of chosen supports: margins are kept where a rule allows it; missing values count."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from cloister.constraints.choosing import likely_right, monotone_coupling
 from cloister.schema.attributes import Integer
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.discretization.bins import group
+from models.discretization.bins import bin_cells
 
 masses = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12).map(
     lambda some: np.array(some) + 1e-6
@@ -29,7 +29,7 @@ def test_a_monotone_coupling_has_its_margins_and_lies_on_a_rising_path(rows, col
 def levels_of(values):
     domain = Domain.of({"right": Integer(type="integer", min=0, max=values - 1)}, Path())
     cells = declared_cells(domain["right"])
-    return group(cells, np.full(values, 1 / values), 0.0, keep=True).levels
+    return bin_cells(cells, np.full(values, 1 / values), 0.0, keep=True).levels
 
 
 @settings(max_examples=20, deadline=None)

@@ -12,7 +12,7 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Float, Integer, Ordinal
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.discretization.bins import group
+from models.discretization.bins import bin_cells
 from models.discretization.denoising import to_shares
 from models.sampling.sampler import ConstraintSampler
 from models.sampling.support_builder import SupportBuilder
@@ -49,8 +49,8 @@ RULES = [
 class Anything:
     """A tuple model with arbitrary conditionals."""
 
-    def __init__(self, groups, sequence, seed):
-        self._sizes = [groups[name].size for name in sequence]
+    def __init__(self, bins, sequence, seed):
+        self._sizes = [bins[name].size for name in sequence]
         self._seed = seed
 
     def conditional(self, place, context):
@@ -61,20 +61,18 @@ class Anything:
 
 def sampler_for(rules, seed):
     rng = np.random.default_rng(seed)
-    groups = {}
+    bins = {}
     for column in DOMAIN:
         cells = declared_cells(column)
-        groups[column.name] = group(
+        bins[column.name] = bin_cells(
             cells, to_shares(rng.integers(-5, 200, cells.size), 1_000), 0.001, keep=True
         )
     sequence = DOMAIN.names
     constraints = tuple(parse_denial(text, f"rule {at}") for at, text in enumerate(rules))
-    model = Anything(groups, sequence, seed)
-    built = SupportBuilder(DOMAIN, sequence, groups, model, len(sequence), {}, rng).build(
-        constraints
-    )
+    model = Anything(bins, sequence, seed)
+    built = SupportBuilder(DOMAIN, sequence, bins, model, len(sequence), {}, rng).build(constraints)
     sampler = ConstraintSampler(
-        DOMAIN, sequence, groups, model, built.supports, built.row_rules, built.pair_rules
+        DOMAIN, sequence, bins, model, built.supports, built.row_rules, built.pair_rules
     )
     return constraints, sampler, built
 

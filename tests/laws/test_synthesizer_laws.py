@@ -17,7 +17,7 @@ from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, Ordinal, TextKey
 from cloister.schema.domain import Domain
-from models.protocol import Budget, Task, fit, plan
+from models.protocol import Budget, Task, fit, make_plan
 from models.registry import METHODS, create
 
 ROWS = 600
@@ -69,7 +69,7 @@ def world(attributes=ATTRIBUTES, constraints=(*HARD, *SOFT), neighbours=None, ro
 
 def fitted(method, task, table, folder, budget=Fraction(2), **options):
     synthesizer = create(method)
-    chosen = plan(synthesizer, task, Budget(budget, DELTA))
+    chosen = make_plan(synthesizer, task, Budget(budget, DELTA))
     private = PrivateTable(
         table,
         task.neighbours,
@@ -153,7 +153,7 @@ def test_every_relation_and_unit_is_planned_and_spent(method, neighbours, tmp_pa
 def test_what_no_accountant_reads_is_refused_before_any_data(method, neighbours):
     task, _ = world(neighbours=neighbours)
     with pytest.raises(PlanError, match="relation replace_one .* use relation add_remove"):
-        plan(create(method), task, Budget(Fraction(4), DELTA))
+        make_plan(create(method), task, Budget(Fraction(4), DELTA))
 
 
 @pytest.mark.parametrize("method", EVERY)
@@ -230,7 +230,7 @@ def test_every_column_may_be_missing(method, tmp_path):
 def test_a_hopeless_budget_is_refused_with_what_would_do(method):
     task, _ = world()
     with pytest.raises(PlanError, match="epsilon|more"):
-        plan(create(method), task, Budget(Fraction(1, 10**4), DELTA))
+        make_plan(create(method), task, Budget(Fraction(1, 10**4), DELTA))
 
 
 PURE = {"dpview", "dpview+", "independent"}
@@ -240,4 +240,4 @@ PURE = {"dpview", "dpview+", "independent"}
 def test_a_budget_without_delta_is_refused(method):
     task, _ = world()
     with pytest.raises(PlanError, match="delta"):
-        plan(create(method), task, Budget(Fraction(1), Fraction(0)))
+        make_plan(create(method), task, Budget(Fraction(1), Fraction(0)))

@@ -1,6 +1,7 @@
-"""The mixture of products against brute force: marginals, gradients, tied factors, candidates, and draws."""
+"""The mixture of products against brute force: marginals, gradients, factors, rounds, draws."""
 
 from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 from pathlib import Path
 
@@ -11,15 +12,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.constraints.supports import Support
+from cloister.privacy.mechanisms.counts import DiscreteGaussian, Neighbours
+from cloister.privacy.queries.candidate_scores import CandidateScores
 from cloister.schema.attributes import Categorical
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.discretization.bins import group
+from models.discretization.bins import bin_cells
 from models.discretization.coarsening import coarse, fine
-from models.mixture.candidates import PAIR_CELLS, TRIPLE_CELLS, candidates, expected, offered
+from models.mixture.candidates import PAIR_CELLS, TRIPLE_CELLS, candidate_tables, expected_shares
 from models.mixture.dependent import DependentAttribute
-from models.mixture.factors import arranged, carried_over, tied, untied
-from models.mixture.optimizer import Measurement, Target, Targets, add_dependence_penalty, gradient
+from models.mixture.factors import arrange_factors, join_supports, separate_factors, transfer
+from models.mixture.fit import run_rounds
+from models.mixture.optimizer import (
+    Fit,
+    NoisyMarginal,
+    TableTarget,
+    Targets,
+    add_dependence_penalty,
+    gradient,
+)
+from models.mixture.plan import MixtureParameters
 from models.mixture.products import Factor, Mixture
 from models.mixture.sampler import allocate, even_quantiles, follow
 
@@ -27,7 +39,7 @@ SIZES = {"a": 3, "b": 12, "c": 2}
 COMPONENTS = 5
 
 
-def groups_of(sizes, seed=0):
+def bins_of(sizes, seed=0):
     rng = np.random.default_rng(seed)
     columns = {
         name: Categorical(type="categorical", values=[f"v{at:03}" for at in range(n)])
@@ -35,7 +47,7 @@ def groups_of(sizes, seed=0):
     }
     domain = Domain.of(columns, Path())
     return {
-        name: group(declared_cells(domain[name]), rng.dirichlet(np.ones(size)), 0.0, keep=True)
+        name: bin_cells(declared_cells(domain[name]), rng.dirichlet(np.ones(size)), 0.0, keep=True)
         for name, size in sizes.items()
     }
 
@@ -71,58 +83,60 @@ def joint(mixture):
 
 
 LAYOUTS = {
-    "untied": untied(SIZES),
-    "tied": tied(SIZES, [Factor(("a", "c"), np.array([[0, 0], [1, 1], [2, 1]]))]),
+    "separate": separate_factors(SIZES),
+    "joined": join_supports(SIZES, [Factor(("a", "c"), np.array([[0, 0], [1, 1], [2, 1]]))]),
 }
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("names", [("a",), ("b", "a"), ("c", "b"), ("c", "a"), ("c", "b", "a")])
 def test_marginals_are_those_of_the_joint_distribution(layout, names):
-    mixture, groups = mixture_on(layout), groups_of(SIZES)
-    readings = [coarse(groups[name], 4) for name in names]
+    mixture, bins = mixture_on(layout), bins_of(SIZES)
+    coarsenings = [coarse(bins[name], 4) for name in names]
     order = list(SIZES)
     table = joint(mixture).transpose(
         [order.index(name) for name in names] + [i for i, n in enumerate(order) if n not in names]
     )
     table = table.reshape(*(SIZES[name] for name in names), -1).sum(-1)
-    for axis, reading in enumerate(readings):
-        parts = np.zeros((*table.shape[:axis], reading.size, *table.shape[axis + 1 :]))
-        np.add.at(parts, (*[slice(None)] * axis, reading.parts), table)
+    for axis, coarsening in enumerate(coarsenings):
+        parts = np.zeros((*table.shape[:axis], coarsening.size, *table.shape[axis + 1 :]))
+        np.add.at(parts, (*[slice(None)] * axis, coarsening.parts), table)
         table = parts
-    np.testing.assert_allclose(mixture.marginal(readings), table, atol=1e-6)
+    np.testing.assert_allclose(mixture.marginal(coarsenings), table, atol=1e-6)
 
 
 def test_candidates_are_expected_as_the_marginals_say():
-    mixture, groups = mixture_on(LAYOUTS["untied"]), groups_of(SIZES)
-    wanted = candidates(groups, 1_000, seed=1)
-    shares = expected(mixture, wanted)
-    assert {len(readings) for readings in wanted} == {2, 3}
-    for readings in wanted:
-        np.testing.assert_allclose(shares[readings], mixture.marginal(readings), atol=1e-6)
+    mixture, bins = mixture_on(LAYOUTS["separate"]), bins_of(SIZES)
+    wanted = candidate_tables(bins, 1_000, seed=1)
+    shares = expected_shares(mixture, wanted)
+    assert {len(coarsenings) for coarsenings in wanted} == {2, 3}
+    for coarsenings in wanted:
+        np.testing.assert_allclose(shares[coarsenings], mixture.marginal(coarsenings), atol=1e-6)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_gradients_are_those_of_the_loss(layout):
-    groups, rng = groups_of(SIZES), np.random.default_rng(2)
+    bins, rng = bins_of(SIZES), np.random.default_rng(2)
     sets = [("a",), ("b",), ("a", "b"), ("c", "b", "a")]
     targets = []
     for names in sets:
-        readings = tuple(
-            fine(groups[name]) if len(names) == 1 else coarse(groups[name], 4) for name in names
+        coarsenings = tuple(
+            fine(bins[name]) if len(names) == 1 else coarse(bins[name], 4) for name in names
         )
-        shape = tuple(reading.size for reading in readings)
+        shape = tuple(coarsening.size for coarsening in coarsenings)
         deviation = rng.uniform(5, 20, shape)
         targets.append(
-            Target.of(Measurement(readings, rng.uniform(0, 200, shape), deviation), layout, 1_000)
+            TableTarget.of(
+                NoisyMarginal(coarsenings, rng.uniform(0, 200, shape), deviation), layout, 1_000
+            )
         )
     start = mixture_on(layout)
     weights, shares = (t.double().requires_grad_() for t in (start.weights, start.shares))
-    targets = [Target(t.views, t.shares.double(), t.precision.double()) for t in targets]
+    targets = [TableTarget(t.views, t.shares.double(), t.precision.double()) for t in targets]
     listed = Targets.of(targets, layout)
     listed = replace(listed, shares=listed.shares.double(), precision=listed.precision.double())
     loss = sum(
-        0.5 * ((_seen(weights, shares, layout, t) - t.shares) * t.precision).square().sum()
+        0.5 * ((_table(weights, shares, layout, t) - t.shares) * t.precision).square().sum()
         for t in targets
     )
     loss.backward()
@@ -134,23 +148,23 @@ def test_gradients_are_those_of_the_loss(layout):
     torch.testing.assert_close(to_shares, shares.grad)
 
 
-def _seen(weights, shares, layout, target):
+def _table(weights, shares, layout, target):
     folded = weights[None]
-    seen = []
+    views = []
     for view in target.views:
         own = shares[layout.edges[view.at] : layout.edges[view.at + 1]]
-        seen.append(
+        views.append(
             own
             if view.index is None
             else torch.zeros(view.size, COMPONENTS).double().index_add(0, view.index, own)
         )
-    for part in seen[:-1]:
+    for part in views[:-1]:
         folded = (folded[:, None] * part[None]).flatten(0, 1)
-    return folded @ seen[-1].T
+    return folded @ views[-1].T
 
 
-def test_the_price_is_the_slope_of_the_information_of_components():
-    layout = LAYOUTS["untied"]
+def test_the_penalty_is_the_slope_of_the_information_of_components():
+    layout = LAYOUTS["separate"]
     start = mixture_on(layout)
     weights, shares = (t.double().requires_grad_() for t in (start.weights, start.shares))
     mean = (shares @ weights).detach()
@@ -166,11 +180,11 @@ def test_the_price_is_the_slope_of_the_information_of_components():
     torch.testing.assert_close(to_shares + constant, 7 * shares.grad, atol=1e-7, rtol=1e-6)
 
 
-def test_tied_factors_keep_every_support_and_lose_nothing_allowed():
+def test_joined_factors_keep_every_support_and_lose_nothing_allowed():
     sizes = {"a": 3, "b": 3, "c": 2, "d": 4}
     first = Factor(("a", "b"), np.array([[0, 0], [1, 0], [1, 2], [2, 1]]))
     second = Factor(("c", "b"), np.array([[0, 0], [1, 1], [1, 2], [0, 2]]))
-    layout = tied(sizes, [first, second])
+    layout = join_supports(sizes, [first, second])
     names = layout.factors[0].attributes
     rows = {
         tuple(dict(zip(names, row, strict=True))[name] for name in "abc")
@@ -182,22 +196,24 @@ def test_tied_factors_keep_every_support_and_lose_nothing_allowed():
         for a, b, c in product(range(3), range(3), range(2))
         if (a, b) in pairs[0] and (c, b) in pairs[1]
     }
-    moved = carried_over(mixture_on(untied(sizes)), layout)
+    moved = transfer(mixture_on(separate_factors(sizes)), layout)
     for at in range(len(layout.factors)):
         torch.testing.assert_close(moved.factor(at).sum(0), torch.ones(COMPONENTS))
 
 
-def test_factors_that_are_empty_or_too_large_are_not_tied():
+def test_factors_that_are_empty_or_too_large_are_not_joined():
     assert (
-        tied(
+        join_supports(
             {"a": 300, "b": 300},
             [Factor(("a", "b"), np.array(list(product(range(300), repeat=2))))],
         )
         is None
     )
-    assert tied(SIZES, [Factor(("a", "c"), np.zeros((0, 2), dtype=np.int64))]) is None
+    assert join_supports(SIZES, [Factor(("a", "c"), np.zeros((0, 2), dtype=np.int64))]) is None
     assert (
-        arranged(SIZES, tuple(SIZES), [Support(("a", "c"), np.zeros((0, 2), dtype=np.int64))])
+        arrange_factors(
+            SIZES, tuple(SIZES), [Support(("a", "c"), np.zeros((0, 2), dtype=np.int64))]
+        )
         is None
     )
 
@@ -223,29 +239,29 @@ def rows_of(arrangement, inside):
     """All rows that an arrangement allows, as dictionaries, found by following it."""
     rows = [{}]
     for factor in arrangement.layout.factors:
-        if not {hanging.name for hanging in arrangement.hanging} & set(factor.attributes):
+        if not {dependent.name for dependent in arrangement.dependents} & set(factor.attributes):
             levels = [
                 dict(zip(factor.attributes, level.tolist(), strict=True)) for level in factor.levels
             ]
             rows = [row | level for row in rows for level in levels]
-    for hanging in arrangement.hanging:
+    for dependent in arrangement.dependents:
         followed = []
         for row in rows:
-            at = hanging.place(np.array([[row[name] for name in hanging.parents]], dtype=np.int64))[
-                0
-            ]
-            children = hanging.children[hanging.begins[at] : hanging.begins[at + 1]]
-            followed += [row | {hanging.name: int(child)} for child in children]
+            at = dependent.place(
+                np.array([[row[name] for name in dependent.parents]], dtype=np.int64)
+            )[0]
+            children = dependent.children[dependent.begins[at] : dependent.begins[at + 1]]
+            followed += [row | {dependent.name: int(child)} for child in children]
         rows = followed
     return rows
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32), st.sampled_from(SPOKEN))
-def test_what_hangs_and_what_is_tied_allow_just_the_rows_that_keep_all_supports(seed, names):
+def test_factors_and_dependents_allow_just_the_rows_that_keep_all_supports(seed, names):
     rng = np.random.default_rng(seed)
     supports, inside = [some_support(each, rng) for each in names], ("a", "b", "c")
-    arrangement = arranged(WIDER, inside, supports)
+    arrangement = arrange_factors(WIDER, inside, supports)
     spoken = {name for each in names for name in each} | set(inside)
     allowed = [dict(zip(WIDER, row, strict=True)) for row in product(*map(range, WIDER.values()))]
     levels = [
@@ -264,29 +280,29 @@ def test_what_hangs_and_what_is_tied_allow_just_the_rows_that_keep_all_supports(
     assert len(found) == len(kept)
 
 
-def test_an_attribute_inside_hangs_where_the_tie_would_be_too_large():
+def test_an_attribute_is_dependent_where_the_joint_factor_would_be_too_large():
     sizes = {"few": 2, "town": 300, "street": 90}
     grid = np.array(list(product(range(300), range(90))))
-    arrangement = arranged(
+    arrangement = arrange_factors(
         sizes, tuple(sizes), [Support(("town", "street"), grid[grid.sum(1) % 3 > 0])]
     )
-    assert [hanging.name for hanging in arrangement.hanging] == ["town"]
-    assert arrangement.hanging[0].parents == ("street",)
+    assert [dependent.name for dependent in arrangement.dependents] == ["town"]
+    assert arrangement.dependents[0].parents == ("street",)
     assert all(len(factor.attributes) == 1 for factor in arrangement.layout.factors)
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 2**32), st.integers(1, 500))
-def test_what_hangs_is_drawn_within_a_row_or_two_of_its_shares(seed, rows):
+def test_a_dependent_attribute_is_drawn_within_a_row_or_two_of_its_shares(seed, rows):
     rng = np.random.default_rng(seed)
     levels = np.array([(p, c) for p in range(3) for c in range(7) if c in (p, p + 3, 6)])
-    hanging = DependentAttribute.of("child", Factor(("parent", "child"), levels), {"parent": 3})
+    dependent = DependentAttribute.of("child", Factor(("parent", "child"), levels), {"parent": 3})
     shares, kinds, parents = (
         rng.dirichlet(np.ones(7), 2),
         rng.integers(0, 2, rows),
         rng.integers(0, 3, (rows, 1)),
     )
-    drawn = follow(hanging, parents, shares, kinds, rng)
+    drawn = follow(dependent, parents, shares, kinds, rng)
     for kind, parent in product(range(2), range(3)):
         own = (kinds == kind) & (parents[:, 0] == parent)
         allowed = levels[levels[:, 0] == parent, 1]
@@ -297,28 +313,71 @@ def test_what_hangs_is_drawn_within_a_row_or_two_of_its_shares(seed, rows):
 
 
 def test_candidates_are_modest_and_cover_every_attribute():
-    groups = groups_of({"a": 2, "b": 40, "c": 150, "d": 9, "e": 120})
-    wanted = candidates(groups, 10_000, seed=3)
-    for readings in wanted:
-        assert np.prod([r.size for r in readings]) <= (
-            PAIR_CELLS if len(readings) == 2 else TRIPLE_CELLS
+    bins = bins_of({"a": 2, "b": 40, "c": 150, "d": 9, "e": 120})
+    wanted = candidate_tables(bins, 10_000, seed=3)
+    for coarsenings in wanted:
+        assert np.prod([r.size for r in coarsenings]) <= (
+            PAIR_CELLS if len(coarsenings) == 2 else TRIPLE_CELLS
         )
-        assert len({r.name for r in readings}) == len(readings)
-    assert {r.name for readings in wanted for r in readings} == set(groups)
-    assert any({r.whole for r in readings} == {True, False} for readings in wanted)
+        assert len({r.name for r in coarsenings}) == len(coarsenings)
+    assert {r.name for coarsenings in wanted for r in coarsenings} == set(bins)
+    assert any({r.whole for r in coarsenings} == {True, False} for coarsenings in wanted)
 
 
 def test_a_single_attribute_is_a_candidate_by_itself():
-    groups = groups_of({"a": 4})
-    assert [[r.name for r in readings] for readings in candidates(groups, 100, seed=1)] == [["a"]]
+    bins = bins_of({"a": 4})
+    assert [
+        [r.name for r in coarsenings] for coarsenings in candidate_tables(bins, 100, seed=1)
+    ] == [["a"]]
 
 
-def test_an_offer_is_what_the_model_expects_less_the_noise_of_measuring():
-    mixture, groups = mixture_on(LAYOUTS["untied"]), groups_of(SIZES)
-    readings = (fine(groups["a"]), fine(groups["c"]))
-    (offer,) = offered(mixture, [readings], 1_000, 5.0)
-    np.testing.assert_allclose(offer.expected, 1_000 * mixture.marginal(readings), rtol=1e-4)
-    assert offer.handicap == pytest.approx(6 * 5.0 * (2 / np.pi) ** 0.5)
+class RecordingDoor:
+    """Answers each selection with the second candidate and each count with zeros."""
+
+    neighbours = Neighbours()
+
+    def __init__(self, fit):
+        self._fit, self.mixtures, self.asked = fit, [], []
+
+    def answer(self, query, mechanism, label):
+        self.asked.append((query, mechanism, label))
+        self.mixtures.append(self._fit.mixture)
+        if isinstance(query, CandidateScores):
+            return 1
+        return np.zeros([part.size for part in query.partitions], dtype=np.int64)
+
+
+def test_a_round_scores_what_the_model_expects_less_noise_and_measures_what_is_chosen():
+    fit, bins, rows = Fit(mixture_on(LAYOUTS["separate"]), 1.0), bins_of(SIZES), 1_000
+    door, released, done = RecordingDoor(fit), [], []
+    parameters = MixtureParameters(
+        noise={"selection": Fraction(1), "rounds": Fraction(5)},
+        histogram_noise={},
+        by_value=(),
+        joint_tables=(),
+        rounds=2,
+        steps=3,
+        groups=32,
+        components=COMPONENTS,
+        dependence_penalty=1.0,
+    )
+    run_rounds(door, parameters, fit, released, bins, rows, lambda *progress: done.append(progress))
+    assert [label for *_, label in door.asked] == ["round 1", "round 1", "round 2", "round 2"]
+    assert done == [(1, 2), (2, 2)]
+    deviation = DiscreteGaussian(Fraction(5)).scale(door.neighbours.partition)
+    for at in (0, 2):
+        selection, counting = door.asked[at][0], door.asked[at + 1][0]
+        for candidate in selection.candidates:
+            expected = rows * door.mixtures[at].marginal(candidate.partitions)
+            np.testing.assert_allclose(candidate.expected, expected, rtol=1e-3, atol=1e-3)
+            assert candidate.handicap == pytest.approx(
+                expected.size * deviation * (2 / np.pi) ** 0.5
+            )
+        table = released[at // 2]
+        assert counting.partitions == table.coarsenings == selection.candidates[1].partitions
+        assert table.deviation == deviation
+    first, second = (door.mixtures[at].marginal(released[0].coarsenings).sum() for at in (0, 2))
+    assert first == pytest.approx(1, abs=1e-5) and second == pytest.approx(1, abs=1e-5)
 
 
 @settings(deadline=None, max_examples=50)
@@ -344,7 +403,7 @@ def test_quantiles_are_spread_evenly_over_each_kind(seed, rows):
 
 
 def test_what_is_independent_inside_a_component_is_drawn_so():
-    """Systematic draws without a shuffle would tie the attributes of a component together."""
+    """Systematic draws without a shuffle would make the attributes of a component dependent."""
     rng = np.random.default_rng(5)
     kind = np.zeros(100_000, dtype=np.int64)
     first, second = (allocate(np.array([[0.25, 0.25, 0.5]]), kind, rng) for _ in range(2))

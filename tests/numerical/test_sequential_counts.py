@@ -14,7 +14,7 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Float, Integer, Ordinal
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain, Table
-from models.discretization.bins import group
+from models.discretization.bins import bin_cells
 from models.discretization.denoising import to_shares
 from models.sampling.fenwick import penalty
 from models.sampling.row_by_row import Algorithm3
@@ -73,14 +73,16 @@ def table_of(seed, rows):
 
 def violates(constraint, first, second):
     bound = bind(constraint, DOMAIN)
-    return bool(bound.violated(first, second)[0] or bound.violated(second, first)[0])
+    return bool(bound.violation_mask(first, second)[0] or bound.violation_mask(second, first)[0])
 
 
 def loops(constraint, rows, before):
     one = [rows.take(np.array([at])) for at in range(rows.rows)]
     others = [before.take(np.array([at])) for at in range(before.rows)]
     if constraint.arity == 1:
-        return np.array([float(bind(constraint, DOMAIN).violated(row, row)[0]) for row in one])
+        return np.array(
+            [float(bind(constraint, DOMAIN).violation_mask(row, row)[0]) for row in one]
+        )
     return np.array(
         [float(sum(violates(constraint, row, other) for other in others)) for row in one]
     )
@@ -220,9 +222,9 @@ def test_cells_drawn_anew_follow_gibbs_law():
     domain = Domain.of({"v": Categorical(type="categorical", values=["a", "b"])}, Path())
     rule = DenialConstraint("same", (Predicate(Cell(1, "v"), Op.EQ, Cell(2, "v")),), hard=False)
     cells = declared_cells(domain["v"])
-    groups = {"v": group(cells, to_shares(np.ones(2), 2), 0.0, keep=True)}
+    bins = {"v": bin_cells(cells, to_shares(np.ones(2), 2), 0.0, keep=True)}
     algorithm = Algorithm3((Penalty(rule, 0.8),), resampled=30.0)
-    sampler = ConstraintSampler(domain, ("v",), groups, Even([2]), algorithm=algorithm)
+    sampler = ConstraintSampler(domain, ("v",), bins, Even([2]), algorithm=algorithm)
     draws = [int(sampler.sample(4, SamplingSource(seed)).codes["v"].sum()) for seed in range(1500)]
     states = np.array([[(s >> at) & 1 for at in range(4)] for s in range(16)]).sum(1)
     weight = np.exp(-0.8 * (states * (states - 1) / 2 + (4 - states) * (3 - states) / 2))

@@ -6,13 +6,13 @@ import torch
 from torch.func import grad, vmap
 
 from cloister.privacy.mechanisms.gradients import clipped_sum
-from models.kamino.attention import ATTENTIONS
 from models.kamino.blocks import Dense, HostSum, gradient_in_units
-from models.kamino.heads import LevelHead, NormalHead
-from models.kamino.hyper_attributes import Units
 from models.kamino.network import Network
+from models.kamino.paper.attention import ATTENTIONS
+from models.kamino.paper.heads import LevelHead, NormalHead
+from models.kamino.paper.hyper_attributes import Units
 from models.kamino.paper.submodels import SubModel
-from models.kamino.training import calibrated
+from models.kamino.training import fit_bias
 
 UNITS = Units(((0, 1), (2,), (3,)), (2, 3, 4, 5))
 HEADS = {
@@ -22,7 +22,7 @@ HEADS = {
 
 
 def dense_gradients(submodel, parameters, codes):
-    joint = UNITS.joined(codes, 3)
+    joint = UNITS.join(codes, 3)
 
     def loss(own, row):
         return submodel.head.losses(submodel.outputs(own, row[None]), row[None, submodel.unit])[0]
@@ -100,7 +100,7 @@ def test_what_is_brought_home_is_what_was_summed():
 def test_calibration_meets_the_shares_of_every_attribute_of_a_unit():
     logits = torch.randn(4000, 6, generator=torch.Generator().manual_seed(3))
     shares = [torch.tensor([0.8, 0.2]).double(), torch.tensor([0.5, 0.3, 0.2]).double()]
-    fitted = calibrated(logits, shares)
+    fitted = fit_bias(logits, shares)
     joint = torch.softmax(logits + fitted.bias, 1).mean(0).reshape(2, 3)
     assert torch.allclose(joint.sum(1).double(), shares[0], atol=2e-3)
     assert torch.allclose(joint.sum(0).double(), shares[1], atol=2e-3)
@@ -108,7 +108,7 @@ def test_calibration_meets_the_shares_of_every_attribute_of_a_unit():
 
 def test_joint_levels_of_a_unit_split_into_those_of_its_attributes():
     codes = torch.tensor([[1, 2, 3, 4], [0, 1, 0, 0]])
-    joint = UNITS.joined(codes, 3)
+    joint = UNITS.join(codes, 3)
     assert joint.tolist() == [[5, 3, 4], [1, 0, 0]]
-    assert torch.equal(UNITS.split(joint[:, 0], 0), codes[:, :2])
+    assert torch.equal(UNITS.separate(joint[:, 0], 0), codes[:, :2])
     assert UNITS.at(1) == (0, 1) and UNITS.at(3) == (2, 0)

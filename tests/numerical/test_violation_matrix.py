@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models.kamino.paper.matrix_ascent import gradient_ascent
 
 from cloister.constraints import parse_denial, violations_per_row
 from cloister.privacy.door.journal import Journal
@@ -19,6 +18,7 @@ from cloister.privacy.queries.violating_pairs import ViolatingPairs
 from cloister.privacy.queries.violation_matrix import ViolationMatrix
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, Table
+from models.kamino.paper.matrix_ascent import gradient_ascent
 from models.soft_constraints.reweighting import MEASURES, Reweighting, reweight_by_counts
 
 DOMAIN = Domain.of({name: Integer(type="integer", min=0, max=4) for name in ("a", "b")}, Path())

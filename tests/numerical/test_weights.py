@@ -13,7 +13,7 @@ from cloister.constraints import bind, parse_denial, violation_share
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table
 from models.soft_constraints.reweighting import fit_weights
-from models.soft_constraints.violation_rates import TuplesOf, Violating, fine, shares_against
+from models.soft_constraints.violation_rates import TuplesOf, Violating, quantize, shares_against
 
 DOMAIN = Domain.of(
     {
@@ -63,7 +63,7 @@ def test_expected_violations_of_kept_rows_are_those_of_loops(seed, rows, spread)
     rng = np.random.default_rng(seed)
     table, keep = table_of(rng, rows, spread), rng.random(rows)
     for rule in RULES:
-        found = Violating.of(rule, TuplesOf(table)).expected(fine(keep))
+        found = Violating.of(rule, TuplesOf(table)).expected_violations(quantize(keep))
         if rule.arity == 1:
             expected = keep * bind(rule, DOMAIN).violation_mask(table, table) / keep.sum()
         else:
@@ -75,7 +75,9 @@ def test_expected_violations_of_kept_rows_are_those_of_loops(seed, rows, spread)
 def test_rows_kept_for_sure_violate_as_the_table_does():
     table = table_of(np.random.default_rng(4), 500)
     for rule in RULES:
-        share = Violating.of(rule, TuplesOf(table)).expected(fine(np.ones(500))).sum()
+        share = (
+            Violating.of(rule, TuplesOf(table)).expected_violations(quantize(np.ones(500))).sum()
+        )
         assert share == pytest.approx(float(violation_share(rule, table)))
 
 

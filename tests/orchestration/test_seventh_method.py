@@ -18,7 +18,16 @@ from cloister.privacy.queries.query import Query
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.domain import Domain, Table
 from flows.cli.app import run
-from models.protocol import Budget, Forecast, Parameters, Plan, Stage, Synthesizer, Task, whole
+from models.protocol import (
+    Budget,
+    Forecast,
+    Parameters,
+    Plan,
+    Stage,
+    Synthesizer,
+    Task,
+    sample_whole,
+)
 from models.registry import METHODS
 from tasks.ledger.verify import verify_records
 
@@ -84,7 +93,7 @@ class HalvesModel:
         yield Table(self.domain, codes)
 
     def sample(self, rows: int, rng: SamplingSource, where=None) -> Table:
-        return whole(self, rows, rng, where)
+        return sample_whole(self, rows, rng, where)
 
     def post_processing(self) -> tuple[str, ...]:
         return ("each value is drawn evenly within its half",)

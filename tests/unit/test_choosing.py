@@ -10,8 +10,8 @@ from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Boolean, Categorical, Integer
 from cloister.schema.domain import Domain
-from models.auto import choose
-from models.protocol import Budget, Task, plan
+from models.auto import choose_method
+from models.protocol import Budget, Task, make_plan
 from models.registry import create
 
 DOMAIN = Domain.of(
@@ -39,12 +39,12 @@ def task(rows=5_000, neighbours=None):
 )
 def test_the_choice_has_a_plan_and_a_reason(asked, delta, method):
     budget = Budget(Fraction(1), delta)
-    choice = choose(asked, budget)
+    choice = choose_method(asked, budget)
     assert choice.method == method
     assert "delta" in choice.reason
-    assert plan(create(choice.method), asked, budget).method == method
+    assert make_plan(create(choice.method), asked, budget).method == method
 
 
 def test_a_budget_that_no_method_can_use_is_refused_with_the_reason():
     with pytest.raises(PlanError, match="epsilon"):
-        choose(task(rows=5), Budget(Fraction(1, 1000), USUAL))
+        choose_method(task(rows=5), Budget(Fraction(1, 1000), USUAL))

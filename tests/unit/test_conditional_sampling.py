@@ -13,7 +13,7 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, TextKey
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.discretization.bins import group
+from models.discretization.bins import bin_cells
 from models.discretization.denoising import to_shares
 from models.sampling.sampler import ConstraintSampler
 from models.sampling.support_builder import SupportBuilder
@@ -37,8 +37,8 @@ ORDER = parse_denial("t1.`my salary` > t2.`my salary` and t1.tax < t2.tax", "ord
 class Tilted:
     """Conditionals that depend on the sum of the context."""
 
-    def __init__(self, groups):
-        self._sizes = [groups[name].size for name in SEQUENCE]
+    def __init__(self, bins):
+        self._sizes = [bins[name].size for name in SEQUENCE]
 
     def conditional(self, place, context):
         rng = np.random.default_rng([5, place])
@@ -48,16 +48,16 @@ class Tilted:
 
 def sampler_for(*rules):
     rng = np.random.default_rng(1)
-    groups = {}
+    bins = {}
     for name in SEQUENCE:
         cells = declared_cells(DOMAIN[name])
-        groups[name] = group(
+        bins[name] = bin_cells(
             cells, to_shares(rng.integers(1, 200, cells.size), 1_000), 0.0001, keep=True
         )
-    model = Tilted(groups)
-    built = SupportBuilder(DOMAIN, SEQUENCE, groups, model, len(SEQUENCE), {}, rng).build(rules)
+    model = Tilted(bins)
+    built = SupportBuilder(DOMAIN, SEQUENCE, bins, model, len(SEQUENCE), {}, rng).build(rules)
     return ConstraintSampler(
-        DOMAIN, SEQUENCE, groups, model, built.supports, built.row_rules, built.pair_rules
+        DOMAIN, SEQUENCE, bins, model, built.supports, built.row_rules, built.pair_rules
     )
 
 
@@ -111,8 +111,8 @@ def test_the_law_is_that_of_rows_that_happen_to_satisfy_it(where, rules):
         pytest.skip("too few rows to compare with under this support")
     drawn = sampler.sample(20_000, SamplingSource(2), where)
     for other in SEQUENCE:
-        groups = sampler.groups[other]
-        first, second = groups.of(wanted.codes[other]), groups.of(drawn.codes[other])
+        bins = sampler.bins[other]
+        first, second = bins.of(wanted.codes[other]), bins.of(drawn.codes[other])
         kinds = len(np.unique(first))
         assert distance(first, second) < 0.02 + 1.5 * np.sqrt(
             kinds * (1 / wanted.rows + 4 / drawn.rows)
@@ -147,9 +147,9 @@ def test_a_condition_that_the_supports_close_is_an_error_that_names_it():
     ("where", "message"),
     [
         ({"town": "A"}, "'town' names no column"),
-        ({"city": "Z"}, "'city' asks for a value outside its domain"),
-        ({"tax": 401}, "'tax' asks for a value outside its domain"),
-        ({"city": None}, "'city' asks for a value outside its domain"),
+        ({"city": "Z"}, "'city' gives a value outside its domain"),
+        ({"tax": 401}, "'tax' gives a value outside its domain"),
+        ({"city": None}, "'city' gives a value outside its domain"),
         ({"id": "R1"}, "'id' is on a key"),
     ],
 )

@@ -5,11 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.dpview.linking import by_matching, by_priority, linked, matched, refereed, spread_out
-from models.dpview.rounding import WholeView, normalised
-from models.dpview.tables import View, margin_over
+from models.dpview.linking import (
+    apply_referee,
+    by_matching,
+    by_priority,
+    count_matches,
+    link_views,
+    spread_out,
+)
+from models.dpview.rounding import WholeView, round_views
 from models.dpview.view_search import best_views
-from models.dpview.views import with_upper
+from models.dpview.views import View, margin_over, with_upper
 
 SHAPES = {"a": 3, "b": 2, "c": 4, "d": 2, "e": 3, "f": 2, "g": 3}
 ROWS = 3_000
@@ -38,10 +44,10 @@ def table_of(records, names):
 @settings(max_examples=30, deadline=None)
 def test_linking_gives_exactly_n_records_and_reproduces_every_view(seed, width, rows):
     people, rng = population(seed), np.random.default_rng(seed)
-    whole = normalised(
+    whole = round_views(
         [view_of(names, people) for names in best_views(SHAPES, width).linked], rows, rng
     )
-    records = linked(whole, (), rng)
+    records = link_views(whole, (), rng)
     assert records.parts.shape == (rows, len(SHAPES))
     for view in whole:
         assert (table_of(records, view.names) == view.counts).all()
@@ -50,7 +56,7 @@ def test_linking_gives_exactly_n_records_and_reproduces_every_view(seed, width, 
 def test_views_that_do_not_agree_still_give_exactly_n_records():
     first = WholeView(("a", "b"), np.array([[5, 0], [3, 2], [0, 0]]))
     second = WholeView(("b", "d"), np.array([[1, 1], [4, 4]]))
-    records = linked([first, second], (), np.random.default_rng(0))
+    records = link_views([first, second], (), np.random.default_rng(0))
     assert len(records.parts) == 10
     assert (table_of(records, ("a", "b")) == first.counts).all()
 
@@ -66,7 +72,7 @@ def test_records_of_greater_count_are_linked_first():
 def test_the_motivating_example_of_the_paper():
     left, right = np.array([[0, 1], [0, 1], [0, 0]]), np.array([[0, 1], [0, 0], [0, 0]])
     taken = by_priority(left, right, np.array([2, 2, 1]), np.random.default_rng(2))
-    assert matched(left, right, taken) == 2
+    assert count_matches(left, right, taken) == 2
 
 
 @given(st.integers(0, 300))
@@ -75,7 +81,7 @@ def test_the_heuristic_links_as_many_as_a_maximum_matching(seed):
     rng = np.random.default_rng(seed)
     left, right = rng.integers(0, 3, (40, 2)), rng.integers(0, 3, (40, 2))
     found = [
-        matched(left, right, pairing(left, right, np.ones(40, dtype=np.int64), rng))
+        count_matches(left, right, pairing(left, right, np.ones(40, dtype=np.int64), rng))
         for pairing in (by_priority, by_matching)
     ]
     assert found[0] == found[1]
@@ -84,9 +90,9 @@ def test_the_heuristic_links_as_many_as_a_maximum_matching(seed):
 def test_a_referee_brings_records_nearer_to_its_table_and_moves_no_view():
     people, rng = population(3), np.random.default_rng(3)
     views = with_upper(best_views(SHAPES, 3))
-    whole = normalised([view_of(names, people) for names in views.linked], ROWS, rng)
+    whole = round_views([view_of(names, people) for names in views.linked], ROWS, rng)
     referees = [view_of(names, people) for names in views.referees]
-    plain, judged = linked(whole, (), rng), linked(whole, referees, rng)
+    plain, judged = link_views(whole, (), rng), link_views(whole, referees, rng)
     for view in whole:
         assert (table_of(judged, view.names) == view.counts).all()
     for referee in referees:
@@ -99,9 +105,9 @@ def test_a_referee_brings_records_nearer_to_its_table_and_moves_no_view():
 
 def test_a_referee_that_nothing_can_satisfy_changes_no_view():
     people = population(5, 300)
-    whole = normalised([view_of(("a", "b"), people)], 300, np.random.default_rng(0))
+    whole = round_views([view_of(("a", "b"), people)], 300, np.random.default_rng(0))
     records = spread_out(whole[0])
-    judged = refereed(
+    judged = apply_referee(
         records, ["a"], ["b"], view_of(("a", "b"), population(6, 300)), np.random.default_rng(0)
     )
     assert (table_of(judged, ("a", "b")) == whole[0].counts).all()
@@ -110,10 +116,10 @@ def test_a_referee_that_nothing_can_satisfy_changes_no_view():
 @pytest.mark.parametrize("rows", [0, 1])
 def test_hardly_any_rows(rows):
     rng = np.random.default_rng(0)
-    whole = normalised(
+    whole = round_views(
         [view_of(names, population(1)) for names in best_views(SHAPES, 3).linked], rows, rng
     )
-    assert len(linked(whole, (), rng).parts) == rows
+    assert len(link_views(whole, (), rng).parts) == rows
 
 
 def test_margins_come_in_the_order_asked():

@@ -5,11 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.dpview.consistency import agreed, non_negative, settled, shared_sets, weights
-from models.dpview.rounding import initial_view, normalised, rounded
-from models.dpview.shrinkage import independent, shrunk
-from models.dpview.tables import View, margin_over
+from models.dpview.consistency import (
+    consistency_weights,
+    impose_agreement,
+    make_consistent,
+    project_non_negative,
+    shared_sets,
+)
+from models.dpview.rounding import initial_view, round_rows, round_views
+from models.dpview.shrinkage import independent_table, shrink_view
 from models.dpview.view_search import best_views
+from models.dpview.views import View, margin_over
 
 SHAPES = {"a": 3, "b": 2, "c": 4, "d": 2, "e": 3, "f": 2}
 OVERLAPS = st.lists(
@@ -40,7 +46,7 @@ def disagreement(views):
 @given(OVERLAPS, st.integers(0, 99))
 @settings(max_examples=60, deadline=None)
 def test_one_pass_makes_views_of_any_overlaps_agree(overlaps, seed):
-    views = agreed([noisy(names, seed) for names in overlaps], 1_000)
+    views = impose_agreement([noisy(names, seed) for names in overlaps], 1_000)
     assert disagreement(views) < 1e-6
     assert all(view.counts.sum() == pytest.approx(1_000) for view in views)
 
@@ -48,8 +54,8 @@ def test_one_pass_makes_views_of_any_overlaps_agree(overlaps, seed):
 @given(OVERLAPS, st.integers(0, 99))
 @settings(max_examples=30, deadline=None)
 def test_agreement_is_kept_by_a_second_pass(overlaps, seed):
-    once = agreed([noisy(names, seed) for names in overlaps], 1_000)
-    twice = agreed(once, 1_000)
+    once = impose_agreement([noisy(names, seed) for names in overlaps], 1_000)
+    twice = impose_agreement(once, 1_000)
     assert all(np.allclose(a.counts, b.counts) for a, b in zip(once, twice, strict=True))
 
 
@@ -61,7 +67,7 @@ def test_shared_sets_are_closed_and_smaller_ones_come_first():
 
 def test_a_view_weighs_by_the_precision_of_its_margin():
     narrow, broad = noisy(("a", "b"), 1), noisy(("a", "c", "e"), 1)
-    found = weights([narrow, broad], frozenset("a"))
+    found = consistency_weights([narrow, broad], frozenset("a"))
     assert found == pytest.approx([6 / 7, 1 / 7])
 
 
@@ -72,7 +78,7 @@ def test_weighted_agreement_brings_noisy_margins_nearer_to_the_truth():
     for _ in range(200):
         first = View(("a", "b"), truth.sum(2) + rng.laplace(0, 10, (3, 2)), 14.1)
         second = View(("b", "c"), truth.sum(0) + rng.laplace(0, 10, (2, 4)), 14.1)
-        settled_views = agreed([first, second], float(truth.sum()))
+        settled_views = impose_agreement([first, second], float(truth.sum()))
         before.append(np.square(first.counts - truth.sum(2)).sum())
         after.append(np.square(settled_views[0].counts - truth.sum(2)).sum())
     assert np.mean(after) < 0.9 * np.mean(before)
@@ -81,7 +87,7 @@ def test_weighted_agreement_brings_noisy_margins_nearer_to_the_truth():
 @given(st.lists(st.floats(-50, 100), min_size=1, max_size=30))
 def test_non_negative_counts_keep_their_sum_and_are_the_nearest(values):
     counts = np.array(values)
-    found = non_negative(counts)
+    found = project_non_negative(counts)
     assert (found >= 0).all()
     assert found.sum() == pytest.approx(max(counts.sum(), 0.0), abs=1e-6)
     order = np.argsort(counts)
@@ -94,7 +100,7 @@ def test_non_negative_counts_keep_their_sum_and_are_the_nearest(values):
 @given(OVERLAPS, st.integers(0, 50))
 @settings(max_examples=20, deadline=None)
 def test_settled_views_are_not_negative_and_nearly_agree(overlaps, seed):
-    views = settled([noisy(names, seed) for names in overlaps], 1_000)
+    views = make_consistent([noisy(names, seed) for names in overlaps], 1_000)
     assert all((view.counts >= 0).all() for view in views)
     assert disagreement(views) < 5.0
 
@@ -103,8 +109,8 @@ def test_settled_views_are_not_negative_and_nearly_agree(overlaps, seed):
 @settings(max_examples=40, deadline=None)
 def test_normalised_views_are_whole_not_negative_agree_and_sum_to_n(seed, width, rows):
     linked = best_views(SHAPES, width).linked
-    views = settled([noisy(names, seed) for names in linked], 1_000)
-    whole = normalised(views, rows, np.random.default_rng(seed))
+    views = make_consistent([noisy(names, seed) for names in linked], 1_000)
+    whole = round_views(views, rows, np.random.default_rng(seed))
     for at, first in enumerate(whole):
         assert (
             first.counts.dtype == np.int64
@@ -117,11 +123,11 @@ def test_normalised_views_are_whole_not_negative_agree_and_sum_to_n(seed, width,
 
 
 def test_normalisation_moves_no_count_by_much_where_views_agree():
-    views = settled(
+    views = make_consistent(
         [noisy(names, 3, level=1.0, total=100_000) for names in best_views(SHAPES, 3).linked],
         100_000,
     )
-    whole = normalised(views, 100_000, np.random.default_rng(1))
+    whole = round_views(views, 100_000, np.random.default_rng(1))
     for view, counts in zip(views, whole, strict=True):
         assert np.abs(view.counts - counts.counts).sum() < 0.005 * 100_000
 
@@ -129,7 +135,7 @@ def test_normalisation_moves_no_count_by_much_where_views_agree():
 def test_rounding_keeps_sums_and_expectations():
     rng = np.random.default_rng(2)
     counts = np.array([[0.4, 3.3, 1.3], [0.0, 0.0, 0.0]])
-    drawn = np.array([rounded(counts, np.array([5, 2]), rng) for _ in range(4_000)])
+    drawn = np.array([round_rows(counts, np.array([5, 2]), rng) for _ in range(4_000)])
     assert (drawn.sum(2) == [5, 2]).all()
     assert np.abs(drawn[:, 0].mean(0) - counts[0]).max() < 0.06
     assert (np.abs(drawn[:, 0] - counts[0]) < 1).all()
@@ -144,16 +150,16 @@ def test_the_initial_view_holds_most_rows_above_the_noise():
 def test_interactions_of_pure_noise_are_dropped_and_clear_ones_stay():
     rng = np.random.default_rng(4)
     product = np.multiply.outer([300.0, 500.0, 200.0], [0.5, 0.3, 0.1, 0.1])
-    drowned = shrunk(View(("a", "c"), product + rng.laplace(0, 3, product.shape), 3 * 2**0.5))
-    assert np.abs(drowned.counts - independent(drowned.counts)).sum() < 20
+    drowned = shrink_view(View(("a", "c"), product + rng.laplace(0, 3, product.shape), 3 * 2**0.5))
+    assert np.abs(drowned.counts - independent_table(drowned.counts)).sum() < 20
     clear = np.diag([400.0, 300.0, 300.0])
-    kept = shrunk(View(("a", "e"), clear + rng.laplace(0, 3, (3, 3)), 3 * 2**0.5))
+    kept = shrink_view(View(("a", "e"), clear + rng.laplace(0, 3, (3, 3)), 3 * 2**0.5))
     assert np.abs(kept.counts - clear).sum() < 60
     assert np.allclose(kept.margin("a"), kept.counts.sum(1))
 
 
 def test_shrinking_three_ways_keeps_one_way_margins():
     view = noisy(("a", "b", "c"), 9, level=2.0)
-    found = shrunk(view)
+    found = shrink_view(view)
     for name in view.names:
         assert np.allclose(found.margin(name), np.maximum(view.margin(name), 0.0), atol=60)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.dpview.view_search import Search, best_views
-from models.dpview.views import ViewList, bridged, cells, ordered_base, with_upper
+from models.dpview.views import ViewList, add_cross_views, cells, ordered_base, with_upper
 
 
 def all_partitions(names, width):
@@ -93,16 +93,18 @@ def test_upper_cross_views_hold_what_cross_views_leave_out():
 
 def test_cross_views_go_high_to_low():
     sizes = {"a": 9, "b": 5, "c": 3, "d": 8, "e": 4, "f": 2, "g": 7, "h": 6}
-    views = bridged(ordered_base([["a", "b", "c", "f"], ["g", "h", "e", "d"]], sizes, 4), sizes, 4)
+    views = add_cross_views(
+        ordered_base([["a", "b", "c", "f"], ["g", "h", "e", "d"]], sizes, 4), sizes, 4
+    )
     assert views.base[0] == ("d", "g", "h", "e")
     assert views.cross == (("d", "g", "c", "f"),)
 
 
 def test_an_odd_view_takes_its_middle_from_the_second_view_while_that_stays_lighter():
     sizes = {"a": 10, "b": 3, "c": 2, "d": 4, "e": 3, "f": 2}
-    assert bridged((("a", "b", "c"), ("d", "e", "f")), sizes, 3).cross == (("a", "f", "e"),)
+    assert add_cross_views((("a", "b", "c"), ("d", "e", "f")), sizes, 3).cross == (("a", "f", "e"),)
     sizes |= {"a": 5}
-    assert bridged((("a", "b", "c"), ("d", "e", "f")), sizes, 3).cross == (("a", "f", "c"),)
+    assert add_cross_views((("a", "b", "c"), ("d", "e", "f")), sizes, 3).cross == (("a", "f", "c"),)
 
 
 @given(st.lists(st.integers(2, 20), min_size=5, max_size=9), st.integers(2, 4))
@@ -111,9 +113,9 @@ def test_the_search_comes_near_the_optimum_of_small_cases(sizes, width):
     public = sized(*sizes)
     search = Search(public, width)
     every = [search.views(parts) for parts in all_partitions(tuple(public), width)]
-    bounded = [views.size(public) for views in every if views.bounded(public)]
+    bounded = [views.size(public) for views in every if views.within_bounds(public)]
     found = best_views(public, width)
-    assert found.bounded(public) or not bounded
+    assert found.within_bounds(public) or not bounded
     if bounded:
         assert found.size(public) <= 1.05 * min(bounded)
 
@@ -127,7 +129,7 @@ def test_the_search_is_no_worse_than_as_many_random_partitions():
     for _ in range(2_000):
         rng.shuffle(names)
         views = search.views([names[at : at + 5] for at in range(0, 40, 5)])
-        drawn += [views.size(public)] if views.bounded(public) else []
+        drawn += [views.size(public)] if views.within_bounds(public) else []
     assert best_views(public, 5).size(public) <= min(drawn)
 
 

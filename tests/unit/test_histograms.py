@@ -7,7 +7,7 @@ import numpy as np
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.discretization.histograms import wide, with_spikes
+from models.discretization.histograms import counted_by_value, with_spikes
 
 DOMAIN = Domain.of(
     {
@@ -21,8 +21,8 @@ DOMAIN = Domain.of(
 
 
 def test_only_numbers_in_wide_cells_of_modest_domains_are_counted_by_value():
-    assert wide(DOMAIN, DOMAIN.names, 5_000) == ("fee",)
-    assert wide(DOMAIN, DOMAIN.names, 100) == ()
+    assert counted_by_value(DOMAIN, DOMAIN.names, 5_000) == ("fee",)
+    assert counted_by_value(DOMAIN, DOMAIN.names, 100) == ()
 
 
 def test_a_value_that_stands_out_becomes_a_cell_and_shares_are_kept():

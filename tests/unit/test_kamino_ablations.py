@@ -9,13 +9,15 @@ from hypothesis import strategies as st
 from cloister.constraints import dependency
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from models.discretization.attribute_order import NETWORKED, schema_sequence
+from models.discretization.attribute_order import NETWORKED_LEVELS, schema_sequence
 from models.kamino.paper.ablations import Unweighed, random_sequence
-from models.protocol import Budget, plan
+from models.protocol import Budget, make_plan
 from models.registry import create
 
 SIZES = st.dictionaries(
-    st.text(st.characters(codec="utf-8"), min_size=1), st.integers(1, 2 * NETWORKED), min_size=1
+    st.text(st.characters(codec="utf-8"), min_size=1),
+    st.integers(1, 2 * NETWORKED_LEVELS),
+    min_size=1,
 )
 
 
@@ -23,7 +25,7 @@ SIZES = st.dictionaries(
 def test_an_arbitrary_sequence_holds_every_attribute_once_the_largest_last(sizes):
     sequence = random_sequence(sizes, [])
     assert sorted(sequence) == sorted(sizes)
-    large = [sizes[name] > NETWORKED for name in sequence]
+    large = [sizes[name] > NETWORKED_LEVELS for name in sequence]
     assert large == sorted(large)
     assert random_sequence(dict(reversed(sizes.items())), []) == sequence
 
@@ -37,7 +39,7 @@ def test_an_arbitrary_sequence_heeds_no_constraint():
 
 def test_constraints_that_are_not_weighed_cost_nothing_and_leave_every_row(fitted):
     task = fitted.task
-    chosen = plan(create("kamino-unweighed"), task, Budget(Fraction(1), Fraction(1, 10**5)))
+    chosen = make_plan(create("kamino-unweighed"), task, Budget(Fraction(1), Fraction(1, 10**5)))
     (stage,) = [stage for stage in chosen.stages if stage.name == "soft constraints"]
     assert epsilon(stage.event, Fraction(1, 10**5), task.neighbours.relation) == 0
     pool = fitted.model.sample(200, SamplingSource(1))

@@ -10,7 +10,7 @@ from cloister.errors import PrivacyError
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain
-from models.protocol import Budget, Task, plan
+from models.protocol import Budget, Task, make_plan
 from models.registry import create
 from tasks.requests.plan import require_within_budget
 
@@ -33,7 +33,7 @@ DOMAIN = Domain.of(
 )
 def test_plans_keep_their_epsilon_and_nothing_more_is_charged(method, budget, neighbours):
     task = Task(DOMAIN, (), 20_000, neighbours)
-    made = plan(create(method), task, budget)
+    made = make_plan(create(method), task, budget)
     require_within_budget(made, budget, task)
     with pytest.raises(PrivacyError, match="costs more than its epsilon"):
         require_within_budget(replace(made, stages=made.stages * 2), budget, task)

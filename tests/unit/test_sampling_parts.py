@@ -14,9 +14,9 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, TextKey
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.discretization.bins import group
+from models.discretization.bins import bin_cells
 from models.discretization.denoising import to_shares
-from models.sampling.resumable import Request, sample_to
+from models.sampling.resumable import SampleRequest, sample_to
 from models.sampling.sampler import ConstraintSampler
 
 DOMAIN = Domain.of(
@@ -37,8 +37,8 @@ class Even:
         return np.full((1, size), 1 / size)
 
 
-GROUPS = {
-    name: group(
+BINS = {
+    name: bin_cells(
         declared_cells(DOMAIN[name]),
         to_shares(np.ones(declared_cells(DOMAIN[name]).size), 1_000),
         0.0,
@@ -46,16 +46,16 @@ GROUPS = {
     )
     for name in DOMAIN.modelled
 }
-SIZES = [GROUPS[name].size for name in DOMAIN.modelled]
+SIZES = [BINS[name].size for name in DOMAIN.modelled]
 
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(models.sampling.sampler, "CHUNK", 100)
+    monkeypatch.setattr(models.sampling.sampler, "CHUNK_ROWS", 100)
 
 
 def sampler(*pair_rules):
-    return ConstraintSampler(DOMAIN, DOMAIN.modelled, GROUPS, Even(), pair_rules=pair_rules)
+    return ConstraintSampler(DOMAIN, DOMAIN.modelled, BINS, Even(), pair_rules=pair_rules)
 
 
 class Interrupted:
@@ -73,7 +73,7 @@ class Interrupted:
             yield chunk
 
 
-REQUEST = Request("model 1", 730, 5)
+REQUEST = SampleRequest("model 1", 730, 5)
 
 
 def require_same(path, frame):
@@ -110,7 +110,7 @@ def test_an_interrupted_draw_goes_on_and_ends_the_same(tmp_path, rules):
 def test_parts_of_another_request_are_not_used(tmp_path):
     path = tmp_path / "rows.parquet"
     with pytest.raises(KeyboardInterrupt):
-        sample_to(Interrupted(sampler(), 3), Request("model 2", 730, 5), path)
+        sample_to(Interrupted(sampler(), 3), SampleRequest("model 2", 730, 5), path)
     fresh = Interrupted(sampler(), 99)
     sample_to(fresh, REQUEST, path)
     assert fresh.drawn == 8
@@ -130,7 +130,7 @@ def test_a_half_written_part_is_drawn_again(tmp_path):
 
 def test_the_condition_holds_in_the_file(tmp_path):
     path = sample_to(
-        sampler(), Request("model 1", 250, 5, {"a city": "B"}), tmp_path / "rows.parquet"
+        sampler(), SampleRequest("model 1", 250, 5, {"a city": "B"}), tmp_path / "rows.parquet"
     )
     assert (pd.read_parquet(path)["a city"] == "B").all() and len(pd.read_parquet(path)) == 250
 

@@ -1,8 +1,7 @@
 """Parts of Kamino switched off, one by one, to see what they are worth.
 
 Source: Kamino section 7.3.1 and Table 3. RandSequence is an arbitrary sequence; RandSampling draws
-rows that heed no constraint, which here are rows under constraints declared soft, and these left
-unweighed.
+rows that keep no constraint, which here are rows under soft constraints without weights.
 """
 
 from __future__ import annotations
@@ -18,35 +17,36 @@ from cloister.privacy.events import Composed
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.domain import Table
-from models.discretization.attribute_order import NETWORKED
+from models.discretization.attribute_order import NETWORKED_LEVELS
 from models.protocol import Stage, Task
 from models.soft_constraints.reweighting import Reweighting
 
-SEED = 7
+_SEED = 7
+"""Public seed of the arbitrary sequence, the same in every run."""
 
 
 def random_sequence(
     sizes: Mapping[str, int], constraints: Sequence[DenialConstraint]
 ) -> tuple[str, ...]:
-    """One arbitrary order of the attributes, whatever the constraints.
+    """One arbitrary order of the attributes, for any constraints.
 
     Those of very large domains still come last.
     """
     del constraints
-    shuffled = np.random.default_rng(SEED).permutation(len(sizes))
+    shuffled = np.random.default_rng(_SEED).permutation(len(sizes))
     names = [sorted(sizes)[place] for place in shuffled]
-    return tuple(sorted(names, key=lambda name: sizes[name] > NETWORKED))
+    return tuple(sorted(names, key=lambda name: sizes[name] > NETWORKED_LEVELS))
 
 
 @dataclass(frozen=True)
 class Unweighed:
-    """Asks nothing of the data, and gives every soft constraint the weight zero: every row is kept."""
+    """Makes no query, and gives every soft constraint the weight zero: every row is kept."""
 
     def stage(self, task: Task, noise: Fraction) -> Stage:  # noqa: ARG002
         return Stage(
             "soft constraints",
             Composed(()),
-            "nothing is asked: soft constraints are left to the model",
+            "no query: soft constraints are left to the model",
         )
 
     def weigh(

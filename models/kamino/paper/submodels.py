@@ -1,8 +1,8 @@
 """One discriminative sub-model a unit, trained one after the other.
 
-Source: Kamino Algorithm 2: sub-model j predicts unit j from the units before it. Embeddings are
-handed on from one to the next (lines 7 and 19), or each starts anew, so that all could be trained
-at once (section 4.1, last paragraph).
+Source: Kamino Algorithm 2: sub-model j predicts unit j from the units before it. Each starts from
+the embeddings of the one before (lines 7 and 19), or from its own, so that all could be trained at
+once (section 4.1, last paragraph).
 """
 
 from __future__ import annotations
@@ -16,11 +16,18 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from cloister.privacy.mechanisms.gradients import FactoredGradient, Lookup, Outer
-from models.kamino.attention import Attention
 from models.kamino.blocks import Dense
-from models.kamino.heads import Head
-from models.kamino.hyper_attributes import Units
-from models.kamino.network import BIASED, EMBEDDED, GATED, HEADED, WIDTH, Parameters
+from models.kamino.network import (
+    BIAS_GAIN,
+    EMBEDDING_GAIN,
+    EMBEDDING_WIDTH,
+    GATE_GAIN,
+    HEAD_GAIN,
+    Tensors,
+)
+from models.kamino.paper.attention import Attention
+from models.kamino.paper.heads import Head
+from models.kamino.paper.hyper_attributes import Units
 
 
 @dataclass(frozen=True)
@@ -35,10 +42,10 @@ class SubModel:
     units: Units
     attention: Attention
     head: Head
-    width: int = WIDTH
+    width: int = EMBEDDING_WIDTH
 
-    def initial(self, known: Parameters, generator: torch.Generator) -> dict[str, Tensor]:
-        """Starting parameters: embeddings that are ``known``, small random ones where not, a head at its bias."""
+    def initial(self, known: Tensors, generator: torch.Generator) -> dict[str, Tensor]:
+        """Starting parameters: ``known`` embeddings, random ones for others, a head at its bias."""
         bias = self.head.bias[:, None]
         parameters = {
             "attention": self.attention.initial(self.unit, self.width),
@@ -51,27 +58,27 @@ class SubModel:
 
     def gains(self) -> dict[str, Tensor]:
         """The units in which each parameter is learnt."""
-        column = torch.full((self.width + 1,), HEADED)
-        column[-1] = BIASED
-        gains = {"attention": torch.tensor(GATED), "head": column}
-        return gains | {name: torch.tensor(EMBEDDED) for name in self._tables}
+        column = torch.full((self.width + 1,), HEAD_GAIN)
+        column[-1] = BIAS_GAIN
+        gains = {"attention": torch.tensor(GATE_GAIN), "head": column}
+        return gains | {name: torch.tensor(EMBEDDING_GAIN) for name in self._tables}
 
-    def outputs(self, parameters: Parameters, joint: Tensor) -> Tensor:
-        """Outputs of the head (n, outputs), given joint levels (n, unit or more) of the units before."""
+    def outputs(self, parameters: Tensors, joint: Tensor) -> Tensor:
+        """Outputs (n, outputs) of the head, given joint levels (n, unit or more) of units."""
         vector = self.attention.vector(parameters["attention"], self._embedded(parameters, joint))
         return _with_one(vector) @ parameters["head"].T
 
-    def gradient(self, parameters: Parameters, codes: Tensor) -> FactoredGradient:
+    def gradient(self, parameters: Tensors, codes: Tensor) -> FactoredGradient:
         """Per-example gradients of the head's loss, from levels of attributes (b, k)."""
-        joint = self.units.joined(codes, self.unit + 1)
+        joint = self.units.join(codes, self.unit + 1)
         embedded = self._embedded(parameters, joint)
         vectors = self.attention.vector(parameters["attention"], embedded)
         outputs = _with_one(vectors) @ parameters["head"].T
         errors = grad(lambda given: self.head.losses(given, joint[:, self.unit]).sum())(outputs)
         back = errors @ parameters["head"][:, :-1]
-        to_attention, to_embedded = vmap(grad(self._pull, argnums=(0, 1)), in_dims=(None, 0, 0))(
-            parameters["attention"], embedded, back
-        )
+        to_attention, to_embedded = vmap(
+            grad(self._projection, argnums=(0, 1)), in_dims=(None, 0, 0)
+        )(parameters["attention"], embedded, back)
         blocks: dict[str, Dense | Outer | Lookup] = {
             "attention": Dense(to_attention),
             "head": Outer(errors, _with_one(vectors)),
@@ -84,12 +91,12 @@ class SubModel:
     def _tables(self) -> dict[str, int]:
         return {f"embed.{at}": levels for at, levels in enumerate(self.units.levels[: self.unit])}
 
-    def _embedded(self, parameters: Parameters, joint: Tensor) -> Tensor:
+    def _embedded(self, parameters: Tensors, joint: Tensor) -> Tensor:
         return torch.stack(
             [parameters[name][joint[:, at]] for at, name in enumerate(self._tables)], 1
         )
 
-    def _pull(self, weights: Tensor, embedded: Tensor, back: Tensor) -> Tensor:
+    def _projection(self, weights: Tensor, embedded: Tensor, back: Tensor) -> Tensor:
         return (self.attention.vector(weights, embedded) * back).sum()
 
 
@@ -97,8 +104,7 @@ def _with_one(vectors: Tensor) -> Tensor:
     return torch.cat([vectors, torch.ones_like(vectors[:, :1])], 1)
 
 
-def handed_on(trained: Sequence[Parameters]) -> Mapping[str, Tensor]:
-    """What the next sub-model starts from: the embeddings of the last."""
+def _last_embeddings(trained: Sequence[Tensors]) -> Mapping[str, Tensor]:
     return {
         name: value
         for own in trained[-1:]
@@ -107,11 +113,14 @@ def handed_on(trained: Sequence[Parameters]) -> Mapping[str, Tensor]:
     }
 
 
-def nothing(trained: Sequence[Parameters]) -> Mapping[str, Tensor]:  # noqa: ARG001
-    """What the next sub-model starts from when each starts anew."""
+def _no_embeddings(trained: Sequence[Tensors]) -> Mapping[str, Tensor]:  # noqa: ARG001
     return {}
 
 
-Inheritance = Callable[[Sequence[Parameters]], Mapping[str, Tensor]]
+Inheritance = Callable[[Sequence[Tensors]], Mapping[str, Tensor]]
 
-INHERITANCES: Mapping[str, Inheritance] = {"embeddings": handed_on, "nothing": nothing}
+INHERITANCES: Mapping[str, Inheritance] = {
+    "embeddings": _last_embeddings,
+    "nothing": _no_embeddings,
+}
+"""What the next sub-model starts from: the embeddings of the last, or nothing."""

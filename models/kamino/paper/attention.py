@@ -1,4 +1,4 @@
-"""How a sub-model reads the attributes before its own: the parts that Kamino's section 2.3 takes from AimNet.
+"""How a sub-model reads the attributes before its own: Kamino's section 2.3, after AimNet.
 
 Source: Wu et al., "Attention-based Learning for Missing Data Imputation in HoloClean" (MLSys 2020):
 one learned logit for each (target, context attribute), a softmax over the context. Gates are ours:
@@ -19,7 +19,7 @@ class Attention(Protocol):
     """A context vector from embedded context attributes."""
 
     def initial(self, context: int, width: int) -> Tensor:
-        """Starting weights for so many context attributes."""
+        """Starting weights for ``context`` attributes."""
         ...
 
     def vector(self, weights: Tensor, embedded: Tensor) -> Tensor:
@@ -38,7 +38,10 @@ class Softmax:
 
 
 class Gates:
-    """The hyperbolic tangent of the sum of the embedded attributes, each dimension times a factor of its own."""
+    """The hyperbolic tangent of a weighted sum of the embedded attributes, dimension by dimension.
+
+    Each attribute has one factor a dimension.
+    """
 
     def initial(self, context: int, width: int) -> Tensor:
         return torch.ones(context, width)

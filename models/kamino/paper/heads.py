@@ -15,22 +15,28 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from cloister.arrays import Floats
 from cloister.schema.columns import Grid
 from models.discretization.bins import Bins
 
-NARROWEST, WIDEST = -3.0, 1.5
-FEWEST_POINTS = 3
+_NARROWEST = -3.0
+"""Logarithm of the least deviation of a standardised number: bounds the likelihood."""
+
+_WIDEST = 1.5
+"""Logarithm of the greatest deviation of a standardised number; that of a whole column is 0."""
+
+_FEWEST_POINTS = 3
+"""Bins of a number at least, for a normal head; numbers of fewer bins get levels."""
 
 
 class Head(Protocol):
-    """The outputs of a sub-model, and what they say of the target's levels."""
+    """The outputs of a sub-model, and the probabilities of the target's levels in them."""
 
     @property
     def bias(self) -> Tensor:
-        """Starting outputs (outputs,), whatever the context."""
+        """Starting outputs (outputs,), the same for any context."""
         ...
 
     def losses(self, outputs: Tensor, truth: Tensor) -> Tensor:
@@ -46,7 +52,7 @@ class Head(Protocol):
 class LevelHead:
     """One output a level, by cross-entropy; starts at the released ``shares`` (levels,)."""
 
-    shares: NDArray[np.float64]
+    shares: Floats
 
     @property
     def bias(self) -> Tensor:
@@ -63,21 +69,21 @@ class LevelHead:
 class NormalHead:
     """Mean and log-deviation of a standardised number, by the normal likelihood.
 
-    Shapes: ``points`` (levels,) the standardised middle of each group, ``widths`` (levels,) its
-    width. The candidates of section 4.2 are the groups' middles, all of them, each with the normal
-    density times the width.
+    Shapes: ``points`` (levels,) the standardised middle of each bin, ``widths`` (levels,) its
+    width. The candidates of section 4.2 are the middles of all bins, each with the normal density
+    times the width.
     """
 
-    points: NDArray[np.float64]
-    widths: NDArray[np.float64]
+    points: Floats
+    widths: Floats
 
     @classmethod
-    def of(cls, groups: Bins) -> NormalHead:
+    def of(cls, bins: Bins) -> NormalHead:
         """Standardised by the released histogram."""
-        edges = np.stack([groups.levels.low, groups.levels.high], axis=1)
+        edges = np.stack([bins.levels.low, bins.levels.high], axis=1)
         middle = edges.mean(axis=1)
-        mean = float(groups.mass @ middle)
-        deviation = math.sqrt(max(float(groups.mass @ np.square(middle - mean)), 1e-12))
+        mean = float(bins.mass @ middle)
+        deviation = math.sqrt(max(float(bins.mass @ np.square(middle - mean)), 1e-12))
         step = float(np.diff(edges, axis=1).sum()) / max(len(middle), 1) / 100
         return cls(
             (middle - mean) / deviation, (edges[:, 1] - edges[:, 0] + max(step, 1e-9)) / deviation
@@ -98,27 +104,25 @@ class NormalHead:
 
 
 def _log_density(point: Tensor, mean: Tensor, log_deviation: Tensor) -> Tensor:
-    spread = torch.clamp(log_deviation, NARROWEST, WIDEST)
+    spread = torch.clamp(log_deviation, _NARROWEST, _WIDEST)
     return -spread - 0.5 * ((point - mean) * torch.exp(-spread)).square()
 
 
-def level_head(*groups: Bins) -> Head:
+def level_head(*bins: Bins) -> Head:
     """A level for every target.
 
     A hyper-attribute's levels start as if its attributes were independent.
     """
-    return LevelHead(
-        reduce(lambda joint, own: np.outer(joint, own.mass).ravel(), groups, np.ones(1))
-    )
+    return LevelHead(reduce(lambda joint, own: np.outer(joint, own.mass).ravel(), bins, np.ones(1)))
 
 
-def normal_head(*groups: Bins) -> Head:
+def normal_head(*bins: Bins) -> Head:
     """A normal distribution for a number that is never missing, levels for all else."""
-    if len(groups) == 1 and groups[0].size >= FEWEST_POINTS:
-        column = groups[0].cells.column
+    if len(bins) == 1 and bins[0].size >= _FEWEST_POINTS:
+        column = bins[0].cells.column
         if isinstance(column, Grid) and column.null_code is None:
-            return NormalHead.of(groups[0])
-    return level_head(*groups)
+            return NormalHead.of(bins[0])
+    return level_head(*bins)
 
 
 HEADS: Mapping[str, Callable[..., Head]] = {"levels": level_head, "normal": normal_head}

@@ -1,4 +1,4 @@
-"""Units of the schema sequence: single attributes, and hyper-attributes made of runs of small ones.
+"""Units of the schema sequence: single attributes, or hyper-attributes made of runs of small ones.
 
 Source: Kamino section 4.3, "Optimizations for extreme domain sizes".
 """
@@ -12,18 +12,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from models.kamino.trainers import Runs, single_runs
+
 HYPER_LEVELS = 128
-
-Runs = tuple[tuple[int, ...], ...]
-
-
-def single(sizes: Sequence[int]) -> Runs:
-    """Each attribute on its own."""
-    return tuple((place,) for place in range(len(sizes)))
+"""Joint levels of a hyper-attribute at most: its sub-model has one output for each."""
 
 
-def hyper(sizes: Sequence[int]) -> Runs:
-    """Runs of neighbouring attributes, each as long as its joint domain has at most ``HYPER_LEVELS`` levels."""
+def hyper_runs(sizes: Sequence[int]) -> Runs:
+    """Runs of neighbouring attributes, each as long as ``HYPER_LEVELS`` joint levels allow."""
     runs: list[list[int]] = []
     for place, size in enumerate(sizes):
         if runs and math.prod(sizes[p] for p in runs[-1]) * size <= HYPER_LEVELS:
@@ -34,8 +30,8 @@ def hyper(sizes: Sequence[int]) -> Runs:
 
 
 RUNS: Mapping[str, Callable[[Sequence[int]], Runs]] = {
-    "attributes": single,
-    "hyper-attributes": hyper,
+    "attributes": single_runs,
+    "hyper-attributes": hyper_runs,
 }
 
 
@@ -60,16 +56,16 @@ class Units:
         unit = next(at for at, run in enumerate(self.runs) if place in run)
         return unit, self.runs[unit].index(place)
 
-    def joined(self, codes: Tensor, units: int) -> Tensor:
-        """Levels (n, units) of the first so many units, from levels of attributes (n, places)."""
-        columns = [self._joined(codes, run) for run in self.runs[:units]]
+    def join(self, codes: Tensor, units: int) -> Tensor:
+        """Joint levels (n, units) of the first ``units`` units, from levels (n, places)."""
+        columns = [self._join(codes, run) for run in self.runs[:units]]
         return torch.stack(columns, 1) if columns else codes[:, :0]
 
-    def split(self, levels: Tensor, unit: int) -> Tensor:
+    def separate(self, levels: Tensor, unit: int) -> Tensor:
         """Levels of the attributes of one unit (n, attributes), from its joint levels (n,)."""
         return torch.stack(torch.unravel_index(levels, self.shape(unit)), 1)
 
-    def _joined(self, codes: Tensor, run: tuple[int, ...]) -> Tensor:
+    def _join(self, codes: Tensor, run: tuple[int, ...]) -> Tensor:
         joint = torch.zeros_like(codes[:, 0])
         for place in run:
             joint = joint * self.sizes[place] + codes[:, place]

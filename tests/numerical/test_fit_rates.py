@@ -15,11 +15,11 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Integer
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.discretization.bins import group
+from models.discretization.bins import bin_cells
 from models.discretization.coarsening import fine
-from models.mixture.factors import untied
+from models.mixture.factors import separate_factors
 from models.mixture.model import MixtureModel
-from models.mixture.optimizer import MeanTarget, Measurement, Target
+from models.mixture.optimizer import MeanTarget, NoisyMarginal, TableTarget
 from models.mixture.products import Mixture
 from models.mixture.sampler import EvenSampler
 from models.mixture.soft_constraints import RatePosterior, fit_rates, posterior_rate
@@ -40,19 +40,21 @@ errors = st.floats(1e-6, 0.1)
 def model(components=100, seed=3):
     generator = torch.Generator().manual_seed(seed)
     rng = np.random.default_rng(seed)
-    groups = {
-        name: group(declared_cells(DOMAIN[name]), rng.dirichlet(np.ones(size)), 0.0, keep=True)
+    bins = {
+        name: bin_cells(declared_cells(DOMAIN[name]), rng.dirichlet(np.ones(size)), 0.0, keep=True)
         for name, size in SIZES.items()
     }
     parts = [
         torch.softmax(2 * torch.randn(size, components, generator=generator), 0)
         for size in SIZES.values()
     ]
-    mixture = Mixture(untied(SIZES), torch.full((components,), 1 / components), torch.cat(parts))
+    mixture = Mixture(
+        separate_factors(SIZES), torch.full((components,), 1 / components), torch.cat(parts)
+    )
     return MixtureModel(
         Task(DOMAIN, (RULE,), ROWS, Neighbours()),
         tuple(SIZES),
-        groups,
+        bins,
         mixture,
         CompiledConstraints(),
         even=True,
@@ -71,18 +73,20 @@ def test_a_rate_is_reached_and_other_tables_stay(factor):
     )
     assert rate(after) == pytest.approx(factor * rate(before), rel=0.05)
     for names in (["pay"], ["age"], ["zone"], ["team"], ["pay", "team"], ["zone", "team"]):
-        readings = [fine(before.groups[name]) for name in names]
-        held, found = before.mixture.marginal(readings), after.mixture.marginal(readings)
+        coarsenings = [fine(before.bins[name]) for name in names]
+        held, found = before.mixture.marginal(coarsenings), after.mixture.marginal(coarsenings)
         assert np.abs(held - found).sum() / 2 < 0.02
 
 
 def test_constraints_beyond_the_mixture_are_left_alone():
     before = model()
-    few = Mixture(untied({"zone": SIZES["zone"]}), before.mixture.weights, before.mixture.factor(2))
+    few = Mixture(
+        separate_factors({"zone": SIZES["zone"]}), before.mixture.weights, before.mixture.factor(2)
+    )
     outside = MixtureModel(
         before.task,
         ("zone", "pay", "age", "team"),
-        before.groups,
+        before.bins,
         few,
         CompiledConstraints(),
         even=True,
@@ -92,9 +96,9 @@ def test_constraints_beyond_the_mixture_are_left_alone():
 
 def test_the_slope_of_a_mean_is_that_of_its_error():
     fitted, rng = model(), np.random.default_rng(3)
-    readings = [fine(fitted.groups[name]) for name in ("pay", "age")]
+    coarsenings = [fine(fitted.bins[name]) for name in ("pay", "age")]
     numbers = rng.random((SIZES["pay"], SIZES["age"]))
-    aim = MeanTarget.of(readings, numbers, 0.3, 0.01, fitted.mixture.layout)
+    aim = MeanTarget.of(coarsenings, numbers, 0.3, 0.01, fitted.mixture.layout)
     shape = aim.numbers.shape
     table = torch.rand(shape, dtype=torch.float64, requires_grad=True)
     (0.5 * (((table * aim.numbers).sum() - 0.3) / 0.01).square()).backward()
@@ -103,36 +107,38 @@ def test_the_slope_of_a_mean_is_that_of_its_error():
         0.5 * ((float((table.detach() * aim.numbers).sum()) - 0.3) / 0.01) ** 2
     )
     torch.testing.assert_close(slope.double(), table.grad, rtol=1e-5, atol=1e-5)
-    whole = Target.of(Measurement(tuple(readings), numbers, 1.0), fitted.mixture.layout, 1)
+    whole = TableTarget.of(
+        NoisyMarginal(tuple(coarsenings), numbers, 1.0), fitted.mixture.layout, 1
+    )
     assert whole.views == aim.views
     torch.testing.assert_close(whole.shares, aim.numbers)
 
 
 @given(own=shares, share=st.floats(0, 1), error=errors)
-def test_what_is_believed_lies_between_the_model_and_the_measurement(own, share, error):
+def test_the_posterior_lies_between_the_model_and_the_measurement(own, share, error):
     low, high = sorted((own, share))
-    belief = posterior_rate(own, (share, error))
-    assert min(low, 0.01 * own) <= belief.mean <= high * (1 + 1e-9)
-    assert 0 <= belief.deviation
+    posterior = posterior_rate(own, (share, error))
+    assert min(low, 0.01 * own) <= posterior.mean <= high * (1 + 1e-9)
+    assert 0 <= posterior.deviation
 
 
-def test_a_sure_contradiction_is_believed_and_a_vague_one_is_not():
+def test_a_sure_contradiction_counts_and_a_vague_one_does_not():
     sure, vague = posterior_rate(0.02, (0.04, 0.0005)), posterior_rate(0.02, (0.03, 0.01))
     assert sure.mean == pytest.approx(0.04, rel=0.02)
     assert sure.deviation == pytest.approx(0.0005, rel=0.1)
     assert vague.mean == pytest.approx(0.02, rel=0.1)
-    assert not sure.met_by(0.02)
-    assert vague.met_by(0.02)
+    assert not sure.covers(0.02)
+    assert vague.covers(0.02)
 
 
 def test_an_unlucky_count_moves_no_other_table():
     before = model()
     own = rate(before)
-    belief = posterior_rate(own, (own * 1.5, own * 0.22))
-    after = fit_rates(before, [belief], 40.0, 0.0, SamplingSource(1))
+    posterior = posterior_rate(own, (own * 1.5, own * 0.22))
+    after = fit_rates(before, [posterior], 40.0, 0.0, SamplingSource(1))
     for name in SIZES:
-        readings = [fine(before.groups[name])]
-        held, found = before.mixture.marginal(readings), after.mixture.marginal(readings)
+        coarsenings = [fine(before.bins[name])]
+        held, found = before.mixture.marginal(coarsenings), after.mixture.marginal(coarsenings)
         assert np.abs(held - found).sum() / 2 < 0.005
 
 

@@ -1,0 +1,46 @@
+"""The variants of Kamino that reproduce its paper, or switch parts of it off."""
+
+from __future__ import annotations
+
+from models.kamino.paper.ablations import Unweighed, random_sequence
+from models.kamino.paper.matrix_ascent import MatrixAscent
+from models.kamino.paper.one_by_one import OneByOne
+from models.kamino.recipe import KaminoRecipe
+from models.kamino.trainers import Joint
+from models.soft_constraints.pair_counts import PairCounts
+
+PAPER_RECIPES = (
+    KaminoRecipe(
+        "kamino-sequential",
+        "kamino with one sub-model after another, each from the embeddings of the last, softmax "
+        "attention, and hyper-attributes",
+        OneByOne(units="hyper-attributes"),
+        PairCounts(),
+    ),
+    KaminoRecipe(
+        "kamino-parallel",
+        "kamino with one sub-model an attribute, each from its own start",
+        OneByOne(inheritance="nothing"),
+        PairCounts(),
+    ),
+    KaminoRecipe(
+        "kamino-paper",
+        "kamino as published: sub-models in sequence, normal heads for numbers, weights from a "
+        "violation matrix",
+        OneByOne(units="hyper-attributes", heads="normal"),
+        MatrixAscent(),
+    ),
+    KaminoRecipe(
+        "kamino-unsequenced",
+        "kamino with an arbitrary sequence of attributes, to see what the schema sequence is worth",
+        Joint(),
+        PairCounts(),
+        random_sequence,
+    ),
+    KaminoRecipe(
+        "kamino-unweighed",
+        "kamino with soft constraints left to the model, to see what their weights are worth",
+        Joint(),
+        Unweighed(),
+    ),
+)
