@@ -323,11 +323,11 @@ class DatabaseSynthesizer(Protocol[ParametersT, DatabaseModelT]):
 
     def weigh(
         self,
-        private: DatabaseDoor,
-        task: DatabaseTask,
-        plan: Plan[ParametersT],
+        private: DatabaseDoor,  # noqa: ARG002 - see Synthesizer
+        task: DatabaseTask,  # noqa: ARG002
+        plan: Plan[ParametersT],  # noqa: ARG002
         model: DatabaseModelT,
-    ) -> DatabaseModelT:  # noqa: ARG002
+    ) -> DatabaseModelT:
         """The model with its soft constraints weighed; by default as it is."""
         return model
 
