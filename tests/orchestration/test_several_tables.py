@@ -33,7 +33,7 @@ from models.protocol import (
 from models.registry import METHODS
 from tasks.data.open_database import bound
 from tasks.ledger.queries import existing_ledger
-from tasks.ledger.verify import verified
+from tasks.ledger.verify import verify_records
 from tasks.runtime.home import Home
 
 SPEC = """
@@ -213,8 +213,8 @@ def test_two_tables_are_released_with_one_charge_and_one_certificate(clinic: Pat
         ("visits: patient", 0)
     }
     assert "patients" in certificate["guarantee"]["unit"]
-    assert verified(home, None)[1] == []
-    assert verified(home, str(out))[1] == []
+    assert verify_records(home, None)[1] == []
+    assert verify_records(home, str(out))[1] == []
     assert run(["review", "approve", said["release"], "--reason", "fine"]) == 0
     assert run(["fetch", said["release"], "--out", str(clinic / "again")]) == 0
     assert (clinic / "again" / "visits.csv").read_bytes() == (out / "visits.csv").read_bytes()
