@@ -22,11 +22,9 @@ from prefect.runtime import flow_run
 
 from cloister import __version__
 from cloister.errors import BudgetExceeded
-from cloister.privacy.door.table import PrivateTable
-from cloister.schema.domain import Table
 from flows.outcome import Finished, Outcome
 from models.protocol import AnyPlan
-from tasks.data.open_table import TableSource
+from tasks.data.open_table import TableSession, TableSource
 from tasks.data.session import Session
 from tasks.evaluation.compare import EvaluationRecord
 from tasks.ledger.charges import open_ledger
@@ -110,7 +108,7 @@ def _released(
     resolved: ResolvedRequest,
     plan: AnyPlan,
     charge: ReservedRelease,
-    session: Session[Table, PrivateTable],
+    session: TableSession,
     home: Home,
 ) -> Outcome:
     with giving_back(charge, resolved, home):
