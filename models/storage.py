@@ -23,6 +23,7 @@ import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from pydantic import ValidationError
 
 from cloister.constraints.declared import constraints_of, declaration_of
 from cloister.errors import InputError, StorageError, VerificationError
+from cloister.files import write_whole
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import AnyAttribute, Categorical, Ordinal, ValuesFile
@@ -232,12 +234,7 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
-            part = folder / f".{name}.part"
-            with part.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(folder / name)
+            write_whole(folder / name, partial(Path.write_bytes, data=content))
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise StorageError(
