@@ -17,18 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from prefect import flow
 
 from cloister import __version__
 from cloister.errors import BudgetExceeded
 from cloister.privacy.discovery import Findings
-from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.ledger import BudgetStatus
 from cloister.privacy.ledger.exact import decimal
 from flows.outcome import Finished
 from models.protocol import AnyPlan
-from tasks.data.open_columns import ColumnsSource
+from tasks.data.open_columns import ColumnsSession, ColumnsSource
 from tasks.data.session import Session
 from tasks.domains.plan import domain_context, domain_request, release_plan, require_ready
 from tasks.domains.steps import Written, finish, measure_domains, write_spec
@@ -128,7 +126,7 @@ def _measured(
     request: ResolvedRequest,
     plan: AnyPlan,
     charge: ReservedRelease,
-    session: Session[pd.DataFrame, PrivateColumns],
+    session: ColumnsSession,
     home: Home,
 ) -> DomainMeasurement:
     with giving_back(charge, request, home):

@@ -42,10 +42,10 @@ _NUMBERED = "surrogate keys are numbered afresh; none is taken from the data"
 
 
 class ConstrainedModel(ABC):
-    """Released statistics over bins, and the rules that rows keep.
+    """Released statistics over bins, and the rules that rows satisfy.
 
     Base of frozen dataclasses with these fields: ``sequence`` is the order in which attributes are
-    drawn, ``bins`` what the statistics are over, ``rules`` how the hard constraints are kept.
+    drawn, ``bins`` what the statistics are over, ``rules`` how the hard constraints are enforced.
     """
 
     task: Task
@@ -96,7 +96,7 @@ class ConstrainedModel(ABC):
         )
 
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
-        """Exactly ``rows`` rows that keep every hard constraint.
+        """Exactly ``rows`` rows that satisfy every hard constraint.
 
         SampleError if they cannot be drawn.
         """

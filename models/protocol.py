@@ -214,7 +214,7 @@ class Model(Protocol):
         ...
 
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
-        """Exactly ``rows`` rows that keep every hard constraint.
+        """Exactly ``rows`` rows that satisfy every hard constraint.
 
         ``where`` gives some columns a value that all rows then have. SampleError if the rows cannot
         be drawn.

@@ -23,10 +23,12 @@ import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from cloister.files import write_whole
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
@@ -256,12 +258,7 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
-            part = folder / f".{name}.part"
-            with part.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(folder / name)
+            write_whole(folder / name, partial(Path.write_bytes, data=content))
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise StorageError(

@@ -1,4 +1,4 @@
-"""A fitted DPView: views that agree, and the rules that rows keep; released statistics only."""
+"""A fitted DPView: views that agree, and the rules that rows satisfy; released statistics only."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class DPView(Synthesizer[ViewParameters, DPViewModel]):
 def _compile_rules(
     task: Task, sequence: Names, released: ReleasedTables, linked: int
 ) -> CompiledConstraints:
-    """Supports and rules that keep every hard constraint, from released statistics."""
+    """Supports and rules that enforce every hard constraint, from released statistics."""
     chain = ViewChain(sequence, released.bins, released.coarsenings, released.views[:linked])
     builder = SupportBuilder(
         task.domain,

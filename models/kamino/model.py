@@ -25,7 +25,7 @@ _FOLLOWED = (
 
 @dataclass(frozen=True)
 class KaminoModel(ReweightedModel):
-    """A chain of conditionals, the bins that it is over, and the rules that its rows keep."""
+    """A chain of conditionals, the bins that it is over, and the rules that its rows satisfy."""
 
     task: Task
     sequence: tuple[str, ...]

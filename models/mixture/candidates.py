@@ -27,7 +27,10 @@ TRIPLE_CELLS = 1_500
 """Cells of a candidate triple at most."""
 
 _RESOLUTIONS = (8,)
-"""Parts of an attribute in candidates, beside its bins; 4 in place of 8, or both, was no better."""
+"""Parts of an attribute in candidates, beside its bins.
+
+At epsilon 0.1 four parts, in place of eight or beside them, were no better (docs/papers.md).
+"""
 
 MOST_CANDIDATES = 3_000
 """Candidates of a round at most."""

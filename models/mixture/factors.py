@@ -1,6 +1,6 @@
 """Supports as factors: supports that share attributes become one factor of the mixture.
 
-The factor lists the joint levels that all of them allow. Rows of the mixture then keep the
+The factor lists the joint levels that all of them allow. Rows of the mixture then satisfy the
 constraints in every component, and the fit corrects for the levels that are left out. Attributes
 whose joint support is too large are drawn afterwards, given their parents.
 """
@@ -30,7 +30,7 @@ _MOST_INSIDE = 20_000
 
 @dataclass(frozen=True)
 class Arrangement:
-    """The layout of a mixture whose factors keep supports; ``dependents`` in order of drawing."""
+    """The layout of a mixture whose factors satisfy supports; ``dependents`` in drawing order."""
 
     layout: Layout
     dependents: tuple[DependentAttribute, ...] = ()
@@ -44,7 +44,7 @@ def separate_factors(sizes: Mapping[str, int]) -> Layout:
 def arrange_factors(
     sizes: Mapping[str, int], inside: Sequence[str], supports: Sequence[Support]
 ) -> Arrangement | None:
-    """Factors over the attributes ``inside`` a mixture that keep supports, and dependents.
+    """Factors over the attributes ``inside`` a mixture that satisfy supports, and dependents.
 
     Attributes outside are dependent; of those inside one after the other, the largest first, until
     the supports of the rest can be joined. None if they never can.

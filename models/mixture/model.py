@@ -1,4 +1,4 @@
-"""A fitted mixture and the rules that its rows keep: released statistics only."""
+"""A fitted mixture and the rules that its rows satisfy: released statistics only."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ _FITTED_TO_RATES = (
 
 @dataclass(frozen=True)
 class MixtureModel(ReweightedModel):
-    """A mixture, the bins that it is over, and the rules that its rows keep.
+    """A mixture, the bins that it is over, and the rules that its rows satisfy.
 
     ``sequence`` lists the attributes of the mixture first; the others follow their histograms.
-    Where the mixture's factors and dependent attributes keep all rules on pairs (``even``), rows
+    Where the mixture's factors and dependent attributes satisfy all rules on pairs (``even``), rows
     are drawn with low variance.
     """
 

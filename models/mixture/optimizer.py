@@ -23,7 +23,7 @@ _FIRST_DECAY = 0.9
 """Decay of Adam's first moment a step; Adam's usual value."""
 
 _SECOND_DECAY = 0.99
-"""Decay of Adam's second moment a step; fits take few steps, so it forgets sooner than usual."""
+"""Decay of Adam's second moment a step; Adam's usual value is 0.999."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,10 @@ _DEPENDENCE_PENALTY = 450.0
 """Loss for one nat of information that components have on rows, at the typical signal."""
 
 _ROUNDS = 40
-"""Rounds of a table of 15 attributes at the typical signal; half or twice as many was no better."""
+"""Rounds for a table of 15 attributes at the typical signal.
+
+At epsilon 0.1 half or twice as many were no better (docs/papers.md).
+"""
 
 MOST_ROUNDS = 200
 """Rounds at most."""

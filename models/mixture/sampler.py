@@ -85,7 +85,7 @@ def follow(
 
 @dataclass(frozen=True)
 class EvenSampler:
-    """Draws tables from a mixture whose factors and ``dependents`` keep all rules on pairs.
+    """Draws tables from a mixture whose factors and ``dependents`` satisfy all rules on pairs.
 
     ``plain`` is the constraint sampler over the same mixture, which draws under conditions.
     Attributes that the mixture leaves out follow their histograms.
@@ -101,7 +101,7 @@ class EvenSampler:
         return self.plain.domain
 
     def independent(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
-        """Exactly ``rows`` rows that keep every hard constraint, keys left unset.
+        """Exactly ``rows`` rows that satisfy every hard constraint, keys left unset.
 
         SampleError if there are fewer.
         """

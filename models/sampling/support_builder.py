@@ -61,7 +61,7 @@ class JointTable:
 
 @dataclass(frozen=True)
 class CompiledConstraints:
-    """How the hard constraints are kept: by supports, by checking rows, by checking pairs."""
+    """How the hard constraints are enforced: by supports, by checking rows, by checking pairs."""
 
     supports: tuple[Support, ...] = ()
     row_rules: tuple[DenialConstraint, ...] = ()
@@ -87,7 +87,7 @@ class SupportBuilder:
     _expected: Integers | None = field(default=None, init=False)
 
     def build(self, constraints: Sequence[DenialConstraint]) -> CompiledConstraints:
-        """The rules that keep every one of the hard ``constraints``."""
+        """The rules that enforce every one of the hard ``constraints``."""
         self._point_valued = shared_numerics(self.domain, constraints)
         for constraint in sorted(constraints, key=self._joint_size):
             self._add(constraint)

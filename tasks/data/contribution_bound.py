@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cloister.errors import DataError
-from cloister.privacy.queries.column_counts import keyed_numbers
+from cloister.privacy.keyed_texts import keyed_numbers
 from cloister.schema.domain import Table
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit

@@ -20,10 +20,12 @@ from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit, Spec
 from tasks.data.contribution_bound import person_numbers, rows_within_bound
 from tasks.data.open_table import noise_source
-from tasks.data.session import RowSource, keyed_digest
+from tasks.data.session import RowSource, Session, keyed_digest
 from tasks.domains.plan import domain_context
 from tasks.requests.resolved import PublicContext, ResolvedRequest
 from tasks.runtime.home import Home
+
+ColumnsSession = Session[pd.DataFrame, PrivateColumns]
 
 
 class ColumnsSource(RowSource[pd.DataFrame, PrivateColumns]):

@@ -16,9 +16,11 @@ from cloister.schema.spec import PersonUnit
 from cloister.schema.validation import ValidationReport, validate_rows
 from tasks.data.contribution_bound import bound_contribution
 from tasks.data.refusals import write_validation
-from tasks.data.session import RowSource, keyed_digest
+from tasks.data.session import RowSource, Session, keyed_digest
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
+
+TableSession = Session[Table, PrivateTable]
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,6 +1,6 @@
-"""Balanced samples: rows of the pool, whose pair tables lie nearer to the pool's.
+"""Balanced samples: rows of the pool, whose pair tables are nearer to the pool's.
 
-The law of the model stays.
+The distribution of a row stays the model's.
 """
 
 from itertools import combinations
@@ -74,7 +74,7 @@ def distance(levels, chosen):
 
 @settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 60), st.integers(1, 4))
-def test_so_many_different_rows_are_chosen(seed, wanted, factor):
+def test_as_many_different_rows_as_wanted_are_chosen(seed, wanted, factor):
     rng = np.random.default_rng(seed)
     levels = [rng.integers(0, size, wanted * factor) for size in SIZES]
     chosen = choose_balanced(levels, SIZES, wanted, rng)

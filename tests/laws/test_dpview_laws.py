@@ -1,4 +1,4 @@
-"""Laws of DPView, DPView+ and attributes alone: pure epsilon, public plans, views kept by rows, degenerate schemas."""
+"""Laws of DPView and its variants: pure epsilon, public plans, rows as the views, odd schemas."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -162,7 +162,7 @@ def test_rows_under_a_condition(run):
 
 
 @pytest.mark.parametrize("method", METHODS[:2])
-def test_chunks_go_on_where_they_stopped(method, tmp_path, monkeypatch):
+def test_chunks_are_resumed_where_they_stopped(method, tmp_path, monkeypatch):
     monkeypatch.setattr("models.dpview.sampler.LINKED_CHUNK_ROWS", 400)
     task = task_of()
     _, _, model = fitted(method, task, task.domain.encode(people()), tmp_path)
@@ -173,7 +173,7 @@ def test_chunks_go_on_where_they_stopped(method, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("method", METHODS[:2])
-def test_rows_reproduce_the_views_that_no_constraint_bends(method, tmp_path):
+def test_rows_reproduce_the_views_where_there_is_no_constraint(method, tmp_path):
     task = task_of(constraints=())
     chosen, _, model = fitted(method, task, task.domain.encode(people()), tmp_path)
     assert chosen.parameters.shape.views is not None
@@ -211,10 +211,10 @@ def test_the_plan_depends_on_public_inputs_alone():
 
 def test_the_budget_is_shared_by_the_cube_root_of_the_cells():
     task = task_of(constraints=())
-    asked = list(planned_tables(task, Shaping(lambda views: views)(task, Fraction(1))))
-    shared = allocate_budget(asked)
+    tables = list(planned_tables(task, Shaping(lambda views: views)(task, Fraction(1))))
+    shared = allocate_budget(tables)
     assert sum(shared.values()) == 1
-    ratios = [float(shared[query.label]) / query.cells ** (1 / 3) for query in asked]
+    ratios = [float(shared[query.label]) / query.cells ** (1 / 3) for query in tables]
     assert max(ratios) < 1.001 * min(ratios)
 
 

@@ -1,4 +1,4 @@
-"""Laws of sampling: random schemas and constraints give exactly the rows asked and no violation, or SampleError."""
+"""Laws of sampling: under random schemas and constraints, rows without violation, or an error."""
 
 from pathlib import Path
 
@@ -166,8 +166,8 @@ def row_by_row(domain, rules, seed, chooser):
     )
 
 
-def drawn(sampler, rows, seed):
-    """The rows, or None where the rules are told to leave too few."""
+def draw(sampler, rows, seed):
+    """The rows, or None where the sampler says that the rules leave too few."""
     try:
         return sampler.sample(rows, SamplingSource(seed))
     except SampleError as refusal:
@@ -180,7 +180,8 @@ def violations(table, rules):
 
 
 EASY = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
-LEAST_DRAWN = 1 / 5  # about three in four are
+LEAST_DRAWN = 1 / 5
+"""Share of cases with rows at least, for the law to mean something; about three in four have."""
 
 
 def test_rows_drawn_in_supports_keep_every_hard_constraint():
@@ -190,7 +191,7 @@ def test_rows_drawn_in_supports_keep_every_hard_constraint():
     @given(cases())
     def law(case):
         domain, rules, seed = case
-        tables.append(drawn(with_supports(domain, rules, seed), 150, seed))
+        tables.append(draw(with_supports(domain, rules, seed), 150, seed))
         if tables[-1] is not None:
             assert tables[-1].rows == 150
             assert not any(violations(tables[-1], rules))
@@ -206,7 +207,7 @@ def test_rows_drawn_one_after_the_other_keep_every_hard_constraint():
     @given(cases(), st.sampled_from([DIRECT, ACCEPT_REJECT]))
     def law(case, chooser):
         domain, rules, seed = case
-        tables.append(drawn(row_by_row(domain, rules, seed, chooser), 60, seed))
+        tables.append(draw(row_by_row(domain, rules, seed, chooser), 60, seed))
         if tables[-1] is not None:
             assert tables[-1].rows == 60
             assert not any(violations(tables[-1], rules))

@@ -1,4 +1,4 @@
-"""Laws of every registered method: it spends what it planned, keeps hard constraints, samples the rows asked for."""
+"""Laws of every registered method: it spends its plan, satisfies hard constraints, samples rows."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -96,7 +96,7 @@ def test_what_was_planned_is_spent_and_is_the_budget(run):
 
 
 @pytest.mark.parametrize("rows", [1, 257, 1000])
-def test_rows_are_exactly_as_asked_and_keep_every_hard_constraint(run, rows):
+def test_rows_are_as_many_as_wanted_and_satisfy_every_hard_constraint(run, rows):
     task, _, _, _, model = run
     table = model.sample(rows, SamplingSource(rows))
     assert table.rows == rows
@@ -181,7 +181,7 @@ def test_one_column_may_have_a_soft_constraint(method, tmp_path):
 
 
 @pytest.mark.parametrize("method", ["kamino", "mixture"])
-def test_soft_constraints_are_weighed_beside_a_key_that_holds_few_rows(method, tmp_path):
+def test_soft_constraints_may_be_beside_a_key_of_few_values(method, tmp_path):
     """The key is a number that no two rows may share.
 
     Few more rows could be drawn than are released.
@@ -194,7 +194,7 @@ def test_soft_constraints_are_weighed_beside_a_key_that_holds_few_rows(method, t
     assert count_violations(unique, model.sample(ROWS, SamplingSource(2))) == 0
 
 
-def test_no_soft_constraint_on_a_key_is_asked():
+def test_soft_constraints_on_keys_are_left_out():
     attributes = ATTRIBUTES | {"person": TextKey(type="text", pattern="P{0001..0999}")}
     rules = (dependency("same", ["person"], "state", hard=False), *SOFT)
     task, _ = world(
@@ -227,7 +227,7 @@ def test_every_column_may_be_missing(method, tmp_path):
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
-def test_a_hopeless_budget_is_refused_with_what_would_do(method):
+def test_a_hopeless_budget_is_refused_with_one_that_would_do(method):
     task, _ = world()
     with pytest.raises(PlanError, match="epsilon|more"):
         make_plan(create(method), task, Budget(Fraction(1, 10**4), DELTA))

@@ -1,4 +1,4 @@
-"""Histograms estimated from noisy counts: shares that add up, and less error than the counts themselves."""
+"""Histograms estimated from noisy counts: shares that add up, with less error than the counts."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A mixture fitted to the rates of soft constraints, its other tables held."""
+"""A mixture fitted to the rates of soft constraints, its other tables held fixed."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -66,7 +66,7 @@ def rate(fitted):
 
 
 @pytest.mark.parametrize("factor", [0.8, 1.1])
-def test_a_rate_is_reached_and_other_tables_stay(factor):
+def test_a_rate_is_reached_and_other_tables_are_kept(factor):
     before = model()
     after = fit_rates(
         before, [RatePosterior(factor * rate(before), 0.0)], 40.0, 0.0, SamplingSource(1)
@@ -78,7 +78,7 @@ def test_a_rate_is_reached_and_other_tables_stay(factor):
         assert np.abs(held - found).sum() / 2 < 0.02
 
 
-def test_constraints_beyond_the_mixture_are_left_alone():
+def test_constraints_beyond_the_mixture_are_left_out():
     before = model()
     few = Mixture(
         separate_factors({"zone": SIZES["zone"]}), before.mixture.weights, before.mixture.factor(2)
@@ -131,7 +131,7 @@ def test_a_sure_contradiction_counts_and_a_vague_one_does_not():
     assert vague.covers(0.02)
 
 
-def test_an_unlucky_count_moves_no_other_table():
+def test_an_unlucky_count_changes_no_other_table():
     before = model()
     own = rate(before)
     posterior = posterior_rate(own, (own * 1.5, own * 0.22))

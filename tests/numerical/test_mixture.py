@@ -63,7 +63,7 @@ def mixture_on(layout, seed=1):
 
 
 def joint(mixture):
-    """The joint distribution over all attributes, in the order of the layout's sizes, written out."""
+    """The joint distribution over all attributes, in the order of the layout's sizes."""
     names = list(mixture.layout.sizes)
     table = np.zeros(tuple(mixture.layout.sizes.values()))
     for picked in product(*(range(factor.size) for factor in mixture.layout.factors)):
@@ -221,7 +221,7 @@ def test_factors_that_are_empty_or_too_large_are_not_joined():
 WIDER = {"a": 3, "b": 4, "c": 2, "y": 5, "z": 9}
 
 
-SPOKEN = [
+ATTRIBUTE_SETS = [
     [("b", "z")],
     [("a", "b"), ("b", "z"), ("c", "z")],
     [("b", "y", "z")],
@@ -257,25 +257,25 @@ def rows_of(arrangement, inside):
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.integers(0, 2**32), st.sampled_from(SPOKEN))
+@given(st.integers(0, 2**32), st.sampled_from(ATTRIBUTE_SETS))
 def test_factors_and_dependents_allow_just_the_rows_that_keep_all_supports(seed, names):
     rng = np.random.default_rng(seed)
     supports, inside = [some_support(each, rng) for each in names], ("a", "b", "c")
     arrangement = arrange_factors(WIDER, inside, supports)
-    spoken = {name for each in names for name in each} | set(inside)
+    mentioned = {name for each in names for name in each} | set(inside)
     allowed = [dict(zip(WIDER, row, strict=True)) for row in product(*map(range, WIDER.values()))]
     levels = [
         (support.attributes, set(map(tuple, support.levels.tolist()))) for support in supports
     ]
     kept = {
-        tuple(row[name] for name in sorted(spoken))
+        tuple(row[name] for name in sorted(mentioned))
         for row in allowed
         if all(tuple(row[name] for name in attributes) in rows for attributes, rows in levels)
     }
     if not kept:
         return
     assert arrangement is not None
-    found = [tuple(row[name] for name in sorted(spoken)) for row in rows_of(arrangement, inside)]
+    found = [tuple(row[name] for name in sorted(mentioned)) for row in rows_of(arrangement, inside)]
     assert set(found) == kept
     assert len(found) == len(kept)
 

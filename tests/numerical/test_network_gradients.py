@@ -1,4 +1,4 @@
-"""The network's factored per-example gradients are those of automatic differentiation, clipped exactly."""
+"""The network's per-example gradients are those of automatic differentiation, clipped exactly."""
 
 import numpy as np
 import pytest

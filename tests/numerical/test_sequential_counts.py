@@ -218,7 +218,7 @@ class Even:
 
 
 def test_cells_drawn_anew_follow_gibbs_law():
-    """Two values and attraction to the other value: the fraction of agreeing pairs of n = 4 rows, enumerated."""
+    """Two values, of which equal ones repel: the counts of one among 4 rows, by enumeration."""
     domain = Domain.of({"v": Categorical(type="categorical", values=["a", "b"])}, Path())
     rule = DenialConstraint("same", (Predicate(Cell(1, "v"), Op.EQ, Cell(2, "v")),), hard=False)
     cells = declared_cells(domain["v"])

@@ -1,4 +1,4 @@
-"""Sub-models' per-example gradients are those of automatic differentiation, in any units, wherever they are summed."""
+"""Sub-models' per-example gradients are those of automatic differentiation, in any units."""
 
 import numpy as np
 import pytest
@@ -88,16 +88,16 @@ def test_units_of_the_joint_network_multiply_its_gradients():
         )
 
 
-def test_what_is_brought_home_is_what_was_summed():
+def test_a_host_sum_is_the_sum_of_its_block():
     block = Dense(torch.arange(12.0).reshape(3, 4))
-    home = HostSum(block)
+    on_host = HostSum(block)
     weights = torch.tensor([1.0, 0.5, 0.0]).double()
-    assert home.weighted_sum(weights).device.type == "cpu"
-    assert torch.equal(home.weighted_sum(weights), block.weighted_sum(weights))
-    assert torch.equal(home.take(torch.tensor([2])).squared_norms(), block.squared_norms()[2:])
+    assert on_host.weighted_sum(weights).device.type == "cpu"
+    assert torch.equal(on_host.weighted_sum(weights), block.weighted_sum(weights))
+    assert torch.equal(on_host.take(torch.tensor([2])).squared_norms(), block.squared_norms()[2:])
 
 
-def test_calibration_meets_the_shares_of_every_attribute_of_a_unit():
+def test_calibration_reaches_the_shares_of_every_attribute_of_a_unit():
     logits = torch.randn(4000, 6, generator=torch.Generator().manual_seed(3))
     shares = [torch.tensor([0.8, 0.2]).double(), torch.tensor([0.5, 0.3, 0.2]).double()]
     fitted = fit_bias(logits, shares)

@@ -97,7 +97,7 @@ def test_weights_reach_the_shares_they_are_fitted_to(factors):
         assert float(violation_share(rule, kept)) == pytest.approx(target, rel=0.15)
 
 
-def test_contradictory_targets_are_met_half_way_and_few_rows_refused():
+def test_contradictory_targets_give_a_compromise_that_keeps_most_rows():
     rng = np.random.default_rng(6)
     pool, rule = table_of(rng, 10_000), RULES[0]
     twin = parse_denial("t1.a < t2.a and t1.b > t2.b", "twin", hard=False)

@@ -1,4 +1,4 @@
-"""The method that `auto` stands for: by public facts, with a plan, and a reason."""
+"""The method that `auto` means: by public facts, with a plan, and a reason."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -25,26 +25,26 @@ DOMAIN = Domain.of(
 USUAL = Fraction(1, 10**6)
 
 
-def task(rows=5_000, neighbours=None):
+def task_of(rows=5_000, neighbours=None):
     return Task(DOMAIN, (), rows, neighbours or Neighbours())
 
 
 @pytest.mark.parametrize(
-    ("asked", "delta", "method"),
+    ("task", "delta", "method"),
     [
-        (task(), USUAL, "mixture"),
-        (task(), Fraction(0), "dpview+"),
-        (task(neighbours=Neighbours(Relation.REPLACE_ONE, 3)), USUAL, "mixture"),
+        (task_of(), USUAL, "mixture"),
+        (task_of(), Fraction(0), "dpview+"),
+        (task_of(neighbours=Neighbours(Relation.REPLACE_ONE, 3)), USUAL, "mixture"),
     ],
 )
-def test_the_choice_has_a_plan_and_a_reason(asked, delta, method):
+def test_the_choice_has_a_plan_and_a_reason(task, delta, method):
     budget = Budget(Fraction(1), delta)
-    choice = choose_method(asked, budget)
+    choice = choose_method(task, budget)
     assert choice.method == method
     assert "delta" in choice.reason
-    assert make_plan(create(choice.method), asked, budget).method == method
+    assert make_plan(create(choice.method), task, budget).method == method
 
 
 def test_a_budget_that_no_method_can_use_is_refused_with_the_reason():
     with pytest.raises(PlanError, match="epsilon"):
-        choose_method(task(rows=5), Budget(Fraction(1, 1000), USUAL))
+        choose_method(task_of(rows=5), Budget(Fraction(1, 1000), USUAL))

@@ -1,4 +1,4 @@
-"""Rows under a condition: all satisfy it, their law is the chain's, and what cannot be is an error."""
+"""Rows under a condition: all satisfy it, with the chain's distribution, or there is an error."""
 
 import datetime as dt
 from pathlib import Path
@@ -132,7 +132,7 @@ def test_the_same_seed_gives_the_same_rows():
     assert draws[0] == draws[1]
 
 
-def test_a_condition_that_the_supports_close_is_an_error_that_names_it():
+def test_a_condition_that_the_supports_exclude_is_an_error_that_names_it():
     sampler = sampler_for(FD)
     (support,) = sampler.supports
     there = {(int(city), int(state)) for city, state in support.levels}
@@ -153,7 +153,7 @@ def test_a_condition_that_the_supports_close_is_an_error_that_names_it():
         ({"id": "R1"}, "'id' is on a key"),
     ],
 )
-def test_a_condition_that_no_row_can_meet_is_an_error(where, message):
+def test_a_condition_that_no_row_can_satisfy_is_an_error(where, message):
     with pytest.raises(SampleError, match=message):
         sampler_for().sample(5, SamplingSource(1), where)
 

@@ -16,9 +16,10 @@ from cloister.privacy.discovery import discover, plan_domains, require_enough
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.events import repeat
+from cloister.privacy.keyed_texts import keyed_numbers
 from cloister.privacy.mechanisms.counts import DiscreteLaplace, Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.column_counts import BucketCounts, RowCount, keyed_numbers
+from cloister.privacy.queries.column_counts import BucketCounts, RowCount
 from cloister.privacy.queries.partitions import (
     LARGEST_PARTITION,
     Fineness,

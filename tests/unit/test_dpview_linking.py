@@ -1,4 +1,4 @@
-"""Linking partial records: exactly n records, views' tables reproduced, referees heeded, matching as an option."""
+"""Linking partial records: exactly n records with the views' tables, referees, matching."""
 
 import numpy as np
 import pytest
@@ -87,7 +87,7 @@ def test_the_heuristic_links_as_many_as_a_maximum_matching(seed):
     assert found[0] == found[1]
 
 
-def test_a_referee_brings_records_nearer_to_its_table_and_moves_no_view():
+def test_a_referee_brings_records_nearer_to_its_table_and_changes_no_view():
     people, rng = population(3), np.random.default_rng(3)
     views = with_upper(best_views(SHAPES, 3))
     whole = round_views([view_of(names, people) for names in views.linked], ROWS, rng)
@@ -122,6 +122,6 @@ def test_hardly_any_rows(rows):
     assert len(link_views(whole, (), rng).parts) == rows
 
 
-def test_margins_come_in_the_order_asked():
+def test_margins_come_in_the_order_of_the_names():
     view = view_of(("a", "b", "c"), population(1))
     assert (margin_over(view, ["c", "a"]) == view.counts.sum(1).T).all()

@@ -78,9 +78,9 @@ def test_weighted_agreement_brings_noisy_margins_nearer_to_the_truth():
     for _ in range(200):
         first = View(("a", "b"), truth.sum(2) + rng.laplace(0, 10, (3, 2)), 14.1)
         second = View(("b", "c"), truth.sum(0) + rng.laplace(0, 10, (2, 4)), 14.1)
-        settled_views = impose_agreement([first, second], float(truth.sum()))
+        agreeing = impose_agreement([first, second], float(truth.sum()))
         before.append(np.square(first.counts - truth.sum(2)).sum())
-        after.append(np.square(settled_views[0].counts - truth.sum(2)).sum())
+        after.append(np.square(agreeing[0].counts - truth.sum(2)).sum())
     assert np.mean(after) < 0.9 * np.mean(before)
 
 
@@ -99,7 +99,7 @@ def test_non_negative_counts_keep_their_sum_and_are_the_nearest(values):
 
 @given(OVERLAPS, st.integers(0, 50))
 @settings(max_examples=20, deadline=None)
-def test_settled_views_are_not_negative_and_nearly_agree(overlaps, seed):
+def test_consistent_views_are_not_negative_and_nearly_agree(overlaps, seed):
     views = make_consistent([noisy(names, seed) for names in overlaps], 1_000)
     assert all((view.counts >= 0).all() for view in views)
     assert disagreement(views) < 5.0
@@ -107,7 +107,7 @@ def test_settled_views_are_not_negative_and_nearly_agree(overlaps, seed):
 
 @given(st.integers(0, 200), st.integers(2, 3), st.integers(0, 3_000))
 @settings(max_examples=40, deadline=None)
-def test_normalised_views_are_whole_not_negative_agree_and_sum_to_n(seed, width, rows):
+def test_rounded_views_are_whole_not_negative_agree_and_sum_to_n(seed, width, rows):
     linked = best_views(SHAPES, width).linked
     views = make_consistent([noisy(names, seed) for names in linked], 1_000)
     whole = round_views(views, rows, np.random.default_rng(seed))
@@ -122,7 +122,7 @@ def test_normalised_views_are_whole_not_negative_agree_and_sum_to_n(seed, width,
             assert (first.margin(shared) == second.margin(shared)).all()
 
 
-def test_normalisation_moves_no_count_by_much_where_views_agree():
+def test_rounding_changes_no_count_by_much_where_views_agree():
     views = make_consistent(
         [noisy(names, 3, level=1.0, total=100_000) for names in best_views(SHAPES, 3).linked],
         100_000,

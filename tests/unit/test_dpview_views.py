@@ -1,4 +1,4 @@
-"""View lists: the paper's definitions, its three types of remainder, and how near the search comes to the optimum."""
+"""View lists: the paper's definitions, its types of remainder, and the search near the optimum."""
 
 import random
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""Parts of Kamino switched off: an arbitrary sequence, soft constraints unweighed."""
+"""Parts of Kamino switched off: an arbitrary sequence, soft constraints without weights."""
 
 from fractions import Fraction
 
@@ -30,14 +30,14 @@ def test_an_arbitrary_sequence_holds_every_attribute_once_the_largest_last(sizes
     assert random_sequence(dict(reversed(sizes.items())), []) == sequence
 
 
-def test_an_arbitrary_sequence_heeds_no_constraint():
+def test_an_arbitrary_sequence_ignores_constraints():
     sizes = {name: 3 for name in "abcdefgh"}
     rule = dependency("fd", ["h"], "g")
     assert schema_sequence(sizes, [rule])[:2] == ("h", "g")
     assert random_sequence(sizes, [rule]) == random_sequence(sizes, [])
 
 
-def test_constraints_that_are_not_weighed_cost_nothing_and_leave_every_row(fitted):
+def test_constraints_without_weights_cost_nothing_and_keep_every_row(fitted):
     task = fitted.task
     chosen = make_plan(create("kamino-unweighed"), task, Budget(Fraction(1), Fraction(1, 10**5)))
     (stage,) = [stage for stage in chosen.stages if stage.name == "soft constraints"]

@@ -1,4 +1,4 @@
-"""A model that was saved is the same model, can be read alone, and no altered byte of it is taken for good."""
+"""A saved model is restored as it was, from its folder alone; an altered byte is refused."""
 
 from __future__ import annotations
 

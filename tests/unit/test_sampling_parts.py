@@ -94,7 +94,7 @@ def test_the_file_holds_what_sample_draws(tmp_path, rules):
 
 
 @pytest.mark.parametrize("rules", [(), (KEY,)], ids=["independent", "remembering"])
-def test_an_interrupted_draw_goes_on_and_ends_the_same(tmp_path, rules):
+def test_an_interrupted_draw_is_resumed_and_ends_the_same(tmp_path, rules):
     path = tmp_path / "rows.parquet"
     with pytest.raises(KeyboardInterrupt):
         sample_to(Interrupted(sampler(*rules), 3), REQUEST, path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,6 +11,7 @@ import pandas as pd
 
 from cloister.arrays import Array, Integers
 from cloister.privacy.events import Sensitivity
+from cloister.privacy.keyed_texts import keyed_numbers
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.partitions import Buckets
@@ -120,9 +120,3 @@ class TextCounts(Query[RawColumns, Sensitivity, dict[str, int]]):
         released, counts = noisy
         places = np.searchsorted(cells, released)
         return {words[place]: int(count) for place, count in zip(places, counts, strict=True)}
-
-
-def keyed_numbers(texts: pd.Index, key: bytes) -> Integers:
-    """A number of 63 bits (n,) for each text, which cannot be computed without the key."""
-    hashes = (hashlib.blake2b(text.encode(), digest_size=8, key=key) for text in texts)
-    return np.array([int.from_bytes(digest.digest()) >> 1 for digest in hashes], dtype=np.int64)

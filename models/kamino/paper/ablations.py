@@ -1,7 +1,7 @@
 """Parts of Kamino switched off, one by one, to see what they are worth.
 
 Source: Kamino section 7.3.1 and Table 3. RandSequence is an arbitrary sequence; RandSampling draws
-rows that keep no constraint, which here are rows under soft constraints without weights.
+rows that satisfy no constraint, which here are rows under soft constraints without weights.
 """
 
 from __future__ import annotations
