@@ -11,12 +11,13 @@ from cloister.errors import CloisterError, InputError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from models.protocol import AnyPlan
 from tasks.data.refusals import usable
-from tasks.data.session import Opened, DoorT, RowSource, RawT, Session, Spent
+from tasks.data.session import DoorT, Opened, RawT, RowSource, Session, Spent
 from tasks.ledger.charges import give_back, grant_declared, make_final, open_ledger, release_request
 from tasks.release.retained import kept_seed
-from tasks.requests.plan import plan_digest, plan_json, require_within_budget, write_json
+from tasks.requests.plan import plan_digest, plan_json, require_within_budget
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.code_version import code_version
+from tasks.runtime.files import write_json
 from tasks.runtime.home import Home
 from tasks.runtime.progress import reporter
 from tasks.runtime.step import step
