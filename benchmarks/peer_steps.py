@@ -25,8 +25,8 @@ from benchmarks.programs import DRIVER, Outcome, read_cells, run_program
 from benchmarks.runs import Run, evaluate_table
 from cloister.errors import CloisterError
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from tasks.requests.plan import write_json
 from tasks.runtime.code_version import evaluating_digest
+from tasks.runtime.files import write_json
 from tasks.runtime.home import Home, private_folder
 from tasks.runtime.locks import exclusive
 from tasks.runtime.tables import write_parquet

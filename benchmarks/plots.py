@@ -14,7 +14,7 @@ from benchmarks.config import DECLARED, Experiment
 from benchmarks.figures import Repeats, Setting, statistic
 from benchmarks.runs import Run
 from cloister.evaluation.plots import FAINT, LINE, REAL, SYNTHETIC, figure_label
-from tasks.runtime.tables import replace_file
+from tasks.runtime.files import replace_file
 
 CURVES = (
     ("accuracy", "learning.synthetic.accuracy", "learning.real.accuracy"),

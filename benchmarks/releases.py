@@ -17,10 +17,9 @@ from cloister.errors import CloisterError
 from cloister.privacy.ledger import Ledger
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from tasks.ledger.charges import open_ledger
-from tasks.requests.plan import write_json
 from tasks.runtime.code_version import code_version
+from tasks.runtime.files import replace_file, write_json
 from tasks.runtime.home import Home, private_folder
-from tasks.runtime.tables import replace_file
 
 
 def finished_run(combination: Combination, own: Home) -> Run | None:

@@ -18,11 +18,10 @@ from benchmarks.figures import UTILITY, Repeats, repeats_of, statistic, tables_o
 from benchmarks.markdown import Section, insert, render, surroundings
 from benchmarks.plots import draw_experiment
 from benchmarks.runs import Run
-from tasks.requests.plan import write_json
+from tasks.runtime.files import replace_file, write_json
 from tasks.runtime.home import Home, private_folder
 from tasks.runtime.progress import reporter
 from tasks.runtime.step import step
-from tasks.runtime.tables import replace_file
 from tasks.stores.mlflow_names import mlflow_key
 from tasks.stores.mlflow_store import Tracker
 

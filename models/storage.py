@@ -28,12 +28,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from cloister.files import write_whole
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from cloister.constraints.declared import constraints_of, declaration_of
 from cloister.errors import InputError, StorageError, VerificationError
+from cloister.files import write_whole
 from cloister.schema.attributes import AnyAttribute, Categorical, Ordinal, ValuesFile
 from cloister.schema.codelists import resolve_values
 from cloister.schema.spec import Spec, TableSpec

@@ -7,8 +7,8 @@ from pathlib import Path
 from cloister.demo.registry import civic_registry
 from cloister.errors import StorageError
 from tasks.runtime.code_version import PROJECT
+from tasks.runtime.files import replace_file
 from tasks.runtime.home import Home, private_folder
-from tasks.runtime.tables import replace_file
 
 _SPEC = PROJECT / "data" / "specs" / "demo.yaml"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cloister.errors import DataError
-from tasks.requests.plan import write_json
+from tasks.runtime.files import write_json
 from tasks.runtime.home import Home
 
 _T = TypeVar("_T")
@@ -35,6 +35,4 @@ def usable(opened: Callable[[], _T], release: str, home: Home) -> _T:
 
 def write_validation(release: str, content: dict[str, Any], home: Home) -> Path:
     """Write the findings on the data of a release, readable by their owner alone; internal."""
-    path = write_json(home.release(release) / "internal" / "validation.json", content)
-    path.chmod(0o600)
-    return path
+    return write_json(home.release(release) / "internal" / "validation.json", content)

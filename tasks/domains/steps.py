@@ -25,11 +25,11 @@ from tasks.release.preflight import checked_spec
 from tasks.release.retained import write_kept
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.code_version import code_version
+from tasks.runtime.files import replace_file
 from tasks.runtime.home import Home
 from tasks.runtime.progress import reporter
 from tasks.runtime.references import digest_of
 from tasks.runtime.step import step
-from tasks.runtime.tables import replace_file
 
 _HEAD = """\
 # What is marked dp was measured with noise by release {release}, and may be shared: bounds,

@@ -16,8 +16,8 @@ from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.schema.validation import validate_rows
 from tasks.evaluation.reference_scores import ReferenceScores
-from tasks.requests.plan import write_json
 from tasks.requests.resolved import PublicContext, declared_context
+from tasks.runtime.files import write_json
 from tasks.runtime.home import Home
 
 

@@ -21,8 +21,8 @@ from cloister.evaluation.learning import Learning, Score, train_and_test
 from cloister.evaluation.options import Panel
 from cloister.evaluation.targets import PredictionTarget
 from cloister.schema.domain import Table
-from tasks.requests.plan import write_json
 from tasks.runtime.code_version import evaluating_digest
+from tasks.runtime.files import write_json
 from tasks.runtime.home import Home, private_folder
 
 _LIBRARIES = tuple(library.__version__ for library in (np, sklearn, xgboost))

@@ -22,12 +22,11 @@ from tasks.ledger.charges import open_ledger
 from tasks.ledger.verify import release_problems
 from tasks.release.charge import ReservedRelease
 from tasks.release.publish import copy_whole
-from tasks.requests.plan import write_json
 from tasks.requests.resolved import ResolvedRequest, public_context_of
+from tasks.runtime.files import replace_file, write_json
 from tasks.runtime.home import Home
 from tasks.runtime.references import digest_of
 from tasks.runtime.step import step
-from tasks.runtime.tables import replace_file
 
 _ended: ContextVar[list[str] | None] = ContextVar("ended", default=None)
 """The releases that ended inside the enclosing block of ``confirm_delivery``, if there is one."""
@@ -35,9 +34,7 @@ _ended: ContextVar[list[str] | None] = ContextVar("ended", default=None)
 
 def keep_outcome(release: str, content: dict[str, Any], home: Home) -> None:
     """Store the outcome of a release before it is a candidate; internal, mode 0600."""
-    path = _outcome(release, home)
-    write_json(path, json.loads(json.dumps(content, default=str)))
-    path.chmod(0o600)
+    write_json(_outcome(release, home), json.loads(json.dumps(content, default=str)))
 
 
 @step("publish", "publish {charge.release}, finished before")

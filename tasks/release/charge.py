@@ -14,9 +14,10 @@ from tasks.data.refusals import usable
 from tasks.data.session import DoorT, Opened, RawT, RowSource, Session, Spent
 from tasks.ledger.charges import give_back, grant_declared, make_final, open_ledger, release_request
 from tasks.release.retained import kept_seed
-from tasks.requests.plan import plan_digest, plan_json, require_within_budget, write_json
+from tasks.requests.plan import plan_digest, plan_json, require_within_budget
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.code_version import code_version
+from tasks.runtime.files import write_json
 from tasks.runtime.home import Home
 from tasks.runtime.progress import reporter
 from tasks.runtime.step import step

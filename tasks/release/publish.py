@@ -10,6 +10,7 @@ from pathlib import Path
 from prefect.runtime import flow_run
 
 from cloister.errors import StorageError
+from cloister.files import sync
 from cloister.privacy.certificate.certificate import YAML_NAME
 from cloister.privacy.certificate.manifest import MANIFEST_NAME, Lineage, Manifest, write_manifest
 from models.storage import model_digest
@@ -85,7 +86,7 @@ def copy_whole(folder: Path, out: Path, release: str) -> None:
         part.chmod(0o755)
         shutil.rmtree(out, ignore_errors=True)
         part.rename(out)
-        _sync(out.parent)
+        sync(out.parent)
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
         reason = os.strerror(error.errno or 0)
@@ -97,15 +98,7 @@ def copy_whole(folder: Path, out: Path, release: str) -> None:
 def _copied(source: str, target: str) -> None:
     shutil.copyfile(source, target)
     Path(target).chmod(_PUBLIC_MODE)
-    _sync(Path(target))
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(Path(target))
 
 
 def _evidence(manifest: Manifest, public: Path, tracking_run: str) -> dict[str, str]:

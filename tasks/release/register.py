@@ -9,8 +9,9 @@ from tasks.evaluation.compare import EvaluationRecord
 from tasks.ledger.certificates import read_certificate
 from tasks.release.certify import Certified
 from tasks.release.retained import RUNS_NAME
-from tasks.requests.plan import plan_json, write_json
+from tasks.requests.plan import plan_json
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
+from tasks.runtime.files import write_json
 from tasks.runtime.home import Home
 from tasks.runtime.references import Reference, digest_of
 from tasks.runtime.step import recording_step

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cloister.errors import StorageError, VerificationError
-from tasks.requests.plan import write_json
+from tasks.runtime.files import write_json
 from tasks.runtime.home import Home, close
 from tasks.runtime.references import digest_of
 

@@ -6,16 +6,14 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from cloister.errors import PrivacyError, StorageError
+from cloister.errors import PrivacyError
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.mechanisms.counts import up
 from models.protocol import AnyPlan, AnyTask, Budget
 from models.registry import create
 from tasks.requests.resolved import ResolvedRequest, public_context_of
-from tasks.runtime.part_files import part_beside
 
 
 @dataclass(frozen=True)
@@ -101,24 +99,3 @@ def plan_digest(plan: AnyPlan) -> str:
     return hashlib.sha256(
         json.dumps(decisive, sort_keys=True, separators=(",", ":")).encode()
     ).hexdigest()
-
-
-def write_json(path: Path, content: dict[str, Any]) -> Path:
-    """Write JSON values to a file of a private folder, whole or not at all.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        part = part_beside(path)
-        part.write_text(
-            json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n",
-            encoding="utf-8",
-        )
-        part.replace(path)
-    except OSError as error:
-        raise StorageError(
-            f"{path} cannot be written ({error.strerror}); make room or correct its rights"
-        ) from None
-    return path

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from cloister.errors import InputError, VerificationError
-from tasks.requests.plan import write_json
 from tasks.requests.release_request import nest_parameters
+from tasks.runtime.files import write_json
 from tasks.runtime.home import Home, private_folder
 from tasks.stores.prefect_schedule import ReleaseSchedule
 

@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import Self
 
 from cloister.errors import StorageError
+from cloister.files import write_whole
 from cloister.privacy.ledger import Anchor
 
 # Bytes of the home's key: the output of SHA-256, beyond which HMAC gains nothing.
@@ -132,10 +133,9 @@ class Home:
         """
         if self._ended_at() >= anchor.seq:
             return
-        part = self.folder / f".end.{secrets.token_hex(8)}"
+        text = f"{anchor.seq}:{anchor.hash}\n"
         with suppress(OSError):
-            part.write_text(f"{anchor.seq}:{anchor.hash}\n", encoding="ascii")
-            part.replace(self.end)
+            write_whole(self.end, lambda part: part.write_text(text, encoding="ascii"))
 
     def key(self) -> bytes:
         """The key of all digests that are published, made on first use; 32 bytes, mode 0600.
@@ -259,14 +259,6 @@ def _require_own(folder: Path) -> None:
 
 def _make_key(path: Path) -> None:
     """Write a fresh key; of two that race, the first stays."""
-    part = path.with_name(f".key.{secrets.token_hex(8)}")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        os.write(descriptor, secrets.token_bytes(_KEY_BYTES))
-        os.fsync(descriptor)
-        os.link(part, path)
-    except FileExistsError:
-        pass
-    finally:
-        os.close(descriptor)
-        part.unlink()
+    key = secrets.token_bytes(_KEY_BYTES)
+    with suppress(FileExistsError):
+        write_whole(path, lambda part: part.write_bytes(key), replace=False)

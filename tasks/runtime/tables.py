@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +9,13 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from cloister.constraints import DenialConstraint, ViolationReport, violation_reports
-from cloister.errors import SampleError, StorageError
+from cloister.errors import SampleError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.reading import read_native
 from cloister.schema.spec import SourceSpec
 from models.protocol import AnyModel, Task
-from tasks.runtime.part_files import part_beside
+from tasks.runtime.files import replace_file
 
 
 def draw_tables(model: AnyModel, rows: int, seed: int | None, dataset: str) -> dict[str, Table]:
@@ -137,27 +135,3 @@ def convert_to_csv(parquet: Path, path: Path, source: SourceSpec) -> None:
 
     replace_file(path, write)
     parquet.unlink()
-
-
-def replace_file(path: Path, write: Callable[[Path], object]) -> None:
-    """Have a file written beside ``path`` and moved there when it is whole.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
-    part = part_beside(path)
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write(part)
-        _sync(part)
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise StorageError(
-            f"{path} cannot be written ({os.strerror(error.errno or 0)}); make room"
-        ) from None
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

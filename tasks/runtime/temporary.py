@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from cloister.files import is_running
 from tasks.runtime.home import Home, private_folder
-from tasks.runtime.part_files import runs
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def temporary_files(home: Home) -> Iterator[None]:
     folder = private_folder(home.folder / "tmp")
     for left in folder.iterdir():
         owner = left.name.partition(".")[0]
-        if owner.isdecimal() and not runs(int(owner)):
+        if owner.isdecimal() and not is_running(int(owner)):
             shutil.rmtree(left, ignore_errors=True)
     own = private_folder(folder / f"{os.getpid()}.{secrets.token_hex(8)}")
     before, variable = tempfile.tempdir, os.environ.get("TMPDIR")

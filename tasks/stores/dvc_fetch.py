@@ -15,9 +15,10 @@ from models.storage import load_saved
 from tasks.ledger.certificates import read_certificate
 from tasks.ledger.queries import release_of
 from tasks.release.publish import copy_whole
+from tasks.runtime.files import replace_file
 from tasks.runtime.home import Home
 from tasks.runtime.references import digest_of
-from tasks.runtime.tables import replace_file, write_csv
+from tasks.runtime.tables import write_csv
 from tasks.stores.dvc_store import Versions
 
 PARQUET, CSV = ".parquet", ".csv"

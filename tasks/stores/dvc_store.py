@@ -27,6 +27,7 @@ from pathlib import Path
 import yaml
 
 from cloister.errors import InputError, StorageError
+from cloister.files import write_whole
 from tasks.runtime.home import close, private_folder
 from tasks.runtime.locks import exclusive
 
@@ -140,21 +141,19 @@ class Versions:
         return any(line.strip() in quoted for line in config.splitlines())
 
     def _configure(self, config: Path) -> None:
-        """Write the settings of the repository, once DVC has read them in a repository aside.
+        """Write the settings of the repository, once DVC has read them in a trial repository.
 
         DVC's own command writes no letters beyond ASCII.
         """
-        aside = self.folder / ".new"
-        shutil.rmtree(aside, ignore_errors=True)
-        part = aside / ".dvc" / "config"
-        for folder in (part.parent, config.parent):
+        text, trial = _config(self._place()), self.folder / ".new"
+        shutil.rmtree(trial, ignore_errors=True)
+        tried = trial / ".dvc" / "config"
+        for folder in (tried.parent, config.parent):
             self._make(folder)
-        part.write_text(_config(self._place()), encoding="utf-8")
-        self._dvc("remote", "list", folder=aside)
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        part.replace(config)
-        shutil.rmtree(aside, ignore_errors=True)
+        tried.write_text(text, encoding="utf-8")
+        self._dvc("remote", "list", folder=trial)
+        shutil.rmtree(trial, ignore_errors=True)
+        write_whole(config, lambda part: part.write_text(text, encoding="utf-8"))
 
     def _place(self) -> str:
         """The remote; a folder that is relative is so to the repository."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from cloister import __version__
 from cloister.errors import StorageError
 from cloister.evaluation.report import Evaluation
+from cloister.files import write_whole
 from cloister.privacy.certificate.schema import StageSpend
 from tasks.runtime.locks import exclusive
 from tasks.stores.mlflow_names import RELEASE, mlflow_key, release_filter
@@ -254,13 +254,7 @@ def _open_sqlite(uri: str, artifacts: str) -> MlflowClient:
 
 def _make(path: Path, artifacts: str) -> None:
     """Make a store beside its place and move it there: MLflow rejects a half-made one."""
-    part = path.with_name(f".{path.name}.part")
-    for left in path.parent.glob(f"{part.name}*"):
-        left.unlink()
-    SqlAlchemyStore(f"sqlite:///{part}", artifacts).engine.dispose()
-    with part.open("rb") as file:
-        os.fsync(file.fileno())
-    part.replace(path)
+    write_whole(path, lambda part: SqlAlchemyStore(f"sqlite:///{part}", artifacts).engine.dispose())
 
 
 def _open(uri: str) -> MlflowClient:

@@ -6,12 +6,11 @@ An export replaces nothing but an earlier export of the same ledger.
 from __future__ import annotations
 
 import os
-import secrets
 import stat
-from contextlib import suppress
 from pathlib import Path
 
 from cloister.errors import StorageError
+from cloister.files import write_whole
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
@@ -23,15 +22,9 @@ def write_export(path: Path, content: bytes) -> None:
         StorageError: it cannot be written, or another file is there than an earlier export of this
             ledger.
     """
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         earlier = _is_earlier(path, content)
-        _write(part, content)
-        if earlier:
-            part.replace(path)
-        else:
-            os.link(part, path)
-        _sync(path.parent)
+        write_whole(path, lambda part: part.write_bytes(content), replace=earlier)
     except FileExistsError:
         raise _taken(path) from None
     except OSError as error:
@@ -39,9 +32,6 @@ def write_export(path: Path, content: bytes) -> None:
         raise StorageError(
             f"{path} cannot be written ({reason}): make room or correct the path."
         ) from error
-    finally:
-        with suppress(OSError):
-            part.unlink()
 
 
 def _is_earlier(path: Path, content: bytes) -> bool:
@@ -63,21 +53,6 @@ def _begins(path: Path, content: bytes) -> bool:
     with os.fdopen(os.open(path, _READ), "rb") as file:
         held = file.read(len(content) + 1)
     return bool(held) and held.endswith(b"\n") and content.startswith(held)
-
-
-def _write(part: Path, content: bytes) -> None:
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _taken(path: Path) -> StorageError:

@@ -1,0 +1,86 @@
+"""Files that appear whole or not at all: each is written beside its place, then moved there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+_OWNER_ALONE = 0o600
+"""Mode of a new file; it holds from the first byte on, whatever the umask."""
+
+# Hexadecimal digits of the digest of a name in the name of its part: 64 bits. The digest stands for
+# the name, which may be as long as the system allows and leaves no room for more.
+_NAME_DIGITS = 16
+
+
+def write_whole(path: Path, write: Callable[[Path], object], *, replace: bool = True) -> None:
+    """Have ``write`` make a file beside ``path``, and move it there once it is on the disk.
+
+    The file is readable by its owner alone. Parts that killed processes left of the same file are
+    removed.
+
+    Args:
+        replace: whether a file that is there already gives way.
+
+    Raises:
+        FileExistsError: there is one, and it does not give way.
+        OSError: the file cannot be written; nothing is left of it.
+    """
+    part = _part_beside(path)
+    try:
+        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWNER_ALONE))
+        write(part)
+        sync(part)
+        if replace:
+            part.replace(path)
+        else:
+            os.link(part, path)
+        sync(path.parent)
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the list of names of a folder, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def is_running(process: int) -> bool:
+    """Whether a process of this machine runs."""
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _part_beside(path: Path) -> Path:
+    """Where this thread writes a file: ``.PROCESS.THREAD.DIGEST.part`` in the same folder."""
+    digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:_NAME_DIGITS]
+    for left in _abandoned(path.parent, f"{digest}.part"):
+        left.unlink(missing_ok=True)
+    return path.parent / f".{os.getpid()}.{threading.get_native_id()}.{digest}.part"
+
+
+def _abandoned(folder: Path, ending: str) -> Iterator[Path]:
+    """Parts of a file whose thread has ended, or is this one; journals of databases included."""
+    found = list(folder.glob(f".*.*.{ending}*"))  # before the threads: a new one is not found
+    others = {each.native_id for each in threading.enumerate()} - {threading.get_native_id()}
+    for part in found:
+        process, thread = part.name.split(".")[1:3]
+        if not (process.isdecimal() and thread.isdecimal()):
+            continue
+        own = int(process) == os.getpid()
+        if not (int(thread) in others if own else is_running(int(process))):
+            yield part

@@ -1,0 +1,126 @@
+"""A file appears whole, for its owner alone, or not at all; what killed processes left goes."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from cloister.files import is_running, write_whole
+
+
+def ended() -> int:
+    """The id of a process that has ended."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return pid
+
+
+def parts(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def test_a_file_takes_the_place_of_another_and_is_its_owners_alone(tmp_path):
+    path = tmp_path / "held.json"
+    path.write_text("old")
+    before = os.umask(0)
+    try:
+        write_whole(path, lambda part: part.write_text("new"))
+    finally:
+        os.umask(before)
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert parts(tmp_path) == []
+
+
+def test_a_failure_leaves_what_was_there_and_nothing_else(tmp_path):
+    path = tmp_path / "held.json"
+    path.write_text("old")
+
+    def half(part: Path) -> None:
+        part.write_text("ne")
+        raise OSError(28, "no space")
+
+    with pytest.raises(OSError, match="no space"):
+        write_whole(path, half)
+    assert path.read_text() == "old"
+    assert parts(tmp_path) == []
+
+
+def test_a_file_that_must_not_be_replaced_stays(tmp_path):
+    path = tmp_path / "key"
+    write_whole(path, lambda part: part.write_text("first"), replace=False)
+    with pytest.raises(FileExistsError):
+        write_whole(path, lambda part: part.write_text("second"), replace=False)
+    assert path.read_text() == "first"
+    assert parts(tmp_path) == []
+
+
+def test_the_parts_of_a_killed_process_are_removed_with_their_journals(tmp_path):
+    path = tmp_path / "store.db"
+    pid = os.fork()
+    if pid == 0:
+
+        def killed(part: Path) -> None:
+            part.with_name(f"{part.name}-journal").write_text("half")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        write_whole(path, killed)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    assert len(parts(tmp_path)) == 2
+    write_whole(tmp_path / "other.db", lambda part: part.write_text("other"))
+    assert len(parts(tmp_path)) == 2
+    write_whole(path, lambda part: part.write_text("whole"))
+    assert parts(tmp_path) == []
+
+
+def test_the_part_of_a_process_that_runs_stays(tmp_path):
+    path, names = tmp_path / "held.json", []
+    write_whole(path, lambda part: names.append(part.name))
+    own = names[0].split(".")
+    other = tmp_path / ".".join(["", str(os.getppid()), *own[2:]])
+    dead = tmp_path / ".".join(["", str(ended()), *own[2:]])
+    for part in (other, dead):
+        part.write_text("half")
+    write_whole(path, lambda part: part.write_text("whole"))
+    assert parts(tmp_path) == [other]
+
+
+def test_threads_write_the_same_file_beside_each_other(tmp_path):
+    path, both = tmp_path / "held.json", threading.Barrier(2)
+    errors = []
+
+    def write(text: str) -> None:
+        def slowly(part: Path) -> None:
+            part.write_text(text)
+            both.wait(10)
+
+        try:
+            write_whole(path, slowly)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(each * 1_000,)) for each in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert path.read_text() in {"a" * 1_000, "b" * 1_000}
+    assert parts(tmp_path) == []
+
+
+def test_a_name_may_be_as_long_as_the_system_allows(tmp_path):
+    path = tmp_path / f"{'n' * 250}.json"
+    write_whole(path, lambda part: part.write_text("whole"))
+    assert path.read_text() == "whole"
+
+
+def test_whether_a_process_runs():
+    assert is_running(os.getpid())
+    assert is_running(1)
+    assert not is_running(ended())
+    assert not is_running(10**30)
