@@ -51,7 +51,8 @@ class Versions:
 
         Args:
             source: the file of the sensitive table; None for one in a database, which has no
-            pointer. published: files by the names of their pointers.
+                pointer.
+            published: files by the names of their pointers.
 
         Returns:
             the folder of the pointers.

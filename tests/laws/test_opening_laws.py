@@ -1,4 +1,4 @@
-"""One unit more moves the opened table by at most its rows: read, validated, encoded and bounded as a release does."""
+"""One more unit moves the opened table by its rows at most: read, validated, encoded, bounded."""
 
 from __future__ import annotations
 
