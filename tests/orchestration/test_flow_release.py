@@ -9,9 +9,15 @@ import pandas as pd
 import pytest
 import yaml
 from prefect.client.orchestration import get_client
+from prefect.settings import get_current_settings
 
 from cloister.constraints import violation_reports
 from cloister.privacy.certificate.manifest import verify_folder
+from cloister.privacy.door.frames import ANSWER
+from cloister.privacy.door.journal import JOURNAL_NAME
+from cloister.privacy.door.journal_reading import read_frames, read_journal
+from cloister.privacy.door.table import PlanBudget
+from cloister.privacy.events import compose, event_from_json
 from cloister.privacy.ledger import Ledger, State
 from flows import release as flow_module
 from tasks.ledger.queries import existing_ledger
@@ -125,10 +131,15 @@ def test_state_is_readable_by_its_owner_alone(released):
 
 def test_journal_is_sealed_and_holds_every_answer_of_the_plan(released):
     plan = json.loads((released.folder / "plan.json").read_text())
-    assert plan["stages"]
-    journal = released.place.home.journal(released.id) / "journal.bin"
+    events = compose(*(event_from_json(stage["event"]) for stage in plan["stages"]))
+    planned = sum(PlanBudget(events).remaining.values())
+    journal = released.place.home.journal(released.id) / JOURNAL_NAME
+    content = journal.read_bytes()
+    answers = [frame for frame in read_frames(content) if frame.kind == ANSWER]
+    assert len(answers) == planned > 0
+    assert read_journal(journal.parent).sealed
     assert stat.S_IMODE(journal.stat().st_mode) == 0o600
-    assert b"north" not in journal.read_bytes()
+    assert b"north" not in content
 
 
 def test_each_step_ran_once_under_a_readable_name(released):
@@ -165,9 +176,9 @@ def test_steps_are_versioned_and_never_cached_or_persisted_and_only_those_that_r
 
 
 def test_nothing_of_the_run_was_persisted_by_prefect(released):
-    storage = os.path.join(os.environ["PREFECT_HOME"], "storage")
-    written = [os.path.join(top, name) for top, _, names in os.walk(storage) for name in names]
-    assert all(b"north" not in open(path, "rb").read() for path in written)
+    storage = get_current_settings().results.local_storage_path
+    assert storage.is_relative_to(os.environ["PREFECT_HOME"])
+    assert [path for path in storage.rglob("*") if path.is_file()] == []
 
 
 def test_registry_holds_the_model_with_its_guarantee(released):

@@ -42,15 +42,19 @@ def read_journal(folder: Path) -> JournalFacts:
         content = path.read_bytes()
     except OSError as error:
         raise StorageError(f"{path} cannot be read ({os.strerror(error.errno or 0)})") from None
-    frames = _frames(content)
+    frames = read_frames(content)
     if not frames or frames[0].kind != FIRST:
         raise VerificationError("was altered: it does not begin as a journal does")
     meta = frames[0].meta
     return JournalFacts(str(meta.get("id")), meta.get("fingerprint", {}), frames[-1].kind == LAST)
 
 
-def _frames(content: bytes) -> list[Frame]:
-    """All frames, without a last one that was never completed: its answer was never used."""
+def read_frames(content: bytes) -> list[Frame]:
+    """All frames of a journal, without a last one that was never completed.
+
+    Raises:
+        VerificationError: a byte of it was changed.
+    """
     if not content.startswith(MAGIC):
         raise VerificationError("was altered: it is not a journal")
     frames: list[Frame] = []
