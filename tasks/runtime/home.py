@@ -166,8 +166,9 @@ class Home:
         any of them is imported.
         """
         settings = _QUIET | {"PREFECT_HOME": str(self.folder / "prefect")}
-        if "PREFECT_API_URL" not in environment:
-            settings |= _EPHEMERAL | _password(environment)
+        if not environment.get("PREFECT_API_URL"):
+            settings |= _EPHEMERAL
+            environment.update(_password(environment))
         if not os.access(Path(__file__).parents[2] / "cloister", os.W_OK):
             settings["NUMBA_CACHE_DIR"] = str(self.folder / "numba")
         for name, value in settings.items():
@@ -175,7 +176,10 @@ class Home:
 
 
 def _password(environment: Mapping[str, str]) -> dict[str, str]:
-    """The password of a temporary Prefect server, so that no other user can use it."""
+    """One password for a temporary Prefect server and its clients: a given one, else a random one.
+
+    Without it, any user of this machine could use the server.
+    """
     names = ("PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING")
     given = [environment[name] for name in names if environment.get(name)]
     return dict.fromkeys(

@@ -1,14 +1,13 @@
 """The Prefect server of a run: the configured one, or a temporary one of this process.
 
-The temporary server listens on the loopback interface alone, refuses requests without a password
-that only this process knows, and reads a pipe from this process: however this process ends, the
-pipe closes and the server ends too.
+The temporary server listens on the loopback interface alone, refuses requests without the password
+of this process (:meth:`tasks.runtime.home.Home.configure`), and reads a pipe from this process:
+however this process ends, the pipe closes and the server ends too.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 import subprocess
 import sys
@@ -19,12 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import httpx
-from prefect.settings import (
-    PREFECT_API_AUTH_STRING,
-    PREFECT_API_URL,
-    get_current_settings,
-    temporary_settings,
-)
+from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
 from cloister.errors import InputError, StorageError
 from tasks.runtime.home import Home
@@ -68,9 +62,8 @@ def serving(home: Home) -> Iterator[None]:
             yield
         return
     home.prepare()
-    secret = f"cloister:{secrets.token_hex(16)}"
-    with _temporary(home, secret) as port:
-        own = {PREFECT_API_URL: f"http://127.0.0.1:{port}/api", PREFECT_API_AUTH_STRING: secret}
+    with _temporary(home, _password()) as port:
+        own = {PREFECT_API_URL: f"http://127.0.0.1:{port}/api"}
         with temporary_settings(own), answering():
             yield
 
@@ -89,6 +82,21 @@ def answering() -> Iterator[None]:
             "the Prefect server stopped answering while the command ran; see to the server and run "
             "the same command again: what was charged is resumed"
         ) from None
+
+
+def _password() -> str:
+    """The password that :meth:`~tasks.runtime.home.Home.configure` made for this process.
+
+    Raises:
+        InputError: there is none: without one, a server would answer anyone.
+    """
+    password = get_current_settings().api.auth_string
+    if not password:
+        raise InputError(
+            "a temporary Prefect server needs a password, and PREFECT_API_AUTH_STRING is empty; "
+            "unset it"
+        )
+    return str(password.get_secret_value())
 
 
 def require_answer(url: str) -> None:

@@ -90,9 +90,9 @@ def test_weights_reach_the_shares_they_are_fitted_to(factors):
     targets = [
         float(violation_share(rule, pool)) * by for rule, by in zip(RULES, factors, strict=True)
     ]
-    weighing = fit_weights(RULES, targets, pool, rng)
+    reweighting = fit_weights(RULES, targets, pool, rng)
     fresh = table_of(rng, 40_000)
-    kept = fresh.take(weighing.keep(fresh, rng))
+    kept = fresh.take(reweighting.keep(fresh, rng))
     for rule, target in zip(RULES, targets, strict=True):
         assert float(violation_share(rule, kept)) == pytest.approx(target, rel=0.15)
 
@@ -102,8 +102,8 @@ def test_contradictory_targets_give_a_compromise_that_keeps_most_rows():
     pool, rule = table_of(rng, 10_000), RULES[0]
     twin = parse_denial("t1.a < t2.a and t1.b > t2.b", "twin", hard=False)
     own = float(violation_share(rule, pool))
-    weighing = fit_weights((rule, twin), (own / 2, own * 2), pool, rng)
-    kept = weighing.keep(pool, rng)
+    reweighting = fit_weights((rule, twin), (own / 2, own * 2), pool, rng)
+    kept = reweighting.keep(pool, rng)
     assert kept.mean() > 0.5
     assert float(violation_share(rule, pool.take(kept))) == pytest.approx(own, rel=0.2)
 
@@ -111,7 +111,7 @@ def test_contradictory_targets_give_a_compromise_that_keeps_most_rows():
 def test_a_target_of_none_lowers_the_share_and_leaves_rows():
     rng = np.random.default_rng(7)
     pool, rule = table_of(rng, 10_000), RULES[3]
-    weighing = fit_weights((rule,), (0.0,), pool, rng)
-    kept = pool.take(weighing.keep(pool, rng))
+    reweighting = fit_weights((rule,), (0.0,), pool, rng)
+    kept = pool.take(reweighting.keep(pool, rng))
     assert float(violation_share(rule, kept)) < 0.5 * float(violation_share(rule, pool))
     assert kept.rows > 1_000

@@ -45,6 +45,19 @@ def test_a_temporary_server_asks_for_a_password_that_differs_each_time(tmp_path)
     assert len(set(given)) == 2 and min(map(len, given)) > 30
 
 
+@pytest.mark.parametrize("name", ["PREFECT_API_URL", "PREFECT_API_AUTH_STRING"])
+def test_an_empty_setting_is_none(tmp_path, name):
+    environment = {"CLOISTER_HOME": str(tmp_path), name: ""}
+    Home.current(environment).configure(environment)
+    assert len(environment["PREFECT_API_AUTH_STRING"]) > 30
+
+
+def test_a_temporary_server_has_the_password_of_the_user(tmp_path):
+    environment = {"CLOISTER_HOME": str(tmp_path), "PREFECT_SERVER_API_AUTH_STRING": "me:own"}
+    Home.current(environment).configure(environment)
+    assert environment["PREFECT_API_AUTH_STRING"] == "me:own"
+
+
 def test_a_server_of_the_user_keeps_its_password(tmp_path):
     environment = {"CLOISTER_HOME": str(tmp_path), "PREFECT_API_URL": "http://127.0.0.1:1/api"}
     Home.current(environment).configure(environment)

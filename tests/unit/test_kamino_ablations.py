@@ -43,6 +43,6 @@ def test_constraints_without_weights_cost_nothing_and_keep_every_row(fitted):
     (stage,) = [stage for stage in chosen.stages if stage.name == "soft constraints"]
     assert epsilon(stage.event, Fraction(1, 10**5), task.neighbours.relation) == 0
     pool = fitted.model.sample(200, SamplingSource(1))
-    weighing = Unweighed().weigh(None, task, Fraction(1), pool, np.random.default_rng(1))
-    assert weighing.keep(pool, np.random.default_rng(2)).all()
-    assert set(weighing.weights.values()) == {0.0}
+    reweighting = Unweighed().weigh(None, task, Fraction(1), pool, np.random.default_rng(1))
+    assert reweighting.keep(pool, np.random.default_rng(2)).all()
+    assert set(reweighting.weights.values()) == {0.0}
