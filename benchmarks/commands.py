@@ -14,7 +14,7 @@ from typing import Any
 
 from cloister.errors import CloisterError
 
-METER = Path(__file__).with_name("metered.py")
+METER = Path(__file__).with_name("resources.py")
 PROGRAM = Path(sys.executable).with_name("cloister")
 
 

@@ -22,7 +22,7 @@ from benchmarks.commands import METER, Cost
 from benchmarks.environments import plain_environment
 from cloister.errors import CloisterError
 
-DRIVER = Path(__file__).with_name("driven.py")
+DRIVER = Path(__file__).with_name("run_peer.py")
 # Exit codes of a program that somebody else ended; such a run says nothing about the peer.
 FROM_OUTSIDE = tuple(256 - number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
 # Exit code of a program that used up its CPU seconds.

@@ -16,7 +16,7 @@ from benchmarks.runs import Run, environment_of, evaluate_table
 from cloister.errors import CloisterError
 from cloister.privacy.ledger import Ledger
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from tasks.ledger.charges import open_ledger
+from tasks.ledger.transitions import open_ledger
 from tasks.runtime.code_version import code_version
 from tasks.runtime.files import replace_file, write_json
 from tasks.runtime.home import Home, private_folder

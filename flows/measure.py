@@ -30,11 +30,11 @@ from tasks.data.open_columns import ColumnsSession, ColumnsSource
 from tasks.data.session import Session
 from tasks.domains.plan import domain_context, domain_request, release_plan, require_ready
 from tasks.domains.steps import Written, finish, measure_domains, write_spec
-from tasks.ledger.charges import open_ledger
 from tasks.ledger.delivery import deliver, keep_outcome, write_finished
+from tasks.ledger.transitions import open_ledger
 from tasks.release.charge import (
     ReservedRelease,
-    giving_back,
+    refund_on_failure,
     reserve_budget,
     spend_budget,
     validate_data,
@@ -129,7 +129,7 @@ def _measured(
     session: ColumnsSession,
     home: Home,
 ) -> DomainMeasurement:
-    with giving_back(charge, request, home):
+    with refund_on_failure(charge, request, home):
         opened = validate_data(request, charge, session, home)
     spent = spend_budget(request, plan, opened, home)
     found = measure_domains(request, spent, home)

@@ -27,12 +27,12 @@ from models.protocol import AnyPlan
 from tasks.data.session import AnySession, Session
 from tasks.data.sources import source_of
 from tasks.evaluation.compare import EvaluationRecord
-from tasks.ledger.charges import open_ledger
 from tasks.ledger.delivery import deliver, keep_outcome, publish_finished
+from tasks.ledger.transitions import open_ledger
 from tasks.release.certify import Certified, write_certificate
 from tasks.release.charge import (
     ReservedRelease,
-    giving_back,
+    refund_on_failure,
     reserve_budget,
     spend_budget,
     validate_data,
@@ -111,7 +111,7 @@ def _released(
     session: AnySession,
     home: Home,
 ) -> Outcome:
-    with giving_back(charge, resolved, home):
+    with refund_on_failure(charge, resolved, home):
         opened = validate_data(resolved, charge, session, home)
     spent = spend_budget(resolved, plan, opened, home)
     fitted = weigh_constraints(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cloister.errors import CloisterError, VerificationError
 from cloister.privacy.ledger import State
-from tasks.ledger.charges import open_ledger
 from tasks.ledger.queries import release_of
+from tasks.ledger.transitions import open_ledger
 from tasks.ledger.verify import release_problems
 from tasks.runtime.home import Home
 from tasks.stores.mlflow_registry import ModelRegistry
@@ -24,15 +24,11 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str) -> 
         VerificationError: the folder is not what was recorded.
     """
     held = release_of(home, release)
-    to = (
-        State.RELEASED_BACK
-        if state == "withdrawn" and held.state is State.RESERVED
-        else State(state)
-    )
+    to = State.REFUNDED if state == "withdrawn" and held.state is State.RESERVED else State(state)
     if to in _CHECKED:
         _require_sound(home, release)
     now = open_ledger(home).advance(release, to, by, reason)
-    if to is not State.RELEASED_BACK and held.state is not State.SPENT and not held.of_domain:
+    if to is not State.REFUNDED and held.state is not State.SPENT and not held.of_domain:
         _mirror(home, release, to)
     return now.state.value
 

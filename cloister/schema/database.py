@@ -16,14 +16,14 @@ from cloister.schema.domain import Domain, Table
 class ForeignKey:
     """``column`` of ``table`` names a row of ``parent`` by its primary ``key``.
 
-    At most ``most`` rows of ``table`` refer to the same row; of more, a random part is left out.
+    At most ``max_rows`` rows of ``table`` refer to the same row; of more, a random part is left out.
     """
 
     table: str
     column: str
     parent: str
     key: str
-    most: int
+    max_rows: int
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Schema:
         """The most rows of each table that one row of the first table has: fan-outs multiply."""
         bounds: dict[str, int] = {}
         for name in self.tables:
-            held = [bounds[key.parent] * key.most for key in self.parents_of(name)]
+            held = [bounds[key.parent] * key.max_rows for key in self.parents_of(name)]
             bounds[name] = min(held, default=1)
         return bounds
 

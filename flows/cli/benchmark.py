@@ -44,7 +44,7 @@ def benchmark(
     """
     from benchmarks.config import load_benchmark, require_public
     from benchmarks.markdown import require_markers
-    from benchmarks.usable import require_usable
+    from benchmarks.preflight import require_usable
     from tasks.runtime.home import Home
 
     declared = load_benchmark(config)

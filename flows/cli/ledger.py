@@ -90,7 +90,7 @@ def grant(
 ) -> None:
     """Grant a budget; it replaces the one before from now on, and frees nothing that was spent."""
     from flows.cli.console import show_facts, show_json
-    from tasks.ledger.charges import open_ledger
+    from tasks.ledger.transitions import open_ledger
     from tasks.runtime.home import Home
 
     status = _budget_json(

@@ -14,7 +14,7 @@ from functools import lru_cache, singledispatch
 import torch
 from torch import Tensor
 
-from cloister.privacy.mechanisms.gradients import (
+from cloister.privacy.mechanisms.clipping import (
     Factored,
     FactoredGradient,
     LayeredOuter,

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Floats
-from cloister.privacy.mechanisms.gradients import FactoredGradient, LayeredOuter, Lookup, Outer
+from cloister.privacy.mechanisms.clipping import FactoredGradient, LayeredOuter, Lookup, Outer
 
 EMBEDDING_WIDTH = 24
 """Dimensions of an embedded level."""

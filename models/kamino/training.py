@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Floats
-from cloister.privacy.mechanisms.gradients import FactoredGradient
+from cloister.privacy.mechanisms.clipping import FactoredGradient
 from models.kamino.blocks import device, gradient_in_units
 from models.kamino.gradients import NoisyGradients
 from models.kamino.network import Network, Tensors

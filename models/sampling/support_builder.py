@@ -19,7 +19,8 @@ from cloister.constraints import (
     key_attributes,
     order_rule,
 )
-from cloister.constraints.choosing import (
+from cloister.constraints.denial import Cell, Op, Predicate
+from cloister.constraints.support_selection import (
     balanced_right,
     chain_support,
     function_support,
@@ -27,7 +28,6 @@ from cloister.constraints.choosing import (
     likely_right,
     row_support,
 )
-from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.constraints.supports import Levels, Support
 from cloister.schema.domain import Domain
 from models.discretization.bins import Bins

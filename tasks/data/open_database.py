@@ -85,4 +85,4 @@ def bound(database: Database, key: bytes) -> Database:
 
 
 def _bounded(parents: Integers, reference: ForeignKey, key: bytes) -> Integers:
-    return rows_within_bound(parents, reference.most, key + reference.table.encode())
+    return rows_within_bound(parents, reference.max_rows, key + reference.table.encode())

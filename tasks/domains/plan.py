@@ -19,8 +19,8 @@ from cloister.schema.domain import Domain
 from cloister.schema.drafts.unconfirmed import unconfirmed_facts
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from models.declared import neighbours_of
 from models.protocol import Forecast, Parameters, Plan, Stage, Task
+from models.task_from_spec import neighbours_of
 from tasks.ledger.queries import pending_release
 from tasks.release.preflight import require_home, require_nameable, require_readable, require_room
 from tasks.requests.resolved import (

@@ -19,7 +19,7 @@ from cloister.schema.spec_files.marked_yaml import read_marked
 from cloister.schema.spec_files.writing import spec_text
 from tasks.data.session import Spent
 from tasks.domains.plan import SPEC_NAME, domain_plan
-from tasks.ledger.charges import record_candidate, seal
+from tasks.ledger.transitions import record_candidate, seal
 from tasks.release.certify import fresh
 from tasks.release.preflight import checked_spec
 from tasks.release.retained import write_kept

@@ -18,7 +18,7 @@ from typing import Any
 from cloister.errors import InputError, VerificationError
 from cloister.privacy.ledger.exact import decimal
 from tasks.domains.plan import SPEC_NAME
-from tasks.ledger.charges import open_ledger
+from tasks.ledger.transitions import open_ledger
 from tasks.ledger.verify import release_problems
 from tasks.release.charge import ReservedRelease
 from tasks.release.publish import copy_whole

@@ -8,7 +8,7 @@ from cloister.errors import InputError
 from cloister.privacy.accounting.accountants import Spend
 from cloister.privacy.ledger import Anchor, BudgetStatus, Ledger, Release
 from cloister.privacy.ledger.composition import together
-from tasks.ledger.charges import open_ledger, spend_id
+from tasks.ledger.transitions import open_ledger, spend_id
 from tasks.requests.resolved import PublicContext, ResolvedRequest
 from tasks.runtime.home import Home
 

@@ -17,7 +17,7 @@ from models.protocol import AnyPlan
 from models.registry import create
 from models.storage import model_digest
 from tasks.data.session import AnySpent
-from tasks.ledger.charges import COMPOSITION, open_ledger
+from tasks.ledger.transitions import COMPOSITION, open_ledger
 from tasks.release.charge import ReservedRelease
 from tasks.release.sample import Drawn
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of

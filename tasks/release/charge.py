@@ -12,7 +12,13 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from models.protocol import AnyPlan
 from tasks.data.refusals import usable
 from tasks.data.session import DoorT, Opened, RawT, RowSource, Session, Spent
-from tasks.ledger.charges import give_back, grant_declared, make_final, open_ledger, release_request
+from tasks.ledger.transitions import (
+    give_back,
+    grant_declared,
+    commit_charge,
+    open_ledger,
+    release_request,
+)
 from tasks.release.retained import kept_seed
 from tasks.requests.plan import plan_digest, plan_json, require_within_budget
 from tasks.requests.resolved import ResolvedRequest
@@ -97,7 +103,9 @@ def _keep_request(path: Path, request: ResolvedRequest) -> None:
 
 
 @contextmanager
-def giving_back(charge: ReservedRelease, request: ResolvedRequest, home: Home) -> Iterator[None]:
+def refund_on_failure(
+    charge: ReservedRelease, request: ResolvedRequest, home: Home
+) -> Iterator[None]:
     """Give the reservation back if the data cannot be used: it was never queried."""
     try:
         yield
@@ -139,5 +147,5 @@ def spend_budget(
     journal = session.open_journal(home.journal(release), parts)
     neighbours = session.source.context(request).task.neighbours
     private = session.source.door(opened.rows.value, neighbours, plan.event, journal, home)
-    anchor = make_final(release, request, journal, digest, home)
+    anchor = commit_charge(release, request, journal, digest, home)
     return Spent(opened, session.hold(release, private), journal, anchor)

@@ -9,7 +9,7 @@ from models.protocol import AnyPlan, Model
 from models.registry import create
 from models.storage import load_model, save_model
 from tasks.data.session import AnySpent
-from tasks.ledger.charges import seal
+from tasks.ledger.transitions import seal
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 from tasks.runtime.progress import reporter

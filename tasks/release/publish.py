@@ -14,7 +14,7 @@ from cloister.files import sync
 from cloister.privacy.certificate.certificate import YAML_NAME
 from cloister.privacy.certificate.manifest import MANIFEST_NAME, Lineage, Manifest, write_manifest
 from models.storage import model_digest
-from tasks.ledger.charges import is_candidate, record_candidate
+from tasks.ledger.transitions import is_candidate, record_candidate
 from tasks.release.certify import Certified
 from tasks.release.preflight import require_new
 from tasks.release.retained import write_kept

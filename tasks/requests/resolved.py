@@ -17,9 +17,9 @@ from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.schema.spec_files.marked_yaml import read_marked, spec_error
 from models.auto import AUTO, Choice, choose_method
-from models.declared import task_of
 from models.protocol import AnyTask, Budget, Task
 from models.registry import create, present_name
+from models.task_from_spec import task_of
 from tasks.requests.limits import MOST_ROWS, MOST_SEED
 
 # Least epsilon: with less, every answer of every method is noise.

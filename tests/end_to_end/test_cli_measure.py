@@ -348,7 +348,7 @@ def test_a_table_that_cannot_be_read_gives_the_reservation_back(draft, prefect_s
     assert str(report) in (said := capsys.readouterr().err) and "more or fewer cells" not in said
     assert not draft.with_name("people.yaml").exists()
     (release,) = existing_ledger(Home.current()).releases()
-    assert release.state is State.RELEASED_BACK
+    assert release.state is State.REFUNDED
 
 
 def test_rows_of_a_person_are_bounded_first(draft, prefect_server):

@@ -47,9 +47,9 @@ def test_a_release_lives_its_life(
     ledger: Ledger, place: str, ask: Callable[..., ReservationRequest]
 ) -> None:
     ledger.advance("r-1", State.CANDIDATE, "flow", "evaluated", {"certificate": "cd" * 32})
-    ledger.advance("r-2", State.RELEASED_BACK, "flow", "not needed")
+    ledger.advance("r-2", State.REFUNDED, "flow", "not needed")
     again = Ledger.open(place)
-    assert [release.state for release in again.releases()] == [State.CANDIDATE, State.RELEASED_BACK]
+    assert [release.state for release in again.releases()] == [State.CANDIDATE, State.REFUNDED]
     assert again.budget("adult", "row").left == 1
     with pytest.raises(BudgetExceeded):
         again.reserve(ask(epsilon="1.5"), "flow")

@@ -16,18 +16,18 @@ from torch import Tensor
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import SampledGaussian
-from cloister.privacy.mechanisms.counts import (
-    ALLOWANCE,
-    CHANGED_BLOCKS,
-    GaussianGradient,
-    Neighbours,
-)
-from cloister.privacy.mechanisms.gradients import (
+from cloister.privacy.mechanisms.clipping import (
     FactoredGradient,
     Outer,
     block_size,
     clipped_sum,
     in_blocks,
+)
+from cloister.privacy.mechanisms.counts import (
+    ALLOWANCE,
+    CHANGED_BLOCKS,
+    GaussianGradient,
+    Neighbours,
 )
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.gradient_sum import GradientSum, SampledRows

@@ -21,6 +21,7 @@ from scipy.stats import beta
 from cloister.arrays import Integers
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.events import Event, Sensitivity
+from cloister.privacy.mechanisms.clipping import Outer, clipped_sum
 from cloister.privacy.mechanisms.counts import (
     CountMechanism,
     DiscreteGaussian,
@@ -28,7 +29,6 @@ from cloister.privacy.mechanisms.counts import (
     GaussianGradient,
     SparseHistogram,
 )
-from cloister.privacy.mechanisms.gradients import Outer, clipped_sum
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 

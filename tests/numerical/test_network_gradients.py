@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.func import grad, vmap
 
-from cloister.privacy.mechanisms.gradients import LayeredOuter, Lookup, Outer, clipped_sum
+from cloister.privacy.mechanisms.clipping import LayeredOuter, Lookup, Outer, clipped_sum
 from models.kamino.network import Network
 
 SIZES = (3, 2, 5, 4)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.func import grad, vmap
 
-from cloister.privacy.mechanisms.gradients import clipped_sum
+from cloister.privacy.mechanisms.clipping import clipped_sum
 from models.kamino.blocks import Dense, HostSum, gradient_in_units
 from models.kamino.network import Network
 from models.kamino.paper.attention import ATTENTIONS

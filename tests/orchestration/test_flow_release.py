@@ -13,8 +13,8 @@ from prefect.settings import get_current_settings
 
 from cloister.constraints import violation_reports
 from cloister.privacy.certificate.manifest import verify_folder
-from cloister.privacy.door.frames import ANSWER
 from cloister.privacy.door.journal import JOURNAL_NAME
+from cloister.privacy.door.journal_format import ANSWER
 from cloister.privacy.door.journal_reading import read_frames, read_journal
 from cloister.privacy.door.table import PlanBudget
 from cloister.privacy.events import compose, event_from_json

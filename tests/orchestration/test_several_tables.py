@@ -97,7 +97,7 @@ class SharesModel:
             codes = {}
             for column in domain.names:
                 if column in references:
-                    places = np.repeat(np.arange(rows), references[column].most)
+                    places = np.repeat(np.arange(rows), references[column].max_rows)
                     codes[column] = np.sort(draw.choice(places, size, replace=False))
                 elif domain[column].kind == "key":
                     codes[column] = np.arange(size)

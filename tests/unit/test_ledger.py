@@ -60,7 +60,7 @@ def bring(ledger: Ledger, state: State) -> str:
         State.PUBLISHED: [State.SPENT, State.CANDIDATE, State.APPROVED, State.PUBLISHED],
         State.REJECTED: [State.SPENT, State.CANDIDATE, State.REJECTED],
         State.WITHDRAWN: [State.SPENT, State.WITHDRAWN],
-        State.RELEASED_BACK: [State.RELEASED_BACK],
+        State.REFUNDED: [State.REFUNDED],
     }
     for step in ways[state]:
         move(ledger, release, step)
@@ -210,7 +210,7 @@ def test_a_candidate_is_found_by_the_same_run_until_it_is_delivered_or_moved(
 def test_refusals_are_counted_by_dataset_and_unit(ledger: Ledger) -> None:
     for reason in (REFUSED, REFUSED, "a person withdrew it"):
         release = ledger.reserve(ask(epsilon="1/4"), "flow").release.id
-        ledger.advance(release, State.RELEASED_BACK, "flow", reason)
+        ledger.advance(release, State.REFUNDED, "flow", reason)
     assert ledger.budget("adult", "row").refusals == 2
     ledger.grant("adult", "person", 1, 0, "ever", "officer", "why")
     assert ledger.budget("adult", "person").refusals == 0
@@ -239,7 +239,7 @@ def test_a_spent_release_is_resumed_with_its_own_journal_and_data_only(ledger: L
 
 
 ALLOWED = {
-    State.RESERVED: {State.SPENT, State.RELEASED_BACK},
+    State.RESERVED: {State.SPENT, State.REFUNDED},
     State.SPENT: {State.CANDIDATE, State.WITHDRAWN},
     State.CANDIDATE: {State.APPROVED, State.REJECTED, State.WITHDRAWN},
     State.APPROVED: {State.PUBLISHED, State.WITHDRAWN},
@@ -263,7 +263,7 @@ def test_every_state_allows_its_moves_and_no_other(ledger: Ledger, state: State)
 
 def test_only_what_was_never_spent_is_given_back(ledger: Ledger) -> None:
     cap = ledger.budget("adult", "row").left
-    bring(ledger, State.RELEASED_BACK)
+    bring(ledger, State.REFUNDED)
     assert ledger.budget("adult", "row").left == cap
     for state in (State.REJECTED, State.WITHDRAWN):
         bring(ledger, state)

@@ -59,7 +59,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     opened.spend("r-0", "flow", "journal-1", "data-1")
     opened.advance("r-0", State.CANDIDATE, "flow", "evaluated", {"certificate": "cd" * 32})
     opened.advance("r-0", State.APPROVED, "reviewer", "fine")
-    opened.advance("r-2", State.RELEASED_BACK, "flow", "not needed")
+    opened.advance("r-2", State.REFUNDED, "flow", "not needed")
     return opened
 
 

@@ -22,6 +22,7 @@ from cloister.privacy.events import (
     Thresholded,
 )
 from cloister.privacy.mechanisms import counts, insecure
+from cloister.privacy.mechanisms.clipping import Outer, clipped_sum
 from cloister.privacy.mechanisms.counts import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -29,7 +30,6 @@ from cloister.privacy.mechanisms.counts import (
     Neighbours,
     SparseHistogram,
 )
-from cloister.privacy.mechanisms.gradients import Outer, clipped_sum
 from cloister.privacy.mechanisms.randomness import NoiseSource
 
 ROW = Neighbours().partition

@@ -32,7 +32,7 @@ import numpy as np
 
 from cloister.arrays import Array
 from cloister.errors import JournalMismatch, StorageError
-from cloister.privacy.door.frames import (
+from cloister.privacy.door.journal_format import (
     ANSWER,
     FIRST,
     FIRST_SEAL,

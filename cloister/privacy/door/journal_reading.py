@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from cloister.errors import StorageError, VerificationError
-from cloister.privacy.door.frames import (
+from cloister.privacy.door.journal import JOURNAL_NAME
+from cloister.privacy.door.journal_format import (
     FIRST,
     FIRST_SEAL,
     LAST,
@@ -18,7 +19,6 @@ from cloister.privacy.door.frames import (
     TornFrame,
     parse_frame,
 )
-from cloister.privacy.door.journal import JOURNAL_NAME
 
 
 @dataclass(frozen=True)

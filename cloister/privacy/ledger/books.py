@@ -121,7 +121,7 @@ class Books:
         release = self.releases[entry.body["release"]]
         _require_slot(entry, delivery_slot(release.id))
         require_text("by", entry.body["by"])
-        if release.state in (State.RESERVED, State.SPENT, State.RELEASED_BACK):
+        if release.state in (State.RESERVED, State.SPENT, State.REFUNDED):
             raise ValueError("not finished")
         self.releases[release.id] = replace(release, delivered=True)
 

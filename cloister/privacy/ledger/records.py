@@ -48,7 +48,7 @@ class State(StrEnum):
     PUBLISHED = "published"
     REJECTED = "rejected"
     WITHDRAWN = "withdrawn"
-    RELEASED_BACK = "released_back"
+    REFUNDED = "released_back"
 
     @property
     def next(self) -> tuple[State, ...]:
@@ -63,18 +63,18 @@ class State(StrEnum):
     @property
     def charged(self) -> bool:
         """Whether the release counts against its budget."""
-        return self is not State.RELEASED_BACK
+        return self is not State.REFUNDED
 
 
 _NEXT = {
-    State.RESERVED: (State.SPENT, State.RELEASED_BACK),
+    State.RESERVED: (State.SPENT, State.REFUNDED),
     State.SPENT: (State.CANDIDATE, State.WITHDRAWN),
     State.CANDIDATE: (State.APPROVED, State.REJECTED, State.WITHDRAWN),
     State.APPROVED: (State.PUBLISHED, State.WITHDRAWN),
     State.PUBLISHED: (State.WITHDRAWN,),
     State.REJECTED: (),
     State.WITHDRAWN: (),
-    State.RELEASED_BACK: (),
+    State.REFUNDED: (),
 }
 
 
@@ -225,7 +225,7 @@ class Release:
 
         Each refusal reveals an exact fact about the data.
         """
-        return self.state is State.RELEASED_BACK and self.steps[-1].reason == REFUSED
+        return self.state is State.REFUNDED and self.steps[-1].reason == REFUSED
 
     @property
     def of_domain(self) -> bool:

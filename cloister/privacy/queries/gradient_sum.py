@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Array, Floats, Integers
-from cloister.privacy.mechanisms.counts import ClippedSum, GaussianGradient, Neighbours
-from cloister.privacy.mechanisms.gradients import (
+from cloister.privacy.mechanisms.clipping import (
     FactoredGradient,
     block_size,
     clipped_sum,
     in_blocks,
 )
+from cloister.privacy.mechanisms.counts import ClippedSum, GaussianGradient, Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.query import Query
 from cloister.privacy.queries.table_rows import Partition, TableRows

@@ -25,9 +25,9 @@ from cloister.schema.codelists import (
 from cloister.schema.columns import float_decimals
 from cloister.schema.parsing import LARGEST_WHOLE
 from cloister.schema.spec import Above, PersonUnit, Spec, TableUnit
+from cloister.schema.spec_files.foreign_keys import broken_relations
 from cloister.schema.spec_files.marked_yaml import Key
 from cloister.schema.spec_files.problems import closest
-from cloister.schema.spec_files.relations import broken_relations
 
 _Broken = Iterator[tuple[tuple[Key, ...], str]]
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
-from cloister.privacy.mechanisms.gradients import FactoredGradient, Lookup, Outer
+from cloister.privacy.mechanisms.clipping import FactoredGradient, Lookup, Outer
 from models.kamino.blocks import Dense
 from models.kamino.network import (
     BIAS_GAIN,

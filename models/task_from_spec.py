@@ -10,7 +10,7 @@ from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.domain import Domain
 from cloister.schema.spec import PersonUnit, Spec
-from cloister.schema.spec_files.relations import schema_of
+from cloister.schema.spec_files.foreign_keys import schema_of
 from models.protocol import AnyTask, DatabaseTask, Task
 
 

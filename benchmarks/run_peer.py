@@ -1,4 +1,4 @@
-"""Runs a peer's script in the peer's environment: ``python -I driven.py SCRIPT FOLDER SECONDS``.
+"""Runs a peer's script in the peer's environment: ``python -I run_peer.py SCRIPT FOLDER SECONDS``.
 
 A program of its own that imports standard modules and numpy only. ``FOLDER`` holds ``codes.npy``
 (n, k) and ``job.json`` with the sizes of the k public domains. The program writes

@@ -1,4 +1,4 @@
-"""Runs a command and writes what it used: ``python metered.py REPORT COMMAND...``.
+"""Runs a command and writes what it used: ``python resources.py REPORT COMMAND...``.
 
 A program of its own, of standard modules only: the peak memory of a process counts from the one
 that it was forked from, so the meter has to be small.

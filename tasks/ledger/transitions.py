@@ -37,7 +37,7 @@ def spent_anchor(ledger: Ledger, release: str) -> Anchor:
     return ledger.entries()[spent.seq - 1].anchor
 
 
-def make_final(
+def commit_charge(
     release: str, request: ResolvedRequest, journal: Journal, data: str, home: Home
 ) -> Anchor:
     """Make the charge of a release final; this process leases the release.
@@ -67,7 +67,7 @@ def give_back(release: str, request: ResolvedRequest, home: Home) -> None:
     """Give back a reservation whose data was never queried; a charge that is final stays."""
     ledger = open_ledger(home)
     if ledger.release(release).state is State.RESERVED:
-        ledger.advance(release, State.RELEASED_BACK, request.by, REFUSED)
+        ledger.advance(release, State.REFUNDED, request.by, REFUSED)
 
 
 def record_candidate(release: str, by: str, evidence: dict[str, str], home: Home) -> None:
