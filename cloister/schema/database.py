@@ -16,7 +16,8 @@ from cloister.schema.domain import Domain, Table
 class ForeignKey:
     """``column`` of ``table`` names a row of ``parent`` by its primary ``key``.
 
-    At most ``max_rows`` rows of ``table`` refer to the same row; of more, a random part is left out.
+    At most ``max_rows`` rows of ``table`` refer to the same row; of more, a random part is left
+    out.
     """
 
     table: str

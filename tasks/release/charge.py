@@ -13,9 +13,9 @@ from models.protocol import AnyPlan
 from tasks.data.refusals import usable
 from tasks.data.session import DoorT, Opened, RawT, RowSource, Session, Spent
 from tasks.ledger.transitions import (
+    commit_charge,
     give_back,
     grant_declared,
-    commit_charge,
     open_ledger,
     release_request,
 )
