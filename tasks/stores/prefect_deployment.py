@@ -1,4 +1,9 @@
-"""Recurring releases on a Prefect server: it holds a schedule, and no command that is run."""
+"""Recurring releases on a Prefect server: it holds a schedule, and no command that is run.
+
+Neither ``Flow.serve`` nor ``Flow.deploy`` runs them: the first takes its parameters and the second
+the command of its work pool from the server, while this project runs only what the home registered
+(:mod:`flows.serving`).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ import httpx
 from prefect import Flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun, State, StateType, VersionInfo
-from prefect.deployments.runner import DeploymentApplyError, RunnerDeployment
+from prefect.deployments.runner import DeploymentApplyError
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.schedules import Cron
 from prefect.settings import get_current_settings
@@ -26,6 +31,7 @@ from cloister import __version__
 from cloister.errors import CloisterError, InputError
 from tasks.stores.prefect_schedule import ReleaseSchedule
 
+# Without it, Prefect would send what it finds out about the Git repository.
 _VERSION = VersionInfo(type="prefect:simple", version=__version__)
 _EXAMPLE_URL = "http://127.0.0.1:4200/api"
 
@@ -84,17 +90,20 @@ def register_deployment(flow: Flow[..., Any], recurring: Recurring) -> UUID:
     Raises:
         CloisterError: the server refuses.
     """
+    with _explained("take the deployment"):
+        return asyncio.run(_apply_deployment(flow, recurring))
+
+
+async def _apply_deployment(flow: Flow[..., Any], recurring: Recurring) -> UUID:
     schedule = recurring.schedule
-    deployment = RunnerDeployment.from_flow(
-        flow,
+    deployment = await flow.ato_deployment(
         recurring.name,
         schedule=Cron(schedule.cron, timezone=schedule.timezone),
         parameters=recurring.parameters,
         tags=["release"],
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
-    with _explained("take the deployment"):
-        return asyncio.run(deployment.aapply(version_info=_VERSION))
+    return await deployment.aapply(version_info=_VERSION)
 
 
 def due_runs(deployments: list[str], now: datetime) -> list[FlowRun]:
