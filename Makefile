@@ -43,7 +43,7 @@ lint: $(READY)  ## format and fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-benchmark: $(READY)  ## figures of docs/benchmarks.md
+benchmark: $(READY)  ## figures of docs/benchmarks/scale.md
 	$(BIN)/python -m pytest -m benchmark -s
 
 repro: $(READY)  ## replay the demo release through dvc.yaml

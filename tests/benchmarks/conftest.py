@@ -33,7 +33,7 @@ from models.registry import create
 ROOT = Path(__file__).resolve().parents[2]
 DATA = (ROOT / os.environ.get("CLOISTER_DATA", "../shared/data")).resolve()
 COMMAND = (
-    "CLOISTER_BENCHMARK_DOCUMENT=docs/benchmarks.md "
+    "CLOISTER_BENCHMARK_DOCUMENT=docs/benchmarks/scale.md "
     ".venv/bin/python -m pytest -m benchmark -s tests/benchmarks/{}"
 )
 
