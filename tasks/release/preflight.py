@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -144,7 +145,7 @@ def _pending(request: ResolvedRequest, context: PublicContext, home: Home) -> st
 
 
 def require_readable(request: ResolvedRequest, spec: Spec) -> None:
-    """Check that the data is a file that can be read.
+    """Check that the data is a regular file that can be read.
 
     Raises:
         StorageError: it is not.
@@ -157,10 +158,20 @@ def require_readable(request: ResolvedRequest, spec: Spec) -> None:
         raise StorageError(
             f"the data {named} does not exist; correct source.path in the spec or give --data"
         )
-    if not named.is_file() or not os.access(named, os.R_OK):
+    if not _is_regular(named) or not os.access(named, os.R_OK):
         raise StorageError(
-            f"the data {named} cannot be read; check that it is a file and its permissions"
+            f"the data {named} cannot be read; check that it is a regular file and its permissions"
         )
+
+
+def _is_regular(path: Path) -> bool:
+    """Whether a file lies on a disk: no pipe, no device, nothing that a kernel makes up.
+
+    Files of ``/proc`` call themselves regular; neither they nor their file system have blocks.
+    """
+    found = path.stat()
+    made_up = found.st_blocks == 0 and os.statvfs(path).f_blocks == 0
+    return stat.S_ISREG(found.st_mode) and not made_up
 
 
 def _written(request: ResolvedRequest, home: Home) -> Iterator[Path]:

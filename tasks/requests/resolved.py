@@ -321,6 +321,6 @@ def _rows(spec: Spec, options: Options) -> int:
 def _seed(options: Options) -> int | None:
     if options.seed is not None and not 0 <= options.seed <= MOST_SEED:
         raise InputError(
-            "the seed should be from 0 to 2^128 - 1; give another one with --seed-sampling"
+            "the seed should be from 0 to 2^63 - 1; give another one with --seed-sampling"
         )
     return options.seed

@@ -206,7 +206,7 @@ def test_epsilon_that_buys_nothing(refused, untouched, epsilon):
     assert "at least" in refused(f"--epsilon={epsilon}")
 
 
-@pytest.mark.parametrize("seed", ["-1", str(2**128), "9" * 400])
+@pytest.mark.parametrize("seed", ["-1", str(2**63), str(2**128), "9" * 400])
 def test_seed_that_cannot_be(place, untouched, seed, capsys):
     assert run(["release", str(place.spec), f"--seed-sampling={seed}"]) == 2
     assert "seed" in capsys.readouterr().err
@@ -232,7 +232,7 @@ def test_words_that_are_not_utf8(refused, untouched):
 
 def test_data_that_is_a_pipe(place, refused, untouched):
     os.mkfifo(place.folder / "pipe")
-    assert "is a file" in refused("--data", str(place.folder / "pipe"))
+    assert "is a regular file" in refused("--data", str(place.folder / "pipe"))
 
 
 def test_no_rows_asked(refused, untouched):
@@ -249,7 +249,7 @@ def test_missing_data(place, refused, untouched):
 
 
 def test_data_that_is_a_folder(place, refused, untouched):
-    assert "is a file" in refused("--data", str(place.folder))
+    assert "is a regular file" in refused("--data", str(place.folder))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

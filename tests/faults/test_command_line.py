@@ -252,3 +252,28 @@ def test_a_word_that_cannot_be_used_is_refused(
     assert (folder / "folder" / "file").read_text() == before
     ledger = folder / "home" / "ledger.db"
     assert not ledger.exists() or Ledger.open(ledger).releases() == []
+
+
+NO_TABLES = ["/dev/null", "/dev/zero", "/proc/self/mem", "/proc/version", "pipe", "folder", "link"]
+NO_SEEDS = ["-1", str(2**63), "1" + "0" * 30, "9" * 5000, "one", ""]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *[("release", "spec.yaml", f"--data={name}") for name in NO_TABLES],
+        *[("deploy", "spec.yaml", "--cron=0 3 1 * *", f"--data={name}") for name in NO_TABLES],
+        *[("release", "spec.yaml", f"--seed-sampling={seed}") for seed in NO_SEEDS],
+    ],
+    ids=lambda words: f"{words[0]} {words[-1][:40]}",
+)
+def test_no_table_and_no_seed_are_refused_before_a_server_is_asked(
+    folder: Path, children: Nursery, nobody: str, words: tuple[str, ...]
+) -> None:
+    home = folder / "untouched"
+    ended = children.run(*words, folder=folder, PREFECT_API_URL=nobody, CLOISTER_HOME=str(home))
+    assert (ended.code, ended.faults) == (2, [])
+    assert "Prefect" not in ended.err
+    assert "the data" in ended.err or "seed" in ended.err
+    assert not (home / "ledger.db").exists()
+    assert not (home / "prefect").exists()
