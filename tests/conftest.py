@@ -188,6 +188,7 @@ def released(prefect_server: None, tmp_path_factory: pytest.TempPathFactory) -> 
     from flows.cli.app import run
 
     made = clubs(tmp_path_factory.mktemp("released"))
+    before = results_of_prefect()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLOISTER_HOME", str(made.home.folder))
         code = run(
@@ -203,15 +204,25 @@ def released(prefect_server: None, tmp_path_factory: pytest.TempPathFactory) -> 
         )
     assert code == 0
     folders = list((made.home.folder / "releases").iterdir())
-    yield Released(made, folders[0].name)
+    yield Released(made, folders[0].name, frozenset(results_of_prefect() - before))
+
+
+def results_of_prefect() -> set[Path]:
+    """The files in which Prefect keeps results; the messages of runs that failed are among them."""
+    from prefect.settings import get_current_settings
+
+    storage = get_current_settings().results.local_storage_path
+    assert storage.is_relative_to(os.environ["PREFECT_HOME"])
+    return {path for path in storage.rglob("*") if path.is_file()}
 
 
 @dataclass(frozen=True)
 class Released:
-    """A release of the clubs."""
+    """A release of the clubs, and the files that Prefect persisted while it was made."""
 
     place: Place
     id: str
+    persisted: frozenset[Path]
 
     @property
     def out(self) -> Path:

@@ -23,7 +23,9 @@ def add_benchmark_command(app: typer.Typer) -> None:
     """
     if _PROGRAM.is_dir():
         app.command(
-            epilog=example("cloister benchmark benchmarks/quick.yaml --markdown docs/benchmarks/quick.md")
+            epilog=example(
+                "cloister benchmark benchmarks/quick.yaml --markdown docs/benchmarks/quick.md"
+            )
         )(benchmark)
 
 
