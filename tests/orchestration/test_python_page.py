@@ -1,0 +1,93 @@
+"""The code of docs/python.md and docs/tutorial.ipynb runs, in order, in an empty home."""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flows.review import move_release
+from tasks.ledger.queries import existing_ledger
+from tasks.runtime.home import Home
+
+DOCS = Path(__file__).parents[2] / "docs"
+APPROVE = "approve"
+
+CLINIC = """
+name: clinic
+source: {path: clinic.csv}
+privacy: {unit: row, relation: add_remove, rows: {public: 2000},
+  budget: {epsilon: 3, delta: 1e-5, per: year}}
+attributes:
+  ward: {type: categorical, values: [north, south, east], provenance: house plan}
+  age: {type: integer, min: 0, max: 99, bins: 20, provenance: in years}
+  nights: {type: integer, min: 0, max: 30, provenance: a transfer after 30}
+constraints: []
+release: {epsilon: 1, delta: 1e-6}
+"""
+
+
+@pytest.fixture
+def empty(tmp_path, monkeypatch, prefect_server) -> Path:
+    """An empty folder to work in, with its own empty home."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def approve() -> None:
+    """What a reviewer does in a terminal."""
+    home = Home.current()
+    (release,) = existing_ledger(home).releases()
+    move_release(home, release.id, "approved", "A. Officer", "certificate read")
+
+
+def run(code: str, names: dict[str, object]) -> object:
+    """Run code as a notebook does; the value of its last line, if that is an expression."""
+    body = ast.parse(code).body
+    last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+    exec(compile(ast.Module(body, []), "<docs>", "exec"), names)
+    return last and eval(compile(ast.Expression(last.value), "<docs>", "eval"), names)
+
+
+def test_the_code_of_the_page_runs(empty):
+    rng = np.random.default_rng(1)
+    (empty / "clinic.yaml").write_text(CLINIC)
+    wards = rng.choice(["north", "south", "east"], 2_000)
+    columns = {name: rng.integers(0, most, 2_000) for name, most in (("age", 99), ("nights", 30))}
+    pd.DataFrame({"ward": wards, **columns}).to_csv(empty / "clinic.csv", index=False)
+    text = (DOCS / "python.md").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    shown = []
+    for marker, code in re.findall(r"<!-- (\w+) -->|```python\n(.*?)```", text, re.DOTALL):
+        if marker == APPROVE:
+            approve()
+        else:
+            shown.append(run(code, names))
+    assert len(shown) >= 4
+    assert [value for value in shown if isinstance(value, bool | np.bool_)] == [True] * 3
+    assert names["released"].folder.is_dir()
+
+
+def test_the_notebook_runs_and_shows_its_results(empty):
+    notebook = json.loads((DOCS / "tutorial.ipynb").read_text(encoding="utf-8"))
+    assert notebook["nbformat"] == 4
+    assert 8 <= len(notebook["cells"]) <= 12
+    names: dict[str, object] = {}
+    shown = []
+    for cell in notebook["cells"]:
+        if APPROVE in cell["metadata"].get("tags", []):
+            approve()
+        if cell["cell_type"] == "code":
+            assert (cell["outputs"], cell["execution_count"]) == ([], None)
+            shown.append(run("".join(cell["source"]), names))
+    pages = [value._repr_html_() for value in shown if hasattr(value, "_repr_html_")]
+    assert len(pages) == 5 and all("<table" in page for page in pages)
+    released, more = names["released"], shown[-1]
+    assert len(released.frame) == 3_000
+    assert not ((released.frame.nights < 3) & released.frame.urgent).any()
+    assert len(more) == 5 and set(more.ward) == {"north"}
+    assert (empty / "home" / "ledger.db").is_file()
