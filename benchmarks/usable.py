@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.config import Benchmark, Combination, Peer
 from cloister.errors import SpecError, StorageError
 from cloister.schema.spec_files.loading import load_spec
-from models.registry import METHODS, create
+from models.registry import FORMER, METHODS, create
 
 
 def require_usable(benchmark: Benchmark) -> None:
@@ -15,7 +15,7 @@ def require_usable(benchmark: Benchmark) -> None:
         InputError: a spec, method or peer cannot be used, or a table is not there.
     """
     for name in benchmark.peers:
-        if name in METHODS:
+        if name in METHODS or name in FORMER:
             raise SpecError(
                 f"the peer '{name}' has the name of a method; give it another one under peers"
             )
