@@ -222,6 +222,7 @@ def test_peers_get_public_cells_and_values_return_within_them(place):
     ("changed", "told"),
     [
         ({"peers": {"cloister": {"script": "tiny.py", "method": "a"}}}, "name of a method"),
+        ({"peers": {"mixture": {"script": "tiny.py", "method": "a"}}}, "name of a method"),
         ({"peers": {"tiny-a": {"script": "absent.py", "method": "a"}}}, "absent.py"),
         ({"peers": {"tiny-a": {"script": "tiny.sh", "method": "a"}}}, "script"),
     ],
