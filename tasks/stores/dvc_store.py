@@ -130,9 +130,7 @@ class Versions:
         config = self.folder / ".dvc" / "config"
         try:
             with exclusive(self.folder / "lock"):
-                if not config.is_file() or not self._names_remote(
-                    config.read_text(encoding="utf-8")
-                ):
+                if not self._names_remote(_settings_in(config)):
                     self._configure(config)
         except OSError as error:
             raise _unwritten(config, error) from None
@@ -208,6 +206,14 @@ class Versions:
                 f"DVC cannot {words[0]} in {self.folder} ({_reason(done.stderr)}); make room or "
                 "check its remote"
             )
+
+
+def _settings_in(config: Path) -> str:
+    """The text of DVC's settings; none if there is no file, or one that was damaged."""
+    try:
+        return config.read_text(encoding="utf-8")
+    except (FileNotFoundError, UnicodeDecodeError):
+        return ""
 
 
 def _config(remote: str) -> str:

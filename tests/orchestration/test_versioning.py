@@ -179,6 +179,16 @@ def test_a_repository_whose_making_was_interrupted_is_made(tmp_path: Path, name:
 
 
 @pytest.mark.slow
+def test_settings_that_are_no_text_are_written_anew(tmp_path: Path):
+    versions = Versions(tmp_path / "dvc", str(tmp_path / "remote"))
+    versions.prepare()
+    config = tmp_path / "dvc" / ".dvc" / "config"
+    before = config.read_bytes()
+    config.write_bytes(before + b"\xff\x00\xd8")
+    versions.prepare()
+    assert config.read_bytes() == before
+
+
 def test_files_of_any_name_are_tracked(tmp_path: Path):
     made = Versions(tmp_path / "hömé ☃ #1" / "dvc", str(tmp_path / "rémote #1"))
     source = tmp_path / f"dätä #1 100%.{'x' * 200}"
