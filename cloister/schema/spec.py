@@ -167,7 +167,7 @@ class ValidationSpec(Declared):
     on_invalid: OnInvalid = "fail"
 
 
-class Reference(Declared):
+class ForeignKeySpec(Declared):
     """A foreign key: the column names a row of ``table``.
 
     At most ``max_rows`` rows may name the same one; of more, a random part is left out.
@@ -191,7 +191,7 @@ class TableSpec(Declared):
     source: SourceSpec
     rows: RowsSpec | None = None
     key: str | None = None
-    references: dict[str, Reference] = Field(default_factory=dict)
+    references: dict[str, ForeignKeySpec] = Field(default_factory=dict)
     attributes: dict[str, AnyAttribute] = Field(min_length=1)
     constraints: tuple[ConstraintDeclaration, ...] = ()
     validation: ValidationSpec = ValidationSpec()

@@ -238,6 +238,7 @@ def test_a_plan_names_both_tables_and_costs_nothing(clinic: Path, capsys) -> Non
         ('patient: {type: text, pattern: "P{0001', 'patient: {type: text, pattern: "P{0000',
          "declared otherwise than the key"),
         ("    rows: {public: 600}\n", "", "give rows of every table"),
+        ("patient: {type: text,", "patient: {type: text, nullable: true,", "refers to exactly one"),
         ("    key: id\n", "", "other tables refer to it"),
         ("release: {", "attributes: {a: {type: boolean}}\nrelease: {", "exclude each other"),
         ("method: shares", "method: independent", "is of one table"),

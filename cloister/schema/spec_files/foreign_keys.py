@@ -8,7 +8,7 @@ from cloister.errors import SpecError
 from cloister.schema.attributes import TextKey
 from cloister.schema.database import ForeignKey, Schema
 from cloister.schema.domain import Domain
-from cloister.schema.spec import Reference, Spec, TableUnit
+from cloister.schema.spec import ForeignKeySpec, Spec, TableUnit
 from cloister.schema.spec_files.marked_yaml import Key
 from cloister.schema.spec_files.problems import closest
 
@@ -36,7 +36,7 @@ def schema_of(spec: Spec) -> Schema:
     return Schema(domains, keys)
 
 
-def references_of(spec: Spec, table: str) -> Mapping[str, Reference]:
+def references_of(spec: Spec, table: str) -> Mapping[str, ForeignKeySpec]:
     """The references of a table by column; of a spec of one table there are none."""
     return spec.tables[table].references if spec.tables else {}
 
@@ -77,7 +77,7 @@ def _table_rules(spec: Spec, name: str, unit: str) -> _Broken:
         yield from _reference_rules(spec, name, column, to)
 
 
-def _reference_rules(spec: Spec, name: str, column: str, to: Reference) -> _Broken:
+def _reference_rules(spec: Spec, name: str, column: str, to: ForeignKeySpec) -> _Broken:
     place: tuple[Key, ...] = ("tables", name, "references", column)
     if to.table not in spec.tables:
         yield (*place, "table"), f"is no table; {closest(to.table, spec.tables)}"
@@ -89,6 +89,8 @@ def _reference_rules(spec: Spec, name: str, column: str, to: Reference) -> _Brok
         yield ("tables", to.table, "key"), "names no attribute, and other tables refer to it"
     elif not isinstance(attributes[column], TextKey):
         yield place, "is no text key; declare {type: text, pattern: ...}, as the key it refers to"
+    elif attributes[column].nullable:
+        yield place, "may be missing, and a row refers to exactly one; declare it not nullable"
     elif attributes[column] != parent.attributes[parent.key]:
         yield place, "is declared otherwise than the key it refers to; declare both alike"
 
