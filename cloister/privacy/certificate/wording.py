@@ -148,6 +148,8 @@ def meaning(
     if not secure:
         return (STAIN,)
     noun = "person" if isinstance(privacy.unit, PersonUnit) else "row"
+    if isinstance(privacy.unit, TableUnit):
+        noun = f"row of {privacy.unit.table} with all rows that refer to it"
     added = Relation(privacy.relation) is Relation.ADD_REMOVE
     terms = {
         "noun": noun,
@@ -239,7 +241,7 @@ def _unit_limit(unit: Literal["row"] | PersonUnit | TableUnit) -> str:
             "beforehand."
         )
     if isinstance(unit, TableUnit):
-        return _SEVERAL_TABLES
+        return f"{_SEVERAL_ROWS} {_SEVERAL_TABLES}"
     return _SEVERAL_ROWS
 
 
