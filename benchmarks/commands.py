@@ -51,6 +51,8 @@ def run_cloister(words: Iterable[str], environment: Mapping[str, str]) -> Answer
             str(METER),
             str(report),
             str(PROGRAM),
+            "--log",
+            "json",
             *words,
             "--json",
         ]

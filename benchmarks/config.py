@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from os import environ
 from pathlib import Path
@@ -22,16 +22,27 @@ from pydantic_core import ErrorDetails
 
 from cloister.errors import InputError, SpecError
 from cloister.evaluation.options import Level, Panel
-from cloister.privacy.ledger.exact import decimal
+from cloister.privacy.exact import decimal
 from cloister.schema.attributes import Declared
 from cloister.schema.declarations import ConstraintDeclaration
-from cloister.schema.spec import DeclaredDelta, DeclaredEpsilon
+from cloister.schema.spec import (
+    DeclaredDelta,
+    DeclaredEpsilon,
+    DeniabilitySpec,
+    Guarantee,
+    Spec,
+)
 from cloister.schema.spec_files.marked_yaml import Key, Problem, read_marked, spec_error
 from tasks.evaluation.compare import EvaluationOptions
 
 DECLARED = "declared"
 Given = Literal["declared", "read"]
-Shown = Literal["violations", "utility", "cost"]
+Shown = Literal["violations", "utility", "conjunctions", "cost"]
+NOISELESS = "no-cor"
+ReferenceName = Literal["no-cor", "lap"]
+REFERENCES: tuple[ReferenceName, ...] = get_args(ReferenceName)
+"""What experiments may name as a method: no table, but answers computed with the real rows."""
+
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
 
 
@@ -48,12 +59,22 @@ class Dataset(Declared):
 
 
 class Variant(Declared):
-    """A release under other constraints than those of the spec.
+    """A release under other constraints, or with other records, than the spec declares.
 
-    An empty list switches them all off.
+    An empty list switches all constraints off. What is left out is as in the spec.
     """
 
-    constraints: tuple[ConstraintDeclaration, ...]
+    constraints: tuple[ConstraintDeclaration, ...] | None = None
+    guarantee: Guarantee | None = None
+    deniability: DeniabilitySpec | None = None
+
+    def applied(self, declared: Spec) -> Spec:
+        """The spec, changed."""
+        given = {"guarantee": self.guarantee, "deniability": self.deniability}
+        changed = {name: value for name, value in given.items() if value is not None}
+        release = declared.release.model_copy(update=changed)
+        rules = declared.constraints if self.constraints is None else self.constraints
+        return declared.model_copy(update={"release": release, "constraints": rules})
 
 
 class Peer(Declared):
@@ -87,7 +108,8 @@ class Experiment(Declared):
 
     ``evaluate`` and ``seeds`` are those of the benchmark unless it says so itself; a run that two
     experiments share is done and evaluated once, for the one that asks for more. A peer is named as
-    a method; it knows no constraints, so variants make no difference to it.
+    a method, and so are reference answers; they know no constraints, so variants make no difference
+    to them.
     """
 
     name: Word
@@ -106,7 +128,8 @@ class Experiment(Declared):
 class Combination:
     """One run of a benchmark and how it is evaluated: a release, unless a ``peer`` makes it.
 
-    ``seed`` is that of drawing rows.
+    Or there is no table at all, but the answers of the ``reference``. ``seed`` is that of drawing
+    rows. The errors of ``conjunctions`` are measured only where an experiment shows them.
     """
 
     dataset: str
@@ -114,12 +137,24 @@ class Combination:
     data: Path
     method: str
     variant: str
-    constraints: tuple[ConstraintDeclaration, ...] | None
+    changed: Variant | None
     epsilon: Fraction
     delta: Fraction
     seed: int
     asked: EvaluationOptions
     peer: Peer | None = None
+    reference: ReferenceName | None = None
+    conjunctions: bool = False
+
+    @property
+    def charged(self) -> bool:
+        """Whether it is a release, charged to the benchmark's ledger."""
+        return self.peer is None and self.reference is None
+
+    def merged(self, other: Combination) -> Combination:
+        """The same run, evaluated for what either asks."""
+        most = max(self, other, key=lambda c: get_args(Level).index(c.asked.level))
+        return replace(most, conjunctions=self.conjunctions or other.conjunctions)
 
     @property
     def label(self) -> str:
@@ -130,11 +165,7 @@ class Combination:
 
     def key(self, spec_digest: str, code: str) -> str:
         """Digest of everything that makes the run what it is; 16 hexadecimal digits."""
-        rules = (
-            [rule.model_dump(mode="json") for rule in self.constraints]
-            if self.constraints is not None
-            else None
-        )
+        rules = self.changed.model_dump(mode="json") if self.changed else None
         size = self.data.stat()
         parts = [
             *(
@@ -145,6 +176,7 @@ class Combination:
                 str(self.delta),
                 self.seed,
                 [self.asked.level, self.asked.panel, list(self.asked.targets)],
+                self.conjunctions,
             ),
             *(str(self.data.absolute()), size.st_size, size.st_mtime_ns, spec_digest, code),
         ]
@@ -182,14 +214,28 @@ class Benchmark(Declared):
         return self
 
     @model_validator(mode="after")
-    def _peers_see_public_tables_only(self) -> Self:
+    def _peers_and_references_see_public_tables_only(self) -> Self:
+        uncharged = dict.fromkeys(self.peers, "hands dataset '{}' to a peer, whose privacy nobody")
+        uncharged |= dict.fromkeys(REFERENCES, "answers queries on dataset '{}', for which nobody")
         for experiment in self.experiments:
             hidden = [name for name in experiment.datasets if self.datasets[name].public is None]
-            if hidden and any(method in self.peers for method in experiment.methods):
+            unpaid = [uncharged[name] for name in experiment.methods if name in uncharged]
+            if hidden and unpaid:
                 raise ValueError(
-                    f"experiment '{experiment.name}' hands dataset '{hidden[0]}' to a peer, whose "
-                    "privacy nobody accounts for; give public: REASON if the table is public, or "
-                    "leave peers out"
+                    f"experiment '{experiment.name}' {unpaid[0].format(hidden[0])} accounts; give "
+                    "public: REASON if the table is public, or leave peers and reference answers "
+                    "out"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _references_are_shown(self) -> Self:
+        for experiment in self.experiments:
+            named = [name for name in experiment.methods if name in REFERENCES]
+            if named and "conjunctions" not in experiment.tables:
+                raise ValueError(
+                    f"experiment '{experiment.name}' has nothing to show of '{named[0]}', which "
+                    "answers conjunctions alone; add conjunctions to its tables, or leave it out"
                 )
         return self
 
@@ -205,13 +251,15 @@ class Benchmark(Declared):
                 self.variants.get(variant),
                 self.peers.get(method),
             )
+            reference = next((name for name in REFERENCES if name == method), None)
+            bare = peer is not None or reference is not None
             yield Combination(
                 dataset,
                 Path(expand_path(declared.spec)),
                 Path(expand_path(declared.data)),
                 method,
-                DECLARED if peer else variant,
-                changed.constraints if changed and not peer else None,
+                DECLARED if bare else variant,
+                None if bare else changed,
                 epsilon,
                 self.delta,
                 seed,
@@ -219,6 +267,8 @@ class Benchmark(Declared):
                     experiment.evaluate or self.evaluate, self.panel, declared.targets
                 ),
                 peer,
+                reference,
+                "conjunctions" in experiment.tables,
             )
 
     def all_combinations(self) -> list[Combination]:
@@ -226,9 +276,7 @@ class Benchmark(Declared):
         found: dict[str, Combination] = {}
         for combination in itertools.chain.from_iterable(map(self.combinations, self.experiments)):
             other = found.setdefault(combination.label, combination)
-            found[combination.label] = max(
-                other, combination, key=lambda c: get_args(Level).index(c.asked.level)
-            )
+            found[combination.label] = combination.merged(other)
         return list(found.values())
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from benchmarks.config import DECLARED, Benchmark, Experiment
+from benchmarks.config import DECLARED, NOISELESS, REFERENCES, Benchmark, Experiment
+from benchmarks.conjunctions import BINARY
 from benchmarks.runs import Run
-from cloister.privacy.ledger.exact import decimal
+from cloister.evaluation.conjunctions import BEST
+from cloister.privacy.exact import decimal
 
 UTILITY = (
     ("1-way half L1", "marginals.1_way.half_l1", 4),
@@ -49,7 +51,9 @@ class Setting:
 
     @property
     def label(self) -> str:
-        """Method, variant unless it is the declared one, and epsilon."""
+        """Method, variant unless it is the declared one, and epsilon if it has any."""
+        if self.method == NOISELESS:
+            return self.method
         variant = "" if self.variant == DECLARED else f", {self.variant}"
         return f"{self.method}{variant}, ε {decimal(self.epsilon)}"
 
@@ -107,6 +111,7 @@ def tables_of(experiment: Experiment, repeats: Repeats) -> list[Table]:
     makers: dict[str, Callable[[Repeats], Table]] = {
         "violations": _violations,
         "utility": lambda runs: _measures("Utility", UTILITY, runs),
+        "conjunctions": _conjunctions,
         "cost": lambda runs: _measures(
             "Cost of one release command or run of a peer, without evaluation", COST, runs
         ),
@@ -121,17 +126,69 @@ def _measures(title: str, measures: Sequence[tuple[str, str, int]], repeats: Rep
     Measures that no run has are left out, and where all repeats failed is said why.
     """
     known = [m for m in measures if any(statistic(runs, m[1]) for runs in repeats.values())]
+    measured = {
+        setting: runs
+        for setting, runs in repeats.items()
+        if setting.method not in REFERENCES or any(statistic(runs, m[1]) for m in known)
+    }
     rows = tuple(
         (
             setting.dataset,
             setting.label,
             *(_failure(runs, known) or (_text(statistic(runs, m[1]), m[2]) for m in known)),
         )
-        for setting, runs in repeats.items()
+        for setting, runs in measured.items()
     )
     return Table(
         title, ("dataset", "method", *(heading for heading, _, _ in known)), rows if known else ()
     )
+
+
+def _conjunctions(repeats: Repeats) -> Table:
+    """A row for each set of queries and setting: errors in rows of the best queries."""
+    shown = with_binary_columns(repeats)
+    headings = [f"{percent} %, {name}" for percent in BEST for name in ("average", "largest")]
+    rows = []
+    for queries in query_sets(repeats):
+        for setting, runs in shown.items():
+            errors = [
+                statistic(runs, f"conjunctions.{queries}.{percent}.{name}")
+                for percent in BEST
+                for name in ("average", "largest")
+            ]
+            if any(errors):
+                texts = (
+                    _text(error, 1 if error and 0 < error.mean < 10 else 0) for error in errors
+                )
+                rows.append((setting.dataset, queries, setting.label, *texts))
+    return Table(
+        "Absolute errors in rows, of the queries of least error",
+        ("dataset", "queries", "method", *headings),
+        tuple(rows),
+    )
+
+
+def with_binary_columns(repeats: Repeats) -> Repeats:
+    """The runs, each followed by its binary columns, if it has any, as a variant of their own."""
+    shown: Repeats = {}
+    for setting, runs in repeats.items():
+        shown[setting] = runs
+        binary = [
+            replace(run, evaluation={"conjunctions": run.evaluation[BINARY]})
+            for run in runs
+            if run.evaluation and BINARY in run.evaluation
+        ]
+        if binary:
+            variant = BINARY if setting.variant == DECLARED else f"{setting.variant}, {BINARY}"
+            shown[replace(setting, variant=variant)] = binary
+    return shown
+
+
+def query_sets(repeats: Repeats) -> list[str]:
+    """The names of the sets of conjunctions that runs were measured on."""
+    evaluated = (run.evaluation for runs in repeats.values() for run in runs if run.evaluation)
+    found = (found["queries"] for own in evaluated for found in own.get("conjunctions", ()))
+    return list(dict.fromkeys(found))
 
 
 def _failure(repeats: Sequence[Run], measures: Sequence[object]) -> tuple[str, ...]:

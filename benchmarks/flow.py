@@ -2,8 +2,8 @@
 
     grant        the benchmark's own ledger is granted what the pending releases will cost
     run          one release, or one run of a peer in its own environment, and its evaluation, each
-                 in a process of its own; skipped if it was done before: a release by this code, a
-                 peer's run by its own program
+                 in a process of its own; or reference answers; skipped if it was done before: by
+                 this code, or a peer's run by its own program
     summarise    results.json, results.csv, figures
     track        one MLflow run with all of it
     document     the tables, between the markers of a Markdown file
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from prefect import flow
 
-from benchmarks import peer_steps, releases, steps
+from benchmarks import peer_steps, references, releases, steps
 from benchmarks.config import Benchmark, Combination, load_benchmark
 from benchmarks.runs import Run, home_of
 from benchmarks.steps import Results
@@ -69,7 +69,7 @@ def _runs(declared: Benchmark, own: Home, home: Home, by: str) -> tuple[list[Run
     combinations = declared.all_combinations()
     kept = {c.label: found for c in combinations if (found := _finished(c, own, home))}
     pending = [combination for combination in combinations if combination.label not in kept]
-    charged = [combination for combination in pending if not combination.peer]
+    charged = [combination for combination in pending if combination.charged]
     if charged:
         steps.grant(declared, charged, own, by)
     runs = kept | {combination.label: steps.run(combination, own, home) for combination in pending}
@@ -77,8 +77,7 @@ def _runs(declared: Benchmark, own: Home, home: Home, by: str) -> tuple[list[Run
 
 
 def _finished(combination: Combination, own: Home, home: Home) -> Run | None:
-    return (
-        peer_steps.finished_run(combination, home)
-        if combination.peer
-        else releases.finished_run(combination, own)
-    )
+    if combination.peer:
+        return peer_steps.finished_run(combination, home)
+    finished = references.finished_run if combination.reference else releases.finished_run
+    return finished(combination, own)

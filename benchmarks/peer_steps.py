@@ -134,7 +134,7 @@ def _evaluation(job: Job, combination: Combination, own: Home) -> Any:
     with tempfile.TemporaryDirectory(prefix="cloister-") as folder:
         path = Path(folder) / "synthetic.parquet"
         write_parquet(job.coded.decode(codes, job.seed).frame(), path)
-        return evaluate_table(combination, path, own).content
+        return evaluate_table(combination, path, own)
 
 
 def _record(job: Job, combination: Combination) -> Path:
@@ -145,6 +145,7 @@ def _record(job: Job, combination: Combination) -> Path:
         asked.level,
         asked.panel,
         *asked.targets,
+        combination.conjunctions,
         evaluating_digest(),
     )
     name = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

@@ -1,19 +1,23 @@
-"""Plots of an experiment: curves over epsilon if it has several, else boxes over attributes."""
+"""Plots of an experiment: curves over epsilon if it has several, else boxes over attributes.
+
+Errors of conjunctions are drawn as distributions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.config import DECLARED, Experiment
+from benchmarks.distributions import draw_distributions
 from benchmarks.figures import Repeats, Setting, statistic
+from benchmarks.plot_style import dress, line_colours
 from benchmarks.runs import Run
-from cloister.evaluation.plots import FAINT, LINE, REAL, SYNTHETIC, figure_label
+from cloister.evaluation.plots import FAINT, REAL, SYNTHETIC, figure_label
 from tasks.runtime.files import replace_file
 
 CURVES = (
@@ -23,18 +27,6 @@ CURVES = (
     ("2-way half L1", "marginals.2_way.half_l1", ""),
     ("3-way half L1", "marginals.3_way.half_l1", ""),
     ("detection AUC", "detection.auc", ""),
-)
-COLOURS = (
-    SYNTHETIC,
-    "#c2410c",
-    "#6741d9",
-    "#2b8a3e",
-    "#a61e4d",
-    "#1864ab",
-    "#5c940d",
-    "#862e9c",
-    "#e67700",
-    "#212529",
 )
 
 
@@ -46,6 +38,8 @@ def draw_experiment(experiment: Experiment, repeats: Repeats, prefix: Path) -> t
     """
     several = len(experiment.epsilons) > 1
     figures = _curves_by_dataset(repeats) if several else {"spread": _boxes(repeats)}
+    if "conjunctions" in experiment.tables:
+        figures |= draw_distributions(repeats)
     paths = []
     for name, figure in figures.items():
         if figure is not None:
@@ -73,12 +67,13 @@ def _curves(repeats: Repeats) -> Figure | None:
     figure = Figure(
         figsize=(1.8 + 4.2 * min(len(shown), 3), 3.4 * -(-len(shown) // 3)), layout="constrained"
     )
-    panels = figure.subplots(-(-len(shown) // 3), min(len(shown), 3), squeeze=False).flat
+    lines, columns = -(-len(shown) // 3), min(len(shown), 3)
+    panels = list(figure.subplots(lines, columns, squeeze=False).flat)
     for axes, (title, name, truth) in zip(panels, shown, strict=False):
         _curve(axes, repeats, name, truth)
-        _dress(axes, title)
+        dress(axes, title)
         axes.set_xlabel("epsilon", color=REAL, fontsize=9)
-    for axes in list(panels)[len(shown) :]:
+    for axes in panels[len(shown) :]:
         axes.set_visible(False)
     figure.legend(
         *figure.axes[0].get_legend_handles_labels(),
@@ -93,7 +88,7 @@ def _curve(axes: Axes, repeats: Repeats, name: str, truth: str) -> None:
     lines: dict[str, dict[float, Setting]] = {}
     for setting in repeats:
         lines.setdefault(_line_name(setting), {})[float(setting.epsilon)] = setting
-    for colour, (label, points) in zip(_colours(), lines.items(), strict=False):
+    for colour, (label, points) in zip(line_colours(), lines.items(), strict=False):
         found = [(at, statistic(repeats[setting], name)) for at, setting in sorted(points.items())]
         known = [
             (at, value.mean, value.deviation or 0.0) for at, value in found if value is not None
@@ -144,7 +139,7 @@ def _boxes(repeats: Repeats) -> Figure | None:
             medianprops={"color": SYNTHETIC, "linewidth": 2},
             flierprops={"marker": ".", "markersize": 4, "markeredgecolor": REAL},
         )
-        _dress(axes, title, grid="x")
+        dress(axes, title, grid="x")
         if not alike or axes is figure.axes[0]:
             axes.invert_yaxis()
     return figure
@@ -168,17 +163,3 @@ def _spreads(run: Run) -> Iterator[tuple[str, list[float]]]:
 def _line_name(setting: Setting) -> str:
     variant = "" if setting.variant == DECLARED else f", {setting.variant}"
     return f"{setting.method}{variant}"
-
-
-def _colours() -> Iterator[str]:
-    while True:
-        yield from COLOURS
-
-
-def _dress(axes: Axes, title: str, grid: Literal["x", "y"] = "y") -> None:
-    axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
-    axes.grid(axis=grid, color=FAINT)
-    axes.set_axisbelow(True)
-    axes.tick_params(labelsize=8, length=0)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(LINE)

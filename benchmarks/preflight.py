@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.config import Benchmark, Combination, Peer
+from benchmarks.config import REFERENCES, Benchmark, Combination, Peer
 from cloister.errors import SpecError, StorageError
 from cloister.schema.spec_files.loading import load_spec
 from models.registry import FORMER, METHODS, create
@@ -15,15 +15,15 @@ def require_usable(benchmark: Benchmark) -> None:
         InputError: a spec, method or peer cannot be used, or a table is not there.
     """
     for name in benchmark.peers:
-        if name in METHODS or name in FORMER:
+        if name in METHODS or name in FORMER or name in REFERENCES:
             raise SpecError(
                 f"the peer '{name}' has the name of a method; give it another one under peers"
             )
     for combination in benchmark.all_combinations():
         spec = load_spec(combination.spec)
-        if combination.peer is None:
+        if combination.charged:
             create(combination.method)
-        else:
+        if combination.peer:
             _require_peer(combination, combination.peer, spec.privacy.unit == "row")
         if not combination.data.is_file():
             raise StorageError(

@@ -12,12 +12,12 @@ from typing import Any
 
 from benchmarks.commands import Answer, run_cloister
 from benchmarks.config import Benchmark, Combination, expand_path
-from benchmarks.runs import Run, environment_of, evaluate_table
+from benchmarks.conjunctions import BINARY, measure_binary
+from benchmarks.runs import Run, environment_of, evaluate_table, record_of
 from cloister.errors import CloisterError
 from cloister.privacy.ledger import Ledger
-from cloister.schema.spec_files.loading import load_spec, spec_digest
+from cloister.schema.spec_files.loading import load_spec
 from tasks.ledger.transitions import open_ledger
-from tasks.runtime.code_version import code_version
 from tasks.runtime.files import replace_file, write_json
 from tasks.runtime.home import Home, private_folder
 
@@ -34,7 +34,9 @@ def run(combination: Combination, own: Home) -> Run:
     try:
         released = _released(combination, spec, own)
         made = Path(released.content["files"]["public"]) / "synthetic.parquet"
-        measured = evaluate_table(combination, made, own)
+        measured = evaluate_table(combination, made, own) | _binary(
+            combination, own.release(released.content["release"]) / "model"
+        )
     except CloisterError as error:
         return Run.of(combination, error=str(error))
     done = Run.of(
@@ -42,7 +44,7 @@ def run(combination: Combination, own: Home) -> Run:
         release=released.content["release"],
         accounted=released.content["accounted_epsilon"],
         cost=released.cost,
-        evaluation=measured.content,
+        evaluation=measured,
     )
     write_json(_record(combination, own), done.to_json())
     return done
@@ -63,11 +65,11 @@ def grant(benchmark: Benchmark, pending: list[Combination], own: Home, by: str) 
 
 
 def spec_of(combination: Combination, own: Home) -> Path:
-    """The spec of a combination: the dataset's, or a copy with the constraints of its variant."""
-    if combination.constraints is None:
+    """The spec of a combination: the dataset's, or a copy with what its variant changes."""
+    if combination.changed is None:
         return combination.spec
     declared = load_spec(combination.spec)
-    changed = declared.model_copy(update={"constraints": combination.constraints})
+    changed = combination.changed.applied(declared)
     content = _anchored(changed.model_dump(mode="json", exclude_none=True), declared.folder)
     path = (
         private_folder(own.folder / "specs") / f"{combination.dataset}-{combination.variant}.yaml"
@@ -102,10 +104,17 @@ def _released(combination: Combination, spec: Path, own: Home) -> Answer:
     return run_cloister(words, environment_of(own))
 
 
+def _binary(combination: Combination, model: Path) -> dict[str, Any]:
+    """The errors of the binary columns of a released model, under a name; nothing without them."""
+    if not combination.conjunctions:
+        return {}
+    spec, data = combination.spec, combination.data
+    counted = measure_binary(spec, data, model, combination.seed)
+    return {} if counted is None else {BINARY: counted}
+
+
 def _record(combination: Combination, own: Home) -> Path:
-    specs = (combination.spec, spec_of(combination, own))
-    digest = " ".join(spec_digest(load_spec(path)) for path in specs)
-    return own.folder / "runs" / f"{combination.key(digest, code_version())}.json"
+    return record_of(combination, own, (combination.spec, spec_of(combination, own)))
 
 
 def _charged(ledger: Ledger, dataset: str, unit: str) -> tuple[Fraction, Fraction]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from benchmarks.commands import Answer, Cost, run_cloister
+from benchmarks.commands import Cost, run_cloister
 from benchmarks.config import Benchmark, Combination
+from benchmarks.conjunctions import conjunction_figures, measure_conjunctions
+from cloister.schema.spec_files.loading import load_spec, spec_digest
+from tasks.runtime.code_version import code_version
 from tasks.runtime.home import Home
 
 OWN = ("CLOISTER_LEDGER", "CLOISTER_REMOTE", "MLFLOW_TRACKING_URI", "PREFECT_HOME")
@@ -19,9 +22,9 @@ OWN = ("CLOISTER_LEDGER", "CLOISTER_REMOTE", "MLFLOW_TRACKING_URI", "PREFECT_HOM
 class Run:
     """The cost and the evaluation of one combination; the evaluation is internal.
 
-    ``release`` is empty for a peer's run. ``error`` is empty unless the run failed. A failed run is
-    tried again next time, unless the failure is a ``finding``: the peer's own program failed or ran
-    out of time.
+    ``release`` is empty for a peer's run and for reference answers. ``error`` is empty unless the
+    run failed. A failed run is tried again next time, unless the failure is a ``finding``: the
+    peer's own program failed or ran out of time.
     """
 
     dataset: str
@@ -76,8 +79,9 @@ class Run:
                 f"step.{name}.seconds": seconds for name, seconds in self.cost.steps.items()
             }
         if self.evaluation:
-            figures |= self.evaluation["metrics"]
-            for found in self.evaluation["violations"]:
+            figures |= self.evaluation.get("metrics", {})
+            figures |= conjunction_figures(self.evaluation.get("conjunctions", ()))
+            for found in self.evaluation.get("violations", ()):
                 figures[f"violations.{found['name']}.percent"] = found["synthetic_percent"]
                 figures[f"violations.{found['name']}.real_percent"] = found["real_percent"]
         return figures
@@ -88,17 +92,28 @@ def home_of(benchmark: Benchmark, home: Home) -> Home:
     return Home.current({"CLOISTER_HOME": str(home.folder / "benchmarks" / benchmark.name)})
 
 
-def evaluate_table(combination: Combination, synthetic: Path, own: Home) -> Answer:
+def evaluate_table(combination: Combination, synthetic: Path, own: Home) -> dict[str, Any]:
     """The measures under the dataset's own spec, whatever constraints the release knew.
 
     Raises:
         CloisterError: the evaluation failed.
     """
-    asked = combination.asked
+    asked, counted = combination.asked, {}
+    if combination.conjunctions:
+        spec, data = combination.spec, combination.data
+        counted = {"conjunctions": measure_conjunctions(spec, data, synthetic)}
+        if asked.level == "none":
+            return counted
     words = ["evaluate", str(combination.spec), "--data", str(combination.data)]
     words += ["--synthetic", str(synthetic), "--level", asked.level, "--panel", asked.panel]
     words += [word for target in asked.targets for word in ("--target", target)]
-    return run_cloister(words, environment_of(own))
+    return run_cloister(words, environment_of(own)).content | counted
+
+
+def record_of(combination: Combination, own: Home, specs: Sequence[Path]) -> Path:
+    """The file of a finished run by this code, under the given specs."""
+    digest = " ".join(spec_digest(load_spec(path)) for path in specs)
+    return own.folder / "runs" / f"{combination.key(digest, code_version())}.json"
 
 
 def environment_of(own: Home) -> dict[str, str]:

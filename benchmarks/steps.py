@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import peer_steps, releases
-from benchmarks.config import Benchmark, Combination, Experiment
+from benchmarks import peer_steps, references, releases
+from benchmarks.config import REFERENCES, Benchmark, Combination, Experiment
 from benchmarks.figures import UTILITY, Repeats, repeats_of, statistic, tables_of
 from benchmarks.markdown import Section, insert, render, surroundings
 from benchmarks.plots import draw_experiment
@@ -54,13 +54,12 @@ def grant(benchmark: Benchmark, pending: list[Combination], own: Home, by: str) 
 
 @step("run", "{combination.label}")
 def run(combination: Combination, own: Home, home: Home) -> Run:
-    """Release one combination, or have a peer synthesize it, and evaluate."""
+    """Release one combination, have a peer synthesize it, or answer its queries; and evaluate."""
     with _watched(combination.label):
-        return (
-            peer_steps.run(combination, own, home)
-            if combination.peer
-            else releases.run(combination, own)
-        )
+        if combination.peer:
+            return peer_steps.run(combination, own, home)
+        answer = references.run if combination.reference else releases.run
+        return answer(combination, own)
 
 
 @step("summarise", "summarise benchmark {benchmark.name}")
@@ -133,7 +132,7 @@ def _row(run: Run) -> dict[str, Any]:
         name: getattr(run, name)
         for name in ("dataset", "method", "variant", "epsilon", "seed", "release")
     }
-    if run.peer:
+    if run.peer or run.method in REFERENCES:
         named["release"] = NO_RELEASE
     return named | {"accounted_epsilon": run.accounted, "error": run.error} | run.figures()
 
@@ -153,6 +152,11 @@ def _tracked(benchmark: Benchmark, results: Results) -> dict[str, float]:
     for experiment in benchmark.experiments:
         everything |= repeats_of(benchmark, experiment, results.runs)
     names = [name for _, name, _ in UTILITY] + ["seconds", "cpu_seconds", "memory_mib"]
+    names += [
+        f"conjunctions.{ways}-way.99.{name}"
+        for ways in (1, 2, 3)
+        for name in ("average", "largest")
+    ]
     names += ["violations.hard.largest_percent", "violations.soft.largest_difference"]
     return {
         f"{s.dataset}/{s.method}/{s.variant}/epsilon {float(s.epsilon):g}/{name}": found.mean

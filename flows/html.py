@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from html import escape
 
 import pandas as pd
 
+from cloister.figures import figure
 from cloister.privacy.certificate.schema import ConstraintOrigin
 from tasks.requests.plan import StageCost
 
@@ -22,7 +24,10 @@ def facts_table(title: str, content: Mapping[str, object]) -> str:
 
 def spend_table(stages: Sequence[StageCost], epsilon: float, delta: Fraction) -> str:
     """What each stage spends alone, and all together."""
-    rows = [(stage.name, text(stage.epsilon), stage.explanation) for stage in stages]
+    rows = [
+        (stage.name, "not DP" if stage.epsilon is None else text(stage.epsilon), stage.explanation)
+        for stage in stages
+    ]
     rows += [
         ("sampling", "0", "drawing rows is post-processing"),
         ("all together", text(epsilon), ""),
@@ -57,7 +62,7 @@ def first_rows(frame: pd.DataFrame) -> str:
 
 def text(value: object) -> str:
     """A number to four digits, anything else as it is."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return figure(value, 4) if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
 def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

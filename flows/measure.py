@@ -22,8 +22,8 @@ from prefect import flow
 from cloister import __version__
 from cloister.errors import BudgetExceeded
 from cloister.privacy.discovery import Findings
+from cloister.privacy.exact import decimal
 from cloister.privacy.ledger import BudgetStatus
-from cloister.privacy.ledger.exact import decimal
 from flows.outcome import Finished
 from models.protocol import AnyPlan
 from tasks.data.open_columns import ColumnsSession, ColumnsSource
@@ -66,10 +66,7 @@ class DomainMeasurement:
             "epsilon": str(self.request.budget.epsilon),
             "delta": str(self.request.budget.delta),
             "accounted_epsilon": self.spent,
-            "stages": [
-                {"name": s.name, "epsilon": s.epsilon, "explanation": s.explanation}
-                for s in self.stages
-            ],
+            "stages": [stage.to_json() for stage in self.stages],
             "budget_left": decimal(self.budget.left),
             "budget_window": self.budget.window,
             "rows": self.found.rows,

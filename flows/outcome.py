@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cloister.constraints import ViolationReport
+from cloister.constraints.counting import ViolationReport
 from cloister.evaluation.report import Evaluation
+from cloister.privacy.exact import decimal
 from cloister.privacy.ledger import BudgetStatus
-from cloister.privacy.ledger.exact import decimal
 from tasks.requests.plan import StageCost
 from tasks.requests.resolved import ResolvedRequest
 
@@ -32,6 +32,7 @@ class Outcome:
     budget: BudgetStatus
     public: Path
     internal: Path
+    warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The outcome as JSON values; ``internal`` must not be shared."""
@@ -44,10 +45,7 @@ class Outcome:
             "epsilon": str(self.request.budget.epsilon),
             "delta": str(self.request.budget.delta),
             "accounted_epsilon": self.spent,
-            "stages": [
-                {"name": s.name, "epsilon": s.epsilon, "explanation": s.explanation}
-                for s in self.stages
-            ],
+            "stages": [stage.to_json() for stage in self.stages],
             "budget_left": decimal(self.budget.left),
             "budget_granted": decimal(self.budget.budget.epsilon),
             "budget_window": self.budget.window,
@@ -55,6 +53,7 @@ class Outcome:
                 {"name": v.name, "hard": v.hard, "violations": v.violations, "percent": v.percent}
                 for v in self.violations
             ],
+            "warnings": list(self.warnings),
             "internal": self.evaluation.to_dict(),
             "files": {"public": str(self.public), "internal": str(self.internal)},
         }

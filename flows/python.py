@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from cloister.constraints import violation_reports
+from cloister.constraints.counting import violation_reports
 from cloister.evaluation.options import Level
 from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -27,6 +27,7 @@ from tasks.evaluation.compare import EvaluationOptions, compare_files
 from tasks.ledger.certificates import read_certificate
 from tasks.ledger.delivery import confirm_delivery
 from tasks.release.certify import TABLE_NAME
+from tasks.requests.forecast import forecast_of
 from tasks.requests.plan import StageCost, plan_of, stage_costs, total_cost
 from tasks.requests.resolved import Options, ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
@@ -59,7 +60,7 @@ class SpendSummary:
 
 @dataclass(frozen=True)
 class PlanSummary:
-    """The plan of a release and its cost; ``seconds`` on two cores, ``memory`` in bytes."""
+    """The plan of a release and its cost; ``seconds`` of processor time, ``memory`` in bytes."""
 
     method: str
     reason: str
@@ -72,7 +73,7 @@ class PlanSummary:
         facts = {
             "method": f"{self.method}: {self.reason}",
             "rows": self.rows,
-            "time": f"about {self.seconds:.0f} s on two cores",
+            "time": f"about {self.seconds:.0f} s of processor time",
             "memory": f"about {self.memory / 2**30:.1f} GiB",
         }
         return html.facts_table("Plan", facts) + self.spend._repr_html_()
@@ -166,14 +167,14 @@ def plan(
     request = ResolvedRequest.of(
         Path(spec), Options(method, _text(epsilon), _text(delta), rows), user()
     )
-    made = plan_of(request)
+    needed = forecast_of(request, public_context_of(request), plan_of(request))
     return PlanSummary(
         request.method,
         request.reason,
         request.rows,
         _spend(request),
-        made.forecast.seconds,
-        made.forecast.memory,
+        needed.seconds,
+        needed.memory,
     )
 
 
@@ -264,7 +265,7 @@ def _run(spec: Path, options: Options, home: Home) -> Outcome | Finished:
 def _released(outcome: Outcome | Finished) -> ReleaseResult:
     said = outcome.to_json()
     folder = Path(said["files"]["public"])
-    stages = tuple(StageCost(s["name"], s["explanation"], s["epsilon"]) for s in said["stages"])
+    stages = tuple(StageCost(**stage) for stage in said["stages"])
     return ReleaseResult(
         outcome.release,
         read_native(folder / TABLE_NAME, parquet_names(folder / TABLE_NAME)),

@@ -144,4 +144,5 @@ def _outcome(
         open_ledger(home).budget(context.spec.name, context.unit),
         public,
         measured.folder,
+        done.drawn.warnings,
     )

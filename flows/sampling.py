@@ -13,9 +13,10 @@ from cloister.privacy.ledger import Release, State
 from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain
 from flows.cli.console import show_facts, show_json, warn
-from models.protocol import Where
+from models.protocol import HasBinaryColumns, Where
 from models.sampling.resumable import SampleRequest, sample_to
 from models.storage import SavedModel, load_saved
+from models.task import Task
 from tasks.ledger.queries import release_of
 from tasks.ledger.release_findings import released_manifest
 from tasks.runtime.home import Home
@@ -31,13 +32,17 @@ _OPEN = (State.APPROVED, State.PUBLISHED)
 
 @dataclass(frozen=True)
 class Draw:
-    """A request for rows; all of them fulfil each condition COLUMN=VALUE of ``where``."""
+    """A request for rows; all of them fulfil each condition COLUMN=VALUE of ``where``.
+
+    A ``binary`` one is for the binary columns of a copula in place of records.
+    """
 
     release: str
     rows: int
     out: Path
     where: tuple[str, ...] = ()
     seed: int | None = None
+    binary: bool = False
 
 
 def sample_release(home: Home, draw: Draw, as_json: bool) -> None:
@@ -58,7 +63,11 @@ def sample_release(home: Home, draw: Draw, as_json: bool) -> None:
     task, model = saved.one
     require_capacity(model, draw.rows)
     require_declared(where, task.domain)
-    _write(saved, draw, where)
+    require_unconditional(where, task)
+    if draw.binary:
+        _write_binary(saved, draw)
+    else:
+        _write(saved, draw, where)
     content = {"release": draw.release, "rows": draw.rows, "file": str(draw.out), "epsilon": 0}
     if as_json:
         show_json(content)
@@ -117,6 +126,19 @@ def require_declared(where: Where, domain: Domain) -> None:
             )
 
 
+def require_unconditional(where: Where, task: Task) -> None:
+    """Check that no condition is asked of rows that belong to persons.
+
+    Raises:
+        InputError: one is.
+    """
+    if where and task.persons:
+        raise InputError(
+            "--where: rows that belong to persons are not drawn under conditions; draw without, "
+            "and select rows of the output"
+        )
+
+
 def _declares(column: Column, value: object) -> bool:
     if value is None:
         return column.null_code is not None
@@ -130,9 +152,27 @@ def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
     sample_to(model.sampler, SampleRequest(saved.digest, draw.rows, draw.seed, where), drawn)
     require_hard_constraints(violations_in(drawn, task))
     if draw.out.suffix == ".csv":
-        convert_to_csv(drawn, draw.out, saved.spec.source)
+        convert_to_csv(drawn, draw.out, saved.spec)
     else:
         drawn.replace(draw.out)
+
+
+def _write_binary(saved: SavedModel, draw: Draw) -> None:
+    """Draw the binary columns of a copula to a Parquet file.
+
+    Raises:
+        InputError: the model has none, there is a condition, or the file has another ending.
+    """
+    _, model = saved.one
+    if not isinstance(model, HasBinaryColumns):
+        raise InputError(
+            f"--binary: release {draw.release} has no binary columns; release with a copula method"
+        )
+    if draw.where or draw.out.suffix != ".parquet":
+        raise InputError("--binary: columns are written as .parquet, without --where")
+    request = SampleRequest(f"{saved.digest} binary", draw.rows, draw.seed)
+    drawn = draw.out.with_name(f".{draw.out.name}.parquet")
+    sample_to(model.binary_sampler, request, drawn).replace(draw.out)
 
 
 def _bound_model(home: Home, release: Release) -> str | None:

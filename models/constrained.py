@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
+from typing import ClassVar
 
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.columns import Serial
+from cloister.schema.columns import Grid, Serial
 from cloister.schema.domain import Table
 from models.discretization.bins import Bins
-from models.protocol import ModelState, Sampler, Task, Where, sample_whole
+from models.protocol import ModelState, Sampler, Where, sample_whole
 from models.sampling.chain import TupleModel
 from models.sampling.sampler import ConstraintSampler, EveryRow
 from models.sampling.support_builder import CompiledConstraints
@@ -21,8 +22,10 @@ from models.serialization import (
     state_of_rules,
 )
 from models.soft_constraints.reweighting import Reweighting
+from models.task import Task
 
 _CUT_OFF = "noisy counts below zero are cut off, and shares are made to add up to one"
+_TAILED = "outer parts of a number's range with less mass than noise follow a fitted tail"
 _MERGED = (
     "values of an attribute are merged to bins by its released histogram, and spread inside them "
     "by the same"
@@ -31,7 +34,10 @@ _SUPPORTED = (
     "rows are drawn inside supports of the hard constraints, which are chosen from released "
     "statistics"
 )
-_CHECKED = "rows that would break a hard constraint for which there is no support are drawn anew"
+_CHECKED = (
+    "rows that would break a hard constraint for which there is no support are drawn anew; where "
+    "the rows of the model are used up, they are drawn from flatter probabilities"
+)
 BALANCED = (
     "of three times the rows, those are kept whose tables of pairs are nearest to the tables of all"
 )
@@ -52,6 +58,9 @@ class ConstrainedModel(ABC):
     sequence: tuple[str, ...]
     bins: Mapping[str, Bins]
     rules: CompiledConstraints
+
+    drawn_whole: ClassVar[frozenset[str]] = frozenset({BALANCED})
+    """Sentences of :meth:`post_processing` on how `sampler` draws whole tables."""
 
     @property
     @abstractmethod
@@ -75,6 +84,11 @@ class ConstrainedModel(ABC):
     def capacity(self) -> int | None:
         """None: a model of released statistics gives any number of rows."""
         return None
+
+    @property
+    def histograms(self) -> Mapping[str, Bins]:
+        """The released histogram of each attribute."""
+        return self.bins
 
     @property
     def reweighting(self) -> Reweighting | None:
@@ -107,6 +121,7 @@ class ConstrainedModel(ABC):
         rules, columns = self.rules, self.task.domain
         steps = {
             _CUT_OFF: True,
+            _TAILED: any(isinstance(own.cells.column, Grid) for own in self.bins.values()),
             _MERGED: bool(self.bins),
             **dict.fromkeys(self.own_post_processing(), True),
             _SUPPORTED: bool(rules.supports),

@@ -11,22 +11,22 @@ A method is three types that belong together: the :class:`Parameters` of its pla
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, Generic, Protocol, Self, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from cloister.constraints import DenialConstraint
-from cloister.privacy.events import Composed, Event
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from cloister.schema.database import Database, Schema
+from cloister.privacy.stages import event_of_stages
+from cloister.schema.database import Database
 from cloister.schema.domain import Domain, Table
+from models.discretization.bins import Bins
+from models.task import AnyTask, Budget, DatabaseTask, Task
 
 Arrays = Mapping[str, NDArray[Any]]
 ModelState = tuple[dict[str, Any], dict[str, NDArray[np.generic]]]
@@ -39,91 +39,24 @@ def silent(done: int, total: int) -> None:
 
 
 @dataclass(frozen=True)
-class Task:
-    """The public inputs of a synthesis: columns, constraints, sizes, neighbouring relation.
-
-    ``data_rows`` is the declared number of rows of the data, ``wanted_rows`` that of the output
-    where another one is wanted; neither is the true number of rows, which stays behind the door.
-    """
-
-    domain: Domain
-    constraints: tuple[DenialConstraint, ...]
-    data_rows: int
-    neighbours: Neighbours
-    wanted_rows: int | None = None
-
-    @property
-    def output_rows(self) -> int:
-        """How many rows to release: as many as the data has, unless another number is wanted."""
-        return self.data_rows if self.wanted_rows is None else self.wanted_rows
-
-    @property
-    def hard(self) -> tuple[DenialConstraint, ...]:
-        """The constraints that no row may violate."""
-        return tuple(constraint for constraint in self.constraints if constraint.hard)
-
-    @property
-    def soft(self) -> tuple[DenialConstraint, ...]:
-        """The constraints whose violation rate is to be kept.
-
-        Constraints on keys are left out, since keys are numbered afresh.
-        """
-        return tuple(
-            c for c in self.constraints if not c.hard and not any(map(self._is_key, c.attributes))
-        )
-
-    def _is_key(self, name: str) -> bool:
-        return self.domain[name].kind == "key"
-
-
-@dataclass(frozen=True)
-class DatabaseTask:
-    """The public inputs of a synthesis of several tables that refer to each other.
-
-    ``neighbours`` are of the privacy unit, one row of the first table; those of each task bound the
-    rows of its table that a unit has.
-    """
-
-    schema: Schema
-    tables: Mapping[str, Task]
-    neighbours: Neighbours
-
-    @property
-    def constraints(self) -> tuple[DenialConstraint, ...]:
-        """The constraints of all tables, each on rows of its own."""
-        return tuple(rule for task in self.tables.values() for rule in task.constraints)
-
-    @property
-    def data_rows(self) -> int:
-        """The declared number of privacy units: rows of the first table."""
-        return next(iter(self.tables.values())).data_rows
-
-    @property
-    def output_rows(self) -> int:
-        """How many rows of the first table are to be released."""
-        return next(iter(self.tables.values())).output_rows
-
-
-@dataclass(frozen=True)
-class Budget:
-    """A privacy budget, exact."""
-
-    epsilon: Fraction
-    delta: Fraction
-
-
-@dataclass(frozen=True)
 class Stage:
-    """One step of a plan that queries the data, with what it spends."""
+    """One step of a plan that queries the data, with what it spends.
+
+    ``part`` is the disjoint part of the rows that it reads; None if it reads all.
+    """
 
     name: str
     event: Event
     explanation: str
+    part: str | None = None
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a fit will need: wall seconds on two cores and bytes of memory; orders of magnitude."""
+    """What something will need: seconds of processor time, and bytes of memory.
+
+    Within a factor of two on a server of a few years ago.
+    """
 
     seconds: float
     memory: int
@@ -154,18 +87,25 @@ DatabaseModelT = TypeVar("DatabaseModelT", bound="DatabaseModel")
 
 @dataclass(frozen=True)
 class Plan(Generic[ParametersT]):
-    """What a fit will do: made of public inputs only; costs nothing."""
+    """What a fit will do: made of public inputs only; costs nothing.
+
+    ``mapped`` says for the attributes of each joint table of a hard constraint, with how much noise
+    it is counted: its standard deviation, in rows. ``rate_deviation`` is that of the noise of the
+    rate of a soft constraint, as a share of all pairs; None if no rate is measured.
+    """
 
     method: str
     sequence: tuple[str, ...]
     stages: tuple[Stage, ...]
     parameters: ParametersT
     forecast: Forecast
+    mapped: Mapping[tuple[str, ...], float] = field(default_factory=dict)
+    rate_deviation: float | None = None
 
     @property
     def event(self) -> Event:
         """Everything the fit will spend."""
-        return Composed(tuple((stage.event, 1) for stage in self.stages))
+        return event_of_stages(self.stages)
 
 
 class Sampler(Protocol):
@@ -209,6 +149,11 @@ class Model(Protocol):
         """How many rows it may ever give; None if any number."""
         ...
 
+    @property
+    def histograms(self) -> Mapping[str, Bins]:
+        """The released histograms of attributes that are drawn row by row, if it has any."""
+        ...
+
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
         ...
@@ -223,6 +168,16 @@ class Model(Protocol):
 
     def state(self) -> ModelState:
         """The model as JSON and arrays; :meth:`Synthesizer.restore` reads them."""
+        ...
+
+
+@runtime_checkable
+class HasBinaryColumns(Protocol):
+    """A model that can also give its attributes as binary columns, not made records."""
+
+    @property
+    def binary_sampler(self) -> Sampler:
+        """The sampler of the binary columns, in which no constraint holds."""
         ...
 
 
@@ -261,12 +216,17 @@ class DatabaseDoor(Protocol):
 class Synthesizer(Protocol[ParametersT, ModelT]):
     """A method of synthesis of one table.
 
-    A method with nothing to weigh inherits :meth:`weigh` from this class.
+    A method with nothing to weigh inherits :meth:`weigh` from this class. Models of one that
+    ``gives_conditionals`` draw the rest of a row under some of its attributes: they are
+    :class:`models.constrained.ConstrainedModel`. One that ``gives_deniability`` may release records
+    under plausible deniability alone.
     """
 
     name: str
     summary: str
     of_database: bool = False
+    gives_conditionals: bool = False
+    gives_deniability: bool = False
 
     def sequence(self, task: Task) -> tuple[str, ...]:
         """The order in which attributes are modelled; public."""
@@ -304,6 +264,7 @@ class DatabaseSynthesizer(Protocol[ParametersT, DatabaseModelT]):
     name: str
     summary: str
     of_database: bool = True
+    gives_deniability: bool = False
 
     def sequence(self, task: DatabaseTask) -> tuple[str, ...]:
         """The order in which tables are modelled; public."""
@@ -339,7 +300,6 @@ class DatabaseSynthesizer(Protocol[ParametersT, DatabaseModelT]):
 
 
 AnyPlan = Plan[Any]
-AnyTask = Task | DatabaseTask
 AnyModel = Model | DatabaseModel
 
 
@@ -349,6 +309,7 @@ class AnySynthesizer(Protocol):
     name: str
     summary: str
     of_database: bool
+    gives_deniability: bool
 
     def sequence(self, task: Any) -> tuple[str, ...]:
         """See :class:`Synthesizer`."""

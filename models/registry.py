@@ -1,23 +1,79 @@
-"""The methods, by name."""
+"""The methods, by name: the code of one is loaded when it is first asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
 from types import MappingProxyType
 
 from cloister.errors import InputError
-from models.dpview.synthesizer import DPVIEW_RECIPES, DPView
-from models.kamino.paper.recipes import PAPER_RECIPES
-from models.kamino.recipe import KAMINO
-from models.kamino.synthesizer import Kamino
-from models.mixture.synthesizer import MixtureSynthesizer
+from models.persons.synthesizer import OfPersons
 from models.protocol import AnySynthesizer, Progress, silent
 
+
+@dataclass(frozen=True)
+class Deferred:
+    """The method ``name`` of a module that is imported when the method is made.
+
+    The module has a function ``variant(name, progress)``, and imports what only a fit needs when it
+    fits: a plan costs neither the time nor the memory of those libraries.
+    """
+
+    name: str
+    module: str
+
+    def __call__(self, progress: Progress) -> AnySynthesizer:
+        """The method."""
+        made: AnySynthesizer = import_module(self.module).variant(self.name, progress)
+        return made
+
+
+def _deferred(module: str, *names: str) -> Iterator[tuple[str, Deferred]]:
+    return ((name, Deferred(name, module)) for name in names)
+
+
 METHODS: dict[str, Callable[[Progress], AnySynthesizer]] = {
-    "mixture": MixtureSynthesizer,
-    **{recipe.name: partial(Kamino, recipe=recipe) for recipe in (KAMINO, *PAPER_RECIPES)},
-    **{recipe.name: partial(DPView, recipe=recipe) for recipe in DPVIEW_RECIPES},
+    **dict(_deferred("models.mixture.synthesizer", "mixture")),
+    **dict(
+        _deferred(
+            "models.kamino.synthesizer",
+            "kamino",
+            "kamino-sequential",
+            "kamino-parallel",
+            "kamino-paper",
+            "kamino-unsequenced",
+            "kamino-unweighed",
+        )
+    ),
+    **dict(_deferred("models.dpview.synthesizer", "dpview", "dpview+", "independent")),
+    **dict(
+        _deferred(
+            "models.copula.synthesizer",
+            "copula",
+            "copula-paper",
+            "copula-identity",
+            "copula-ones",
+        )
+    ),
+    **dict(
+        _deferred(
+            "models.deniability.synthesizer",
+            "bayes",
+            "deniability",
+            "deniability-paper",
+        )
+    ),
+    **dict(
+        _deferred(
+            "models.relational.synthesizer",
+            "relational",
+            "relational-mixture",
+            "relational-dpview",
+            "relational-copula",
+            "relational-independent",
+        )
+    ),
 }
 
 FORMER = MappingProxyType({"cloister": "mixture"})
@@ -25,8 +81,9 @@ FORMER = MappingProxyType({"cloister": "mixture"})
 
 
 def create(name: str, progress: Progress = silent) -> AnySynthesizer:
-    """The method of that name; InputError if there is none."""
-    return METHODS[present_name(name)](progress)
+    """The method of that name, of one table for persons too; InputError if there is none."""
+    method = METHODS[present_name(name)](progress)
+    return method if method.of_database else OfPersons(method)
 
 
 def present_name(name: str) -> str:

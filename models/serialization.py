@@ -11,9 +11,10 @@ from cloister.constraints.supports import Coupling, Support
 from cloister.schema.cells import Cells
 from cloister.schema.domain import Table
 from models.discretization.bins import Bins
-from models.protocol import Arrays, ModelState, Task
+from models.protocol import Arrays, ModelState
 from models.sampling.support_builder import CompiledConstraints
 from models.soft_constraints.reweighting import Reweighting
+from models.task import Task
 
 _Meta = dict[str, Any]
 _Stored = dict[str, NDArray[Any]]

@@ -38,8 +38,9 @@ from cloister.schema.attributes import AnyAttribute, Categorical, Ordinal, Value
 from cloister.schema.codelists import resolve_values
 from cloister.schema.spec import Spec, TableSpec
 from cloister.schema.spec_files.loading import spec_digest
-from models.protocol import AnyModel, AnyTask, Model, Task
+from models.protocol import AnyModel, Model
 from models.registry import create
+from models.task import AnyTask, Task
 from models.task_from_spec import task_of
 
 _FORMAT = 1

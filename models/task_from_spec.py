@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from cloister.constraints import DenialConstraint, constraints_of
+from cloister.constraints import DenialConstraint, constraints_of, functional_dependency
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.domain import Domain
-from cloister.schema.spec import PersonUnit, Spec
+from cloister.schema.spec import DeniabilitySpec, PersonUnit, Spec
 from cloister.schema.spec_files.foreign_keys import schema_of
-from models.protocol import AnyTask, DatabaseTask, Task
+from models.task import AnyTask, DatabaseTask, Persons, Task
 
 
 def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> AnyTask:
@@ -24,7 +24,16 @@ def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> A
     """
     relation = Relation(spec.privacy.relation)
     if not spec.tables:
-        return _of_one(spec, rows[spec.name], neighbours_of(spec), wanted)
+        fewer = rows_by_default(spec, rows[spec.name])
+        if wanted is None and fewer < rows[spec.name]:
+            wanted = fewer
+        one = _of_one(spec, rows[spec.name], neighbours_of(spec), wanted)
+        return replace(
+            one,
+            persons=_persons_of(spec, one),
+            guarantee=spec.release.guarantee,
+            deniability=spec.release.deniability or DeniabilitySpec(),
+        )
     schema = schema_of(spec)
     tables = {
         name: _named(name, _of_one(spec.table(name), rows[name], Neighbours(relation, bound), None))
@@ -38,7 +47,7 @@ def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> A
 
 def _of_one(spec: Spec, rows: int, neighbours: Neighbours, wanted: int | None) -> Task:
     domain = Domain.of(spec.attributes, spec.folder)
-    constraints = constraints_of(spec.constraints, domain.names, spec.folder)
+    constraints = constraints_of(spec.constraints, domain.names, spec.folder, spec.ignore)
     return Task(domain, constraints, rows, neighbours, wanted)
 
 
@@ -46,6 +55,38 @@ def neighbours_of(spec: Spec) -> Neighbours:
     """Which tables must be hard to tell apart, as a spec of one table declares it."""
     unit, relation = spec.privacy.unit, Relation(spec.privacy.relation)
     return Neighbours(relation, unit.max_rows if isinstance(unit, PersonUnit) else 1)
+
+
+def rows_by_default(spec: Spec, rows: int) -> int:
+    """How many rows to release if nothing else is wanted, for data of so many ``rows``.
+
+    Where persons have several rows, no more than the declared persons have within their bound.
+    """
+    unit = spec.privacy.unit
+    if not isinstance(unit, PersonUnit) or unit.declared_persons is None:
+        return rows
+    return min(rows, unit.declared_persons * unit.max_rows)
+
+
+def _persons_of(spec: Spec, task: Task) -> Persons | None:
+    """The persons of a task, if one may have several rows under a text key."""
+    unit = spec.privacy.unit
+    if not isinstance(unit, PersonUnit) or unit.max_rows == 1:
+        return None
+    if task.domain[unit.key].kind != "key":
+        return None
+    declared = {name for name, attribute in spec.attributes.items() if attribute.per}
+    own = _determined({unit.key, *declared}, task.hard)
+    names = tuple(name for name in task.domain.modelled if name in own)
+    return Persons(unit.key, names, unit.declared_persons)
+
+
+def _determined(known: set[str], rules: Sequence[DenialConstraint]) -> set[str]:
+    """The attributes on which rows agree that agree on the known ones, by dependencies."""
+    found = [dependency for rule in rules if (dependency := functional_dependency(rule))]
+    while new := {right for left, right in found if known.issuperset(left)} - known:
+        known |= new
+    return known
 
 
 def _named(table: str, task: Task) -> Task:

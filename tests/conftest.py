@@ -16,7 +16,8 @@ import pandas as pd
 import pytest
 from absl import logging as absl_logging
 
-from cloister.constraints import constraints_of, violation_reports
+from cloister.constraints import constraints_of
+from cloister.constraints.counting import violation_reports
 from cloister.privacy.certificate.certificate import Facts
 from cloister.privacy.certificate.software import software
 from cloister.privacy.door.journal import Journal
@@ -27,8 +28,9 @@ from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.domain import Domain
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from models.protocol import Budget, Model, Plan, Task, fit, make_plan
+from models.protocol import Model, Plan, fit, make_plan
 from models.registry import create
+from models.task import Budget, Task
 from tasks.runtime.home import Home
 
 os.environ["CLOISTER_HOME"] = tempfile.mkdtemp(prefix="cloister-tests-")

@@ -1,15 +1,11 @@
-"""Denial constraints: their text forms, binding to a domain, exact counts and contradictions."""
+"""Denial constraints: their text forms, binding to a domain, and contradictions."""
 
 from cloister.constraints.binding import BoundConstraint, BoundPredicate, Operand, bind, holds
-from cloister.constraints.consistency import key_capacity, require_consistent, smallest_conflict
-from cloister.constraints.counting.tuples import Tuples
-from cloister.constraints.counting.violations import (
-    Partners,
-    ViolationReport,
-    count_violations,
-    violation_reports,
-    violation_share,
-    violations_per_row,
+from cloister.constraints.consistency import (
+    holds_for_equal_rows,
+    key_capacity,
+    require_consistent,
+    smallest_conflict,
 )
 from cloister.constraints.declared import constraints_of, declaration_of
 from cloister.constraints.denial import Cell, Constant, DenialConstraint, Op, Predicate
@@ -35,13 +31,9 @@ __all__ = [
     "Op",
     "Operand",
     "OrderRule",
-    "Partners",
     "Predicate",
-    "Tuples",
-    "ViolationReport",
     "bind",
     "constraints_of",
-    "count_violations",
     "declaration_of",
     "dependency",
     "format_denial",
@@ -49,6 +41,7 @@ __all__ = [
     "format_holoclean",
     "functional_dependency",
     "holds",
+    "holds_for_equal_rows",
     "key",
     "key_attributes",
     "key_capacity",
@@ -59,7 +52,4 @@ __all__ = [
     "read_holoclean",
     "require_consistent",
     "smallest_conflict",
-    "violation_reports",
-    "violation_share",
-    "violations_per_row",
 ]

@@ -78,6 +78,11 @@ def smallest_conflict(
     return ()
 
 
+def holds_for_equal_rows(constraint: DenialConstraint, domain: Domain) -> bool:
+    """Whether two rows that agree on everything can never violate a constraint as a pair."""
+    return constraint.arity == 1 or not _can_deny_equal_rows(bind(constraint, domain))
+
+
 def key_capacity(attributes: Iterable[str], domain: Domain) -> int | None:
     """Number of rows that can differ on a key.
 

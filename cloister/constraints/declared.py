@@ -26,9 +26,14 @@ from cloister.schema.declarations import ConstraintDeclaration
 
 
 def constraints_of(
-    declarations: Sequence[ConstraintDeclaration], attribute_names: Collection[str], folder: Path
+    declarations: Sequence[ConstraintDeclaration],
+    attribute_names: Collection[str],
+    folder: Path,
+    ignored: Collection[str] = (),
 ) -> tuple[DenialConstraint, ...]:
     """The constraints of a spec, in order; files are looked up in ``folder``.
+
+    ``ignored`` columns are left out of the data; no constraint can use them.
 
     Raises:
         ConstraintError: one cannot be read, names an unknown attribute, or two have the same name.
@@ -41,7 +46,7 @@ def constraints_of(
     )
     _require_unique([constraint.name for constraint in constraints])
     for constraint in constraints:
-        _require_known(constraint, attribute_names)
+        _require_known(constraint, attribute_names, ignored)
     return constraints
 
 
@@ -91,8 +96,15 @@ def _require_unique(names: list[str]) -> None:
         )
 
 
-def _require_known(constraint: DenialConstraint, attribute_names: Collection[str]) -> None:
+def _require_known(
+    constraint: DenialConstraint, attribute_names: Collection[str], ignored: Collection[str]
+) -> None:
     for attribute in constraint.attributes:
+        if attribute in ignored:
+            raise ConstraintError(
+                f"constraint '{constraint.name}': '{attribute}' is left out by ignore; declare it "
+                "under attributes"
+            )
         if attribute not in attribute_names:
             close = difflib.get_close_matches(attribute, attribute_names, n=1)
             hint = (

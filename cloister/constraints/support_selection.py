@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints.denial import Cell, DenialConstraint, Op, Predicate
@@ -21,11 +22,14 @@ from cloister.constraints.supports import Coupling, Levels, Support, grid, with_
 
 _Bounds = tuple[Floats, Floats]
 
-_PRIOR_STEPS = 40
-"""Steps of the fixed-point iteration that fits the prior of the right sides."""
+_OVERFILLED = 0.01
+"""Room of a right side that is full, as a part of a left side: 4.6 nats of evidence override it."""
 
-_STRONGEST_PRIOR = 6.0
-"""Bound on the log prior of a right side, either way."""
+_SIMILAR = 0.25
+"""Standard deviation of the difference of two masses that are the same rows, relative to both."""
+
+_NEVER = -1e9
+"""The evidence of what may not be, as the assignment takes it: finite."""
 
 _COUPLING_WEIGHT = 3.0
 """Weight of the monotone coupling of both margins, relative to the released mass of a chain."""
@@ -43,12 +47,13 @@ _POSSIBLE: Mapping[Op, Callable[[_Bounds, _Bounds], Booleans]] = {
 def function_support(left: Sequence[Levels], right: Levels, chosen: Integers) -> Support:
     """The support of a functional dependency: one right side, a single value, for each left side.
 
-    ``chosen`` has shape (product of left sizes,): the right side's level for each joint left level.
+    ``chosen`` has shape (product of left sizes,): the right side's level for each joint left level,
+    negative for those that may not occur.
     """
     joint = grid([level.size for level in left])
-    known = np.logical_and.reduce(
-        [np.ones(len(joint), bool), *(joint[:, at] != v.null for at, v in enumerate(left))]
-    )
+    known = chosen >= 0
+    for at, level in enumerate(left):
+        known &= joint[:, at] != level.null
     levels = np.column_stack([joint, chosen])[known]
     names = (*(level.name for level in left), right.name)
     support = Support(
@@ -60,21 +65,56 @@ def function_support(left: Sequence[Levels], right: Levels, chosen: Integers) ->
 def likely_right(
     right: Levels, evidence: Floats, left_mass: Floats, right_mass: Floats, rng: np.random.Generator
 ) -> Integers:
-    """A right side for each left side, drawn from its posterior, so that right shares are kept.
+    """A right side for each left side, the most likely one that has room for it.
 
-    ``evidence`` (lefts, right size) has log-probabilities up to a constant; where it is clear, the
-    most likely right side is drawn. The prior is fitted so that the expected mass of the left sides
-    (lefts,) with each right side is that right side's mass (size,).
+    ``evidence`` (lefts, right size) has log-probabilities up to a constant, -inf for what may not
+    be. Left sides (lefts,), the heaviest first, fill the right sides (size,) up to their mass; a
+    right side that is full is taken where the evidence for it is strong. Negative where a left side
+    may have none.
     """
     known, shares = evidence[:, right.present], right_mass[right.present] + 1e-9
-    weights, shares = left_mass / left_mass.sum(), shares / shares.sum()
-    prior = np.zeros(len(shares))
-    for _ in range(_PRIOR_STEPS):
-        posterior = np.exp(known + prior - (known + prior).max(1, keepdims=True))
-        load = weights @ (posterior / posterior.sum(1, keepdims=True))
-        prior = np.clip(prior + np.log(shares / (load + 1e-9)), -_STRONGEST_PRIOR, _STRONGEST_PRIOR)
-    gumbel = -np.log(-np.log(rng.random(known.shape)))
-    return right.present[np.argmax(known + prior + gumbel, axis=1)]
+    shares, mass = shares / shares.sum(), left_mass / left_mass.sum()
+    room = shares.copy()
+    chosen = np.full(len(known), -1, dtype=np.int64)
+    for left in np.lexsort((rng.random(len(mass)), -mass)):
+        if np.isfinite(known[left]).any():
+            log_room = np.log(np.maximum(room, _OVERFILLED * mass[left] + 1e-300))
+            best = int(np.argmax(known[left] + log_room))
+            chosen[left] = right.present[best]
+            room[best] -= mass[left]
+    return chosen
+
+
+def one_to_one_right(
+    right: Levels, evidence: Floats, left_mass: Floats, right_mass: Floats
+) -> Integers:
+    """A right side for each left side, none twice: the most likely of all such choices.
+
+    A left side and its right side have the same rows, so their masses are evidence too. Arguments
+    as for :func:`likely_right`. Negative where a left side has none.
+
+    Source: Kuhn, "The Hungarian method for the assignment problem" (1955), as in scipy.
+    """
+    spread = _SIMILAR * (left_mass[:, None] + right_mass[None, right.present]) + 1e-6
+    unlike = np.square((left_mass[:, None] - right_mass[None, right.present]) / spread)
+    known = evidence[:, right.present]
+    rows, columns = linear_sum_assignment(np.maximum(known - unlike, _NEVER), maximize=True)
+    chosen = np.full(len(left_mass), -1, dtype=np.int64)
+    there = np.isfinite(known[rows, columns])
+    chosen[rows[there]] = right.present[columns[there]]
+    return chosen
+
+
+def ranked_right(right: Levels, left_mass: Floats, right_mass: Floats) -> Integers:
+    """A right side for each left side, none twice: the heaviest for the heaviest, and so on.
+
+    Arguments and result as for :func:`one_to_one_right`, for more than can be compared.
+    """
+    both = min(len(left_mass), len(right.present))
+    chosen = np.full(len(left_mass), -1, dtype=np.int64)
+    heaviest = np.argsort(-right_mass[right.present], kind="stable")
+    chosen[np.argsort(-left_mass, kind="stable")[:both]] = right.present[heaviest[:both]]
+    return chosen
 
 
 def balanced_right(

@@ -8,8 +8,9 @@ from __future__ import annotations
 import csv
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,6 +20,8 @@ from cloister.errors import StorageError
 from cloister.evaluation.learning import Learning
 from cloister.evaluation.marginals import Marginals, marginal_records
 from cloister.evaluation.report import Evaluation
+
+_T = TypeVar("_T")
 
 _MOST_BARS = 40
 """Attributes, constraints or targets at most in one figure."""
@@ -42,14 +45,8 @@ def write_plots(evaluation: Evaluation, folder: Path) -> list[Path]:
         if evaluation.learning
         else None,
     }
-    figures = {folder / name: figure for name, figure in drawn.items() if figure is not None}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, figure in figures.items():
-            _save(figure, path)
-    except OSError as error:
-        raise _unwritable(folder, error) from None
-    return list(figures)
+    figures = {name: figure for name, figure in drawn.items() if figure is not None}
+    return _written(folder, figures, _save)
 
 
 def write_tables(evaluation: Evaluation, folder: Path) -> list[Path]:
@@ -62,24 +59,28 @@ def write_tables(evaluation: Evaluation, folder: Path) -> list[Path]:
     records: dict[str, list[dict[str, object]]] = {
         "marginals.csv": list(marginal_records(evaluation.marginals)),
         "violations.csv": [violations.to_dict() for violations in evaluation.violations],
+        "persons.csv": evaluation.persons.to_dict()["spread_within"] if evaluation.persons else [],
         "accuracy.csv": [
             row for name, learning in trained if learning for row in _scores(name, learning)
         ],
     }
-    files = {folder / name: rows for name, rows in records.items() if rows}
+    return _written(folder, {name: rows for name, rows in records.items() if rows}, _write)
+
+
+def _written(
+    folder: Path, contents: Mapping[str, _T], write: Callable[[_T, Path], None]
+) -> list[Path]:
+    """Write contents as files of a folder, by name; their paths."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for path, rows in files.items():
-            _write(rows, path)
+        for name, content in contents.items():
+            write(content, folder / name)
     except OSError as error:
-        raise _unwritable(folder, error) from None
-    return list(files)
-
-
-def _unwritable(folder: Path, error: OSError) -> StorageError:
-    return StorageError(
-        f"{folder} cannot be written ({error.strerror}); choose another folder or free some space"
-    )
+        raise StorageError(
+            f"{folder} cannot be written ({error.strerror}); choose another folder or free some "
+            "space"
+        ) from None
+    return [folder / name for name in contents]
 
 
 def _scores(trained_on: str, learning: Learning) -> Iterable[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""The evaluation of one synthetic table against the real one: all measures as one value.
+"""The evaluation of one synthetic table against the real one as one value.
 
 Privacy: computed from real rows without noise. An evaluation is internal; it never enters a
     published certificate.
@@ -6,35 +6,21 @@ Privacy: computed from real rows without noise. An evaluation is internal; it ne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from cloister.constraints.denial import DenialConstraint
 from cloister.errors import DataError
-from cloister.evaluation.attacks import (
-    FEWEST_ATTACK_ROWS,
-    ClosestRecords,
-    Membership,
-    closest_records,
-    comparable_records,
-    infer_membership,
-)
-from cloister.evaluation.detection import DetectionScore, detect, detectable
-from cloister.evaluation.learning import (
-    Learning,
-    Split,
-    Teacher,
-    learnable,
-    synthetic_training_rows,
-    train_and_test,
-)
-from cloister.evaluation.marginals import Marginals, compare_marginals
-from cloister.evaluation.options import Level, Panel
-from cloister.evaluation.queries import RangeQueries, compare_queries
-from cloister.evaluation.targets import PredictionTarget
-from cloister.evaluation.violations import Violations, compare_violations
+from cloister.evaluation.options import Level
 from cloister.schema.domain import Table
+
+if TYPE_CHECKING:
+    from cloister.evaluation.attacks import ClosestRecords, Membership
+    from cloister.evaluation.detection import DetectionScore
+    from cloister.evaluation.learning import Learning
+    from cloister.evaluation.marginals import Marginals
+    from cloister.evaluation.persons import PersonMeasures
+    from cloister.evaluation.queries import RangeQueries
+    from cloister.evaluation.violations import Violations
 
 
 @dataclass(frozen=True)
@@ -43,7 +29,8 @@ class Evaluation:
 
     A measure is None or empty if it was left out, or if the tables are too small for it.
     ``learning`` trained on synthetic rows, ``truth`` on real ones; both were tested on the same
-    real rows. ``internal`` is always true: the figures are not differentially private.
+    real rows. ``warnings`` are of the release. ``internal`` is always true: the figures are not
+    differentially private.
     """
 
     level: Level
@@ -57,6 +44,8 @@ class Evaluation:
     learning: Learning | None = None
     truth: Learning | None = None
     membership: Membership | None = None
+    persons: PersonMeasures | None = None
+    warnings: tuple[str, ...] = ()
     internal: bool = field(default=True, init=False)
 
     def metrics(self) -> dict[str, float]:
@@ -68,7 +57,7 @@ class Evaluation:
             figures[f"marginals.{way.ways}_way.largest_cell"] = way.largest_cell
         if self.queries:
             figures["queries.mean_error"] = self.queries.mean_error
-        figures |= self._violation_metrics()
+        figures |= self._violation_metrics() | (self.persons.metrics() if self.persons else {})
         if self.detection:
             figures["detection.auc"] = self.detection.auc
         if self.closest:
@@ -99,6 +88,7 @@ class Evaluation:
             "learning": self.learning,
             "truth": self.truth,
             "membership": self.membership,
+            "persons": self.persons,
         }
         return {
             "internal": self.internal,
@@ -106,77 +96,21 @@ class Evaluation:
             "real_rows": self.real_rows,
             "synthetic_rows": self.synthetic_rows,
             "metrics": self.metrics(),
+            "warnings": list(self.warnings),
             "marginals": [way.to_dict() for way in self.marginals],
             "violations": [violations.to_dict() for violations in self.violations],
             **{name: part.to_dict() for name, part in parts.items() if part is not None},
         }
 
 
-def evaluate_tables(
-    real: Table,
-    synthetic: Table,
-    constraints: Sequence[DenialConstraint],
-    targets: Sequence[PredictionTarget],
-    level: Level,
-    held_out: Table | None = None,
-    panel: Panel = "nine",
-    teach: Teacher = train_and_test,
-) -> Evaluation:
-    """Measure a synthetic table against the real one.
-
-    ``none`` measures nothing; ``quick`` marginals, range queries, violations, detection and closest
-    records; ``full`` also trains a ``panel`` of models on synthetic and on real rows, and attacks
-    membership if there are ``held_out`` real rows of the same population that took no part in the
-    fit. ``teach`` trains on the real rows, or returns scores that were computed before.
+def unmeasured(real: Table, synthetic: Table, level: Level = "none") -> Evaluation:
+    """The evaluation of two tables of which only the numbers of rows are known yet.
 
     Raises:
         DataError: the tables have other columns, or one has no rows.
-        ConstraintError: a constraint does not fit the columns.
-
-    Privacy: reads real rows without noise. The result is internal.
     """
     _require_alike(real, synthetic)
-    evaluation = Evaluation(level, real.rows, synthetic.rows)
-    if level == "none":
-        return evaluation
-    evaluation = replace(
-        evaluation,
-        marginals=compare_marginals(real, synthetic),
-        queries=compare_queries(real, synthetic) if real.domain.modelled else None,
-        violations=compare_violations(constraints, real, synthetic),
-        detection=detect(real, synthetic) if detectable(real, synthetic) else None,
-        closest=closest_records(real, synthetic) if comparable_records(real, synthetic) else None,
-    )
-    if level == "quick":
-        return evaluation
-    attackable = (
-        held_out is not None
-        and comparable_records(held_out, synthetic)
-        and real.rows >= FEWEST_ATTACK_ROWS
-    )
-    membership = (
-        infer_membership(real, held_out, synthetic) if attackable and held_out is not None else None
-    )
-    return replace(
-        _with_learning(evaluation, real, synthetic, targets, panel, teach), membership=membership
-    )
-
-
-def _with_learning(
-    evaluation: Evaluation,
-    real: Table,
-    synthetic: Table,
-    targets: Sequence[PredictionTarget],
-    panel: Panel,
-    teach: Teacher,
-) -> Evaluation:
-    if not learnable(real, synthetic, targets):
-        return evaluation
-    split = Split.of(real)
-    learning = train_and_test(synthetic_training_rows(synthetic), split.test, targets, panel)
-    return replace(
-        evaluation, learning=learning, truth=teach(split.train, split.test, targets, panel)
-    )
+    return Evaluation(level, real.rows, synthetic.rows)
 
 
 def _require_alike(real: Table, synthetic: Table) -> None:

@@ -52,6 +52,7 @@ from cloister.schema.attributes import (
     Ordinal,
     TextKey,
 )
+from cloister.schema.formats import written_step
 from cloister.schema.parsing import holds_numbers
 
 # Most probability that the noisy count of any part of an empty partition reaches the threshold.
@@ -66,7 +67,10 @@ _LARGEST_TICK = 2**62
 # Days before and after 1970 that datetime64[ns] can hold.
 _NANOSECOND_DAYS = 106_751
 
-_NEUTRAL_KEYS = "KEY{000000001..999999999}"
+_LAST_KEY = 999_999_999
+"""The greatest number of a neutral key."""
+
+_NEUTRAL_KEYS = f"KEY{{000000001..{_LAST_KEY}}}"
 
 Keys = dict[str, Any]
 Noise = DiscreteLaplace | DiscreteGaussian
@@ -127,11 +131,11 @@ class Findings:
 def attribute_outline(attribute: AnyAttribute) -> AnyAttribute:
     """What a measurement may know of an attribute.
 
-    Its type, the words of a boolean, its dtype, and whether its list is of numbers.
+    Its type, the words of a boolean, its dtype and format, and whether its list is of numbers.
     """
     dtype = _dtype(attribute.dtype, nullable=False) if attribute.dtype else None
     keys = {"type": attribute.type, "dtype": dtype, "provenance": DATA_DERIVED}
-    return type(attribute).model_validate(keys | _stand_in(attribute))
+    return type(attribute).model_validate(keys | _stand_in(attribute) | _format(attribute))
 
 
 def plan_domains(
@@ -262,7 +266,7 @@ def _zero(attribute: Categorical | Ordinal) -> int | float:
 
 def _worded(attribute: Boolean | TextKey, nullable: bool) -> Keys:
     if isinstance(attribute, TextKey):
-        return _keys(attribute, {"pattern": _NEUTRAL_KEYS}, nullable)
+        return _keys(attribute, {"pattern": _neutral_keys(attribute)}, nullable)
     return _keys(attribute, {"true": attribute.true, "false": attribute.false}, nullable)
 
 
@@ -284,7 +288,8 @@ def _grid(attribute: AnyAttribute, noisy: Integers, threshold: int) -> Keys:
     """The finest grid that enough values need; without any, the finest there is."""
     if isinstance(attribute, Datetime):
         held = np.flatnonzero(noisy[: len(TIME_STEPS)] >= threshold)
-        return {"step": TIME_STEPS[held[-1]]} if held.size else {}
+        found = {"step": TIME_STEPS[held[-1]]} if held.size else {}
+        return max(found, _step(attribute), key=lambda step: step.get("step", 0))
     held = np.flatnonzero(noisy[: MOST_DECIMALS + 2] >= threshold)
     return {"decimals": int(held[-1])} if held.size and held[-1] <= MOST_DECIMALS else {}
 
@@ -313,7 +318,8 @@ def _representable(
 
 
 def _keys(attribute: AnyAttribute, domain: Keys, nullable: bool) -> Keys:
-    keys = {"type": attribute.type, **domain, **({"nullable": True} if nullable else {})}
+    known = {"type": attribute.type, **domain, **_format(attribute)}
+    keys = {**known, **({"nullable": True} if nullable else {})}
     return keys | ({"dtype": _dtype(attribute.dtype, nullable)} if attribute.dtype else {})
 
 
@@ -326,6 +332,25 @@ def _dtype(declared: str, nullable: bool) -> str:
     )
 
 
+def _neutral_keys(attribute: TextKey) -> str:
+    """A pattern that says nothing of the data, in the dtype that was confirmed."""
+    if attribute.dtype is None or "int" not in attribute.dtype.lower():
+        return _NEUTRAL_KEYS
+    return f"{{1..{min(_LAST_KEY, np.iinfo(attribute.dtype.lower()).max)}}}"
+
+
+def _format(attribute: AnyAttribute) -> Keys:
+    """The keys that say how cells are written."""
+    keys = ("missing", "format")
+    return {key: value for key in keys if (value := getattr(attribute, key, None)) is not None}
+
+
+def _step(attribute: AnyAttribute) -> Keys:
+    """The least step of moments that a declared format can write."""
+    form = attribute.format if isinstance(attribute, Datetime) else None
+    return {"step": written_step(form)} if form else {}
+
+
 def _stand_in(attribute: AnyAttribute) -> Keys:
     """The keys of a domain that shows nothing but its kind."""
     if isinstance(attribute, Categorical | Ordinal):
@@ -333,6 +358,6 @@ def _stand_in(attribute: AnyAttribute) -> Keys:
     if isinstance(attribute, Boolean):
         return {"true": attribute.true, "false": attribute.false}
     if isinstance(attribute, TextKey):
-        return {"pattern": _NEUTRAL_KEYS}
+        return {"pattern": _neutral_keys(attribute)}
     nothing = value_of(attribute, 0)
-    return {"min": nothing, "max": nothing}
+    return {"min": nothing, "max": nothing, **_step(attribute)}

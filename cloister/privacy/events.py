@@ -11,6 +11,10 @@ event's meaning is never changed, only new events are added; whatever is not lis
     ├── Selection         the exponential mechanism
     ├── SampledGaussian   steps of DP-SGD with Poisson sampling
     ├── Bounded           any mechanism argued to be (epsilon, delta)-private: permute-and-flip
+    ├── OnGrid            noise on real numbers that were rounded to a grid
+    ├── SeededRecords     records made from rows, each released if it passes a randomised test
+    ├── PlausiblyDeniable records released under plausible deniability alone; costs no epsilon
+    │                     that could be compared with a budget, and no accountant reads it
     ├── Composed          all of several, adaptively, each a number of times
     └── Parallel          several on disjoint parts of the rows
 """
@@ -192,6 +196,77 @@ class Bounded(Event):
             raise UnsupportedEvent(
                 "A bounded event needs epsilon at least 0 and delta between 0 and 1."
             )
+
+
+@dataclass(frozen=True)
+class OnGrid(Event):
+    """Noise on real numbers, rounded to a grid; ``noise`` and its sensitivity are in grid steps.
+
+    A privacy unit owns at most ``rows`` rows, whatever number of steps these are.
+    """
+
+    noise: GaussianCounts | LaplaceCounts
+    rows: int = 1
+
+    def __post_init__(self) -> None:
+        _positive(rows=self.rows)
+
+
+@dataclass(frozen=True)
+class SeededRecords(Event):
+    """``candidates`` records, each made from a random row, its seed, and released or withheld.
+
+    One is released if at least k + X rows could have made it with a probability in the same
+    interval (gamma^-(i+1), gamma^-i] as its seed; X is discrete Laplace noise of scale 1/epsilon0.
+    Seeds are drawn from as many places as there are rows, at least ``least_seeds``; an empty place
+    gives none. A candidate is withheld beforehand with probability ``withheld``. ``t`` is the
+    choice of Theorem 1 by which accountants read it; a unit owns at most ``rows`` rows.
+
+    Source: Bindschaedler, Shokri, Gunter (VLDB 2017), Mechanism 1 and Privacy Test 2.
+    """
+
+    k: int
+    gamma: Fraction
+    epsilon0: Fraction
+    t: int
+    candidates: int
+    withheld: Fraction
+    least_seeds: int
+    rows: int = 1
+
+    def __post_init__(self) -> None:
+        _exact(gamma=self.gamma, epsilon0=self.epsilon0, withheld=self.withheld)
+        _positive(epsilon0=self.epsilon0, t=self.t, candidates=self.candidates, rows=self.rows)
+        if not (self.gamma > 1 and 1 <= self.t < self.k <= self.least_seeds):
+            raise UnsupportedEvent(
+                "Theorem 1 needs gamma above 1, and 1 <= t < k <= the least number of seeds."
+            )
+        if not 0 < self.withheld < 1:
+            raise UnsupportedEvent(
+                "Seeded records withhold a share of candidates above 0, below 1."
+            )
+
+
+@dataclass(frozen=True)
+class PlausiblyDeniable(Event):
+    """``candidates`` records of which each was released only if k rows could have made it.
+
+    It is NOT differential privacy of the table, and no accountant reads it. ``bounded`` is the same
+    as accountants could read it, where the threshold k was randomised.
+
+    Source: Bindschaedler, Shokri, Gunter (VLDB 2017), Definition 1.
+    """
+
+    k: int
+    gamma: Fraction
+    candidates: int
+    bounded: SeededRecords | None = None
+
+    def __post_init__(self) -> None:
+        _exact(gamma=self.gamma)
+        _positive(k=self.k, candidates=self.candidates)
+        if self.gamma <= 1:
+            raise UnsupportedEvent("Plausible deniability needs gamma above 1.")
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,42 @@ Everything here is declared by a person and public; nothing is read from data.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from cloister.schema.formats import (
+    has_short_year,
+    require_moment_format,
+    require_number_format,
+    written_step,
+)
 
 Scalar = str | bool | int | float
 _T = TypeVar("_T")
 
+_WholeForm = Annotated[str, AfterValidator(lambda form: require_number_format(form, whole=True))]
+_DecimalForm = Annotated[str, AfterValidator(lambda form: require_number_format(form, whole=False))]
+_DayForm = Annotated[str, AfterValidator(lambda form: require_moment_format(form, clock=False))]
+_MomentForm = Annotated[str, AfterValidator(lambda form: require_moment_format(form, clock=True))]
+
+_SHORT_YEARS = range(1969, 2069)
+"""Years that two digits can write."""
+
 _MOST_BINS = 100_000
 """Bins of a column at most: a histogram of more has fewer rows in a bin than its noise."""
 
+LARGEST_WHOLE = 10**18 - 1
+"""The greatest whole number of an integer attribute: all of 18 digits fit into int64."""
+
 DATA_DERIVED = "data-derived"
 MEASURED = "dp:"
+
+
+def _is_none(value: object) -> bool:
+    """Whether a key that not every spec has is absent: it is left out of the spec's digest."""
+    return value is None
 
 
 class Declared(BaseModel):
@@ -32,11 +56,16 @@ class Attribute(Declared):
     ``provenance`` says where bounds or values come from: a public source, ``dp:`` and the release
     that measured them with noise at a charge, or ``data-derived``, which a release refuses.
     ``dtype`` is the pandas dtype of the column, when it is not the usual one of the type.
+    ``missing`` is the text of a missing value in CSV, when it is not the first of the source;
+    ``format`` how CSV writes numbers, and reads and writes dates (`cloister.schema.formats`).
+    ``per: person`` says that all rows of a person share one value.
     """
 
     nullable: bool = False
     provenance: str = "declared"
     dtype: str | None = None
+    missing: str | None = None
+    per: Literal["person"] | None = Field(default=None, exclude_if=_is_none)
 
     @property
     def data_derived(self) -> bool:
@@ -89,7 +118,8 @@ class Boolean(Attribute):
 class Integer(Attribute):
     """Whole numbers from ``min`` to ``max`` by ``step``.
 
-    ``special`` ones are point masses, in or out of range.
+    ``special`` ones are point masses, in or out of range. Bins of ``scale`` log grow with
+    the distance from zero.
     """
 
     type: Literal["integer"]
@@ -97,7 +127,9 @@ class Integer(Attribute):
     max: int
     step: int = Field(default=1, ge=1)
     bins: int | None = Field(default=None, ge=1, le=_MOST_BINS)
+    scale: Literal["log"] | None = Field(default=None, exclude_if=_is_none)
     special: list[int] = []
+    format: _WholeForm | None = None
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -105,14 +137,19 @@ class Integer(Attribute):
 
 
 class Float(Attribute):
-    """Decimal numbers from ``min`` to ``max`` on a grid of ``decimals`` places."""
+    """Decimal numbers from ``min`` to ``max`` on a grid of ``decimals`` places.
+
+    See `Integer` for ``special`` and ``scale``.
+    """
 
     type: Literal["float"]
     min: float
     max: float
     decimals: int | None = Field(default=None, ge=0, le=12)
     bins: int | None = Field(default=None, ge=1, le=_MOST_BINS)
+    scale: Literal["log"] | None = Field(default=None, exclude_if=_is_none)
     special: list[float] = []
+    format: _DecimalForm | None = None
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -127,9 +164,11 @@ class Date(Attribute):
     max: dt.date
     bins: int | None = Field(default=None, ge=1, le=_MOST_BINS)
     special: list[dt.date] = []
+    format: _DayForm | None = None
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
+        _require_written(self.format, [self.min, *self.special, self.max], 86_400)
         return _require_order(self, self.min, self.max)
 
 
@@ -142,9 +181,11 @@ class Datetime(Attribute):
     step: int = Field(default=1, ge=1)
     bins: int | None = Field(default=None, ge=1, le=_MOST_BINS)
     special: list[dt.datetime] = []
+    format: _MomentForm | None = None
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
+        _require_written(self.format, [self.min, *self.special, self.max], self.step)
         return _require_order(self, self.min, self.max)
 
 
@@ -169,3 +210,28 @@ def _require_order(attribute: _T, low: object, high: object) -> _T:
     if low > high:  # type: ignore[operator]
         raise ValueError("min is greater than max")
     return attribute
+
+
+def _require_written(form: str | None, bounds: Sequence[dt.date], step: int) -> None:
+    """Check that a form writes all of a grid, so that what is written is read back.
+
+    ``bounds`` are the first value of the grid, special ones and the last.
+
+    Raises:
+        ValueError: it lacks a part of the clock, or the century, that values have.
+    """
+    if form is None:
+        return
+    unit = written_step(form)
+    if any(second % unit for second in [step, *map(_seconds, bounds[:-1])]):
+        raise ValueError(f"the format writes no parts below {unit} seconds; declare step: {unit}")
+    if has_short_year(form) and any(at.year not in _SHORT_YEARS for at in bounds):
+        raise ValueError("the format has years of two digits, 1969 to 2068; narrow the bounds")
+
+
+def _seconds(moment: dt.date) -> int:
+    """Whole seconds of a day or moment on the clock, in UTC."""
+    if not isinstance(moment, dt.datetime):
+        return 0
+    at = moment if moment.tzinfo is None else moment.astimezone(dt.UTC)
+    return at.hour * 3600 + at.minute * 60 + at.second

@@ -18,6 +18,18 @@ _MOST_WHOLE_VALUES = 256
 _DEFAULT_BINS = 128
 """Bins of a longer grid, if its spec declares none."""
 
+_LONG = 10_000
+"""Values of the longest grid that gets equal bins, if its spec declares none."""
+
+_GROWTH = 1_000.0
+"""How many times wider the widest bin on a logarithmic scale is than the one at zero.
+
+Half of the bins then cover the first thirtieth of a range from zero.
+"""
+
+_KNOTS = 2_000
+"""Points on either side of zero by which a logarithmic scale is inverted."""
+
 
 @dataclass(frozen=True)
 class Cells:
@@ -63,9 +75,10 @@ class Cells:
 def declared_cells(column: Column) -> Cells:
     """The cells that a spec declares.
 
-    Each listed value is a cell. Numbers get ``bins`` equal bins, and a cell for each special value;
+    Each listed value is a cell. Numbers get ``bins`` bins, and a cell for each special value;
     without ``bins``, each value of a grid of at most 256 is a cell, and a longer grid gets 128
-    bins.
+    bins. Bins are equal, or grow away from zero if their ``scale`` is log; those of more than
+    10,000 numbers without declared bins are halfway between.
     """
     if not isinstance(column, Grid):
         return Cells(column, np.arange(column.size, dtype=np.int64))
@@ -83,4 +96,30 @@ def _bin_starts(column: Grid) -> Codes:
     declared: int | None = getattr(column.attribute, "bins", None)
     bins = declared or (column.steps if column.steps <= _MOST_WHOLE_VALUES else _DEFAULT_BINS)
     bins = min(bins, column.steps)
+    growing = _growing_part(column)
+    if growing:
+        return _growing_starts(column, bins, growing)
     return (np.arange(bins, dtype=np.int64) * column.steps) // bins
+
+
+def _growing_part(column: Grid) -> float:
+    """The part of the bins that are on a logarithmic scale; the others are equal."""
+    if getattr(column.attribute, "scale", None) == "log":
+        return 1.0
+    undeclared = getattr(column.attribute, "bins", None) is None
+    return 0.5 * (
+        undeclared and column.steps > _LONG and column.attribute.type in ("integer", "float")
+    )
+
+
+def _growing_starts(column: Grid, bins: int, growing: float) -> Codes:
+    """Starts of bins, a part of them on a logarithmic scale of the distance from zero."""
+    zero = -column.origin / column.stride
+    span = max(abs(zero), abs(column.steps - zero))
+    away = np.append(0.0, np.geomspace(span * 1e-3 / _GROWTH, span, _KNOTS))
+    near = np.concatenate([zero - away[::-1], zero + away, [0.0, column.steps]])
+    codes = np.unique(np.clip(near, 0.0, column.steps))
+    logs = np.sign(codes - zero) * np.log1p(np.abs(codes - zero) * (_GROWTH - 1) / span)
+    heights = growing * (logs - logs[0]) / (logs[-1] - logs[0]) + (1 - growing) * codes / codes[-1]
+    starts = np.interp(np.arange(bins) / bins, heights, codes)
+    return np.unique(np.floor(starts + 1e-9).astype(np.int64))

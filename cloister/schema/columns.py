@@ -7,22 +7,21 @@ the missing code, if any, is the last. Nothing here is read from data.
 from __future__ import annotations
 
 import datetime as dt
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
 from cloister.errors import ConstraintError
 from cloister.schema.attributes import AnyAttribute, Scalar
-from cloister.schema.parsing import parse
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Codes = Integers
 ColumnKind = Literal["nominal", "ordered", "numeric", "key"]
@@ -87,6 +86,8 @@ class Column(ABC):
 
     def encode(self, values: pd.Series) -> Codes:
         """Fine codes (n,) of raw or typed values; -1 where a value is outside the domain."""
+        from cloister.schema.parsing import parse
+
         typed, invalid = parse(values, self.attribute)
         missing = typed.isna().to_numpy()
         codes = np.full(
@@ -161,25 +162,29 @@ class Listed(Column):
 
     @cached_property
     def _index(self) -> pd.Index:
-        return pd.Index(np.array(self.labels, dtype=object))
+        from cloister.schema.series import label_index
+
+        return label_index(self.labels)
 
     def constant(self, value: object) -> float:
-        position = self._index.get_indexer(pd.Index([str(value)]))[0]
-        if position < 0:
+        if str(value) not in self.labels:
             raise ConstraintError(
                 f"column '{self.name}': the constant is not in its list of values; "
                 "use a listed value"
             )
-        return float(position)
+        return float(self.labels.index(str(value)))
 
     def _codes(self, typed: pd.Series) -> Codes:
-        return self._index.get_indexer(pd.Index(typed.astype(str).astype(object))).astype(np.int64)
+        from cloister.schema.series import positions_of
+
+        return positions_of(typed, self._index)
 
     def _series(self, codes: Codes) -> pd.Series:
-        listed = pd.Series(
-            list(self.listed), dtype=_listed_dtype(self.listed, self.attribute.nullable)
+        from cloister.schema.series import listed_values
+
+        return listed_values(
+            self.listed, _listed_dtype(self.listed, self.attribute.nullable), codes
         )
-        return listed.take(codes).reset_index(drop=True)
 
     def _numbers(self, codes: Codes) -> Floats:
         return codes.astype(np.float64)
@@ -257,7 +262,9 @@ class Grid(Column):
         return self.codes_of_ticks(_ticks_of_series(self.attribute, typed))
 
     def _series(self, codes: Codes) -> pd.Series:
-        return _series_of_ticks(self.attribute, self.ticks(codes))
+        from cloister.schema.series import typed_values
+
+        return typed_values(*_values_of_ticks(self.attribute, self.ticks(codes)))
 
     def _numbers(self, codes: Codes) -> Floats:
         return self.ticks(codes) / _ticks_per_unit(self.attribute)
@@ -294,30 +301,18 @@ class Serial(Column):
         )
 
     def _codes(self, typed: pd.Series) -> Codes:
-        text = pa.array(typed.astype("str"), type=pa.large_string())
-        digits = pc.struct_field(pc.extract_regex(text, self._numbered), "number")
-        numbers = pc.fill_null(pc.cast(digits, pa.int64()), self.first - 1).to_numpy(
-            zero_copy_only=False
-        )
-        codes = numbers - self.first
+        from cloister.schema.series import hash_texts, numbers_in
+
+        codes = numbers_in(typed, self.prefix, self.suffix, self.first - 1) - self.first
         same = self._series(np.clip(codes, 0, self.values - 1)).to_numpy() == typed.to_numpy()
         others = ~same | (codes < 0) | (codes >= self.values)
-        codes[others] = self._other_codes(typed[others])
+        codes[others] = self.size + hash_texts(typed[others], _OTHER_BITS)
         return codes
 
-    @property
-    def _numbered(self) -> str:
-        """The pattern as a regular expression, for numbers of at most 18 digits, as a code has."""
-        return f"^{re.escape(self.prefix)}(?P<number>0*[0-9]{{1,18}}){re.escape(self.suffix)}$"
-
-    def _other_codes(self, typed: pd.Series) -> Codes:
-        """Codes beyond ``size`` that depend on a key's text alone: 61 bits of a hash."""
-        hashes = pd.util.hash_array(typed.to_numpy(dtype=object))
-        return self.size + (hashes >> np.uint64(64 - _OTHER_BITS)).astype(np.int64)
-
     def _series(self, codes: Codes) -> pd.Series:
-        numbers = pd.Series(codes + self.first).astype(str).str.zfill(self.width)
-        return self.prefix + numbers + self.suffix
+        from cloister.schema.series import numbered_texts
+
+        return numbered_texts(self.prefix, codes + self.first, self.width, self.suffix)
 
     def _numbers(self, codes: Codes) -> Floats:
         return codes.astype(np.float64)
@@ -384,10 +379,12 @@ def _ticks_of_series(attribute: AnyAttribute, typed: pd.Series) -> Codes:
     return np.clip(ticks, -_FARTHEST_TICK, _FARTHEST_TICK).astype(np.int64)
 
 
-def _series_of_ticks(attribute: AnyAttribute, ticks: Codes) -> pd.Series:
+def _values_of_ticks(attribute: AnyAttribute, ticks: Codes) -> tuple[NDArray[Any], str]:
+    """Values (n,) of ticks, and their pandas dtype."""
     if attribute.type == "float":
-        return pd.Series(np.round(ticks / _ticks_per_unit(attribute), float_decimals(attribute)))
+        values = np.round(ticks / _ticks_per_unit(attribute), float_decimals(attribute))
+        return values, "float64"
     if attribute.type == "integer":
-        return pd.Series(ticks, dtype="Int64" if attribute.nullable else "int64")
+        return ticks, "Int64" if attribute.nullable else "int64"
     seconds = ticks * 86_400 if attribute.type == "date" else ticks
-    return pd.Series(seconds.astype("datetime64[s]"))
+    return seconds.astype("datetime64[s]"), "datetime64[s]"

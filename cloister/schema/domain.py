@@ -6,15 +6,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.errors import DataError
 from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Ordinal, TextKey
 from cloister.schema.codelists import NUMBERED_PATTERN, resolve_values
 from cloister.schema.columns import OUTSIDE, Codes, Column, Grid, Listed, Serial, tick_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def column_of(name: str, attribute: AnyAttribute, folder: Path) -> Column:
@@ -148,6 +151,8 @@ class Table:
 
     def frame(self) -> pd.DataFrame:
         """The table as a pandas frame, in the dtypes of its columns."""
+        import pandas as pd
+
         return pd.DataFrame(
             {name: self.domain[name].decode(codes) for name, codes in self.codes.items()}
         )

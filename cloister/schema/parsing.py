@@ -12,8 +12,10 @@ Text is parsed once per distinct value.
                            in a numeric column
     integer                ``Int64``; ``7``, ``+7`` and ``7.0`` are seven; at most 18 digits
     float                  ``float64``; decimal or scientific notation, finite
-    date                   ``datetime64[s]``; ``YYYY-MM-DD``, or a moment at midnight
-    datetime               ``datetime64[us]``; ISO 8601, moments with a time zone are moved to UTC
+    date                   ``datetime64[s]``; ``YYYY-MM-DD``, or a moment at midnight; text in the
+                           declared format alone, if there is one
+    datetime               ``datetime64[us]``; ISO 8601, moments with a time zone are moved to UTC;
+                           text in the declared format alone, if there is one
     text                   ``str``
 """
 
@@ -29,6 +31,7 @@ import pyarrow.compute as pc
 from pandas.api import types as pt
 
 from cloister.schema.attributes import (
+    LARGEST_WHOLE,
     AnyAttribute,
     Boolean,
     Categorical,
@@ -40,6 +43,7 @@ from cloister.schema.attributes import (
     ValuesFile,
     ValuesPattern,
 )
+from cloister.schema.formats import HALF, MONTH_NAME, MONTHS, PIVOT, SHORT_YEAR, moment_pattern
 from cloister.schema.sources.storage_types import (
     EXACT_FLOATS,
     all_missing,
@@ -49,14 +53,12 @@ from cloister.schema.sources.storage_types import (
     texts,
 )
 
-LARGEST_WHOLE = 10**18 - 1
-"""The greatest whole number of an integer attribute: all of 18 digits fit into int64."""
 _FIRST_MOMENT = np.datetime64("0001-01-01T00:00:00", "s")
 _LAST_MOMENT = np.datetime64("9999-12-31T23:59:59.999999", "us")
 
 _WHOLE = r"^\s*[+-]?0*[0-9]{1,18}(\.0*)?\s*$"
 _DECIMAL = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*$"
-_MOMENT = (
+_ISO = (
     "^(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
     "(?:[T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})"
     "(?::(?P<second>[0-9]{2})(?:[.](?P<fraction>[0-9]{1,9}))?)?"
@@ -100,12 +102,11 @@ def _parser(attribute: AnyAttribute) -> Callable[[pd.Series], pd.Series]:
         return lambda raw: _booleans(raw, attribute)
     if isinstance(attribute, Categorical | Ordinal) and holds_numbers(attribute):
         return _wholes if all(isinstance(value, int) for value in attribute.values) else _decimals
-    parsers: dict[type, Callable[[pd.Series], pd.Series]] = {
-        Integer: _wholes,
-        Float: _decimals,
-        Date: _days,
-        Datetime: _moments,
-    }
+    if isinstance(attribute, Date | Datetime):
+        pattern = _ISO if attribute.format is None else moment_pattern(attribute.format)
+        read = _days if isinstance(attribute, Date) else _moments
+        return lambda raw: read(raw, pattern)
+    parsers: dict[type, Callable[[pd.Series], pd.Series]] = {Integer: _wholes, Float: _decimals}
     return parsers.get(type(attribute), texts)
 
 
@@ -159,9 +160,10 @@ def _decimals(raw: pd.Series) -> pd.Series:
     return pd.Series(np.where(np.isfinite(numbers), numbers, np.nan), dtype="float64")
 
 
-def _moments(raw: pd.Series) -> pd.Series:
+def _moments(raw: pd.Series, pattern: str) -> pd.Series:
     if is_text(raw):
-        return pd.Series(_by_distinct(raw, _moments_of_text).to_pandas()).astype("datetime64[us]")
+        read = _by_distinct(raw, lambda text: _moments_of_text(text, pattern))
+        return pd.Series(read.to_pandas()).astype("datetime64[us]")
     if not pt.is_datetime64_dtype(raw.dtype):
         return all_missing(len(raw), "datetime64[us]")
     stored = raw.to_numpy()
@@ -172,8 +174,8 @@ def _moments(raw: pd.Series) -> pd.Series:
     return pd.Series(stored.astype("datetime64[us]"))
 
 
-def _days(raw: pd.Series) -> pd.Series:
-    moments = _moments(raw)
+def _days(raw: pd.Series, pattern: str) -> pd.Series:
+    moments = _moments(raw, pattern)
     return moments.where(moments.dt.normalize() == moments).astype("datetime64[s]")
 
 
@@ -203,22 +205,16 @@ def _decimals_of_text(text: pa.Array) -> pa.Array:
     )
 
 
-def _moments_of_text(text: pa.Array) -> pa.Array:
+def _moments_of_text(text: pa.Array, pattern: str) -> pa.Array:
     """Microseconds since 1970 in UTC, without regard to any other text.
 
     Null outside the years 1 to 9999.
     """
-    parts = pc.extract_regex(text, _MOMENT)
-    fraction = pc.utf8_slice_codeunits(
-        pc.utf8_rpad(parts.field("fraction"), _KEPT_DIGITS, "0"), 0, _KEPT_DIGITS
-    )
-    names = ("year", "month", "day", *_GREATEST)
-    part = {name: _counted(parts.field(name)) for name in names} | {"fraction": _counted(fraction)}
+    parts = pc.extract_regex(text, pattern)
+    part = _parts_of_moments(parts)
     months = (part["year"] - 1970) * 12 + part["month"] - 1
     first, following = (_days_before(month) for month in (months, months + 1))
-    west = np.where(
-        np.asarray(pc.fill_null(pc.equal(parts.field("sign"), "-"), fill_value=False)), 1, -1
-    )
+    west = np.where(_is_part(parts, "sign", "-"), 1, -1)
     minutes = part["hour"] * 60 + part["minute"] + west * (part["east"] * 60 + part["minutes_east"])
     seconds = (first + part["day"] - 1) * 86_400 + minutes * 60 + part["second"]
     moments = (seconds * 10**_KEPT_DIGITS + part["fraction"]).astype("datetime64[us]")
@@ -229,6 +225,43 @@ def _moments_of_text(text: pa.Array) -> pa.Array:
     )
     exists &= (moments >= _FIRST_MOMENT) & (moments <= _LAST_MOMENT)
     return pa.array(moments, mask=~exists | np.asarray(parts.is_null()))
+
+
+def _parts_of_moments(parts: pa.StructArray) -> dict[str, np.ndarray]:
+    """Years, months, days and parts of the clock (n,) as numbers; 0 where there is none."""
+    fraction = pc.utf8_slice_codeunits(
+        pc.utf8_rpad(_field(parts, "fraction"), _KEPT_DIGITS, "0"), 0, _KEPT_DIGITS
+    )
+    names = ("year", "month", "day", *_GREATEST)
+    part = {name: _counted(_field(parts, name)) for name in names}
+    part["fraction"] = _counted(fraction)
+    if SHORT_YEAR in _names(parts):
+        year = _counted(_field(parts, SHORT_YEAR))
+        part["year"] = np.where(year < PIVOT, 2000, 1900) + year
+    if MONTH_NAME in _names(parts):
+        starts = pc.utf8_slice_codeunits(pc.utf8_lower(_field(parts, MONTH_NAME)), 0, 3)
+        places = pc.index_in(starts, pa.array([name[:3] for name in MONTHS], starts.type))
+        part["month"] = np.asarray(pc.fill_null(places, -1)) + 1
+    if HALF in _names(parts):
+        afternoon = _is_part(parts, HALF, "pm")
+        part["hour"] = part["hour"] % 12 + np.where(afternoon, 12, 0)
+    return part
+
+
+def _names(parts: pa.StructArray) -> list[str]:
+    return [field.name for field in parts.type]
+
+
+def _field(parts: pa.StructArray, name: str) -> pa.Array:
+    """The texts of one part (n,); empty ones if the pattern has none."""
+    if name in _names(parts):
+        return parts.field(name)
+    return pa.array([""] * len(parts), pa.large_string())
+
+
+def _is_part(parts: pa.StructArray, name: str, word: str) -> np.ndarray:
+    same = pc.equal(pc.utf8_lower(_field(parts, name)), word)
+    return np.asarray(pc.fill_null(same, fill_value=False))
 
 
 def _counted(digits: pa.Array) -> np.ndarray:

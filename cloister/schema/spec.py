@@ -11,10 +11,18 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    model_validator,
+)
 
 from cloister.schema.attributes import AnyAttribute, Declared, Scalar
 from cloister.schema.declarations import ConstraintDeclaration
+from cloister.schema.encodings import UTF_8, require_encoding
 
 _MOST_BITS = 4096
 """Bits of the numerator and of the denominator of an epsilon or delta, as the ledger takes them."""
@@ -23,7 +31,7 @@ _LONGEST_NAME = 100
 """Letters of a dataset's name at most: it becomes part of file names of at most 255 bytes."""
 
 OnInvalid = Literal["fail", "drop", "clip"]
-DraftedFact = Literal["names", "delimiter", "missing", "types"]
+DraftedFact = Literal["names", "encoding", "delimiter", "numbers", "missing", "ignore", "types"]
 
 
 def exact_fraction(value: object) -> Fraction:
@@ -57,13 +65,17 @@ class SourceSpec(Declared):
     """Where the table is: a CSV or Parquet ``path``, or a SQLAlchemy ``url`` and ``table``.
 
     ``path`` is relative to the working directory. ``missing`` lists the only texts of a CSV file
-    that stand for a missing value; by default the empty cell. ``${NAME}`` in ``url`` is read from
-    the environment.
+    that stand for a missing value; by default the empty cell. ``encoding``, and ``decimal`` and
+    ``thousands`` marks of numbers, are those of a CSV file. ``${NAME}`` in ``url`` is read from the
+    environment.
     """
 
     path: str | None = Field(default=None, min_length=1)
     format: Literal["csv", "parquet"] | None = None
     delimiter: str = Field(default=",", min_length=1, max_length=1)
+    encoding: Annotated[str, AfterValidator(require_encoding)] = UTF_8
+    decimal: Literal[".", ","] = "."
+    thousands: Literal[".", ",", " ", "\u00a0", "\u202f", "'", "\u2019", "_"] | None = None
     missing: tuple[str, ...] = ("",)
     url: str | None = None
     table: str | None = None
@@ -74,14 +86,40 @@ class SourceSpec(Declared):
             raise ValueError("a source has either path or url; keep one of them")
         if (self.url is None) != (self.table is None):
             raise ValueError("url and table go together; give both or neither")
+        if self.decimal == self.thousands:
+            raise ValueError("decimal and thousands are the same mark; give two")
+        return self
+
+
+class PersonsSpec(Declared):
+    """The number of persons: a ``public`` figure, or ``measured`` by each release, with noise."""
+
+    public: int | None = Field(default=None, ge=1)
+    measured: Literal[True] | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.public is None) == (self.measured is None):
+            raise ValueError(
+                "persons are either {public: NUMBER} or {measured: true}; keep one of them"
+            )
         return self
 
 
 class PersonUnit(Declared):
-    """One person is all rows with the same value of ``key``, at most ``max_rows`` of them."""
+    """One person is all rows with the same value of ``key``, at most ``max_rows`` of them.
+
+    Without ``persons`` a release measures their number.
+    """
 
     key: str
     max_rows: int = Field(ge=1)
+    persons: PersonsSpec | None = Field(default=None, exclude_if=lambda value: value is None)
+
+    @property
+    def declared_persons(self) -> int | None:
+        """The public number of persons, if one is declared."""
+        return self.persons.public if self.persons else None
 
 
 class TableUnit(Declared):
@@ -133,17 +171,45 @@ class PrivacySpec(Declared):
         return f"table:{self.unit.table}" if isinstance(self.unit, TableUnit) else self.unit
 
 
+Guarantee = Literal["differential-privacy", "plausible-deniability"]
+PLAUSIBLE_DENIABILITY: Guarantee = "plausible-deniability"
+
+
+class DeniabilitySpec(Declared):
+    """How method deniability makes records from seeds; what is left out is chosen by public facts.
+
+    A record is released if at least ``k`` rows could have made it with probabilities that differ by
+    a factor of at most ``gamma``. The threshold k gets Laplace noise of scale 1 / ``epsilon0``,
+    unless the test is ``deterministic``. ``resampled`` attributes are drawn anew, a number or the
+    range that one is drawn from (omega). ``candidates`` records are made and tested.
+    """
+
+    k: int | None = Field(default=None, ge=2)
+    gamma: Annotated[_Exact, Field(gt=1)] | None = None
+    epsilon0: DeclaredEpsilon | None = None
+    resampled: Annotated[int, Field(ge=0)] | tuple[int, int] | None = None
+    test: Literal["randomised", "deterministic"] = "randomised"
+    candidates: int | None = Field(default=None, ge=1)
+
+
 class ReleaseSpec(Declared):
     """What one release spends, by which method.
 
     ``rows`` is the size of the output, by default that of the table. Method ``auto`` is chosen by
-    public facts: sizes, domains, constraints and budget.
+    public facts: sizes, domains, constraints and budget. ``guarantee`` is what records made from
+    seeds are released under, ``deniability`` how method deniability makes them.
     """
 
     method: str = "auto"
     epsilon: DeclaredEpsilon
     delta: DeclaredDelta
     rows: int | None = Field(default=None, ge=1)
+    guarantee: Guarantee = Field(
+        default="differential-privacy", exclude_if=lambda value: value == "differential-privacy"
+    )
+    deniability: DeniabilitySpec | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
 
 
 class Above(Declared):
@@ -192,6 +258,7 @@ class TableSpec(Declared):
     rows: RowsSpec | None = None
     key: str | None = None
     references: dict[str, ForeignKeySpec] = Field(default_factory=dict)
+    ignore: tuple[str, ...] = ()
     attributes: dict[str, AnyAttribute] = Field(min_length=1)
     constraints: tuple[ConstraintDeclaration, ...] = ()
     validation: ValidationSpec = ValidationSpec()
@@ -199,16 +266,16 @@ class TableSpec(Declared):
 
 _NO_SOURCE = SourceSpec(path=".")
 # What is said of the dataset if it has one table, and of each table if it has several.
-OF_ONE = frozenset({"source", "attributes", "constraints", "evaluation", "validation"})
+OF_ONE = frozenset({"source", "ignore", "attributes", "constraints", "evaluation", "validation"})
 
 
 class Spec(Declared):
     """One dataset, as a person declared it: one table, or several under ``tables``.
 
-    ``attributes`` has the order of the columns. ``folder`` is where value and constraint files are
-    looked up. ``unconfirmed`` names what a draft read from the data, domains apart, and no person
-    has confirmed as public. With ``tables``, source, attributes, constraints and validation are
-    declared for each of them.
+    ``attributes`` has the order of the columns; those that ``ignore`` names are left out.
+    ``folder`` is where value and constraint files are looked up. ``unconfirmed`` names what a draft
+    read from the data, domains apart, and no person has confirmed as public. With ``tables``,
+    source, columns to ignore, attributes, constraints and validation are declared for each of them.
     """
 
     name: TableName
@@ -216,6 +283,7 @@ class Spec(Declared):
     unconfirmed: tuple[DraftedFact, ...] = ()
     privacy: PrivacySpec
     tables: dict[TableName, TableSpec] = Field(default_factory=dict)
+    ignore: tuple[str, ...] = ()
     attributes: dict[str, AnyAttribute] = Field(default_factory=dict)
     constraints: tuple[ConstraintDeclaration, ...] = ()
     release: ReleaseSpec
@@ -241,7 +309,7 @@ class Spec(Declared):
         privacy = {"unit": "row", "rows": declared.rows or self.privacy.rows}
         alone = {
             part: getattr(declared, part)
-            for part in ("source", "attributes", "constraints", "validation")
+            for part in ("source", "ignore", "attributes", "constraints", "validation")
         }
         spec = self.model_copy(
             update=alone | {"tables": {}, "privacy": self.privacy.model_copy(update=privacy)}

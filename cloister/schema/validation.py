@@ -27,7 +27,8 @@ from cloister.schema.attributes import Date, Datetime, Float, Integer
 from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain
 from cloister.schema.parsing import parse
-from cloister.schema.sources.reading import ROWS_NAMED, malformed_rows, require_columns
+from cloister.schema.sources.csv_files import ROWS_NAMED, malformed_rows
+from cloister.schema.sources.reading import require_columns
 from cloister.schema.spec import OnInvalid, PersonUnit, Spec
 
 _Rule = Literal["type", "missing", "domain"]

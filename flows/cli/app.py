@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import logging
 import os
 import sys
@@ -10,7 +11,7 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -19,8 +20,10 @@ from flows.cli.benchmark import add_benchmark_command
 from flows.cli.data import add_data_commands
 from flows.cli.deploy import add_deploy_commands
 from flows.cli.ledger import add_ledger_commands
+from flows.cli.options import LogOption
 from flows.cli.release import add_release_commands
 from flows.cli.review import add_review_commands
+from tasks.runtime.garbage import SELDOM
 from tasks.runtime.home import Home
 from tasks.runtime.interruption import INTERRUPTED, interrupted
 
@@ -28,13 +31,27 @@ _WITHHELD = "its message is withheld, since it may quote the data: please report
 
 app = typer.Typer(
     name="cloister",
-    help="Differentially private synthetic tables that keep their integrity constraints.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def choose_log(
+    log: Annotated[
+        LogOption,
+        typer.Option(help="Progress off a terminal: a short line of text for each event, or JSON."),
+    ] = LogOption.text,
+) -> None:
+    """Differentially private synthetic tables that keep their integrity constraints."""
+    if log is LogOption.json:
+        from flows.cli.console import log_as_json
+
+        log_as_json(asked=True)
+
 
 for add_commands in (
     add_release_commands,
@@ -52,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
     Errors are one message, without traceback or data.
     """
+    gc.set_threshold(SELDOM)
     Home.current().configure()
     warnings.simplefilter("ignore")  # a warning of a library may quote the data
     logging.getLogger("absl").setLevel(logging.ERROR)
@@ -88,7 +106,9 @@ def _require_text(arguments: Sequence[str]) -> None:
 
 
 def _failed(message: str, code: int) -> int:
-    sys.stderr.write(f"error: {_shown(message)}\n")
+    from flows.cli.console import wrap
+
+    sys.stderr.write(wrap(f"error: {_shown(message)}", sys.stderr) + "\n")
     return code
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cloister.errors import InputError
 from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Certificate
 from flows.cli.console import say, show_facts, show_json, show_table
+from flows.cli.reports import NO_EPSILON
 from tasks.ledger.certificates import recorded_certificate
 from tasks.ledger.queries import release_of
 from tasks.runtime.home import Home
@@ -53,7 +54,10 @@ def _show(certificate: Certificate, state: str) -> None:
     )
     for line in guarantee.meaning:
         say(f"  {line}")
-    stages = [(stage.name, stage.epsilon, stage.purpose) for stage in certificate.stages]
+    stages = [
+        (stage.name, NO_EPSILON if stage.epsilon is None else stage.epsilon, stage.purpose)
+        for stage in certificate.stages
+    ]
     show_table("Stages", ("stage", "epsilon alone", "what for"), stages)
     rules = [
         (rule.name, "hard" if rule.hard else "soft", rule.violations, rule.rule)

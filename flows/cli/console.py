@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
+import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+
+from cloister.figures import figure
+
+Event = Mapping[str, int | str]
+"""What is said of a step: its name and state, and in numbers how far it is."""
 
 # Lines at most for the parts of one step, so that logs stay short.
 _TENTHS = 10
@@ -54,48 +63,69 @@ class Bars:
 
 @dataclass
 class Lines:
-    """Progress elsewhere: one JSON line for each event, at most ten for the parts of a step."""
+    """Progress elsewhere: a line for each event, at most ten for the parts of a step."""
 
+    write: Callable[[Event], None]
     tenth: dict[str, int] = field(default_factory=dict)
 
     def start(self, step: str) -> None:
         """Print a line."""
-        self._write(step, "started")
+        self.write({"step": step, "state": "started"})
 
     def advance(self, step: str, done: int, total: int) -> None:
         """Print a line for each tenth."""
         tenth = _TENTHS * done // total
         if tenth > self.tenth.get(step, 0):
             self.tenth[step] = tenth
-            self._write(step, "running", done=done, total=total)
+            self.write({"step": step, "state": "running", "done": done, "total": total})
 
     def finish(self, step: str) -> None:
         """Print a line."""
-        self._write(step, "finished")
+        self.write({"step": step, "state": "finished"})
 
     def fail(self, step: str) -> None:
         """Print a line."""
-        self._write(step, "failed")
+        self.write({"step": step, "state": "failed"})
 
     def resume(self, release: str) -> None:
         """Print a line."""
-        self._write("reserve", "resumed", release=release)
+        self.write({"step": "reserve", "state": "resumed", "release": release})
 
-    def _write(self, step: str, state: str, **more: int | str) -> None:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        print(
-            json.dumps({"time": now, "step": step, "state": state, **more}),
-            file=sys.stderr,
-            flush=True,
-        )
+
+def _write_text(event: Event) -> None:
+    """A compact line: the time in UTC, the step, and what becomes of it."""
+    said = str(event["state"])
+    if said == "running":
+        said = f"{event['done']} of {event['total']}"
+    if said == "resumed":
+        said = f"resumes release {event['release']}: nothing is charged again"
+    _log(f"{datetime.now(UTC):%H:%M:%S} {event['step']} {said}")
+
+
+def _write_json(event: Event) -> None:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    _log(json.dumps({"time": now, **event}))
+
+
+def _log(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+_as_json: ContextVar[bool] = ContextVar("progress as JSON", default=False)
+"""Whether this command writes its progress as JSON."""
+
+
+def log_as_json(asked: bool) -> None:
+    """Have the progress of this command written as JSON lines, on terminals too, if ``asked``."""
+    _as_json.set(asked)
 
 
 @contextmanager
 def progress() -> Iterator[Bars | Lines]:
     """A watcher that suits standard error."""
     console = Console(stderr=True)
-    if not console.is_terminal:
-        yield Lines()
+    if _as_json.get() or not console.is_terminal:
+        yield Lines(_write_json if _as_json.get() else _write_text)
         return
     columns = (
         SpinnerColumn(finished_text="[green]*[/]"),
@@ -147,13 +177,24 @@ def show_facts(title: str, content: Mapping[str, Any]) -> None:
 
 
 def say(text: str) -> None:
-    """Print a line."""
-    print(text)
+    """Print a line, wrapped between words on a terminal."""
+    print(wrap(text, sys.stdout))
 
 
 def warn(text: str) -> None:
     """Print a warning on standard error."""
-    print(f"warning: {text}", file=sys.stderr, flush=True)
+    print(wrap(f"warning: {text}", sys.stderr), file=sys.stderr, flush=True)
+
+
+def wrap(text: str, stream: TextIO) -> str:
+    """A text as a stream shows it: with lines broken between words, if it is a terminal."""
+    if not stream.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    return "\n".join(
+        textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+        for line in text.split("\n")
+    )
 
 
 def _console() -> Console:
@@ -167,4 +208,4 @@ def _text(cell: object) -> str:
         return "yes" if cell else "no"
     if isinstance(cell, int):
         return f"{cell:,}"
-    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+    return figure(cell, 4) if isinstance(cell, float) and math.isfinite(cell) else str(cell)

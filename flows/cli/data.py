@@ -88,6 +88,7 @@ def check_constraints(spec: SpecFile, data: DataFile, as_json: Json = False) -> 
 
     Leaves with exit code 1 if a hard constraint is violated.
     """
+    from cloister.figures import figure
     from flows.cli.console import show_json, show_table
     from tasks.evaluation.compare import violations_of
 
@@ -96,7 +97,7 @@ def check_constraints(spec: SpecFile, data: DataFile, as_json: Json = False) -> 
         show_json([vars(report) for report in reports])
     else:
         rows = [
-            (r.name, "hard" if r.hard else "soft", r.violations, f"{r.percent:.6g} %")
+            (r.name, "hard" if r.hard else "soft", r.violations, f"{figure(r.percent, 6)} %")
             for r in reports
         ]
         show_table(
@@ -139,13 +140,22 @@ def draft_spec(
 def check_spec(spec: SpecFile, as_json: Json = False) -> None:
     """Check a spec: form, bounds, constraints, and whether a release would take it.
 
-    Touches no data.
+    Lists where all declarations come from, and warns of those without a source. Touches no data.
     """
-    from flows.cli.console import show_facts, show_json
-    from tasks.release.preflight import checked_spec
+    from flows.cli.console import show_facts, show_json, show_table, warn
+    from tasks.requests.check import checked_spec
 
     found = checked_spec(spec)
     if as_json:
         show_json(found)
     else:
-        show_facts(f"{spec} can be released", found)
+        lists = ("provenance", "without a source")
+        facts = {name: value for name, value in found.items() if name not in lists}
+        show_facts(f"{spec} can be released", facts)
+        rows = [(source, ", ".join(names)) for source, names in found["provenance"].items()]
+        show_table("Where declarations come from", ("provenance", "of"), rows)
+    if names := found["without a source"]:
+        warn(
+            f"{len(names)} declaration(s) name no source: {', '.join(names)}; write in provenance "
+            "where bounds and values are publicly known from, such as a law, or a form and its page"
+        )

@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli.options import (
+    CsvOption,
+    DataOption,
     DeltaOption,
     EpsilonOption,
+    EvaluateOption,
     Json,
     LevelOption,
     MethodOption,
+    OutputRowsOption,
     SpecFile,
     example,
     user,
@@ -61,17 +65,10 @@ def deploy(
     method: MethodOption = None,
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
-    rows: Annotated[
-        int | None, typer.Option(help="Rows to draw; by default as many as the spec declares.")
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="The data, in place of the spec's source.")
-    ] = None,
-    csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv too.")] = False,
-    evaluate: Annotated[
-        LevelOption,
-        typer.Option(help="Measures against the real data, internal; full trains models."),
-    ] = LevelOption.quick,
+    rows: OutputRowsOption = None,
+    data: DataOption = None,
+    csv: CsvOption = False,
+    evaluate: EvaluateOption = LevelOption.quick,
     allow_unauthenticated: Unauthenticated = False,
     as_json: Json = False,
 ) -> None:
@@ -209,7 +206,7 @@ def _first_runs(done: Deployed) -> list[dict[str, Any]]:
 
 
 def _budget(allowance: Allowance) -> str:
-    from cloister.privacy.ledger.exact import decimal
+    from cloister.privacy.exact import decimal
 
     budget, price = allowance.budget, allowance.price
     return (

@@ -48,15 +48,21 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
     "spent" adds up the epsilons of releases, which holds however each was chosen; "together" is the
     tight composition of their events, which holds for a schedule fixed in advance. "refusals"
     counts how often data was opened and refused, at no charge: each refusal answered an exact
-    question about it.
+    question about it. Of a dataset with releases under plausible deniability alone, "together" says
+    that no epsilon bounds them.
     """
     from flows.cli.console import show_json, show_table
-    from tasks.ledger.queries import budgets, composed_spend
+    from tasks.ledger.queries import budgets, composed_spend, deniable_releases
     from tasks.runtime.home import Home
 
     home = Home.current()
     found = [
-        _budget_json(status, composed_spend(home, status)) for status in budgets(home, dataset)
+        _budget_json(
+            status,
+            composed_spend(home, status),
+            deniable_releases(home, status.budget.dataset),
+        )
+        for status in budgets(home, dataset)
     ]
     if as_json:
         show_json(found)
@@ -181,8 +187,8 @@ def export(
         show_facts("Exported", found)
 
 
-def _budget_json(status: BudgetStatus, together: Spend | None) -> dict[str, Any]:
-    from cloister.privacy.ledger.exact import decimal
+def _budget_json(status: BudgetStatus, together: Spend | None, deniable: int = 0) -> dict[str, Any]:
+    from cloister.privacy.exact import decimal
 
     budget = status.budget
     return {
@@ -197,12 +203,18 @@ def _budget_json(status: BudgetStatus, together: Spend | None) -> dict[str, Any]
         "lifetime": decimal(status.lifetime),
         "releases": status.releases,
         "refusals": status.refusals,
-        "together": None if together is None else f"{together.epsilon:.4g}",
+        "together": _together(together, deniable),
     }
 
 
+def _together(together: Spend | None, deniable: int) -> str | None:
+    if deniable:
+        return f"unbounded: {deniable} under plausible deniability alone"
+    return None if together is None else f"{together.epsilon:.4g}"
+
+
 def _release_json(release: Release) -> dict[str, Any]:
-    from cloister.privacy.ledger.exact import decimal
+    from cloister.privacy.exact import decimal
 
     asked = release.request
     return {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.options import Json, SpecFile, example, user
+from flows.cli.options import DataOption, Json, SpecFile, example, user
 
 if TYPE_CHECKING:
     from flows.measure import DomainMeasurement
@@ -31,9 +31,7 @@ def measure_spec(
         str, typer.Option(help="Probability that its guarantee fails, less than 1 / rows.")
     ],
     out: Annotated[Path, typer.Option(help="The new spec, a new file.")],
-    data: Annotated[
-        Path | None, typer.Option(help="The data, in place of the spec's source.")
-    ] = None,
+    data: DataOption = None,
     as_json: Json = False,
 ) -> None:
     """Measure what a spec marks data-derived, with noise and at a charge; write a public spec.

@@ -68,6 +68,11 @@ EpsilonOption = Annotated[
 DeltaOption = Annotated[
     str | None, typer.Option(help="Probability that the guarantee fails, less than 1 / rows.")
 ]
+OutputRowsOption = Annotated[
+    int | None, typer.Option(help="Rows to draw; by default as many as the spec declares.")
+]
+DataOption = Annotated[Path | None, typer.Option(help="The data, in place of the spec's source.")]
+CsvOption = Annotated[bool, typer.Option("--csv", help="Write synthetic.csv too.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 By = Annotated[
     str,
@@ -82,6 +87,26 @@ class LevelOption(StrEnum):
     none = "none"
     quick = "quick"
     full = "full"
+
+
+EvaluateOption = Annotated[
+    LevelOption,
+    typer.Option(help="Measures against the real data, internal; full trains models."),
+]
+
+
+class Until(StrEnum):
+    """What a plan is to reach with the least epsilon."""
+
+    POSSIBLE = "possible"
+    LEARNT = "learnt"
+
+
+class LogOption(StrEnum):
+    """How progress is written where it is not drawn on a terminal."""
+
+    text = "text"
+    json = "json"
 
 
 class PanelOption(StrEnum):

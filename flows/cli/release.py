@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.cli.options import (
+    CsvOption,
+    DataOption,
     DeltaOption,
     EpsilonOption,
+    EvaluateOption,
     Json,
     LevelOption,
     MethodOption,
+    OutputRowsOption,
     ReleaseId,
     SpecFile,
+    Until,
     example,
     user,
 )
@@ -65,21 +70,14 @@ def release_table(
     method: MethodOption = None,
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
-    rows: Annotated[
-        int | None, typer.Option(help="Rows to draw; by default as many as the spec declares.")
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="The data, in place of the spec's source.")
-    ] = None,
+    rows: OutputRowsOption = None,
+    data: DataOption = None,
     out: Annotated[Path | None, typer.Option(help="A new folder for the public files.")] = None,
-    csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv too.")] = False,
+    csv: CsvOption = False,
     seed_sampling: Annotated[
         int | None, typer.Option(help="Seed for drawing rows; the noise has none.", min=0)
     ] = None,
-    evaluate: Annotated[
-        LevelOption,
-        typer.Option(help="Measures against the real data, internal; full trains models."),
-    ] = LevelOption.quick,
+    evaluate: EvaluateOption = LevelOption.quick,
     as_json: Json = False,
 ) -> None:
     """Release a synthetic table: plan, charge, train, draw, measure, certify, register.
@@ -100,6 +98,17 @@ def plan_release(
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     rows: Annotated[int | None, typer.Option(help="Rows to draw.")] = None,
+    until: Annotated[
+        Until | None,
+        typer.Option(
+            help="Find the least epsilon at which there is a plan, or at which every functional "
+            "dependency is learnt.",
+        ),
+    ] = None,
+    evaluate: Annotated[
+        LevelOption, typer.Option(help="Measures that the release would make.")
+    ] = LevelOption.quick,
+    whole: Annotated[bool, typer.Option("--all", help="Show long lists whole.")] = False,
     as_json: Json = False,
 ) -> None:
     """Forecast a release: steps, what each would spend, time and memory.
@@ -107,9 +116,15 @@ def plan_release(
     Touches no data and costs nothing.
     """
     from flows.cli.reports import show_plan
+    from models.planning.dependency_forecast import EPSILONS
+    from tasks.requests.plan import raise_budget
     from tasks.requests.resolved import Options, ResolvedRequest
 
-    show_plan(ResolvedRequest.of(spec, Options(method, epsilon, delta, rows), user()), as_json)
+    at = str(EPSILONS[-1]) if until else epsilon
+    asked = ResolvedRequest.of(
+        spec, Options(method, at, delta, rows, evaluate=evaluate.value), user()
+    )
+    show_plan(raise_budget(asked, until.value) if until else asked, as_json, whole)
 
 
 def sample_model(
@@ -123,6 +138,13 @@ def sample_model(
     seed: Annotated[
         int | None, typer.Option(help="Seed, to draw the same rows again.", min=0)
     ] = None,
+    binary: Annotated[
+        bool,
+        typer.Option(
+            "--binary",
+            help="Of a copula: its paper's binary columns, in which no constraint holds.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Draw more rows from the model of an approved release, at no cost.
@@ -132,7 +154,8 @@ def sample_model(
     from flows.sampling import Draw, sample_release
     from tasks.runtime.home import Home
 
-    sample_release(Home.current(), Draw(release, rows, out, tuple(where or ()), seed), as_json)
+    draw = Draw(release, rows, out, tuple(where or ()), seed, binary)
+    sample_release(Home.current(), draw, as_json)
 
 
 def methods(as_json: Json = False) -> None:

@@ -3,48 +3,190 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from flows.cli.console import say, show_facts, show_json, show_table
-from models.protocol import Budget
-from tasks.requests.plan import plan_json, plan_of, stage_costs, total_cost
-from tasks.requests.resolved import ResolvedRequest, public_context_of
+from cloister.figures import figure
+from cloister.privacy.certificate.provenance import exact_text, ignored_columns
+from cloister.privacy.certificate.records import record_guarantees
+from cloister.schema.spec import PLAUSIBLE_DENIABILITY
+from flows.cli.console import say, show_facts, show_json, show_table, warn
+from models.planning.dependency_forecast import DependencyForecast
+from models.protocol import AnyPlan
+from models.task import Budget
+from tasks.requests.check import require_satisfiable
+from tasks.requests.forecast import forecast_of
+from tasks.requests.plan import (
+    dependencies_of,
+    expected_error,
+    plan_json,
+    plan_of,
+    stage_costs,
+    total_cost,
+)
+from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 
 if TYPE_CHECKING:
     from cloister.evaluation.report import Evaluation
     from flows.outcome import Finished, Outcome
 
 _STAGE_HEADINGS = ("stage", "epsilon alone", "what for")
+_FIRST, _LAST = 12, 4
+"""Entries of a long list that are shown: about a line each of an eighty-column terminal."""
+
+NO_EPSILON = "not DP"
+"""In place of the epsilon of what is released under plausible deniability alone."""
+
 INTERNAL_NOTE = "internal: measured on the real rows without noise; do not share"
 
 
-def show_plan(request: ResolvedRequest, as_json: bool) -> None:
-    """A plan: stages, sequence, time and memory; no data is touched."""
+def show_plan(request: ResolvedRequest, as_json: bool, whole: bool = False) -> None:
+    """A plan: stages, sequence, time and memory; no data is touched.
+
+    Of long lists the first and last entries are shown, all if ``whole``.
+    """
     context = public_context_of(request)
+    require_satisfiable(context)
     made = plan_of(request)
     stages = stage_costs(made, request.budget, context.task)
     total = total_cost(made, request.budget, context.task)
+    expected = dependencies_of(made, context.task)
+    needed = forecast_of(request, context, made)
     if as_json:
         costs = [{"name": stage.name, "epsilon": stage.epsilon} for stage in stages]
+        forecasts = [_dependency(own, request.budget) for own in expected]
         show_json(
-            plan_json(made) | {"reason": request.reason, "costs": costs, "accounted_epsilon": total}
+            plan_json(made)
+            | {
+                "forecast": asdict(needed),
+                "reason": request.reason,
+                "epsilon": str(request.budget.epsilon),
+                "costs": costs,
+                "accounted_epsilon": total,
+                **_records(made, request, context),
+                "dependencies": forecasts,
+                "expected_two_way_error": expected_error(request),
+                "soft_rate_deviation": made.rate_deviation,
+                "ignored": list(ignored_columns(context.spec)),
+            }
         )
         return
     _show_stages(
-        [(stage.name, stage.epsilon, stage.explanation) for stage in stages], total, request.budget
+        [(stage.name, stage.epsilon, told(stage.explanation, whole)) for stage in stages],
+        total,
+        request.budget,
     )
+    show_records(made, request, context)
+    _show_dependencies(expected, request.budget)
     show_facts(
         "Plan",
         {
             "dataset": context.spec.name,
+            "epsilon": exact_text(request.budget.epsilon),
             "method": f"{request.method}: {request.reason}",
+            **_expected_errors(request, context, made),
             "rows to draw": request.rows,
-            "sequence": ", ".join(made.sequence),
-            "time": f"about {_duration(made.forecast.seconds)} on two cores",
-            "memory": f"about {made.forecast.memory / 2**30:.1f} GiB",
+            "sequence": told(", ".join(made.sequence), whole),
+            "columns left out": told(", ".join(ignored_columns(context.spec)) or "none", whole),
+            "time": f"about {_duration(needed.seconds)} of processor time, {_evaluation(request)}",
+            "memory": f"about {needed.memory / 2**30:.1f} GiB",
         },
     )
+
+
+def _records(
+    made: AnyPlan, request: ResolvedRequest, context: PublicContext
+) -> dict[str, dict[str, Any]]:
+    relation = context.task.neighbours.relation
+    records = record_guarantees(made.stages, request.budget.delta, relation)
+    return {"records": records.model_dump(mode="json")} if records else {}
+
+
+def show_records(made: AnyPlan, request: ResolvedRequest, context: PublicContext) -> None:
+    """The guarantees of records made from seeds, each under its own name; nothing without them."""
+    relation = context.task.neighbours.relation
+    records = record_guarantees(made.stages, request.budget.delta, relation)
+    if records is None:
+        return
+    bounds = {
+        "one released record, alone": records.one_record,
+        f"all {records.candidates:,} candidates": records.all_candidates,
+        "the network": records.network,
+    }
+    show_table(
+        f"Records made from seeds, released under {records.guarantee}",
+        ("of", "epsilon", "delta"),
+        [
+            (name, bound.epsilon, bound.delta) if bound else (name, "none", "none")
+            for name, bound in bounds.items()
+        ],
+        "the epsilon charged is that of the network alone: NOT differential privacy of the table"
+        if records.guarantee == PLAUSIBLE_DENIABILITY
+        else "",
+    )
+
+
+def _expected_errors(
+    request: ResolvedRequest, context: PublicContext, made: AnyPlan
+) -> dict[str, str]:
+    """What errors to expect, from public facts."""
+    found, error = {}, expected_error(request)
+    if error is not None:
+        found["two-way error"] = f"about {error:.2g}, within a factor of 1.5 on four tables of five"
+    if made.rate_deviation is not None:
+        points = 100 * made.rate_deviation
+        found["soft rates"] = f"measured to about {figure(points)} percentage points"
+    elif any(part.one.soft for part in context.tables.values()):
+        found["soft rates"] = f"not measured by {request.method}"
+    return found
+
+
+def _show_dependencies(expected: Sequence[DependencyForecast], budget: Budget) -> None:
+    if expected:
+        rows = [(own.name, _mapping(own), _expectation(own, budget)) for own in expected]
+        show_table(
+            "Functional dependencies: all hold; which are those of the data",
+            ("constraint", "rows a left side, on average", "to expect"),
+            rows,
+            "from declared sizes: left sides that do not occur leave more rows for the others",
+        )
+
+
+def _mapping(own: DependencyForecast) -> str:
+    return f"{figure(own.rows)} ({own.left_sides:,} left sides)"
+
+
+def _expectation(own: DependencyForecast, budget: Budget) -> str:
+    if own.least_rows is None:
+        return "arbitrary: too many left sides to be counted"
+    words = f"learnt from {figure(own.least_rows)} rows a left side on"
+    if own.learnt:
+        return words
+    enough = own.epsilon(budget)
+    later = f"from about epsilon {float(enough):g} on" if enough else "at no usual epsilon"
+    return f"{words}, so mostly arbitrary; the average one {later}"
+
+
+def _dependency(own: DependencyForecast, budget: Budget) -> dict[str, Any]:
+    enough = own.epsilon(budget)
+    return asdict(own) | {
+        "learnt": own.learnt,
+        "learnt_from_epsilon": float(enough) if enough else None,
+    }
+
+
+def _evaluation(request: ResolvedRequest) -> str:
+    return f"with {'no' if request.evaluate == 'none' else request.evaluate} evaluation"
+
+
+def told(text: str, whole: bool) -> str:
+    """A text whose list, set off by commas, is cut in the middle if it is long."""
+    entries = text.split(", ")
+    left_out = len(entries) - _FIRST - _LAST
+    if whole or left_out <= 1:
+        return text
+    return ", ".join([*entries[:_FIRST], f"... ({left_out} more; --all) ...", *entries[-_LAST:]])
 
 
 def show_outcome(outcome: Outcome | Finished, as_json: bool) -> None:
@@ -63,6 +205,8 @@ def show_outcome(outcome: Outcome | Finished, as_json: bool) -> None:
     )
     _show_violations(content)
     _show_figures(content["internal"])
+    for sentence in content.get("warnings", []):
+        warn(sentence)
     show_facts(
         f"Release {outcome.release} of {content['dataset']} {_ended(content)}",
         {
@@ -102,14 +246,16 @@ def _show_figures(evaluation: dict[str, Any]) -> None:
         say(f"Mean accuracy {synthetic:.3f}; trained on real rows {real:.3f}")
 
 
-def _show_stages(stages: Sequence[tuple[str, float, str]], total: float, budget: Budget) -> None:
+def _show_stages(
+    stages: Sequence[tuple[str, float | None, str]], total: float, budget: Budget
+) -> None:
     rows = [
-        *stages,
+        *((name, NO_EPSILON if cost is None else cost, words) for name, cost, words in stages),
         ("sampling", 0.0, "drawing rows is post-processing"),
         ("all together", total, _asked(budget)),
     ]
     show_table(
-        f"Privacy spend at delta {float(budget.delta):g}",
+        f"Privacy spend at delta {exact_text(budget.delta)}",
         _STAGE_HEADINGS,
         rows,
         "what stages cost does not add up",
@@ -117,7 +263,7 @@ def _show_stages(stages: Sequence[tuple[str, float, str]], total: float, budget:
 
 
 def _asked(budget: Budget) -> str:
-    return f"charged: epsilon {float(budget.epsilon):g}"
+    return f"charged: epsilon {exact_text(budget.epsilon)}"
 
 
 def _show_violations(content: dict[str, Any]) -> None:
@@ -142,7 +288,7 @@ def _truth(name: str, truth: dict[str, float]) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{share:.4g} %"
+    return f"{figure(share, 4)} %"
 
 
 def _duration(seconds: float) -> str:

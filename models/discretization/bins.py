@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cloister.arrays import Floats
+from cloister.arrays import Booleans, Floats
 from cloister.constraints.supports import Levels
 from cloister.schema.cells import Cells
 from cloister.schema.columns import Codes, Grid
@@ -19,6 +19,12 @@ from models.discretization.denoising import apart
 
 NUMERIC_BINS = 20
 """Bins of a numeric attribute at most, special and missing values apart."""
+
+MOST_VALUES = 1_000
+"""Values of a numeric attribute at most that have bins of their own."""
+
+_LEAST_MASS = 1e-12
+"""Mass that is divided by at least, where there is no noise or nothing in ordinary cells."""
 
 _NOISE_DEVIATIONS = 3.0
 """A part whose share is below this many standard deviations of its noise is merged with others."""
@@ -76,8 +82,17 @@ class Bins:
             null=null,
         )
 
+    @cached_property
+    def only_values(self) -> Codes | None:
+        """The one fine code of each bin, (size,); None if a bin has several."""
+        if self.cells.size != self.size or self.cells.size != self.cells.column.size:
+            return None
+        return self.cells.starts[np.argsort(self.of_cell)]
+
     def refine(self, bins: Codes, quantile: Floats) -> Codes:
         """Fine codes (n,) inside bins (n,), by the histogram, at quantiles (n,) in [0, 1)."""
+        if self.only_values is not None:
+            return self.only_values[bins]
         cells = self._cell_at(bins, quantile)
         width = self.cells.widths[cells]
         inside = self._within(bins, cells, quantile)
@@ -88,12 +103,26 @@ class Bins:
 
         Monotone in them.
         """
-        knots = np.append(self.cells.starts, self.cells.column.size).astype(np.float64)
-        floor = 1e-9 * self.cells.widths / self.cells.column.size
-        heights = np.concatenate([[0.0], np.cumsum(self.shares + floor)])
+        knots, heights = self._heights()
         low, high = np.interp(boxes[:, 0], knots, heights), np.interp(boxes[:, 1], knots, heights)
         codes = np.floor(np.interp(low + quantile * (high - low), heights, knots)).astype(np.int64)
         return np.clip(codes, boxes[:, 0], boxes[:, 1] - 1)
+
+    def quantile_in_box(self, boxes: Codes, codes: Codes) -> Floats:
+        """The quantiles (n,) at which :meth:`refine_box` gives fine codes (n,) inside their boxes.
+
+        Of a code that covers a range, the middle; of one outside its box, the nearer end.
+        """
+        knots, heights = self._heights()
+        low, high = np.interp(boxes[:, 0], knots, heights), np.interp(boxes[:, 1], knots, heights)
+        inside = np.clip(codes, boxes[:, 0], boxes[:, 1] - 1)
+        return (np.interp(inside + 0.5, knots, heights) - low) / np.maximum(high - low, 1e-300)
+
+    def _heights(self) -> tuple[Floats, Floats]:
+        """The released distribution function: fine codes, and shares of rows below them."""
+        knots = np.append(self.cells.starts, self.cells.column.size).astype(np.float64)
+        floor = 1e-9 * self.cells.widths / self.cells.column.size
+        return knots, np.concatenate([[0.0], np.cumsum(self.shares + floor)])
 
     def _points(self) -> Codes:
         density = self.shares / self.cells.widths
@@ -162,12 +191,58 @@ def _equal_mass_runs(cells: Cells, shares: Floats, noise: float, most: int) -> C
         return np.arange(cells.size, dtype=np.int64)
     alone = apart(cells)
     rest = np.where(alone, 0.0, shares)
-    target = max(float(rest.sum()) / most, _NOISE_DEVIATIONS * noise, 1e-12)
-    run = np.floor((np.cumsum(rest) - rest / 2) / target).astype(np.int64)
+    run, target = _equal_runs(rest, noise, most)
     heavy = alone | (rest > target)
     begins = np.diff(run, prepend=-1) != 0
     begins |= heavy | np.append(False, heavy[:-1])
+    return _join_outer(np.cumsum(begins) - 1, rest, alone, noise)
+
+
+def _equal_runs(rest: Floats, noise: float, most: int) -> tuple[Codes, float]:
+    """Runs of cells of equal mass ``rest`` (cells,), ``most`` of them or fewer, and their mass.
+
+    A run's mass is at least three standard deviations of the noise, where there is that much.
+    """
+    total = float(rest.sum())
+    count = max(min(most, int(total / max(_NOISE_DEVIATIONS * noise, _LEAST_MASS))), 1)
+    target = max(total / count, _LEAST_MASS)
+    run = np.floor((np.cumsum(rest) - rest / 2) / target).astype(np.int64)
+    return np.minimum(run, count - 1), target
+
+
+def _join_outer(of_cell: Codes, rest: Floats, alone: Booleans, noise: float) -> Codes:
+    """The bins, the outermost joined to their neighbours where they have less mass than noise.
+
+    Such a bin may go on to the end of a range that nothing reaches: a few rows that a model puts
+    there by noise would lie far from all others. Cells that are ``alone`` (cells,) stay so.
+    """
+    mass = np.bincount(of_cell, weights=rest)
+    ordinary = np.flatnonzero(np.bincount(of_cell, weights=alone) == 0)
+    begins = np.diff(of_cell, prepend=-1) != 0
+    for outer, inner in (ordinary[:2], ordinary[:-3:-1]) if len(ordinary) > 1 else ():
+        if mass[outer] < _NOISE_DEVIATIONS * noise and abs(outer - inner) == 1:
+            begins[np.searchsorted(of_cell, max(outer, inner))] = False
     return np.cumsum(begins) - 1
+
+
+def bin_values(cells: Cells, shares: Floats, noise: float, most: int = NUMERIC_BINS) -> Bins:
+    """The bins of a numeric attribute whose values matter, from its released histogram.
+
+    A value above three standard deviations of the noise has a bin of its own, which goes on to the
+    next one; where much lies between them, there are further bins, about ``most`` in all.
+
+    Args:
+        shares: shape (cells,), released share of rows in each cell.
+        noise: standard deviation of a share.
+    """
+    alone = apart(cells)
+    known = np.flatnonzero((cells.widths == 1) & (shares > _NOISE_DEVIATIONS * noise) & ~alone)
+    own = alone.copy()
+    own[known[np.argsort(-shares[known], kind="stable")[:MOST_VALUES]]] = True
+    rest = np.where(own, 0.0, shares)
+    run, _ = _equal_runs(rest, noise, most)
+    begins = own | np.append(False, alone[:-1]) | (np.diff(run, prepend=-1) != 0)
+    return Bins(cells, np.cumsum(begins) - 1, shares)
 
 
 def _merge_rare(cells: Cells, shares: Floats, noise: float) -> Codes:

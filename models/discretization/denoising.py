@@ -7,7 +7,9 @@ of a multivariate normal distribution" (1981).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +17,23 @@ from numpy.typing import NDArray
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.schema.cells import Cells
 from cloister.schema.columns import Grid
+from models.discretization.tails import Remainder, cells_before_tail, fit_tail, isolated
 
 _REACH = 3
 """Neighbouring cells on either side that a count is averaged with."""
 
 _SPIKE = 2.5
 """Standard deviations of the noise by which a spike exceeds its neighbourhood's median."""
+
+
+_LEAST_TAIL = 3
+"""Cells of a tail at least: one more than the numbers that are fitted to the lightest."""
+
+_CUTS = 64
+"""Cells at most from which a tail may begin."""
+
+_MOST_IN_TAIL = 1 - 1e-6
+"""Share of all rows in a tail at most, if there are other cells: these never share nothing."""
 
 
 @dataclass(frozen=True)
@@ -31,22 +44,114 @@ class Estimate:
     risk: float
 
 
+@dataclass(frozen=True)
+class NoisyCells:
+    """Noisy ``counts`` (cells,) of cells of one attribute that hold ``rows`` rows in all.
+
+    ``deviation`` is the standard deviation of each count's noise, in rows. ``edges`` (cells, 2) are
+    the ends of cells that have an order, but for those ``alone`` (cells,); None without an order.
+    """
+
+    counts: Floats
+    alone: Booleans
+    edges: Floats | None
+    deviation: float
+    rows: float
+
+    @property
+    def mirrored(self) -> NoisyCells:
+        """The same cells in the other order."""
+        edges = None if self.edges is None else -self.edges[::-1, ::-1]
+        return replace(self, counts=self.counts[::-1], alone=self.alone[::-1], edges=edges)
+
+    def part(self, cells: Booleans, rows: float) -> NoisyCells:
+        """Some of the cells (cells,), with another number of rows."""
+        edges = None if self.edges is None else self.edges[cells]
+        return NoisyCells(self.counts[cells], self.alone[cells], edges, self.deviation, rows)
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Cells whose last ones, ``outer`` (cells,), follow a tail with so many ``counts`` (outer,)."""
+
+    outer: Booleans
+    counts: Floats
+
+
 def estimate_shares(counts: Integers, deviation: float, cells: Cells, rows: int) -> Floats:
     """The share of rows in each cell, (cells,), from its noisy counts (cells,).
 
     ``deviation`` is the standard deviation of their noise, in rows. ``rows`` is the number of all
     rows, which is public or released, so the noise of the counts' sum is known.
     """
-    noisy = counts.astype(np.float64)
-    alone = apart(cells)
-    candidates = [project_counts(noisy, deviation, rows), shrink_to_mean(noisy, deviation, alone)]
-    if isinstance(cells.column, Grid) and len(noisy) > 4 * _REACH:
-        candidates.append(smooth_counts(noisy, deviation, alone))
-    best = min(candidates, key=lambda estimate: estimate.risk)
-    return to_shares(best.counts, rows)
+    ordered = isinstance(cells.column, Grid)
+    edges = np.column_stack([cells.starts, cells.stops]).astype(np.float64) if ordered else None
+    noisy = NoisyCells(counts.astype(np.float64), apart(cells), edges, deviation, float(rows))
+    estimated = _without_upper_tail(noisy, _without_lower_tail)
+    return estimated / estimated.sum()
 
 
-def project_counts(noisy: Floats, deviation: float, rows: int) -> Estimate:
+def _without_lower_tail(cells: NoisyCells) -> Floats:
+    return _without_upper_tail(cells.mirrored, _body)[::-1]
+
+
+def _without_upper_tail(cells: NoisyCells, of_rest: Callable[[NoisyCells], Floats]) -> Floats:
+    """Estimated counts (cells,): a tail at the upper end, if there is one, and the rest."""
+    cut = _best_cut(cells)
+    if cut is None:
+        return of_rest(cells)
+    counts = np.empty(len(cells.counts))
+    counts[cut.outer] = cut.counts
+    if not cut.outer.all():
+        counts[~cut.outer] = of_rest(cells.part(~cut.outer, cells.rows - float(cut.counts.sum())))
+    return counts
+
+
+def _best_cut(cells: NoisyCells) -> _Cut | None:
+    """The tail with which the estimate of all counts has the least risk; None if none helps."""
+    if cells.edges is None:
+        return None
+    places = np.flatnonzero(~(cells.alone | isolated(cells.counts, cells.deviation)))
+    last = len(places) - _LEAST_TAIL
+    if last < 0:
+        return None
+    before = cells_before_tail(cells.counts[places], cells.deviation)
+    unsure = not before or before > last
+    best, least = None, _best_estimate(cells).risk if unsure else math.inf
+    for first in np.unique(np.linspace(0, min(before, last), _CUTS).astype(int)):
+        outer = np.zeros(len(cells.counts), dtype=bool)
+        outer[places[first:]] = True
+        tail = fit_tail(
+            cells.counts[outer], cells.edges[outer], cells.deviation, _remainder(cells, outer)
+        )
+        rows = min(tail.rows, cells.rows * (1.0 if outer.all() else _MOST_IN_TAIL))
+        rest = cells.part(~outer, cells.rows - rows)
+        risk = tail.risk + (_best_estimate(rest).risk if len(rest.counts) else 0.0)
+        if risk < least:
+            best, least = _Cut(outer, rows * tail.shares), risk
+    return best
+
+
+def _remainder(cells: NoisyCells, outer: Booleans) -> Remainder:
+    return Remainder(cells.rows - float(cells.counts[~outer].sum()), float((~outer).sum()))
+
+
+def _body(cells: NoisyCells) -> Floats:
+    return to_shares(_best_estimate(cells).counts, cells.rows) * cells.rows
+
+
+def _best_estimate(cells: NoisyCells) -> Estimate:
+    """Of the estimates that suit the cells, that of least risk."""
+    noisy, deviation = cells.counts, cells.deviation
+    candidates = [project_counts(noisy, deviation, cells.rows)]
+    if not cells.alone.all():
+        candidates.append(shrink_to_mean(noisy, deviation, cells.alone))
+    if cells.edges is not None and len(noisy) > 4 * _REACH:
+        candidates.append(smooth_counts(noisy, deviation, cells.alone))
+    return min(candidates, key=lambda estimate: estimate.risk)
+
+
+def project_counts(noisy: Floats, deviation: float, rows: float) -> Estimate:
     """The nearest non-negative counts of ``rows`` rows: small counts become zero."""
     counts = to_shares(noisy, rows) * rows
     return Estimate(counts, _risk(noisy, counts, deviation, float((counts > 0).sum() - 1)))
@@ -89,7 +194,7 @@ def apart(cells: Cells) -> Booleans:
     return mask
 
 
-def to_shares(counts: NDArray[np.generic], rows: int) -> Floats:
+def to_shares(counts: NDArray[np.generic], rows: float) -> Floats:
     """The nearest non-negative counts of ``rows`` rows, by Euclidean distance, as shares.
 
     Shape as given.

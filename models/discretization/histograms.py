@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from cloister.arrays import Floats
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
@@ -46,17 +46,25 @@ def _countable(cells: Cells, rows: int) -> bool:
 
 
 def released_histogram(
-    private: Door[TableRows], cells: Cells, mechanism: DiscreteGaussian, rows: int, by_value: bool
+    private: Door[TableRows],
+    cells: Cells,
+    mechanism: DiscreteGaussian,
+    rows: int,
+    by_value: DiscreteGaussian | None,
 ) -> tuple[Cells, Floats]:
-    """Cells of one attribute, values that stand out apart, and their released shares of rows."""
+    """Cells of one attribute, values that stand out apart, and their released shares of rows.
+
+    ``mechanism`` counts the cells, ``by_value`` the single values, if these are counted.
+    """
     deviation = mechanism.scale(private.neighbours.partition)
     counts = private.answer(PartitionCounts((cells,)), mechanism, f"histogram {cells.name}")
     shares = estimate_shares(counts, deviation, cells, rows)
-    if not by_value:
+    if by_value is None:
         return cells, shares
     values = Cells(cells.column, np.arange(cells.column.size, dtype=np.int64))
-    single = private.answer(PartitionCounts((values,)), mechanism, f"values {cells.name}")
-    return with_spikes(cells, shares, single / rows, deviation / rows)
+    single = private.answer(PartitionCounts((values,)), by_value, f"values {cells.name}")
+    of_value = by_value.scale(private.neighbours.partition)
+    return with_spikes(cells, shares, single / rows, of_value / rows)
 
 
 def with_spikes(
@@ -86,5 +94,5 @@ def _outstanding(cells: Cells, shares: Floats, single: Floats, deviation: float)
     """Fine codes of values that noise does not explain, in cells that are occupied."""
     searched = (shares > _OCCUPIED * deviation) & (cells.widths > 1) & ~apart(cells)
     inside = np.flatnonzero(np.repeat(searched, cells.widths))
-    threshold = deviation * float(norm.isf(_FALSE_ALARMS / max(len(inside), 1)))
+    threshold = -deviation * float(ndtri(_FALSE_ALARMS / max(len(inside), 1)))
     return inside[single[inside] > threshold].astype(np.int64)

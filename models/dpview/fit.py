@@ -19,12 +19,20 @@ from cloister.schema.cells import declared_cells
 from models.discretization.bins import Bins, bin_cells
 from models.discretization.coarsening import Coarsening, coarse
 from models.discretization.denoising import estimate_shares
+from models.dpview.chain import ViewChain
 from models.dpview.consistency import impose_agreement, make_consistent
+from models.dpview.model import DPViewModel
 from models.dpview.shrinkage import shrink_view
 from models.dpview.view_choice import PlannedTable, ViewParameters, planned_tables
 from models.dpview.views import Names, View
-from models.protocol import Plan, Progress, Task
-from models.sampling.support_builder import JointTable
+from models.planning.noise import laplace_deviation
+from models.protocol import Plan, Progress
+from models.sampling.expected_shares import JointTable
+from models.sampling.support_builder import CompiledConstraints, SupportBuilder
+from models.task import Task
+
+_SEED = 20_211_001
+"""Public seed of everything random that follows the noise."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +95,7 @@ class Counting:
         self._done += 1
         self._progress(self._done, len(self._planned))
         scale = mechanism.scale(self._private.neighbours.partition)
-        return View(query.names, counts.astype(np.float64), deviation_of(scale))
+        return View(query.names, counts.astype(np.float64), laplace_deviation(scale))
 
     def _bins_of(self, name: str, view: View) -> Bins:
         cells = declared_cells(self._task.domain[name])
@@ -96,12 +104,6 @@ class Counting:
         )
         constrained = {name for constraint in self._task.hard for name in constraint.attributes}
         return bin_cells(cells, shares, view.deviation / self._task.data_rows, name in constrained)
-
-
-def deviation_of(scale: float) -> float:
-    """The standard deviation of discrete Laplace noise, in rows."""
-    ratio = math.exp(-1.0 / scale)
-    return math.sqrt(2.0 * ratio) / (1.0 - ratio)
 
 
 def denoise_views(views: Sequence[View], alone: Sequence[View], rows: int) -> tuple[View, ...]:
@@ -121,3 +123,40 @@ def _summed(single: View, coarsening: Coarsening) -> View:
     part = coarsening.parts[coarsening.bins.of_cell]
     counts = np.bincount(part, weights=single.counts, minlength=coarsening.size).astype(np.float64)
     return View(single.names, counts, single.deviation * math.sqrt(len(part) / coarsening.size))
+
+
+def fit_dpview(
+    private: Door[TableRows], task: Task, plan: Plan[ViewParameters], progress: Progress
+) -> DPViewModel:
+    """All counts, then views that agree, then the supports of the hard constraints."""
+    released = Counting(private, task, plan, progress).count_all()
+    views = plan.parameters.shape.views
+    linked = len(views.linked) if views else 0
+    rules = _compile_rules(task, plan.sequence, released, linked)
+    return DPViewModel(
+        task,
+        plan.sequence,
+        released.bins,
+        released.coarsenings,
+        released.views[:linked],
+        released.views[linked:],
+        rules,
+    )
+
+
+def _compile_rules(
+    task: Task, sequence: Names, released: ReleasedTables, linked: int
+) -> CompiledConstraints:
+    """Supports and rules that enforce every hard constraint, from released statistics."""
+    chain = ViewChain(sequence, released.bins, released.coarsenings, released.views[:linked])
+    builder = SupportBuilder(
+        task.domain,
+        sequence,
+        released.bins,
+        chain,
+        len(released.coarsenings),
+        released.tables,
+        np.random.default_rng(_SEED),
+        task.output_rows,
+    )
+    return builder.build(task.hard)

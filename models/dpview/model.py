@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
@@ -14,9 +14,10 @@ from models.discretization.coarsening import Coarsening
 from models.dpview.chain import ViewChain
 from models.dpview.sampler import LinkedSampler
 from models.dpview.views import Names, View
-from models.protocol import Arrays, ModelState, Task
+from models.protocol import Arrays, ModelState
 from models.sampling.support_builder import CompiledConstraints
 from models.serialization import restore_bins, restore_rules
+from models.task import Task
 
 _ALONE = "each attribute is drawn on its own, from its histogram"
 _AGREED = "noisy views are made to agree with each other and with the histograms"
@@ -35,6 +36,8 @@ class DPViewModel(ConstrainedModel):
     views: tuple[View, ...]
     referees: tuple[View, ...]
     rules: CompiledConstraints
+
+    drawn_whole: ClassVar[frozenset[str]] = frozenset({_LINKED, _REFEREED})
 
     @property
     def sampler(self) -> LinkedSampler:

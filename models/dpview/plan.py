@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 
 from cloister.errors import PlanError
+from cloister.figures import figure_range
 from cloister.privacy.accounting.calibration import calibrate
 from cloister.privacy.events import Event, compose
 from cloister.privacy.mechanisms.counts import DiscreteLaplace
@@ -21,10 +22,17 @@ from models.dpview.view_choice import (
     planned_tables,
 )
 from models.dpview.views import Names
-from models.planning.noise import require_signal
-from models.protocol import Budget, Forecast, Plan, Stage, Task
+from models.planning.noise import laplace_deviation, require_signal
+from models.protocol import Forecast, Plan, Stage
+from models.task import Budget, Task
 
 Shaper = Callable[[Task, Fraction], Shape]
+
+_DRAWN_CELL = 5e-7
+"""Seconds for each cell of rows that are drawn from histograms of single attributes."""
+
+_LINKED_CELL = 2e-6
+"""Seconds for each cell of rows that are linked from views."""
 
 _EXPLANATIONS = {
     "attributes": "one-way histograms of all attributes",
@@ -62,15 +70,25 @@ def plan_dpview(
         tuple(_stages(task, tables, epsilons)),
         parameters,
         expected,
+        {
+            query.names: _deviation(task, epsilons[query.label])
+            for query in tables
+            if query.stage == "joint tables"
+        },
     )
 
 
+def _deviation(task: Task, epsilon: Fraction) -> float:
+    return laplace_deviation(DiscreteLaplace(epsilon).scale(task.neighbours.partition))
+
+
 def forecast(task: Task, tables: list[PlannedTable]) -> Forecast:
-    """Seconds and bytes, from the cells counted and the rows drawn."""
+    """Seconds and bytes of counting and drawing, from the cells counted and the rows drawn."""
     counted, columns = sum(query.cells for query in tables), len(task.domain.names)
-    rows = max(task.data_rows, task.output_rows)
-    seconds = 3 + counted * 4e-6 + rows * columns * 2e-6
-    return Forecast(round(seconds, 1), 400_000_000 + 400 * counted + 60 * rows * columns)
+    cells = max(task.data_rows, task.output_rows) * columns
+    linked = any(query.stage == "views" for query in tables)
+    seconds = 0.5 + counted * 4e-6 + cells * (_LINKED_CELL if linked else _DRAWN_CELL)
+    return Forecast(round(seconds, 1), 250_000_000 + 400 * counted + 60 * cells)
 
 
 def _ordered(shape: Shape, sequence: Names) -> Names:
@@ -106,7 +124,7 @@ def _stages(
         own = [epsilons[query.label] for query in tables if query.stage == stage]
         if own:
             scales = [DiscreteLaplace(epsilon).scale(task.neighbours.partition) for epsilon in own]
-            words = f"{explanation}; noise of {min(scales):.3g} to {max(scales):.3g} rows a count"
+            words = f"{explanation}; noise of {figure_range(scales)} rows a count"
             yield Stage(stage, _event(task, own), words)
 
 

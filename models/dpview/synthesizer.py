@@ -8,24 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from models.discretization.attribute_order import public_sizes, schema_sequence
-from models.dpview.chain import ViewChain
-from models.dpview.fit import Counting, ReleasedTables
-from models.dpview.model import DPViewModel, restore_dpview
 from models.dpview.plan import Shaper, plan_dpview
 from models.dpview.view_choice import Shaping, ViewParameters, alone
-from models.dpview.views import Names, ViewList, with_upper
-from models.protocol import Arrays, Budget, Plan, Progress, Synthesizer, Task, silent
-from models.sampling.support_builder import CompiledConstraints, SupportBuilder
+from models.dpview.views import ViewList, with_upper
+from models.protocol import Arrays, Plan, Progress, Synthesizer, silent
+from models.task import Budget, Task
 
-_SEED = 20_211_001
-"""Public seed of everything random that follows the noise."""
+if TYPE_CHECKING:
+    from models.dpview.model import DPViewModel
 
 
 @dataclass(frozen=True)
@@ -55,11 +50,14 @@ INDEPENDENT = DPViewRecipe(
     "independent", "every attribute alone, from its noisy histogram; delta may be 0", alone
 )
 
-DPVIEW_RECIPES = (DPVIEW, DPVIEW_PLUS, INDEPENDENT)
+RECIPES = {recipe.name: recipe for recipe in (DPVIEW, DPVIEW_PLUS, INDEPENDENT)}
+"""The methods of this family, by name."""
 
 
-class DPView(Synthesizer[ViewParameters, DPViewModel]):
+class DPView(Synthesizer[ViewParameters, "DPViewModel"]):
     """Noisy views chosen from public sizes, made consistent, and linked to records."""
+
+    gives_conditionals = True
 
     def __init__(self, progress: Progress = silent, recipe: DPViewRecipe = DPVIEW) -> None:
         self.name, self.summary = recipe.name, recipe.summary
@@ -80,37 +78,17 @@ class DPView(Synthesizer[ViewParameters, DPViewModel]):
         self, private: Door[TableRows], task: Task, plan: Plan[ViewParameters]
     ) -> DPViewModel:
         """All counts, then views that agree, then the supports of the hard constraints."""
-        released = Counting(private, task, plan, self._progress).count_all()
-        views = plan.parameters.shape.views
-        linked = len(views.linked) if views else 0
-        rules = _compile_rules(task, plan.sequence, released, linked)
-        return DPViewModel(
-            task,
-            plan.sequence,
-            released.bins,
-            released.coarsenings,
-            released.views[:linked],
-            released.views[linked:],
-            rules,
-        )
+        from models.dpview.fit import fit_dpview
+
+        return fit_dpview(private, task, plan, self._progress)
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DPViewModel:
         """A model from its saved state."""
+        from models.dpview.model import restore_dpview
+
         return restore_dpview(task, meta, arrays)
 
 
-def _compile_rules(
-    task: Task, sequence: Names, released: ReleasedTables, linked: int
-) -> CompiledConstraints:
-    """Supports and rules that enforce every hard constraint, from released statistics."""
-    chain = ViewChain(sequence, released.bins, released.coarsenings, released.views[:linked])
-    builder = SupportBuilder(
-        task.domain,
-        sequence,
-        released.bins,
-        chain,
-        len(released.coarsenings),
-        released.tables,
-        np.random.default_rng(_SEED),
-    )
-    return builder.build(task.hard)
+def variant(name: str, progress: Progress) -> DPView:
+    """The variant of a name."""
+    return DPView(progress, RECIPES[name])

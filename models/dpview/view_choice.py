@@ -22,7 +22,7 @@ from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from cloister.arrays import Floats
 from cloister.constraints import functional_dependency
@@ -32,7 +32,8 @@ from models.discretization.attribute_order import NETWORKED_LEVELS, public_sizes
 from models.dpview.view_search import best_views, dealt_views
 from models.dpview.views import Names, Sizes, ViewList, cells
 from models.planning.constraint_marginals import wanted_tables
-from models.protocol import Parameters, Task
+from models.protocol import Parameters
+from models.task import Task
 
 MOST_TABLE_CELLS = 10_000_000
 """Cells of any table at most, for a plan to be made: bounds memory."""
@@ -240,7 +241,7 @@ def above_noise(first: int, second: int, rows: int, deviation: float) -> float:
 @lru_cache
 def normal_masses(size: int) -> Floats:
     """Masses (size,) of equally wide parts of a standard normal variable, within 3 deviations."""
-    masses = np.diff(norm.cdf(np.linspace(-_REACH, _REACH, size + 1)))
+    masses = np.diff(ndtr(np.linspace(-_REACH, _REACH, size + 1)))
     return np.asarray(masses / masses.sum())
 
 
@@ -252,7 +253,9 @@ def variance_between(parts: int, size: int) -> float:
     """
     if parts >= size:
         return 1.0
-    density = norm.pdf(norm.ppf(np.linspace(0.0, 1.0, parts + 1)))
+    density = np.exp(-np.square(ndtri(np.linspace(0.0, 1.0, parts + 1))) / 2) / math.sqrt(
+        2 * math.pi
+    )
     return float(parts * np.square(np.diff(density)).sum())
 
 

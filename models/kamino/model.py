@@ -12,11 +12,12 @@ from models.constrained import BALANCED, ReweightedModel
 from models.discretization.bins import Bins
 from models.kamino.chains import TrainedChain
 from models.kamino.trainers import Trainer
-from models.protocol import Arrays, ModelState, Sampler, Task
+from models.protocol import Arrays, ModelState, Sampler
 from models.sampling.balanced import BalancedSampler
 from models.sampling.support_builder import CompiledConstraints
 from models.serialization import restore_bins, restore_reweighting, restore_rules
 from models.soft_constraints.reweighting import Reweighting
+from models.task import Task
 
 _FOLLOWED = (
     "rows are drawn attribute by attribute from the trained network, given the attributes before"

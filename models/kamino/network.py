@@ -19,9 +19,7 @@ from torch import Tensor
 
 from cloister.arrays import Floats
 from cloister.privacy.mechanisms.clipping import FactoredGradient, LayeredOuter, Lookup, Outer
-
-EMBEDDING_WIDTH = 24
-"""Dimensions of an embedded level."""
+from models.kamino.sizes import EMBEDDING_WIDTH
 
 EMBEDDING_GAIN = 3.0
 """Unit in which embeddings are learnt; see `Network.gains`."""

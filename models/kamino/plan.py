@@ -13,18 +13,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from cloister.errors import PlanError, UnsupportedEvent
+from cloister.figures import figure
 from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
 from cloister.privacy.events import Composed, Event, SampledGaussian
-from cloister.privacy.mechanisms.counts import GaussianGradient
+from cloister.privacy.mechanisms.counts import DiscreteGaussian, GaussianGradient
 from models.discretization.attribute_order import count_networked, public_sizes
 from models.discretization.histograms import counted_by_value
 from models.kamino.recipe import KaminoRecipe
-from models.kamino.trainers import Runs
+from models.kamino.sizes import Runs
 from models.planning.constraint_marginals import wanted_tables
 from models.planning.noise import counts_stage, require_signal
-from models.protocol import Budget, Forecast, Parameters, Plan, Stage, Task
-from models.sampling.balanced import OVERSAMPLING
-from models.soft_constraints.reweighting import POOL_ROWS
+from models.protocol import Forecast, Parameters, Plan, Stage
+from models.sampling.sizes import OVERSAMPLING, POOL_ROWS
+from models.soft_constraints.pair_counts import PairCounts
+from models.task import Budget, Task
 
 _HISTOGRAMS = 0.25
 """Part of the budget, as a share of rho, for one-way histograms."""
@@ -52,6 +54,9 @@ _BATCH_SHARE = 16
 
 _LEAST_BATCH = 512
 """Rows of an expected batch at least."""
+
+_TRAINED = 2e-9
+"""Seconds of training for each row of a batch and weight that it meets, forward and backward."""
 
 _GREATEST_BATCH = 8192
 """Rows of an expected batch at most."""
@@ -186,8 +191,28 @@ def plan_kamino(
     )
     stages = (*counts, *_training_stage(outline, noise))
     return Plan(
-        recipe.name, sequence, stages, _parameters(outline, noises, noise), _forecast(outline)
+        recipe.name,
+        sequence,
+        stages,
+        _parameters(outline, noises, noise),
+        _forecast(outline),
+        _mapped(outline, noises),
+        _rate_deviation(outline, noises),
     )
+
+
+def _rate_deviation(outline: _Outline, noises: _Noises) -> float | None:
+    weigher = outline.recipe.weigher
+    if noises.weights is None or not isinstance(weigher, PairCounts):
+        return None
+    return weigher.deviation(float(noises.weights), outline.task)
+
+
+def _mapped(outline: _Outline, noises: _Noises) -> dict[tuple[str, ...], float]:
+    if noises.tables is None:
+        return {}
+    scale = DiscreteGaussian(noises.tables).scale(outline.task.neighbours.partition)
+    return dict.fromkeys(outline.tables, scale)
 
 
 def _multiplier(rho: float, queries: int) -> Fraction:
@@ -234,7 +259,7 @@ def _training_stage(outline: _Outline, noise: Fraction) -> Iterator[Stage]:
         yield Stage(
             "training",
             event,
-            f"{words}, in batches of about {batch} rows; noise {float(noise):.3g} x clip",
+            f"{words}, in batches of about {batch:,} rows; noise {figure(float(noise))} x clip",
         )
 
 
@@ -273,14 +298,14 @@ def _forecast(outline: _Outline) -> Forecast:
     rows, deep = outline.task.data_rows, outline.deep
     drawn, batch = outline.task.output_rows, float(outline.rate * rows)
     levels = sum(size for size in outline.sizes.values() if size <= 256)
-    train = outline.steps * batch * (levels * 24 + deep**2 * 24) * 1.2e-9
+    train = outline.steps * batch * (levels * 24 + deep**2 * 24) * _TRAINED
     draw = (levels * 40 + deep**2 * 12) * 1.5e-9
     weigh = 1 + POOL_ROWS * draw + 0.02 * len(outline.task.soft) if outline.task.soft else 0.0
     memory = (
         max(rows, drawn) * len(outline.sizes) * 40
         + int(batch) * (levels + deep * 96) * 16
-        + 600_000_000
+        + 400_000_000
     )
     return Forecast(
-        seconds=round(10 + train + weigh + OVERSAMPLING * drawn * draw, 1), memory=memory
+        seconds=round(2 + train + weigh + OVERSAMPLING * drawn * draw, 1), memory=memory
     )

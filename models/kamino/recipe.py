@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -15,9 +15,12 @@ from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.domain import Table
 from models.discretization.attribute_order import schema_sequence
 from models.kamino.trainers import Joint, Trainer
-from models.protocol import Stage, Task
+from models.protocol import Stage
 from models.soft_constraints.pair_counts import PairCounts
-from models.soft_constraints.reweighting import Reweighting
+from models.task import Task
+
+if TYPE_CHECKING:
+    from models.soft_constraints.reweighting import Reweighting
 
 Sequencer = Callable[[Mapping[str, int], Sequence[DenialConstraint]], tuple[str, ...]]
 

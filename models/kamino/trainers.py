@@ -7,24 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-import torch
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cloister.arrays import Floats
 from models.discretization.bins import Bins
-from models.kamino.chains import NetworkChain, TrainedChain, restore_network_chain
-from models.kamino.gradients import NoisyGradients
-from models.kamino.network import Network
-from models.kamino.training import TrainingSchedule, calibrate_biases, train_privately
+from models.kamino.sizes import Runs, single_runs
 from models.protocol import Arrays, Progress
 
-Runs = tuple[tuple[int, ...], ...]
+if TYPE_CHECKING:
+    import torch
 
-
-def single_runs(sizes: Sequence[int]) -> Runs:
-    """Each attribute on its own."""
-    return tuple((place,) for place in range(len(sizes)))
+    from models.kamino.chains import NetworkChain, TrainedChain
+    from models.kamino.gradients import NoisyGradients
+    from models.kamino.training import TrainingSchedule
 
 
 @dataclass(frozen=True)
@@ -99,6 +94,10 @@ class Joint:
         return int(units > 1)
 
     def train(self, material: Material) -> NetworkChain:
+        from models.kamino.chains import NetworkChain
+        from models.kamino.network import Network
+        from models.kamino.training import calibrate_biases, train_privately
+
         network = Network(material.sizes)
         shares = list(material.shares[: material.networked])
         start = network.initial(shares, material.generator)
@@ -113,6 +112,8 @@ class Joint:
     def restore(
         self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Bins]
     ) -> NetworkChain:
+        from models.kamino.chains import restore_network_chain
+
         return restore_network_chain(meta, arrays, bins)
 
     def explain(self, units: int, attributes: int) -> str:  # noqa: ARG002

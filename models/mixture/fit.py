@@ -7,7 +7,7 @@ products in place of a graphical model.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -27,9 +27,10 @@ from models.mixture.model import MixtureModel, chain_of
 from models.mixture.optimizer import Fit, NoisyMarginal, TableTarget
 from models.mixture.plan import LAST_STEPS, MixtureParameters
 from models.mixture.products import Layout, Mixture
-from models.planning.stages import measure_histogram, measure_joint_table
-from models.protocol import Plan, Progress, Task
+from models.planning.stages import measure_histogram, measure_joint_table, measure_values
+from models.protocol import Plan, Progress
 from models.sampling.support_builder import SupportBuilder
+from models.task import Task
 
 MIXTURE_SEED = 20_260_105
 """Public seed of everything random that follows the noise."""
@@ -42,6 +43,9 @@ _START_SPREAD = 0.3
 
 _NEARLY_ONE_TO_ONE = 0.5
 """Levels of a right side for each joint level of the left, above which it repeats the left."""
+
+_LEAST_SQUARE = 1e-300
+"""Square of a share that is divided by at least, for bins without mass."""
 
 _START_STEPS = 60
 """Steps of the fit to one-way and constraint tables, before the first round."""
@@ -62,7 +66,7 @@ def fit_mixture(
     """
     parameters, rows = plan.parameters, task.data_rows
     bins = _measure_histograms(private, task, plan)
-    inside = _modelled(plan.sequence, bins)
+    inside = _modelled(plan, bins)
     sequence = (*inside, *(name for name in plan.sequence if name not in inside))
     layout = separate_factors({name: bins[name].size for name in inside})
 
@@ -87,7 +91,9 @@ def fit_mixture(
 
     chain = chain_of(fit.mixture, sequence, bins)
     rng = np.random.default_rng(MIXTURE_SEED)
-    builder = SupportBuilder(task.domain, sequence, bins, chain, len(inside), tables, rng)
+    builder = SupportBuilder(
+        task.domain, sequence, bins, chain, len(inside), tables, rng, task.output_rows
+    )
     rules = builder.build(task.hard)
     arrangement = arrange_factors(
         {name: bins[name].size for name in sequence}, inside, rules.supports
@@ -147,31 +153,42 @@ def run_rounds(
 def _measure_histograms(
     private: Door[TableRows], task: Task, plan: Plan[MixtureParameters]
 ) -> dict[str, Bins]:
-    parameters = plan.parameters
-    return {
-        name: measure_histogram(
-            private,
-            task,
-            name,
-            DiscreteGaussian(parameters.histogram_noise[name]),
-            name in parameters.by_value,
-            parameters.groups,
-        )
-        for name in plan.sequence
-    }
+    return {name: _measure_bins(private, task, name, plan.parameters) for name in plan.sequence}
 
 
-def _modelled(sequence: Sequence[str], bins: Mapping[str, Bins]) -> tuple[str, ...]:
-    """The attributes of the mixture, in the order of the sequence: at least one."""
-    smallest = min(bins[name].size for name in sequence)
-    return tuple(name for name in sequence if bins[name].size <= max(_MOST_MODELLED, smallest))
+def _measure_bins(
+    private: Door[TableRows], task: Task, name: str, parameters: MixtureParameters
+) -> Bins:
+    cells, counted = DiscreteGaussian(parameters.histogram_noise[name]), name in parameters.by_value
+    if name in parameters.valued:
+        values = DiscreteGaussian(parameters.noise["joint tables"]) if counted else None
+        return measure_values(private, task, name, cells, values, parameters.groups)
+    return measure_histogram(
+        private, task, name, cells, cells if counted else None, parameters.groups
+    )
+
+
+def _modelled(plan: Plan[MixtureParameters], bins: Mapping[str, Bins]) -> tuple[str, ...]:
+    """The attributes of the mixture, in the order of the sequence: at least one.
+
+    Numeric ones whose values have bins of their own are among them.
+    """
+    most = max(_MOST_MODELLED, min(own.size for own in bins.values()))
+    return tuple(
+        name for name in plan.sequence if bins[name].size <= most or name in plan.parameters.valued
+    )
 
 
 def _one_way(
     private: Door[TableRows], bins: Bins, parameters: MixtureParameters, rows: int
 ) -> NoisyMarginal:
-    """The histogram over bins; the noise of a bin is that of its cells, summed."""
-    cells = np.bincount(bins.of_cell, minlength=bins.size)
+    """The histogram over bins; the noise of a bin is that of its cells, summed.
+
+    Cells that hold little count for little: in a tail, whose rows are known as well as those of the
+    few cells at its beginning.
+    """
+    squares = np.bincount(bins.of_cell, weights=np.square(bins.shares), minlength=bins.size)
+    cells = np.maximum(np.square(bins.mass) / np.maximum(squares, _LEAST_SQUARE), 1.0)
     mechanism = DiscreteGaussian(parameters.histogram_noise[bins.name])
     deviation = mechanism.scale(private.neighbours.partition)
     return NoisyMarginal((fine(bins),), bins.mass * rows, deviation * np.sqrt(cells))
@@ -194,7 +211,7 @@ def _candidate_attributes(
     """The attributes that rounds may measure: all but those that nearly repeat others.
 
     An attribute repeats others if a measured functional dependency has it on the right side, with
-    nearly as many levels as the left side.
+    nearly as many levels as the left side, and its values have no order.
     """
     sizes = layout.sizes
     dependencies = [functional_dependency(constraint) for constraint in task.hard]
@@ -202,6 +219,7 @@ def _candidate_attributes(
         right
         for left, right in filter(None, dependencies)
         if (*left, right) in parameters.joint_tables
+        and task.domain[right].kind == "nominal"
         and {*left, right} <= set(sizes)
         and sizes[right] > _NEARLY_ONE_TO_ONE * math.prod(sizes[name] for name in left)
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,7 +20,8 @@ from models.mixture.dependent import DependentAttribute
 from models.mixture.factors import arrange_factors
 from models.mixture.products import Factor, Layout, Mixture
 from models.mixture.sampler import EvenSampler
-from models.protocol import Arrays, ModelState, Sampler, Task
+from models.mixture.within_bins import Relation, relations_between
+from models.protocol import Arrays, ModelState, Sampler
 from models.sampling.balanced import BalancedSampler, Independent
 from models.sampling.chain import Probabilities
 from models.sampling.support_builder import CompiledConstraints
@@ -31,6 +32,7 @@ from models.serialization import (
     restore_rules,
 )
 from models.soft_constraints.reweighting import Reweighting
+from models.task import Task
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,10 @@ class MixtureChain:
 
 
 _FITTED = "a mixture of products is fitted to all noisy tables together, and rows are drawn from it"
+_RELATED = (
+    "inside their bins, values of a number follow those of the number with which they correlate "
+    "most in the fitted tables"
+)
 _FITTED_TO_RATES = (
     "the mixture is fitted anew so that it breaks soft constraints about as often as noisy counts "
     "say"
@@ -84,6 +90,8 @@ class MixtureModel(ReweightedModel):
     Where the mixture's factors and dependent attributes satisfy all rules on pairs (``even``), rows
     are drawn with low variance.
     """
+
+    drawn_whole: ClassVar[frozenset[str]] = frozenset({BALANCED, _RELATED})
 
     task: Task
     sequence: tuple[str, ...]
@@ -119,13 +127,30 @@ class MixtureModel(ReweightedModel):
     @property
     def _independent_sampler(self) -> Independent:
         plain = self.constraint_sampler
-        return EvenSampler(plain, self.mixture, self._dependents) if self.even else plain
+        if not self.even:
+            return plain
+        return EvenSampler(plain, self.mixture, self._dependents, self._relations)
 
     @cached_property
     def _dependents(self) -> tuple[DependentAttribute, ...]:
         sizes = {name: own.size for name, own in self.bins.items()}
         arrangement = arrange_factors(sizes, tuple(self.mixture.layout.sizes), self.rules.supports)
         return arrangement.dependents if arrangement else ()
+
+    @cached_property
+    def _relations(self) -> tuple[Relation, ...]:
+        """Relations of the numbers that lie anywhere in their bins, whatever the supports."""
+        chain = self.constraint_sampler.chain
+        coupled = {
+            name for s in chain.supports for c in s.couplings for name in (c.first, c.second)
+        }
+        free = [
+            name
+            for name in self.mixture.layout.sizes
+            if self.bins[name].levels.wide.any() and not chain.has_box(name)
+            if name not in coupled
+        ]
+        return relations_between(self.mixture, self.bins, free)
 
     def reweighted(self, reweighting: Reweighting) -> MixtureModel:
         """The same model, with weights of its soft constraints."""
@@ -139,7 +164,8 @@ class MixtureModel(ReweightedModel):
         """How rows are made from the mixture."""
         soft = (_FITTED_TO_RATES,) if self.task.soft else ()
         balanced = () if self.constraint_sampler.remembers else (BALANCED,)
-        return (_FITTED, *soft, *balanced)
+        related = (_RELATED,) if self.even and self._relations else ()
+        return (_FITTED, *soft, *related, *balanced)
 
 
 def _state_of_mixture(mixture: Mixture) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

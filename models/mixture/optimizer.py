@@ -7,7 +7,7 @@ tables themselves. Everything here is post-processing of released values.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
@@ -133,6 +133,7 @@ class Targets:
     levels: Tensor
     shares: Tensor
     precision: Tensor
+    _scratch: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     @classmethod
     def of(cls, objectives: Sequence[Objective], layout: Layout) -> Targets:
@@ -156,9 +157,20 @@ class Targets:
             torch.cat([none, *(target.precision.flatten() for target in whole)]),
         )
 
+    def scratch(self, like: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Memory for the shares of each view and their slopes, the same in every step.
 
-def _key(view: FactorView) -> tuple[int, bytes]:
-    return view.at, b"" if view.index is None else view.index.numpy().tobytes()
+        ``like`` are the shares of the mixture. Fresh memory would take as long as the arithmetic:
+        the system hands it out page by page.
+        """
+        if not self._scratch:
+            sizes = [(view.size, like.shape[1]) for view in self.views]
+            self._scratch.extend((like.new_empty(size), like.new_empty(size)) for size in sizes)
+        return tuple(self._scratch)
+
+
+def _key(view: FactorView) -> tuple[int, int, bytes]:
+    return view.at, view.size, b"" if view.index is None else view.index.numpy().tobytes()
 
 
 def _is_whole(target: TableTarget) -> bool:
@@ -182,6 +194,7 @@ class Fit:
         self._parameters = [torch.log(start.weights + 1e-12), torch.log(start.shares + 1e-12)]
         self._mean = [torch.zeros_like(p) for p in self._parameters]
         self._square = [torch.zeros_like(p) for p in self._parameters]
+        self._sizes = [torch.empty_like(p) for p in self._parameters]
         self._steps = 0
 
     @property
@@ -210,24 +223,34 @@ class Fit:
         for at, slope in enumerate(gradients):
             self._mean[at].mul_(_FIRST_DECAY).add_(slope, alpha=1 - _FIRST_DECAY)
             self._square[at].mul_(_SECOND_DECAY).addcmul_(slope, slope, value=1 - _SECOND_DECAY)
-            size = torch.sqrt(self._square[at] / (1 - _SECOND_DECAY**self._steps))
-            size.add_(self._floor * float(size.square().mean()) ** 0.5 + 1e-10)
+            size = torch.div(
+                self._square[at], 1 - _SECOND_DECAY**self._steps, out=self._sizes[at]
+            ).sqrt_()
+            size.add_(self._floor * _root_mean_square(size) + 1e-10)
             self._parameters[at].addcdiv_(
                 self._mean[at], size, value=-rate / (1 - _FIRST_DECAY**self._steps)
             )
 
 
+def _root_mean_square(numbers: Tensor) -> float:
+    return float(torch.linalg.vector_norm(numbers)) / numbers.numel() ** 0.5
+
+
 def gradient(mixture: Mixture, targets: Targets) -> tuple[float, Tensor, Tensor]:
     """Half the chi-square of all targets, and its slopes by component weights and by shares."""
     to_weights, to_shares = torch.zeros_like(mixture.weights), torch.zeros_like(mixture.shares)
+    scratch = targets.scratch(mixture.shares)
     shares = mixture.shares[targets.levels]
     error = (shares @ mixture.weights - targets.shares) * targets.precision
     slope = error * targets.precision
     to_weights += slope @ shares
     to_shares.index_add_(0, targets.levels, slope[:, None] * mixture.weights)
     loss = float(error.square().sum()) / 2
-    views = [mixture.view_shares(view) for view in targets.views]
-    slopes = [torch.zeros_like(shares) for shares in views]
+    views = [
+        mixture.view_shares(view, own)
+        for view, (own, _) in zip(targets.views, scratch, strict=True)
+    ]
+    slopes = [own.zero_() for _, own in scratch]
     for aim, places in targets.joint:
         loss += _add_gradient(
             aim,
@@ -236,8 +259,13 @@ def gradient(mixture: Mixture, targets: Targets) -> tuple[float, Tensor, Tensor]
             [slopes[at] for at in places],
             to_weights,
         )
-    for view, to_view in zip(targets.views, slopes, strict=True):
-        _scatter(mixture.layout, view, to_view, to_shares)
+    for at in range(len(mixture.layout.factors)):
+        own = [place for place, view in enumerate(targets.views) if view.at == at]
+        _scatter(
+            [targets.views[place] for place in own],
+            [slopes[place] for place in own],
+            to_shares[mixture.layout.edges[at] : mixture.layout.edges[at + 1]],
+        )
     return loss, to_weights, to_shares
 
 
@@ -249,9 +277,10 @@ def add_dependence_penalty(
     It is summed over the factors, so it is at least their total correlation: of mixtures that fit
     equally well one of great entropy is preferred, without dependence that was not measured.
     """
-    logs = torch.log(mixture.shares / (mixture.shares @ mixture.weights)[:, None] + 1e-12)
+    ratios = mixture.shares / (mixture.shares @ mixture.weights)[:, None]
+    logs = ratios.add_(1e-12).log_()
     to_shares.addcmul_(logs, mixture.weights[None], value=dependence_penalty)
-    to_weights.add_((mixture.shares * logs).sum(0), alpha=dependence_penalty)
+    to_weights.add_(logs.mul_(mixture.shares).sum(0), alpha=dependence_penalty)
 
 
 def _add_gradient(
@@ -279,9 +308,23 @@ def _add_gradient(
     return loss
 
 
-def _scatter(layout: Layout, view: FactorView, slope: Tensor, to_shares: Tensor) -> None:
-    own = to_shares[layout.edges[view.at] : layout.edges[view.at + 1]]
-    own += slope if view.index is None else slope[view.index]
+def _scatter(views: Sequence[FactorView], slopes: Sequence[Tensor], to_shares: Tensor) -> None:
+    """Add the slopes by the parts of a factor's views to those by its levels (levels, components).
+
+    A level is in one part of each view; the slopes of all its parts are summed in one pass.
+    """
+    parts, of_parts, begin = [], [], 0
+    for view, slope in zip(views, slopes, strict=True):
+        if view.index is None:
+            to_shares += slope
+        else:
+            parts.append(view.index + begin)
+            of_parts.append(slope)
+            begin += view.size
+    if parts:
+        to_shares += torch.nn.functional.embedding_bag(
+            torch.stack(parts, 1), torch.cat(of_parts), mode="sum"
+        )
 
 
 def _weights_back(mixture: Mixture, slope: Tensor) -> Tensor:
@@ -293,5 +336,5 @@ def _shares_back(mixture: Mixture, slope: Tensor) -> Tensor:
     edges = mixture.layout.edges
     for begin, end in pairwise(edges):
         own = slice(begin, end)
-        product[own] -= mixture.shares[own] * product[own].sum(0)
+        product[own].addcmul_(mixture.shares[own], product[own].sum(0)[None], value=-1)
     return product

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from cloister.errors import PlanError
+from cloister.figures import figure_range
 from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
 from cloister.privacy.events import Composed, Event, repeat
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
@@ -18,11 +19,16 @@ from cloister.privacy.mechanisms.selection import Exponential
 from cloister.schema.cells import declared_cells
 from models.discretization.attribute_order import public_sizes
 from models.discretization.histograms import counted_by_value
-from models.mixture.candidates import MOST_CANDIDATES
-from models.planning.constraint_marginals import wanted_tables
+from models.mixture.forecast import forecast_fit
+from models.planning.constraint_marginals import (
+    sizes_by_value,
+    valued_attributes,
+    wanted_tables,
+)
 from models.planning.noise import counts_stage, require_signal
-from models.protocol import Budget, Forecast, Parameters, Plan, Stage, Task
+from models.protocol import Parameters, Plan, Stage
 from models.soft_constraints.pair_counts import PairCounts
+from models.task import Budget, Task
 
 _TYPICAL_SIGNAL = 5_000.0
 """A typical signal: rows times the square root of rho, the only scale that the noise has."""
@@ -78,11 +84,11 @@ FEWEST_STEPS = 20
 LAST_STEPS = 600
 """Steps of the last fit, inside the supports."""
 
+MOST_CANDIDATES = 3_000
+"""Candidates of a round at most."""
+
 MIXTURE_BINS = 32
 """Bins of a numeric attribute at most, special and missing values apart."""
-
-_TYPICAL_CELLS = 400
-"""Cells of a measured table, for the forecast of the time that a step takes."""
 
 _EMPHASIS_POWER = 0.25
 """The noise of a histogram falls with this power of its cells; see `emphasis_for`."""
@@ -99,9 +105,10 @@ class MixtureParameters(Parameters):
 
     ``noise`` holds the noise multiplier of each kind of count, and the epsilon of one selection;
     ``histogram_noise`` that of each attribute's histogram. ``by_value`` names the attributes whose
-    single values are counted, ``joint_tables`` the attributes of each joint table of a hard
-    constraint, ``groups`` the bins of a numeric attribute at most. After each of the ``rounds`` the
-    fit takes ``steps``; ``dependence_penalty`` is what dependence costs it.
+    single values are counted, ``valued`` those whose values have bins of their own,
+    ``joint_tables`` the attributes of each joint table of a hard constraint, ``groups`` the bins of
+    a numeric attribute at most. After each of the ``rounds`` the fit takes ``steps``;
+    ``dependence_penalty`` is what dependence costs it.
     """
 
     noise: Mapping[str, Fraction]
@@ -113,6 +120,7 @@ class MixtureParameters(Parameters):
     groups: int
     components: int
     dependence_penalty: float
+    valued: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,25 +128,33 @@ class _Outline:
     """The queries of a plan, before the noise is known.
 
     ``emphasis`` is what the noise of each attribute's histogram is divided by; the single values of
-    ``by_value`` attributes are counted as well; ``joint`` are the tables of hard constraints.
+    ``by_value`` attributes are counted as well, those of ``valued`` as precisely as ``joint``, the
+    tables of hard constraints.
     """
 
     task: Task
+    sizes: Mapping[str, int]
     emphasis: Mapping[str, Fraction]
     by_value: tuple[str, ...]
     joint: tuple[tuple[str, ...], ...]
     rounds: int
     signal: float
+    valued: tuple[str, ...]
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The attributes whose single values are counted as precisely as joint tables."""
+        return tuple(name for name in self.valued if name in self.by_value)
 
     @property
     def parts(self) -> dict[str, tuple[float, float]]:
         """For each kind of query, its part of the budget, as a share of rho, and its number."""
         histograms = sum(
-            float(factor) ** 2 * (1 + (name in self.by_value))
-            for name, factor in self.emphasis.items()
+            float(factor) ** 2 * self._times(name) for name, factor in self.emphasis.items()
         )
         parts = {"histograms": (histograms_for(self.signal), histograms)}
-        parts |= {"joint tables": (_JOINT_TABLES, len(self.joint))} if self.joint else {}
+        if self.joint:
+            parts |= {"joint tables": (_JOINT_TABLES, len(self.joint) + len(self.values))}
         parts |= {"soft constraints": (_SOFT_CONSTRAINTS, 1)} if self.task.soft else {}
         if self.rounds:
             rest = 1.0 - sum(part for part, _ in parts.values())
@@ -170,9 +186,10 @@ class _Outline:
         if self.joint:
             listed = ", ".join(" x ".join(names) for names in self.joint)
             words = f"joint tables of hard constraints: {listed}"
-            yield counts_stage(
-                self.task, "joint tables", levels["joint tables"], len(self.joint), words
-            )
+            if self.values:
+                words += f"; the single values of {', '.join(self.values)}"
+            times = len(self.joint) + len(self.values)
+            yield counts_stage(self.task, "joint tables", levels["joint tables"], times, words)
         if self.rounds:
             choice: Event = Exponential(levels["selection"]).event()
             yield Stage(
@@ -185,9 +202,20 @@ class _Outline:
         if self.task.soft:
             yield WEIGHER.stage(self.task, levels["soft constraints"])
 
+    def mapped(self, noise: Fraction) -> dict[tuple[str, ...], float]:
+        """The standard deviation of the noise of each joint table, in rows."""
+        if not self.joint:
+            return {}
+        mechanism = DiscreteGaussian(self.levels(noise)["joint tables"])
+        return dict.fromkeys(self.joint, mechanism.scale(self.task.neighbours.partition))
+
     def histogram_noise(self, level: Fraction) -> dict[str, Fraction]:
         """The noise multiplier of each attribute's histogram."""
         return {name: level / factor for name, factor in self.emphasis.items()}
+
+    def _times(self, name: str) -> int:
+        """How many histograms of an attribute have the noise of histograms."""
+        return 1 + (name in self.by_value and name not in self.valued)
 
     def _histograms(self, level: Fraction) -> Stage:
         partition = self.task.neighbours.partition
@@ -195,15 +223,15 @@ class _Outline:
             name: DiscreteGaussian(noise) for name, noise in self.histogram_noise(level).items()
         }
         events = [
-            (mechanism.event(partition), 1 + (name in self.by_value))
+            (mechanism.event(partition), self._times(name))
             for name, mechanism in mechanisms.items()
         ]
         scales = [mechanism.scale(partition) for mechanism in mechanisms.values()]
         words = "one-way histograms of all attributes, those of many cells with less noise"
-        least, most = f"{min(scales):.3g}", f"{max(scales):.3g}"
-        spread = least if least == most else f"{least} to {most}"
         return Stage(
-            "histograms", Composed(tuple(events)), f"{words}; noise of {spread} rows a count"
+            "histograms",
+            Composed(tuple(events)),
+            f"{words}; noise of {figure_range(scales)} rows a count",
         )
 
 
@@ -219,10 +247,7 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
         )
     rho = zcdp_rho(budget.epsilon, budget.delta)
     signal = task.data_rows * math.sqrt(rho)
-    joint = wanted_tables(task, public_sizes(task.domain, MIXTURE_BINS))
-    by_value = counted_by_value(task.domain, sequence, task.data_rows)
-    emphasis = {name: emphasis_for(declared_cells(task.domain[name]).size) for name in sequence}
-    outline = _Outline(task, emphasis, by_value, joint, rounds_for(signal, len(sequence)), signal)
+    outline = _outline(task, sequence, signal)
     require_signal(
         float(outline.levels(_exact(math.sqrt(1 / (2 * rho))))["histograms"]),
         task.data_rows,
@@ -239,14 +264,44 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
         noise=levels,
         histogram_noise=outline.histogram_noise(levels["histograms"]),
         by_value=outline.by_value,
-        joint_tables=joint,
+        valued=outline.valued,
+        joint_tables=outline.joint,
         rounds=outline.rounds,
         steps=steps_for(outline.rounds),
         groups=MIXTURE_BINS,
         components=components_for(signal),
         dependence_penalty=_DEPENDENCE_PENALTY * signal / _TYPICAL_SIGNAL,
     )
-    return Plan("mixture", sequence, tuple(outline.stages(noise)), parameters, _forecast(outline))
+    stages = tuple(outline.stages(noise))
+    rate = WEIGHER.deviation(float(levels["soft constraints"]), task) if task.soft else None
+    mapped = outline.mapped(noise)
+    expected = forecast_fit(
+        task,
+        outline.sizes,
+        outline.joint,
+        (outline.rounds, parameters.steps, LAST_STEPS),
+        parameters.components,
+        min(math.comb(len(sequence), 2) + math.comb(len(sequence), 3), MOST_CANDIDATES),
+    )
+    return Plan("mixture", sequence, stages, parameters, expected, mapped, rate)
+
+
+def _outline(task: Task, sequence: tuple[str, ...], signal: float) -> _Outline:
+    by_value = counted_by_value(task.domain, sequence, task.data_rows)
+    valued = valued_attributes(task, by_value)
+    sizes = sizes_by_value(task, public_sizes(task.domain, MIXTURE_BINS), valued)
+    joint = wanted_tables(task, sizes)
+    learnt = {name for names in joint for name in names}
+    return _Outline(
+        task,
+        sizes,
+        {name: emphasis_for(declared_cells(task.domain[name]).size) for name in sequence},
+        by_value,
+        joint,
+        rounds_for(signal, len(sequence)),
+        signal,
+        tuple(name for name in valued if name in learnt),
+    )
 
 
 def rounds_for(signal: float, attributes: int) -> int:
@@ -285,14 +340,3 @@ def emphasis_for(cells: int) -> Fraction:
 
 def _exact(number: float) -> Fraction:
     return Fraction(math.ceil(number * 10**6), 10**6)
-
-
-def _forecast(outline: _Outline) -> Forecast:
-    rounds, rows, attributes = outline.rounds, outline.task.data_rows, len(outline.emphasis)
-    tables = rounds * (steps_for(rounds) * rounds // 2 + LAST_STEPS)
-    fit = components_for(outline.signal) * _TYPICAL_CELLS * tables * 8e-10
-    count = rows * min(math.comb(attributes, 2) + math.comb(attributes, 3), MOST_CANDIDATES) * 8e-9
-    return Forecast(
-        seconds=round(10 + fit + count, 1),
-        memory=700_000_000 + max(rows, outline.task.output_rows) * attributes * 40,
-    )

@@ -86,7 +86,8 @@ class Layout:
     def _view(self, at: int, coarsenings: Sequence[Coarsening]) -> FactorView:
         factor = self.factors[at]
         sizes = [coarsening.size for coarsening in coarsenings]
-        if len(factor.attributes) == 1 and coarsenings[0].whole:
+        whole = coarsenings[0].whole and factor.size == coarsenings[0].size
+        if len(factor.attributes) == 1 and whole:
             return FactorView(at, None, factor.size)
         columns = [r.parts[factor.levels[:, factor.attributes.index(r.name)]] for r in coarsenings]
         index = torch.as_tensor(np.ravel_multi_index(columns, sizes).astype(np.int64))
@@ -109,12 +110,14 @@ class Mixture:
         """Shares of the levels of one factor; shape (size, components)."""
         return self.shares[self.layout.edges[at] : self.layout.edges[at + 1]]
 
-    def view_shares(self, view: FactorView) -> Tensor:
-        """Shares of the parts of one view; shape (size, components)."""
+    def view_shares(self, view: FactorView, scratch: Tensor | None = None) -> Tensor:
+        """Shares of the parts of one view, in ``scratch`` if given; shape (size, components)."""
         shares = self.factor(view.at)
         if view.index is None:
             return shares
-        return shares.new_zeros(view.size, shares.shape[1]).index_add_(0, view.index, shares)
+        if scratch is None:
+            scratch = shares.new_empty(view.size, shares.shape[1])
+        return scratch.zero_().index_add_(0, view.index, shares)
 
     def marginal(self, coarsenings: Sequence[Coarsening]) -> Floats:
         """Joint shares of the parts of some coarsenings, one axis a coarsening."""

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from cloister.constraints import violations_per_row
-from cloister.errors import SampleError
+from cloister.constraints.counting import violations_per_row
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from models.mixture.dependent import DependentAttribute
 from models.mixture.products import Mixture
+from models.mixture.within_bins import Relation
 from models.protocol import Where
 from models.sampling.chain import Batch
 from models.sampling.sampler import ConstraintSampler, rows_to_draw
 
 _TRIES = 300
-"""Rounds of drawing rows and keeping some, before the draw is given up."""
+"""Rounds of drawing rows and keeping some, before the rest is left to the plain sampler."""
 
 _LEAST_SHARE = 1e-12
 """Added to the share of every level, so that one that parents require can be drawn."""
@@ -31,7 +31,12 @@ _LEAST_SHARE = 1e-12
 
 def even_quantiles(kinds: Integers, rng: np.random.Generator) -> Floats:
     """Quantiles (n,) in [0, 1), spread evenly over the rows of each kind (n,), in random order."""
-    order = np.lexsort((rng.random(len(kinds)), kinds))
+    return ranked_quantiles(kinds, rng.random(len(kinds)), rng)
+
+
+def ranked_quantiles(kinds: Integers, keys: Floats, rng: np.random.Generator) -> Floats:
+    """Quantiles (n,) in [0, 1), spread evenly over the rows of each kind (n,), in order of keys."""
+    order = np.lexsort((keys, kinds))
     counts = np.bincount(kinds)
     begins = np.cumsum(counts) - counts
     shifts = rng.random(len(counts))
@@ -88,12 +93,14 @@ class EvenSampler:
     """Draws tables from a mixture whose factors and ``dependents`` satisfy all rules on pairs.
 
     ``plain`` is the constraint sampler over the same mixture, which draws under conditions.
-    Attributes that the mixture leaves out follow their histograms.
+    Attributes that the mixture leaves out follow their histograms. ``relations`` say where values
+    lie inside bins.
     """
 
     plain: ConstraintSampler
     mixture: Mixture
     dependents: tuple[DependentAttribute, ...] = ()
+    relations: tuple[Relation, ...] = ()
 
     @property
     def domain(self) -> Domain:
@@ -103,7 +110,7 @@ class EvenSampler:
     def independent(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows that satisfy every hard constraint, keys left unset.
 
-        SampleError if there are fewer.
+        Those that hardly can be drawn come from the ``plain`` sampler; SampleError if it has none.
         """
         if where:
             return self.plain.independent(rows, rng, where)
@@ -115,14 +122,7 @@ class EvenSampler:
             admitted = self._admit(self._draw(tried, rng.generator), rng.generator)
             kept.append(admitted.take(np.arange(min(missing, admitted.rows))))
             missing, drawn = missing - kept[-1].rows, drawn + tried
-        names = (
-            ", ".join(f"'{rule.name}'" for rule in self.plain.row_rules)
-            or "the soft constraints together"
-        )
-        raise SampleError(
-            f"only {rows - missing} of {rows} rows could be drawn under {names}; "
-            "request fewer rows, widen a domain, or make a constraint soft"
-        )
+        return Table.concatenate([*kept, self.plain.independent(missing, rng)])
 
     def _draw(self, rows: int, rng: np.random.Generator) -> Table:
         chain = self.plain.chain
@@ -178,6 +178,20 @@ class EvenSampler:
         for coupling in (coupling for support in chain.supports for coupling in support.couplings):
             first = batch.quantiles[coupling.first]
             batch.quantiles[coupling.second] = first if coupling.sign > 0 else 1.0 - first
+        for relation in self.relations:
+            levels, by = batch.levels[:, chain.sequence.index(relation.of.name)], relation.by.name
+            given = batch.levels[:, chain.sequence.index(by)]
+            keys = relation.draw(levels, given, self._within_bin(batch, by, given), rng)
+            batch.quantiles[relation.of.name] = ranked_quantiles(levels, keys, rng)
+
+    def _within_bin(self, batch: Batch, name: str, levels: Integers) -> Floats:
+        """The quantiles (n,) of an attribute in its bins (n,), not in boxes that narrow these."""
+        chain = self.plain.chain
+        if not chain.has_box(name):
+            return batch.quantiles[name]
+        ends = chain.bins[name].levels
+        bounds = np.stack([ends.start[levels], ends.stop[levels]], axis=1)
+        return chain.bins[name].quantile_in_box(bounds, chain.refine(batch, name))
 
     def _admit(self, rows: Table, rng: np.random.Generator) -> Table:
         rows = rows.take(self.plain.acceptance.keep(rows, rng))

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
-from scipy.stats import norm
 
 from cloister.arrays import Floats
 from cloister.constraints import DenialConstraint
@@ -24,7 +23,7 @@ from models.discretization.coarsening import Coarsening, coarse, fine
 from models.mixture.candidates import even_choice
 from models.mixture.model import MixtureModel
 from models.mixture.optimizer import Fit, MeanTarget, NoisyMarginal, Objective, TableTarget
-from models.soft_constraints.reweighting import POOL_ROWS
+from models.sampling.sizes import POOL_ROWS
 from models.soft_constraints.violation_rates import TuplesOf, shares_against
 
 _TURNS = 4
@@ -104,7 +103,7 @@ def posterior_rate(own: float, measured: tuple[float, float]) -> RatePosterior:
     share, error = measured
     priors = [(weight, (spread * own) ** 2) for weight, spread in (_CLOSE, _FAR)]
     logs = [
-        math.log(weight) + norm.logpdf(share, own, (variance + error**2) ** 0.5)
+        math.log(weight) + _log_density(share - own, variance + error**2)
         for weight, variance in priors
     ]
     chances = np.exp(np.array(logs) - max(logs))
@@ -113,6 +112,11 @@ def posterior_rate(own: float, measured: tuple[float, float]) -> RatePosterior:
     mean = float(np.average(means, weights=chances))
     variance = float(np.average(gains * error**2 + (means - mean) ** 2, weights=chances))
     return RatePosterior(max(mean, _LEAST * own), variance**0.5)
+
+
+def _log_density(difference: float, variance: float) -> float:
+    """The log density of a normal distribution, but for a constant."""
+    return -(difference**2 / variance + math.log(variance)) / 2
 
 
 def fit_rates(

@@ -8,30 +8,25 @@ with exact marginals and a penalty on dependence.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from cloister.constraints import violation_share
-from cloister.privacy.mechanisms.counts import DiscreteGaussian
-from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from cloister.schema.domain import Table
 from models.discretization.attribute_order import public_sizes, schema_sequence
-from models.mixture.fit import MIXTURE_SEED, fit_mixture
-from models.mixture.model import MixtureModel, restore_mixture
-from models.mixture.plan import MIXTURE_BINS, WEIGHER, MixtureParameters, plan_mixture
-from models.mixture.soft_constraints import RatePosterior, fit_rates, posterior_rate
-from models.protocol import Arrays, Budget, Plan, Progress, Synthesizer, Task, silent
-from models.soft_constraints.reweighting import POOL_ROWS, fit_weights
+from models.mixture.plan import MIXTURE_BINS, MixtureParameters, plan_mixture
+from models.protocol import Arrays, Plan, Progress, Synthesizer, silent
+from models.task import Budget, Task
+
+if TYPE_CHECKING:
+    from models.mixture.model import MixtureModel
 
 MixturePlan = Plan[MixtureParameters]
 
 
-class MixtureSynthesizer(Synthesizer[MixtureParameters, MixtureModel]):
+class MixtureSynthesizer(Synthesizer[MixtureParameters, "MixtureModel"]):
     """Marginals chosen round by round, a mixture of products, rows drawn inside the supports."""
 
+    gives_conditionals = True
     name = "mixture"
     summary = (
         "mixture of products fitted to marginals chosen round by round, inside the supports of "
@@ -54,6 +49,8 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, MixtureModel]):
 
         Then the supports and the last fit inside them.
         """
+        from models.mixture.fit import fit_mixture
+
         return fit_mixture(private, task, plan, self._progress)
 
     def weigh(
@@ -65,37 +62,17 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, MixtureModel]):
         """
         if not task.soft:
             return model
-        noises = plan.parameters.noise
-        noise = noises["soft constraints"]
-        counts = private.answer(WEIGHER.query(task), DiscreteGaussian(noise), "soft constraints")
-        own = _own_rates(task, model.pool(POOL_ROWS, SamplingSource(MIXTURE_SEED)))
-        posteriors = list(map(posterior_rate, own, WEIGHER.shares(counts, float(noise), task)))
-        deviation = DiscreteGaussian(noises.get("rounds", noises["histograms"])).scale(
-            task.neighbours.partition
-        )
-        fitted = fit_rates(
-            model,
-            posteriors,
-            deviation,
-            plan.parameters.dependence_penalty,
-            SamplingSource(MIXTURE_SEED),
-        )
-        pool = fitted.pool(POOL_ROWS, SamplingSource(MIXTURE_SEED))
-        if all(map(RatePosterior.covers, posteriors, _own_rates(task, pool))):
-            return fitted
-        means = [posterior.mean for posterior in posteriors]
-        return fitted.reweighted(
-            fit_weights(task.soft, means, pool, np.random.default_rng(MIXTURE_SEED))
-        )
+        from models.mixture.weighing import weigh_mixture
+
+        return weigh_mixture(private, task, plan, model)
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> MixtureModel:
         """A model from its saved state."""
+        from models.mixture.model import restore_mixture
+
         return restore_mixture(task, meta, arrays)
 
 
-def _own_rates(task: Task, pool: Table) -> list[float]:
-    """The share of pairs of pooled rows that violate each soft constraint; never quite 0."""
-    return [
-        max(float(violation_share(constraint, pool)), 1 / task.data_rows**2)
-        for constraint in task.soft
-    ]
+def variant(_name: str, progress: Progress) -> MixtureSynthesizer:
+    """The method."""
+    return MixtureSynthesizer(progress)

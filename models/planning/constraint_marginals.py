@@ -5,14 +5,51 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from cloister.constraints import DenialConstraint, functional_dependency, order_rule
-from models.protocol import Task
+from cloister.constraints import (
+    DenialConstraint,
+    functional_dependency,
+    key_attributes,
+    order_rule,
+)
+from cloister.schema.cells import declared_cells
+from cloister.schema.columns import Grid
+from models.discretization.bins import MOST_VALUES
+from models.task import Task
 
-_JOINT_CELLS = 300_000
+_JOINT_CELLS = 1_000_000
 """Cells of a joint table at most."""
 
 _ROWS_PER_LEFT = 5
 """Rows for each joint level of the left side (all attributes but the last) at least, on average."""
+
+
+def valued_attributes(task: Task, by_value: Sequence[str]) -> tuple[str, ...]:
+    """The numeric attributes whose single values matter, and are counted.
+
+    Those in functional dependencies, in no other rule on pairs: there, bins hold.
+    ``by_value`` are those whose single values are counted beside their cells.
+    """
+    pairs = [c for c in task.hard if c.arity == 2 and key_attributes(c) is None]
+    dependent = [c for c in pairs if functional_dependency(c) is not None]
+    binned = {name for c in pairs if c not in dependent for name in c.attributes}
+    names = dict.fromkeys(name for c in dependent for name in c.attributes)
+    return tuple(
+        name
+        for name in names
+        if name not in binned
+        and isinstance(column := task.domain[name], Grid)
+        and (name in by_value or declared_cells(column).size == column.size)
+    )
+
+
+def sizes_by_value(task: Task, sizes: Mapping[str, int], valued: Sequence[str]) -> dict[str, int]:
+    """The greatest number of bins of each attribute, where values of some have bins."""
+    return {
+        name: max(size, min(declared_cells(task.domain[name]).column.size, MOST_VALUES))
+        if name in valued
+        else size
+        for name, size in sizes.items()
+    }
 
 
 def wanted_tables(task: Task, sizes: Mapping[str, int]) -> tuple[tuple[str, ...], ...]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 from cloister.errors import PlanError
+from cloister.figures import figure
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
-from models.protocol import Budget, Stage, Task
+from models.protocol import Stage
+from models.task import Budget, Task
 
 _NOISIEST = 4
 """The scale of the noise of a count, in rows, times this may not exceed the rows."""
@@ -18,7 +21,8 @@ def counts_stage(
 ) -> Stage:
     """The stage of ``times`` tables of counts with discrete Gaussian noise."""
     mechanism = DiscreteGaussian(multiplier)
-    words = f"{explanation}; noise of {mechanism.scale(task.neighbours.partition):.3g} rows a count"
+    scale = figure(mechanism.scale(task.neighbours.partition))
+    words = f"{explanation}; noise of {scale} rows a count"
     return Stage(name, repeat(mechanism.event(task.neighbours.partition), times), words)
 
 
@@ -31,7 +35,13 @@ def require_signal(scale: float, rows: int, budget: Budget) -> None:
     if scale * _NOISIEST > rows:
         least = float(budget.epsilon) * scale * _NOISIEST / rows
         raise PlanError(
-            f"epsilon {float(budget.epsilon):g} is too small for {rows} rows: "
+            f"epsilon {figure(float(budget.epsilon), 6)} is too small for {rows:,} rows: "
             "the noise would drown the counts; "
-            f"use at least about {least:.2g}, or more rows"
+            f"use at least about {figure(least, 2)}, or more rows"
         )
+
+
+def laplace_deviation(scale: float) -> float:
+    """The standard deviation of discrete Laplace noise, in rows."""
+    ratio = math.exp(-1.0 / scale)
+    return math.sqrt(2.0 * ratio) / (1.0 - ratio)

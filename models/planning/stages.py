@@ -11,10 +11,10 @@ from cloister.privacy.queries.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import Partition, TableRows
 from cloister.schema.cells import declared_cells
-from models.discretization.bins import NUMERIC_BINS, Bins, bin_cells
+from models.discretization.bins import NUMERIC_BINS, Bins, bin_cells, bin_values
 from models.discretization.histograms import released_histogram
-from models.protocol import Task
-from models.sampling.support_builder import JointTable
+from models.sampling.expected_shares import JointTable
+from models.task import Task
 
 
 def measure_histogram(
@@ -22,21 +22,37 @@ def measure_histogram(
     task: Task,
     name: str,
     mechanism: DiscreteGaussian,
-    by_value: bool,
+    by_value: DiscreteGaussian | None,
     most: int = NUMERIC_BINS,
 ) -> Bins:
     """The bins of one attribute, at most ``most`` of a numeric one, from its noisy histogram.
 
-    Values of attributes in hard constraints are not merged. ``by_value`` measures the count of
-    every single value too.
+    Values of attributes in hard constraints are not merged. ``mechanism`` counts the cells,
+    ``by_value`` every single value too.
 
-    Privacy: one or two partitions of the rows, each with the noise of ``mechanism``.
+    Privacy: one or two partitions of the rows, each with the noise of its mechanism.
     """
     declared = declared_cells(task.domain[name])
     cells, shares = released_histogram(private, declared, mechanism, task.data_rows, by_value)
     deviation = mechanism.scale(private.neighbours.partition) / task.data_rows
     constrained = any(name in constraint.attributes for constraint in task.hard)
     return bin_cells(cells, shares, deviation, constrained, most)
+
+
+def measure_values(
+    private: Door[TableRows],
+    task: Task,
+    name: str,
+    mechanism: DiscreteGaussian,
+    by_value: DiscreteGaussian | None,
+    most: int,
+) -> Bins:
+    """The bins of a numeric attribute whose values matter; see :func:`measure_histogram`."""
+    declared = declared_cells(task.domain[name])
+    cells, shares = released_histogram(private, declared, mechanism, task.data_rows, by_value)
+    counted = mechanism if by_value is None else by_value
+    deviation = counted.scale(private.neighbours.partition) / task.data_rows
+    return bin_values(cells, shares, deviation, most)
 
 
 def measure_joint_table(

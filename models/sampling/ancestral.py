@@ -6,7 +6,7 @@ Source: Kamino Algorithm 3, with supports in place of counting violations where 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Protocol
@@ -38,6 +38,18 @@ class Evidence(Protocol):
         ...
 
 
+class Tilt(Protocol):
+    """What makes levels and values of a batch's rows more or less likely, each row for itself."""
+
+    def factors(self, name: str) -> Floats | None:
+        """Factors (n, levels) on the probabilities of an attribute; None if there are none."""
+        ...
+
+    def quantiles(self, name: str, levels: Integers, rng: np.random.Generator) -> Floats | None:
+        """Quantiles (n,) of an attribute inside its levels (n,); None if they are even."""
+        ...
+
+
 class PairwiseChecker(Protocol):
     """The rows before, against which some attributes are drawn row by row."""
 
@@ -66,6 +78,7 @@ class AncestralSampler:
     chain: ConstrainedChain
     evidence: Evidence | None = None
     checker: PairwiseChecker | None = None
+    tilt: Tilt | None = None
 
     def draw(self, rows: int, rng: np.random.Generator) -> Batch:
         """A batch of rows: bins, values, and which of them have no dead end."""
@@ -77,9 +90,15 @@ class AncestralSampler:
     def extend(self, batch: Batch, place: int) -> None:
         """Draw one more attribute of a batch."""
         probabilities = self.chain.conditional(place, batch.levels[:, :place])
+        factors = self.tilt.factors(self.chain.sequence[place]) if self.tilt else None
+        if factors is not None:
+            probabilities = probabilities * factors
         step = _AttributeStep(self, batch, place, probabilities)
         checked = self.checker is not None and self.checker.applies(place)
-        levels = step.choose() if checked else step.levels()
+        self.advance(batch, place, step.choose() if checked else step.levels())
+
+    def advance(self, batch: Batch, place: int, levels: Integers) -> None:
+        """Give the attribute at a place its levels (n,), and resolve the values known by then."""
         batch.levels[:, place] = levels
         for at, depth in self.chain.supports_at[place]:
             batch.end(place, ~self.chain.tries[at].allows(depth, batch.nodes[at], levels))
@@ -89,9 +108,17 @@ class AncestralSampler:
             for other, name in enumerate(self.chain.sequence[: place + 1])
             if self.chain.resolved_at[other] == place and name not in batch.codes
         ]
+        self._tilt_quantiles(batch, resolved)
         if self.evidence is not None:
             self.evidence.restrict(batch, resolved)
         batch.codes |= {name: self.chain.refine(batch, name) for name in resolved}
+
+    def _tilt_quantiles(self, batch: Batch, names: Sequence[str]) -> None:
+        for name in names:
+            if self.tilt is not None and not self.chain.has_box(name):
+                levels = batch.levels[:, self.chain.sequence.index(name)]
+                tilted = self.tilt.quantiles(name, levels, batch.rng)
+                batch.quantiles[name] = batch.quantiles[name] if tilted is None else tilted
 
 
 @dataclass(frozen=True)
@@ -107,10 +134,12 @@ class _AttributeStep:
         """A level for each row (n,), in proportion to its probability inside the supports."""
         if len(self.probabilities) == 1:
             return self._from_options()
-        weights = self._weights()
-        heights = np.cumsum(weights, axis=1)
-        target = self.batch.rng.random(len(weights)) * heights[:, -1]
-        return np.minimum((heights <= target[:, None]).sum(1), weights.shape[1] - 1)
+        return self._below(np.cumsum(self._weights(), axis=1))
+
+    def _below(self, heights: Floats) -> Integers:
+        """A level for each row (n,), by cumulative weights (n, size)."""
+        target = self.batch.rng.random(len(heights)) * heights[:, -1]
+        return np.minimum((heights <= target[:, None]).sum(1), heights.shape[1] - 1)
 
     def choose(self) -> Integers:
         """A level for each row (n,), chosen row by row against the rows before.
@@ -131,13 +160,19 @@ class _AttributeStep:
     def _candidates(self) -> tuple[Integers, Floats]:
         rows, size = self.batch.rows, self.probabilities.shape[1]
         if size > _ENUMERATED:
-            return np.stack([self.levels() for _ in range(_CANDIDATES)], axis=1), np.zeros(
-                (rows, _CANDIDATES)
-            )
+            levels = np.stack([draw() for draw in [self._drawer()] * _CANDIDATES], axis=1)
+            return levels, np.zeros((rows, _CANDIDATES))
         weights = np.broadcast_to(self._weights(), (rows, size))
         logs = np.full(weights.shape, -np.inf)
         np.log(weights, out=logs, where=weights > 0)
         return np.broadcast_to(np.arange(size), (rows, size)), logs
+
+    def _drawer(self) -> Callable[[], Integers]:
+        """What draws a level for each row (n,), as often as it is called."""
+        if len(self.probabilities) == 1:
+            return self._from_options
+        heights = np.cumsum(self._weights(), axis=1)
+        return lambda: self._below(heights)
 
     def _from_options(self) -> Integers:
         kind, joint = self._kinds()

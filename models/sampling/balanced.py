@@ -25,15 +25,10 @@ from cloister.schema.domain import Domain, Table
 from models.discretization.bins import Bins
 from models.protocol import Where
 from models.sampling.sampler import CHUNK_ROWS, number_keys
-
-OVERSAMPLING = 3
-"""Rows drawn for each row of the result."""
+from models.sampling.sizes import MOST_PAIRS, OVERSAMPLING
 
 _TRIES = 16
 """Other rows that each row may be exchanged for; the first that improves the tables is taken."""
-
-MOST_PAIRS = 300
-"""Pairs of attributes whose tables are compared at most."""
 
 MOST_PAIR_CELLS = 4_000
 """Cells of such a table at most."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Protocol
 
@@ -109,6 +109,36 @@ class ConstrainedChain:
         return reduce(_intersect, found)
 
 
+@dataclass(frozen=True)
+class _Flattened:
+    """A tuple model mixed with even probabilities."""
+
+    model: TupleModel
+    flatness: float
+
+    def conditional(self, place: int, context: Integers) -> Probabilities:
+        given = self.model.conditional(place, context)
+        return (1.0 - self.flatness) * given + self.flatness / given.shape[1]
+
+
+def flattened(chain: ConstrainedChain, flatness: float) -> ConstrainedChain:
+    """The chain with a share ``flatness`` of even probabilities, of bins and of values in them.
+
+    For rows that the model leaves no room for: none that the supports allow is out of reach. Values
+    in boxes of supports stay as they are: rows keep a rule on pairs only if all are refined alike.
+    """
+    bins = {
+        name: own if chain.has_box(name) else _evened(own, flatness)
+        for name, own in chain.bins.items()
+    }
+    return replace(chain, bins=bins, model=_Flattened(chain.model, flatness))
+
+
+def _evened(bins: Bins, flatness: float) -> Bins:
+    even = bins.cells.widths / bins.cells.widths.sum()
+    return replace(bins, shares=(1.0 - flatness) * bins.shares + flatness * even)
+
+
 def _intersect(first: Integers, second: Integers) -> Integers:
     start = np.maximum(first[:, 0], second[:, 0])
     return np.stack([start, np.maximum(np.minimum(first[:, 1], second[:, 1]), start + 1)], axis=1)
@@ -141,7 +171,11 @@ class Batch:
     @classmethod
     def start(cls, chain: ConstrainedChain, rows: int, rng: np.random.Generator) -> Batch:
         """Rows without any attribute yet."""
-        quantiles = {name: rng.random(rows) for name in chain.sequence}
+        any_will_do = np.zeros(rows)
+        quantiles = {
+            name: rng.random(rows) if chain.bins[name].only_values is None else any_will_do
+            for name in chain.sequence
+        }
         for coupling in (coupling for support in chain.supports for coupling in support.couplings):
             first = quantiles[coupling.first]
             quantiles[coupling.second] = first if coupling.sign > 0 else 1.0 - first

@@ -44,6 +44,7 @@ class AcceptedRows:
     """All rows so far, against which attributes are drawn row by row, or whole rows are admitted.
 
     With ``whole`` nothing is drawn row by row: whole rows are admitted by all constraints.
+    ``given`` attributes outside the chain have their values before anything is drawn.
     """
 
     domain: Domain
@@ -51,6 +52,7 @@ class AcceptedRows:
     algorithm: Algorithm3
     hard: Sequence[Penalty]
     whole: bool = False
+    given: tuple[str, ...] = ()
     _places: dict[int, PairIndex] = field(init=False)
     _last: PairIndex = field(init=False)
 
@@ -95,6 +97,11 @@ class AcceptedRows:
             for index in (*self._places.values(), self._last):
                 index.record(table)
 
+    def remove(self, rows: Table) -> None:
+        """Remove finished rows again."""
+        for index in (*self._places.values(), self._last):
+            index.record(rows, -1)
+
     def withdraw(self, rows: Table, reached: Integers) -> None:
         """Remove rows that were drawn and not kept.
 
@@ -124,8 +131,8 @@ class AcceptedRows:
     def _place(self, penalty: Penalty) -> int:
         """Where a constraint acts: at its last attribute, or -1 if only on whole rows."""
         places = {name: at for at, name in enumerate(self.chain.sequence)}
-        names = penalty.constraint.attributes
-        if self.whole or not all(name in places for name in names):
+        names = [name for name in penalty.constraint.attributes if name not in self.given]
+        if self.whole or not names or not all(name in places for name in names):
             return -1
         last = max(places[name] for name in names)
         own = self.chain.sequence[last]

@@ -18,7 +18,8 @@ from typing import Protocol
 import numpy as np
 
 from cloister.arrays import Booleans, Integers
-from cloister.constraints import DenialConstraint, violations_per_row
+from cloister.constraints import DenialConstraint
+from cloister.constraints.counting import violations_per_row
 from cloister.constraints.supports import Support
 from cloister.errors import SampleError
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -27,7 +28,7 @@ from cloister.schema.domain import Domain, Table
 from models.discretization.bins import Bins
 from models.protocol import Where, sample_whole
 from models.sampling.ancestral import AncestralSampler
-from models.sampling.chain import Batch, ConstrainedChain, Probabilities, TupleModel
+from models.sampling.chain import Batch, ConstrainedChain, Probabilities, TupleModel, flattened
 from models.sampling.conditions import Condition
 from models.sampling.row_by_row import AcceptedRows, Algorithm3, Penalty
 
@@ -50,6 +51,9 @@ _TRIES = 300
 
 _IDLE = 20_000
 """Rows drawn in succession of which none is kept, before the draw is given up."""
+
+_FLATNESS = (0.0, 0.5, 1.0)
+"""Shares of even probabilities in a draw: of the model's rows, and of others once these idle."""
 
 _LEAST = 2_048
 """Rows that are drawn at a time at least, if that many may be needed."""
@@ -154,19 +158,34 @@ class _Draw:
         )
 
     def chunk(self, first: int, wanted: int, rng: np.random.Generator) -> Table:
-        """The rows ``first``, ..., ``first + wanted - 1``, keys left unset."""
-        kept, missing, drawn, idle = [self._empty()], wanted, 0, 0
-        while missing:
-            if idle > _IDLE or drawn > _IDLE + _TRIES * wanted:
-                raise SampleError(
-                    f"only {first + wanted - missing} rows could be drawn under {self._rules()}; "
-                    "request fewer rows, widen a domain, or make a constraint soft"
-                )
-            rows = self._rows_to_draw(missing, wanted - missing, drawn)
-            kept.append(self._round(rows, missing, rng))
-            missing, drawn = missing - kept[-1].rows, drawn + rows
-            idle = 0 if kept[-1].rows else idle + rows
-        return Table.concatenate(kept)
+        """The rows ``first``, ..., ``first + wanted - 1``, keys left unset.
+
+        Where the model's rows are used up, as under a key of few values, flatter ones follow.
+        """
+        kept, missing = [self._empty()], wanted
+        for flatness in _FLATNESS if self._condition is None else _FLATNESS[:1]:
+            chain = flattened(self._sampler.chain, flatness) if flatness else self._sampler.chain
+            for rows in self._rounds(chain, missing, rng):
+                kept.append(rows)
+                missing -= rows.rows
+            if not missing:
+                return Table.concatenate(kept)
+        raise SampleError(
+            f"only {first + wanted - missing} rows could be drawn under {self._rules()}; "
+            "request fewer rows, widen a domain, or make a constraint soft"
+        )
+
+    def _rounds(
+        self, chain: ConstrainedChain, missing: int, rng: np.random.Generator
+    ) -> Iterator[Table]:
+        """Rows that are kept, until there are enough of them or hardly any more."""
+        found, drawn, idle, most = 0, 0, 0, _IDLE + _TRIES * missing
+        while missing > found and idle <= _IDLE and drawn <= most:
+            rows = self._rows_to_draw(missing - found, found, drawn)
+            kept = self._round(chain, rows, missing - found, rng)
+            found, drawn = found + kept.rows, drawn + rows
+            idle = 0 if kept.rows else idle + rows
+            yield kept
 
     def _rows_to_draw(self, missing: int, kept: int, drawn: int) -> int:
         """Rows to draw so that about ``missing`` are kept, from those kept and drawn before."""
@@ -176,17 +195,19 @@ class _Draw:
             return missing if sure else missing + missing // 8 + 16
         return rows_to_draw(missing, kept, drawn)
 
-    def _round(self, rows: int, missing: int, rng: np.random.Generator) -> Table:
-        batch = self._batch(rows, rng)
+    def _round(
+        self, chain: ConstrainedChain, rows: int, missing: int, rng: np.random.Generator
+    ) -> Table:
+        batch = self._batch(chain, rows, rng)
         table = Table(self._sampler.domain, self._all_codes(batch))
         kept = self._accept(table, batch, missing, rng)
         self.before.withdraw(table.take(~kept), batch.reached[~kept])
         return table.take(kept)
 
-    def _batch(self, rows: int, rng: np.random.Generator) -> Batch:
+    def _batch(self, chain: ConstrainedChain, rows: int, rng: np.random.Generator) -> Batch:
         if self._condition is not None:
             return self._condition.draw(rows, rng)
-        return AncestralSampler(self._sampler.chain, checker=self.before).draw(rows, rng)
+        return AncestralSampler(chain, checker=self.before).draw(rows, rng)
 
     def _accept(
         self, table: Table, batch: Batch, missing: int, rng: np.random.Generator
@@ -220,15 +241,15 @@ def rows_to_draw(missing: int, kept: int, drawn: int) -> int:
     return min(max(4 * missing, _LEAST), int(1.1 * missing * drawn / max(kept, 1)) + 16)
 
 
-def number_keys(table: Table, first: int) -> Table:
-    """The table with its keys: those of rows ``first``, ``first + 1``, ...
+def number_keys(table: Table, first: int, kept: tuple[str, ...] = ()) -> Table:
+    """The table with its keys: those of rows ``first``, ``first + 1``, ...; ``kept`` stay.
 
     Raises:
         SampleError: a key's pattern has fewer keys.
     """
     codes = dict(table.codes)
     for column in table.domain:
-        if isinstance(column, Serial):
+        if isinstance(column, Serial) and column.name not in kept:
             if first + table.rows > column.values:
                 raise SampleError(
                     f"column '{column.name}': its pattern has only {column.values} keys; "

@@ -18,14 +18,8 @@ from itertools import combinations
 import numpy as np
 
 from cloister.arrays import Booleans, Floats, Integers
-from cloister.constraints import (
-    BoundPredicate,
-    DenialConstraint,
-    Op,
-    Operand,
-    bind,
-    violations_per_row,
-)
+from cloister.constraints import BoundPredicate, DenialConstraint, Op, Operand, bind
+from cloister.constraints.counting import violations_per_row
 from cloister.constraints.counting.conjunctions import Conjunction, either_order
 from cloister.schema.cells import Cells
 from cloister.schema.columns import Column, Grid, float_decimals

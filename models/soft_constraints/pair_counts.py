@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cloister.arrays import Integers
-from cloister.constraints import violation_share
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.privacy.queries.violating_pairs import ViolatingPairs
 from cloister.schema.domain import Table
-from models.protocol import Stage, Task
-from models.soft_constraints.reweighting import Reweighting, fit_weights
+from models.protocol import Stage
+from models.task import Task
+
+if TYPE_CHECKING:
+    from models.soft_constraints.reweighting import Reweighting
 
 MATCHINGS = 8
 """Random matchings of the rows: each gives half as many pairs as rows, and adds sensitivity."""
@@ -53,6 +56,8 @@ class PairCounts:
         rng: np.random.Generator,
     ) -> Reweighting:
         """The weights, for rows like those of ``pool``."""
+        from models.soft_constraints.reweighting import fit_weights
+
         counts = private.answer(self.query(task), DiscreteGaussian(noise), "soft constraints")
         return fit_weights(task.soft, self.targets(counts, float(noise), task, pool), pool, rng)
 
@@ -62,6 +67,8 @@ class PairCounts:
         That is the noisy share, shrunk towards the model's own by ``trust`` and the standard error
         of the noisy share.
         """
+        from cloister.constraints.counting import violation_share
+
         targets = []
         for constraint, (share, error) in zip(
             task.soft, self.shares(counts, noise, task), strict=True
@@ -77,9 +84,14 @@ class PairCounts:
         The error is that of noise and of the random matchings.
         """
         pairs = self._pairs(task)
-        deviation = noise * float(self.query(task).sensitivity(task.neighbours).l2_squared) ** 0.5
+        deviation = pairs * self.deviation(noise, task)
         found = [max(float(count), 0.0) for count in counts]
         return [(count / pairs, (deviation**2 + max(count, 1.0)) ** 0.5 / pairs) for count in found]
+
+    def deviation(self, noise: float, task: Task) -> float:
+        """The standard deviation of the noise of a share of violating pairs; public."""
+        sensitivity = float(self.query(task).sensitivity(task.neighbours).l2_squared) ** 0.5
+        return noise * sensitivity / self._pairs(task)
 
     def _pairs(self, task: Task) -> int:
         return max(task.data_rows // 2, 1) * self.matchings

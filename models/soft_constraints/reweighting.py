@@ -15,15 +15,11 @@ from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints import DenialConstraint
 from cloister.schema.domain import Table
 from models.soft_constraints.violation_rates import TuplesOf, Violating, quantize, shares_against
-
-POOL_ROWS = 40_000
-"""Rows by which a model's own rates of violation are measured."""
 
 _EVALUATIONS = 9
 """Evaluations of the shares in a fit of weights at most; a few constraints need 5 to 7."""
@@ -195,6 +191,8 @@ class _Fit:
 
     def weights(self) -> Floats:
         """The weights (c,), each between plus and minus ``_STRONGEST``."""
+        from scipy.optimize import least_squares
+
         start, ridge = np.zeros(self.scores.shape[1]), math.sqrt(_RIDGE)
         at = lru_cache(maxsize=1)(lambda weights: self._at(np.array(weights)))
         logs, _ = at(tuple(start))

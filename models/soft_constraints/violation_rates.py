@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cloister.arrays import Booleans, Floats, Integers
-from cloister.constraints import DenialConstraint, Partners, Tuples, bind
+from cloister.constraints import DenialConstraint, bind
+from cloister.constraints.counting import Partners, Tuples
 from cloister.schema.domain import Table
 
 _FINENESS = 1 << 20

@@ -25,6 +25,8 @@ _Words = NDArray[np.uint64]
 def bound_contribution(table: Table, names: pd.Series, unit: PersonUnit, key: bytes) -> Table:
     """The table with at most ``unit.max_rows`` rows of each person, in the order they had.
 
+    A text key then has one code for each name.
+
     Args:
         names: whose each row is, (rows,).
 
@@ -36,7 +38,22 @@ def bound_contribution(table: Table, names: pd.Series, unit: PersonUnit, key: by
         raise DataError(
             f"column '{unit.key}' identifies persons but is nullable; declare it not nullable"
         )
-    return table.take(np.sort(rows_within_bound(person_numbers(names, key), unit.max_rows, key)))
+    people = person_numbers(names, key)
+    kept = np.sort(rows_within_bound(people, unit.max_rows, key))
+    return _grouped_by_name(table, people, unit.key).take(kept)
+
+
+def _grouped_by_name(table: Table, people: NDArray[np.int64], key: str) -> Table:
+    """The table with the number of its person (n,) as the code of each row, under a text key.
+
+    Codes of keys outside the pattern are hashes that anyone can compute: somebody may have chosen
+    two names of one code, and would be one person with twice the bound of rows.
+    """
+    column = table.domain[key]
+    if column.kind != "key":
+        return table
+    without_overflow = people // 2
+    return Table(table.domain, {**table.codes, key: column.size + without_overflow})
 
 
 def person_numbers(names: pd.Series, key: bytes) -> NDArray[np.int64]:

@@ -13,11 +13,11 @@ from cloister.errors import DataError
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.events import Event
-from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.parsing import parse
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit, Spec
+from models.task import AnyTask
 from tasks.data.contribution_bound import person_numbers, rows_within_bound
 from tasks.data.open_table import noise_source
 from tasks.data.session import RowSource, Session, keyed_digest
@@ -54,13 +54,13 @@ class ColumnsSource(RowSource[pd.DataFrame, PrivateColumns]):
     def door(
         self,
         rows: pd.DataFrame,
-        neighbours: Neighbours,
+        task: AnyTask,
         planned: Event,
         journal: Journal,
         home: Home,
     ) -> PrivateColumns:
         """The door of raw columns; the journal holds numbers in place of texts."""
-        return PrivateColumns(rows, home.key(), neighbours, planned, journal, noise_source())
+        return PrivateColumns(rows, home.key(), task.neighbours, planned, journal, noise_source())
 
 
 def _bound_contribution(

@@ -11,9 +11,10 @@ from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.database import Database, ForeignKey
 from cloister.schema.domain import Table
+from cloister.schema.joins import degree_table, joined_table, joined_tables, require_unique_keys
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.validation import validate_rows
-from models.protocol import DatabaseTask
+from models.task import AnyTask, DatabaseTask
 from tasks.data.contribution_bound import rows_within_bound
 from tasks.data.open_table import noise_source
 from tasks.data.refusals import write_validation
@@ -33,7 +34,8 @@ class DatabaseSource(RowSource[Database, PrivateDatabase]):
         """The rows and a keyed digest of all that were read.
 
         Rows that refer to none that is there are left out, and of many that refer to the same all
-        but a random part: what a row of the first table brings is bounded as declared.
+        but a random part: what a row of the first table brings is bounded as declared. Keys that
+        others refer to name one row each.
         """
         context = self.context(request)
         assert isinstance(context.task, DatabaseTask)
@@ -49,22 +51,30 @@ class DatabaseSource(RowSource[Database, PrivateDatabase]):
             for column in table.domain.names
         )
         digest = keyed_digest(b"data", columns, release, home.key())
-        return bound(Database(context.task.schema, tables), home.key()), digest
+        whole = Database(context.task.schema, tables)
+        require_unique_keys(whole)
+        return bound(whole, home.key()), digest
 
     def door(
         self,
         rows: Database,
-        neighbours: Neighbours,
+        task: AnyTask,
         planned: Event,
         journal: Journal,
         home: Home,  # noqa: ARG002 - of raw columns alone
     ) -> PrivateDatabase:
-        """The doors of the tables."""
+        """The doors of the tables, and of those that join them."""
         most = {
-            name: Neighbours(neighbours.relation, rows_of_unit)
+            name: Neighbours(task.neighbours.relation, rows_of_unit)
             for name, rows_of_unit in rows.schema.rows_of_unit.items()
         }
-        return PrivateDatabase(rows, most, planned, journal, noise_source())
+        for key in rows.schema.keys:
+            most[degree_table(key)] = most[key.parent]
+            most[joined_table(key)] = most[key.table]
+        tables = {**rows.tables, **joined_tables(rows)}
+        return PrivateDatabase(
+            Database(rows.schema, tables), most, planned, journal, noise_source()
+        )
 
 
 def bound(database: Database, key: bytes) -> Database:

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cloister.privacy.door.database import PrivateDatabase
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import Event
-from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.domain import Table
 from cloister.schema.parsing import parse
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec import PersonUnit
 from cloister.schema.validation import ValidationReport, validate_rows
+from models.persons.parts import neighbours_of_tables, person_tables
+from models.task import AnyTask, Task
 from tasks.data.contribution_bound import bound_contribution
 from tasks.data.refusals import write_validation
 from tasks.data.session import RowSource, Session, keyed_digest
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 
-TableSession = Session[Table, PrivateTable]
+TableSession = Session[Table, PrivateTable | PrivateDatabase]
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,7 +33,7 @@ class RealRows:
     digest: str
 
 
-class TableSource(RowSource[Table, PrivateTable]):
+class TableSource(RowSource[Table, PrivateTable | PrivateDatabase]):
     """The rows of a release: validated, encoded in public domains, behind the door of a table."""
 
     def context(self, request: ResolvedRequest) -> PublicContext:
@@ -47,13 +49,23 @@ class TableSource(RowSource[Table, PrivateTable]):
     def door(
         self,
         rows: Table,
-        neighbours: Neighbours,
+        task: AnyTask,
         planned: Event,
         journal: Journal,
         home: Home,  # noqa: ARG002 - a door to raw columns numbers texts under the home's key
-    ) -> PrivateTable:
-        """The door of a table."""
-        return PrivateTable(rows, neighbours, planned, journal, noise_source())
+    ) -> PrivateTable | PrivateDatabase:
+        """The door of a table; of persons with several rows, the doors of both tables."""
+        if isinstance(task, Task) and task.persons:
+            return person_door(rows, task, planned, journal, noise_source())
+        return PrivateTable(rows, task.neighbours, planned, journal, noise_source())
+
+
+def person_door(
+    rows: Table, task: Task, planned: Event, journal: Journal, noise: NoiseSource
+) -> PrivateDatabase:
+    """The doors of the table of persons and of their bounded rows, under one plan."""
+    tables, most = person_tables(rows, task), neighbours_of_tables(task)
+    return PrivateDatabase(tables, most, planned, journal, noise)
 
 
 def open_data(

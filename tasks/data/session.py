@@ -29,7 +29,7 @@ from cloister.errors import CloisterError
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Event
 from cloister.privacy.ledger import Anchor
-from cloister.privacy.mechanisms.counts import Neighbours
+from models.task import AnyTask
 from tasks.requests.resolved import PublicContext, ResolvedRequest
 from tasks.runtime.home import Home
 
@@ -56,7 +56,7 @@ class RowSource(ABC, Generic[RawT, DoorT]):
 
     @abstractmethod
     def door(
-        self, rows: RawT, neighbours: Neighbours, planned: Event, journal: Journal, home: Home
+        self, rows: RawT, task: AnyTask, planned: Event, journal: Journal, home: Home
     ) -> DoorT:
         """The rows behind a door that answers only planned queries."""
 

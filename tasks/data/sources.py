@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from models.protocol import Task
+from models.task import Task
 from tasks.data.open_database import DatabaseSource
 from tasks.data.open_table import TableSource
 from tasks.data.session import RowSource

@@ -12,14 +12,15 @@ from types import MappingProxyType
 
 from cloister.errors import PlanError, SpecError, StorageError
 from cloister.privacy.discovery import DomainPlan, attribute_outline, plan_domains, require_enough
-from cloister.privacy.ledger.exact import decimal
+from cloister.privacy.exact import decimal
 from cloister.privacy.ledger.records import MEASURE
 from cloister.schema.attributes import AnyAttribute, Ordinal, ValuesFile
 from cloister.schema.domain import Domain
 from cloister.schema.drafts.unconfirmed import unconfirmed_facts
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from models.protocol import Forecast, Parameters, Plan, Stage, Task
+from models.protocol import Forecast, Parameters, Plan, Stage
+from models.task import Task
 from models.task_from_spec import neighbours_of
 from tasks.ledger.queries import pending_release
 from tasks.release.preflight import require_home, require_nameable, require_readable, require_room

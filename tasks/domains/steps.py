@@ -21,8 +21,8 @@ from tasks.data.session import Spent
 from tasks.domains.plan import SPEC_NAME, domain_plan
 from tasks.ledger.transitions import record_candidate, seal
 from tasks.release.certify import fresh
-from tasks.release.preflight import checked_spec
 from tasks.release.retained import write_kept
+from tasks.requests.check import checked_spec
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.code_version import code_version
 from tasks.runtime.files import replace_file

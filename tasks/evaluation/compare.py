@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloister.constraints import ViolationReport, violation_reports
+from cloister.constraints.counting import ViolationReport, violation_reports
 from cloister.errors import InputError
 from cloister.evaluation.options import Level, Panel
-from cloister.evaluation.plots import write_plots, write_tables
-from cloister.evaluation.report import Evaluation, evaluate_tables
+from cloister.evaluation.persons import PersonColumns
+from cloister.evaluation.report import Evaluation, unmeasured
 from cloister.evaluation.targets import PredictionTarget, targets_of
 from cloister.schema.domain import Table
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.schema.validation import validate_rows
-from tasks.evaluation.reference_scores import ReferenceScores
+from models.task import Task
 from tasks.requests.resolved import PublicContext, declared_context
 from tasks.runtime.files import write_json
 from tasks.runtime.home import Home
@@ -53,18 +53,33 @@ def compare_tables(
     Raises:
         InputError: a target is none of the spec's, or the rows held out cannot be used.
     """
-    targets, reference = _targets(context, asked), ReferenceScores(home, spec_digest(context.spec))
+    targets = _targets(context, asked)
+    if asked.level == "none":
+        return unmeasured(real, synthetic)
+    from cloister.evaluation.measures import evaluate_tables
+    from tasks.evaluation.reference_scores import ReferenceScores
+
+    reference = ReferenceScores(home, spec_digest(context.spec))
     others = table_of(context, asked.held_out) if asked.held_out else None
     rules, panel = context.task.constraints, asked.panel
+    people = _persons(context.one)
     return evaluate_tables(
-        real, synthetic, rules, targets, asked.level, others, panel, reference.scores
+        real, synthetic, rules, targets, asked.level, others, panel, reference.scores, people
     )
+
+
+def _persons(task: Task) -> PersonColumns | None:
+    if task.persons is None:
+        return None
+    return PersonColumns(task.persons.key, task.persons.attributes, task.neighbours.max_rows)
 
 
 def write_evaluation(evaluation: Evaluation, folder: Path) -> EvaluationRecord:
     """Write an evaluation as JSON, tables and plots."""
     write_json(folder / "evaluation.json", evaluation.to_dict())
     if evaluation.level != "none":
+        from cloister.evaluation.plots import write_plots, write_tables
+
         write_plots(evaluation, folder / "plots")
         write_tables(evaluation, folder / "plots")
     return EvaluationRecord(evaluation, folder)

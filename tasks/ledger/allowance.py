@@ -9,9 +9,9 @@ from fractions import Fraction
 from itertools import groupby, islice, takewhile
 
 from cloister.errors import BudgetExceeded
+from cloister.privacy.exact import decimal
 from cloister.privacy.ledger import BudgetGrant, Period, Release
-from cloister.privacy.ledger.exact import decimal
-from models.protocol import Budget as Price
+from models.task import Budget as Price
 from tasks.ledger.queries import budgets, releases
 from tasks.requests.resolved import PublicContext, ResolvedRequest
 from tasks.runtime.home import Home

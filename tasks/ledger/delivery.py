@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cloister.errors import InputError, VerificationError
-from cloister.privacy.ledger.exact import decimal
+from cloister.privacy.exact import decimal
 from tasks.domains.plan import SPEC_NAME
 from tasks.ledger.transitions import open_ledger
 from tasks.ledger.verify import release_problems

@@ -6,8 +6,10 @@ from pathlib import Path
 
 from cloister.errors import InputError
 from cloister.privacy.accounting.accountants import Spend
+from cloister.privacy.events import event_from_json
 from cloister.privacy.ledger import Anchor, BudgetStatus, Ledger, Release
 from cloister.privacy.ledger.composition import together
+from cloister.privacy.stages import is_deniable
 from tasks.ledger.transitions import open_ledger, spend_id
 from tasks.requests.resolved import PublicContext, ResolvedRequest
 from tasks.runtime.home import Home
@@ -47,6 +49,15 @@ def composed_spend(home: Home, status: BudgetStatus) -> Spend | None:
     mine = [held for held in releases(home, budget.dataset) if held.request.unit == budget.unit]
     current = [held for held in mine if budget.period.window(held.reserved_at) == status.window]
     return together(current, budget.delta)
+
+
+def deniable_releases(home: Home, dataset: str) -> int:
+    """How many charged releases of a dataset are under plausible deniability alone.
+
+    No epsilon bounds what these reveal.
+    """
+    charged = (held for held in releases(home, dataset) if held.state.charged)
+    return sum(is_deniable(event_from_json(held.request.events)) for held in charged)
 
 
 def export_ledger(home: Home, path: Path) -> Anchor:

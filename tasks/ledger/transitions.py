@@ -9,8 +9,8 @@ from dataclasses import replace
 from cloister.errors import BudgetExceeded, InputError
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Relation
+from cloister.privacy.exact import decimal
 from cloister.privacy.ledger import Anchor, Ledger, Owner, ReservationRequest, State
-from cloister.privacy.ledger.exact import decimal
 from cloister.privacy.ledger.records import REFUSED
 from models.protocol import AnyPlan
 from tasks.data.open_table import noise_source

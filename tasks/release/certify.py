@@ -16,7 +16,9 @@ from cloister.schema.sources.reading import read_native
 from models.protocol import AnyPlan
 from models.registry import create
 from models.storage import model_digest
+from models.task import AnyTask, Task
 from tasks.data.session import AnySpent
+from tasks.ledger.queries import deniable_releases
 from tasks.ledger.transitions import COMPOSITION, open_ledger
 from tasks.release.charge import ReservedRelease
 from tasks.release.sample import Drawn
@@ -57,7 +59,7 @@ def write_certificate(request: ResolvedRequest, done: Certified, home: Home) -> 
     folder = fresh(home.release(done.charge.release) / "public")
     artefacts = _place_tables(done.drawn, request, context, folder)
     status = open_ledger(home).budget(context.spec.name, context.unit)
-    certificate = certify(_facts(request, done, artefacts, status))
+    certificate = certify(_facts(request, done, artefacts, status, home))
     (folder / YAML_NAME).write_text(certificate.to_yaml(), encoding="utf-8")
     (folder / PAGE_NAME).write_text(page(certificate), encoding="utf-8")
     return Reference.of(folder)
@@ -81,13 +83,17 @@ def _place_tables(
         digests[table] = drawn.files[name].digest
         if request.csv:
             frame = read_native(folder / table, part.one.domain.names)
-            write_csv(frame, folder / text, part.spec.source)
+            write_csv(frame, folder / text, part.spec)
             digests[text] = digest_of(folder / text)
     return digests
 
 
 def _facts(
-    request: ResolvedRequest, done: Certified, artefacts: dict[str, str], status: BudgetStatus
+    request: ResolvedRequest,
+    done: Certified,
+    artefacts: dict[str, str],
+    status: BudgetStatus,
+    home: Home,
 ) -> Facts:
     context = public_context_of(request)
     return Facts(
@@ -113,4 +119,13 @@ def _facts(
         input_digest=done.spent.digest,
         model=model_digest(done.model.open()),
         dangling=done.drawn.dangling,
+        warnings=done.drawn.warnings,
+        of_persons=_of_persons(context.task),
+        deniable_releases=deniable_releases(home, context.spec.name),
     )
+
+
+def _of_persons(task: AnyTask) -> tuple[str, ...]:
+    """The key of persons with several rows and their attributes; empty if there are none."""
+    persons = task.persons if isinstance(task, Task) else None
+    return (persons.key, *persons.attributes) if persons else ()

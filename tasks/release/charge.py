@@ -145,7 +145,7 @@ def spend_budget(
         "plan": plan_digest(plan),
     }
     journal = session.open_journal(home.journal(release), parts)
-    neighbours = session.source.context(request).task.neighbours
-    private = session.source.door(opened.rows.value, neighbours, plan.event, journal, home)
+    task = session.source.context(request).task
+    private = session.source.door(opened.rows.value, task, plan.event, journal, home)
     anchor = commit_charge(release, request, journal, digest, home)
     return Spent(opened, session.hold(release, private), journal, anchor)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cloister.schema.domain import Table
 from tasks.data.session import AnySpent
 from tasks.evaluation.compare import (
@@ -29,4 +31,5 @@ def evaluate_release(
     synthetic = read_synthetic(drawn.files[name].open(), context.one)
     real = spent.rows if isinstance(spent.rows, Table) else spent.rows.tables[name]
     evaluation = compare_tables(real, synthetic, context, EvaluationOptions(request.evaluate), home)
+    evaluation = replace(evaluation, warnings=drawn.warnings)
     return write_evaluation(evaluation, home.release(spent.release) / "internal")

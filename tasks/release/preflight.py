@@ -9,19 +9,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from cloister.constraints import require_consistent
 from cloister.errors import StorageError
 from cloister.schema.spec import Spec
-from cloister.schema.spec_files.loading import load_spec
-from models.protocol import Budget
 from tasks.ledger.queries import pending_release
+from tasks.requests.check import require_satisfiable
 from tasks.requests.resolved import (
     PublicContext,
     ResolvedRequest,
-    declared_context,
-    public_rows,
-    require_public,
-    require_small_delta,
 )
 from tasks.runtime.home import Home
 
@@ -46,9 +40,8 @@ def require_usable(request: ResolvedRequest, context: PublicContext, home: Home)
             number of rows.
         StorageError: the data cannot be read, an output cannot be written, or the disk has no room.
     """
+    require_satisfiable(context)
     for part in context.tables.values():
-        task = part.one
-        require_consistent(task.constraints, task.domain, max(task.output_rows, task.data_rows))
         require_readable(request, part.spec)
     require_home(home)
     if request.out:
@@ -203,27 +196,3 @@ def require_room(folder: Path, needed: int) -> None:
             f"{folder}: the disk has {free >> 20} MiB free and the release needs about "
             f"{needed >> 20}; make room"
         )
-
-
-def checked_spec(path: Path) -> dict[str, object]:
-    """What a spec declares, if a release would take it.
-
-    Raises:
-        SpecError, ConstraintError, PlanError: a release would not.
-    """
-    spec = load_spec(path)
-    require_public(path, spec)
-    context = declared_context(spec, public_rows(spec))
-    tasks = [part.one for part in context.tables.values()]
-    for task in tasks:
-        require_consistent(task.constraints, task.domain, task.data_rows)
-    require_small_delta(Budget(spec.release.epsilon, spec.release.delta), spec)
-    return {
-        "name": spec.name,
-        "attributes": sum(len(task.domain.names) for task in tasks),
-        "hard constraints": sum(len(task.hard) for task in tasks),
-        "soft constraints": sum(len(task.soft) for task in tasks),
-        "privacy unit": context.unit,
-        "relation": spec.privacy.relation,
-        "declared rows": context.task.data_rows,
-    }

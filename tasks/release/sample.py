@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
-from cloister.constraints import ViolationReport, violation_reports
+from cloister.constraints.counting import ViolationReport, violation_reports
 from cloister.errors import SampleError
 from cloister.schema.database import Database, ForeignKey
 from cloister.schema.domain import Table
-from models.protocol import Task
+from models.collapse import find_collapses
+from models.protocol import AnyModel, Model
 from models.storage import load_model
+from models.task import Task
 from tasks.release.charge import ReservedRelease
 from tasks.release.retained import kept_seed
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
@@ -23,6 +26,7 @@ from tasks.runtime.tables import (
     require_hard_constraints,
     write_parquet,
 )
+from tasks.stores.prefect_run_page import note_warning
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,8 @@ class Drawn:
     """The synthetic file of each table, and what a certificate says of them; all public.
 
     ``violations`` are those of every constraint, and ``dangling`` the rows that break each foreign
-    key, counted on the files; ``post_processing`` and ``capacity`` are the model's.
+    key, counted on the files; ``post_processing`` and ``capacity`` are the model's. ``warnings``
+    say what the rows have lost of the released histograms.
     """
 
     files: Mapping[str, Reference]
@@ -38,6 +43,7 @@ class Drawn:
     post_processing: tuple[str, ...]
     capacity: int | None
     dangling: tuple[tuple[ForeignKey, int], ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @step("sample", "draw {request.rows} rows for {charge.release}")
@@ -64,7 +70,26 @@ def sample_rows(
     require_hard_constraints(violations)
     dangling = _dangling(context, tables)
     references = {name: Reference.of(path) for name, path in files.items()}
-    return Drawn(references, violations, fitted.post_processing(), fitted.capacity, dangling)
+    return Drawn(
+        references,
+        violations,
+        fitted.post_processing(),
+        fitted.capacity,
+        dangling,
+        _warnings(context, fitted, tables),
+    )
+
+
+def _warnings(
+    context: PublicContext, fitted: AnyModel, tables: Mapping[str, Table]
+) -> tuple[str, ...]:
+    if not isinstance(context.task, Task):
+        return ()
+    fitted = cast("Model", fitted)
+    found = tuple(map(str, find_collapses(fitted.histograms, tables[context.spec.name])))
+    for sentence in found:
+        note_warning("%s", sentence)
+    return found
 
 
 def _dangling(

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
-from cloister.errors import PrivacyError
+from cloister.errors import PlanError, PrivacyError
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.mechanisms.counts import up
-from models.protocol import AnyPlan, AnyTask, Budget
+from cloister.privacy.stages import accountable, deniable_event, event_of_stages
+from cloister.schema.spec import PLAUSIBLE_DENIABILITY
+from models.planning.dependency_forecast import (
+    EPSILONS,
+    DependencyForecast,
+    forecast_dependencies,
+)
+from models.planning.error_forecast import forecast_error
+from models.protocol import AnyPlan, Stage
 from models.registry import create
+from models.task import AnyTask, Budget, Task
 from tasks.requests.resolved import ResolvedRequest, public_context_of
 
 
@@ -20,12 +32,16 @@ from tasks.requests.resolved import ResolvedRequest, public_context_of
 class StageCost:
     """A stage of a plan and the epsilon of that stage alone, at the delta of the whole.
 
-    These do not add up.
+    These do not add up. None for what is released under plausible deniability alone.
     """
 
     name: str
     explanation: str
-    epsilon: float
+    epsilon: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The stage as JSON values."""
+        return {"name": self.name, "epsilon": self.epsilon, "explanation": self.explanation}
 
 
 @lru_cache(maxsize=4)
@@ -55,28 +71,96 @@ def plan_of(request: ResolvedRequest) -> AnyPlan:
 
 def stage_costs(plan: AnyPlan, budget: Budget, task: AnyTask) -> tuple[StageCost, ...]:
     """What each stage would cost alone."""
-    relation = task.neighbours.relation
     return tuple(
-        StageCost(stage.name, stage.explanation, epsilon(stage.event, budget.delta, relation))
+        StageCost(stage.name, stage.explanation, _epsilon_alone(stage, budget, task))
         for stage in plan.stages
     )
 
 
+def _epsilon_alone(stage: Stage, budget: Budget, task: AnyTask) -> float | None:
+    if not accountable([stage]):
+        return None
+    return epsilon(stage.event, budget.delta, task.neighbours.relation)
+
+
 def total_cost(plan: AnyPlan, budget: Budget, task: AnyTask) -> float:
-    """The epsilon of all stages together, as accounted."""
-    return epsilon(plan.event, budget.delta, task.neighbours.relation)
+    """The epsilon of all stages together, as accounted.
+
+    What is released under plausible deniability alone is not in it.
+    """
+    event = event_of_stages(accountable(plan.stages))
+    return epsilon(event, budget.delta, task.neighbours.relation)
 
 
 def require_within_budget(plan: AnyPlan, budget: Budget, task: AnyTask) -> None:
     """Check that a plan stays within the epsilon that is charged for it.
 
     Raises:
-        PrivacyError: it costs more.
+        PrivacyError: it costs more, or holds what no epsilon bounds and the task does not declare.
     """
+    if deniable_event(plan.stages) and getattr(task, "guarantee", "") != PLAUSIBLE_DENIABILITY:
+        raise PrivacyError(
+            f"the plan of method {plan.method} is under plausible deniability alone, which the "
+            "spec does not declare; nothing was charged"
+        )
     if total_cost(plan, budget, task) > up(budget.epsilon):
         raise PrivacyError(
             f"the plan of method {plan.method} costs more than its epsilon; nothing was charged"
         )
+
+
+def until_learnt(plan: AnyPlan, task: AnyTask) -> bool:
+    """Whether a plan will learn every functional dependency of one table."""
+    return all(own.learnt for own in dependencies_of(plan, task))
+
+
+def until_possible(plan: AnyPlan, task: AnyTask) -> bool:  # noqa: ARG001 - one of two kinds
+    """True: there is a plan."""
+    return True
+
+
+UNTIL = MappingProxyType({"learnt": until_learnt, "possible": until_possible})
+"""What a budget may be raised for."""
+
+
+def dependencies_of(plan: AnyPlan, task: AnyTask) -> tuple[DependencyForecast, ...]:
+    """What is to be expected of the functional dependencies of one table; public."""
+    return forecast_dependencies(task, plan) if isinstance(task, Task) else ()
+
+
+def expected_error(request: ResolvedRequest) -> float | None:
+    """The expected two-way error of a release of one table; None if it cannot be told; public."""
+    task = public_context_of(request).task
+    return forecast_error(task, request.method, request.budget) if isinstance(task, Task) else None
+
+
+def raise_budget(request: ResolvedRequest, wanted: str) -> ResolvedRequest:
+    """The request at the least epsilon, of two digits, at which what is ``wanted`` holds; public.
+
+    Raises:
+        PlanError: it does not at the greatest epsilon that may be charged.
+    """
+    found = bisect.bisect_left(
+        EPSILONS, True, key=lambda epsilon: _holds(_with_epsilon(request, epsilon), wanted)
+    )
+    if found == len(EPSILONS):
+        raise PlanError(
+            f"no epsilon up to {float(EPSILONS[-1]):g} is enough for '{wanted}'; declare fewer "
+            "values or bins, release more rows, or make constraints soft"
+        )
+    return _with_epsilon(request, EPSILONS[found])
+
+
+def _with_epsilon(request: ResolvedRequest, epsilon: Fraction) -> ResolvedRequest:
+    return replace(request, budget=Budget(epsilon, request.budget.delta))
+
+
+def _holds(request: ResolvedRequest, wanted: str) -> bool:
+    try:
+        made = plan_of(request)
+    except PlanError:
+        return False
+    return UNTIL[wanted](made, public_context_of(request).task)
 
 
 def plan_json(plan: AnyPlan) -> dict[str, Any]:

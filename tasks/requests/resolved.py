@@ -11,15 +11,15 @@ from typing import Any, Self
 
 from cloister.errors import InputError, PlanError, SpecError
 from cloister.evaluation.options import Level
-from cloister.privacy.ledger import exact
+from cloister.privacy.exact import exact
 from cloister.schema.drafts.unconfirmed import UnconfirmedFact, unconfirmed_facts, unmeasured_facts
-from cloister.schema.spec import Spec
+from cloister.schema.spec import PLAUSIBLE_DENIABILITY, Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.schema.spec_files.marked_yaml import read_marked, spec_error
 from models.auto import AUTO, Choice, choose_method
-from models.protocol import AnyTask, Budget, Task
 from models.registry import create, present_name
-from models.task_from_spec import task_of
+from models.task import AnyTask, Budget, Task
+from models.task_from_spec import rows_by_default, task_of
 from tasks.requests.limits import MOST_ROWS, MOST_SEED
 
 # Least epsilon: with less, every answer of every method is noise.
@@ -192,6 +192,7 @@ def method_of(declared: Spec, options: Options, budget: Budget) -> Choice:
     if (asked := declared.release.method if options.method is None else options.method) != AUTO:
         name = present_name(asked)
         _require_suited(name, declared)
+        _require_guarantee(name, declared)
         return Choice(
             name, "named by the spec" if options.method is None else "named on the command line"
         )
@@ -200,7 +201,9 @@ def method_of(declared: Spec, options: Options, budget: Budget) -> Choice:
             "auto chooses among methods of one table; name one of several with --method"
         )
     rows = {declared.name: public_rows(declared)}
-    return choose_method(task_of(declared, rows, _rows(declared, options)), budget)
+    choice = choose_method(task_of(declared, rows, _rows(declared, options)), budget)
+    _require_guarantee(choice.method, declared)
+    return choice
 
 
 def _require_suited(method: str, declared: Spec) -> None:
@@ -208,6 +211,16 @@ def _require_suited(method: str, declared: Spec) -> None:
     if create(method).of_database != several:
         of = "several tables, and the spec declares one" if not several else "one table"
         raise PlanError(f"method '{method}' is of {of}; name another with --method")
+
+
+def _require_guarantee(method: str, declared: Spec) -> None:
+    """Check that a method gives the guarantee that a spec declares, no stronger one."""
+    deniable = declared.release.guarantee == PLAUSIBLE_DENIABILITY
+    if deniable and not create(method).gives_deniability:
+        raise PlanError(
+            f"release.guarantee: {PLAUSIBLE_DENIABILITY} is of method deniability, and method "
+            f"'{method}' is differentially private; leave it out, or use --method deniability"
+        )
 
 
 def declared_context(spec: Spec, rows: int, wanted: int | None = None) -> PublicContext:
@@ -309,7 +322,7 @@ def _amount(name: str, text: str) -> Fraction:
 
 
 def _rows(spec: Spec, options: Options) -> int:
-    declared = spec.release.rows or public_rows(spec)
+    declared = spec.release.rows or rows_by_default(spec, public_rows(spec))
     rows = declared if options.rows is None else options.rows
     if not 1 <= rows <= MOST_ROWS:
         raise PlanError(

@@ -18,11 +18,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from cloister.errors import StorageError
 from cloister.files import write_whole
-from cloister.privacy.ledger import Anchor
+
+if TYPE_CHECKING:
+    from cloister.privacy.ledger import Anchor
 
 # Bytes of the home's key: the output of SHA-256, beyond which HMAC gains nothing.
 _KEY_BYTES = 32
@@ -48,6 +50,11 @@ _EPHEMERAL = MappingProxyType(
         "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED": "false",
         "PREFECT_SERVER_SERVICES_LATE_RUNS_ENABLED": "false",
         "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
+        "PREFECT_SERVER_SERVICES_CANCELLATION_CLEANUP_ENABLED": "false",
+        "PREFECT_SERVER_SERVICES_CLEANUP_RECONCILER_ENABLED": "false",
+        "PREFECT_SERVER_SERVICES_FOREMAN_ENABLED": "false",
+        "PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_ENABLED": "false",
+        "PREFECT_SERVER_SERVICES_REPOSSESSOR_ENABLED": "false",
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
         "PREFECT_LOGGING_LEVEL": "CRITICAL",
         "PREFECT_LOGGING_TO_API_ENABLED": "false",

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cloister.constraints import DenialConstraint, ViolationReport, violation_reports
+from cloister.constraints import DenialConstraint
+from cloister.constraints.counting import ViolationReport, violation_reports
 from cloister.errors import SampleError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
-from cloister.schema.sources.reading import read_native
-from cloister.schema.spec import SourceSpec
-from models.protocol import AnyModel, Task
+from cloister.schema.sources.reading import frame_of_arrow, read_native
+from cloister.schema.sources.writing import write_csv_rows
+from cloister.schema.spec import Spec
+from models.protocol import AnyModel
+from models.task import Task
 from tasks.runtime.files import replace_file
+
+_ROWS_WRITTEN = 100_000
+"""Rows that are written at a time: few, so that their texts take little memory."""
 
 
 def draw_tables(model: AnyModel, rows: int, seed: int | None, dataset: str) -> dict[str, Table]:
@@ -105,20 +112,17 @@ def write_parquet(frame: pd.DataFrame, path: Path) -> None:
     replace_file(path, lambda part: frame.to_parquet(part, index=False))
 
 
-def write_csv(frame: pd.DataFrame, path: Path, source: SourceSpec) -> None:
-    """Write a table as the source writes CSV: its delimiter, its first token for missing values.
+def write_csv(frame: pd.DataFrame, path: Path, spec: Spec) -> None:
+    """Write a table as the source of its spec writes CSV.
 
     Raises:
         StorageError: it cannot be written.
     """
-    replace_file(path, lambda part: frame.to_csv(part, **_dialect(source)))
+    starts = range(0, max(len(frame), 1), _ROWS_WRITTEN)
+    _write_pieces((frame.iloc[at : at + _ROWS_WRITTEN] for at in starts), path, spec)
 
 
-def _dialect(source: SourceSpec) -> dict[str, Any]:
-    return {"index": False, "sep": source.delimiter, "na_rep": (*source.missing, "")[0]}
-
-
-def convert_to_csv(parquet: Path, path: Path, source: SourceSpec) -> None:
+def convert_to_csv(parquet: Path, path: Path, spec: Spec) -> None:
     """Turn a Parquet file into a CSV file as :func:`write_csv` would, piece by piece.
 
     The Parquet file is removed.
@@ -126,12 +130,15 @@ def convert_to_csv(parquet: Path, path: Path, source: SourceSpec) -> None:
     Raises:
         StorageError: it cannot be written.
     """
-    written = _dialect(source)
+    pieces = pq.ParquetFile(parquet).iter_batches(_ROWS_WRITTEN)
+    _write_pieces((frame_of_arrow(pa.Table.from_batches([piece])) for piece in pieces), path, spec)
+    parquet.unlink()
 
+
+def _write_pieces(pieces: Iterable[pd.DataFrame], path: Path, spec: Spec) -> None:
     def write(part: Path) -> None:
-        with part.open("w", encoding="utf-8", newline="") as file:
-            for number, piece in enumerate(pq.ParquetFile(parquet).iter_batches()):
-                piece.to_pandas().to_csv(file, header=number == 0, **written)
+        with part.open("w", encoding=spec.source.encoding, newline="") as file:
+            for number, piece in enumerate(pieces):
+                write_csv_rows(piece, file, spec, header=number == 0)
 
     replace_file(path, write)
-    parquet.unlink()

@@ -77,7 +77,7 @@ def _write_csv(home: Home, held: Release, path: Path) -> None:
     spec = load_saved(home.release(held.id) / "model").spec
     declared = spec.parts.get(path.stem, spec)
     frame = read_native(path.with_suffix(PARQUET), tuple(declared.attributes))
-    write_csv(frame, path, declared.source)
+    write_csv(frame, path, declared)
 
 
 def _require_artefacts(certificate: Certificate, folder: Path) -> None:

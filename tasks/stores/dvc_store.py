@@ -16,11 +16,12 @@ of the input exact, pointers stay in the home; what is signed and shared is the 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,10 +29,21 @@ import yaml
 
 from cloister.errors import InputError, StorageError
 from cloister.files import write_whole
+from tasks.runtime.garbage import SELDOM
 from tasks.runtime.home import close, private_folder
 from tasks.runtime.locks import exclusive
 
 _REMOTE = "storage"
+# Runs DVC commands, from JSON on standard input, until one fails: its number, from 1, is the exit
+# code. One process for several, since DVC takes longer to load than to work.
+_PROGRAM = f"""
+import gc, json, sys
+gc.set_threshold({SELDOM})
+from dvc.cli import main
+for number, words in enumerate(json.load(sys.stdin), 1):
+    if main(words):
+        sys.exit(number)
+"""
 # Letters of the ending of a file's name that is kept; a longer one may not fit into a file's name.
 _LONGEST_ENDING = 16
 
@@ -66,10 +78,18 @@ class Versions:
         with exclusive(self.folder / "lock"):
             for old in pointers.glob("*.dvc"):
                 old.unlink()
-            if source is not None:
-                self._point_at(source, pointers)
-            for name, path in published.items():
-                self._send(path, pointers, name)
+            files = {**({"input": source} if source else {}), **published}
+            outs = {name: pointers / f"{name}{_ending(path)}" for name, path in files.items()}
+            self._dvc(
+                *(
+                    self._sending(files[name], out)
+                    if name in published
+                    else self._pointing(files[name], out)
+                    for name, out in outs.items()
+                )
+            )
+            for name, out in outs.items():
+                _rename(out, name)
             self._close()
         return pointers
 
@@ -88,7 +108,8 @@ class Versions:
         for name, path in wanted.items():
             tracked = self._tracked(release, name).relative_to(self.folder)
             with exclusive(self.folder / "lock"):
-                self._dvc("get", "--force", "--out", str(path.absolute()), "--", ".", str(tracked))
+                out = str(path.absolute())
+                self._dvc(("get", "--force", "--out", out, "--", ".", str(tracked)))
 
     def _tracked(self, release: str, name: str) -> Path:
         """The file that a pointer refers to."""
@@ -150,7 +171,7 @@ class Versions:
         for folder in (tried.parent, config.parent):
             self._make(folder)
         tried.write_text(text, encoding="utf-8")
-        self._dvc("remote", "list", folder=trial)
+        self._dvc(("remote", "list"), folder=trial)
         shutil.rmtree(trial, ignore_errors=True)
         write_whole(config, lambda part: part.write_text(text, encoding="utf-8"))
 
@@ -158,42 +179,30 @@ class Versions:
         """The remote; a folder that is relative is so to the repository."""
         return self.remote if "://" in self.remote else str(self.folder / self.remote)
 
-    def _point_at(self, source: Path, pointers: Path) -> None:
-        out = pointers / f"input{_ending(source)}"
-        self._dvc(
-            "import-url",
-            "--no-download",
-            "--force",
-            str(source.absolute()),
-            str(out.relative_to(self.folder)),
-        )
-        _rename(out, "input")
+    def _pointing(self, source: Path, out: Path) -> tuple[str, ...]:
+        """The command that writes a pointer to a file without a copy of it."""
+        place = str(out.relative_to(self.folder))
+        return "import-url", "--no-download", "--force", str(source.absolute()), place
 
-    def _send(self, path: Path, pointers: Path, name: str) -> None:
-        out = pointers / f"{name}{_ending(path)}"
-        target = str(out.relative_to(self.folder))
-        self._dvc(
-            "add",
-            "--force",
-            "--to-remote",
-            "--remote",
-            _REMOTE,
-            "--out",
-            target,
-            "--",
-            str(path.absolute()),
-        )
-        _rename(out, name)
+    def _sending(self, path: Path, out: Path) -> tuple[str, ...]:
+        """The command that sends a file to the remote, and writes a pointer to it."""
+        to = ("--to-remote", "--remote", _REMOTE, "--out", str(out.relative_to(self.folder)))
+        return "add", "--force", *to, "--", str(path.absolute())
 
-    def _dvc(self, *words: str, folder: Path | None = None) -> None:
-        command = [sys.executable, "-m", "dvc", "--quiet", "--wait-for-lock", *words]
+    def _dvc(self, *commands: Sequence[str], folder: Path | None = None) -> None:
+        """Run DVC commands, one after the other.
+
+        Raises:
+            StorageError: one failed; those after it were not run.
+        """
         quiet = {
             "DVC_NO_ANALYTICS": "true",
             "DVC_SITE_CACHE_DIR": str(self.folder / "site"),
             "PYTHONUTF8": "1",
         }
         done = subprocess.run(  # noqa: S603
-            command,
+            [sys.executable, "-P", "-c", _PROGRAM],
+            input=json.dumps([["--quiet", "--wait-for-lock", *words] for words in commands]),
             cwd=folder or self.folder,
             env=os.environ | quiet,
             capture_output=True,
@@ -202,8 +211,9 @@ class Versions:
             check=False,
         )
         if done.returncode:
+            failed = commands[max(min(done.returncode, len(commands)), 1) - 1][0]
             raise StorageError(
-                f"DVC cannot {words[0]} in {self.folder} ({_reason(done.stderr)}); make room or "
+                f"DVC cannot {failed} in {self.folder} ({_reason(done.stderr)}); make room or "
                 "check its remote"
             )
 

@@ -15,8 +15,8 @@ from mlflow.types.schema import ColSpec, ParamSchema, ParamSpec, Schema
 from cloister import __version__
 from cloister.schema.columns import Column
 from cloister.schema.domain import Domain
-from models.protocol import AnyTask, Task
 from models.storage import MODEL_DIGEST, load_saved
+from models.task import AnyTask, Task
 
 _CODE = Path(__file__).with_name("mlflow_pyfunc.py")
 

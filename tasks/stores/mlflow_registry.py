@@ -169,12 +169,15 @@ def _version_tags(certificate: Certificate, certificate_digest: str) -> dict[str
         "ledger.entry": f"{certificate.ledger.seq}:{certificate.ledger.hash}",
         "certificate.sha256": certificate_digest,
     }
+    if certificate.deniable:
+        tags["dp.guarantee"] = "plausible deniability: NOT differential privacy"
     return tags if guarantee.private else tags | {"dp.stain": "NOT PRIVATE"}
 
 
 def _description(certificate: Certificate) -> str:
     guarantee = certificate.guarantee
     stain = "" if guarantee.private else "NOT PRIVATE (seeded noise). "
+    stain += "NOT differentially private: plausible deniability. " if certificate.deniable else ""
     return (
         f"{stain}Release {certificate.subject.id} of {certificate.subject.dataset} by "
         f"{certificate.subject.method}: epsilon {guarantee.epsilon}, delta {guarantee.delta}, for "

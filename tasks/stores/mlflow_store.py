@@ -140,12 +140,14 @@ class Tracker:
             ]
             self.client.log_batch(run, params=new)
 
-    def log_spend(self, run: str, stages: Sequence[StageSpend], epsilon: float, delta: str) -> None:
+    def log_spend(
+        self, run: str, stages: Sequence[StageSpend], epsilon: float | None, delta: str
+    ) -> None:
         """The epsilon of each stage alone and of all together; as metrics, and as a table."""
         spent = {f"epsilon.{stage.name}": stage.epsilon for stage in stages if stage.event} | {
             "epsilon": epsilon
         }
-        self._metrics(run, spent)
+        self._metrics(run, {name: own for name, own in spent.items() if own is not None})
         rows = [
             {"stage": stage.name, "purpose": stage.purpose, "epsilon": stage.epsilon}
             for stage in stages

@@ -32,11 +32,19 @@ def note(message: str, *values: object) -> None:
 
     Public values alone.
     """
+    _logger().info(message, *values)
+
+
+def note_warning(message: str, *values: object) -> None:
+    """Write a warning where :func:`note` writes; public values alone."""
+    _logger().warning(message, *values)
+
+
+def _logger() -> Any:
     try:
-        log: Any = get_run_logger()
+        return get_run_logger()
     except MissingContextError:
-        log = logging.getLogger(__name__)
-    log.info(message, *values)
+        return logging.getLogger(__name__)
 
 
 def attach_certificate(public: Path) -> None:
@@ -102,6 +110,9 @@ def _violations(certificate: Certificate) -> list[dict[str, Any]]:
 def _promise(certificate: Certificate) -> str:
     subject, guarantee = certificate.subject, certificate.guarantee
     stain = "" if guarantee.private else "**NOT PRIVATE** (seeded noise). "
+    stain += (
+        "**NOT differentially private**: plausible deniability. " if certificate.deniable else ""
+    )
     return (
         f"{stain}Release {subject.id} of {subject.dataset} by {subject.method}: epsilon "
         f"{guarantee.epsilon}, delta {guarantee.delta}, for {guarantee.unit}."

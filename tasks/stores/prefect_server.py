@@ -21,6 +21,7 @@ import httpx
 from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
 from cloister.errors import InputError, StorageError
+from tasks.runtime.garbage import SELDOM
 from tasks.runtime.home import Home
 from tasks.runtime.locks import exclusive
 
@@ -34,8 +35,9 @@ _PAUSE = 0.1
 # Seconds that a temporary server may take to end before it is killed.
 _ENDING = 5.0
 
-_PROGRAM = """
-import os, runpy, threading
+_PROGRAM = f"""
+import gc, os, runpy, threading
+gc.set_threshold({SELDOM})
 def follow():
     os.read(0, 1)
     os._exit(0)
@@ -162,11 +164,20 @@ def _started(secret: str, folder: Path) -> tuple[int, subprocess.Popen[bytes]]:
     server = _launched(port, secret)
     deadline = time.monotonic() + _STARTING
     while time.monotonic() < deadline and server.poll() is None:
-        if _answers(f"http://127.0.0.1:{port}/api", _PATIENCE):
+        if _listening(port) and _answers(f"http://127.0.0.1:{port}/api", _PATIENCE):
             return port, server
         time.sleep(_PAUSE)
     _end(server)
     raise _unusable(folder, "it does not start")
+
+
+def _listening(port: int) -> bool:
+    """Whether a server takes connections: far cheaper to ask than for an answer."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), _PATIENCE):
+            return True
+    except OSError:
+        return False
 
 
 def _launched(port: int, secret: str) -> subprocess.Popen[bytes]:

@@ -27,8 +27,9 @@ from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import validate_rows
-from models.protocol import Budget, Model, Task, make_plan
+from models.protocol import Model, make_plan
 from models.registry import create
+from models.task import Budget, Task
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = (ROOT / os.environ.get("CLOISTER_DATA", "../shared/data")).resolve()

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cloister.constraints import count_violations, parse_denial
+from cloister.constraints import parse_denial
+from cloister.constraints.counting import count_violations
 from cloister.schema.attributes import Categorical, Float, Integer
 from cloister.schema.domain import Domain, Table
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from cloister.constraints import violation_reports
+from cloister.constraints.counting import violation_reports
 from cloister.privacy.mechanisms.randomness import SamplingSource
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1_800)]

@@ -14,7 +14,7 @@ from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table
-from models.protocol import Task
+from models.task import Task
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3_600)]
 

@@ -181,7 +181,7 @@ def test_a_draft_that_nobody_has_confirmed_is_refused(unread, capsys):
         assert fact in said
     assert "data-derived" not in said
     assert "names of columns" not in refused(
-        unread, capsys, ("[names, delimiter, missing, types]", "[types]")
+        unread, capsys, ("unconfirmed: [names, encoding,", "unconfirmed: [encoding,")
     )
 
 

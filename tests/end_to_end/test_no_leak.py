@@ -135,7 +135,7 @@ def test_a_refusal_says_nothing_of_its_rows(tmp_path, column, value):
 def test_an_unforeseen_failure_says_nothing_of_its_rows(tmp_path):
     spec, data = planted(tmp_path)
     program = (
-        "import models.kamino.synthesizer as s\n"
+        "import models.kamino.fit as s\n"
         "def broken(private, task, plan):\n"
         f"    raise ValueError('could not convert string to float: {WORD}')\n"
         "s._histograms = broken\n"

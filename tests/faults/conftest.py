@@ -12,9 +12,9 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
+import ledger_requests
 import numpy as np
 import pandas as pd
 import psycopg
@@ -97,24 +97,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def ask() -> Callable[..., ReservationRequest]:
     """Makes requests: epsilon 1 on one dataset, each its own run unless it says otherwise."""
-    ids = count()
-
-    def make(**other: object) -> ReservationRequest:
-        values: dict[str, object] = {
-            "dataset": "adult",
-            "unit": "row",
-            "relation": "add_remove",
-            "epsilon": 1,
-            "delta": 0,
-            "events": {"type": "laplace"},
-            "method": "kamino",
-            "spec_digest": "ab" * 32,
-            "code_version": "0.1.0",
-            "spend_id": f"run-{os.getpid()}-{next(ids)}",
-        }
-        return ReservationRequest(**(values | other))  # type: ignore[arg-type]
-
-    return make
+    return ledger_requests.ask
 
 
 @pytest.fixture

@@ -39,9 +39,13 @@ USED = (
 
 
 def forked(
-    command: list[str], cwd: str, env: dict[str, str], **_: object
+    command: list[str],
+    cwd: str,
+    env: dict[str, str],
+    input: str,  # noqa: A002 - its name in subprocess
+    **_: object,
 ) -> subprocess.CompletedProcess[str]:
-    """``subprocess.run`` of ``python -m dvc``, without another start of Python."""
+    """``subprocess.run`` of DVC's commands, without another start of Python."""
     with tempfile.TemporaryFile() as said:
         pid = os.fork()
         if pid == 0:
@@ -52,7 +56,10 @@ def forked(
             os.chdir(cwd)
             os.environ.clear()
             os.environ.update(env)
-            os._exit(dvc.cli.main(command[3:]))
+            for number, words in enumerate(json.loads(input), 1):
+                if dvc.cli.main(words):
+                    os._exit(number)
+            os._exit(0)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         said.seek(0)
         return subprocess.CompletedProcess(command, code, "", said.read().decode())

@@ -20,12 +20,11 @@ from models.discretization.denoising import to_shares
 from models.protocol import sample_whole
 from models.sampling.balanced import (
     MOST_PAIR_CELLS,
-    MOST_PAIRS,
-    OVERSAMPLING,
     BalancedSampler,
     choose_balanced,
     choose_pairs,
 )
+from models.sampling.sizes import MOST_PAIRS, OVERSAMPLING
 
 SIZES = (3, 4, 5)
 DOMAIN = Domain.of(

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cloister.constraints import count_violations, dependency, parse_denial
+from cloister.constraints import dependency, parse_denial
+from cloister.constraints.counting import count_violations
 from cloister.errors import PlanError, SampleError
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.door.journal import Journal
@@ -19,8 +20,9 @@ from cloister.schema.attributes import Categorical, Integer, Ordinal, TextKey
 from cloister.schema.domain import Domain
 from models.dpview.view_choice import MOST_TABLE_CELLS, Shaping, allocate_budget, planned_tables
 from models.dpview.views import with_upper
-from models.protocol import Budget, Task, fit, make_plan
+from models.protocol import fit, make_plan
 from models.registry import create
+from models.task import Budget, Task
 
 ROWS = 4_000
 METHODS = ("dpview", "dpview+", "independent")

@@ -19,7 +19,7 @@ from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.schema.attributes import Categorical, Float, Integer, TextKey
+from cloister.schema.attributes import Categorical, Datetime, Float, Integer, TextKey
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.marked_yaml import read_marked
@@ -29,7 +29,7 @@ from tasks.domains.steps import measured_content
 from tasks.requests.resolved import Options, ResolvedRequest
 
 ROWS = 60
-TYPE_KEYS = ("type", "true", "false", "dtype")
+TYPE_KEYS = ("type", "true", "false", "dtype", "format", "missing")
 ASKED = Options(epsilon="8", delta="5e-7")
 
 # Cells that change what a draft says of their column, or of the file.
@@ -101,7 +101,7 @@ def drafted(folder: Path, frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def confirmed(content: dict[str, Any], declared: dict[str, Any]) -> dict[str, Any]:
-    """A draft in which a person has put names, source and types as they know them.
+    """A draft in which a person has put names, source, ignored columns and types as they know them.
 
     The rest is as it was drafted.
     """
@@ -112,7 +112,7 @@ def confirmed(content: dict[str, Any], declared: dict[str, Any]) -> dict[str, An
         types = {key: known[key] for key in TYPE_KEYS if key in known}
         attributes[name] = {key: rest[key] for key in rest if key not in TYPE_KEYS} | types
     kept = {key: value for key, value in content.items() if key != "unconfirmed"}
-    return kept | {"source": declared["source"], "attributes": attributes}
+    return kept | {"attributes": attributes} | {key: declared[key] for key in ("source", "ignore")}
 
 
 def order_of(folder: Path, content: dict[str, Any]) -> ResolvedRequest:
@@ -144,12 +144,14 @@ def test_what_one_row_decides_is_refused_or_measured(tmp_path_factory, plain, ro
     folder = tmp_path_factory.mktemp("hostile")
     other = drafted(folder, with_row(row))
     for content in (plain.draft, other):
-        assert content["unconfirmed"] == ["names", "delimiter", "missing", "types"]
+        assert content["unconfirmed"] == plain.draft["unconfirmed"]
         assert {keys["provenance"] for keys in content["attributes"].values()} == {"data-derived"}
     assert {key for key in other if plain.draft[key] != other[key]} <= {"source", "attributes"}
     for refuse in (domain_request, ResolvedRequest.of):
         with pytest.raises(
-            SpecError, match="names of columns, source.delimiter, source.missing, types"
+            SpecError,
+            match="names of columns, source.encoding, source.delimiter, source.decimal and "
+            "source.thousands, source.missing and missing of attributes, columns to ignore, types",
         ):
             refuse(folder / "draft.yaml", ASKED, "tester")
 
@@ -205,3 +207,12 @@ def test_an_outline_keeps_what_was_confirmed():
     ]
     assert len({str(kind) for kind in kinds}) == len(kinds)
     assert attribute_outline(Integer(type="integer", min=0, max=1, dtype="Int8")).dtype == "int8"
+
+
+def test_an_outline_says_how_cells_are_written():
+    moment = {"type": "datetime", "min": "2020-01-01", "max": "2030-01-01", "step": 60}
+    written = {"format": "%d/%m/%Y %H:%M", "missing": "NA"}
+    known = attribute_outline(Datetime.model_validate(moment | written))
+    assert (known.format, known.missing, known.step) == (*written.values(), 60)
+    key = attribute_outline(TextKey(type="text", pattern="{7..9}", dtype="int64"))
+    assert (key.dtype, key.pattern) == ("int64", "{1..999999999}")

@@ -16,11 +16,13 @@ from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Boolean, Categorical, Integer
 from cloister.schema.domain import Domain
-from models.kamino.paper.hyper_attributes import HYPER_LEVELS, Units, hyper_runs
+from models.kamino.paper.hyper_attributes import Units
+from models.kamino.paper.runs import HYPER_LEVELS, hyper_runs
 from models.kamino.plan import learning_rate
-from models.kamino.trainers import single_runs
-from models.protocol import Budget, Task, make_plan
+from models.kamino.sizes import single_runs
+from models.protocol import make_plan
 from models.registry import create
+from models.task import Budget, Task
 
 DELTA = Fraction(1, 10**6)
 DOMAIN = Domain.of(
@@ -80,7 +82,7 @@ def test_each_stage_is_explained_in_words():
     assert "town x region" in texts["joint tables"]
     assert "1 soft constraint" in texts["soft constraints"]
     assert (
-        "200 steps of DP-SGD on 8 attributes together, in batches of about 1250 rows"
+        "200 steps of DP-SGD on 8 attributes together, in batches of about 1,250 rows"
         in texts["training"]
     )
     assert "sub-model" in searched("kamino-sequential", Fraction(1)).stages[-1].explanation

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cloister.constraints import Cell, DenialConstraint, Op, Predicate, count_violations
+from cloister.constraints import Cell, DenialConstraint, Op, Predicate
+from cloister.constraints.counting import count_violations
 from cloister.errors import SampleError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import (

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cloister.constraints import count_violations, parse_denial
+from cloister.constraints import parse_denial
+from cloister.constraints.counting import count_violations
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Float, Integer, Ordinal
 from cloister.schema.cells import declared_cells

@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from guarantees import accounted, givable, suited
 
-from cloister.constraints import count_violations, dependency, parse_denial
-from cloister.errors import PlanError
+from cloister.constraints import dependency, parse_denial
+from cloister.constraints.counting import count_violations
+from cloister.errors import PlanError, SampleError
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
@@ -18,13 +20,18 @@ from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, Ordinal, TextKey
 from cloister.schema.domain import Domain
-from models.protocol import Budget, Task, fit, make_plan
+from models.protocol import fit, make_plan
 from models.registry import METHODS, create
+from models.task import Budget, Task
 
+ONE_TABLE = sorted(name for name in METHODS if not create(name).of_database)
 ROWS = 600
 DELTA = Fraction(1, 10**5)
 # Largest distance of cumulative shares, drawn and true, of one column; 0.035 was the most measured.
 FARTHEST = 0.06
+
+# Methods as their papers print them, which are not as good as they could be.
+PRINTED = ("copula-paper", "deniability-paper")
 
 ATTRIBUTES = {
     "home-town": Categorical(type="categorical", values=list("ABCDE"), nullable=True),
@@ -72,6 +79,7 @@ def world(attributes=ATTRIBUTES, constraints=(*HARD, *SOFT), neighbours=None, ro
 
 def fitted(method, task, table, folder, budget=Fraction(2), **options):
     synthesizer = create(method)
+    task = suited(method, task)
     chosen = make_plan(synthesizer, task, Budget(budget, DELTA))
     private = PrivateTable(
         table,
@@ -83,7 +91,7 @@ def fitted(method, task, table, folder, budget=Fraction(2), **options):
     return synthesizer, chosen, private, fit(synthesizer, private, task, chosen)
 
 
-@pytest.fixture(scope="module", params=sorted(METHODS))
+@pytest.fixture(scope="module", params=ONE_TABLE)
 def run(request, tmp_path_factory):
     task, table = world()
     return (task, *fitted(request.param, task, table, tmp_path_factory.mktemp("laws")))
@@ -92,8 +100,9 @@ def run(request, tmp_path_factory):
 def test_what_was_planned_is_spent_and_is_the_budget(run):
     task, synthesizer, chosen, private, _ = run
     assert dict(private.plan_budget.remaining) == {}
-    cost = epsilon(chosen.event, DELTA, task.neighbours.relation)
-    assert 0.9 * 2 < cost <= 2
+    cost = epsilon(accounted(chosen), DELTA, task.neighbours.relation)
+    # The paper composes by a weaker theorem than the accountants: what it plans costs less.
+    assert (0.5 if synthesizer.name in PRINTED else 0.9) * 2 < cost <= 2
     assert chosen.method == synthesizer.name
     assert all(stage.explanation for stage in chosen.stages)
 
@@ -101,13 +110,21 @@ def test_what_was_planned_is_spent_and_is_the_budget(run):
 @pytest.mark.parametrize("rows", [1, 257, 1000])
 def test_rows_are_as_many_as_wanted_and_satisfy_every_hard_constraint(run, rows):
     task, _, _, _, model = run
-    table = model.sample(rows, SamplingSource(rows))
-    assert table.rows == rows
+    table = model.sample(givable(model, rows), SamplingSource(rows))
+    assert table.rows == givable(model, rows)
     assert [count_violations(constraint, table) for constraint in task.hard] == [0] * len(task.hard)
     assert all(
         (codes >= 0).all() and (codes < task.domain[name].size).all()
         for name, codes in table.codes.items()
     )
+
+
+def test_more_rows_than_a_model_may_give_are_refused(run):
+    *_, model = run
+    if model.capacity is not None:
+        assert model.capacity >= ROWS
+        with pytest.raises(SampleError, match="fewer rows"):
+            model.sample(model.capacity + 1, SamplingSource(1))
 
 
 def test_a_restored_model_draws_the_same_rows(run):
@@ -126,8 +143,7 @@ def test_sampling_twice_with_one_seed_gives_the_same_rows(run):
 
 QUICK = "kamino"
 EVERY = [
-    name if name == QUICK else pytest.param(name, marks=pytest.mark.slow)
-    for name in sorted(METHODS)
+    name if name == QUICK else pytest.param(name, marks=pytest.mark.slow) for name in ONE_TABLE
 ]
 REPLACE, THREE = Neighbours(Relation.REPLACE_ONE), Neighbours(Relation.ADD_REMOVE, 3)
 
@@ -136,7 +152,7 @@ REPLACE, THREE = Neighbours(Relation.REPLACE_ONE), Neighbours(Relation.ADD_REMOV
     ("method", "neighbours"),
     [
         pytest.param(name, of, marks=[pytest.mark.slow] * (name != QUICK))
-        for name in sorted(METHODS)
+        for name in ONE_TABLE
         for of in (REPLACE, THREE)
         if (name, of) != ("kamino-paper", REPLACE)
     ],
@@ -145,7 +161,7 @@ def test_every_relation_and_unit_is_planned_and_spent(method, neighbours, tmp_pa
     task, table = world(neighbours=neighbours)
     _, chosen, private, model = fitted(method, task, table, tmp_path, Fraction(4))
     assert dict(private.plan_budget.remaining) == {}
-    assert epsilon(chosen.event, DELTA, neighbours.relation) <= 4
+    assert epsilon(accounted(chosen), DELTA, neighbours.relation) <= 4
     assert model.sample(50, SamplingSource(1)).rows == 50
 
 
@@ -165,13 +181,13 @@ def test_a_table_of_one_column(method, name, tmp_path):
     task, table = world({name: ATTRIBUTES[name]}, (), rows=lambda: frame()[[name]])
     _, chosen, private, model = fitted(method, task, table, tmp_path)
     assert dict(private.plan_budget.remaining) == {}
-    assert 1.6 < epsilon(chosen.event, DELTA, "add_remove") <= 2
-    sample = model.sample(5_000, SamplingSource(1))
+    assert 1.6 < epsilon(accounted(chosen), DELTA, "add_remove") <= 2
+    sample = model.sample(givable(model, 5_000), SamplingSource(1))
     truth, drawn = (
         np.cumsum(np.bincount(t.codes[name], minlength=task.domain[name].size)) / t.rows
         for t in (table, sample)
     )
-    assert np.abs(truth - drawn).max() < FARTHEST
+    assert np.abs(truth - drawn).max() < FARTHEST * (5 if method == "deniability-paper" else 1)
 
 
 @pytest.mark.parametrize("method", ["kamino", "mixture"])
@@ -229,9 +245,9 @@ def test_every_column_may_be_missing(method, tmp_path):
     )
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("method", ONE_TABLE)
 def test_a_hopeless_budget_is_refused_and_the_order_of_one_that_would_do_named(method):
-    task, _ = world()
+    task = suited(method, world()[0])
     synthesizer = create(method)
     with pytest.raises(PlanError, match=r"^epsilon 0\.0001 is too small for 600 rows") as refusal:
         make_plan(synthesizer, task, Budget(Fraction(1, 10**4), DELTA))
@@ -240,10 +256,10 @@ def test_a_hopeless_budget_is_refused_and_the_order_of_one_that_would_do_named(m
     assert make_plan(synthesizer, task, Budget(4 * Fraction(named[1]), DELTA)).stages
 
 
-PURE = {"dpview", "dpview+", "independent"}
+PURE = {"dpview", "dpview+", "independent", "copula", "copula-identity", "copula-ones"}
 
 
-@pytest.mark.parametrize("method", sorted(METHODS.keys() - PURE))
+@pytest.mark.parametrize("method", sorted(set(ONE_TABLE) - PURE))
 def test_a_budget_without_delta_is_refused(method):
     task, _ = world()
     with pytest.raises(PlanError, match="delta"):

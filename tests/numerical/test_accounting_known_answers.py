@@ -9,12 +9,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.rdp import RdpAccountant, compute_epsilon
 from opacus.accountants import PRVAccountant
 from scipy import integrate, optimize
 from scipy.stats import binom, norm
 
 from cloister.privacy.accounting.accountants import ACCOUNTANTS, epsilon, spend
+from cloister.privacy.accounting.renyi import ORDERS, convert, renyi
 from cloister.privacy.events import (
     Bounded,
     Event,
@@ -146,6 +149,23 @@ def test_loss_distributions_agree_with_dp_accounting(
     assert spend(event, delta, relation).accountant == "privacy loss distribution"
     expected = theirs().get_epsilon_for_delta(delta)
     assert epsilon(event, delta, relation) == pytest.approx(expected, rel=5e-4)
+
+
+@pytest.mark.parametrize("rate", [Fraction(1, 10**6), Fraction(1, 20), Fraction(9, 10)])
+@pytest.mark.parametrize("noise", [Fraction(1, 2), Fraction(2), Fraction(500)])
+def test_renyi_divergences_are_those_of_dp_accounting(rate: Fraction, noise: Fraction) -> None:
+    whole = (ORDERS.round() == ORDERS) & (ORDERS <= 512)
+    theirs = RdpAccountant(ORDERS[whole])
+    theirs.compose(PoissonSampledDpEvent(float(rate), GaussianDpEvent(float(noise))))
+    ours = renyi(SampledGaussian(rate, noise, 1), Relation.ADD_REMOVE)[whole]
+    np.testing.assert_allclose(ours, theirs.rdp, rtol=1e-9, atol=1e-13)
+
+
+@pytest.mark.parametrize("rho", [1e-9, 1e-4, 0.01, 1, 30])
+@pytest.mark.parametrize("delta", [0, 1e-12, 1e-6, 0.1])
+def test_divergences_are_converted_as_by_dp_accounting(rho: float, delta: float) -> None:
+    expected = compute_epsilon(ORDERS, rho * ORDERS, delta)[0]
+    assert convert(rho * ORDERS, delta) == pytest.approx(expected, rel=1e-12, abs=1e-13)
 
 
 RARE = [

@@ -13,14 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.constraints import (
-    Cell,
-    DenialConstraint,
-    Op,
-    Predicate,
-    constraints_of,
-    violation_reports,
-)
+from cloister.constraints import Cell, DenialConstraint, Op, Predicate, constraints_of
+from cloister.constraints.counting import violation_reports
 from cloister.schema.attributes import Boolean, Categorical, Date, Datetime, Float, Integer, Ordinal
 from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table

@@ -12,7 +12,7 @@ from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
 from models.discretization.denoising import estimate_shares, to_shares
 
-ROWS, SIZE, REPEATS = 20_000, 60, 200
+ROWS, SIZE, REPEATS = 20_000, 60, 40
 DOMAIN = Domain.of(
     {
         "listed": Categorical(type="categorical", values=[f"v{at}" for at in range(SIZE)]),

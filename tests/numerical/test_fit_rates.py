@@ -9,7 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloister.constraints import parse_denial, violation_share
+from cloister.constraints import parse_denial
+from cloister.constraints.counting import violation_share
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Integer
@@ -23,8 +24,8 @@ from models.mixture.optimizer import MeanTarget, NoisyMarginal, TableTarget
 from models.mixture.products import Mixture
 from models.mixture.sampler import EvenSampler
 from models.mixture.soft_constraints import RatePosterior, fit_rates, posterior_rate
-from models.protocol import Task
 from models.sampling.support_builder import CompiledConstraints
+from models.task import Task
 
 ROWS = 20_000
 SIZES = {"pay": 12, "age": 10, "zone": 4, "team": 5}
@@ -150,3 +151,14 @@ def test_rows_are_drawn_evenly_though_few_are_kept():
     fitted = model()
     sampler = EvenSampler(replace(fitted.sampler.inner.plain, acceptance=Picky()), fitted.mixture)
     assert sampler.independent(20_000, SamplingSource(2)).rows == 20_000
+
+
+def test_rows_that_the_mixture_has_not_are_drawn_from_flatter_probabilities():
+    fitted = model()
+    without = fitted.mixture.shares.clone()
+    without[SIZES["pay"] - 1] = 0.0
+    mixture = replace(fitted.mixture, shares=without)
+    most = parse_denial(f"t.pay < {SIZES['pay'] - 1}", "most", hard=True)
+    plain = replace(replace(fitted, mixture=mixture).constraint_sampler, row_rules=(most,))
+    rows = EvenSampler(plain, mixture).independent(100, SamplingSource(2))
+    assert (rows.codes["pay"] == SIZES["pay"] - 1).all()

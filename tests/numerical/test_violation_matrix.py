@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.constraints import parse_denial, violations_per_row
+from cloister.constraints import parse_denial
+from cloister.constraints.counting import violations_per_row
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import GaussianCounts

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.constraints import bind, parse_denial, violation_share
+from cloister.constraints import bind, parse_denial
+from cloister.constraints.counting import violation_share
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table
 from models.soft_constraints.reweighting import fit_weights

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from prefect.client.orchestration import get_client
 
-from cloister.constraints import violation_reports
+from cloister.constraints.counting import violation_reports
 from cloister.privacy.certificate.manifest import verify_folder
 from cloister.privacy.door.journal import JOURNAL_NAME
 from cloister.privacy.door.journal_format import ANSWER

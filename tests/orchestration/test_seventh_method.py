@@ -18,17 +18,9 @@ from cloister.privacy.queries.query import Query
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.domain import Domain, Table
 from flows.cli.app import run
-from models.protocol import (
-    Budget,
-    Forecast,
-    Parameters,
-    Plan,
-    Stage,
-    Synthesizer,
-    Task,
-    sample_whole,
-)
+from models.protocol import Forecast, Parameters, Plan, Stage, Synthesizer, sample_whole
 from models.registry import METHODS
+from models.task import Budget, Task
 from tasks.ledger.verify import verify_records
 
 
@@ -73,6 +65,7 @@ class HalvesModel:
     upper: np.ndarray
     capacity: int
     remembers: ClassVar[bool] = False
+    histograms: ClassVar[dict] = {}
 
     @property
     def sampler(self) -> HalvesModel:

@@ -21,16 +21,9 @@ from cloister.schema.database import Database, ForeignKey, Schema
 from cloister.schema.domain import Domain, Table
 from cloister.schema.spec_files.loading import load_spec
 from flows.cli.app import run
-from models.protocol import (
-    Budget,
-    DatabaseSynthesizer,
-    DatabaseTask,
-    Forecast,
-    Parameters,
-    Plan,
-    Stage,
-)
+from models.protocol import DatabaseSynthesizer, Forecast, Parameters, Plan, Stage
 from models.registry import METHODS
+from models.task import Budget, DatabaseTask
 from tasks.data.open_database import bound
 from tasks.ledger.queries import existing_ledger
 from tasks.ledger.verify import verify_records

@@ -6,10 +6,6 @@ No row of the data.
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
-import signal
-import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +14,6 @@ import mlflow.pyfunc
 import pandas as pd
 import pytest
 from mlflow.models import Model
-from sqlalchemy import Engine, event
 
 from cloister.errors import InputError, StorageError
 from cloister.evaluation.marginals import compare_marginals
@@ -53,10 +48,6 @@ def home(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def tracker(home: Path) -> Tracker:
-    return opened(home)
-
-
-def opened(home: Path) -> Tracker:
     return Tracker.open(f"sqlite:///{home / 'mlflow' / 'mlflow.db'}", home / "mlflow" / "artifacts")
 
 
@@ -355,52 +346,3 @@ def test_an_unusable_store_is_one_clear_error(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="tracking store cannot be used"):
         Tracker.open(f"sqlite:///{tmp_path / 'file' / 'mlflow.db'}", tmp_path)
-
-
-@pytest.mark.slow
-def test_processes_at_once_share_a_new_store(tmp_path: Path):
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_release, args=(tmp_path, f"r-{n}")) for n in range(2)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(120)
-    assert [worker.exitcode for worker in workers] == [0, 0]
-    with sqlite3.connect(tmp_path / "mlflow" / "mlflow.db") as store:
-        assert store.execute("select count(*) from runs where status = 'FINISHED'").fetchone() == (
-            4,
-        )
-
-
-def _release(home: Path, release: str) -> None:
-    tracker = opened(home)
-    run = tracker.begin(release, "small", "kamino")
-    with tracker.stage(run, "train"):
-        pass
-    tracker.finish(run, succeeded=True)
-
-
-@pytest.mark.parametrize("statement", [40])
-def test_a_store_whose_making_was_killed_is_made_by_the_next(tmp_path, statement: int):
-    path = tmp_path / "mlflow.db"
-    pid = os.fork()
-    if pid == 0:
-        _kill_at(statement)
-        Tracker.open(f"sqlite:///{path}", tmp_path / "artifacts")
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
-    assert not path.exists()
-    tracker = Tracker.open(f"sqlite:///{path}", tmp_path / "artifacts")
-    assert tracker.begin("r-1", "people", "kamino")
-    left = {each.name for each in tmp_path.iterdir() if each.is_file()}
-    assert left == {"mlflow.db", "mlflow.db.lock"}
-
-
-def _kill_at(statement: int) -> None:
-    """Kill this process at a statement of any database."""
-    left = iter(range(statement))
-    event.listen(
-        Engine,
-        "before_cursor_execute",
-        lambda *_: next(left, None) is None and os.kill(os.getpid(), signal.SIGKILL),
-    )

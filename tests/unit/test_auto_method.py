@@ -11,8 +11,9 @@ from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Boolean, Categorical, Integer
 from cloister.schema.domain import Domain
 from models.auto import choose_method
-from models.protocol import Budget, Task, make_plan
+from models.protocol import make_plan
 from models.registry import create
+from models.task import Budget, Task
 
 DOMAIN = Domain.of(
     {

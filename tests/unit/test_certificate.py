@@ -41,6 +41,8 @@ GAUSSIAN = GaussianCounts(Fraction(10), ONE)
 
 
 class Stage:
+    part = None
+
     def __init__(self, event, name="counts", explanation="some counts"):
         self.event, self.name, self.explanation = event, name, explanation
 
@@ -212,7 +214,7 @@ def test_only_kept_promises_are_listed(certificate: Certificate):
             SampledGaussian(Fraction(1, 16), Fraction(2), 50),
             "50 steps of DP-SGD on 6.25% of the rows",
         ),
-        (Bounded(Fraction(1, 2), Fraction(1, 10**6)), r"\(0.5, 1e-06\)-private"),
+        (Bounded(Fraction(1, 2), Fraction(1, 10**6)), r"\(0.5, 1e-6\)-private"),
         (Composed(((GAUSSIAN, 3),)), "3 times: discrete Gaussian"),
         (Parallel((GAUSSIAN, GAUSSIAN)), "on disjoint parts of the rows: discrete"),
     ],
@@ -251,6 +253,14 @@ def test_a_person_is_named_by_key_and_rows():
         unit_statement("visits", person)
         == "unit = rows of visits grouped by person_id; rows per unit <= 5"
     )
+
+
+def test_attributes_of_persons_and_their_key_are_named(facts: Facts):
+    key, attribute = list(facts.spec.attributes)[:2]
+    origins = certify(replace(facts, of_persons=(key, attribute))).attributes
+    assert origins[0].domain.endswith("; one for each synthetic person")
+    assert origins[1].domain.endswith("; one value for all rows of a person")
+    assert "person" not in origins[2].domain
 
 
 @pytest.mark.parametrize(
@@ -299,3 +309,13 @@ def test_a_certificate_of_an_older_version_names_no_model_and_reads_as_before(
     assert bound.to_yaml() == certificate.to_yaml() + f"model: {'ef' * 32}\n"
     assert Certificate.from_yaml(bound.to_yaml()) == bound
     assert "ef" * 32 in page(bound)
+
+
+def test_columns_that_were_left_out_are_told(certificate: Certificate, facts: Facts):
+    assert "\nignored:" not in certificate.to_yaml()
+    assert "left out, neither" not in page(certificate)
+    spec = facts.spec.model_copy(update={"ignore": ("remarks", "<b>")})
+    told = certify(replace(facts, spec=spec))
+    assert yaml.safe_load(told.to_yaml())["ignored"] == ["remarks", "<b>"]
+    assert Certificate.from_yaml(told.to_yaml()) == told
+    assert "neither read nor released: remarks, &lt;b&gt;." in page(told)

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cloister.constraints import count_violations, parse_denial
+from cloister.constraints import parse_denial
+from cloister.constraints.counting import count_violations
 from cloister.errors import SampleError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, TextKey

@@ -27,9 +27,17 @@ from cloister.privacy.queries.partitions import (
     Presence,
     value_of,
 )
-from cloister.schema.attributes import Boolean, Categorical, Date, Datetime, Float, Integer, TextKey
+from cloister.schema.attributes import (
+    LARGEST_WHOLE,
+    Boolean,
+    Categorical,
+    Date,
+    Datetime,
+    Float,
+    Integer,
+    TextKey,
+)
 from cloister.schema.domain import column_of
-from cloister.schema.parsing import LARGEST_WHOLE
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.spec_files.marked_yaml import read_marked
 from cloister.schema.spec_files.writing import spec_text

@@ -62,26 +62,26 @@ def test_types_are_guessed_and_marked(tmp_path, table):
         "answer": "boolean",
         'odd "name", größe': "categorical",
         "true": "categorical",
-        "nothing": "categorical",
     }
-    assert data_derived(spec) == list(FRAME.columns)
+    assert data_derived(spec) == list(FRAME.columns.drop("nothing"))
+    assert spec.ignore == ("nothing",)
     assert [name for name, attribute in spec.attributes.items() if attribute.nullable] == [
-        'odd "name", größe',
-        "nothing",
+        'odd "name", größe'
     ]
     assert spec.attributes["gain"].special == [0]
     assert spec.attributes["seen"].step == 60
 
 
 def test_what_even_a_measurement_takes_as_declared_is_unconfirmed(tmp_path, table):
-    of_text = ("delimiter", "missing") if table.suffix == ".csv" else ()
-    assert set(_drafted(tmp_path, table).unconfirmed) == {"names", "types", *of_text}
+    text = ("encoding", "delimiter", "numbers", "missing") if table.suffix == ".csv" else ()
+    assert set(_drafted(tmp_path, table).unconfirmed) == {"names", "ignore", "types", *text}
 
 
 def test_bounds_lie_outside_the_data(tmp_path, table):
     attributes = _drafted(tmp_path, table).attributes
-    assert (attributes["age"].min, attributes["age"].max) == (10, 60)
-    assert (attributes["price"].min, attributes["price"].max) == (-10.0, 50.0)
+    assert (attributes["age"].min, attributes["age"].max) == (0, 120)
+    assert (attributes["gain"].min, attributes["gain"].max) == (0, 120_000)
+    assert (attributes["price"].min, attributes["price"].max) == (-5.0, 50.0)
     assert (attributes["born"].min, attributes["born"].max) == (
         dt.date(1950, 1, 1),
         dt.date(1992, 12, 31),
@@ -122,7 +122,7 @@ def test_a_few_odd_cells_that_decided_a_type_are_remarked(tmp_path, usual, odd, 
     ):
         (tmp_path / "odd.csv").write_text("x\n" + "\n".join(cells) + "\n", encoding="utf-8")
         text = draft(tmp_path / "odd.csv")
-        assert (f"# all but 1 of 100 values are {said}\n" in text) is remarked
+        assert (f"; all but 1 of 100 values are {said}\n" in text) is remarked
         assert ("all but" in text) is remarked
 
 
@@ -160,5 +160,8 @@ def test_files_without_a_table_are_refused(tmp_path):
         (tmp_path / "bad.csv").write_text(content)
         with pytest.raises(DataError, match=words):
             draft(tmp_path / "bad.csv")
+    (tmp_path / "bad.csv").write_text("a,b\n1,2\n", encoding="utf-16")
+    with pytest.raises(DataError, match="UTF-16 text; save it as CSV in UTF-8"):
+        draft(tmp_path / "bad.csv")
     with pytest.raises(StorageError, match="cannot be read"):
         draft(tmp_path / "none.csv")

@@ -10,7 +10,7 @@ import pytest
 
 from cloister.constraints.declared import constraints_of
 from cloister.evaluation.learning import Split, train_and_test
-from cloister.evaluation.report import evaluate_tables
+from cloister.evaluation.measures import evaluate_tables
 from cloister.evaluation.targets import targets_of
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.reading import read_frame

@@ -13,8 +13,9 @@ import pytest
 
 from cloister.constraints.denial import Cell, DenialConstraint, Op, Predicate
 from cloister.errors import DataError, StorageError
+from cloister.evaluation.measures import evaluate_tables
 from cloister.evaluation.plots import figure_label, write_plots, write_tables
-from cloister.evaluation.report import Evaluation, evaluate_tables
+from cloister.evaluation.report import Evaluation
 from cloister.evaluation.targets import default_targets
 from cloister.evaluation.violations import compare_violations
 from cloister.schema.attributes import Boolean, Categorical, Integer

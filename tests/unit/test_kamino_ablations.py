@@ -11,8 +11,9 @@ from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from models.discretization.attribute_order import NETWORKED_LEVELS, schema_sequence
 from models.kamino.paper.ablations import Unweighed, random_sequence
-from models.protocol import Budget, make_plan
+from models.protocol import make_plan
 from models.registry import create
+from models.task import Budget
 
 SIZES = st.dictionaries(
     st.text(st.characters(codec="utf-8"), min_size=1),

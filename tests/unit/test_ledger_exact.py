@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister.errors import InputError
-from cloister.privacy.ledger.exact import exact, positive_epsilon, proper_delta, ratio
+from cloister.privacy.exact import exact, positive_epsilon, proper_delta, ratio
 
 
 @pytest.mark.parametrize(

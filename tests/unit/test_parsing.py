@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloister.schema.attributes import Boolean, Categorical, Date, Datetime, Float, Integer, TextKey
-from cloister.schema.parsing import LARGEST_WHOLE, parse
+from cloister.schema.attributes import (
+    LARGEST_WHOLE,
+    Boolean,
+    Categorical,
+    Date,
+    Datetime,
+    Float,
+    Integer,
+    TextKey,
+)
+from cloister.schema.parsing import parse
 
 INTEGER = Integer(type="integer", min=0, max=9)
 FLOAT = Float(type="float", min=0, max=9)

@@ -10,8 +10,9 @@ from cloister.errors import PrivacyError
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain
-from models.protocol import Budget, Task, make_plan
+from models.protocol import make_plan
 from models.registry import create
+from models.task import Budget, Task
 from tasks.requests.plan import require_within_budget
 
 DOMAIN = Domain.of(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cloister.errors import BudgetExceeded, InputError
 from cloister.privacy.ledger import BudgetGrant, Charge, basic_composition
-from models.protocol import Budget as Price
+from models.task import Budget as Price
 from tasks.ledger.allowance import Allowance, room
 from tasks.stores.prefect_schedule import ReleaseSchedule
 

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import models.sampling.sampler
-from cloister.constraints import count_violations, parse_denial
+from cloister.constraints import parse_denial
+from cloister.constraints.counting import count_violations
 from cloister.errors import StorageError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, TextKey

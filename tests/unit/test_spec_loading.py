@@ -78,7 +78,7 @@ def test_a_person_may_own_several_rows(tmp_path):
             "{path: people.csv}",
             "{path: people.csv}\nunconfirmed: [kinds]",
             3,
-            "should be 'names', 'delimiter'",
+            "should be 'names', 'encoding'",
         ),
         (
             "{path: people.csv}",
@@ -88,6 +88,14 @@ def test_a_person_may_own_several_rows(tmp_path):
         ),
         ("unit: row", "unit: rows", 3, "privacy.unit"),
         ("unit: row", "unit: {key: aeg, max_rows: 2}", 3, "did you mean 'age'?"),
+        ("max: 90", "max: 90, per: person", 5, "there are no persons here"),
+        ("max: 90", "max: 90, per: month", 5, "write for example per: person"),
+        (
+            "unit: row",
+            "unit: {key: age, max_rows: 2, persons: {public: 9}}",
+            5,
+            "persons need a text key",
+        ),
         (
             "relation: add_remove, ",
             "",

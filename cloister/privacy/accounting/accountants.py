@@ -21,21 +21,23 @@ from itertools import combinations_with_replacement, product
 from typing import Protocol
 
 import numpy as np
-from dp_accounting.rdp import compute_epsilon
 
 from cloister.errors import UnsupportedEvent
+from cloister.privacy.accounting.deniability import candidate_bound
 from cloister.privacy.accounting.loss import Loss, connect_the_dots, convolve, epsilon_at
 from cloister.privacy.accounting.profiles import Direction, worst_pair
-from cloister.privacy.accounting.renyi import ORDERS, renyi
+from cloister.privacy.accounting.renyi import ORDERS, convert, renyi
 from cloister.privacy.events import (
     Bounded,
     Composed,
     Event,
     GaussianCounts,
     LaplaceCounts,
+    OnGrid,
     Parallel,
     Relation,
     SampledGaussian,
+    SeededRecords,
     Selection,
     Thresholded,
 )
@@ -111,8 +113,7 @@ class PureSum:
 class Renyi:
     """Adds Rényi divergences of many orders, and converts the sum.
 
-    Source: conversion of Canonne, Kamath, Steinke (arXiv 2004.00010), proposition 12, by
-        dp_accounting.
+    Source: conversion of Canonne, Kamath, Steinke (arXiv 2004.00010), proposition 12.
     """
 
     def epsilon(self, leaves: Leaves, delta: float, relation: Relation, /) -> float:
@@ -120,7 +121,7 @@ class Renyi:
         divergences = sum(
             (times * renyi(leaf, relation) for leaf, times in leaves), np.zeros_like(ORDERS)
         )
-        return _outward(float(compute_epsilon(ORDERS, divergences, delta)[0]))
+        return _outward(convert(divergences, delta))
 
 
 class LossDistribution:
@@ -249,9 +250,19 @@ def _paths(event: Event, relation: Relation) -> set[Leaves]:
         return _parallel_paths(event, relation)
     if isinstance(event, Composed):
         return _composed_paths(event, relation)
-    if isinstance(event, SampledGaussian):
-        return {((replace(event, steps=1), event.steps),)}
-    return {((event, 1),)}
+    return {(simple_leaf(event, relation),)}
+
+
+def simple_leaf(event: Event, relation: Relation) -> tuple[Event, int]:
+    """A simple event as accountants read it, and how often it happened."""
+    match event:
+        case SampledGaussian():
+            return replace(event, steps=1), event.steps
+        case SeededRecords():
+            return candidate_bound(event, relation), event.candidates
+        case OnGrid():
+            return event.noise, 1
+    return event, 1
 
 
 def _parallel_paths(event: Parallel, relation: Relation) -> set[Leaves]:
@@ -267,7 +278,7 @@ def _rows_at_most(event: Event) -> int:
             return max(event.rows, *(_rows_at_most(part) for part in event.parts))
         case Composed():
             return max((_rows_at_most(part) for part, _ in event.parts), default=1)
-        case SampledGaussian():
+        case SampledGaussian() | SeededRecords() | OnGrid():
             return event.rows
         case GaussianCounts() | LaplaceCounts():
             return event.sensitivity.step

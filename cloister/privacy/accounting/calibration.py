@@ -10,11 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from dp_accounting.rdp import compute_epsilon
-
 from cloister.errors import PlanError, UnsupportedEvent
 from cloister.privacy.accounting.accountants import spend
-from cloister.privacy.accounting.renyi import ORDERS
+from cloister.privacy.accounting.renyi import ORDERS, convert
 from cloister.privacy.events import Event, Relation
 
 # Relative precision of a noise level.
@@ -68,13 +66,13 @@ def calibrate(
 def zcdp_rho(epsilon: float | Fraction, delta: float | Fraction) -> Fraction:
     """A rho, rounded down, such that rho-zero-concentrated privacy gives (epsilon, delta).
 
-    Source: Canonne, Kamath, Steinke (arXiv 2004.00010), proposition 12, by dp_accounting; never
+    Source: Canonne, Kamath, Steinke (arXiv 2004.00010), proposition 12; never
     less than by Bun and Steinke (arXiv 1605.02065), proposition 1.3.
     """
     low, high = _bun_steinke(float(epsilon), float(delta)), float(epsilon)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        enough = compute_epsilon(ORDERS, middle * ORDERS, float(delta))[0] <= float(epsilon)
+        enough = convert(middle * ORDERS, float(delta)) <= float(epsilon)
         low, high = (middle, high) if enough else (low, middle)
     return Fraction(math.floor(low * 999_999 * 10**18), 10**24)
 

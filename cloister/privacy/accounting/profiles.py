@@ -14,10 +14,9 @@ from fractions import Fraction
 from functools import partial, singledispatch
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, ndtri
-from scipy.stats import binom
+from scipy.special import gammaln, log_ndtr, ndtr, ndtri, xlog1py, xlogy
 
-from cloister.arrays import Floats
+from cloister.arrays import Floats, Integers
 from cloister.errors import UnsupportedEvent
 from cloister.privacy.accounting.loss import Profile
 from cloister.privacy.events import (
@@ -257,9 +256,8 @@ class NormalMixture:
     def of(cls, event: SampledGaussian) -> NormalMixture:
         """The worst pair of one step."""
         taken = np.arange(event.rows + 1)
-        return cls(
-            taken / float(event.noise_multiplier), binom.pmf(taken, event.rows, float(event.rate))
-        )
+        chances = _binomial(taken, event.rows, float(event.rate))
+        return cls(taken / float(event.noise_multiplier), chances)
 
     def loss(self, points: Floats) -> Floats:
         """Log ratio of the mixture to the normal at mean 0, at points (n,); increasing."""
@@ -292,6 +290,14 @@ class NormalMixture:
             below = self.loss(middle) < losses
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return high
+
+
+def _binomial(taken: Integers, trials: int, chance: float) -> Floats:
+    """Chances (n,) that so many of ``trials`` are taken, each with the same chance."""
+    left = trials - taken
+    ways = gammaln(trials + 1) - gammaln(taken + 1) - gammaln(left + 1)
+    chances: Floats = np.exp(ways + xlogy(taken, chance) + xlog1py(left, -chance))
+    return chances
 
 
 def _discrete_gaussian(scale: float, step: int) -> Profile:

@@ -11,8 +11,7 @@ from __future__ import annotations
 from functools import lru_cache, singledispatch
 
 import numpy as np
-from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
-from dp_accounting.rdp import RdpAccountant
+from scipy.special import gammaln
 
 from cloister.arrays import Floats
 from cloister.errors import UnsupportedEvent
@@ -32,11 +31,14 @@ ORDERS = np.unique(
         [1 + np.geomspace(0.02, 5, 30), np.arange(2.0, 64), np.geomspace(64, 16384, 40).round()]
     )
 )
-# Largest order of sampled Gaussians computed by dp_accounting; higher ones count as unknown.
+# Largest whole order at which sampled Gaussians are summed; higher ones count as unknown.
 _LARGEST_SAMPLED_ORDER = 512
 
 # Largest order at which sampled Gaussians are integrated here; higher ones count as unknown.
 _LARGEST_MIXTURE_ORDER = 128
+
+# Orders from here on are converted to an epsilon: nearer to 1 the formula loses its digits.
+_LEAST_CONVERTED_ORDER = 1.01
 
 # Distance of the points of integration, in standard deviations of the noise.
 _SPACING = 0.05
@@ -79,7 +81,7 @@ def _(event: Selection, _relation: Relation) -> Floats:
 
 @renyi.register
 def _(event: SampledGaussian, relation: Relation) -> Floats:
-    """By dp_accounting for whole orders, by integration for others.
+    """A sum for whole orders, an integral for others.
 
     Source: Mironov, Talwar, Zhang (arXiv 1908.10530).
     """
@@ -99,12 +101,31 @@ def _(event: SampledGaussian, relation: Relation) -> Floats:
 
 @lru_cache(maxsize=64)
 def _whole_orders(rate: float, noise_multiplier: float) -> Floats:
-    whole = (ORDERS.round() == ORDERS) & (ORDERS <= _LARGEST_SAMPLED_ORDER)
-    reader = RdpAccountant(ORDERS[whole])
-    reader.compose(PoissonSampledDpEvent(rate, GaussianDpEvent(noise_multiplier)))
+    """Source: Mironov, Talwar, Zhang (arXiv 1908.10530), section 3.3, for whole orders."""
     divergences = np.full_like(ORDERS, np.inf)
-    divergences[whole] = reader.rdp
+    for place in np.flatnonzero((ORDERS.round() == ORDERS) & (ORDERS <= _LARGEST_SAMPLED_ORDER)):
+        order, taken = ORDERS[place], np.arange(ORDERS[place] + 1)
+        ways = gammaln(order + 1) - gammaln(taken + 1) - gammaln(order - taken + 1)
+        chances = ways + taken * np.log(rate) + (order - taken) * np.log1p(-rate)
+        moments = (taken**2 - taken) / (2 * noise_multiplier**2)
+        divergences[place] = max(np.logaddexp.reduce(chances + moments), 0.0) / (order - 1)
     return divergences
+
+
+def convert(divergences: Floats, delta: float) -> float:
+    """The least epsilon at ``delta`` of Rényi divergences (orders,) at `ORDERS`.
+
+    Source: Canonne, Kamath, Steinke (arXiv 2004.00010), proposition 12; and epsilon 0 where the
+    total variation is at most delta (Bretagnolle, Huber: at most sqrt(1 - exp(-divergence))).
+    """
+    if delta <= 0:
+        return 0.0 if not divergences.any() else float(np.inf)
+    if (delta**2 + np.expm1(-divergences) > 0).any():
+        return 0.0
+    usable = ORDERS > _LEAST_CONVERTED_ORDER
+    orders, at = ORDERS[usable], divergences[usable]
+    epsilons = at + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
+    return max(float(epsilons.min()), 0.0)
 
 
 def _randomized_response(reach: float) -> Floats:

@@ -22,8 +22,15 @@ from cloister.privacy.certificate.provenance import (
     attribute_origins,
     constraint_origins,
     exact_text,
+    ignored_columns,
     key_origins,
     unprotected_facts,
+)
+from cloister.privacy.certificate.records import (
+    DENIABLE_DEFINITION,
+    deniable_meaning,
+    record_guarantees,
+    record_words,
 )
 from cloister.privacy.certificate.schema import (
     AttributeOrigin,
@@ -33,12 +40,12 @@ from cloister.privacy.certificate.schema import (
     LedgerEntry,
     MechanismRecord,
     Part,
+    RecordGuarantees,
     Software,
     StageSpend,
     Subject,
 )
 from cloister.privacy.certificate.spend import (
-    PlannedStage,
     accounted_cost,
     mechanisms,
     second_cost,
@@ -56,11 +63,12 @@ from cloister.privacy.certificate.wording import (
     unit_statement,
     unit_words,
 )
+from cloister.privacy.exact import decimal
 from cloister.privacy.ledger import Anchor, BudgetStatus
-from cloister.privacy.ledger.exact import decimal
 from cloister.privacy.mechanisms.counts import up
+from cloister.privacy.stages import PlannedStage, deniable_event
 from cloister.schema.database import ForeignKey
-from cloister.schema.spec import Spec
+from cloister.schema.spec import PLAUSIBLE_DENIABILITY, Spec
 from cloister.schema.spec_files.loading import spec_digest
 
 # Version of the format, as written into each certificate.
@@ -81,6 +89,9 @@ class Facts:
         is how the ledger adds releases up. anchor: the ledger entry that made the charge final.
         artefacts: SHA-256 by file name. model: digest of the model that the rows were drawn from.
         secure: whether all noise came from a secure source. input_digest: keyed, of the data.
+        warnings: what the rows have lost of the released histograms, in sentences.
+        deniable_releases: of the dataset, those under plausible deniability alone, this one
+        included. of_persons: where persons have several rows, their key and their attributes.
     """
 
     spec: Spec
@@ -105,12 +116,21 @@ class Facts:
     model: str | None = None
     capacity: int | None = None
     dangling: Sequence[tuple[ForeignKey, int]] = ()
+    of_persons: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    deniable_releases: int = 0
+
+    @property
+    def deniable(self) -> bool:
+        """Whether records are released under plausible deniability alone."""
+        return deniable_event(self.stages) is not None
 
 
 class Certificate(Part):
     """The certificate of one release.
 
-    ``model`` is the digest of its model, None in certificates of older versions.
+    ``ignored`` names columns of the source that were left out, ``model`` is the digest of its
+    model; certificates of older versions have neither.
     """
 
     certificate: int
@@ -130,10 +150,18 @@ class Certificate(Part):
     ledger: LedgerEntry
     verification: str
     model: str | None = None
+    ignored: tuple[str, ...] = ()
+    records: RecordGuarantees | None = None
+
+    @property
+    def deniable(self) -> bool:
+        """Whether records are released under plausible deniability alone."""
+        return self.records is not None and self.records.guarantee == PLAUSIBLE_DENIABILITY
 
     def to_yaml(self) -> str:
         """The text of ``certificate.yaml``; the same certificate always gives the same text."""
-        content = self.model_dump(mode="json", exclude={"model"} if self.model is None else None)
+        absent = {name for name in ("model", "ignored", "records") if not getattr(self, name)}
+        content = self.model_dump(mode="json", exclude=absent)
         return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
 
     @classmethod
@@ -168,7 +196,7 @@ def certify(facts: Facts) -> Certificate:
         guarantee=_guarantee(facts),
         stages=stage_spends(facts.stages, facts.delta, facts.spec.privacy.relation, facts.capacity),
         cumulative=_cumulative(facts.budget, facts.composition),
-        attributes=attribute_origins(facts.spec),
+        attributes=attribute_origins(facts.spec, facts.of_persons),
         constraints=(
             *constraint_origins(facts.constraints, facts.violations),
             *key_origins(facts.dangling),
@@ -177,16 +205,26 @@ def certify(facts: Facts) -> Certificate:
         post_processing=facts.post_processing,
         mechanisms=mechanisms(facts.stages, facts.secure),
         safeguards=safeguards(facts.stages, facts.secure),
-        limitations=tuple(limitations(facts.spec, facts.secure)),
+        limitations=(
+            *facts.warnings,
+            *limitations(facts.spec, facts.secure, facts.deniable_releases),
+        ),
         software=facts.software,
         artefacts=dict(sorted(facts.artefacts.items())),
         ledger=LedgerEntry(seq=facts.anchor.seq, hash=facts.anchor.hash),
         verification=f"cloister verify {facts.release}",
         model=facts.model,
+        ignored=ignored_columns(facts.spec),
+        records=record_guarantees(facts.stages, facts.delta, facts.spec.privacy.relation),
     )
 
 
 def _require_true(facts: Facts) -> None:
+    if facts.deniable and facts.spec.release.guarantee != PLAUSIBLE_DENIABILITY:
+        raise PrivacyError(
+            f"release {facts.release} is under plausible deniability alone, which its spec does "
+            "not declare; it must not be published"
+        )
     accounted = accounted_cost(facts.stages, facts.delta, facts.spec.privacy.relation)
     if accounted.epsilon > up(facts.epsilon):
         raise PrivacyError(
@@ -222,7 +260,7 @@ def _guarantee(facts: Facts) -> Guarantee:
     epsilon, period = _worst_epsilons(facts)
     return Guarantee(
         private=facts.secure,
-        definition=definition_of(facts.delta),
+        definition=DENIABLE_DEFINITION if facts.deniable else definition_of(facts.delta),
         unit=unit_words(privacy.unit),
         unit_statement=unit_statement(facts.spec.name, privacy.unit),
         relation=privacy.relation,
@@ -232,21 +270,33 @@ def _guarantee(facts: Facts) -> Guarantee:
         delta=exact_text(facts.delta),
         accounted=accounted_cost(facts.stages, facts.delta, privacy.relation),
         second=second_cost(facts.stages, facts.delta, privacy.relation),
-        meaning=meaning(privacy, facts.epsilon, facts.delta, facts.secure, facts.capacity),
+        meaning=_meaning(facts),
         odds=odds(epsilon, period),
         detection=detection(epsilon, facts.delta, period, facts.budget.budget.delta),
     )
 
 
+def _meaning(facts: Facts) -> tuple[str, ...]:
+    privacy = facts.spec.privacy
+    records = record_guarantees(facts.stages, facts.delta, privacy.relation)
+    if records and facts.deniable and facts.secure:
+        return deniable_meaning(records)
+    words = record_words(records) if records and facts.secure else ()
+    said = meaning(privacy, facts.epsilon, facts.delta, facts.secure, facts.capacity)
+    return (*said, *words)
+
+
 def _worst_epsilons(facts: Facts) -> tuple[float, float]:
     """Of this release, and of all of its budget period.
 
-    Nothing bounds a release without secure noise.
+    Nothing bounds a release without secure noise, or under plausible deniability alone.
     """
-    if not facts.secure:
+    if not facts.secure or facts.deniable:
         return math.inf, math.inf
     spent = facts.budget.spent
-    return float(facts.epsilon), math.inf if spent is None else float(max(spent, facts.epsilon))
+    if spent is None or facts.deniable_releases:
+        return float(facts.epsilon), math.inf
+    return float(facts.epsilon), float(max(spent, facts.epsilon))
 
 
 def _cumulative(status: BudgetStatus, composition: str) -> Cumulative:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from cloister.constraints import DenialConstraint
-from cloister.constraints.counting.violations import ViolationReport
 from cloister.constraints.declared import declaration_of
 from cloister.privacy.certificate.schema import AttributeOrigin, ConstraintOrigin
 from cloister.schema.attributes import (
@@ -24,7 +24,10 @@ from cloister.schema.attributes import (
     ValuesPattern,
 )
 from cloister.schema.database import ForeignKey
-from cloister.schema.spec import Spec
+from cloister.schema.spec import PersonUnit, Spec
+
+if TYPE_CHECKING:
+    from cloister.constraints.counting import ViolationReport
 
 # Most values of a declared list that are written out.
 _MOST_SHOWN = 8
@@ -44,18 +47,40 @@ def exact_text(amount: Fraction) -> str:
     return decimal if Fraction(decimal) == amount else str(amount)
 
 
-def attribute_origins(spec: Spec) -> tuple[AttributeOrigin, ...]:
-    """Every attribute with its declared domain in words, and where that comes from."""
+_ONCE = "one value for all rows of a person"
+_PERSON_KEY = "one for each synthetic person"
+
+
+def attribute_origins(spec: Spec, of_persons: Sequence[str] = ()) -> tuple[AttributeOrigin, ...]:
+    """Every attribute with its declared domain in words, and where that comes from.
+
+    ``of_persons`` are the key of persons, if they have several rows, and their attributes.
+    """
     return tuple(
         AttributeOrigin(
             name=f"{table}.{name}" if spec.tables else name,
             type=attribute.type,
-            domain=domain_words(attribute),
+            domain="; ".join([domain_words(attribute), *_of_person(name, of_persons)]),
             missing=attribute.nullable,
             provenance=_provenance(attribute),
         )
         for table, part in spec.parts.items()
         for name, attribute in part.attributes.items()
+    )
+
+
+def _of_person(name: str, of_persons: Sequence[str]) -> list[str]:
+    if name not in of_persons:
+        return []
+    return [_PERSON_KEY if name == of_persons[0] else _ONCE]
+
+
+def ignored_columns(spec: Spec) -> tuple[str, ...]:
+    """The columns of the source that a spec leaves out of everything."""
+    return tuple(
+        f"{table}.{name}" if spec.tables else name
+        for table, part in spec.parts.items()
+        for name in part.ignore
     )
 
 
@@ -99,6 +124,8 @@ def unprotected_facts(spec: Spec) -> tuple[str, ...]:
         for table, part in spec.parts.items()
         if (rows := part.privacy.rows.public) is not None
     ]
+    if isinstance(spec.privacy.unit, PersonUnit) and spec.privacy.unit.declared_persons:
+        declared.append(f"the declared number of persons, {spec.privacy.unit.declared_persons}")
     return (
         *declared,
         "the schema: names, types and order of the attributes, and which may be missing",
@@ -155,6 +182,8 @@ def _range_words(attribute: AnyAttribute) -> str:
         words.append(f"steps of {step}{' seconds' if isinstance(attribute, Datetime) else ''}")
     if bins := getattr(attribute, "bins", None):
         words.append(f"{bins} bins")
+    if getattr(attribute, "scale", None):
+        words.append("bins on a logarithmic scale")
     if special := getattr(attribute, "special", ()):
         words.append(f"special: {', '.join(str(value) for value in special)}")
     return "; ".join(words)

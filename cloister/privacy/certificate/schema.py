@@ -81,17 +81,43 @@ class Guarantee(Part):
     detection: tuple[Detection, ...]
 
 
+class RecordBound(Part):
+    """An epsilon and delta of records made from seeds; ``t`` is the choice of Theorem 1."""
+
+    epsilon: float
+    delta: float
+    t: int | None = None
+
+
+class RecordGuarantees(Part):
+    """What protects records made from seeds, each guarantee under its own name.
+
+    ``guarantee`` is what they were released under. ``one_record`` is Theorem 1 for one released
+    record alone, ``all_candidates`` of all records that were made and tested, ``network`` of the
+    model that made them. None where nothing bounds it.
+    """
+
+    guarantee: str
+    k: int
+    gamma: str
+    candidates: int
+    one_record: RecordBound | None
+    all_candidates: RecordBound | None
+    network: RecordBound | None
+
+
 class StageSpend(Part):
     """One stage: what it is for, what was done, and the epsilon that it would cost alone.
 
-    The epsilon is at the release's delta. ``event`` is what the accountants read; a stage that does
-    not query the data has none and costs 0.
+    The epsilon is at the release's delta; None for what is released under plausible deniability
+    alone. ``event`` is what the accountants read; a stage that does not query the data has none and
+    costs 0.
     """
 
     name: str
     purpose: str
     done: str
-    epsilon: float
+    epsilon: float | None
     accountant: str
     event: dict[str, Any] | None
 

@@ -14,7 +14,7 @@ from cloister.privacy.certificate.schema import Software
 
 _ROOT = Path(__file__).parents[3]
 _LOCK = "constraints.txt"
-_LIBRARIES = ("torch", "opendp", "dp-accounting", "numpy", "cryptography", "pandas")
+_LIBRARIES = ("torch", "opendp", "numpy", "cryptography", "pandas")
 
 
 @cache

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Protocol
 
 from cloister.errors import UnsupportedEvent
-from cloister.privacy.accounting.accountants import ACCOUNTANTS, leak, spend
+from cloister.figures import figure
+from cloister.privacy.accounting.accountants import ACCOUNTANTS, leak, simple_leaf, spend
+from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.certificate.schema import AccountedCost, MechanismRecord, StageSpend
 from cloister.privacy.events import (
     Bounded,
@@ -17,18 +18,24 @@ from cloister.privacy.events import (
     Event,
     GaussianCounts,
     LaplaceCounts,
+    OnGrid,
     Parallel,
+    PlausiblyDeniable,
     Relation,
     SampledGaussian,
+    SeededRecords,
     Selection,
     Thresholded,
 )
+from cloister.privacy.stages import PlannedStage, accountable, event_of_stages
 
 _FREE_BEFORE = (
     "sequence and search",
     "order of the attributes and all parameters, from public declarations alone",
 )
 _FREE_AFTER = ("sampling", "rows drawn from the released model: post-processing, {many}")
+
+NOT_COUNTED = "plausible deniability: not counted in any epsilon"
 
 _SOURCES: dict[type[Event], tuple[str, str, str]] = {
     GaussianCounts: (
@@ -52,6 +59,16 @@ _SOURCES: dict[type[Event], tuple[str, str, str]] = {
         "normal numbers of four draws, rounded to a grid",
         "Abadi et al., arXiv 1607.00133",
     ),
+    SeededRecords: (
+        "plausible deniability with a randomised threshold",
+        "threshold noise exact, on integers (OpenDP); seeds and records from AES-256",
+        "Bindschaedler, Shokri, Gunter, VLDB 2017; docs/privacy.md",
+    ),
+    PlausiblyDeniable: (
+        "plausible deniability alone: NOT differential privacy of the table",
+        "threshold noise, if any, exact (OpenDP); seeds and records from AES-256",
+        "Bindschaedler, Shokri, Gunter, VLDB 2017, definition 1",
+    ),
     Bounded: (
         "mechanism with a privacy argument of its own",
         "see docs/privacy.md",
@@ -60,28 +77,15 @@ _SOURCES: dict[type[Event], tuple[str, str, str]] = {
 }
 
 
-class PlannedStage(Protocol):
-    """A stage of a plan: its name, what it does to the data, and what it is for."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def event(self) -> Event: ...
-
-    @property
-    def explanation(self) -> str: ...
-
-
 def accounted_cost(
     stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str
 ) -> AccountedCost:
-    """What all stages cost together.
+    """What all stages cost together, but for those of plausible deniability alone.
 
     Raises:
         UnsupportedEvent: no accountant reads them.
     """
-    total = spend(_all(stages), delta, relation)
+    total = spend(_accounted(stages), delta, relation)
     return AccountedCost(epsilon=total.epsilon, accountant=total.accountant)
 
 
@@ -92,10 +96,10 @@ def second_cost(
 
     Events on disjoint parts are read by the first accountant only.
     """
-    first, event = accounted_cost(stages, delta, relation), _all(stages)
+    first, event = accounted_cost(stages, delta, relation), _accounted(stages)
     left = delta - leak(event, relation)
     try:
-        leaves = _leaves(event)
+        leaves = _leaves(event, Relation(relation))
     except UnsupportedEvent:
         return None
     answers = []
@@ -124,20 +128,22 @@ def stage_spends(
 ) -> tuple[StageSpend, ...]:
     """Each stage with its cost alone, between the two stages that cost nothing."""
     spends = [_free(*_FREE_BEFORE)]
-    for stage in stages:
-        cost = spend(stage.event, delta, relation)
-        spends.append(
-            StageSpend(
-                name=stage.name,
-                purpose=stage.explanation,
-                done=describe(stage.event),
-                epsilon=cost.epsilon,
-                accountant=cost.accountant,
-                event=stage.event.to_json(),
-            )
-        )
-    many = "any number of them" if capacity is None else f"at most {capacity} of them"
+    spends += [_stage_spend(stage, delta, relation) for stage in stages]
+    many = "any number of them" if capacity is None else f"at most {capacity:,} of them"
     return (*spends, _free(_FREE_AFTER[0], _FREE_AFTER[1].format(many=many)))
+
+
+def _stage_spend(stage: PlannedStage, delta: Fraction, relation: Relation | str) -> StageSpend:
+    counted = not isinstance(stage.event, PlausiblyDeniable)
+    cost = spend(stage.event, delta, relation) if counted else None
+    return StageSpend(
+        name=stage.name,
+        purpose=stage.explanation,
+        done=describe(stage.event),
+        epsilon=cost.epsilon if cost else None,
+        accountant=cost.accountant if cost else NOT_COUNTED,
+        event=stage.event.to_json(),
+    )
 
 
 def describe(event: Event) -> str:
@@ -157,21 +163,42 @@ def describe(event: Event) -> str:
 def _describe_simple(event: Event) -> str:
     match event:
         case GaussianCounts():
-            return f"discrete Gaussian noise of scale {_scale(event):.4g} rows on counts"
+            return f"discrete Gaussian noise of scale {figure(_scale(event), 4)} rows on counts"
         case LaplaceCounts():
             scale = float(event.sensitivity.l1 / event.epsilon)
-            return f"discrete Laplace noise of scale {scale:.4g} rows on counts"
+            return f"discrete Laplace noise of scale {figure(scale, 4)} rows on counts"
         case SampledGaussian():
+            noise = figure(float(event.noise_multiplier), 4)
             return (
-                f"{event.steps} steps of DP-SGD on {float(event.rate):.2%} of the rows, drawn "
-                f"anew, with noise of {float(event.noise_multiplier):.4g} times the clipping norm"
+                f"{event.steps:,} steps of DP-SGD on {float(event.rate):.2%} of the rows, drawn "
+                f"anew, with noise of {noise} times the clipping norm"
             )
         case Selection():
-            return f"a choice by the exponential mechanism at epsilon {float(event.epsilon):.4g}"
+            epsilon = figure(float(event.epsilon), 4)
+            return f"a choice by the exponential mechanism at epsilon {epsilon}"
         case Bounded():
-            epsilon, delta = float(event.epsilon), float(event.delta)
-            return f"a mechanism shown to be ({epsilon:.4g}, {delta:.4g})-private"
+            epsilon = figure(float(event.epsilon), 4)
+            return f"a mechanism shown to be ({epsilon}, {exact_text(event.delta)})-private"
+        case OnGrid() | SeededRecords() | PlausiblyDeniable():
+            return _describe_rarer(event)
     raise UnsupportedEvent(f"No words are known for a {type(event).__name__} event.")
+
+
+def _describe_rarer(event: OnGrid | SeededRecords | PlausiblyDeniable) -> str:
+    match event:
+        case OnGrid():
+            words = _describe_simple(event.noise).replace(" rows on counts", " steps on numbers")
+            return f"{words} of a grid; one row moves a number {event.noise.sensitivity.step} steps"
+        case SeededRecords():
+            scale = figure(float(1 / event.epsilon0), 4)
+            return (
+                f"{event.candidates:,} records, each released if {event.k:,} rows or more, give or "
+                f"take noise of scale {scale}, could have made it"
+            )
+    return (
+        f"{event.candidates:,} records, each released if about {event.k:,} rows could have made "
+        "it: plausible deniability, NOT differential privacy"
+    )
 
 
 def kinds(stages: Sequence[PlannedStage]) -> list[type[Event]]:
@@ -201,8 +228,8 @@ def _free(name: str, purpose: str) -> StageSpend:
     )
 
 
-def _all(stages: Sequence[PlannedStage]) -> Composed:
-    return Composed(tuple((stage.event, 1) for stage in stages))
+def _accounted(stages: Sequence[PlannedStage]) -> Composed:
+    return event_of_stages(accountable(stages))
 
 
 def _scale(event: GaussianCounts) -> float:
@@ -216,33 +243,32 @@ def _simple(event: Event) -> Iterator[Event]:
     elif isinstance(event, Parallel):
         for part in event.parts:
             yield from _simple(part)
+    elif isinstance(event, OnGrid):
+        yield event.noise
     else:
         yield event
 
 
-def _leaves(event: Event) -> tuple[tuple[Event, int], ...]:
+def _leaves(event: Event, relation: Relation) -> tuple[tuple[Event, int], ...]:
     """Simple events and how often each happened, as accountants read them."""
     times: dict[Event, int] = {}
-    for leaf, count in _counted(event):
+    for leaf, count in _counted(event, relation):
         times[leaf] = times.get(leaf, 0) + count
     return tuple(sorted(times.items(), key=repr))
 
 
-def _counted(event: Event) -> Iterator[tuple[Event, int]]:
+def _counted(event: Event, relation: Relation) -> Iterator[tuple[Event, int]]:
     match event:
         case Composed():
             yield from (
                 (leaf, count * times)
                 for part, times in event.parts
-                for leaf, count in _counted(part)
+                for leaf, count in _counted(part, relation)
             )
-        case SampledGaussian():
-            yield replace(event, steps=1), event.steps
         case Thresholded():
             yield event.counts, 1
-        case Bounded():
-            yield replace(event, delta=Fraction(0)), 1
         case Parallel():
             raise UnsupportedEvent("Events on disjoint parts have no single list of simple events.")
         case _:
-            yield event, 1
+            leaf, times = simple_leaf(event, relation)
+            yield replace(leaf, delta=Fraction(0)) if isinstance(leaf, Bounded) else leaf, times

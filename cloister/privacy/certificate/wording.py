@@ -7,16 +7,20 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal
 
+from cloister.figures import figure
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.certificate.schema import Detection, Odds
-from cloister.privacy.certificate.spend import PlannedStage, kinds
+from cloister.privacy.certificate.spend import kinds
 from cloister.privacy.events import (
     GaussianCounts,
     LaplaceCounts,
+    PlausiblyDeniable,
     Relation,
     SampledGaussian,
+    SeededRecords,
     Thresholded,
 )
+from cloister.privacy.stages import PlannedStage
 from cloister.schema.attributes import MEASURED
 from cloister.schema.spec import PersonUnit, PrivacySpec, RowsSpec, Spec, TableUnit
 
@@ -31,6 +35,9 @@ _PRIORS = (0.01, 0.10, 0.50, 0.90)
 
 # Shares of false alarms, for which a certificate shows the most that an attack can find.
 _FALSE_ALARMS = (0.01, 0.05, 0.10)
+
+_LARGEST_EXPONENT = 20
+"""Greatest epsilon whose factor, 485 million, is written out; greater ones as a power of ten."""
 
 _CHANGE = (
     "Whether one {noun} {case} changes the probability of any outcome of this release by a factor "
@@ -63,6 +70,11 @@ _ROUNDED_GRADIENTS = (
     "gradient sums and their noise are rounded to a fixed grid, and each normal number combines "
     "four draws, so that the bits of a floating-point number reveal nothing"
 )
+_SECURE_SEEDS = (
+    "seeds are drawn, and records made, from AES-256 in counter mode under a fresh key of the "
+    "operating system; records that fail the test, and which row made one that passes, are never "
+    "written"
+)
 _JOURNALED = (
     "every noisy answer is on disk before it is used: the next run resumes a killed one with the "
     "same answers"
@@ -78,6 +90,10 @@ _SEVERAL_ROWS = (
 _SEVERAL_TABLES = (
     "Of rows that refer to the same row, those above the declared number were left out at random "
     "beforehand, and all that refer to none."
+)
+_DENIABLE_RELEASES = (
+    "Releases of this dataset under plausible deniability alone: {releases}. What they reveal is "
+    "not in any sum of epsilons here; after them no epsilon bounds what is known of a row."
 )
 _SMALL_GROUPS = (
     "Noise hides small groups: counts of few rows, rare values and their combinations are not "
@@ -224,14 +240,27 @@ def safeguards(stages: Sequence[PlannedStage], secure: bool) -> tuple[str, ...]:
     counting = (
         (_EXACT_COUNTS,) if {GaussianCounts, LaplaceCounts, Thresholded}.intersection(used) else ()
     )
+    seeded = (_SECURE_SEEDS,) if {SeededRecords, PlausiblyDeniable}.intersection(used) else ()
     learning = (_SECURE_GRADIENTS, _ROUNDED_GRADIENTS) if SampledGaussian in used else ()
-    return (*counting, *learning, _JOURNALED, _CHARGED)
+    return (*counting, *learning, *seeded, _JOURNALED, _CHARGED)
 
 
-def limitations(spec: Spec, secure: bool) -> tuple[str, ...]:
-    """What the guarantee does not cover."""
+def limitations(spec: Spec, secure: bool, deniable: int = 0) -> tuple[str, ...]:
+    """What the guarantee does not cover.
+
+    ``deniable`` is the number of releases of the dataset under plausible deniability alone.
+    """
     stain = () if secure else (STAIN,)
-    return (*stain, _unit_limit(spec.privacy.unit), _SMALL_GROUPS, _INTERNAL, _AS_GIVEN, _TIMING)
+    apart = (_DENIABLE_RELEASES.format(releases=deniable),) if deniable else ()
+    return (
+        *stain,
+        *apart,
+        _unit_limit(spec.privacy.unit),
+        _SMALL_GROUPS,
+        _INTERNAL,
+        _AS_GIVEN,
+        _TIMING,
+    )
 
 
 def _unit_limit(unit: Literal["row"] | PersonUnit | TableUnit) -> str:
@@ -246,7 +275,9 @@ def _unit_limit(unit: Literal["row"] | PersonUnit | TableUnit) -> str:
 
 
 def _factor(epsilon: float) -> str:
-    return f"{math.exp(epsilon):.3g}" if epsilon < 700 else "more than 10^300"
+    if epsilon < _LARGEST_EXPONENT:
+        return figure(math.exp(epsilon))
+    return f"10^{math.ceil(epsilon / math.log(10))}"
 
 
 def _up(share: float) -> float:

@@ -12,16 +12,24 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Generic
 
+import numpy as np
 import pandas as pd
 
 from cloister.arrays import Array
 from cloister.errors import UnplannedQuery
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.events import Composed, Event, SampledGaussian
+from cloister.privacy.events import Composed, Event, Parallel, SampledGaussian
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.column_counts import RawColumns
-from cloister.privacy.queries.query import AnswerT, Mechanism, Query, RowsT, SensitivityT
+from cloister.privacy.queries.query import (
+    AnswerT,
+    Divider,
+    Mechanism,
+    Query,
+    RowsT,
+    SensitivityT,
+)
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.domain import Table
 
@@ -31,12 +39,17 @@ class PlanBudget:
 
     def __init__(self, planned: Event) -> None:
         self._left: Counter[Event] = Counter()
+        self._of_parts: list[PlanBudget] = []
         self._add(planned, 1)
 
     @property
     def remaining(self) -> Mapping[Event, int]:
-        """Events planned and not yet used, with their number; DP-SGD steps one by one."""
-        return {event: times for event, times in self._left.items() if times}
+        """Events planned and not yet used, with their number; DP-SGD steps one by one.
+
+        Those of disjoint parts are told one by one once the rows are divided.
+        """
+        left = sum((Counter(part.remaining) for part in self._of_parts), self._left)
+        return {event: times for event, times in left.items() if times}
 
     def consume(self, event: Event) -> None:
         """Use one planned event; UnplannedQuery if there is none left."""
@@ -45,6 +58,23 @@ class PlanBudget:
                 f"the plan holds no further {type(event).__name__}; plan every query before fitting"
             )
         self._left[event] -= 1
+
+    def divide(self, parts: int) -> tuple[PlanBudget, ...]:
+        """Use what is planned for ``parts`` disjoint parts of the rows: the budget of each.
+
+        UnplannedQuery if the plan has no such parts left.
+        """
+        planned = (e for e in self._left if isinstance(e, Parallel) and len(e.parts) == parts)
+        event = next((event for event in planned if self._left[event]), None)
+        if not isinstance(event, Parallel):
+            raise UnplannedQuery(
+                f"the plan holds nothing for {parts} disjoint parts; plan every query before "
+                "fitting"
+            )
+        self.consume(event)
+        budgets = tuple(PlanBudget(part) for part in event.parts)
+        self._of_parts.extend(budgets)
+        return budgets
 
     def _add(self, event: Event, times: int) -> None:
         if isinstance(event, Composed):
@@ -115,6 +145,26 @@ class PrivateRows(Generic[RowsT]):
             )
 
         return query.outcome(self.__rows, self.__journal.answer(request, draw))
+
+    def divide(self, split: Divider[RowsT], label: str) -> tuple[PrivateRows[RowsT], ...]:
+        """The doors to disjoint parts of the rows, each with what the plan holds for its part.
+
+        Privacy: the part of a row depends on that row alone and on a random key, which is in the
+            journal, so that a run that resumes a killed one divides the rows as before.
+
+        Raises:
+            UnplannedQuery: the plan has no such parts.
+        """
+        budgets = self.plan_budget.divide(len(split.shares))
+        shares = [str(share) for share in split.shares]
+        key = self.__journal.answer(
+            {"ask": "key of a split", "label": label, "shares": shares},
+            lambda: self.__noise.words(split.KEY_WORDS).astype(np.int64),
+        )
+        return tuple(
+            PrivateRows(rows, self.neighbours, budget, self.__journal, self.__noise)
+            for rows, budget in zip(split.divide(self.__rows, key), budgets, strict=True)
+        )
 
 
 class PrivateTable(PrivateRows[TableRows]):

@@ -1,8 +1,8 @@
 """The ledger: budgets and releases, append-only, hash-chained, on SQLite or PostgreSQL."""
 
+from cloister.privacy.exact import Amount, exact, ratio
 from cloister.privacy.ledger.budgets import BudgetStatus, Charge, Compose, basic_composition
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, canonical
-from cloister.privacy.ledger.exact import Amount, exact, ratio
 from cloister.privacy.ledger.leases import Lease
 from cloister.privacy.ledger.ledger import Ledger
 from cloister.privacy.ledger.owners import Owner

@@ -13,8 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 from cloister.errors import BudgetExceeded, InputError, PrivacyError
+from cloister.privacy.exact import decimal
 from cloister.privacy.ledger.books import Books
-from cloister.privacy.ledger.exact import decimal
 from cloister.privacy.ledger.records import BudgetGrant, Release, ReservationRequest, State
 
 

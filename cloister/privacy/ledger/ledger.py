@@ -13,6 +13,7 @@ from typing import Any, Self
 from sqlalchemy import Connection
 
 from cloister.errors import InputError, StorageError
+from cloister.privacy.exact import Amount, ratio
 from cloister.privacy.ledger.books import (
     DELIVERED,
     GRANTED,
@@ -43,7 +44,6 @@ from cloister.privacy.ledger.checks import (
     stale_journal,
 )
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, read_chain
-from cloister.privacy.ledger.exact import Amount, ratio
 from cloister.privacy.ledger.leases import (
     LEASE_SECONDS,
     Lease,

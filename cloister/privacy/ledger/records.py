@@ -12,8 +12,8 @@ from fractions import Fraction
 from typing import Any, Self
 
 from cloister.errors import InputError
+from cloister.privacy.exact import Amount, positive_epsilon, proper_delta, ratio
 from cloister.privacy.ledger.entries import canonical
-from cloister.privacy.ledger.exact import Amount, positive_epsilon, proper_delta, ratio
 from cloister.privacy.ledger.marks import Mark
 
 MEASURE = "measure"

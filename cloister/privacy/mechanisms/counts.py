@@ -15,8 +15,11 @@ from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
-import opendp.prelude as dp
-from scipy.stats import norm
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_gaussian, make_laplace
+from opendp.metrics import l1_distance, l2_distance
+from opendp.mod import enable_features
+from scipy.special import ndtri
 
 from cloister.arrays import Floats, Integers
 from cloister.errors import PlanError, PrivacyError
@@ -32,7 +35,7 @@ from cloister.privacy.events import (
 from cloister.privacy.mechanisms.insecure import insecure_gaussian, insecure_laplace
 from cloister.privacy.mechanisms.randomness import NoiseSource
 
-dp.enable_features("contrib")
+enable_features("contrib")
 
 _Sampler = Callable[[list[int]], list[int]]
 
@@ -112,8 +115,8 @@ class DiscreteGaussian:
             return _add(
                 exact, scale, lambda zeros: insecure_gaussian(scale, len(zeros), source).tolist()
             )
-        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
-        return _add(exact, scale, dp.m.make_gaussian(*space, scale=scale))
+        space = vector_domain(atom_domain(T="i64")), l2_distance(T="f64")
+        return _add(exact, scale, make_gaussian(*space, scale=scale))
 
     def event(self, sensitivity: Sensitivity) -> GaussianCounts:
         """What `release` does."""
@@ -124,7 +127,7 @@ class DiscreteGaussian:
 
         Source: Canonne, Kamath, Steinke, proposition 25: P(X >= k) is at most P(N >= k - 1).
         """
-        return math.ceil(self.scale(sensitivity) * float(norm.isf(float(tail))) * (1 + 1e-9)) + 1
+        return math.ceil(self.scale(sensitivity) * -float(ndtri(float(tail))) * (1 + 1e-9)) + 1
 
 
 @dataclass(frozen=True)
@@ -147,8 +150,8 @@ class DiscreteLaplace:
             return _add(
                 exact, scale, lambda zeros: insecure_laplace(scale, len(zeros), source).tolist()
             )
-        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
-        return _add(exact, scale, dp.m.make_laplace(*space, scale=scale))
+        space = vector_domain(atom_domain(T="i64")), l1_distance(T="i64")
+        return _add(exact, scale, make_laplace(*space, scale=scale))
 
     def event(self, sensitivity: Sensitivity) -> LaplaceCounts:
         """What `release` does."""

@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import opendp.prelude as dp
+from opendp.core import Measure
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_noisy_max
+from opendp.measures import max_divergence, zero_concentrated_divergence
+from opendp.metrics import linf_distance
+from opendp.mod import enable_features
 
 from cloister.arrays import Floats, Integers
 from cloister.errors import PrivacyError
@@ -21,7 +26,7 @@ from cloister.privacy.mechanisms.counts import up
 from cloister.privacy.mechanisms.insecure import insecure_exponentials
 from cloister.privacy.mechanisms.randomness import NoiseSource
 
-dp.enable_features("contrib")
+enable_features("contrib")
 
 Scores = Floats | Integers
 
@@ -50,7 +55,7 @@ class PermuteAndFlip:
         scale = _scale(scores, sensitivity, self.epsilon)
         if not source.secure:
             return int(np.argmax(scores + scale * insecure_exponentials(len(scores), source)))
-        return _noisy_max(scores, scale, dp.max_divergence())
+        return _noisy_max(scores, scale, max_divergence())
 
     def release(self, exact: Scores, sensitivity: Fraction, source: NoiseSource) -> Integers:
         """The index of the chosen candidate, (1,)."""
@@ -82,7 +87,7 @@ class Exponential:
             return int(
                 np.argmax(scores - scale * np.log(insecure_exponentials(len(scores), source)))
             )
-        return _noisy_max(scores, scale, dp.zero_concentrated_divergence())
+        return _noisy_max(scores, scale, zero_concentrated_divergence())
 
     def release(self, exact: Scores, sensitivity: Fraction, source: NoiseSource) -> Integers:
         """The index of the chosen candidate, (1,)."""
@@ -107,8 +112,6 @@ def _scale(scores: Scores, sensitivity: Fraction, epsilon: Fraction) -> float:
     return scale
 
 
-def _noisy_max(scores: Scores, scale: float, measure: dp.Measure) -> int:
-    space = dp.vector_domain(dp.atom_domain(T="f64", nan=False)), dp.linf_distance(T="f64")
-    return int(
-        dp.m.make_noisy_max(*space, measure, scale=scale)(scores.astype(np.float64).tolist())
-    )
+def _noisy_max(scores: Scores, scale: float, measure: Measure) -> int:
+    space = vector_domain(atom_domain(T="f64", nan=False)), linf_distance(T="f64")
+    return int(make_noisy_max(*space, measure, scale=scale)(scores.astype(np.float64).tolist()))

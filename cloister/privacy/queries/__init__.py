@@ -6,6 +6,9 @@
         ViolationMatrix     violations of each constraint by each row of a sample
         CandidateScores     distances of joint tables from their expected counts
         GradientSum         clipped gradients of a Poisson sample, summed
+        Distances           distances of joint tables from what is expected, in rows
+        Entropies           entropies of attributes and pairs, for a public number of rows
+        SeededCandidates    records made from random rows, and how many rows could have made each
     of raw columns, whose domains are not known yet
         RowCount            rows
         BucketCounts        rows in each part of a public partition of one column

@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 
 from cloister.arrays import Array, Integers
-from cloister.schema.attributes import AnyAttribute, Date, Datetime, Float, Integer
+from cloister.schema.attributes import LARGEST_WHOLE, AnyAttribute, Date, Datetime, Float, Integer
 from cloister.schema.columns import EPOCH
-from cloister.schema.parsing import LARGEST_WHOLE, parse
+from cloister.schema.parsing import parse
 
 # Powers of two between whose quarters whole numbers are counted.
 _WHOLE_POWERS = range(60)

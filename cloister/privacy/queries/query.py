@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from cloister.arrays import Array
+from cloister.arrays import Array, Integers
 from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
@@ -59,6 +60,21 @@ class Mechanism(Protocol[SensitivityT_contra]):
         ...
 
 
+class Divider(Protocol[RowsT]):
+    """Divides rows into disjoint parts, in which the part of a row depends on that row alone."""
+
+    KEY_WORDS: ClassVar[int]
+
+    @property
+    def shares(self) -> tuple[Fraction, ...]:
+        """About what share of the rows each part has; they add up to one."""
+        ...
+
+    def divide(self, rows: RowsT, key: Integers) -> tuple[RowsT, ...]:
+        """The rows of each part, by a random key (KEY_WORDS,)."""
+        ...
+
+
 class Door(Protocol[RowsT]):
     """The only access that models and measurements have to sensitive rows."""
 
@@ -79,4 +95,8 @@ class Door(Protocol[RowsT]):
         label: str,
     ) -> AnswerT:
         """The noisy answer; UnplannedQuery if the plan does not hold its event."""
+        ...
+
+    def divide(self, split: Divider[RowsT], label: str) -> Sequence[Door[RowsT]]:
+        """The doors to disjoint parts of the rows; UnplannedQuery if the plan has no such parts."""
         ...

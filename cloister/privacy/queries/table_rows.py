@@ -12,6 +12,8 @@ from cloister.arrays import Integers
 from cloister.schema.columns import Codes
 from cloister.schema.domain import Table
 
+ALL_ROWS = slice(None)
+
 PartNumbers = NDArray[np.integer[Any]]
 
 
@@ -45,9 +47,9 @@ class TableRows:
         self._counts: dict[tuple[int, ...], Integers] = {}
         self._stacks: dict[tuple[int, ...], tuple[Sequence[Partition], PartNumbers]] = {}
 
-    def column(self, partition: Partition) -> PartNumbers:
-        """Parts (n,) of all rows."""
-        return partition.of(self.table.codes[partition.name])
+    def column(self, partition: Partition, rows: slice = ALL_ROWS) -> PartNumbers:
+        """Parts (n,) of some rows."""
+        return partition.of(self.table.codes[partition.name][rows])
 
     def counts(self, partitions: Sequence[Partition]) -> Integers:
         """Rows in each joint part, flat."""
@@ -79,6 +81,8 @@ class TableRows:
 
 
 def _joint(columns: Sequence[PartNumbers], partitions: Sequence[Partition]) -> Integers:
+    if len(columns) == 1:
+        return np.bincount(columns[0], minlength=partitions[0].size).astype(np.int64)
     joint = np.zeros(len(columns[0]), dtype=np.int64)
     for column, partition in zip(columns, partitions, strict=True):
         joint *= partition.size

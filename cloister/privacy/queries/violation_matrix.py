@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cloister.arrays import Array, Integers
-from cloister.constraints import DenialConstraint, violations_per_row
+from cloister.constraints import DenialConstraint
 from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
@@ -53,6 +53,8 @@ class ViolationMatrix(Query[TableRows, Sensitivity, Integers]):
         )
 
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:
+        from cloister.constraints.counting import violations_per_row
+
         table = rows.table
         chosen = np.flatnonzero(source.bernoulli(self.rate, table.rows))
         taken = table.take(chosen[source.permutation(len(chosen))][: self.sample])

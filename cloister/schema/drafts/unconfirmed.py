@@ -20,9 +20,12 @@ _NAMES_SHOWN = 10
 
 _FACTS = {
     "names": "names of columns",
+    "encoding": "source.encoding",
     "delimiter": "source.delimiter",
-    "missing": "source.missing",
-    "types": "types of attributes with their dtypes and words of booleans",
+    "numbers": "source.decimal and source.thousands",
+    "missing": "source.missing and missing of attributes",
+    "ignore": "columns to ignore",
+    "types": "types of attributes with their dtypes, formats and words of booleans",
 }
 
 

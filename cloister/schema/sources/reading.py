@@ -9,24 +9,27 @@ only when the file plainly has a header, since the first line of a file without 
 
 from __future__ import annotations
 
-import csv
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 from cloister.errors import DataError, SpecError, StorageError
-from cloister.schema.sources.storage_types import column_of_arrow, is_readable, text_of_arrow
-from cloister.schema.spec import SourceSpec, Spec
+from cloister.schema.sources.csv_files import (
+    ROWS_NAMED,
+    csv_header,
+    well_formed_rows,
+    without_ragged,
+)
+from cloister.schema.sources.numbers import read_numbers
+from cloister.schema.sources.storage_types import column_of_arrow, is_readable
+from cloister.schema.spec import Spec
 
 _FORMATS = {
     ".csv": "csv",
@@ -38,17 +41,11 @@ _FORMATS = {
 }
 DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 
-_BLOCK_BYTES = 16 << 20
-"""Bytes of a CSV file that are parsed at a time."""
-
-ROWS_NAMED = 10
-"""Rows or columns that a message names; the rest are counted."""
+_T = TypeVar("_T")
 
 _ROWS_FETCHED = 50_000
 """Rows fetched from a database at a time: few, so that a driver's own copy of them is small."""
 
-_MALFORMED = "malformed"
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _AS_STORED: dict[str, Any] = {"partitioning": None, "coerce_int96_timestamp_unit": "us"}
 
 
@@ -98,8 +95,8 @@ def _read_path(path: Path, spec: Spec) -> pd.DataFrame:
     return guard_reading(path, lambda: read(path, spec))
 
 
-def guard_reading(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """The frame that ``read`` makes of a file.
+def guard_reading(path: Path, read: Callable[[], _T]) -> _T:
+    """What ``read`` makes of a file.
 
     Raises:
         StorageError: the file cannot be opened, or does not fit in memory; names path and reason.
@@ -117,110 +114,22 @@ def guard_reading(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
         ) from None
 
 
-def malformed_rows(frame: pd.DataFrame) -> int:
-    """Number of lines left out, since they had more or fewer cells than the header."""
-    return int(frame.attrs.get(_MALFORMED, 0))
-
-
 def _read_csv(path: Path, spec: Spec) -> pd.DataFrame:
-    names = list(spec.attributes)
-    require_columns(
-        csv_header(path, spec.source.delimiter), names, str(path), spec.source.delimiter
-    )
-    frame = _well_formed_rows(path, spec.source, names)
-    return (
-        _without_ragged(frame, path, spec.source) if spec.validation.on_invalid == "fail" else frame
-    )
+    names, source = list(spec.attributes), spec.source
+    found = _declared(csv_header(path, source.delimiter, source.encoding), spec)
+    require_columns(found, names, str(path), source.delimiter)
+    frame = read_numbers(well_formed_rows(path, source, names), spec.attributes, source)
+    return without_ragged(frame, path, source) if spec.validation.on_invalid == "fail" else frame
 
 
-def read_text(path: Path, source: SourceSpec, names: Sequence[str]) -> pd.DataFrame:
-    """The named columns of a CSV file as text, dtype ``str``, shape (n, columns).
-
-    Bytes that are not UTF-8 become backslash escapes.
-
-    Raises:
-        DataError: ragged rows, or no text with one line a row.
-    """
-    return _without_ragged(_well_formed_rows(path, source, names), path, source)
-
-
-def _without_ragged(frame: pd.DataFrame, path: Path, source: SourceSpec) -> pd.DataFrame:
-    if malformed_rows(frame):
-        raise DataError(_ragged_message(path, source))
-    return frame
-
-
-def _well_formed_rows(path: Path, source: SourceSpec, names: Sequence[str]) -> pd.DataFrame:
-    """The rows with as many cells as the header; `malformed_rows` counts the others."""
-    ragged: list[int] = []
-    try:
-        table = _csv_table(path, source, names, ragged)
-    except pa.ArrowInvalid:
-        raise DataError(
-            f"{path} is not text with one line a row; close its quotes, and save it as CSV"
-        ) from None
-    frame = pd.DataFrame({name: text_of_arrow(table[name]) for name in names})
-    frame.attrs[_MALFORMED] = len(ragged)
-    return frame
-
-
-def csv_header(path: Path, delimiter: str) -> list[str]:
-    """The names in the first line of a CSV file.
-
-    Raises:
-        DataError: the file is empty or not UTF-8.
-    """
-    with (
-        pa.input_stream(str(path), compression="detect") as raw,
-        TextIOWrapper(raw, "utf-8-sig", "surrogateescape", newline="") as text,
-    ):
-        try:
-            header = next(csv.reader(text, delimiter=delimiter), None)
-        except csv.Error:
-            raise DataError(f"{path}: its first line is no CSV header; close its quotes") from None
-    if any(_SURROGATE.search(name) for name in header or ()):
-        raise DataError(f"{path} is not UTF-8 text; save it as CSV in UTF-8")
-    if not header:
-        raise DataError(f"{path} is empty; its first line must name the columns")
-    return header
-
-
-def _csv_table(
-    path: Path, source: SourceSpec, names: Sequence[str], ragged: list[int], threads: bool = True
-) -> pa.Table:
-    def skip(row: pacsv.InvalidRow) -> str:
-        ragged.append(row.number or 0)
-        return "skip"
-
-    return pacsv.read_csv(
-        path,
-        pacsv.ReadOptions(use_threads=threads, block_size=_BLOCK_BYTES),
-        pacsv.ParseOptions(
-            delimiter=source.delimiter, newlines_in_values=True, invalid_row_handler=skip
-        ),
-        pacsv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.large_binary()),
-            include_columns=list(names),
-            null_values=list(source.missing),
-            strings_can_be_null=True,
-        ),
-    )
-
-
-def _ragged_message(path: Path, source: SourceSpec) -> str:
-    """The rows with another number of cells than the header; only one thread can number them."""
-    numbers: list[int] = []
-    _csv_table(path, source, (), numbers, threads=False)
-    rows = ", ".join(str(number - 1) for number in numbers[:ROWS_NAMED])
-    return (
-        f"{path}: {len(numbers)} row(s) have more or fewer cells than the header (rows {rows}); "
-        "put quotes around cells that hold the delimiter, or correct source.delimiter"
-    )
+def _declared(found: Sequence[str], spec: Spec) -> list[str]:
+    """The columns that were found, without those that the spec says to ignore."""
+    return [name for name in found if name not in spec.ignore]
 
 
 def _read_parquet(path: Path, spec: Spec) -> pd.DataFrame:
     names = list(spec.attributes)
-    require_columns(parquet_names(path), names, str(path))
+    require_columns(_declared(parquet_names(path), spec), names, str(path))
     return read_native(path, names)
 
 
@@ -242,7 +151,12 @@ def read_native(path: Path, names: Sequence[str]) -> pd.DataFrame:
                 f"{path}: column '{field.name}' is of type {field.type}, which holds no single "
                 "values; write it as numbers, dates or text"
             )
-    return pd.DataFrame({name: column_of_arrow(table[name]) for name in names})
+    return frame_of_arrow(table.select(list(names)))
+
+
+def frame_of_arrow(table: pa.Table) -> pd.DataFrame:
+    """The columns of a table in the storage that its schema says, shape (n, columns)."""
+    return pd.DataFrame({name: column_of_arrow(table[name]) for name in table.column_names})
 
 
 def _parquet(path: Path, read: Callable[[Path], Any]) -> Any:
@@ -270,9 +184,8 @@ def _read_sql(spec: Spec) -> pd.DataFrame:
 def _selected(engine: sa.Engine, schema: str | None, table: str, spec: Spec) -> pd.DataFrame:
     names = list(spec.attributes)
     reflected = sa.Table(table, sa.MetaData(), schema=schema, autoload_with=engine)
-    require_columns(
-        [column.name for column in reflected.columns], names, f"table '{spec.source.table}'"
-    )
+    columns_found = _declared([column.name for column in reflected.columns], spec)
+    require_columns(columns_found, names, f"table '{spec.source.table}'")
     with engine.connect() as connection:
         prepare, stored = _DRIVERS.get(engine.dialect.name, (_as_given, _untyped))
         prepare(connection)
@@ -353,7 +266,7 @@ def require_columns(
     if undeclared:
         raise DataError(
             f"{where}: the column(s) {_named(undeclared)} are not declared; add them to the spec's "
-            "attributes, or drop them from the data"
+            "attributes, or to ignore"
         )
 
 

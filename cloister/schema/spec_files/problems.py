@@ -41,6 +41,10 @@ _EXAMPLES = {
     "source": "source: {path: data/raw/adult.csv}",
     "missing": 'missing: ["", "NA"]',
     "delimiter": 'delimiter: ";"',
+    "encoding": "encoding: latin-1",
+    "decimal": 'decimal: ","',
+    "thousands": 'thousands: "."',
+    "ignore": "ignore: [remarks]",
     "unconfirmed": "unconfirmed: [types], or delete the line to confirm all",
     "privacy": "privacy: {unit: row, relation: add_remove, rows: {public: 1000}, budget: {...}}",
     "unit": "unit: row",
@@ -67,7 +71,8 @@ _EXAMPLES = {
 _SHAPES = {
     "values": "is a list of texts or numbers, or {file: codes/zip.txt}, "
     "or {pattern: 'zip{501..99950}'}; write one",
-    "unit": "is row, or {key: ATTRIBUTE, max_rows: NUMBER}; write one of them",
+    "unit": "is row, or {key: ATTRIBUTE, max_rows: NUMBER, persons: {public: NUMBER}}, persons if "
+    "wanted; write one of them",
     "targets": "is a list of positive values, or {above: NUMBER}; write one of them",
     "above": "is a number, or a date as text; write one of them",
 }
@@ -132,6 +137,8 @@ def _is_choice(keys: Sequence[Key]) -> bool:
 
 def _sentence(details: ErrorDetails, keys: Sequence[Key], content: Any) -> str:
     kind, name = details["type"], str(keys[-1]) if keys else ""
+    if keys[:1] == ("attributes",) and name == "per":
+        return "is person, or is left out; write for example per: person"
     if kind == "extra_forbidden":
         return f"unknown key; {closest(name, _known_keys(keys[:-1], content))}"
     if kind == "union_tag_not_found":

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from cloister.errors import SpecError
 from cloister.schema.attributes import (
+    LARGEST_WHOLE,
     AnyAttribute,
     Boolean,
     Categorical,
@@ -23,11 +24,11 @@ from cloister.schema.codelists import (
     resolve_values,
 )
 from cloister.schema.columns import float_decimals
-from cloister.schema.parsing import LARGEST_WHOLE
 from cloister.schema.spec import Above, PersonUnit, Spec, TableUnit
 from cloister.schema.spec_files.foreign_keys import broken_relations
 from cloister.schema.spec_files.marked_yaml import Key
 from cloister.schema.spec_files.problems import closest
+from cloister.schema.spec_files.source_rules import source_rules
 
 _Broken = Iterator[tuple[tuple[Key, ...], str]]
 
@@ -56,11 +57,13 @@ def _rules_of_one(spec: Spec) -> _Broken:
     except SpecError as error:
         yield ("attributes",), str(error)
         return
+    yield from source_rules(spec)
     for name, attribute in spec.attributes.items():
         yield from (
             (("attributes", name, *keys), text)
             for keys, text in _attribute_rules(name, attribute, spec)
         )
+    yield from _person_rules(spec)
     for name, positive in spec.evaluation.targets.items():
         yield from (
             (("evaluation", "targets", name), text) for text in _target_rules(name, positive, spec)
@@ -147,8 +150,37 @@ def _unit_rules(spec: Spec) -> _Broken:
     unit = spec.privacy.unit
     if isinstance(unit, TableUnit):
         yield ("privacy", "unit"), "names a table, and the dataset has one table only; write row"
-    if isinstance(unit, PersonUnit) and unit.key not in spec.attributes:
+    if isinstance(unit, PersonUnit) and unit.key not in {*spec.attributes, *spec.ignore}:
         yield ("privacy", "unit", "key"), f"is no attribute; {closest(unit.key, spec.attributes)}"
+
+
+def _person_rules(spec: Spec) -> _Broken:
+    """What is said of persons needs a key of persons, which is a text key."""
+    unit, own = spec.privacy.unit, [name for name, each in spec.attributes.items() if each.per]
+    if not isinstance(unit, PersonUnit):
+        for name in own:
+            yield (
+                ("attributes", name, "per"),
+                (
+                    "there are no persons here; set privacy.unit to "
+                    "{key: COLUMN, max_rows: NUMBER}, or leave it out"
+                ),
+            )
+        return
+    if unit.key in own:
+        yield ("attributes", unit.key, "per"), "is the key of persons itself; leave it out"
+    key = spec.attributes.get(unit.key)
+    if (own or unit.persons) and key is not None and not isinstance(key, TextKey):
+        yield (
+            ("attributes", unit.key, "type"),
+            "persons need a text key; write {type: text, pattern: 'P{0001..9999}'}",
+        )
+    rows, persons = spec.privacy.rows.public, unit.declared_persons
+    if rows is not None and persons is not None and persons > rows:
+        yield (
+            ("privacy", "unit", "persons"),
+            f"are more than the {rows} rows, and each has one at least; correct one of them",
+        )
 
 
 def _delta_rules(spec: Spec) -> _Broken:
@@ -169,7 +201,8 @@ def _delta_rules(spec: Spec) -> _Broken:
 def _target_rules(name: str, positive: list[Scalar] | Above, spec: Spec) -> Iterator[str]:
     attribute = spec.attributes.get(name)
     if attribute is None:
-        yield f"is no attribute; {closest(name, spec.attributes)}"
+        if name not in spec.ignore:
+            yield f"is no attribute; {closest(name, spec.attributes)}"
     elif isinstance(attribute, TextKey):
         yield "is a text key, which has no meaning to predict; leave it out"
     elif isinstance(positive, Above) != (attribute.type in _NUMERIC):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,8 +19,11 @@ from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.domain import Table
 from models.discretization.attribute_order import NETWORKED_LEVELS
-from models.protocol import Stage, Task
-from models.soft_constraints.reweighting import Reweighting
+from models.protocol import Stage
+from models.task import Task
+
+if TYPE_CHECKING:
+    from models.soft_constraints.reweighting import Reweighting
 
 _SEED = 7
 """Public seed of the arbitrary sequence, the same in every run."""
@@ -57,6 +61,8 @@ class Unweighed:
         pool: Table,
         rng: np.random.Generator,  # noqa: ARG002
     ) -> Reweighting:
+        from models.soft_constraints.reweighting import Reweighting
+
         return Reweighting(
             tuple((constraint, 0.0) for constraint in task.soft), pool.take(np.arange(1))
         )

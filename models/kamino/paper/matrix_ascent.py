@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +17,12 @@ from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.privacy.queries.violation_matrix import ViolationMatrix
 from cloister.schema.domain import Table
-from models.protocol import Stage, Task
+from models.protocol import Stage
 from models.soft_constraints.pair_counts import describe_soft
-from models.soft_constraints.reweighting import Reweighting, reweight_by_counts
+from models.task import Task
+
+if TYPE_CHECKING:
+    from models.soft_constraints.reweighting import Reweighting
 
 MATRIX_ROWS = 100
 """Rows of the violation matrix at most; its squared sensitivity grows with their square."""
@@ -64,6 +68,8 @@ class MatrixAscent:
         pool: Table,
         rng: np.random.Generator,
     ) -> Reweighting:
+        from models.soft_constraints.reweighting import reweight_by_counts
+
         query = self.query(task)
         matrix = private.answer(query, DiscreteGaussian(noise), "soft constraints")
         weights = gradient_ascent(np.maximum(matrix, 0), rng)

@@ -20,7 +20,6 @@ from models.kamino.blocks import Dense
 from models.kamino.network import (
     BIAS_GAIN,
     EMBEDDING_GAIN,
-    EMBEDDING_WIDTH,
     GATE_GAIN,
     HEAD_GAIN,
     Tensors,
@@ -28,6 +27,7 @@ from models.kamino.network import (
 from models.kamino.paper.attention import Attention
 from models.kamino.paper.heads import Head
 from models.kamino.paper.hyper_attributes import Units
+from models.kamino.sizes import EMBEDDING_WIDTH
 
 
 @dataclass(frozen=True)

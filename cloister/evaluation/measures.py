@@ -1,0 +1,103 @@
+"""All measures of one synthetic table against the real one.
+
+Privacy: computed from real rows without noise. An evaluation is internal; it never enters a
+    published certificate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cloister.constraints.denial import DenialConstraint
+from cloister.evaluation.attacks import (
+    FEWEST_ATTACK_ROWS,
+    closest_records,
+    comparable_records,
+    infer_membership,
+)
+from cloister.evaluation.detection import detect, detectable
+from cloister.evaluation.learning import (
+    Split,
+    Teacher,
+    learnable,
+    synthetic_training_rows,
+    train_and_test,
+)
+from cloister.evaluation.marginals import compare_marginals
+from cloister.evaluation.options import Level, Panel
+from cloister.evaluation.persons import PersonColumns, compare_persons
+from cloister.evaluation.queries import compare_queries
+from cloister.evaluation.report import Evaluation, unmeasured
+from cloister.evaluation.targets import PredictionTarget
+from cloister.evaluation.violations import compare_violations
+from cloister.schema.domain import Table
+
+
+def evaluate_tables(
+    real: Table,
+    synthetic: Table,
+    constraints: Sequence[DenialConstraint],
+    targets: Sequence[PredictionTarget],
+    level: Level,
+    held_out: Table | None = None,
+    panel: Panel = "nine",
+    teach: Teacher = train_and_test,
+    persons: PersonColumns | None = None,
+) -> Evaluation:
+    """Measure a synthetic table against the real one.
+
+    ``none`` measures nothing; ``quick`` marginals, range queries, violations, detection and closest
+    records; ``full`` also trains a ``panel`` of models on synthetic and on real rows, and attacks
+    membership if there are ``held_out`` real rows of the same population that took no part in the
+    fit. ``persons`` says which rows belong to one person, if any do. ``teach`` trains on the real
+    rows, or returns scores that were computed before.
+
+    Raises:
+        DataError: the tables have other columns, or one has no rows.
+        ConstraintError: a constraint does not fit the columns.
+
+    Privacy: reads real rows without noise. The result is internal.
+    """
+    evaluation = unmeasured(real, synthetic, level)
+    if level == "none":
+        return evaluation
+    evaluation = replace(
+        evaluation,
+        marginals=compare_marginals(real, synthetic),
+        queries=compare_queries(real, synthetic) if real.domain.modelled else None,
+        violations=compare_violations(constraints, real, synthetic),
+        detection=detect(real, synthetic) if detectable(real, synthetic) else None,
+        closest=closest_records(real, synthetic) if comparable_records(real, synthetic) else None,
+        persons=compare_persons(real, synthetic, persons) if persons else None,
+    )
+    if level == "quick":
+        return evaluation
+    attackable = (
+        held_out is not None
+        and comparable_records(held_out, synthetic)
+        and real.rows >= FEWEST_ATTACK_ROWS
+    )
+    membership = (
+        infer_membership(real, held_out, synthetic) if attackable and held_out is not None else None
+    )
+    return replace(
+        _with_learning(evaluation, real, synthetic, targets, panel, teach), membership=membership
+    )
+
+
+def _with_learning(
+    evaluation: Evaluation,
+    real: Table,
+    synthetic: Table,
+    targets: Sequence[PredictionTarget],
+    panel: Panel,
+    teach: Teacher,
+) -> Evaluation:
+    if not learnable(real, synthetic, targets):
+        return evaluation
+    split = Split.of(real)
+    learning = train_and_test(synthetic_training_rows(synthetic), split.test, targets, panel)
+    return replace(
+        evaluation, learning=learning, truth=teach(split.train, split.test, targets, panel)
+    )

@@ -1,0 +1,166 @@
+"""How alike real and synthetic persons are: rows a person, their attributes, spread within them.
+
+Privacy: computed from real rows without noise; internal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cloister.arrays import Floats, Integers
+from cloister.evaluation.marginals import Marginals, compare_marginals
+from cloister.schema.domain import Domain, Table
+
+
+@dataclass(frozen=True)
+class PersonColumns:
+    """The column that names persons, their attributes, and the most rows that one may have."""
+
+    key: str
+    attributes: tuple[str, ...]
+    most_rows: int
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How much an attribute varies within a person, on real and on synthetic rows; 0: not at all.
+
+    Of numbers, the standard deviation within persons over that of all rows; of others, the share of
+    pairs of rows of one person that differ. None where no person has two rows.
+    """
+
+    attribute: str
+    real: float | None
+    synthetic: float | None
+
+    @property
+    def difference(self) -> float:
+        """The absolute difference; 0 where one of them has none."""
+        if self.real is None or self.synthetic is None:
+            return 0.0
+        return abs(self.real - self.synthetic)
+
+
+@dataclass(frozen=True)
+class PersonMeasures:
+    """Persons of a real and of a synthetic table.
+
+    ``rows_half_l1`` is half the L1 distance of the shares of persons with 1, 2, ... rows;
+    ``several`` are the synthetic persons of two rows or more, ``broken`` those of them whose rows
+    disagree on an attribute of the person, ``real_broken`` the same of real ones.
+    """
+
+    real: int
+    synthetic: int
+    rows_half_l1: float
+    several: int
+    broken: int
+    real_broken: int
+    marginals: tuple[Marginals, ...]
+    spreads: tuple[Spread, ...]
+
+    def metrics(self) -> dict[str, float]:
+        """One number for each measure."""
+        figures = {
+            "persons.rows_a_person.half_l1": self.rows_half_l1,
+            "persons.of_several_rows": float(self.several),
+            "persons.broken_attributes": float(self.broken),
+        }
+        figures |= {
+            f"persons.marginals.{way.ways}_way.half_l1": way.half_l1 for way in self.marginals
+        }
+        if self.spreads:
+            worst = max(spread.difference for spread in self.spreads)
+            figures["persons.spread_within.largest_difference"] = worst
+        return figures
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything by name, fit for JSON."""
+        return {
+            "real": self.real,
+            "synthetic": self.synthetic,
+            "rows_a_person_half_l1": self.rows_half_l1,
+            "synthetic_of_several_rows": self.several,
+            "synthetic_with_broken_attributes": self.broken,
+            "real_with_broken_attributes": self.real_broken,
+            "marginals": [way.to_dict() for way in self.marginals],
+            "spread_within": [
+                {"attribute": s.attribute, "real": s.real, "synthetic": s.synthetic}
+                for s in self.spreads
+            ],
+        }
+
+
+def compare_persons(real: Table, synthetic: Table, columns: PersonColumns) -> PersonMeasures:
+    """The measures of the persons of two tables."""
+    one, other = _Grouped(real, columns), _Grouped(synthetic, columns)
+    shares = [_shares_of_counts(each, columns.most_rows) for each in (one, other)]
+    others = [name for name in real.domain.modelled if name not in columns.attributes]
+    return PersonMeasures(
+        one.persons,
+        other.persons,
+        float(np.abs(shares[0] - shares[1]).sum() / 2),
+        int((other.counts > 1).sum()),
+        other.broken(),
+        one.broken(),
+        compare_marginals(one.table(), other.table())[:2] if columns.attributes else (),
+        tuple(Spread(name, one.spread(name), other.spread(name)) for name in others),
+    )
+
+
+def _shares_of_counts(grouped: _Grouped, most: int) -> Floats:
+    counts = np.bincount(np.minimum(grouped.counts, most), minlength=most + 1)
+    return counts / grouped.persons
+
+
+class _Grouped:
+    """The rows of a table by person: ``person`` (rows,), ``first`` (persons,) row of each."""
+
+    def __init__(self, rows: Table, columns: PersonColumns) -> None:
+        self._rows, self._columns = rows, columns
+        keys = rows.codes[columns.key]
+        _, self.first, self.person = np.unique(keys, return_index=True, return_inverse=True)
+        self.persons = len(self.first)
+        self.counts = np.bincount(self.person)
+
+    def table(self) -> Table:
+        """One row a person, its attributes."""
+        names = self._columns.attributes
+        domain = Domain(tuple(self._rows.domain[name] for name in names))
+        return Table(domain, {name: self._rows.codes[name][self.first] for name in names})
+
+    def broken(self) -> int:
+        """Persons whose rows disagree on an attribute of the person."""
+        wrong = np.zeros(self.persons, dtype=bool)
+        for name in self._columns.attributes:
+            codes = self._rows.codes[name]
+            wrong[self.person[codes != codes[self.first][self.person]]] = True
+        return int(wrong.sum())
+
+    def spread(self, name: str) -> float | None:
+        """How much an attribute varies within a person; see `Spread`."""
+        if self._rows.domain[name].kind == "numeric":
+            return self._deviation(name)
+        return self._differing(self._rows.codes[name])
+
+    def _deviation(self, name: str) -> float | None:
+        numbers = self._rows.comparable(name)
+        known = ~np.isnan(numbers)
+        person, values = self.person[known], numbers[known]
+        counts = np.bincount(person, minlength=self.persons)
+        free = int(np.maximum(counts - 1, 0).sum())
+        total = float(values.std()) if len(values) else 0.0
+        if not free or not total:
+            return None
+        means = np.bincount(person, values, self.persons) / np.maximum(counts, 1)
+        return float(np.sqrt(np.square(values - means[person]).sum() / free) / total)
+
+    def _differing(self, codes: Integers) -> float | None:
+        pairs = float((self.counts * (self.counts - 1.0)).sum())
+        if not pairs:
+            return None
+        _, alike = np.unique(np.stack([self.person, codes]), axis=1, return_counts=True)
+        return 1.0 - float((alike * (alike - 1.0)).sum()) / pairs

@@ -1,0 +1,89 @@
+"""What records made from seeds reveal: Theorem 1, for each record, and for all candidates together.
+
+A candidate that fails the test is an outcome too, and Theorem 1 speaks of released records only.
+Whether a candidate failed is private since some are withheld whatever the test says: the argument
+is in docs/privacy.md.
+
+Source: Bindschaedler, Shokri, Gunter (VLDB 2017), Theorem 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from cloister.privacy.events import Bounded, Relation, SeededRecords
+
+# Relative margin added to what was computed in floating point; the edges of the intervals of
+# probability are off by less.
+_OUTWARD = 1e-9
+
+# Binary digits of an epsilon after the point, rounded up.
+_DIGITS = 48
+
+# Largest exponent whose exponential is a finite double.
+_LARGEST_EXPONENT = 700.0
+
+
+@dataclass(frozen=True)
+class RecordGuarantee:
+    """What Theorem 1 says of one released record, at its choice of ``t``."""
+
+    epsilon: float
+    delta: float
+    t: int
+
+
+def record_guarantee(k: int, gamma: Fraction, epsilon0: Fraction, t: int) -> RecordGuarantee:
+    """Theorem 1 for one released record and a ``t`` from 1 to k - 1, rounded up.
+
+    >>> from fractions import Fraction
+    >>> found = record_guarantee(50, Fraction(4), Fraction(1), 29)
+    >>> round(found.epsilon, 4), found.delta < 2**-30
+    (1.1292, True)
+    """
+    epsilon = float(epsilon0) + math.log1p(float(gamma) / t)
+    delta = math.exp(-float(epsilon0) * (k - t))
+    return RecordGuarantee(epsilon * (1 + _OUTWARD), delta * (1 + _OUTWARD), t)
+
+
+def best_record_guarantee(
+    k: int, gamma: Fraction, epsilon0: Fraction, delta: float
+) -> RecordGuarantee:
+    """Theorem 1 with the least epsilon whose delta is at most ``delta``.
+
+    Where none is, that of the least delta, t = 1.
+    """
+    apart = math.ceil(-math.log(delta) / float(epsilon0) * (1 + _OUTWARD)) if delta > 0 else k
+    return record_guarantee(k, gamma, epsilon0, max(k - max(apart, 1), 1))
+
+
+def candidate_bound(event: SeededRecords, relation: Relation) -> Bounded:
+    """What one candidate reveals, released or not: an (epsilon, delta) of the whole table.
+
+    A unit of m rows, or one that is replaced, is as many rows added and removed one after the other
+    (Dwork and Roth 2014, theorem 2.2, for delta above 0).
+    """
+    one = record_guarantee(event.k, event.gamma, event.epsilon0, event.t)
+    epsilon = max(one.epsilon, failure_epsilon(event.withheld, event.least_seeds))
+    steps = event.rows * (1 if relation is Relation.ADD_REMOVE else 2)
+    if steps * epsilon > _LARGEST_EXPONENT:
+        return Bounded(_up(steps * epsilon), Fraction(1))
+    delta = one.delta * math.expm1(steps * epsilon) / math.expm1(epsilon)
+    return Bounded(_up(steps * epsilon), min(Fraction(delta * (1 + _OUTWARD)), Fraction(1)))
+
+
+def failure_epsilon(withheld: Fraction, least_seeds: int) -> float:
+    """What it reveals at most that a candidate was not released: ln(1 + 1 / (withheld seeds))."""
+    return math.log1p(1 / (float(withheld) * least_seeds)) * (1 + _OUTWARD)
+
+
+def least_withheld(epsilon: float, least_seeds: int) -> Fraction:
+    """The least share of candidates to withhold, so that a failure reveals at most ``epsilon``."""
+    exact = 1 / (least_seeds * math.expm1(epsilon) * (1 - _OUTWARD))
+    return Fraction(math.ceil(exact * 2**_DIGITS), 2**_DIGITS)
+
+
+def _up(amount: float) -> Fraction:
+    return Fraction(math.ceil(Fraction(amount * (1 + _OUTWARD)) * 2**_DIGITS), 2**_DIGITS)

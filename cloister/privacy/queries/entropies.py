@@ -1,0 +1,90 @@
+"""Entropies of single attributes and of pairs, as if the table had a public number of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cloister.arrays import Array, Floats, Integers
+from cloister.privacy.events import Relation, Sensitivity
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.grid import FLOATING, GRID_STEPS, OnGridSensitivity
+from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.queries.query import Query
+from cloister.privacy.queries.table_rows import Partition, TableRows
+
+
+@dataclass(frozen=True, eq=False)
+class Entropies(Query[TableRows, OnGridSensitivity, Floats]):
+    """The entropy, in bits, of each of several sets of attributes, for a table of ``rows`` rows.
+
+    ``rows`` is public or released, never the true number. ``bound`` is what one row may change an
+    entropy by, in bits, and the unit of the noise: at least :func:`entropy_bound`.
+
+    Proof: the exact answer for counts c is the sum of f(min(c, N) / N), with f(x) = -x log2 x and
+    N = ``rows`` fixed. Adding a row changes one count, from c to c + 1. f is concave with f(0) =
+    f(1) = 0, so its increments over 1/N fall from f(1/N) = log2(N) / N to -f(1 - 1/N) > -1 / (N ln
+    2), and none is larger than the first in magnitude for N >= 3. This holds for every table, of N
+    rows or not. Numbers are then multiples of bound / 64: rounding keeps a distance of at most 64
+    steps at most 64 steps. A unit of m rows changes each entropy m times as much, a replaced one
+    twice that.
+
+    Source: Bindschaedler, Shokri, Gunter (VLDB 2017), section 3.3.1; there, the true number of rows
+        divides, and the bound (9) is larger.
+    """
+
+    name: ClassVar[str] = "entropies"
+    of: tuple[tuple[Partition, ...], ...]
+    rows: int
+    bound: float
+
+    def request(self) -> Mapping[str, Any]:
+        return {
+            "of": [[part.name for part in parts] for parts in self.of],
+            "rows": self.rows,
+            "bound": self.bound,
+        }
+
+    def sensitivity(self, neighbours: Neighbours) -> OnGridSensitivity:
+        return entropy_sensitivity(len(self.of), neighbours)
+
+    def exact(self, rows: TableRows, source: NoiseSource) -> Integers:  # noqa: ARG002
+        bits = np.array([self._entropy(rows, parts) for parts in self.of])
+        return np.rint(bits / self._step).astype(np.int64)
+
+    def outcome(self, rows: TableRows, noisy: Array) -> Floats:  # noqa: ARG002
+        return noisy.astype(np.float64) * self._step
+
+    @property
+    def _step(self) -> float:
+        return self.bound * (1 + FLOATING) / GRID_STEPS
+
+    def _entropy(self, rows: TableRows, parts: Sequence[Partition]) -> float:
+        shares = np.minimum(rows.remembered_counts(parts) / self.rows, 1.0)
+        held = shares[shares > 0]
+        return float(-(held * np.log2(held)).sum())
+
+
+def entropy_sensitivity(entropies: int, neighbours: Neighbours) -> OnGridSensitivity:
+    """How far one unit can change so many entropies."""
+    sides = 1 if neighbours.relation is Relation.ADD_REMOVE else 2
+    steps = Sensitivity.box(entropies, GRID_STEPS * sides * neighbours.max_rows)
+    return OnGridSensitivity(steps, neighbours.max_rows)
+
+
+def entropy_bound(rows: int) -> float:
+    """What one row can change an entropy by, in bits, among ``rows`` rows, at least 3."""
+    return math.log2(max(rows, 3)) / max(rows, 3)
+
+
+def paper_entropy_bound(rows: int) -> float:
+    """The bound (9) of the paper, in bits; never less than :func:`entropy_bound`.
+
+    >>> round(paper_entropy_bound(280_000), 7)
+    0.0001416
+    """
+    return (2 + 1 / math.log(2) + 2 * math.log2(max(rows, 3))) / max(rows, 3)

@@ -1,0 +1,187 @@
+"""Candidate records made from random rows, their seeds, and how many rows could have made each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.arrays import Array, Floats, Integers
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.privacy_tests import CandidateSet
+from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.queries.prefix_counts import PrefixCounts
+from cloister.privacy.queries.query import Query
+from cloister.privacy.queries.table_rows import Partition, TableRows
+
+_BLOCK = 65_536
+"""Candidates made at a time: a public number, so that workers do not change what is drawn."""
+
+_HALF_WORD = 32
+"""Binary digits of a random number that decides one value."""
+
+Words = NDArray[np.uint64]
+
+
+class RecordModel(Protocol):
+    """A chain of conditionals over partitions of the attributes; public or released.
+
+    Probabilities are multiples of 2^-32, so that records are drawn exactly with them.
+    """
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """Of each attribute, in the order in which they are drawn."""
+        ...
+
+    def draw(self, place: int, levels: Integers, words: Words) -> Integers:
+        """A level (n,) of the attribute at a place, given levels (n, m) before it.
+
+        ``words`` (n,) are even numbers below 2^32.
+        """
+        ...
+
+    def logs(self, place: int, levels: Integers) -> Floats:
+        """log2 of the probability (n,) of the level at a place, given those before it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How many attributes a candidate keeps from its seed, from the front: even in a range."""
+
+    least: int
+    most: int
+
+    @property
+    def choices(self) -> int:
+        """Numbers of attributes among which one is drawn."""
+        return self.most - self.least + 1
+
+
+@dataclass(frozen=True, eq=False)
+class SeededCandidates(Query[TableRows, CandidateSet, Integers]):
+    """Levels (n, m) of the records that passed a test, each made from a row, its seed.
+
+    A candidate keeps the first attributes of its seed, a number drawn from ``kept``, and draws the
+    others anew. The exact answer is the levels of each candidate, and how many rows could have made
+    it with a probability in the same interval (gamma^-(i+1), gamma^-i] as its seed.
+
+    Proof: docs/privacy.md, plausible deniability. A row agrees with a candidate y on its first l
+    attributes and not on the next; the probability that it makes y depends on l and y alone. So the
+    rows that could have made y are counted by l, from the numbers of rows with each prefix: exactly
+    those of a scan. Adding a row adds one to one such number.
+
+    Source: Bindschaedler, Shokri, Gunter (VLDB 2017), Mechanism 1, steps 1 and 2, section 3.2, and
+        Privacy Tests 1 and 2, up to the comparison.
+    """
+
+    name: ClassVar[str] = "seeded records"
+    model: RecordModel
+    kept: Kept
+    gamma: Fraction
+    candidates: int
+    withheld: Fraction
+    least_seeds: int
+
+    def request(self) -> Mapping[str, Any]:
+        return {
+            "of": [part.name for part in self.model.partitions],
+            "kept": [self.kept.least, self.kept.most],
+            "candidates": self.candidates,
+        }
+
+    def sensitivity(self, neighbours: Neighbours) -> CandidateSet:
+        return CandidateSet(
+            self.gamma, self.candidates, self.withheld, self.least_seeds, neighbours.max_rows
+        )
+
+    def exact(self, rows: TableRows, source: NoiseSource) -> Integers:
+        seeds = rows.part_matrix(self.model.partitions).astype(np.int64)
+        counts = PrefixCounts.of(seeds, [part.size for part in self.model.partitions])
+        with ThreadPoolExecutor(workers()) as pool:
+            blocks = pool.map(lambda drawn: self._made(drawn, counts), self._drawn(seeds, source))
+            return np.concatenate([np.zeros((0, seeds.shape[1] + 1), dtype=np.int64), *blocks])
+
+    def outcome(self, rows: TableRows, noisy: Array) -> Integers:  # noqa: ARG002
+        return noisy
+
+    def _drawn(self, seeds: Integers, source: NoiseSource) -> Iterator[_Drawn]:
+        """All that is drawn for each block of candidates, one block after the other."""
+        places = max(len(seeds), self.least_seeds)
+        for begin in range(0, self.candidates, _BLOCK):
+            count = min(_BLOCK, self.candidates - begin)
+            chosen = source.integers(places, count)
+            kept = self.kept.least + source.integers(self.kept.choices, count)
+            used = (chosen < len(seeds)) & ~source.bernoulli(self.withheld, count)
+            words = source.words(count * seeds.shape[1]).reshape(count, -1) >> np.uint64(_HALF_WORD)
+            yield _Drawn(seeds[chosen[used]], kept[used], words[used])
+
+    def _made(self, drawn: _Drawn, counts: PrefixCounts) -> Integers:
+        """The levels of candidates, and their plausible seeds in the last column."""
+        made = drawn.seeds.copy()
+        for place in range(self.kept.least, made.shape[1]):
+            anew = np.flatnonzero(drawn.kept <= place)
+            made[anew, place] = self.model.draw(place, made[anew], drawn.words[anew, place])
+        plausible = plausible_seeds(self.model, self.kept, self.gamma, drawn.seeds, made, counts)
+        return np.column_stack([made, plausible])
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """The seeds (c, m) of a block of candidates, what each keeps (c,), and its words (c, m)."""
+
+    seeds: Integers
+    kept: Integers
+    words: Words
+
+
+def workers() -> int:
+    """How many threads make candidates; what they make does not depend on it."""
+    return max(len(os.sched_getaffinity(0)), 1)
+
+
+def plausible_seeds(
+    model: RecordModel,
+    kept: Kept,
+    gamma: Fraction,
+    seeds: Integers,
+    made: Integers,
+    counts: PrefixCounts,
+) -> Integers:
+    """How many rows could have made each record (n, m) about as likely as its seed (n, m).
+
+    Step 2 of Privacy Test 1, by prefix counts.
+    """
+    intervals = intervals_of(chances(model, kept, made), gamma)
+    agreeing = counts.agreeing(made, kept.least, kept.most)
+    agreeing[:, :-1] -= agreeing[:, 1:]
+    shared = np.minimum((np.cumprod(seeds == made, axis=1)).sum(axis=1), kept.most) - kept.least
+    own = np.take_along_axis(intervals, shared[:, None], axis=1)
+    return np.asarray(np.where(intervals == own, agreeing, 0).sum(axis=1))
+
+
+def chances(model: RecordModel, kept: Kept, made: Integers) -> Floats:
+    """log2 of the probability that a row makes a record, by how many first attributes agree.
+
+    Shape (n, choices): column j is of rows that agree on kept.least + j attributes, or of the last
+    column on more. Equation (2) for the attributes drawn anew, averaged over how many these are.
+    """
+    width = made.shape[1]
+    logs = np.zeros((len(made), width + 1))
+    for place in reversed(range(kept.least, width)):
+        logs[:, place] = logs[:, place + 1] + model.logs(place, made)
+    by_kept = logs[:, kept.least : kept.most + 1]
+    return np.asarray(np.logaddexp2.accumulate(by_kept, axis=1) - np.log2(kept.choices))
+
+
+def intervals_of(logs: Floats, gamma: Fraction) -> Integers:
+    """The integer i with gamma^-(i+1) < p <= gamma^-i, from log2 p; a large one for p = 0."""
+    finite = np.where(np.isfinite(logs), logs, -(2.0**40))
+    return np.floor(-finite / np.log2(float(gamma))).astype(np.int64)

@@ -1,0 +1,115 @@
+"""Columns that are no quantity though digits: keys of rows and persons, and codes.
+
+Privacy: guessed from the data; one row may decide any of it.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+
+from cloister.schema.drafts.column_cells import FEWEST_KEYS, ColumnCells, Guess
+from cloister.schema.drafts.column_names import (
+    names_a_code,
+    names_a_key,
+    names_a_person,
+    public_range,
+)
+from cloister.schema.drafts.written_forms import is_compact_date
+
+_NEARLY_ALL = 0.9
+"""The share of distinct values from which texts are taken for a key, or for free text."""
+
+_CODE_DIGITS = 5
+"""Digits from which numbers of one length, each in several rows, are taken for codes."""
+
+_NUMBERED = re.compile(r"([^{}]*?)(\d+)")
+
+_ROW = "another value in each row: a key, not modelled; synthetic rows get fresh numbers"
+_PERSON = (
+    "by its name a person, with several rows: a key; if a person is to be protected, write "
+    "privacy.unit: {key: ..., max_rows: ...}"
+)
+
+
+def guess_digits(cells: ColumnCells) -> Guess | None:
+    """Digits that are no quantity: a key, dates without marks, or codes."""
+    texts = cells.digits()
+    if texts is None:
+        return None
+    if _are_persons(cells):
+        return _numbered_key(texts, cells, _PERSON)
+    if cells.unique and (names_a_key(cells.name) or names_a_code(cells.name) or _counts_up(texts)):
+        return _numbered_key(texts, cells, f"{_ROW}; integer if it is a quantity")
+    if cells.is_text and is_compact_date(texts):
+        return None
+    numbers = texts.astype("int64")
+    if public_range(cells.name, int(numbers.min()), int(numbers.max())):
+        return None
+    reason = _code_reason(texts, cells)
+    return _code_list(cells, reason) if reason else None
+
+
+def _counts_up(texts: pd.Series) -> bool:
+    """Whether the numbers are 0, 1, 2, ... or 1, 2, 3, ... in some order."""
+    numbers = texts.astype("int64")
+    return bool(numbers.min() in (0, 1) and numbers.max() - numbers.min() == len(numbers) - 1)
+
+
+def _code_reason(texts: pd.Series, cells: ColumnCells) -> str:
+    lengths = texts.str.len()
+    if cells.zeros_ahead:
+        return "digits with leading zeros"
+    if names_a_code(cells.name):
+        return "digits, and by its name no quantity"
+    several = cells.distinct <= len(texts) // 2 and len(texts) >= FEWEST_KEYS
+    rounded = texts.str.endswith("0").all()
+    if lengths.nunique() == 1 and lengths.iloc[0] >= _CODE_DIGITS and several and not rounded:
+        return f"always {lengths.iloc[0]} digits, each value in several rows"
+    return ""
+
+
+def _code_list(cells: ColumnCells, reason: str) -> Guess:
+    values = sorted(cells.known.unique().tolist())
+    why = (
+        f"{reason}: taken for codes; declare the public list or {{pattern: ...}}, type text if it "
+        "names a person or row, integer if it is a quantity"
+    )
+    return Guess({"type": "categorical", "values": values}, why)
+
+
+def _are_persons(cells: ColumnCells) -> bool:
+    """Whether a column names persons, some of them in several rows."""
+    return names_a_person(cells.name) and FEWEST_KEYS <= cells.distinct < len(cells.known)
+
+
+def _numbered_key(texts: pd.Series, cells: ColumnCells, why: str) -> Guess:
+    lengths, width = texts.str.len(), int(texts.str.len().max())
+    padded = lengths.nunique() == 1 and texts.str.startswith("0").any()
+    first = "0" * (width - 1) + "1" if padded else "1"
+    dtype = {} if cells.is_text else {"dtype": cells.own_dtype}
+    return Guess({"type": "text", "pattern": f"{{{first}..{'9' * width}}}", **dtype}, why)
+
+
+def guess_key(cells: ColumnCells) -> Guess | None:
+    """A text key: many texts that are one prefix and a number, each different, or free text."""
+    known, persons = cells.known, _are_persons(cells)
+    many = len(known) >= FEWEST_KEYS and cells.distinct >= _NEARLY_ALL * len(known)
+    if not cells.is_text or not (many or persons):
+        return None
+    parts = known.str.extract(f"^{_NUMBERED.pattern}$")
+    if (cells.unique or persons) and parts[0].nunique() == 1 and parts[1].notna().all():
+        width = int(parts[1].str.len().max())
+        start = "0" * width if parts[1].str.len().nunique() == 1 else "0"
+        pattern = f"{parts[0].iloc[0]}{{{start}..{'9' * width}}}"
+        return Guess({"type": "text", "pattern": pattern}, _PERSON if persons else _ROW)
+    why = (
+        _PERSON
+        if persons
+        else (
+            "a text of its own in nearly each row: not modelled, synthetic rows get neutral keys; "
+            "categorical with a public list, or ignore, may be better"
+        )
+    )
+    return Guess({"type": "text", "pattern": f"KEY{{{'0' * 8}1..{'9' * 9}}}"}, why)

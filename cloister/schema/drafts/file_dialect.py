@@ -1,0 +1,156 @@
+"""The dialect of a CSV file, guessed from its bytes and cells: encoding, delimiter, marks, words.
+
+Privacy: one row may decide any of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cloister.errors import DataError
+from cloister.schema.encodings import UTF_8
+from cloister.schema.formats import number_pattern
+from cloister.schema.sources.csv_files import csv_header, read_text
+from cloister.schema.sources.numbers import plain_numbers
+from cloister.schema.sources.reading import DELIMITERS, require_columns
+from cloister.schema.spec import SourceSpec
+
+_MISSING = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "NaN", "nan", "?", " ?", "-", ".")
+"""Texts that usually stand for a missing value; the empty cell always does."""
+
+_BLOCK_BYTES = 1 << 20
+"""Bytes of a file that are looked at together."""
+
+_CONTROLS = bytes(range(0x80, 0xA0))
+"""Bytes that are letters in cp1252, and nothing in Latin-1."""
+
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""What a file begins with whose letters are of two bytes."""
+
+_USUAL = (("encoding", UTF_8), ("decimal", "."))
+"""Keys that a draft leaves out, since they are so without them."""
+
+Marks = tuple[str, str | None]
+
+_MARKS: tuple[Marks, ...] = (
+    (".", None),
+    (".", ","),
+    (",", None),
+    (",", "."),
+    (".", "'"),
+    (".", " "),
+    (",", " "),
+    (",", "\u00a0"),
+    (",", "\u202f"),
+)
+"""Decimal and thousands marks; of two that read as many columns, the first is taken."""
+
+
+@dataclass(frozen=True)
+class DraftedFile:
+    """The cells of a file, and the keys of the source that read them so.
+
+    ``plain`` holds the cells with numbers as ``1234.5``, ``written`` as they are in the file; in
+    both the ``missing`` texts are missing. ``tokens`` is the usual missing text of each column.
+    """
+
+    source: dict[str, Any]
+    written: pd.DataFrame
+    plain: pd.DataFrame
+    tokens: dict[str, str]
+
+
+def drafted_csv(path: Path) -> DraftedFile:
+    """The cells of a CSV file, in the dialect that fits them best.
+
+    Raises:
+        OSError: the file cannot be read.
+        DataError: no header, doubled columns, ragged rows, letters of two bytes.
+    """
+    encoding = _encoding(path)
+    delimiter = max(DELIMITERS, key=lambda mark: len(csv_header(path, mark, encoding)))
+    names = csv_header(path, delimiter, encoding)
+    require_columns(names, list(dict.fromkeys(names)), str(path))
+    dialect = {"path": str(path), "delimiter": delimiter, "encoding": encoding}
+    cells = read_text(path, SourceSpec(**dialect, missing=()), names)
+    counts = {name: _missing_counts(cells[name]) for name in names}
+    missing = _by_frequency(counts.values())
+    written = cells.mask(cells.isin(missing))
+    decimal, thousands = _marks(written)
+    dialect |= {"decimal": decimal} | ({"thousands": thousands} if thousands else {})
+    source = SourceSpec(**dialect, missing=tuple(missing))
+    return DraftedFile(
+        {key: value for key, value in dialect.items() if (key, value) not in _USUAL}
+        | {"missing": missing},
+        written,
+        pd.DataFrame({name: _plain(written[name], source) for name in names}),
+        {name: max(found, key=found.__getitem__) for name, found in counts.items() if found},
+    )
+
+
+def _encoding(path: Path) -> str:
+    if next(_blocks(path)).startswith(_UTF_16):
+        raise DataError(f"{path} is UTF-16 text; save it as CSV in UTF-8")
+    try:
+        for block in _blocks(path):
+            block.decode()
+    except UnicodeDecodeError:
+        letters = any(block.translate(None, _CONTROLS) != block for block in _blocks(path))
+        return "cp1252" if letters else "latin-1"
+    return UTF_8
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file in blocks of whole lines."""
+    with pa.input_stream(str(path), compression="detect") as raw:
+        rest = b""
+        while block := raw.read(_BLOCK_BYTES):
+            whole, end, rest = (rest + block).rpartition(b"\n")
+            yield whole + end
+        yield rest
+
+
+def _missing_counts(cells: pd.Series) -> dict[str, int]:
+    found = cells[cells.isin(["", *_MISSING])].value_counts()
+    return {str(token): int(count) for token, count in found.items()}
+
+
+def _by_frequency(counts: Iterable[dict[str, int]]) -> list[str]:
+    """The missing texts that occur, the most frequent first, and the empty cell at last."""
+    total = dict.fromkeys(["", *_MISSING], 0)
+    for found in counts:
+        for token, count in found.items():
+            total[token] += count
+    ordered = sorted(total, key=lambda token: -total[token])
+    return [token for token in ordered if total[token] or token == ""]
+
+
+def _marks(cells: pd.DataFrame) -> Marks:
+    """The marks by which most columns are numbers throughout."""
+    distinct = [pa.array(cells[name].dropna().unique(), pa.large_string()) for name in cells]
+
+    def numeric(marks: Marks) -> int:
+        return sum(_are_numbers(texts, marks) for texts in distinct)
+
+    return max(_MARKS, key=numeric)
+
+
+def _are_numbers(texts: pa.Array, marks: Marks) -> bool:
+    known = pc.match_substring_regex(texts, number_pattern(*marks))
+    return len(texts) > 0 and bool(pc.all(known).as_py())
+
+
+def _plain(cells: pd.Series, source: SourceSpec) -> pd.Series:
+    """A column with its numbers as ``1234.5``, if all are numbers; else as it is."""
+    texts = pa.array(cells.dropna().unique(), pa.large_string())
+    usual = (source.decimal, source.thousands) == _MARKS[0]
+    if usual or not _are_numbers(texts, (source.decimal, source.thousands)):
+        return cells
+    return plain_numbers(cells, source)

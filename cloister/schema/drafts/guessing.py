@@ -1,0 +1,249 @@
+"""What a column is, guessed from its values and its name, and why.
+
+Privacy: a guess holds values of the data, and one row may decide any of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from pandas.api import types as pt
+
+from cloister.schema.attributes import (
+    DATA_DERIVED,
+    LARGEST_WHOLE,
+    AnyAttribute,
+    Date,
+    Datetime,
+    Float,
+    Integer,
+)
+from cloister.schema.drafts.codes import guess_digits, guess_key
+from cloister.schema.drafts.column_cells import ColumnCells, Guess, Keys
+from cloister.schema.drafts.number_bounds import (
+    BINS,
+    MOST_DECIMALS,
+    bins_of,
+    bounds_of,
+    decimals_of,
+    point_mass,
+)
+from cloister.schema.drafts.written_forms import (
+    ANY_DATE,
+    ANY_MOMENT,
+    date_format,
+    is_ambiguous,
+    is_compact_date,
+    is_usual,
+    moment_format,
+    number_format,
+)
+from cloister.schema.formats import written_step
+from cloister.schema.parsing import parse
+
+_BOOLEAN_WORDS = (
+    *(("True", "False"), ("true", "false"), ("TRUE", "FALSE"), ("T", "F"), ("t", "f")),
+    *(("yes", "no"), ("Yes", "No"), ("YES", "NO"), ("Y", "N"), ("y", "n"), ("on", "off")),
+    *(("ja", "nein"), ("Ja", "Nein"), ("oui", "non"), ("Oui", "Non")),
+    *(("1", "0"), ("1.0", "0.0"), ("1,0", "0,0")),
+)
+_FLAGS = ("1", "0")
+"""Words of a flag that is stored as a number."""
+
+_FLAG = "0 and 1 alone: a flag; a count needs type integer"
+
+_LISTED_WITHOUT_REMARK = 50
+"""Values of a list that a person reads through easily."""
+
+_MIDNIGHT = 2400
+"""The last clock time that is written as hhmm."""
+
+_MOST_ODD = 0.02
+"""The share of values that a remark takes for slips; with more, the column is of its own type."""
+
+_ANY_WHOLE = Integer(type="integer", min=0, max=0)
+_ANY_NUMBER = Float(type="float", min=0, max=0)
+_NARROW: tuple[tuple[str, AnyAttribute], ...] = (
+    ("whole numbers", _ANY_WHOLE),
+    ("numbers", _ANY_NUMBER),
+    ("dates", ANY_DATE),
+    ("moments", ANY_MOMENT),
+)
+
+
+def guess(cells: ColumnCells) -> Guess:
+    """An attribute that all known cells fit, with bounds that lie outwards."""
+    found = next((guess for kind in _KINDS if (guess := kind(cells))), None) or _listed(cells)
+    nullable = {"nullable": True} if len(cells.known) < cells.rows else {}
+    dtype = {"dtype": found.keys["dtype"]} if "dtype" in found.keys else _dtype(cells, nullable)
+    odd = _remark(cells)
+    own = {"missing": cells.missing} if cells.missing is not None else {}
+    keys = {**found.keys, **nullable, **own, **dtype, "provenance": DATA_DERIVED}
+    return replace(found, keys=keys, why=f"{found.why}; {odd}" if odd else found.why)
+
+
+def _remark(cells: ColumnCells) -> str:
+    """A hint where a few odd cells decided the guess, else the empty text.
+
+    The hint says that nearly all of the values are of a narrower type.
+    """
+    known = cells.known
+    if not cells.is_text or cells.zeros_ahead > _MOST_ODD:
+        return ""
+    misfits = (
+        found for found in _misfits(known, cells.plain) if found[1] <= _MOST_ODD * len(known)
+    )
+    words, count = next(misfits, ("", 0))
+    return f"all but {count} of {len(known)} values are {words}" if count else ""
+
+
+def _misfits(known: pd.Series, plain: pd.Series) -> Iterator[tuple[str, int]]:
+    """Narrow types, the narrowest first, and how many of the values are of another."""
+    for pair in _BOOLEAN_WORDS:
+        yield " or ".join(pair), int((~known.isin(pair)).sum())
+    for words, attribute in _NARROW:
+        yield words, int(parse(plain, attribute)[1].sum())
+
+
+def _boolean(cells: ColumnCells) -> Guess | None:
+    if pt.is_bool_dtype(cells.known.dtype):
+        return Guess({"type": "boolean"}, "true or false")
+    if not cells.is_text:
+        return _native_flag(cells)
+    found = set(cells.known.unique())
+    for true, false in _BOOLEAN_WORDS:
+        words = {"true": true, "false": false}
+        if found == {true, false}:
+            why = _FLAG if "1" in found else "two words, true and false by what they usually mean"
+            usual = (true, false) == ("True", "False")
+            return Guess({"type": "boolean", **({} if usual else words)}, why)
+    if found <= set(_FLAGS):
+        return Guess({"type": "boolean", "true": "1", "false": "0"}, _only(*found))
+    return None
+
+
+def _native_flag(cells: ColumnCells) -> Guess | None:
+    if not pt.is_numeric_dtype(cells.known.dtype) or not cells.known.isin([0, 1]).all():
+        return None
+    words = {"type": "boolean", "true": _FLAGS[0], "false": _FLAGS[1]}
+    return Guess({**words, "dtype": cells.own_dtype}, _FLAG)
+
+
+def _only(word: str) -> str:
+    return f"only {word} occurs: guessed a flag; a count needs type integer, or put it in ignore"
+
+
+def _compact_date(cells: ColumnCells) -> Guess | None:
+    texts = cells.digits() if cells.is_text else None
+    return _date(cells) if texts is not None and is_compact_date(texts) else None
+
+
+def _integer(cells: ColumnCells) -> Guess | None:
+    typed = cells.typed(_ANY_WHOLE)
+    if typed is None or pt.is_float_dtype(cells.known.dtype) or cells.zeros_ahead:
+        return None
+    low, high, why = bounds_of(cells.name, int(typed.min()), int(typed.max()), "whole numbers")
+    wide = high - low > 2 * BINS
+    if cells.distinct > BINS and low >= 0 and high <= _MIDNIGHT and (typed % 100 < 60).all():
+        why = f"{why}; clock times as hhmm? list their values, or 60 to 99 minutes come out too"
+    least, most = _whole_limits(cells)
+    keys = {"type": "integer", "min": max(int(low), least), "max": min(int(high), most)}
+    keys |= bins_of(typed) | point_mass(typed, 0) if wide else {}
+    return Guess(keys | _number_format(cells, whole=True), why)
+
+
+def _whole_limits(cells: ColumnCells) -> tuple[int, int]:
+    """The least and greatest whole number that the storage of a column, and a spec, can hold."""
+    limits = (-LARGEST_WHOLE, LARGEST_WHOLE)
+    if not pt.is_integer_dtype(cells.known.dtype):
+        return limits
+    stored = np.iinfo(str(cells.known.dtype).lower())
+    return max(limits[0], int(stored.min)), min(limits[1], int(stored.max))
+
+
+def _float(cells: ColumnCells) -> Guess | None:
+    typed = cells.typed(_ANY_NUMBER)
+    if typed is None or cells.zeros_ahead:
+        return None
+    low, high, why = bounds_of(
+        cells.name, float(typed.min()), float(typed.max()), "decimal numbers"
+    )
+    form = _number_format(cells, whole=False)
+    written = int(form["format"][-2]) if form else 0
+    places = max(decimals_of(typed), written)
+    keys = {"type": "float", "min": float(low), "max": float(high), "decimals": places}
+    return Guess({**keys, **bins_of(typed), **point_mass(typed, 0.0), **form}, why)
+
+
+def _number_format(cells: ColumnCells, whole: bool) -> Keys:
+    if not cells.is_text:
+        return {}
+    form = number_format(cells.known.drop_duplicates(), whole, cells.thousands)
+    short = form is None or whole or int(re.sub(r"\D", "", form)) <= MOST_DECIMALS
+    return {"format": form} if form and short else {}
+
+
+def _date(cells: ColumnCells) -> Guess | None:
+    form = date_format(cells.known) if cells.is_text else None
+    attribute = ANY_DATE.model_copy(update={"format": form})
+    typed = cells.typed(attribute)
+    if typed is None:
+        return None
+    keys = {"type": "date", "min": f"{typed.min().year:04d}-01-01"}
+    keys |= {"max": f"{typed.max().year:04d}-12-31"} | _written_as(form)
+    return Guess(keys, _moment_words("dates", cells, ANY_DATE, form))
+
+
+def _datetime(cells: ColumnCells) -> Guess | None:
+    form = moment_format(cells.known) if cells.is_text else None
+    attribute = ANY_MOMENT.model_copy(update={"format": form})
+    typed = cells.typed(attribute)
+    if typed is None:
+        return None
+    moments = typed.to_numpy().astype("datetime64[us]").astype(np.int64)
+    step = next((unit for unit in (3600, 60) if not (moments % (unit * 10**6)).any()), 1)
+    step = max(step, written_step(form) if form else 1)
+    first, last = f"{typed.min().year:04d}-01-01T00:00:00", f"{typed.max().year:04d}-12-31T23:59:59"
+    keys = {"type": "datetime", "min": first, "max": last, **({"step": step} if step > 1 else {})}
+    return Guess(keys | _written_as(form), _moment_words("moments", cells, ANY_MOMENT, form))
+
+
+def _written_as(form: str | None) -> Keys:
+    return {"format": form} if form and not is_usual(form) else {}
+
+
+def _moment_words(
+    what: str, cells: ColumnCells, attribute: Date | Datetime, form: str | None
+) -> str:
+    words = f"{what}; whole years that hold those of the data: declare those covered"
+    if cells.is_text and form is None:
+        return f"{words}; not all are written alike, and they come out in one form"
+    if form and is_ambiguous(cells.known, attribute, form):
+        return f"{words}; day and month may be the other way round: check format"
+    return words
+
+
+def _listed(cells: ColumnCells) -> Guess:
+    values = sorted(cells.known.astype("str").unique())
+    why = "texts; all that occur: declare the public list, and ordinal if they have an order"
+    if len(values) == 1:
+        why = "one text alone: declare what else it may be, or put it in ignore"
+    elif len(values) > _LISTED_WITHOUT_REMARK:
+        why = f"{len(values)} texts; give the public list as {{file: NAME}}, or ignore free text"
+    return Guess({"type": "categorical", "values": values}, why)
+
+
+_KINDS = (_boolean, guess_digits, _compact_date, _integer, _float, _date, _datetime, guess_key)
+
+
+def _dtype(cells: ColumnCells, nullable: Keys) -> Keys:
+    """The pandas dtype where it is not the usual one of its type, so that a release has it too."""
+    name = str(cells.known.dtype)
+    unusual = re.fullmatch(r"U?Int(8|16|32)|UInt64|float32|datetime64\[(ms|us|ns)\]|category", name)
+    if unusual is None:
+        return {}
+    return {"dtype": name if nullable or not name.startswith(("I", "U")) else name.lower()}

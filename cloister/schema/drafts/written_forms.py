@@ -1,0 +1,103 @@
+"""How the texts of a column are written: the format of its numbers, dates or moments.
+
+Privacy: one row may decide a format.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Sequence
+
+import pandas as pd
+
+from cloister.schema.attributes import AnyAttribute, Date, Datetime
+from cloister.schema.formats import moment_pattern, require_moment_format
+from cloister.schema.parsing import parse
+
+ANY_DATE = Date(type="date", min=dt.date.min, max=dt.date.max)
+ANY_MOMENT = Datetime(type="datetime", min=dt.datetime.min, max=dt.datetime.max)  # noqa: DTZ901
+
+_DAYS = (
+    *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y"),
+    *("%m-%d-%Y", "%-d/%-m/%Y", "%-m/%-d/%Y", "%-d.%-m.%Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y"),
+    *("%-d/%-m/%y", "%-m/%-d/%y", "%d-%b-%Y", "%d %b %Y", "%-d %b %Y", "%d-%b-%y", "%b %d, %Y"),
+    *("%b %-d, %Y", "%d %B %Y", "%-d %B %Y", "%-d. %B %Y", "%B %d, %Y", "%B %-d, %Y", "%Y%m%d"),
+)
+_CLOCKS = (
+    *("T%H:%M:%S", " %H:%M:%S", "T%H:%M", " %H:%M", " %-H:%M", " %-H:%M:%S", "T%H%M%S"),
+    *(" %I:%M %p", " %-I:%M %p", " %I:%M:%S %p", " %-I:%M:%S %p", "T%H:%M:%S.000"),
+    *(" %H:%M:%S.000", "T%H:%M:%S.%f", " %H:%M:%S.%f"),
+)
+_MIDNIGHTS = ("T00:00:00", " 00:00:00", "T00:00", " 00:00", " 0:00", "T00:00:00.000")
+_ZONES = ("", "Z", "+00:00", "+0000", "+00")
+_USUAL = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S")
+"""What is written without a format."""
+
+_EXCHANGED = (("%d", "%m"), ("%-d", "%-m"))
+
+_DECIMAL_MARKS = ".,"
+
+
+def date_format(texts: pd.Series) -> str | None:
+    """The format that all texts of a column of dates have; None if there is none."""
+    return _first_fit(
+        texts, ANY_DATE, ("", *(clock + zone for clock in _MIDNIGHTS for zone in _ZONES))
+    )
+
+
+def moment_format(texts: pd.Series) -> str | None:
+    """The format that all texts of a column of moments have; None if there is none."""
+    return _first_fit(texts, ANY_MOMENT, [clock + zone for clock in _CLOCKS for zone in _ZONES])
+
+
+def is_compact_date(digits: pd.Series) -> bool:
+    """Whether digits are dates of a usual year, as in 20240131."""
+    usual = digits.str.match("(?:19|20)[0-9]{6}$").all()
+    return bool(usual) and _fits(digits, ANY_DATE, "%Y%m%d")
+
+
+def is_usual(form: str) -> bool:
+    """Whether a format is what is written without one."""
+    return form in _USUAL
+
+
+def is_ambiguous(texts: pd.Series, attribute: Date | Datetime, form: str) -> bool:
+    """Whether all texts are read too with days and months exchanged."""
+    for day, month in _EXCHANGED:
+        if day in form and month in form and "%Y-%m-%d" not in form and "%Y%m%d" not in form:
+            other = form.replace(day, "\0").replace(month, day).replace("\0", month)
+            return _fits(texts, attribute, other)
+    return False
+
+
+def number_format(texts: pd.Series, whole: bool, thousands: str | None) -> str | None:
+    """The format by which numbers come out as they are written; None if the usual one does."""
+    group = "'" if thousands and texts.str.contains(thousands, regex=False).any() else ""
+    marks = "".join(mark for mark in _DECIMAL_MARKS if mark != thousands)
+    fixed_places = rf"^[+-]?[0-9\W_]*?[{marks}](?P<places>[0-9]+)$"
+    places = texts.str.extract(fixed_places)["places"].str.len()
+    if places.isna().any() or places.nunique() != 1:
+        return "%'d" if group and whole else None
+    fixed = int(places.iloc[0])
+    if whole or group or texts.str.endswith("0").any():
+        return f"%{group}.{fixed}f"
+    return None
+
+
+def _first_fit(texts: pd.Series, attribute: Date | Datetime, ends: Sequence[str]) -> str | None:
+    """The first format that all texts have: a day, and one of the ends after it."""
+    distinct = pd.Series(texts.unique(), dtype="str")
+    first = str(distinct.iloc[0])
+    days = [day for day in _DAYS if re.match(moment_pattern(day)[:-1], first)]
+    forms = [day + end for day in days for end in ends]
+    forms = [form for form in forms if re.search(moment_pattern(form), first)]
+    return next((form for form in forms if _fits(distinct, attribute, form)), None)
+
+
+def _fits(texts: pd.Series, attribute: Date | Datetime, form: str) -> bool:
+    clock = isinstance(attribute, Datetime)
+    declared: AnyAttribute = attribute.model_copy(
+        update={"format": require_moment_format(form, clock)}
+    )
+    return not parse(texts, declared)[1].any()

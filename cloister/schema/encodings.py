@@ -1,0 +1,48 @@
+"""Encodings of text files: UTF-8, and those of one byte a character that contain ASCII."""
+
+from __future__ import annotations
+
+import re
+
+UTF_8 = "utf-8"
+
+_FAMILIES = re.compile(r"(latin|iso-?_?8859|cp|windows|koi8|mac)[a-z0-9_-]*", re.IGNORECASE)
+_ASCII = bytes(range(128))
+
+
+def require_encoding(name: str) -> str:
+    """The name of a known encoding whose lines and cells can be told apart byte by byte.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if name.lower() in ("utf-8", "utf8"):
+        return UTF_8
+    if _FAMILIES.fullmatch(name) is None or not _is_of_single_bytes(name):
+        raise ValueError(
+            "is no encoding that can be read; write utf-8, latin-1, cp1252 or another of one byte "
+            "a character, or save the file as UTF-8"
+        )
+    return name
+
+
+def can_encode(text: str, encoding: str) -> bool:
+    """Whether an encoding has all characters of a text."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def decode(raw: bytes, encoding: str) -> str:
+    """The text of some bytes; bytes that stand for no character become backslash escapes."""
+    return raw.decode(encoding, "backslashreplace")
+
+
+def _is_of_single_bytes(name: str) -> bool:
+    try:
+        every = bytes(range(256)).decode(name, "replace")
+        return len(every) == 256 and _ASCII.decode(name) == _ASCII.decode("ascii")
+    except (LookupError, UnicodeError):
+        return False

@@ -1,0 +1,218 @@
+"""How a text file writes numbers, dates and moments: declared forms, read and written alike.
+
+A form is that of ``printf`` or ``strftime``, since these are known. It decides what is written; of
+dates and moments also what is read, while numbers are read in any form.
+
+    %d  %05d  %'d            a whole number; padded by zeros to a width; thousands in groups
+    %.2f  %'.2f              so many decimal places, of a whole number too
+    %Y %y %m %d %b %B        year, of two digits (1969 to 2068), month, day, month in English
+    %H %I %M %S %f %p        hour, of twelve, minute, second, its fraction, AM or PM
+    %-m %-d %-H %-I          without a leading zero
+    %%                       a percent sign; all else stands for itself
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cloister.arrays import Array, Integers
+
+MONTHS = (
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+)
+_SHORT = 3
+"""Letters of the short name of a month."""
+
+_NUMBER = re.compile(r"%(?P<group>')?(?:0(?P<width>[0-9]{1,2}))?(?:d|\.(?P<places>[0-9]{1,2})f)")
+_DIRECTIVE = re.compile(r"%-?[A-Za-z%]|[^%]+|%")
+
+PIVOT = 69
+"""Two-digit years from here on are of the 20th century, as POSIX has it."""
+
+SHORT_YEAR, MONTH_NAME, HALF = "short_year", "month_name", "half"
+"""Groups of patterns beside year, month, day, hour, minute, second and fraction."""
+
+_MONTH_NAMES = "|".join(MONTHS)
+_MONTH_STARTS = "|".join(name[:_SHORT] for name in MONTHS)
+_READ = {
+    "%Y": "(?P<year>[0-9]{4})",
+    "%y": f"(?P<{SHORT_YEAR}>[0-9]{{2}})",
+    "%m": "(?P<month>[0-9]{2})",
+    "%-m": "(?P<month>[0-9]{1,2})",
+    "%d": "(?P<day>[0-9]{2})",
+    "%-d": "(?P<day>[0-9]{1,2})",
+    "%b": f"(?P<{MONTH_NAME}>(?i:{_MONTH_STARTS}))",
+    "%B": f"(?P<{MONTH_NAME}>(?i:{_MONTH_NAMES}))",
+    "%H": "(?P<hour>[0-9]{2})",
+    "%-H": "(?P<hour>[0-9]{1,2})",
+    "%I": "(?P<hour>0[1-9]|1[0-2])",
+    "%-I": "(?P<hour>[1-9]|1[0-2])",
+    "%M": "(?P<minute>[0-9]{2})",
+    "%S": "(?P<second>[0-9]{2})",
+    "%f": "(?P<fraction>[0-9]{1,9})",
+    "%p": f"(?P<{HALF}>(?i:am|pm))",
+    "%%": "%",
+}
+_PARTS = {
+    "year": ("%Y", "%y"),
+    "month": ("%m", "%-m", "%b", "%B"),
+    "day": ("%d", "%-d"),
+    "hour": ("%H", "%-H", "%I", "%-I"),
+    "minute": ("%M",),
+    "second": ("%S",),
+    "fraction": ("%f",),
+    "half": ("%p",),
+}
+_DAY_PARTS = ("year", "month", "day")
+_CLOCK = (("second", 60), ("minute", 3600), ("hour", 86_400))
+"""Parts of the clock, and the seconds that a moment is a multiple of without them."""
+
+
+def require_number_format(form: str, whole: bool) -> str:
+    """The form of a number, if it is one; of a ``whole`` number decimal places are zeros.
+
+    Raises:
+        ValueError: it is none.
+    """
+    match = _NUMBER.fullmatch(form)
+    if match is None or (not whole and match["places"] is None):
+        example = "%d, %05d, %'d or %.1f" if whole else "%.2f or %'.2f"
+        raise ValueError(f"should be the form of a number; write one such as {example}")
+    return form
+
+
+def require_moment_format(form: str, clock: bool) -> str:
+    """The form of a date or, with a ``clock``, of a moment, if it can be read back.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    tokens = _DIRECTIVE.findall(form)
+    unknown = [token for token in tokens if token.startswith("%") and token not in _READ]
+    if unknown:
+        raise ValueError(f"holds {unknown[0]}, which is not known; write one such as %d/%m/%Y")
+    times = {part: sum(token in of for token in tokens) for part, of in _PARTS.items()}
+    if any(count > 1 for count in times.values()) or not all(times[part] for part in _DAY_PARTS):
+        raise ValueError("should have year, month and day once each, such as %d/%m/%Y")
+    twelve = any(token in tokens for token in ("%I", "%-I"))
+    if not clock and sum(times.values()) > len(_DAY_PARTS):
+        raise ValueError("has hours or less, and the attribute is a date; use type datetime")
+    if twelve != bool(times["half"]):
+        raise ValueError("has %I without %p, or %p without %I; write both, or %H")
+    return form
+
+
+def written_step(form: str) -> int:
+    """The seconds that all moments are a multiple of that a form can write."""
+    tokens = _DIRECTIVE.findall(form)
+    lacking = [seconds for part, seconds in _CLOCK if not set(_PARTS[part]) & set(tokens)]
+    return max(lacking, default=1)
+
+
+def has_short_year(form: str) -> bool:
+    """Whether a form writes years with two digits."""
+    return "%y" in _DIRECTIVE.findall(form)
+
+
+def moment_pattern(form: str) -> str:
+    """The regular expression of a form; its groups are named year, month, day, ..."""
+    parts = [_READ.get(token) or re.escape(token) for token in _DIRECTIVE.findall(form)]
+    return f"^{''.join(parts)}$"
+
+
+def write_moments(values: Array, form: str) -> Array:
+    """Texts (n,) of moments (n,) of dtype ``datetime64``, none of them missing."""
+    distinct, places = np.unique(values.astype("datetime64[s]"), return_inverse=True)
+    texts = np.full(len(distinct), "", dtype=object)
+    for token in _DIRECTIVE.findall(form):
+        texts = texts + (_WRITTEN[token](distinct) if token in _WRITTEN else token)
+    return texts[places]
+
+
+def write_numbers(values: Array, form: str | None, decimal: str, thousands: str | None) -> Array:
+    """Texts (n,) of whole or decimal numbers (n,), none of them missing.
+
+    Without a form as Python writes them.
+    """
+    distinct, places = np.unique(values, return_inverse=True)
+    write = str if form is None else _number_writer(form)
+    marks = str.maketrans({".": decimal, ",": thousands or ","})
+    texts = [write(number).translate(marks) for number in distinct]
+    return np.array(texts, dtype=object)[places]
+
+
+def number_pattern(decimal: str, thousands: str | None) -> str:
+    """The regular expression of a number with these marks; whole thousands are grouped or not."""
+    mark = re.escape(decimal)
+    digits = "[0-9]+"
+    if thousands:
+        digits = f"(?:[0-9]{{1,3}}(?:{re.escape(thousands)}[0-9]{{3}})+|[0-9]+)"
+    return rf"^\s*[+-]?(?:{digits}(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]{{1,3}})?\s*$"
+
+
+def _number_writer(form: str) -> Callable[[float], str]:
+    match = _NUMBER.fullmatch(form)
+    assert match is not None
+    group, width, places = match["group"], match["width"], match["places"]
+    padded, grouped = f"0{width}" if width else "", "," if group else ""
+    code = padded + grouped + ("d" if places is None else f".{places}f")
+    return lambda number: format(number, code)
+
+
+def _padded(values: Integers, width: int) -> Array:
+    return np.array([f"{value:0{width}d}" for value in values.tolist()], dtype=object)
+
+
+def _part(values: Array, unit: str, of: str) -> Integers:
+    """How many units (``M``, ``D``, ...) each moment lies after the beginning of its larger one."""
+    inside = values.astype(f"datetime64[{unit}]") - values.astype(f"datetime64[{of}]")
+    return inside.astype(np.int64)
+
+
+def _year(values: Array) -> Integers:
+    return values.astype("datetime64[Y]").astype(np.int64) + 1970
+
+
+def _names(values: Array, letters: int | None) -> Array:
+    names = np.array([name[:letters].capitalize() for name in MONTHS], dtype=object)
+    return names[_part(values, "M", "Y")]
+
+
+def _twelve(values: Array) -> Integers:
+    return (_part(values, "h", "D") + 11) % 12 + 1
+
+
+_WRITTEN: dict[str, Callable[[Any], Any]] = {
+    "%Y": lambda at: _padded(_year(at), 4),
+    "%y": lambda at: _padded(_year(at) % 100, 2),
+    "%m": lambda at: _padded(_part(at, "M", "Y") + 1, 2),
+    "%-m": lambda at: _padded(_part(at, "M", "Y") + 1, 1),
+    "%d": lambda at: _padded(_part(at, "D", "M") + 1, 2),
+    "%-d": lambda at: _padded(_part(at, "D", "M") + 1, 1),
+    "%b": lambda at: _names(at, _SHORT),
+    "%B": lambda at: _names(at, None),
+    "%H": lambda at: _padded(_part(at, "h", "D"), 2),
+    "%-H": lambda at: _padded(_part(at, "h", "D"), 1),
+    "%I": lambda at: _padded(_twelve(at), 2),
+    "%-I": lambda at: _padded(_twelve(at), 1),
+    "%M": lambda at: _padded(_part(at, "m", "h"), 2),
+    "%S": lambda at: _padded(_part(at, "s", "m"), 2),
+    "%f": lambda _: "000000",
+    "%p": lambda at: np.where(_part(at, "h", "D") < 12, "AM", "PM").astype(object),
+    "%%": lambda _: "%",
+}

@@ -1,0 +1,72 @@
+"""Whether drawn rows keep the values that the released histograms have; post-processing.
+
+Noise can be too strong for what binds attributes together, as a deep hierarchy of dependencies:
+rows then satisfy every constraint and hold next to nothing. Released numbers alone show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cloister.arrays import Floats
+from cloister.schema.columns import Codes
+from cloister.schema.domain import Table
+from models.discretization.bins import Bins
+
+_COLLAPSED = 0.5
+"""Share of the values that a histogram lets expect, below which an attribute has collapsed."""
+
+_FEWEST = 4.0
+"""Values that a histogram lets expect at least, to speak of a collapse."""
+
+
+@dataclass(frozen=True)
+class Collapse:
+    """An attribute with fewer different values in the rows than its released histogram has.
+
+    ``kept`` and ``expected`` are numbers of cells: of values, or of ranges of numbers.
+    """
+
+    attribute: str
+    kept: int
+    expected: int
+
+    def __str__(self) -> str:
+        return (
+            f"column '{self.attribute}' has {self.kept} different values (or ranges) where its own "
+            f"noisy histogram has about {self.expected}: the noise is too strong for the "
+            "constraints that bind it to others; a larger epsilon keeps more"
+        )
+
+
+def find_collapses(histograms: Mapping[str, Bins], rows: Table) -> tuple[Collapse, ...]:
+    """The attributes of rows that keep far fewer values than their released histograms say.
+
+    Both the number of different values and the effective number must say so: a histogram's noise
+    alone makes many values, of next to no rows.
+    """
+    return tuple(
+        own for name, bins in histograms.items() if (own := _collapse(bins, rows.codes[name]))
+    )
+
+
+def _collapse(bins: Bins, codes: Codes) -> Collapse | None:
+    counts = np.bincount(bins.cells.of(codes), minlength=bins.cells.size)
+    kept, expected = int((counts > 0).sum()), _expected_cells(bins.shares, len(codes))
+    fewer = expected >= _FEWEST and kept < _COLLAPSED * expected
+    effective = _effective(counts / len(codes)) < _COLLAPSED * _effective(bins.shares)
+    return Collapse(bins.name, kept, round(expected)) if fewer and effective else None
+
+
+def _expected_cells(shares: Floats, rows: int) -> float:
+    """How many cells of a histogram so many independent rows have, in the mean."""
+    return float(-np.expm1(rows * np.log1p(-np.minimum(shares, 1 - 1e-9))).sum())
+
+
+def _effective(shares: Floats) -> float:
+    """The effective number of values: the exponential of the entropy of their shares."""
+    there = shares[shares > 0]
+    return float(np.exp(-(there * np.log(there)).sum()))

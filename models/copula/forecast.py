@@ -1,0 +1,40 @@
+"""What a fit and a draw of the copula will need, from public sizes."""
+
+from __future__ import annotations
+
+from cloister.privacy.queries.conjunction_counts import DummyCoding
+from models.protocol import Forecast
+from models.task import Task
+
+_NOISE = 2.2e-5
+"""Seconds for the noise of one count."""
+
+_LOOKUP = 4e-9
+"""Seconds to count a row in one pair of attributes."""
+
+_PRODUCT = 2.6e-11
+"""Seconds for a row, for each product of two columns."""
+
+_PAIR = 2e-5
+"""Seconds to find the correlations of a pair of columns, refinements included."""
+
+_CUBE = 4e-9
+"""Seconds for each cubed column of all eigendecompositions of a fit."""
+
+_DRAWN = 2.5e-8
+"""Seconds for a binary column of a row that is drawn and decoded."""
+
+_START = 4.0
+"""Seconds of a fit and a draw that do not depend on the table."""
+
+
+def forecast_copula(task: Task, coding: DummyCoding, *, pairs: bool) -> Forecast:
+    """Seconds of processor time and bytes of memory of counting, fitting and drawing."""
+    width, attributes, rows = coding.width, len(coding.sizes), task.data_rows
+    products = _PRODUCT * width**2
+    counted = rows * min(_LOOKUP * attributes**2 / 2, products) + _NOISE * width**2 / 2
+    fitted = _PAIR * width**2 / 2 + _CUBE * width**3
+    drawn = task.output_rows * (_DRAWN * width + products)
+    seconds = _START + drawn + (counted + fitted if pairs else 0.0)
+    cells = max(rows, task.output_rows) * len(task.domain.names)
+    return Forecast(round(seconds, 1), int(250_000_000 + 60 * cells + 120 * width**2))

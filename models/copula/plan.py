@@ -1,0 +1,312 @@
+"""The plan of the copula: what is counted, with how much noise; public.
+
+The default divides its budget between histograms, conjunctions of all pairs and joint tables of
+hard constraints, and prices all of it together. The paper gives each histogram and each pair of
+attributes the same epsilon, by advanced composition.
+
+Source: Asghar et al., sections 3.2 and 3.4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import combinations
+
+from cloister.errors import PlanError
+from cloister.figures import figure
+from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
+from cloister.privacy.events import Composed, Event, Sensitivity, repeat
+from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace
+from cloister.privacy.queries.conjunction_counts import DummyCoding, conjunction_sensitivity
+from cloister.schema.cells import declared_cells
+from models.copula.advanced_composition import epsilon_of_each
+from models.copula.forecast import forecast_copula
+from models.discretization.attribute_order import NETWORKED_LEVELS, public_sizes
+from models.discretization.bins import NUMERIC_BINS
+from models.planning.constraint_marginals import wanted_tables
+from models.planning.noise import laplace_deviation, require_signal
+from models.protocol import Parameters, Plan, Stage
+from models.task import Budget, Task
+
+Mechanism = DiscreteGaussian | DiscreteLaplace
+
+_BINS = (NUMERIC_BINS, 12, 8, 6, 4)
+"""Bins of a numeric attribute at most, tried until there are few enough columns."""
+
+_WANTED_COLUMNS = 2_000
+"""Binary columns at which bins of numbers stop being made fewer."""
+
+MOST_COLUMNS = 6_000
+"""Binary columns at most, for a plan to be made: memory and time grow with their square."""
+
+_JOINT_TABLES = 0.06
+"""Part of the budget of joint tables of hard constraints, if there are any."""
+
+_HISTOGRAM_ADVANTAGE = 2.0
+"""How many times smaller the variance of a histogram's noise is than that of a conjunction's.
+
+A histogram is one of few, and all conjunctions are fitted to it.
+"""
+
+HISTOGRAMS, CONJUNCTIONS, JOINT = "histograms", "conjunctions", "joint tables"
+
+
+@dataclass(frozen=True)
+class CopulaParameters(Parameters):
+    """Everything that a fit needs besides the task.
+
+    ``noise`` holds the noise multiplier of each kind of count, or its epsilon if the plan is
+    ``pure``. ``groups`` are the bins of a numeric attribute at most, ``coded`` how many attributes,
+    from the front of the sequence, the copula has, ``joint_tables`` the attributes of each joint
+    table of a hard constraint.
+    """
+
+    noise: Mapping[str, Fraction]
+    pure: bool
+    groups: int
+    coded: int
+    joint_tables: tuple[tuple[str, ...], ...] = ()
+
+    def mechanism(self, kind: str) -> Mechanism:
+        """The mechanism of one kind of count."""
+        level = self.noise[kind]
+        return DiscreteLaplace(level) if self.pure else DiscreteGaussian(level)
+
+
+def deviation_of(mechanism: Mechanism, sensitivity: Sensitivity) -> float:
+    """The standard deviation of a mechanism's noise, in rows."""
+    scale = mechanism.scale(sensitivity)
+    return laplace_deviation(scale) if isinstance(mechanism, DiscreteLaplace) else scale
+
+
+def public_coding(task: Task, names: Sequence[str], groups: int) -> DummyCoding:
+    """The binary columns of attributes, from public sizes: as many as there may be."""
+    sizes = public_sizes(task.domain, groups)
+    cells = [declared_cells(task.domain[name]).size for name in names]
+    return DummyCoding(
+        tuple(sizes[name] for name in names), tuple(declared <= 2 for declared in cells)
+    )
+
+
+@dataclass(frozen=True)
+class _Outline:
+    """The queries of a plan before their noise is known; with ``pairs`` or without."""
+
+    task: Task
+    sequence: tuple[str, ...]
+    groups: int
+    pairs: bool
+    pure: bool
+
+    @cached_property
+    def coded(self) -> tuple[str, ...]:
+        sizes = public_sizes(self.task.domain, self.groups)
+        return tuple(name for name in self.sequence if sizes[name] <= NETWORKED_LEVELS)
+
+    @cached_property
+    def coding(self) -> DummyCoding:
+        return public_coding(self.task, self.coded, self.groups)
+
+    @cached_property
+    def joint(self) -> tuple[tuple[str, ...], ...]:
+        return wanted_tables(self.task, public_sizes(self.task.domain, self.groups))
+
+    @cached_property
+    def queries(self) -> dict[str, tuple[Sensitivity, int]]:
+        """Of each kind of count, its sensitivity and number."""
+        partition = self.task.neighbours.partition
+        found = {HISTOGRAMS: (partition, len(self.sequence))}
+        if self.pairs and sum(map(bool, self.coding.widths)) > 1:
+            whole = conjunction_sensitivity(self.coding, self.task.neighbours)
+            found[CONJUNCTIONS] = (whole, 1)
+        if self.joint:
+            found[JOINT] = (partition, len(self.joint))
+        return found
+
+    @cached_property
+    def parts(self) -> dict[str, Fraction]:
+        """The part of the budget of each kind: of epsilon if pure, of rho if not."""
+        parts = {
+            kind: (own.l1 if self.pure else own.l2_squared) * times
+            for kind, (own, times) in self.queries.items()
+        }
+        advantage = math.sqrt(_HISTOGRAM_ADVANTAGE) if self.pure else _HISTOGRAM_ADVANTAGE
+        weights = {kind: float(part) for kind, part in parts.items()}
+        weights[HISTOGRAMS] *= advantage
+        rest = sum(weight for kind, weight in weights.items() if kind != JOINT)
+        if JOINT in weights:
+            weights[JOINT] = rest * _JOINT_TABLES / (1 - _JOINT_TABLES)
+        whole = sum(weights.values())
+        return {kind: _exact(weight / whole) for kind, weight in weights.items()}
+
+    def noise(self, level: Fraction) -> dict[str, Fraction]:
+        """The noise of each kind, at the level of all: the inverse of epsilon if pure."""
+        if self.pure:
+            return {kind: part / level / self.queries[kind][1] for kind, part in self.parts.items()}
+        return {
+            kind: level * _exact(math.sqrt(self.queries[kind][1] / part))
+            for kind, part in self.parts.items()
+        }
+
+    def parameters(self, level: Fraction) -> CopulaParameters:
+        return CopulaParameters(
+            self.noise(level), self.pure, self.groups, len(self.coded), self.joint
+        )
+
+    def stages(self, level: Fraction) -> Iterator[Stage]:
+        """The steps that query the data."""
+        made = self.parameters(level)
+        words = {
+            HISTOGRAMS: "one-way histograms of all attributes",
+            CONJUNCTIONS: f"conjunctions of {self.coding.width:,} binary columns, all pairs",
+            JOINT: "joint tables of hard constraints",
+        }
+        for kind, (sensitivity, times) in self.queries.items():
+            mechanism = made.mechanism(kind)
+            scale = figure(mechanism.scale(sensitivity))
+            yield Stage(
+                kind,
+                repeat(mechanism.event(sensitivity), times),
+                f"{words[kind]}; noise of {scale} rows a count",
+            )
+
+    def event(self, level: Fraction) -> Event:
+        return Composed(tuple((stage.event, 1) for stage in self.stages(level)))
+
+
+def plan_copula(
+    method: str, task: Task, sequence: tuple[str, ...], budget: Budget
+) -> Plan[CopulaParameters]:
+    """The plan of the default: Gaussian noise priced together; Laplace where delta is 0.
+
+    Raises:
+        PlanError: there are too many columns, or the noise would drown the rows.
+    """
+    return _planned(method, task, sequence, budget, pairs=True)
+
+
+def plan_alone(
+    method: str, task: Task, sequence: tuple[str, ...], budget: Budget
+) -> Plan[CopulaParameters]:
+    """The plan of a copula whose correlations are given: histograms alone.
+
+    Raises:
+        PlanError: as :func:`plan_copula`.
+    """
+    return _planned(method, task, sequence, budget, pairs=False)
+
+
+def _planned(
+    method: str, task: Task, sequence: tuple[str, ...], budget: Budget, *, pairs: bool
+) -> Plan[CopulaParameters]:
+    if budget.epsilon <= 0:
+        raise PlanError("no noise keeps an epsilon of 0; allow a larger epsilon")
+    outline = _Outline(task, sequence, _groups_for(task, sequence), pairs, not budget.delta)
+    require_columns(outline.coding)
+    estimated = outline.parameters(_level_by_rho(outline, budget)).mechanism(HISTOGRAMS)
+    require_signal(estimated.scale(task.neighbours.partition), task.data_rows, budget)
+    level = _level(outline, budget)
+    made = outline.parameters(level)
+    mapped = {
+        names: deviation_of(made.mechanism(JOINT), task.neighbours.partition)
+        for names in made.joint_tables
+    }
+    expected = forecast_copula(task, outline.coding, pairs=CONJUNCTIONS in outline.queries)
+    return Plan(method, sequence, tuple(outline.stages(level)), made, expected, mapped)
+
+
+def _level_by_rho(outline: _Outline, budget: Budget) -> Fraction:
+    """About the level of noise, at once: where it is hopeless, calibration takes long."""
+    if outline.pure:
+        return 1 / budget.epsilon
+    return _exact(math.sqrt(1 / (2 * zcdp_rho(budget.epsilon, budget.delta))))
+
+
+def _level(outline: _Outline, budget: Budget) -> Fraction:
+    if outline.pure:
+        return 1 / budget.epsilon
+    relation = outline.task.neighbours.relation
+    return calibrate(outline.event, budget.epsilon, budget.delta, relation)
+
+
+def _groups_for(task: Task, sequence: Sequence[str]) -> int:
+    """Bins of a numeric attribute at most, for columns to be few enough, if they can be."""
+    for groups in _BINS:
+        sizes = public_sizes(task.domain, groups)
+        if sum(sizes[n] for n in sequence if sizes[n] <= NETWORKED_LEVELS) <= _WANTED_COLUMNS:
+            return groups
+    return _BINS[-1]
+
+
+def require_columns(coding: DummyCoding) -> None:
+    """Check that there are not too many binary columns.
+
+    Raises:
+        PlanError: there are.
+    """
+    if coding.width > MOST_COLUMNS:
+        raise PlanError(
+            f"the copula would have {coding.width:,} binary columns, of which at most "
+            f"{MOST_COLUMNS:,} are planned; declare fewer values or bins, or ignore columns"
+        )
+
+
+def plan_paper(
+    method: str, task: Task, sequence: tuple[str, ...], budget: Budget
+) -> Plan[CopulaParameters]:
+    """The paper's plan: Laplace noise of one epsilon for all attributes and pairs.
+
+    Source: section 3.4; all declared cells have columns of their own (section 3.1.2).
+
+    Raises:
+        PlanError: there is no delta, too many columns, or the noise would drown the rows.
+    """
+    if budget.delta <= 0 or budget.epsilon <= 0:
+        raise PlanError(
+            f"method {method} composes by theorem 3 of the paper, which needs an epsilon and a "
+            "delta above 0; allow a delta such as 1e-9, or use copula"
+        )
+    coding = paper_coding(task, sequence)
+    require_columns(coding)
+    pairs = math.comb(len(sequence), 2)
+    each = epsilon_of_each(budget.epsilon, budget.delta, len(sequence) + pairs)
+    mechanism, partition = DiscreteLaplace(each), task.neighbours.partition
+    scale = mechanism.scale(partition)
+    require_signal(scale, task.data_rows, budget)
+    noise = f"epsilon {float(each)} each; noise of {figure(scale)} rows a count"
+    event = mechanism.event(partition)
+    stages = [
+        Stage(HISTOGRAMS, repeat(event, len(sequence)), f"one-way counts (algorithm 1); {noise}")
+    ]
+    if pairs:
+        words = f"two-way counts of all pairs of attributes (algorithm 2); {noise}"
+        stages.append(Stage(CONJUNCTIONS, repeat(event, pairs), words))
+    made = CopulaParameters(
+        {stage.name: each for stage in stages}, pure=True, groups=0, coded=len(sequence)
+    )
+    expected = forecast_copula(task, coding, pairs=bool(pairs))
+    mapped: dict[tuple[str, ...], float] = dict.fromkeys(
+        paper_tables(task, sequence), laplace_deviation(scale)
+    )
+    return Plan(method, sequence, tuple(stages), made, expected, mapped)
+
+
+def paper_coding(task: Task, sequence: Sequence[str]) -> DummyCoding:
+    """A binary column for each declared cell of each attribute."""
+    cells = tuple(declared_cells(task.domain[name]).size for name in sequence)
+    return DummyCoding(cells, (False,) * len(cells))
+
+
+def paper_tables(task: Task, sequence: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The pairs of attributes, in the order of counting, that hard constraints need joint."""
+    sizes = {name: declared_cells(task.domain[name]).size for name in sequence}
+    wanted = {frozenset(names) for names in wanted_tables(task, sizes) if len(names) == 2}
+    return tuple(pair for pair in combinations(sequence, 2) if frozenset(pair) in wanted)
+
+
+def _exact(number: float) -> Fraction:
+    return Fraction(math.ceil(number * 10**9), 10**9)

@@ -1,0 +1,1 @@
+"""The Bayesian network: structure, conditional tables, and rows drawn from it."""

@@ -1,0 +1,182 @@
+"""One fit of the network: histograms, joint tables, structure, conditional tables, supports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from cloister.arrays import Floats
+from cloister.privacy.mechanisms.counts import DiscreteGaussian
+from cloister.privacy.mechanisms.grid import GridNoise
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.privacy.queries.distances import Distances, ExpectedTable, distance_sensitivity
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.table_rows import Partition, TableRows
+from models.deniability.bayes.model import NetworkModel
+from models.deniability.bayes.network import Network, in_steps
+from models.deniability.bayes.parameters import posterior_means
+from models.deniability.bayes.plan import NETWORK_BINS, PARENT_PARTS, WEIGHER, NetworkParameters
+from models.deniability.bayes.structure import (
+    Correlations,
+    ParentLimits,
+    Parents,
+    choose_parents,
+    dependence,
+    dependency_order,
+)
+from models.discretization.bins import Bins
+from models.discretization.coarsening import Coarsening, coarse
+from models.planning.stages import measure_histogram, measure_joint_table, measure_values
+from models.protocol import Progress
+from models.sampling.expected_shares import JointTable
+from models.sampling.sizes import POOL_ROWS
+from models.sampling.support_builder import SupportBuilder
+from models.task import Task
+
+_SEED = 20_170_101
+"""Public seed of everything random that follows the noise."""
+
+_CLEAR = 2.0
+"""Standard deviations of its noise from which on a correlation counts."""
+
+
+@dataclass(frozen=True)
+class NetworkDoors:
+    """The doors that the network is learned through: of structure and of parameters."""
+
+    structure: Door[TableRows]
+    parameters: Door[TableRows]
+
+
+@dataclass(frozen=True)
+class NetworkFit:
+    """The steps of a fit of the network that query the data."""
+
+    doors: NetworkDoors
+    task: Task
+    sequence: tuple[str, ...]
+    parameters: NetworkParameters
+    progress: Progress
+
+    def train(self) -> NetworkModel:
+        """Histograms, joint tables, structure and conditional tables, then the supports."""
+        bins = {name: self._bins(name) for name in self.sequence}
+        tables = self._joint_tables(bins)
+        coarsenings = {name: coarse(bins[name], PARENT_PARTS) for name in self.parameters.inside}
+        parents = self._parents(bins, coarsenings)
+        network = self._network(bins, coarsenings, parents)
+        return constrain(self.task, network, len(self.parameters.inside), tables)
+
+    def _bins(self, name: str) -> Bins:
+        mechanism = DiscreteGaussian(self.parameters.noise["histograms"])
+        by_value = mechanism if name in self.parameters.by_value else None
+        valued = name in self.parameters.valued
+        measure = measure_values if valued else measure_histogram
+        return measure(
+            self.doors.parameters, self._learned, name, mechanism, by_value, NETWORK_BINS
+        )
+
+    def _joint_tables(self, bins: Mapping[str, Bins]) -> dict[tuple[str, ...], JointTable]:
+        if not self.parameters.joint_tables:
+            return {}
+        mechanism = DiscreteGaussian(self.parameters.noise["joint tables"])
+        return {
+            names: measure_joint_table(
+                self.doors.parameters,
+                [bins[name] for name in names],
+                mechanism,
+                f"joint {' x '.join(names)}",
+            )
+            for names in self.parameters.joint_tables
+        }
+
+    def _parents(self, bins: Mapping[str, Bins], coarsenings: Mapping[str, Coarsening]) -> Parents:
+        """The structure, from noisy distances of pairs of coarsened attributes."""
+        names = self.parameters.inside
+        if "structure" not in self.parameters.noise:
+            return {}
+        listed = [coarsenings[name] for name in names]
+        pairs = list(combinations(listed, 2))
+        noise = GridNoise(DiscreteGaussian(self.parameters.noise["structure"]))
+        tables = tuple(ExpectedTable(pair, self._independent(*pair)) for pair in pairs)
+        rows = self.doors.structure.answer(Distances(tables), noise, "dependence")
+        sensitivity = distance_sensitivity(len(tables), self.doors.structure.neighbours)
+        related = np.zeros((len(names), len(names)))
+        upper = np.triu_indices(len(names), 1)
+        found = [dependence(r, t.expected) for r, t in zip(rows, tables, strict=True)]
+        related[upper] = found
+        related += related.T
+        least = _CLEAR * noise.deviation(sensitivity, 1.0) / (2 * self.parameters.structure_rows)
+        limits = ParentLimits(
+            [one.size for one in listed],
+            [self.parameters.most_cells / bins[name].size for name in names],
+            np.full_like(related, least),
+        )
+        return choose_parents(Correlations(names, related, related), limits)
+
+    def _independent(self, one: Coarsening, other: Coarsening) -> Floats:
+        """The rows of each joint part, flat, if two attributes were independent."""
+        shares = [np.bincount(c.parts, weights=c.bins.mass) for c in (one, other)]
+        expected = np.outer(*shares).ravel() * self.parameters.structure_rows
+        return np.asarray(expected, dtype=np.float64)
+
+    def _network(
+        self, bins: Mapping[str, Bins], coarsenings: Mapping[str, Coarsening], parents: Parents
+    ) -> Network:
+        shares = {name: bins[name].mass[None] for name in self.sequence}
+        if "parameters" in self.parameters.noise:
+            shares |= {
+                name: self._table(bins[name], [coarsenings[p] for p in parents[name]])
+                for name in self.parameters.inside
+            }
+        order = dependency_order(parents, self.sequence)
+        tables = {name: in_steps(own) for name, own in shares.items()}
+        return Network(order, bins, coarsenings, parents, tables)
+
+    def _table(self, own: Bins, parents: list[Coarsening]) -> Floats:
+        mechanism = DiscreteGaussian(self.parameters.noise["parameters"])
+        partitions: list[Partition] = [*parents, own]
+        label = f"table {' x '.join(part.name for part in partitions)}"
+        table = measure_joint_table(self.doors.parameters, partitions, mechanism, label)
+        return posterior_means(table.counts.reshape(-1, own.size), table.deviation, own.mass)
+
+    @property
+    def _learned(self) -> Task:
+        return replace(self.task, data_rows=self.parameters.parameter_rows)
+
+
+def weigh_network(
+    private: Door[TableRows], task: Task, parameters: NetworkParameters, model: NetworkModel
+) -> NetworkModel:
+    """The network with weights of its soft constraints, by noisy counts of violating pairs."""
+    if not task.soft:
+        return model
+    learned = replace(task, data_rows=parameters.parameter_rows)
+    pool = model.pool(POOL_ROWS, SamplingSource(_SEED))
+    rng = np.random.default_rng(_SEED)
+    noise = parameters.noise["soft constraints"]
+    return replace(model, reweighting=WEIGHER.weigh(private, learned, noise, pool, rng))
+
+
+def constrain(
+    task: Task,
+    network: Network,
+    networked: int,
+    tables: Mapping[tuple[str, ...], JointTable],
+) -> NetworkModel:
+    """The model, with supports of its hard constraints."""
+    rng = np.random.default_rng(_SEED)
+    builder = SupportBuilder(
+        task.domain,
+        network.sequence,
+        network.bins,
+        network,
+        networked,
+        tables,
+        rng,
+        task.output_rows,
+    )
+    return NetworkModel.of(task, network, builder.build(task.hard))

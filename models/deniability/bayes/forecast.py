@@ -1,0 +1,51 @@
+"""How long a fit of the network takes, and how much memory, from public sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from models.planning.forecasts import DRAWN_CELL, MIB, balanced_seconds
+from models.protocol import Forecast
+from models.sampling.sizes import OVERSAMPLING
+from models.task import Task
+
+if TYPE_CHECKING:
+    from models.deniability.bayes.plan import NetworkParameters, PartRows
+
+_COUNTED = 8e-9
+"""Seconds for each row and entropy, to count it once."""
+
+_DRAWN = 5e-8
+"""Seconds for each cell of a row that is drawn from the network and refined to a value."""
+
+_MOST_DRAWN = 100_000
+"""Rows whose copies are in memory at a time at most."""
+
+
+def forecast_network(task: Task, parameters: NetworkParameters) -> Forecast:
+    """Seconds and bytes of a fit of the network, and of drawing the output from it."""
+    attributes, fit = len(task.domain.modelled), forecast_fit(task, parameters)
+    drawn = OVERSAMPLING * task.output_rows * attributes
+    seconds = fit.seconds + _DRAWN * drawn + balanced_seconds(task.output_rows, attributes)
+    held = OVERSAMPLING * min(task.output_rows, _MOST_DRAWN) * attributes * DRAWN_CELL
+    return Forecast(round(seconds, 1), fit.memory + held)
+
+
+def forecast_fit(task: Task, parameters: NetworkParameters) -> Forecast:
+    """Seconds and bytes of a fit of the network alone."""
+    inside = len(parameters.inside)
+    counted = parameters.structure_rows * math.comb(inside, 2) + parameters.parameter_rows * inside
+    rows = 2 * len(task.domain.modelled) * task.data_rows + 40 * task.data_rows
+    memory = 200 * MIB + rows + 24 * parameters.most_cells * inside
+    return Forecast(round(0.5 + _COUNTED * counted, 1), memory)
+
+
+def forecast_printed(task: Task, parts: PartRows, cells: Sequence[int]) -> Forecast:
+    """As :func:`forecast_fit`, of the paper's entropies and of tables with so many cells."""
+    attributes = len(cells)
+    entropies = attributes * (attributes + 1)
+    count = _COUNTED * (parts.structure * entropies + parts.parameters * attributes)
+    rows = 2 * attributes * task.data_rows + 40 * task.data_rows
+    return Forecast(round(0.5 + count, 1), 200 * MIB + rows + 24_000 * sum(cells))

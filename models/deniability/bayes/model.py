@@ -1,0 +1,108 @@
+"""A fitted network and the rules that its rows satisfy: released statistics only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.domain import Table
+from models.constrained import BALANCED, ReweightedModel
+from models.deniability.bayes.network import Network
+from models.discretization.bins import Bins
+from models.discretization.coarsening import Coarsening
+from models.protocol import Arrays, ModelState, Sampler
+from models.sampling.balanced import BalancedSampler
+from models.sampling.support_builder import CompiledConstraints
+from models.serialization import restore_bins, restore_reweighting, restore_rules
+from models.soft_constraints.reweighting import Reweighting
+from models.task import Task
+
+_STRUCTURED = (
+    "parents of each attribute are chosen by correlations from noisy entropies, so that there is "
+    "no circle"
+)
+_POSTERIOR = (
+    "conditional tables are posterior means of a Dirichlet distribution, from noisy counts; each "
+    "attribute is drawn given its parents"
+)
+
+
+@dataclass(frozen=True)
+class NetworkModel(ReweightedModel):
+    """A Bayesian network, and the rules that its rows satisfy."""
+
+    task: Task
+    sequence: tuple[str, ...]
+    bins: Mapping[str, Bins]
+    network: Network
+    rules: CompiledConstraints
+    reweighting: Reweighting | None = None
+
+    @classmethod
+    def of(
+        cls,
+        task: Task,
+        network: Network,
+        rules: CompiledConstraints,
+        reweighting: Reweighting | None = None,
+    ) -> Self:
+        """The model of a network, whose attributes are drawn in its order."""
+        return cls(task, network.sequence, network.bins, network, rules, reweighting)
+
+    @property
+    def sampler(self) -> Sampler:
+        """Balanced draws, or the constraint sampler alone if rows depend on those before them."""
+        plain = self.constraint_sampler
+        return plain if plain.remembers else BalancedSampler(plain, self._inside)
+
+    def pool(self, rows: int, rng: SamplingSource) -> Table:
+        """About ``rows`` rows by which the model's own rates are measured, keys left unset.
+
+        No more than are released where each row must fit all before it.
+        """
+        plain = self.constraint_sampler
+        return plain.independent(min(rows, self.task.data_rows) if plain.remembers else rows, rng)
+
+    @property
+    def tuple_model(self) -> Network:
+        """The network as a chain of conditionals."""
+        return self.network
+
+    def own_post_processing(self) -> tuple[str, ...]:
+        """How rows are made from the network."""
+        balanced = () if self.constraint_sampler.remembers else (BALANCED,)
+        return (_STRUCTURED, _POSTERIOR, *balanced)
+
+    def own_state(self) -> ModelState:
+        """The network as JSON and arrays."""
+        network, arrays = self.network, dict[str, NDArray[Any]]()
+        for at, name in enumerate(self.sequence):
+            arrays[f"table.{at}"] = network.tables[name]
+            if name in network.coarsenings:
+                arrays[f"parts.{at}"] = network.coarsenings[name].parts
+        return {"parents": {name: list(own) for name, own in network.parents.items()}}, arrays
+
+    @property
+    def _inside(self) -> dict[str, Bins]:
+        return {name: self.bins[name] for name in self.sequence if name in self.network.coarsenings}
+
+
+def restore_network(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> NetworkModel:
+    """The model whose :meth:`NetworkModel.state` is given."""
+    sequence = tuple(meta["sequence"])
+    bins = restore_bins(task, sequence, arrays)
+    coarsenings = {
+        name: Coarsening(bins[name], arrays[f"parts.{at}"])
+        for at, name in enumerate(sequence)
+        if f"parts.{at}" in arrays
+    }
+    tables = {name: arrays[f"table.{at}"].astype(np.uint64) for at, name in enumerate(sequence)}
+    parents = {name: tuple(own) for name, own in meta["parents"].items()}
+    network = Network(sequence, bins, coarsenings, parents, tables)
+    rules, reweighting = restore_rules(task, meta, arrays), restore_reweighting(task, meta, arrays)
+    return NetworkModel.of(task, network, rules, reweighting)

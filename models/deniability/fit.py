@@ -1,0 +1,69 @@
+"""One fit of records made from seeds: the network from two parts, the records from the third."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.seeded_records import Kept, SeededCandidates
+from cloister.privacy.queries.table_rows import TableRows
+from models.deniability.bayes.fit import NetworkDoors, NetworkFit
+from models.deniability.bayes.model import NetworkModel
+from models.deniability.paper.fit import PaperFit
+from models.deniability.paper.plan import PaperParameters
+from models.deniability.plan import (
+    PARAMETERS,
+    SEEDS,
+    STRUCTURE,
+    DeniabilityParameters,
+    divided_parts,
+)
+from models.deniability.pool import DeniableModel, released_pool
+from models.deniability.rows import fill_up, rows_of_records
+from models.deniability.seeding import SeedParameters
+from models.protocol import Plan, Progress
+from models.task import Task
+
+_SEED = 20_170_102
+"""Public seed of the values that records take inside their levels."""
+
+
+def fit_deniability(
+    private: Door[TableRows], task: Task, plan: Plan[DeniabilityParameters], progress: Progress
+) -> DeniableModel:
+    """The network from parts of the rows, and the records that pass the test from the others."""
+    parts = divided_parts(plan.stages)
+    doors = dict(zip(parts.names, private.divide(parts.split, "parts"), strict=True))
+    network = _network(doors, task, plan, progress)
+    query = candidates_of(network, plan.parameters.seeding)
+    records = doors[SEEDS].answer(query, plan.parameters.seeding.test, "records")
+    finish, fill = SamplingSource(_SEED).spawn(2)
+    rows = rows_of_records(network, records, finish)
+    pool = fill_up(network, rows, task.output_rows, fill)
+    return DeniableModel(task, network, released_pool(pool), rows.rows)
+
+
+def _network(
+    doors: Mapping[str, Door[TableRows]],
+    task: Task,
+    plan: Plan[DeniabilityParameters],
+    progress: Progress,
+) -> NetworkModel:
+    own = NetworkDoors(doors.get(STRUCTURE, doors[PARAMETERS]), doors[PARAMETERS])
+    parameters = plan.parameters.network
+    if isinstance(parameters, PaperParameters):
+        return PaperFit(own, task, plan.sequence, parameters).train()
+    return NetworkFit(own, task, plan.sequence, parameters, progress).train()
+
+
+def candidates_of(model: NetworkModel, seeding: SeedParameters) -> SeededCandidates:
+    """The query of candidate records of a network."""
+    return SeededCandidates(
+        model.network,
+        Kept(*seeding.kept),
+        seeding.gamma,
+        seeding.candidates,
+        seeding.withheld,
+        seeding.least_seeds,
+    )

@@ -1,0 +1,1 @@
+"""Structure and parameters as the paper prints them: Laplace noise, advanced composition."""

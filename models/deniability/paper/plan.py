@@ -1,0 +1,123 @@
+"""The network's plan as the paper prints it: Laplace noise, advanced composition; public.
+
+Source: Bindschaedler, Shokri, Gunter (VLDB 2017), sections 3.3.1, 3.4.1 and 3.5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from cloister.errors import PlanError
+from cloister.figures import figure
+from cloister.privacy.events import repeat
+from cloister.privacy.mechanisms.counts import DiscreteLaplace
+from cloister.privacy.mechanisms.grid import GridNoise
+from cloister.privacy.queries.entropies import entropy_sensitivity, paper_entropy_bound
+from cloister.schema.cells import declared_cells
+from models.deniability.bayes.plan import PartRows
+from models.planning.noise import require_signal
+from models.protocol import Parameters, Stage
+from models.task import Budget, Task
+
+MOST_COST = 1_000
+"""maxcost: configurations of the parents of an attribute at most; the paper prints no figure."""
+
+_ROWS_SHARE = Fraction(1, 100)
+"""Share of epsilon for the number of rows, which the paper does not print either."""
+
+_MOST_LEVELS = 10_000
+"""Cells of an attribute at most: its conditional table has as many columns."""
+
+_HALVINGS = 100
+"""Bisections of an epsilon: more than the 53 bits of a double."""
+
+
+@dataclass(frozen=True)
+class PaperParameters(Parameters):
+    """Everything that a fit needs besides the task.
+
+    ``rows_epsilon`` is of the number of rows, ``entropy_epsilon`` of one entropy, and
+    ``count_epsilon`` of the counts of one attribute.
+    """
+
+    rows_epsilon: Fraction
+    entropy_epsilon: Fraction
+    count_epsilon: Fraction
+    structure_rows: int
+    parameter_rows: int
+
+
+def plan_paper(
+    task: Task, sequence: tuple[str, ...], budget: Budget, parts: PartRows
+) -> tuple[tuple[Stage, ...], PaperParameters]:
+    """The stages and parameters of structure and tables, each of the whole budget.
+
+    Raises:
+        PlanError: the noise would drown the rows, or an attribute has too many values.
+    """
+    wide = [n for n in sequence if declared_cells(task.domain[n]).size > _MOST_LEVELS]
+    if wide:
+        raise PlanError(
+            f"column '{wide[0]}' has more than {_MOST_LEVELS:,} cells; declare fewer bins, or use "
+            "method deniability"
+        )
+    attributes = len(sequence)
+    rows_epsilon = budget.epsilon * _ROWS_SHARE
+    parameters = PaperParameters(
+        rows_epsilon,
+        epsilon_of_each(budget.epsilon - rows_epsilon, budget.delta, attributes * (attributes + 1)),
+        epsilon_of_each(budget.epsilon, budget.delta, attributes),
+        parts.structure,
+        parts.parameters,
+    )
+    scale = DiscreteLaplace(parameters.count_epsilon).scale(task.neighbours.partition)
+    require_signal(scale * task.data_rows / parts.parameters, task.data_rows, budget)
+    return tuple(_stages(task, sequence, parameters, parts)), parameters
+
+
+def advanced_composition(epsilon: float, delta: float, times: int) -> float:
+    """The epsilon of ``times`` mechanisms of epsilon each, at ``delta``: section 3.5.
+
+    >>> round(advanced_composition(0.01, 2**-30, 132), 4)
+    0.7542
+    """
+    tail = math.sqrt(2 * times * math.log(1 / delta))
+    return epsilon * tail + times * epsilon * math.expm1(epsilon)
+
+
+def epsilon_of_each(epsilon: Fraction, delta: Fraction, times: int) -> Fraction:
+    """The epsilon of each of so many mechanisms that are ``epsilon`` together, rounded down.
+
+    That of advanced composition, or of the plain sum where this is more.
+    """
+    low, high = 0.0, float(epsilon)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        enough = advanced_composition(middle, float(delta), times) <= float(epsilon)
+        low, high = (middle, high) if enough else (low, middle)
+    return max(Fraction(math.floor(low * 10**12), 10**12), epsilon / times)
+
+
+def _stages(
+    task: Task, sequence: tuple[str, ...], own: PaperParameters, parts: PartRows
+) -> Iterator[Stage]:
+    partition, attributes = task.neighbours.partition, len(sequence)
+    part = parts.structure_part
+    if parts.structure:
+        rows = DiscreteLaplace(own.rows_epsilon).event(partition)
+        yield Stage("rows", rows, "how many rows the structure is learned from", part)
+        noise = GridNoise(DiscreteLaplace(own.entropy_epsilon))
+        sensitivity = entropy_sensitivity(1, task.neighbours)
+        times = attributes * (attributes + 1)
+        bits = noise.deviation(sensitivity, paper_entropy_bound(own.structure_rows))
+        words = f"{times} entropies of attributes and pairs; noise of {figure(bits)} bits each"
+        event = repeat(noise.event(sensitivity), times)
+        yield Stage("structure", event, words, part)
+    mechanism = DiscreteLaplace(own.count_epsilon)
+    scale = figure(mechanism.scale(partition))
+    words = f"the conditional tables, one for each attribute; noise of {scale} rows a count"
+    event = repeat(mechanism.event(partition), attributes)
+    yield Stage("parameters", event, words, parts.parameter_part)

@@ -1,0 +1,186 @@
+"""The plan of records made from seeds: three disjoint parts of the rows; public.
+
+Source: Bindschaedler, Shokri, Gunter (VLDB 2017), sections 3.5 and 6.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from cloister.errors import PlanError
+from cloister.figures import figure
+from cloister.privacy.events import Relation
+from cloister.privacy.queries.split import Split
+from cloister.schema.cells import declared_cells
+from models.deniability.bayes.forecast import forecast_fit, forecast_printed
+from models.deniability.bayes.plan import (
+    NetworkParameters,
+    Outline,
+    PartRows,
+    calibrate_level,
+    require_delta,
+)
+from models.deniability.forecast import forecast_records
+from models.deniability.paper.plan import MOST_COST, PaperParameters, plan_paper
+from models.deniability.seeding import SeedParameters, choose_seeding
+from models.protocol import Forecast, Parameters, Plan, Stage
+from models.task import Budget, Task
+
+STRUCTURE, PARAMETERS, SEEDS = "structure", "parameters", "seeds"
+"""The parts of the rows: D_T, D_P and D_S."""
+
+_SHARES = {STRUCTURE: Fraction(1, 5), PARAMETERS: Fraction(3, 10), SEEDS: Fraction(1, 2)}
+"""The shares of the rows: the paper has 280,000, 280,000 and 735,000 of them.
+
+Conditional tables need more rows than a structure.
+"""
+
+
+_LEAST_ROWS = 3
+"""Declared rows of a part at least."""
+
+
+@dataclass(frozen=True)
+class DividedParts:
+    """The disjoint parts of the rows that a plan has, by name."""
+
+    names: tuple[str, ...]
+
+    @property
+    def split(self) -> Split:
+        """The split into them, in proportion to their shares."""
+        whole = sum(_SHARES[name] for name in self.names)
+        return Split(tuple(_SHARES[name] / whole for name in self.names))
+
+    def rows(self, name: str, data_rows: int) -> int:
+        """The declared rows of one part; none if the plan has no such part."""
+        shares = dict(zip(self.names, self.split.shares, strict=True))
+        return round(shares.get(name, Fraction(0)) * data_rows)
+
+
+def divided_parts(stages: tuple[Stage, ...]) -> DividedParts:
+    """The parts that stages read, in the order in which the door divides the rows."""
+    return DividedParts(tuple(dict.fromkeys(stage.part for stage in stages if stage.part)))
+
+
+@dataclass(frozen=True)
+class DeniabilityParameters(Parameters):
+    """The network, and how records are made with it and tested."""
+
+    network: NetworkParameters | PaperParameters
+    seeding: SeedParameters
+
+
+@dataclass(frozen=True)
+class PlannedNetwork:
+    """The part of a plan that is of the network."""
+
+    stages: tuple[Stage, ...]
+    parameters: NetworkParameters | PaperParameters
+    forecast: Forecast
+    mapped: Mapping[tuple[str, ...], float]
+
+
+NetworkPlanner = Callable[[Task, tuple[str, ...], Budget, PartRows, Stage], PlannedNetwork]
+
+
+def plan_deniability(
+    method: str, task: Task, sequence: tuple[str, ...], budget: Budget, planner: NetworkPlanner
+) -> Plan[DeniabilityParameters]:
+    """The plan of network and records.
+
+    Where one row may be in several parts, because it is replaced or a unit has several, all parts
+    are charged together.
+
+    Raises:
+        PlanError: there is no delta, noise would drown the rows, or the records cannot be charged.
+    """
+    require_delta(method, budget)
+    parts = _part_rows(task, sequence)
+    probe = Outline(task, sequence, parts)
+    seeds = _parts_of(probe).rows(SEEDS, task.data_rows)
+    seeding = choose_seeding(task, seeds, len(sequence), _shared(task, budget))
+    records = records_stage(task, seeding)
+    network = planner(replace(task, constraints=task.hard), sequence, budget, parts, records)
+    return Plan(
+        method,
+        sequence,
+        _ordered((*network.stages, records)),
+        DeniabilityParameters(network.parameters, seeding),
+        forecast_records(network.forecast, task, seeding, seeds),
+        network.mapped,
+    )
+
+
+def plan_calibrated(
+    task: Task, sequence: tuple[str, ...], budget: Budget, parts: PartRows, records: Stage
+) -> PlannedNetwork:
+    """The network with the least noise that the accountants allow beside the records."""
+    outline = Outline(task, sequence, parts)
+    outline.require_signal(_shared(task, budget))
+    level = calibrate_level(outline, (records,), task, budget)
+    parameters = outline.parameters(level)
+    stages, forecast = tuple(outline.stages(level)), forecast_fit(task, parameters)
+    return PlannedNetwork(stages, parameters, forecast, outline.mapped(level))
+
+
+def plan_printed(
+    task: Task,
+    sequence: tuple[str, ...],
+    budget: Budget,
+    parts: PartRows,
+    records: Stage,  # noqa: ARG001 - on other rows, or within its half of the budget
+) -> PlannedNetwork:
+    """The network with the noise of the paper."""
+    stages, parameters = plan_paper(task, sequence, _shared(task, budget), parts)
+    cells = [min(declared_cells(task.domain[name]).size, MOST_COST) for name in sequence]
+    forecast = forecast_printed(task, parts, cells)
+    return PlannedNetwork(stages, parameters, forecast, {})
+
+
+def records_stage(task: Task, seeding: SeedParameters) -> Stage:
+    """The stage that makes and tests the records."""
+    anew = [len(task.domain.modelled) - kept for kept in reversed(seeding.kept)]
+    omega = f"{anew[0]} to {anew[1]}" if anew[0] < anew[1] else f"{anew[0]}"
+    noise = (
+        ""
+        if not seeding.epsilon0
+        else f", a threshold with noise of {figure(float(1 / seeding.epsilon0))} rows"
+    )
+    words = (
+        f"{seeding.candidates:,} candidate records, each made from a random row by drawing {omega} "
+        f"attributes anew, released if {seeding.k:,} rows could have made it about as "
+        f"likely (a factor of {float(seeding.gamma):g}){noise}"
+    )
+    return Stage("records", seeding.event(task), words, SEEDS)
+
+
+def _part_rows(task: Task, sequence: tuple[str, ...]) -> PartRows:
+    """The declared rows of each part; of structure none where no attribute can have a parent."""
+    parts = _parts_of(Outline(task, sequence, PartRows(1, 1)))
+    structure, parameters = (parts.rows(n, task.data_rows) for n in (STRUCTURE, PARAMETERS))
+    if min(parameters, parts.rows(SEEDS, task.data_rows)) < _LEAST_ROWS:
+        raise PlanError(
+            f"{task.data_rows} rows are too few for parts of structure, parameters and seeds; use "
+            "method bayes, or more rows"
+        )
+    return PartRows(structure, parameters, STRUCTURE, PARAMETERS)
+
+
+def _parts_of(outline: Outline) -> DividedParts:
+    return DividedParts((*((STRUCTURE,) if outline.pairs else ()), PARAMETERS, SEEDS))
+
+
+def _shared(task: Task, budget: Budget) -> Budget:
+    """What one part may cost: all, or its share where one unit may be in several parts."""
+    if task.neighbours.relation is Relation.ADD_REMOVE and task.neighbours.max_rows == 1:
+        return budget
+    return Budget(budget.epsilon / len(_SHARES), budget.delta / len(_SHARES))
+
+
+def _ordered(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """The stages by part, in the order of the parts; of one attribute there is no structure."""
+    order = {STRUCTURE: 0, PARAMETERS: 1, SEEDS: 2}
+    return tuple(sorted(stages, key=lambda stage: order[stage.part or PARAMETERS]))

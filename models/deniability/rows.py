@@ -1,0 +1,81 @@
+"""From released records, which are levels, to rows without a violation; post-processing.
+
+A record keeps its levels wherever the supports of the hard constraints allow them; where they do
+not, an attribute takes another level, by the network. Records that still break a rule are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cloister.arrays import Integers
+from cloister.constraints.counting import violations_per_row
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.domain import Table
+from models.deniability.bayes.model import NetworkModel
+from models.sampling.ancestral import AncestralSampler
+from models.sampling.chain import ConstrainedChain, Probabilities
+from models.sampling.row_by_row import AcceptedRows, Penalty
+from models.sampling.sampler import CHUNK_ROWS, ConstraintSampler
+
+_FLOOR = 1e-9
+"""Share of the network in what a record takes: it counts where supports exclude the record's level.
+"""
+
+
+@dataclass(frozen=True)
+class RecordChain(ConstrainedChain):
+    """A chain whose rows take the levels of ``records`` (n, k), wherever the supports allow."""
+
+    records: Integers = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+
+    def conditional(self, place: int, context: Integers) -> Probabilities:
+        """The record's level, nearly surely; otherwise by the network."""
+        own = np.eye(self.bins[self.sequence[place]].size)[self.records[:, place]]
+        return own + _FLOOR * super().conditional(place, context)
+
+
+def rows_of_records(model: NetworkModel, records: Integers, rng: SamplingSource) -> Table:
+    """The rows (n,) of records (r, k) that break no hard constraint, with values for levels."""
+    sampler = model.constraint_sampler
+    streams = rng.spawn(max(1, -(-len(records) // CHUNK_ROWS)))
+    tables = [
+        _refined(sampler, records[at * CHUNK_ROWS : (at + 1) * CHUNK_ROWS], stream.generator)
+        for at, stream in enumerate(streams)
+    ]
+    rows = Table.concatenate(tables)
+    if not sampler.pair_rules:
+        return rows
+    hard = [Penalty(rule) for rule in sampler.pair_rules]
+    accepted = AcceptedRows(sampler.domain, sampler.chain, sampler.algorithm, hard, whole=True)
+    return rows.take(accepted.admit(rows, streams[0].generator))
+
+
+def _refined(sampler: ConstraintSampler, records: Integers, rng: np.random.Generator) -> Table:
+    chain = sampler.chain
+    follow = RecordChain(
+        chain.sequence, chain.bins, chain.model, chain.supports, records.astype(np.int64)
+    )
+    batch = AncestralSampler(follow).draw(len(records), rng)
+    unknown = np.zeros(batch.rows, dtype=np.int64)
+    rows = Table(sampler.domain, {n: batch.codes.get(n, unknown) for n in sampler.domain.names})
+    rows = rows.take(batch.alive)
+    for rule in sampler.row_rules:
+        rows = rows.take(violations_per_row(rule, rows) == 0)
+    return rows
+
+
+def fill_up(model: NetworkModel, rows: Table, wanted: int, rng: SamplingSource) -> Table:
+    """The rows, and so many of the network itself that there are ``wanted``, if there are fewer.
+
+    A record of which every attribute is drawn anew depends on no seed, so its test always passes.
+
+    Raises:
+        SampleError: they cannot be drawn.
+    """
+    if rows.rows >= wanted:
+        return rows
+    more = model.constraint_sampler.chunks(wanted - rows.rows, rng, before=[rows])
+    return Table.concatenate([rows, *more])

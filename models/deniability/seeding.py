@@ -1,0 +1,266 @@
+"""How records are made from seeds and tested: chosen from a budget and public sizes; public.
+
+Source: Bindschaedler, Shokri, Gunter (VLDB 2017), sections 2, 3.2 and 6.1.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from cloister.errors import PlanError, UnsupportedEvent
+from cloister.privacy.accounting.accountants import epsilon
+from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
+from cloister.privacy.accounting.deniability import (
+    best_record_guarantee,
+    least_withheld,
+    record_guarantee,
+)
+from cloister.privacy.events import (
+    Bounded,
+    PlausiblyDeniable,
+    Relation,
+    SeededRecords,
+    repeat,
+)
+from cloister.privacy.mechanisms.privacy_tests import (
+    CandidateSet,
+    DeniableTest,
+    DeterministicTest,
+    RandomisedTest,
+)
+from cloister.schema.spec import DeniabilitySpec
+from models.protocol import Parameters
+from models.task import Budget, Task
+
+PAPER_K, PAPER_GAMMA, PAPER_EPSILON0 = 50, Fraction(4), Fraction(1)
+"""The parameters of section 6.1: plausible seeds, ratio of probabilities, noise of k."""
+
+_PAPER_RESAMPLED = Fraction(5, 11)
+"""Least share of attributes drawn anew in section 6.1: omega from 5 to 11 of 11."""
+
+_TIGHT_GAMMA = Fraction(101, 100)
+"""The ratio where omega is fixed: rows that can make a record do so with one probability."""
+
+_MOST_OF_SEEDS = 10
+"""One over the share of the seeds that must agree at most, where k is chosen."""
+
+_CANDIDATES_PER_ROW = 2
+"""Candidates for each row wanted, where they are not charged: half or more pass the test."""
+
+_LEAST_SEEDS = 2
+"""One over the share of the expected seeds that there are at least, for the guarantee to be as
+stated; where there are fewer, the places of the others stay empty."""
+
+_MOST_CALIBRATED = 200
+"""Candidates up to which the accountants find the epsilon of each."""
+
+_MOST_CHARGED = 100_000
+"""Candidates that are charged at most: for a million, the accountants take many minutes."""
+
+_ROUNDING = Fraction(999_999, 1_000_000)
+"""Share of an epsilon that is used: the rest is for rounding upwards."""
+
+
+@dataclass(frozen=True)
+class SeedParameters(Parameters):
+    """How records are made and tested.
+
+    A record keeps the first ``kept`` attributes of its seed, a number drawn from this range.
+    ``charged`` says whether records are charged as differential privacy of the whole table, or
+    released under plausible deniability alone; ``epsilon0`` is 0 for the deterministic test.
+    """
+
+    k: int
+    gamma: Fraction
+    epsilon0: Fraction
+    t: int
+    kept: tuple[int, int]
+    candidates: int
+    withheld: Fraction
+    least_seeds: int
+    guarantee: Literal["differential-privacy", "plausible-deniability"]
+
+    def made(self, rows: int) -> CandidateSet:
+        """How candidates are made, for units of so many rows."""
+        return CandidateSet(self.gamma, self.candidates, self.withheld, self.least_seeds, rows)
+
+    @property
+    def test(self) -> RandomisedTest | DeniableTest | DeterministicTest:
+        """The test of the candidates, as it is accounted for."""
+        if not self.epsilon0:
+            return DeterministicTest(self.k)
+        test = RandomisedTest(self.k, self.epsilon0, self.t)
+        return test if self.guarantee == "differential-privacy" else DeniableTest(test)
+
+    def event(self, task: Task) -> SeededRecords | PlausiblyDeniable:
+        """What making and testing the records does."""
+        return self.test.event(self.made(task.neighbours.max_rows))
+
+
+def choose_seeding(task: Task, seeds: int, attributes: int, budget: Budget) -> SeedParameters:
+    """How to make the wanted records from about so many ``seeds`` of so many ``attributes``.
+
+    ``budget`` is what may be charged for them, if they are charged.
+
+    Raises:
+        PlanError: says how many records would fit, or what cannot be.
+    """
+    if task.guarantee == "plausible-deniability":
+        return _deniable(task, seeds, attributes, budget)
+    if task.deniability.test == "deterministic":
+        raise PlanError(
+            "the deterministic privacy test is not differentially private; leave it out, or "
+            "declare release.guarantee: plausible-deniability"
+        )
+    wanted = task.deniability.candidates or task.output_rows
+    found = _charged(task, seeds, attributes, budget, wanted)
+    if found is None or not _within(found, task, budget):
+        raise PlanError(_too_many(task, seeds, attributes, budget, wanted))
+    return found
+
+
+def kept_range(options: DeniabilitySpec, attributes: int, least: int) -> tuple[int, int]:
+    """How many first attributes of a seed are kept: all but those drawn anew.
+
+    ``least`` are drawn anew at least where the spec does not say.
+
+    Raises:
+        PlanError: more would be drawn anew than there are.
+    """
+    declared = options.resampled
+    if declared is None:
+        return 0, attributes - least
+    low, high = (declared, declared) if isinstance(declared, int) else declared
+    if not 0 <= low <= high <= attributes:
+        raise PlanError(
+            f"release.deniability.resampled should be from 0 to {attributes}, the attributes that "
+            "are modelled; declare fewer"
+        )
+    return attributes - high, attributes - low
+
+
+def _deniable(task: Task, seeds: int, attributes: int, budget: Budget) -> SeedParameters:
+    """Records under plausible deniability alone, with the parameters of the spec or the paper."""
+    options = task.deniability
+    k, gamma = options.k or PAPER_K, options.gamma or PAPER_GAMMA
+    epsilon0 = (
+        Fraction(0) if options.test == "deterministic" else options.epsilon0 or PAPER_EPSILON0
+    )
+    candidates = options.candidates or _CANDIDATES_PER_ROW * task.output_rows
+    least_seeds = max(seeds // _LEAST_SEEDS, 1)
+    _require_seeds(k, least_seeds, task)
+    share = float(budget.delta) / (2 * candidates)
+    one = best_record_guarantee(k, gamma, epsilon0 or PAPER_EPSILON0, share)
+    least = math.ceil(_PAPER_RESAMPLED * attributes)
+    withheld = least_withheld(one.epsilon, least_seeds) if epsilon0 else Fraction(0)
+    kept = kept_range(options, attributes, least)
+    return SeedParameters(
+        k, gamma, epsilon0, one.t, kept, candidates, withheld, least_seeds, task.guarantee
+    )
+
+
+def _charged(
+    task: Task, seeds: int, attributes: int, budget: Budget, candidates: int
+) -> SeedParameters | None:
+    """The test at which so many candidates stay within the budget; None if none does."""
+    if candidates > _MOST_CHARGED:
+        return None
+    options, least_seeds = task.deniability, max(seeds // _LEAST_SEEDS, 1)
+    kept = kept_range(options, attributes, max(attributes - 1, 0))
+    if options.resampled is None:
+        kept = (min(1, attributes), min(1, attributes))
+    gamma = options.gamma or (_TIGHT_GAMMA if kept[0] == kept[1] else PAPER_GAMMA)
+    chosen = _test_for(task, budget, gamma, candidates, least_seeds)
+    if chosen is None:
+        return None
+    k, epsilon0, t = chosen
+    one = record_guarantee(k, gamma, epsilon0, t)
+    withheld = least_withheld(one.epsilon, least_seeds)
+    if withheld >= 1:
+        return None
+    return SeedParameters(
+        k, gamma, epsilon0, t, kept, candidates, withheld, least_seeds, task.guarantee
+    )
+
+
+def _test_for(
+    task: Task, budget: Budget, gamma: Fraction, candidates: int, least_seeds: int
+) -> tuple[int, Fraction, int] | None:
+    """k, epsilon0 and t for so many candidates: those of the spec, or the least k."""
+    options = task.deniability
+    steps = task.neighbours.max_rows * (1 if task.neighbours.relation is Relation.ADD_REMOVE else 2)
+    one = _epsilon_of_one(budget, candidates, task.neighbours.relation) / steps
+    delta = float(budget.delta) / (2 * candidates) * math.expm1(one) / math.expm1(steps * one)
+    log = -math.log(delta)
+    share = math.sqrt(log) / (math.sqrt(log) + math.sqrt(float(gamma)))
+    epsilon0 = options.epsilon0 or _down(one * share)
+    left = one - float(epsilon0)
+    if left <= 0:
+        return None
+    t = math.ceil(float(gamma) / math.expm1(left))
+    k = options.k or t + math.ceil(log / float(epsilon0))
+    most = least_seeds if options.k else _LEAST_SEEDS * least_seeds // _MOST_OF_SEEDS
+    hidden = float(epsilon0) * (k - t) >= log * (1 - 1e-12)
+    return (k, epsilon0, t) if hidden and t < k <= most else None
+
+
+def _epsilon_of_one(budget: Budget, candidates: int, relation: Relation) -> float:
+    """The epsilon of each of so many candidates that together stay within the budget.
+
+    Of many, by zero-concentrated privacy: epsilon^2 / 2 each (Bun and Steinke, arXiv 1605.02065,
+    proposition 1.4), which is a few percent less and takes no time.
+    """
+    if candidates > _MOST_CALIBRATED:
+        rho = zcdp_rho(budget.epsilon, budget.delta / 2)
+        return math.sqrt(2 * float(rho) / candidates) * float(_ROUNDING)
+    level = calibrate(
+        lambda level: repeat(Bounded(1 / level), candidates),
+        budget.epsilon,
+        budget.delta / 2,
+        relation,
+    )
+    return float(_ROUNDING / level)
+
+
+def _within(found: SeedParameters, task: Task, budget: Budget) -> bool:
+    event = found.event(task)
+    if isinstance(event, PlausiblyDeniable):
+        return False
+    try:
+        return epsilon(event, budget.delta, task.neighbours.relation) <= budget.epsilon
+    except UnsupportedEvent:
+        return False
+
+
+def _too_many(task: Task, seeds: int, attributes: int, budget: Budget, wanted: int) -> str:
+    """Why the wanted records cannot be charged, and how many could."""
+
+    def refused(candidates: int) -> bool:
+        return _charged(task, seeds, attributes, budget, candidates) is None
+
+    most = bisect.bisect_left(range(1, wanted + 1), True, key=refused)
+    fits = f"at most {most:,} records made from seeds fit" if most else "no such record fits"
+    return (
+        f"{wanted:,} records made from seeds would cost more than epsilon "
+        f"{float(budget.epsilon):g} and delta {float(budget.delta):g}: {fits} about {seeds:,} "
+        "seeds; ask for fewer with --rows, use method bayes, which makes any number, or declare "
+        "release.guarantee: plausible-deniability, which is not differential privacy of the table"
+    )
+
+
+def _require_seeds(k: int, least_seeds: int, task: Task) -> None:
+    if k > least_seeds:
+        raise PlanError(
+            f"{k} plausible seeds are more than the {least_seeds} that {task.data_rows:,} rows "
+            "give at least; declare a smaller release.deniability.k"
+        )
+
+
+def _down(number: float) -> Fraction:
+    """A number rounded down to four significant digits."""
+    digits = 3 - math.floor(math.log10(number))
+    return Fraction(math.floor(Fraction(number) * 10**digits), 10**digits)

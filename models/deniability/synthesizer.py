@@ -1,0 +1,150 @@
+"""The Bayesian network and plausible deniability, on the door.
+
+Source: Bindschaedler, Shokri, Gunter, "Plausible Deniability for Privacy-Preserving Data Synthesis"
+    (VLDB 2017).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.table_rows import TableRows
+from models.deniability.bayes.plan import NETWORK_BINS, NetworkParameters, plan_network
+from models.deniability.plan import (
+    DeniabilityParameters,
+    NetworkPlanner,
+    plan_calibrated,
+    plan_deniability,
+    plan_printed,
+)
+from models.discretization.attribute_order import public_sizes, schema_sequence
+from models.protocol import AnySynthesizer, Arrays, Plan, Progress, Synthesizer, silent
+from models.task import Budget, Task
+
+if TYPE_CHECKING:
+    from models.deniability.bayes.model import NetworkModel
+    from models.deniability.pool import DeniableModel
+
+
+class BayesSynthesizer(Synthesizer[NetworkParameters, "NetworkModel"]):
+    """The network alone: every attribute is drawn anew, so that no row is a seed."""
+
+    gives_conditionals = True
+    name = "bayes"
+    summary = "Bayesian network with structure and tables from noisy entropies and counts"
+
+    def __init__(self, progress: Progress = silent) -> None:
+        self._progress = progress
+
+    def sequence(self, task: Task) -> tuple[str, ...]:
+        """The schema sequence; the network puts parents before children."""
+        return schema_sequence(public_sizes(task.domain, NETWORK_BINS), task.constraints)
+
+    def search(
+        self, task: Task, sequence: tuple[str, ...], budget: Budget
+    ) -> Plan[NetworkParameters]:
+        """The noise of all queries."""
+        return plan_network(self.name, task, sequence, budget)
+
+    def train(
+        self, private: Door[TableRows], task: Task, plan: Plan[NetworkParameters]
+    ) -> NetworkModel:
+        """Histograms, structure, conditional tables; then the supports."""
+        from models.deniability.bayes.fit import NetworkDoors, NetworkFit
+
+        doors = NetworkDoors(private, private)
+        return NetworkFit(doors, task, plan.sequence, plan.parameters, self._progress).train()
+
+    def weigh(
+        self,
+        private: Door[TableRows],
+        task: Task,
+        plan: Plan[NetworkParameters],
+        model: NetworkModel,
+    ) -> NetworkModel:
+        """Weights of soft constraints, from noisy counts of violating pairs."""
+        from models.deniability.bayes.fit import weigh_network
+
+        return weigh_network(private, task, plan.parameters, model)
+
+    def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> NetworkModel:
+        """A model from its saved state."""
+        from models.deniability.bayes.model import restore_network
+
+        return restore_network(task, meta, arrays)
+
+
+@dataclass(frozen=True)
+class DeniabilityRecipe:
+    """A way to make records from seeds: its name, and how it plans the network."""
+
+    name: str
+    summary: str
+    planner: NetworkPlanner
+
+
+DENIABILITY = DeniabilityRecipe(
+    "deniability",
+    "records made from random rows by a Bayesian network, released if many rows could have made "
+    "them",
+    plan_calibrated,
+)
+
+RECIPES = {
+    recipe.name: recipe
+    for recipe in (
+        DENIABILITY,
+        DeniabilityRecipe(
+            "deniability-paper",
+            "deniability as its paper prints it: Laplace noise, advanced composition",
+            plan_printed,
+        ),
+    )
+}
+"""The methods of this family that have seeds, by name."""
+
+
+class DeniabilitySynthesizer(Synthesizer[DeniabilityParameters, "DeniableModel"]):
+    """Records made from seeds by the network, each released if it passes a privacy test."""
+
+    gives_deniability = True
+
+    def __init__(
+        self, progress: Progress = silent, recipe: DeniabilityRecipe | None = None
+    ) -> None:
+        self._progress, self._recipe = progress, recipe or DENIABILITY
+        self.name, self.summary = self._recipe.name, self._recipe.summary
+
+    def sequence(self, task: Task) -> tuple[str, ...]:
+        """The schema sequence; the network puts parents before children."""
+        return schema_sequence(public_sizes(task.domain, NETWORK_BINS), task.constraints)
+
+    def search(
+        self, task: Task, sequence: tuple[str, ...], budget: Budget
+    ) -> Plan[DeniabilityParameters]:
+        """The noise of the network, and how records are made and tested."""
+        return plan_deniability(self.name, task, sequence, budget, self._recipe.planner)
+
+    def train(
+        self, private: Door[TableRows], task: Task, plan: Plan[DeniabilityParameters]
+    ) -> DeniableModel:
+        """The network, then the released records, and rows of the network in place of others."""
+        from models.deniability.fit import fit_deniability
+
+        return fit_deniability(private, task, plan, self._progress)
+
+    def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DeniableModel:
+        """A model from its saved state."""
+        from models.deniability.pool import restore_pool
+
+        return restore_pool(task, meta, arrays)
+
+
+def variant(name: str, progress: Progress) -> AnySynthesizer:
+    """The method of a name."""
+    if name == BayesSynthesizer.name:
+        return BayesSynthesizer(progress)
+    return DeniabilitySynthesizer(progress, RECIPES[name])

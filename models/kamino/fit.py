@@ -1,0 +1,150 @@
+"""One fit of Kamino: histograms, joint tables and the conditionals, then supports and weights.
+
+Source: Kamino Algorithms 2 and 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from cloister.arrays import Floats
+from cloister.privacy.mechanisms.counts import DiscreteGaussian
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.privacy.queries.gradient_sum import SampledRows
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.table_rows import TableRows
+from models.discretization.bins import Bins
+from models.discretization.denoising import to_shares
+from models.kamino.chains import TrainedChain
+from models.kamino.gradients import NoisyGradients
+from models.kamino.model import KaminoModel
+from models.kamino.plan import KaminoParameters
+from models.kamino.recipe import KaminoRecipe
+from models.kamino.trainers import Material
+from models.kamino.training import TrainingSchedule
+from models.planning.stages import measure_histogram, measure_joint_table
+from models.protocol import Plan, Progress
+from models.sampling.expected_shares import JointTable
+from models.sampling.sizes import POOL_ROWS
+from models.sampling.support_builder import SupportBuilder
+from models.task import Task
+
+KaminoPlan = Plan[KaminoParameters]
+
+_SEED = 20_210_623
+"""Public seed of everything random that follows the noise."""
+
+
+@dataclass(frozen=True)
+class KaminoFit:
+    """The steps of a fit that query the data, under a recipe."""
+
+    private: Door[TableRows]
+    task: Task
+    plan: KaminoPlan
+    recipe: KaminoRecipe
+
+    def train(self, progress: Progress) -> KaminoModel:
+        """Histograms, joint tables and the conditionals (Algorithm 2), then the supports."""
+        bins = _histograms(self.private, self.task, self.plan)
+        tables = _joint_tables(self.private, self.plan, bins)
+        chain = self.recipe.trainer.train(self._material(bins, tables, progress))
+        return _constrain(self.task, self.plan.sequence, bins, chain, tables)
+
+    def weigh(self, model: KaminoModel) -> KaminoModel:
+        """Weights of soft constraints: from noisy counts of violating pairs, or Algorithm 5."""
+        noise = self.plan.parameters.weight_noise
+        if noise is None:
+            return model
+        pool = model.pool(POOL_ROWS, SamplingSource(_SEED))
+        rng = np.random.default_rng(_SEED)
+        return model.reweighted(
+            self.recipe.weigher.weigh(self.private, self.task, noise, pool, rng)
+        )
+
+    def _material(
+        self,
+        bins: Mapping[str, Bins],
+        tables: Mapping[tuple[str, ...], JointTable],
+        progress: Progress,
+    ) -> Material:
+        parameters = self.plan.parameters
+        listed = [bins[name] for name in self.plan.sequence]
+        joint = tuple(listed[: parameters.networked])
+
+        def gradients() -> NoisyGradients:
+            mechanism = parameters.gradient
+            batch = float(mechanism.rate * self.task.data_rows)
+            return NoisyGradients(self.private, SampledRows(joint, mechanism, batch), "network")
+
+        return Material(
+            listed,
+            parameters.networked,
+            parameters.runs,
+            _first_shares(self.plan, bins, tables, self.task.data_rows),
+            gradients,
+            TrainingSchedule(parameters.steps, parameters.learning_rate),
+            torch.Generator().manual_seed(_SEED),
+            progress,
+        )
+
+
+def _first_shares(
+    plan: KaminoPlan,
+    bins: Mapping[str, Bins],
+    tables: Mapping[tuple[str, ...], JointTable],
+    rows: int,
+) -> Floats:
+    """Released shares (levels,) of the first run's joint levels."""
+    names = tuple(plan.sequence[place] for run in plan.parameters.runs[:1] for place in run)
+    if len(names) > 1:
+        return to_shares(tables[names].counts, rows).ravel()
+    return bins[names[0]].mass if names else np.ones(1)
+
+
+def _histograms(private: Door[TableRows], task: Task, plan: KaminoPlan) -> dict[str, Bins]:
+    mechanism = DiscreteGaussian(plan.parameters.histogram_noise)
+    return {
+        name: measure_histogram(
+            private,
+            task,
+            name,
+            mechanism,
+            mechanism if name in plan.parameters.by_value else None,
+        )
+        for name in plan.sequence
+    }
+
+
+def _joint_tables(
+    private: Door[TableRows], plan: KaminoPlan, bins: Mapping[str, Bins]
+) -> dict[tuple[str, ...], JointTable]:
+    noise = plan.parameters.joint_noise
+    if noise is None:
+        return {}
+    mechanism = DiscreteGaussian(noise)
+    return {
+        names: measure_joint_table(
+            private, [bins[name] for name in names], mechanism, f"joint {' x '.join(names)}"
+        )
+        for names in plan.parameters.joint_tables
+    }
+
+
+def _constrain(
+    task: Task,
+    sequence: tuple[str, ...],
+    bins: Mapping[str, Bins],
+    chain: TrainedChain,
+    tables: Mapping[tuple[str, ...], JointTable],
+) -> KaminoModel:
+    """The model, with supports of its hard constraints."""
+    rng = np.random.default_rng(_SEED)
+    builder = SupportBuilder(
+        task.domain, sequence, bins, chain, chain.networked, tables, rng, task.output_rows
+    )
+    return KaminoModel(task, sequence, bins, chain, builder.build(task.hard))

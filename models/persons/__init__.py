@@ -1,0 +1,1 @@
+"""Tables whose rows belong to persons, by any method of one table."""

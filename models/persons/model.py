@@ -1,0 +1,120 @@
+"""A fitted model of persons and of their rows: released statistics only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cloister.arrays import Floats
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.domain import Table
+from models.constrained import ConstrainedModel
+from models.discretization.bins import Bins
+from models.persons.likeness import Likeness
+from models.persons.pair_kinds import PairKinds
+from models.persons.parts import PERSONS, ROWS, PersonTasks
+from models.persons.sampler import PersonsSampler
+from models.protocol import AnySynthesizer, Arrays, ModelState, Where, sample_whole
+from models.several_tables import part_of_arrays
+
+_DRAWN_FIRST = (
+    "persons are drawn first, each with its attributes and its number of rows; the rows of a "
+    "person are then drawn under its attributes, which they share"
+)
+_ALIKE = (
+    "rows of a person are drawn as like its first row as noisy counts of pairs of rows say, each "
+    "attribute for itself"
+)
+_NUMBERED = "persons are numbered afresh: a key of the output names a synthetic person"
+_RESOLVED = (
+    "a person under whose attributes no rows can be drawn takes those of another one; its missing "
+    "rows are drawn from flatter probabilities, and go to other persons, or to new ones, where a "
+    "person has no room"
+)
+
+
+@dataclass(frozen=True)
+class PersonsModel:
+    """The model of a table of persons, the model of their rows, and how alike those are.
+
+    ``ratios`` (kinds,) of an attribute are those of `released_ratios`, where they are not all 1.
+    """
+
+    tasks: PersonTasks
+    persons: ConstrainedModel
+    rows: ConstrainedModel
+    ratios: Mapping[str, Floats]
+
+    @property
+    def sampler(self) -> PersonsSampler:
+        """Persons, then their rows."""
+        likeness = {
+            name: Likeness(PairKinds(self.tasks.rows.domain[name]), own, self.rows.bins[name])
+            for name, own in self.ratios.items()
+        }
+        rows = self.rows.constraint_sampler
+        return PersonsSampler(self.tasks, self.persons, rows, likeness)
+
+    @property
+    def capacity(self) -> int | None:
+        """None: any number of rows, as far as the key's pattern names their persons."""
+        return None
+
+    @property
+    def histograms(self) -> Mapping[str, Bins]:
+        """The released histograms of the attributes of rows."""
+        of_persons = self.persons.bins
+        return {name: own for name, own in self.rows.bins.items() if name not in of_persons}
+
+    def post_processing(self) -> tuple[str, ...]:
+        """What is done to the noisy answers until they are rows, in sentences for a certificate."""
+        of_persons = self.persons.post_processing()
+        of_rows = (
+            sentence
+            for sentence in self.rows.post_processing()
+            if sentence not in self.rows.drawn_whole
+        )
+        return (
+            _DRAWN_FIRST,
+            *(f"{PERSONS}: {sentence}" for sentence in of_persons),
+            *(f"{ROWS}: {sentence}" for sentence in of_rows),
+            *((_ALIKE,) if self.ratios else ()),
+            _RESOLVED,
+            _NUMBERED,
+        )
+
+    def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
+        """Exactly ``rows`` rows that satisfy every hard constraint.
+
+        SampleError if they cannot be drawn.
+        """
+        return sample_whole(self.sampler, rows, rng, where)
+
+    def state(self) -> ModelState:
+        """The model as JSON and arrays."""
+        parts = {PERSONS: self.persons.state(), ROWS: self.rows.state()}
+        meta = {
+            name: {"state": own, "rows": task.data_rows}
+            for (name, (own, _)), task in zip(
+                parts.items(), (self.tasks.persons, self.tasks.rows), strict=True
+            )
+        }
+        arrays = {
+            f"{name}/{key}": array for name, (_, own) in parts.items() for key, array in own.items()
+        }
+        arrays |= {f"ratios/{at}": own for at, own in enumerate(self.ratios.values())}
+        return meta | {"ratios": list(self.ratios)}, arrays
+
+
+def restore_persons(
+    base: AnySynthesizer, tasks: PersonTasks, meta: Mapping[str, Any], arrays: Arrays
+) -> PersonsModel:
+    """The model whose :meth:`PersonsModel.state` is given, of a method."""
+    tasks = tasks.estimated(meta[PERSONS]["rows"], meta[ROWS]["rows"])
+    return PersonsModel(
+        tasks,
+        base.restore(tasks.persons, meta[PERSONS]["state"], part_of_arrays(arrays, PERSONS)),
+        base.restore(tasks.rows, meta[ROWS]["state"], part_of_arrays(arrays, ROWS)),
+        {name: arrays[f"ratios/{at}"] for at, name in enumerate(meta["ratios"])},
+    )

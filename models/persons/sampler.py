@@ -1,0 +1,298 @@
+"""Rows of synthetic persons: persons from their own model, their rows from that of the rows.
+
+The rows of a person are drawn under its attributes. Rules on pairs of rows are checked against all
+rows before, rules within a person against that person's. What noise made impossible is resolved:
+first a person under whose attributes no rows can be drawn takes those of another one, and missing
+rows are drawn from a flattened model; then what the rules within a person leave no room for goes to
+other persons, or to new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cloister.arrays import Integers
+from cloister.constraints.counting import violations_per_row
+from cloister.errors import SampleError
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.domain import Domain, Table
+from models.persons.likeness import LikeFirstRow, Likeness
+from models.persons.parts import PersonTasks
+from models.persons.people import People, draw_people
+from models.protocol import Model, Where
+from models.sampling.chain import flattened
+from models.sampling.given import GivenSampler
+from models.sampling.row_by_row import AcceptedRows, Penalty
+from models.sampling.sampler import CHUNK_ROWS, ConstraintSampler, number_keys
+
+_TRIES = 1_000
+"""Draws of one row under its person's attributes, before something about the person is changed."""
+
+_IDLE = 20_000
+"""Rows drawn in succession of which none is kept, before that."""
+
+_LEAST = 2_048
+"""Rows drawn at a time at least: those of few missing rows several times."""
+
+_COPIES = 4
+"""Copies of a row drawn at a time at most where rules on pairs act: they exclude each other."""
+
+_MOST = 8_192
+"""Rows drawn at a time at most: bounds memory where attributes have many levels."""
+
+_CHANGES = 30
+"""Times that persons are changed or rows go to others, before a draw is given up."""
+
+_ASKED = 3
+"""Times that missing rows go to persons that have room; later ones go to new persons."""
+
+_FLATNESS = 0.5
+"""Share of even probabilities in missing rows: nothing is out of reach, half is of the model."""
+
+_POSSIBLE = 64
+"""Rows drawn from the model of rows where no person has attributes that it allows."""
+
+_SEED = 20_261_123
+"""Public seed of those rows: the same for all chunks, so that they agree on one person."""
+
+
+@dataclass(frozen=True)
+class PersonsSampler:
+    """Draws tables of persons with several rows."""
+
+    tasks: PersonTasks
+    persons: Model
+    rows: ConstraintSampler
+    likeness: Mapping[str, Likeness]
+
+    @property
+    def domain(self) -> Domain:
+        """The columns of the rows."""
+        return self.tasks.whole.domain
+
+    @property
+    def remembers(self) -> bool:
+        """Whether rows depend on rows of persons before them."""
+        return self.rows.remembers
+
+    def chunks(
+        self,
+        rows: int,
+        rng: SamplingSource,
+        where: Where | None = None,
+        first: int = 0,
+        before: Iterable[Table] = (),
+    ) -> Iterator[Table]:
+        """The rows in chunks of whole persons, from number ``first`` on.
+
+        All persons depend on the seed alone, their rows also on the chunk's number.
+
+        Raises:
+            SampleError: the rows cannot be drawn, or there is a condition on them.
+        """
+        if where:
+            raise SampleError(
+                "rows that belong to persons are not drawn under conditions; draw without, and "
+                "select rows of the output"
+            )
+        source, *streams = rng.spawn(1 + max(1, -(-rows // CHUNK_ROWS)))
+        people = draw_people(self.tasks, self.persons, rows, source)
+        accepted = self._accepted_rows()
+        accepted.record(before)
+        for number, stream in list(enumerate(streams))[first:]:
+            some = people.between(number * CHUNK_ROWS, (number + 1) * CHUNK_ROWS)
+            if not self.remembers:
+                accepted = self._accepted_rows()
+            chunk = _RowsOfPersons(self, some, accepted, stream.generator).draw()
+            yield number_keys(chunk, some.rows_before, kept=(self.tasks.key,))
+
+    def _accepted_rows(self) -> AcceptedRows:
+        """Rows that later ones must fit: of all persons, and within each."""
+        hard = [Penalty(rule) for rule in (*self.rows.pair_rules, *self.tasks.within)]
+        key = (self.tasks.key,)
+        return AcceptedRows(self.domain, self.rows.chain, self.rows.algorithm, hard, given=key)
+
+
+class _RowsOfPersons:
+    """The rows of some persons: each wanted row has an owner, and is drawn until one is kept."""
+
+    def __init__(
+        self,
+        sampler: PersonsSampler,
+        people: People,
+        accepted: AcceptedRows,
+        rng: np.random.Generator,
+    ) -> None:
+        self._sampler = sampler
+        self._spare = people.spare
+        self._numbers = people.first + np.arange(people.number)
+        self._codes = dict(people.codes)
+        self._owners = np.repeat(np.arange(people.number), people.counts)
+        self._changed = np.zeros(people.number, dtype=bool)
+        self._copies = _COPIES if sampler.rows.pair_rules or sampler.tasks.within else _TRIES
+        self._asked = 0
+        self._anchored = np.zeros(people.number, dtype=bool)
+        self._anchors = {name: np.zeros(people.number, dtype=np.int64) for name in sampler.likeness}
+        self._accepted, self._rng = accepted, rng
+        self._given = GivenSampler(sampler.rows.chain, sampler.tasks.given, accepted)
+        self._flat = replace(self._given, chain=flattened(sampler.rows.chain, _FLATNESS))
+        self._kept = [self._table(dict.fromkeys(sampler.domain.names, self._owners[:0]))]
+        self._wanted = [self._owners[:0]]
+
+    def draw(self) -> Table:
+        """All rows, person by person.
+
+        Raises:
+            SampleError: they cannot be drawn; names the constraints that prevent it.
+        """
+        missing = np.arange(len(self._owners))
+        for _ in range(_CHANGES):
+            missing = self._fill_in_order(missing)
+            if not len(missing):
+                wanted = np.concatenate(self._wanted)
+                order = np.lexsort((wanted, self._owners[wanted]))
+                return Table.concatenate(self._kept).take(order)
+            self._given = self._flat
+            missing = self._resolve(missing)
+        raise self._failure(len(missing))
+
+    def _fill_in_order(self, missing: Integers) -> Integers:
+        """Draw missing rows, the first row of each person before the others, which are like it."""
+        if not self._sampler.likeness:
+            return self._fill(missing)
+        alone = missing[~self._anchored[self._owners[missing]]]
+        first = alone[np.unique(self._owners[alone], return_index=True)[1]]
+        failed = self._fill(first)
+        left = np.setdiff1d(missing, first, assume_unique=True)
+        ready = self._anchored[self._owners[left]]
+        return np.concatenate([failed, left[~ready], self._fill(left[ready])])
+
+    def _fill(self, missing: Integers) -> Integers:
+        """Draw missing rows; returns those (n,) that are still missing."""
+        tries = idle = 0
+        while len(missing) and tries < _TRIES and idle <= _IDLE:
+            times = min(max(_LEAST // len(missing), 1), _TRIES - tries, self._copies)
+            wanted, left = missing, len(missing)
+            for begin in range(0, left, _MOST):
+                some = np.tile(wanted[begin : begin + _MOST], times)
+                missing = np.setdiff1d(missing, self._keep_drawn(some), assume_unique=True)
+            tries += times
+            idle = 0 if len(missing) < left else idle + left * times
+        return missing
+
+    def _keep_drawn(self, wanted: Integers) -> Integers:
+        """Draw each wanted row (n,) once; returns those of which one was kept."""
+        owners, sampler = self._owners[wanted], self._sampler
+        codes = {name: own[owners] for name, own in self._codes.items()}
+        codes[sampler.tasks.key] = self._numbers[owners]
+        batch = self._given.draw(codes, self._rng, self._tilt(owners))
+        table = self._table(batch.codes)
+        fits = batch.alive & sampler.rows.acceptance.keep(table, self._rng)
+        for rule in sampler.rows.row_rules:
+            fits &= violations_per_row(rule, table) == 0
+        found = np.flatnonzero(fits)
+        chosen = found[np.sort(np.unique(wanted[found], return_index=True)[1])]
+        kept = np.zeros(len(wanted), dtype=bool)
+        kept[chosen[self._accepted.admit(table.take(chosen), self._rng)]] = True
+        self._accepted.withdraw(table.take(~kept), batch.reached[~kept])
+        self._kept.append(table.take(kept))
+        self._wanted.append(wanted[kept])
+        self._remember_first(table.take(kept), owners[kept])
+        return wanted[kept]
+
+    def _tilt(self, owners: Integers) -> LikeFirstRow | None:
+        """What makes rows like their person's first; None for first rows."""
+        likeness = self._sampler.likeness
+        if not likeness or not self._anchored[owners].all():
+            return None
+        return LikeFirstRow(likeness, {name: own[owners] for name, own in self._anchors.items()})
+
+    def _remember_first(self, rows: Table, owners: Integers) -> None:
+        fresh = ~self._anchored[owners]
+        for name, own in self._anchors.items():
+            own[owners[fresh]] = rows.codes[name][fresh]
+        self._anchored[owners] = True
+
+    def _resolve(self, missing: Integers) -> Integers:
+        """Change what prevents missing rows (n,); returns those missing then."""
+        stuck = np.unique(self._owners[missing])
+        fresh = stuck[~self._changed[stuck]]
+        complete = np.setdiff1d(self._owners, stuck)
+        if len(fresh):
+            self._drop_rows(fresh)
+            for name, donated in self._donated(complete, len(fresh)).items():
+                self._codes[name] = self._codes[name].copy()
+                self._codes[name][fresh] = donated
+            self._changed[fresh] = True
+            return np.union1d(missing, np.flatnonzero(np.isin(self._owners, fresh)))
+        self._hand_over(missing, complete)
+        return missing
+
+    def _drop_rows(self, persons: Integers) -> None:
+        for at, (table, wanted) in enumerate(zip(self._kept, self._wanted, strict=True)):
+            gone = np.isin(self._owners[wanted], persons)
+            self._accepted.remove(table.take(gone))
+            self._kept[at], self._wanted[at] = table.take(~gone), wanted[~gone]
+        self._anchored[persons] = False
+
+    def _donated(self, complete: Integers, persons: int) -> dict[str, Integers]:
+        """Attributes (persons,) of complete persons, or where there are none, possible ones.
+
+        Persons that agree on everything break no rule on persons.
+        """
+        if not len(complete):
+            return {name: np.full(persons, code) for name, code in self._possible().items()}
+        donors = self._rng.choice(complete, persons)
+        return {name: own[donors] for name, own in self._codes.items()}
+
+    def _hand_over(self, missing: Integers, complete: Integers) -> None:
+        """Give missing rows (n,) to complete persons with room, and the rest to new persons.
+
+        No person is asked twice: one that cannot take a row passes it on, a few times.
+        """
+        self._asked += 1
+        unasked = complete[~self._changed[complete] & (self._asked <= _ASKED)]
+        counts = np.bincount(self._owners, minlength=len(self._numbers))[unasked]
+        room = np.repeat(unasked, np.maximum(self._sampler.tasks.most_rows - counts, 0))
+        taken = self._rng.permutation(room)[: len(missing)]
+        self._changed[taken] = True
+        new = len(missing) - len(taken)
+        self._owners[missing] = np.append(taken, len(self._numbers) + np.arange(new))
+        for name, donated in self._donated(complete, new).items():
+            self._codes[name] = np.append(self._codes[name], donated)
+        self._numbers = np.append(self._numbers, self._spare + np.arange(new))
+        self._changed = np.append(self._changed, np.ones(new, dtype=bool))
+        self._anchored = np.append(self._anchored, np.zeros(new, dtype=bool))
+        for name, own in self._anchors.items():
+            self._anchors[name] = np.append(own, np.zeros(new, dtype=np.int64))
+        self._spare += new
+        if self._spare > self._sampler.tasks.capacity:
+            raise self._failure(new)
+
+    def _possible(self) -> dict[str, int]:
+        """The attributes of a person that the model of rows allows."""
+        tasks = self._sampler.tasks
+        rows = self._sampler.rows.independent(_POSSIBLE, SamplingSource(_SEED))
+        for rule in tasks.persons.hard:
+            if rule.arity == 1:
+                rows = rows.take(violations_per_row(rule, rows) == 0)
+        if not rows.rows:
+            raise self._failure(len(self._owners))
+        return {name: int(rows.codes[name][0]) for name in tasks.given}
+
+    def _table(self, codes: dict[str, Integers]) -> Table:
+        unknown = np.zeros(len(next(iter(codes.values()))), dtype=np.int64)
+        domain = self._sampler.domain
+        return Table(domain, {name: codes.get(name, unknown) for name in domain.names})
+
+    def _failure(self, missing: int) -> SampleError:
+        sampler = self._sampler
+        rules = (*sampler.rows.row_rules, *sampler.rows.pair_rules, *sampler.tasks.within)
+        names = ", ".join(f"'{rule.name}'" for rule in rules) or "the hard constraints together"
+        return SampleError(
+            f"{missing} rows of persons could not be drawn under {names}; "
+            "request fewer rows, widen a domain, or make a constraint soft"
+        )

@@ -1,0 +1,75 @@
+"""Any method of one table, for tables whose rows belong to persons.
+
+The method is fitted twice: to a table of one row a person, with that person's attributes and number
+of rows, and to the rows. Synthetic persons are drawn from the first model, and the rows of each
+from the second, under the attributes of their person. A task without persons is left to the method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from cloister.errors import PlanError
+from models.persons.parts import PERSONS, split_task
+from models.persons.plan import plan_persons
+from models.protocol import AnyPlan, AnySynthesizer, Arrays
+from models.task import Budget, Task
+
+
+class OfPersons:
+    """A method of one table that also takes tasks of persons."""
+
+    of_database = False
+
+    def __init__(self, base: AnySynthesizer) -> None:
+        self._base = base
+        self.name, self.summary = base.name, base.summary
+        self.gives_deniability = base.gives_deniability
+
+    def sequence(self, task: Task) -> tuple[str, ...]:
+        """The method's sequence; of persons, their attributes first."""
+        if task.persons is None:
+            return self._base.sequence(task)
+        tasks = split_task(task)
+        found = self._base.sequence(tasks.rows)
+        return tuple(sorted(found, key=lambda name: name not in tasks.given))
+
+    def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> AnyPlan:
+        """The method's plan, or its plans for persons and rows under one budget."""
+        if task.persons is None:
+            return self._base.search(task, sequence, budget)
+        if not getattr(self._base, "gives_conditionals", False):
+            raise PlanError(
+                f"method {self.name} draws whole rows, and persons have several that share "
+                "attributes; name another method, or declare max_rows: 1"
+            )
+        return plan_persons(self._base, task, sequence, budget)
+
+    def train(self, private: Any, task: Task, plan: AnyPlan) -> Any:
+        """The method's model, or that of persons and that of their rows.
+
+        Of persons, ``private`` is the door to both tables.
+        """
+        if task.persons is None:
+            return self._base.train(private, task, plan)
+        from models.persons.fit import train_persons
+
+        return train_persons(self._base, private, split_task(task), plan)
+
+    def weigh(self, private: Any, task: Task, plan: AnyPlan, model: Any) -> Any:
+        """The model with its soft constraints weighed: of persons, of rows."""
+        if task.persons is None:
+            return self._base.weigh(private, task, plan, model)
+        from models.persons.fit import weigh_persons
+
+        return weigh_persons(self._base, private, plan, model)
+
+    def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Any:
+        """A model from its saved state; one of an earlier version has no persons."""
+        if task.persons is None or PERSONS not in meta:
+            return self._base.restore(replace(task, persons=None), meta, arrays)
+        from models.persons.model import restore_persons
+
+        return restore_persons(self._base, split_task(task), meta, arrays)

@@ -1,0 +1,152 @@
+"""A fitted model of several tables: released statistics only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.arrays import Integers
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.database import Database, ForeignKey
+from cloister.schema.domain import Table
+from cloister.schema.joins import joined_column
+from models.protocol import AnySynthesizer, Arrays, Model
+from models.relational.candidates import Workload
+from models.relational.link import Link, Measured
+from models.relational.parts import numbers_of, parts_of
+from models.several_tables import part_of_arrays
+from models.task import DatabaseTask, Task
+
+_ROWS = "the rows of each table are drawn by a model of that table alone"
+_NUMBERED = "keys are numbered afresh, and name no row of the data"
+_DEGREES = (
+    "noisy counts of how many rows refer to one are made a distribution, by which each synthetic "
+    "row gets its number of rows that refer to it"
+)
+_MATCHED = (
+    "noisy joint tables across a foreign key are fitted by projected gradient over pairs of kinds "
+    "of rows, rounded without bias, and rows of each kind are matched at random; each row refers "
+    "to exactly one"
+)
+_MOVED = "a row for which no place is left takes a free one, the likeliest by those tables"
+
+
+@dataclass(frozen=True)
+class RelationalModel:
+    """The models of the rows of tables, and the relationships between them.
+
+    ``base`` is the method of rows, ``rows`` are the tasks of its models; a link has the name of the
+    table that refers.
+    """
+
+    base: str
+    task: DatabaseTask
+    rows: Mapping[str, Task]
+    models: Mapping[str, Model]
+    links: Mapping[str, Link]
+
+    @property
+    def capacity(self) -> int | None:
+        """The least that the model of rows of the first table may give."""
+        return next(iter(self.models.values())).capacity
+
+    def post_processing(self) -> tuple[str, ...]:
+        """What is done to the noisy answers until they are rows, in sentences for a certificate."""
+        of_rows = (
+            f"{name}: {sentence}"
+            for name, model in self.models.items()
+            for sentence in model.post_processing()
+        )
+        linked = (_DEGREES, _MATCHED, _MOVED) if self.links else ()
+        return (_ROWS, *of_rows, *linked, _NUMBERED)
+
+    def sample(self, rows: int, rng: SamplingSource) -> Database:
+        """Tables with exactly ``rows`` rows in the first, in which each reference names a row.
+
+        SampleError if they cannot be drawn.
+        """
+        tables: dict[str, Table] = {}
+        for name, model in self.models.items():
+            if name not in self.links:
+                tables[name] = self._whole(name, model.sample(rows, rng), {})
+                continue
+            link = self.links[name]
+            parents = tables[link.key.parent]
+            scale = rows / self.task.data_rows
+            most = max(int(self.task.tables[name].data_rows * scale), 1)
+            drawn = model.sample(link.drawn_children(parents.rows, most), rng)
+            owners = link.parents_of(parents, drawn, rng.generator)
+            named = {link.key.column: parents.codes[link.key.key][owners]}
+            tables[name] = self._whole(name, drawn, named)
+        return Database(self.task.schema, tables)
+
+    def _whole(self, name: str, drawn: Table, references: Mapping[str, Integers]) -> Table:
+        """Drawn rows with the columns that refer to others."""
+        domain = self.task.schema.tables[name]
+        codes = {**drawn.codes, **references}
+        return Table(domain, {column: codes[column] for column in domain.names})
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
+        """The model as JSON and arrays; :func:`restore_relational` reads them."""
+        meta: dict[str, Any] = {"base": self.base, "models": {}, "links": {}}
+        arrays: dict[str, NDArray[np.generic]] = {}
+        for name, model in self.models.items():
+            meta["models"][name], own = model.state()
+            arrays |= {f"models.{name}/{key}": array for key, array in own.items()}
+        for name, link in self.links.items():
+            meta["links"][name] = {
+                "parts": list(link.parts),
+                "measured": [
+                    [list(table.workload.parent), list(table.workload.child)]
+                    for table in link.measured
+                ],
+            }
+            arrays |= {f"links.{name}/{key}": array for key, array in _arrays(link).items()}
+        return meta, arrays
+
+
+def _arrays(link: Link) -> dict[str, NDArray[np.generic]]:
+    found: dict[str, NDArray[np.generic]] = {"degrees": link.degrees}
+    found |= {f"parts{at}": numbers_of(parts) for at, parts in enumerate(link.parts.values())}
+    found |= {f"counts{at}": table.counts for at, table in enumerate(link.measured)}
+    return found
+
+
+def restore_relational(
+    create: Callable[[str], AnySynthesizer],
+    task: DatabaseTask,
+    rows: Mapping[str, Task],
+    meta: Mapping[str, Any],
+    arrays: Arrays,
+) -> RelationalModel:
+    """The model whose :meth:`RelationalModel.state` is given; ``create`` makes a method of rows."""
+    base = create(meta["base"])
+    models = {
+        name: base.restore(rows[name], own, part_of_arrays(arrays, f"models.{name}"))
+        for name, own in meta["models"].items()
+    }
+    links = {
+        key.table: _link(task, key, meta["links"][key.table], arrays) for key in task.schema.keys
+    }
+    return RelationalModel(base.name, task, rows, models, links)
+
+
+def _link(task: DatabaseTask, key: ForeignKey, meta: Mapping[str, Any], arrays: Arrays) -> Link:
+    own = part_of_arrays(arrays, f"links.{key.table}")
+    columns = {
+        joined_column(table, column).name: joined_column(table, column)
+        for table in (key.parent, key.table)
+        for column in task.schema.tables[table]
+    }
+    parts = {
+        name: parts_of(columns[name], own[f"parts{at}"]) for at, name in enumerate(meta["parts"])
+    }
+    measured = tuple(
+        Measured(Workload(tuple(parent), tuple(child)), own[f"counts{at}"])
+        for at, (parent, child) in enumerate(meta["measured"])
+    )
+    return Link(key, own["degrees"], parts, measured)

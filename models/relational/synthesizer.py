@@ -1,0 +1,96 @@
+"""Several tables that refer to each other, by any method of one table, on the door.
+
+Source: "Differentially private synthetic data generation for relational databases" (arXiv
+    2405.18670).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from models.protocol import (
+    AnySynthesizer,
+    Arrays,
+    DatabaseDoor,
+    DatabaseSynthesizer,
+    Plan,
+    Progress,
+    silent,
+)
+from models.relational.plan import RelationalParameters, plan_relational, tasks_of_rows
+from models.task import Budget, DatabaseTask
+
+if TYPE_CHECKING:
+    from models.relational.model import RelationalModel
+
+PREFIX = "relational"
+"""The method, whose variants name the method of rows behind a hyphen."""
+
+_WITH_DELTA, _WITHOUT = "mixture", "independent"
+"""Methods of rows where none is named: the one that is most accurate needs a delta."""
+
+
+class RelationalSynthesizer(DatabaseSynthesizer[RelationalParameters, "RelationalModel"]):
+    """A method for the rows of each table, and measured relationships between them.
+
+    ``rows`` is the method of rows; None if the budget is to decide.
+    """
+
+    def __init__(self, rows: str | None = None, progress: Progress = silent) -> None:
+        self._rows, self._progress = rows, progress
+        self.name = f"{PREFIX}-{rows}" if rows else PREFIX
+        of = rows or f"{_WITH_DELTA} (delta 0: {_WITHOUT})"
+        self.summary = f"several tables: rows by {of}, then measured relationships"
+
+    def sequence(self, task: DatabaseTask) -> tuple[str, ...]:
+        """The tables, parents before the tables that refer to them."""
+        return tuple(task.tables)
+
+    def search(
+        self,
+        task: DatabaseTask,
+        sequence: tuple[str, ...],  # noqa: ARG002 - that of the schema
+        budget: Budget,
+    ) -> Plan[RelationalParameters]:
+        """The plans of all rows and the noise of all relationships."""
+        rows = self._rows or (_WITH_DELTA if budget.delta else _WITHOUT)
+        return plan_relational(self.name, self._base(rows), task, budget)
+
+    def train(
+        self, private: DatabaseDoor, task: DatabaseTask, plan: Plan[RelationalParameters]
+    ) -> RelationalModel:
+        """The rows of each table, then each relationship."""
+        from models.relational.fit import train_relational
+
+        return train_relational(self._base(plan.parameters.base), private, task, plan)
+
+    def weigh(
+        self,
+        private: DatabaseDoor,
+        task: DatabaseTask,  # noqa: ARG002 - the model has those of its tables
+        plan: Plan[RelationalParameters],
+        model: RelationalModel,
+    ) -> RelationalModel:
+        """The model with the soft constraints of each table weighed."""
+        from models.relational.fit import weigh_relational
+
+        return weigh_relational(self._base(plan.parameters.base), private, plan, model)
+
+    def restore(
+        self, task: DatabaseTask, meta: Mapping[str, Any], arrays: Arrays
+    ) -> RelationalModel:
+        """A model from its saved state."""
+        from models.relational.model import restore_relational
+
+        return restore_relational(self._base, task, tasks_of_rows(task), meta, arrays)
+
+    def _base(self, name: str) -> AnySynthesizer:
+        from models.registry import create
+
+        return create(name, self._progress)
+
+
+def variant(name: str, progress: Progress) -> RelationalSynthesizer:
+    """The method of that name."""
+    return RelationalSynthesizer(name.removeprefix(PREFIX).removeprefix("-") or None, progress)

@@ -1,0 +1,205 @@
+"""Right sides for the left sides of several functional dependencies, consistent with each other.
+
+Chosen one dependency after the other, right sides contradict each other: ``phone -> zip``,
+``zip -> city`` and ``phone -> city`` would leave no row. Here left sides that determine little come
+first, and what follows from earlier choices is not chosen again: the city of a phone is that of its
+zip. Where two ways lead to one attribute, only right sides on which both agree may be chosen.
+
+Source: attribute closures and their order as in Armstrong, "Dependency structures of data base
+relationships" (1974).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cloister.arrays import Booleans, Integers
+from cloister.constraints.supports import Levels, grid
+
+Names = tuple[str, ...]
+
+UNKNOWN = -1
+"""In place of a level: not determined; of a right side: its left side may not occur."""
+
+_COMPARED = 4_000_000
+"""Pairs of a left and a right side at most, to be compared one by one."""
+
+
+@dataclass(frozen=True)
+class RightSides:
+    """The right sides that each left side may have.
+
+    Shapes: ``places`` (lefts,), the numbers of the left sides without missing values among all;
+    ``allowed`` (lefts, right size), None if any is; ``implied`` (right size,) for each attribute
+    that a right side determines, its level. ``one_to_one`` if a right side determines the left.
+    """
+
+    left: Names
+    right: str
+    places: Integers
+    allowed: Booleans | None
+    implied: Mapping[str, Integers]
+    one_to_one: bool
+
+
+Chooser = Callable[[RightSides], Integers]
+"""The right side's level of each left side (lefts,), UNKNOWN where none is allowed."""
+
+
+@dataclass
+class DependencyMappings:
+    """For each left side, the level of each attribute that it determines: ``tables[left][right]``.
+
+    Tables have shape (product of left sizes,).
+    """
+
+    levels: Mapping[str, Levels]
+    tables: dict[Names, dict[str, Integers]] = field(default_factory=dict)
+
+    @classmethod
+    def choose(
+        cls,
+        dependencies: Iterable[tuple[Names, str]],
+        levels: Mapping[str, Levels],
+        chooser: Chooser,
+    ) -> DependencyMappings:
+        """The mappings of all dependencies, those of small closure first."""
+        rights: dict[Names, list[str]] = {}
+        for left, right in dependencies:
+            rights.setdefault(left, []).append(right)
+        reach = {left: closure_of(left, rights) for left in rights}
+        mappings = cls(levels)
+        for left in sorted(rights, key=lambda left: (len(reach[left]), len(left))):
+            onto = sorted(rights[left], key=lambda name: -len(closure_of((name,), rights)))
+            returning = {name for name in onto if set(left) <= closure_of((name,), rights)}
+            mappings._learn(left, onto, returning, chooser)
+        return mappings
+
+    def closure(
+        self, known: Mapping[str, Integers], rows: int
+    ) -> tuple[dict[str, Integers], Booleans]:
+        """All levels (rows,) that follow from known ones, and where nothing contradicts itself.
+
+        UNKNOWN where a level does not follow; a missing value determines nothing.
+        """
+        found = {name: self._present(name, levels) for name, levels in known.items()}
+        sound = np.ones(rows, dtype=bool)
+        grown = True
+        while grown:
+            grown = False
+            for left, rights in self.tables.items():
+                if found.keys() >= set(left):
+                    grown |= self._extend(found, sound, left, rights)
+        return found, sound
+
+    def _extend(
+        self,
+        found: dict[str, Integers],
+        sound: Booleans,
+        left: Names,
+        rights: Mapping[str, Integers],
+    ) -> bool:
+        place, there = self._places(left, found, len(sound))
+        grown = False
+        for right, table in rights.items():
+            old = found.get(right, np.full(len(sound), UNKNOWN))
+            implied = np.where(there, table[place], UNKNOWN)
+            sound &= ~there | ((implied >= 0) & ((old < 0) | (old == implied)))
+            found[right] = np.where(old >= 0, old, implied)
+            grown |= bool((found[right] != old).any())
+        return grown
+
+    def _places(
+        self, left: Names, found: Mapping[str, Integers], rows: int
+    ) -> tuple[Integers, Booleans]:
+        place, there = np.zeros(rows, dtype=np.int64), np.ones(rows, dtype=bool)
+        for name in left:
+            there &= found[name] >= 0
+            place = place * self.levels[name].size + np.maximum(found[name], 0)
+        return place, there
+
+    def _learn(self, left: Names, rights: Sequence[str], returning: set[str], by: Chooser) -> None:
+        joint, places = self._left_sides(left)
+        known, sound = self.closure(
+            {name: joint[:, at] for at, name in enumerate(left)}, len(joint)
+        )
+        for at, right in enumerate(rights):
+            old = known.get(right, np.full(len(joint), UNKNOWN))
+            if (old < 0).any():
+                possible, implied = self._right_sides(right, rights[at + 1 :])
+                allowed = _agreeing(known, implied, possible, len(joint))
+                own = RightSides(left, right, places, allowed, implied, right in returning)
+                old = np.where(old >= 0, old, by(own))
+            known, consistent = self.closure(known | {right: old}, len(joint))
+            sound &= consistent & (old >= 0)
+        self.tables[left] = {name: self._table(left, places, sound, known[name]) for name in rights}
+
+    def _left_sides(self, left: Names) -> tuple[Integers, Integers]:
+        """The joint levels (lefts, k) of a left side without missing values, and their numbers."""
+        if not left:
+            return np.zeros((1, 0), dtype=np.int64), np.zeros(1, dtype=np.int64)
+        joint = grid([self.levels[name].size for name in left])
+        present = [self._present(name, joint[:, at]) >= 0 for at, name in enumerate(left)]
+        places = np.flatnonzero(np.logical_and.reduce(present))
+        return joint[places], places
+
+    def _table(self, left: Names, places: Integers, sound: Booleans, levels: Integers) -> Integers:
+        size = int(np.prod([self.levels[name].size for name in left], dtype=np.int64))
+        table = np.full(size, UNKNOWN, dtype=np.int64)
+        table[places] = np.where(sound, levels, UNKNOWN)
+        return table
+
+    def _right_sides(
+        self, right: str, others: Sequence[str]
+    ) -> tuple[Booleans, dict[str, Integers]]:
+        """Which levels of a right side may occur beside ``others``, and what each determines."""
+        size = self.levels[right].size
+        implied, possible = self.closure({right: np.arange(size)}, size)
+        possible &= implied[right] >= 0
+        for other in others:
+            theirs, sound = self.closure(
+                {other: np.arange(self.levels[other].size)}, self.levels[other].size
+            )
+            sound &= theirs[other] >= 0
+            for name in (implied.keys() & theirs.keys()) - {right, other}:
+                possible &= (implied[name] < 0) | np.isin(implied[name], theirs[name][sound])
+        return possible, implied
+
+    def _present(self, name: str, levels: Integers) -> Integers:
+        if name not in self.levels or self.levels[name].null is None:
+            return levels
+        return np.where(levels == self.levels[name].null, UNKNOWN, levels)
+
+
+def _agreeing(
+    known: Mapping[str, Integers],
+    implied: Mapping[str, Integers],
+    possible: Booleans,
+    lefts: int,
+) -> Booleans | None:
+    """The right sides that contradict nothing known of a left side: (lefts, rights); None if all.
+
+    None too where there are too many to be compared: contradictions then leave no row.
+    """
+    shared = [name for name in implied if name in known and (known[name] >= 0).any()]
+    if lefts * len(possible) > _COMPARED or (possible.all() and not shared):
+        return None
+    allowed = np.repeat(possible[None], lefts, axis=0)
+    for name in shared:
+        one, two = known[name][:, None], implied[name][None]
+        allowed &= (one < 0) | (two < 0) | (one == two)
+    return allowed
+
+
+def closure_of(names: Iterable[str], rights: Mapping[Names, Iterable[str]]) -> set[str]:
+    """All attributes that some attributes determine, themselves among them."""
+    closed = set(names)
+    grown = True
+    while grown:
+        more = {y for left, own in rights.items() if closed.issuperset(left) for y in own}
+        grown = not more <= closed
+        closed |= more
+    return closed

@@ -1,0 +1,146 @@
+"""Joint shares of bins as a fitted model and released joint tables have them.
+
+Privacy: post-processing of released statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cloister.arrays import Floats, Integers
+from cloister.constraints.supports import Support
+from models.discretization.bins import Bins
+from models.sampling.ancestral import AncestralSampler
+from models.sampling.chain import ConstrainedChain, TupleModel
+from models.sampling.sizes import EXPECTED_ROWS
+
+_SHARPNESS = 20.0
+"""Factor on the model's log probabilities where a dependency's joint table was not measured."""
+
+
+@dataclass(frozen=True)
+class JointTable:
+    """A released joint table over bins: noisy ``counts``, one axis an attribute.
+
+    ``deviation`` is the standard deviation of their noise, in rows.
+    """
+
+    attributes: tuple[str, ...]
+    counts: Floats
+    deviation: float
+
+
+@dataclass
+class ExpectedShares:
+    """What is known of joint shares: a model of the first attributes of a sequence, and tables.
+
+    ``networked`` is how many attributes, from the front, the model has together; the others follow
+    their histograms.
+    """
+
+    sequence: tuple[str, ...]
+    bins: Mapping[str, Bins]
+    model: TupleModel
+    networked: int
+    measured: Mapping[tuple[str, ...], JointTable]
+    rng: np.random.Generator
+    _drawn: Integers | None = field(default=None, init=False)
+    _tuples: dict[tuple[str, ...], Integers] = field(default_factory=dict, init=False)
+
+    def is_networked(self, name: str) -> bool:
+        """Whether the model has an attribute."""
+        return name in self.sequence[: self.networked]
+
+    def size(self, names: Sequence[str]) -> float:
+        """Number of joint levels of some attributes."""
+        return float(np.prod([self.bins[name].size for name in names], dtype=np.float64))
+
+    def expected(self, names: Sequence[str]) -> Floats:
+        """The model's joint shares, flattened; products of histograms where it has none."""
+        if not names:
+            return np.ones(1)
+        if not all(self.is_networked(name) for name in names):
+            return _product([self.bins[name].mass for name in names])
+        if self._drawn is None:
+            self._drawn = self.draw(EXPECTED_ROWS, ())
+        sizes = [self.bins[name].size for name in names]
+        columns = [self._drawn[:, self.sequence.index(name)] for name in names]
+        counts = np.bincount(np.ravel_multi_index(columns, sizes), minlength=int(np.prod(sizes)))
+        return counts / len(self._drawn) + 1e-9
+
+    def mass(self, names: tuple[str, ...]) -> Floats:
+        """The best estimate of the joint shares of some attributes, flattened."""
+        expected = self.expected(names)
+        table = self.measured.get(names)
+        if table is None:
+            return expected
+        total = max(float(table.counts.sum()), 1.0)
+        prior = expected * total
+        spread = prior + np.square(prior) * (
+            0.25 if all(self.is_networked(name) for name in names) else 4.0
+        )
+        gain = spread / (spread + table.deviation**2)
+        return (prior + gain * (table.counts.ravel() - prior)) / total
+
+    def evidence(
+        self, left: tuple[str, ...], right: str, implied: Mapping[str, Integers]
+    ) -> Floats | None:
+        """Log-probability (lefts, rights) of each right side of each left one, up to a constant.
+
+        If y is the right side of x, the noisy count of (x, y) is normal around the number of rows
+        of x, the others around zero; so are the counts of x with what y determines: ``implied``
+        (rights,) for each such attribute. None if nothing is known.
+        """
+        names = (*left, right)
+        together = all(self.is_networked(name) for name in names)
+        tables = {
+            name: self.measured[(*left, name)]
+            for name in implied
+            if name not in left and (*left, name) in self.measured
+        }
+        if not tables and not together:
+            return None
+        lefts = int(self.size(left))
+        shares = self.expected(left) if left else np.ones(1)
+        found = np.zeros((lefts, self.bins[right].size))
+        if together or names in self.measured:
+            expected = self.expected(names).reshape(lefts, -1)
+            shares = expected.sum(1)
+            found = np.log(expected + 1e-12) - np.log(shares[:, None] + 1e-12)
+        if not tables:
+            return _SHARPNESS * found
+        for name, table in tables.items():
+            counts = table.counts.reshape(lefts, -1)
+            rows = np.maximum(shares * max(float(counts.sum()), 1.0), 1.0)
+            known = implied[name] >= 0
+            counted = counts[:, np.maximum(implied[name], 0)] * known
+            found = found + counted * rows[:, None] / table.deviation**2
+        return found
+
+    def tuples_for(self, left: tuple[str, ...], supports: Sequence[Support]) -> Integers:
+        """One row of the model for each left side, the same for all right sides of it."""
+        if left not in self._tuples:
+            self._tuples[left] = self.draw(int(self.size(left)), supports)
+        return self._tuples[left]
+
+    def draw(self, rows: int, supports: Sequence[Support]) -> Integers:
+        """Levels (rows, networked) of rows of the model inside those supports that it has whole."""
+        names = self.sequence[: self.networked]
+        inside = tuple(s for s in supports if set(names).issuperset(s.attributes) and len(s.levels))
+        sampler = AncestralSampler(ConstrainedChain(names, self.bins, self.model, inside))
+        parts, missing = [], rows
+        while missing > 0:
+            batch = sampler.draw(min(missing, EXPECTED_ROWS), self.rng)
+            parts.append(batch.levels[batch.alive] if batch.alive.any() else batch.levels)
+            missing -= len(parts[-1])
+        return np.concatenate(parts)[:rows]
+
+
+def _product(masses: Sequence[Floats]) -> Floats:
+    joint = np.ones(1)
+    for mass in masses:
+        joint = np.outer(joint, mass).ravel()
+    return joint

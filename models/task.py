@@ -1,0 +1,111 @@
+"""What a release is planned from: public inputs only, and a privacy budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from cloister.constraints import DenialConstraint
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.schema.database import Schema
+from cloister.schema.domain import Domain
+from cloister.schema.spec import DeniabilitySpec, Guarantee
+
+BY_PUBLIC_FACTS = DeniabilitySpec()
+"""Everything about records made from seeds is chosen by public facts."""
+
+
+@dataclass(frozen=True)
+class Persons:
+    """The privacy units of a table whose rows belong to persons; public.
+
+    ``key`` names the person of a row, all rows of a person agree on ``attributes``. ``number`` is
+    the declared number of persons; None if it is to be measured.
+    """
+
+    key: str
+    attributes: tuple[str, ...]
+    number: int | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """The public inputs of a synthesis: columns, constraints, sizes, neighbouring relation.
+
+    ``data_rows`` is the declared number of rows of the data, ``wanted_rows`` that of the output
+    where another one is wanted; neither is the true number of rows, which stays behind the door.
+    ``persons`` are the privacy units where one may have several rows. ``guarantee`` is what records
+    made from seeds are released under, and ``deniability`` how they are made.
+    """
+
+    domain: Domain
+    constraints: tuple[DenialConstraint, ...]
+    data_rows: int
+    neighbours: Neighbours
+    wanted_rows: int | None = None
+    persons: Persons | None = None
+    guarantee: Guarantee = "differential-privacy"
+    deniability: DeniabilitySpec = BY_PUBLIC_FACTS
+
+    @property
+    def output_rows(self) -> int:
+        """How many rows to release: as many as the data has, unless another number is wanted."""
+        return self.data_rows if self.wanted_rows is None else self.wanted_rows
+
+    @property
+    def hard(self) -> tuple[DenialConstraint, ...]:
+        """The constraints that no row may violate."""
+        return tuple(constraint for constraint in self.constraints if constraint.hard)
+
+    @property
+    def soft(self) -> tuple[DenialConstraint, ...]:
+        """The constraints whose violation rate is to be kept.
+
+        Constraints on keys are left out, since keys are numbered afresh.
+        """
+        return tuple(
+            c for c in self.constraints if not c.hard and not any(map(self._is_key, c.attributes))
+        )
+
+    def _is_key(self, name: str) -> bool:
+        return self.domain[name].kind == "key"
+
+
+@dataclass(frozen=True)
+class DatabaseTask:
+    """The public inputs of a synthesis of several tables that refer to each other.
+
+    ``neighbours`` are of the privacy unit, one row of the first table; those of each task bound the
+    rows of its table that a unit has.
+    """
+
+    schema: Schema
+    tables: Mapping[str, Task]
+    neighbours: Neighbours
+
+    @property
+    def constraints(self) -> tuple[DenialConstraint, ...]:
+        """The constraints of all tables, each on rows of its own."""
+        return tuple(rule for task in self.tables.values() for rule in task.constraints)
+
+    @property
+    def data_rows(self) -> int:
+        """The declared number of privacy units: rows of the first table."""
+        return next(iter(self.tables.values())).data_rows
+
+    @property
+    def output_rows(self) -> int:
+        """How many rows of the first table are to be released."""
+        return next(iter(self.tables.values())).output_rows
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A privacy budget, exact."""
+
+    epsilon: Fraction
+    delta: Fraction
+
+
+AnyTask = Task | DatabaseTask

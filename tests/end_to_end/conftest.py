@@ -1,0 +1,47 @@
+"""What tests of the command line share: commands, and a home that a test may change."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flows.cli.app import run
+
+
+@pytest.fixture
+def cloister(capsys):
+    """Run a command; its JSON."""
+
+    def command(*words: object):
+        capsys.readouterr()
+        code = run([*map(str, words), "--json"])
+        said = capsys.readouterr()
+        assert code == 0, said.err
+        return json.loads(said.out)
+
+    return command
+
+
+@pytest.fixture
+def own(released, tmp_path, monkeypatch):
+    """A copy of the release that a test may change."""
+    home = shutil.copytree(released.place.home.folder, tmp_path / "home")
+    uri = f"sqlite:///{released.place.home.folder / 'mlflow' / 'mlflow.db'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    monkeypatch.setenv("CLOISTER_HOME", str(home))
+    shutil.copytree(released.out, tmp_path / "out")
+    return tmp_path
+
+
+@pytest.fixture
+def out(place) -> Path:
+    return place.folder / "out"
+
+
+@pytest.fixture
+def untouched(place) -> Iterator[None]:
+    """Refused from public inputs alone: no home exists, so nothing was opened, written or spent."""
+    yield
+    assert not place.home.folder.exists()

@@ -1,0 +1,135 @@
+"""What the command line shows of a release, and how it is reviewed and verified."""
+
+import pandas as pd
+import pytest
+
+from flows.cli.app import run
+
+
+def test_release_reports_spend_violations_and_files(released, own, cloister):
+    shown = cloister("ledger", "show", released.id)
+    assert [step["state"] for step in shown["steps"]] == ["reserved", "spent", "candidate"]
+    assert shown["epsilon"] == "1/1"
+
+
+def test_ledger_list_and_budget(released, own, cloister):
+    assert [release["release"] for release in cloister("ledger", "list", "clubs")] == [released.id]
+    (budget,) = cloister("budget", "show", "clubs")
+    assert (budget["granted"], budget["spent"], budget["left"]) == ("4", "1", "3")
+
+
+def test_grant_replaces_the_budget(own, cloister):
+    granted = cloister(
+        "budget",
+        "grant",
+        "clubs",
+        "--epsilon",
+        "9/2",
+        "--delta",
+        "1e-5",
+        "--per",
+        "year",
+        "--reason",
+        "policy",
+    )
+    assert (granted["granted"], granted["left"]) == ("4.5", "3.5")
+
+
+def test_review_moves_a_release_and_rows_are_drawn_from_approved_ones_only(
+    released, own, cloister, capsys
+):
+    more = own / "more.parquet"
+    draw = ["sample", released.id, "--rows", "321", "--out", str(more), "--seed", "5"]
+    assert run(draw) == 2
+    assert "approved" in capsys.readouterr().err
+    assert [waiting["release"] for waiting in cloister("review", "list")] == [released.id]
+    approved = cloister(
+        "review", "approve", released.id, "--by", "A. Officer", "--reason", "read it"
+    )
+    assert approved["state"] == "approved"
+    assert cloister(*draw)["rows"] == 321
+    assert len(pd.read_parquet(more)) == 321
+    assert run(draw) == 2  # never overwritten
+    text = own / "more.csv"
+    cloister("sample", released.id, "--rows", "321", "--out", text, "--seed", "5")
+    pd.testing.assert_frame_equal(pd.read_csv(text), pd.read_parquet(more), check_dtype=False)
+    assert float(cloister("budget", "show", "clubs")[0]["spent"]) == 1
+    cloister("review", "publish", released.id, "--by", "A. Officer", "--reason", "handed on")
+    cloister("review", "withdraw", released.id, "--by", "A. Officer", "--reason", "superseded")
+    assert run(["review", "approve", released.id, "--reason", "again"]) == 2
+
+
+def test_an_altered_folder_is_not_approved(released, own, capsys):
+    page = own / "home" / "releases" / released.id / "public" / "certificate.html"
+    page.write_text(page.read_text() + " ")
+    assert run(["review", "approve", released.id, "--reason", "blind"]) == 1
+    assert "certificate.html" in capsys.readouterr().err
+
+
+def test_verify_finds_nothing_wrong(released, own, cloister):
+    assert cloister("verify")["findings"] == []
+    assert cloister("verify", released.id)["findings"] == []
+    assert cloister("verify", own / "out")["findings"] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["synthetic.parquet", "synthetic.csv", "certificate.yaml", "certificate.html"]
+)
+def test_verify_names_an_altered_file(own, capsys, name):
+    path = own / "out" / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    assert run(["verify", str(own / "out")]) == 1
+    assert name in capsys.readouterr().out
+
+
+def test_verify_names_an_altered_manifest(own, capsys):
+    path = own / "out" / "manifest.json"
+    path.write_text(
+        path.read_text().replace("kamino", "kamina").replace("synthetic.csv", "synthetic.cvs")
+    )
+    assert run(["verify", str(own / "out")]) == 1
+    assert "manifest.json" in capsys.readouterr().out
+
+
+def test_verify_names_a_missing_file(released, own, capsys):
+    (own / "home" / "releases" / released.id / "public" / "synthetic.csv").unlink()
+    assert run(["verify"]) == 1
+    assert "synthetic.csv" in capsys.readouterr().out
+
+
+def test_a_ledger_without_its_tail_is_found_out(released, own, cloister, capsys):
+    copy = own / "ledger.jsonl"
+    anchor = cloister("ledger", "export", copy)["anchor"]
+    assert cloister("verify", copy, "--anchor", anchor)["findings"] == []
+    lines = copy.read_text().splitlines(keepends=True)
+    copy.write_text("".join(lines[:-1]))
+    assert run(["verify", str(copy)]) == 0
+    assert run(["verify", str(copy), "--anchor", anchor]) == 1
+    assert run(["verify", "--anchor", "last"]) == 2
+    capsys.readouterr()
+    for path in (own / "home").glob("ledger.db*"):
+        path.unlink()
+    cloister(
+        "budget",
+        "grant",
+        "other",
+        "--epsilon",
+        1,
+        "--delta",
+        0,
+        "--per",
+        "ever",
+        "--reason",
+        "a younger ledger",
+    )
+    for what in ([], [str(own / "out")]):
+        assert run(["verify", *what]) == 1
+        assert "a certificate vouches for it" in capsys.readouterr().out
+
+
+def test_report_shows_what_is_promised(released, own, cloister, capsys):
+    assert cloister("report", released.id)["guarantee"]["epsilon"] == "1"
+    assert run(["report", released.id]) == 0
+    assert "certificate.html" in capsys.readouterr().out

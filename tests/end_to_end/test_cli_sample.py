@@ -1,0 +1,87 @@
+"""Rows drawn from an approved release by the command line."""
+
+import io
+
+import pandas as pd
+import pytest
+
+import models.sampling.balanced
+import models.sampling.resumable
+from flows.cli.app import run
+
+
+@pytest.fixture
+def approved(released, own, cloister):
+    cloister("review", "approve", released.id, "--by", "A. Officer", "--reason", "read it")
+    return released.id
+
+
+def test_rows_are_drawn_under_conditions(approved, own, cloister):
+    out = own / "conditioned.csv"
+    cloister(
+        "sample",
+        approved,
+        "--rows",
+        "200",
+        "--out",
+        out,
+        "--where",
+        "home region=north",
+        "--where",
+        "income=",
+    )
+    rows = pd.read_csv(out)
+    assert len(rows) == 200
+    assert set(rows["home region"]) == {"north"}
+    assert rows["income"].isna().all()
+    assert rows["capital"].nunique() == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        (["north"], "COLUMN=VALUE"),
+        (["nowhere=1"], "'nowhere'"),
+        (["age=17"], "'age'"),
+        (["age=20", "age=30"], "two conditions"),
+    ],
+)
+def test_conditions_that_cannot_be_met_are_refused(approved, own, capsys, where, said):
+    options = [part for text in where for part in ("--where", text)]
+    assert run(["sample", approved, "--rows", "5", "--out", str(own / "none.csv"), *options]) != 0
+    assert said in capsys.readouterr().err
+    assert not (own / "none.csv").exists()
+
+
+def test_an_interrupted_draw_goes_on(approved, own, cloister, monkeypatch):
+    monkeypatch.setattr(models.sampling.balanced, "CHUNK_ROWS", 100)
+    written = []
+
+    def stop_at_the_third(self, number, chunk, write=models.sampling.resumable._Parts.write):
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        write(self, number, chunk)
+        written.append(number)
+
+    out = own / "long.parquet"
+    draw = ["sample", approved, "--rows", "450", "--out", str(out)]
+    with monkeypatch.context() as patch:
+        patch.setattr(models.sampling.resumable._Parts, "write", stop_at_the_third)
+        assert run(draw) != 0
+    assert not out.exists()
+    kept = [path.read_bytes() for path in sorted(own.glob(".long.parquet*/part-*"))]
+    assert len(kept) == 2
+    cloister(*draw)
+    rows = pd.read_parquet(out)
+    assert len(rows) == 450
+    pd.testing.assert_frame_equal(
+        rows[:200], pd.concat(map(pd.read_parquet, map(io.BytesIO, kept)), ignore_index=True)
+    )
+    assert not list(own.glob(".long*"))
+
+
+def test_binary_columns_are_refused_of_a_model_without_them(approved, own, capsys):
+    out = own / "ones.parquet"
+    assert run(["sample", approved, "--rows", "5", "--binary", "--out", str(out)]) == 2
+    assert "release with a copula method" in capsys.readouterr().err
+    assert not out.exists()

@@ -1,0 +1,99 @@
+"""A file that is read and written with its draft is the same file: a draft finds its formats."""
+
+import datetime as dt
+import string
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from cloister.schema.domain import Domain
+from cloister.schema.drafts.drafting import draft
+from cloister.schema.formats import write_moments, write_numbers
+from cloister.schema.sources.reading import read_frame
+from cloister.schema.spec_files.loading import load_spec
+from tasks.runtime.tables import write_csv
+
+ROWS = 12
+MARKS = [(".", None), (".", ","), (",", "."), (",", None), (".", "'"), (",", " ")]
+DAYS = ["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%-m/%-d/%y", "%d %b %Y", "%B %-d, %Y", "%Y%m%d"]
+CLOCKS = ["T%H:%M:%S", " %H:%M:%S", " %H:%M", " %-I:%M %p", "T%H:%M:%SZ", "T%H:%M:%S.000Z"]
+PAIRS = [("1", "0"), ("yes", "no"), ("T", "F"), ("TRUE", "FALSE"), ("ja", "nein"), ("1.0", "0.0")]
+
+wholes = st.integers(-(10**7), 10**7)
+times = st.datetimes(dt.datetime(1970, 1, 1), dt.datetime(2060, 1, 1))
+words = st.text(string.ascii_letters + " äöüßéÀ'\"", min_size=1, max_size=6).filter(
+    lambda word: word.lower() not in ("na", "nan", "null")
+)
+
+
+def many(values):
+    return st.lists(values, min_size=ROWS, max_size=ROWS)
+
+
+def moments(form):
+    def write(drawn):
+        return list(write_moments(np.array(drawn, dtype="datetime64[s]"), form))
+
+    return many(times).map(write)
+
+
+def numbers(values, form, marks):
+    return many(values).map(lambda drawn: list(write_numbers(np.array(drawn), form, *marks)))
+
+
+@st.composite
+def tables(draw):
+    """The rows of a file as texts, its delimiter and its encoding."""
+    decimal, thousands = marks = draw(st.sampled_from(MARKS))
+    group = "'" if thousands else ""
+    amounts = st.integers(-(10**8), 10**8).map(lambda cents: cents / 100)
+    columns = [
+        draw(numbers(amounts, f"%{group}.2f", marks)),
+        draw(numbers(wholes, draw(st.sampled_from(["%d", f"%{group}d", "%.1f"])), marks)),
+        draw(moments(draw(st.sampled_from(DAYS)))),
+        draw(moments(draw(st.sampled_from(DAYS)) + draw(st.sampled_from(CLOCKS)))),
+        draw(many(st.sampled_from(draw(st.sampled_from(PAIRS))))),
+        draw(many(words)),
+        draw(st.permutations(range(10**5, 10**5 + ROWS)).map(lambda keys: list(map(str, keys)))),
+        draw(many(st.integers(0, 99_999)).map(lambda codes: [f"{code:05d}" for code in codes])),
+    ]
+    for column in columns:
+        word = draw(st.sampled_from(["NA", "", "?", "NULL"]))
+        for at in draw(st.sets(st.integers(0, ROWS - 1), max_size=ROWS // 2)):
+            column[at] = word
+    names = draw(st.permutations(["id nr.", "% größe", "3", "a", "A", "wann", "b,c", "d;e"]))
+    delimiter = draw(st.sampled_from(",;\t|"))
+    return (
+        [names, *zip(*columns, strict=True)],
+        delimiter,
+        draw(st.sampled_from(["utf-8", "latin-1"])),
+    )
+
+
+def text_of(rows, delimiter):
+    def cell(text):
+        quoted = any(mark in text for mark in f'{delimiter}"\n')
+        return '"' + text.replace('"', '""') + '"' if quoted else text
+
+    return "".join(delimiter.join(map(cell, row)) + "\n" for row in rows)
+
+
+@settings(
+    max_examples=15,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(tables())
+def test_a_file_comes_back_as_it_was(tmp_path, table):
+    rows, delimiter, encoding = table
+    path = tmp_path / "table.csv"
+    path.write_bytes(text_of(rows, delimiter).encode(encoding))
+    (tmp_path / "draft.yaml").write_text(draft(path), encoding="utf-8")
+    spec = load_spec(tmp_path / "draft.yaml")
+    table = Domain.of(spec.attributes, spec.folder).encode(read_frame(spec))
+    write_csv(table.frame(), tmp_path / "again.csv", spec)
+    left = [at for at, name in enumerate(rows[0]) if name not in spec.ignore]
+    expected = text_of([[row[at] for at in left] for row in rows], delimiter)
+    assert (tmp_path / "again.csv").read_bytes().decode(spec.source.encoding) == expected

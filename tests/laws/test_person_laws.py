@@ -1,0 +1,107 @@
+"""A person more changes one row of the table of persons, and its own rows of the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from cloister.schema.database import Database
+from cloister.schema.domain import Table
+from cloister.schema.spec import Spec
+from models.persons.parts import PERSONS, ROWS, neighbours_of_tables, person_tables
+from models.task import Task
+from models.task_from_spec import task_of
+from tasks.data.contribution_bound import bound_contribution
+
+MOST = 3
+SPEC = Spec.declared_in(
+    Path(),
+    {
+        "name": "visits",
+        "source": {"path": "visits.csv"},
+        "privacy": {
+            "unit": {"key": "person", "max_rows": MOST},
+            "relation": "add_remove",
+            "rows": {"public": 50},
+            "budget": {"epsilon": 1, "delta": 0, "per": "ever"},
+        },
+        "attributes": {
+            "person": {"type": "text", "pattern": "P{1..99}"},
+            "city": {"type": "categorical", "values": ["a", "b", "c"], "per": "person"},
+            "cost": {"type": "integer", "min": 0, "max": 4},
+        },
+        "release": {"method": "independent", "epsilon": 1, "delta": 0},
+    },
+)
+TASK = task_of(SPEC, {"visits": 50})
+ROW = st.tuples(st.sampled_from("abc"), st.integers(0, 4))
+NAMES = st.sampled_from(["P1", "P2", "P3", "ann", "bob"])
+
+
+def tables_of(rows, build) -> dict[str, Counter]:
+    """Both tables of rows (person, (city, cost)), as multisets without keys."""
+    frame = pd.DataFrame([(name, *row) for name, row in rows], columns=SPEC.attributes)
+    table, unit = TASK.domain.encode(frame), SPEC.privacy.unit
+    bounded = bound_contribution(table, frame["person"], unit, b"key of a test")
+    return {
+        name: Counter(zip(*(part.codes[n].tolist() for n in part.domain.modelled), strict=True))
+        for name, part in build(bounded, TASK).tables.items()
+    }
+
+
+def keeps_the_law(data, build) -> bool:
+    rows = data.draw(st.lists(st.tuples(NAMES, ROW), min_size=1, max_size=14))
+    own = data.draw(st.lists(ROW, min_size=1, max_size=5))
+    longer = list(rows)
+    for row in own:
+        longer.insert(data.draw(st.integers(0, len(longer))), ("new", row))
+    before, after = tables_of(rows, build), tables_of(longer, build)
+    most = {name: one.max_rows for name, one in neighbours_of_tables(TASK).items()}
+    assert most == {PERSONS: 1, ROWS: MOST}
+    return all(
+        not before[name] - after[name] and 1 <= (after[name] - before[name]).total() <= most[name]
+        for name in most
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_a_person_more_is_one_row_more_of_persons_and_its_own_rows(data):
+    assert keeps_the_law(data, person_tables)
+
+
+def by_the_whole_table(table: Table, task: Task) -> Database:
+    """Sabotage: a person has the city that is last of its own and that of another person."""
+    tables = person_tables(table, task)
+    people = tables.tables[PERSONS]
+    city = np.maximum(people.codes["city"], np.roll(people.codes["city"], 1))
+    changed = Table(people.domain, people.codes | {"city": city})
+    return Database(tables.schema, tables.tables | {PERSONS: changed})
+
+
+def test_persons_made_of_others_rows_break_the_law():
+    @settings(max_examples=300, deadline=None, phases=[Phase.generate])
+    @given(data=st.data())
+    def law(data):
+        assert keeps_the_law(data, by_the_whole_table)
+
+    with pytest.raises(AssertionError):
+        law()
+
+
+def test_names_of_one_code_are_two_persons():
+    """Hashes of keys outside the pattern can be made to collide: the table's codes are one here."""
+    names = pd.Series(["ann"] * 3 + ["bob"] * 2)
+    frame = pd.DataFrame({"person": "ann", "city": list("aaabb"), "cost": 1}, index=range(5))
+    table = TASK.domain.encode(frame)
+    assert len(set(table.codes["person"])) == 1
+    bounded = bound_contribution(table, names, SPEC.privacy.unit, b"key of a test")
+    persons = person_tables(bounded, TASK).tables[PERSONS]
+    assert sorted(persons.codes["city"].tolist()) == [0, 1]
+    assert sorted(persons.codes["rows of person"].tolist()) == [1, 2]

@@ -1,0 +1,68 @@
+"""Coarsenings of bins: about equal parts, with missing and special values of a number apart."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cloister.schema.attributes import Integer
+from cloister.schema.cells import declared_cells
+from cloister.schema.domain import Domain
+from models.discretization.bins import bin_cells
+from models.discretization.coarsening import coarse, coarse_by_spread
+
+NUMBER = Integer(type="integer", min=0, max=99, special=[0, 99], nullable=True)
+CELLS = declared_cells(Domain.of({"number": NUMBER}, Path())["number"])
+
+
+def bins_with(missing: float, special: float):
+    shares = np.full(CELLS.size, (1 - missing - 2 * special) / (CELLS.size - 3))
+    shares[[0, 99]] = special
+    shares[-1] = missing
+    return bin_cells(CELLS, shares, 0.0, keep=False, most=40)
+
+
+@pytest.mark.parametrize(("missing", "special"), [(0.01, 0.002), (0.3, 0.2), (0.0, 0.0)])
+def test_missing_and_special_values_are_parts_of_their_own(missing, special):
+    bins = bins_with(missing, special)
+    found = coarse(bins, 8)
+    parts = found.of(np.arange(CELLS.column.size))
+    assert len(set(parts[1:99])) == 8
+    assert found.size == 11
+    assert np.bincount(parts)[parts[[0, 99, 100]]].tolist() == [1, 1, 1]
+    mass = np.bincount(found.parts, weights=bins.mass)[np.unique(parts[1:99])]
+    assert mass.max() < 1.5 * mass.min() + 1e-9
+
+
+def test_a_column_of_missing_values_alone_is_coarsened_too():
+    bins = bins_with(1.0, 0.0)
+    assert coarse(bins, 2).size <= 5
+
+
+def test_parts_by_spread_cut_a_tail_that_parts_by_mass_take_whole():
+    column = Integer(type="integer", min=0, max=999, nullable=True)
+    cells = declared_cells(Domain.of({"number": column}, Path())["number"])
+    shares = np.append(np.exp(-np.arange(cells.size - 1) / 8), 0.1)
+    bins = bin_cells(cells, shares / shares.sum(), 0.0, keep=False, most=40)
+    masses = [
+        np.bincount(found.parts, weights=bins.mass)
+        for found in (coarse(bins, 8), coarse_by_spread(bins, 8))
+    ]
+    assert [len(mass) for mass in masses] == [9, 9]
+    assert masses[1][-2] < 0.5 * masses[0][-2]
+    assert masses[1][-1] == pytest.approx(bins.shares[-1])
+
+
+@pytest.mark.parametrize("heavy", [0.0, 0.2])
+def test_an_outer_bin_holds_more_than_noise(heavy):
+    column = Integer(type="integer", min=0, max=9_999, bins=100, nullable=True)
+    cells = declared_cells(Domain.of({"number": column}, Path())["number"])
+    shares = np.zeros(cells.size)
+    shares[10:50], shares[50], shares[-1] = 1.0, 40 * heavy, 1.0
+    shares /= shares.sum()
+    bins = bin_cells(cells, shares, 0.002, keep=False, most=10)
+    outer = bins.of(np.array([0, 9_999]))
+    assert (bins.mass[outer] > 0.006).all()
+    assert bins.of(np.array([column.max]))[0] == bins.of(np.array([5_099]))[0]
+    assert bins.mass[-1] == pytest.approx(shares[-1])
+    assert bins.size <= 13

@@ -1,0 +1,118 @@
+"""Conjunctions of all pairs: exact counts, and a sensitivity that no neighbour passes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cloister.privacy.events import Relation, Sensitivity
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.queries import conjunction_counts
+from cloister.privacy.queries.conjunction_counts import ConjunctionCounts, DummyCoding
+from cloister.privacy.queries.table_rows import TableRows
+from cloister.schema.attributes import Categorical
+from cloister.schema.cells import declared_cells
+from cloister.schema.domain import Domain, Table
+
+SIZES = st.lists(st.integers(1, 5), min_size=2, max_size=5)
+
+
+def table_of(codes, sizes):
+    attributes = {
+        f"a{at}": Categorical(type="categorical", values=[f"v{value}" for value in range(size)])
+        for at, size in enumerate(sizes)
+    }
+    domain = Domain.of(attributes, Path())
+    return Table(domain, dict(zip(domain.names, codes, strict=True)))
+
+
+def query_of(table):
+    cells = tuple(declared_cells(column) for column in table.domain)
+    single = tuple(own.size <= 2 for own in cells)
+    return ConjunctionCounts(cells, DummyCoding(tuple(own.size for own in cells), single))
+
+
+def exact(codes, sizes):
+    table = table_of(codes, sizes)
+    query = query_of(table)
+    return query.exact(TableRows(table), NoiseSource.insecure(0)), query
+
+
+@st.composite
+def tables(draw):
+    sizes = draw(SIZES)
+    rows = draw(st.integers(1, 12))
+    columns = [draw(st.lists(st.integers(0, s - 1), min_size=rows, max_size=rows)) for s in sizes]
+    return np.array(columns, dtype=np.int64), sizes
+
+
+@given(tables())
+def test_counts_are_those_of_the_rows_one_by_one(made):
+    codes, sizes = made
+    found, query = exact(codes, sizes)
+    coding = query.coding
+    ones = coding.code(list(codes)).astype(np.int64)
+    expected = sum(np.outer(row, row) for row in ones.T)
+    matrix = query.outcome(None, found)
+    across = coding.pairs | coding.pairs.T
+    assert (matrix[across] == expected[across]).all()
+    assert (matrix[~across] == 0).all()
+
+
+@given(tables())
+def test_products_and_lookups_count_the_same(made):
+    codes, sizes = made
+    coding = query_of(table_of(codes, sizes)).coding
+    products = conjunction_counts._by_products(list(codes), coding)
+    lookups = conjunction_counts._by_lookups(list(codes), coding)
+    assert (products[coding.pairs] == lookups[coding.pairs]).all()
+
+
+def change(first, second):
+    """How far counts moved: cells, the greatest step, L1, squared L2."""
+    moved = np.abs(first - second)
+    return [(moved > 0).sum(), moved.max(initial=0), moved.sum(), np.square(moved).sum()]
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("most", [1, 3])
+@given(made=tables(), data=st.data())
+@settings(max_examples=60)
+def test_no_neighbour_moves_counts_beyond_the_sensitivity(relation, most, made, data):
+    codes, sizes = made
+    unit = data.draw(st.integers(1, min(most, codes.shape[1])))
+    neighbour = codes[:, unit:]
+    if relation is Relation.REPLACE_ONE:
+        added = [
+            data.draw(st.lists(st.integers(0, size - 1), min_size=unit, max_size=unit))
+            for size in sizes
+        ]
+        neighbour = np.hstack([neighbour, np.array(added, dtype=np.int64)])
+    first, query = exact(codes, sizes)
+    second, _ = exact(neighbour, sizes)
+    if first.size:
+        bound = query.sensitivity(Neighbours(relation, most))
+        moved = change(first, second)
+        limits = (bound.cells, bound.step, bound.l1, bound.l2_squared)
+        assert all(own <= limit for own, limit in zip(moved, limits, strict=True))
+
+
+def test_one_replaced_row_reaches_the_bound_and_a_smaller_claim_would_be_caught():
+    """Three attributes of three values, two single ones: nine pairs of two counts, one of one."""
+    sizes = [3, 3, 3, 2, 2]
+    codes = np.zeros((5, 4), dtype=np.int64)
+    codes[:, 0] = 1
+    neighbour = codes.copy()
+    neighbour[:3, 0] = 2
+    neighbour[3:, 0] = 1
+    neighbour[:, 0] = [2, 2, 2, 1, 1]
+    first, query = exact(codes, sizes)
+    second, _ = exact(neighbour, sizes)
+    bound = query.sensitivity(Neighbours(Relation.REPLACE_ONE))
+    assert bound == Sensitivity(19, 1, 19, 19)
+    assert change(first, second)[3] == 18
+    one_count_a_pair = Sensitivity(10, 1, 10, 10)
+    assert change(first, second)[3] > one_count_a_pair.l2_squared

@@ -1,0 +1,52 @@
+"""Records made from seeds by the command: refused, released, certified, drawn from, verified."""
+
+from __future__ import annotations
+
+import json
+
+from flows.cli.app import run
+from tasks.ledger.verify import verify_records
+
+DENIABLE = (
+    "release: {method: deniability, epsilon: 1, delta: 1e-6, guarantee: plausible-deniability}"
+)
+
+
+def test_a_release_under_plausible_deniability_says_so_everywhere(place, prefect_server, capsys):
+    place.edit("release: {method: kamino, epsilon: 1, delta: 1e-6}", DENIABLE)
+    assert run(["plan", str(place.spec), "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["records"]["guarantee"] == "plausible-deniability"
+    assert made["records"]["all_candidates"]["epsilon"] > 1_000
+    assert made["accounted_epsilon"] <= 1
+    assert run(["release", str(place.spec), "--evaluate", "none", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["epsilon"], said["budget_left"]) == ("1", "3")
+    assert verify_records(place.home, None)[1] == []
+    folder = place.home.release(said["release"]) / "public"
+    text = (folder / "certificate.yaml").read_text(encoding="utf-8")
+    assert "this is NOT differential privacy of the table" in " ".join(text.split())
+    assert "NOT differentially private" in (folder / "certificate.html").read_text(encoding="utf-8")
+    assert run(["budget", "show", "--json"]) == 0
+    (budget,) = json.loads(capsys.readouterr().out)
+    assert budget["together"] == "unbounded: 1 under plausible deniability alone"
+    assert run(["review", "approve", said["release"], "--reason", "fine"]) == 0
+    capsys.readouterr()
+    out = place.folder / "more.csv"
+    many = ["sample", said["release"], "--rows", "1000000", "--out", str(out)]
+    assert run(many) == 1
+    assert "gives at most" in capsys.readouterr().err
+    some = ["sample", said["release"], "--rows", "20", "--out", str(out)]
+    assert run([*some, "--where", "home region=north"]) == 0
+    assert {line.split(",")[0] for line in out.read_text().splitlines()[1:]} == {"north"}
+
+
+def test_what_is_not_declared_or_does_not_fit_leaves_with_two_and_charges_nothing(place, capsys):
+    charged = ["plan", str(place.spec), "--method", "deniability"]
+    assert run(charged) == 2
+    assert "at most 4 records made from seeds fit" in " ".join(capsys.readouterr().err.split())
+    assert run([*charged, "--rows", "4"]) == 0
+    place.edit("release: {method: kamino, epsilon: 1, delta: 1e-6}", DENIABLE)
+    assert run(["release", str(place.spec), "--method", "mixture"]) == 2
+    assert "use --method deniability" in " ".join(capsys.readouterr().err.split())
+    assert run(["release", str(place.spec), "--method", "auto"]) == 2

@@ -1,0 +1,132 @@
+"""Three tables in a chain, released with their relationships: keys, degrees, joint tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from flows.cli.app import run
+from tasks.ledger.verify import verify_records
+from tasks.runtime.home import Home
+
+SPEC = """
+name: clinic
+privacy:
+  unit: {table: patients}
+  relation: add_remove
+  rows: {public: 2000}
+  budget: {epsilon: 40, delta: 1e-5, per: ever}
+tables:
+  patients:
+    source: {path: patients.csv}
+    key: id
+    attributes:
+      id: {type: text, pattern: "P{0001..9999}"}
+      age: {type: integer, min: 0, max: 99}
+  visits:
+    source: {path: visits.csv}
+    rows: {public: 4000}
+    key: number
+    references: {patient: {table: patients, max_rows: 4}}
+    attributes:
+      number: {type: text, pattern: "V{00001..99999}"}
+      patient: {type: text, pattern: "P{0001..9999}"}
+      ward: {type: categorical, values: [a, b, c, d]}
+  drugs:
+    source: {path: drugs.csv}
+    rows: {public: 3000}
+    references: {visit: {table: visits, max_rows: 2}}
+    attributes:
+      visit: {type: text, pattern: "V{00001..99999}"}
+      dose: {type: integer, min: 0, max: 9, nullable: true}
+release: {epsilon: 8, delta: 0, method: relational}
+"""
+
+DOSE = "      dose: {type: integer, min: 0, max: 9, nullable: true}\n"
+
+
+@pytest.fixture
+def clinic(tmp_path: Path, prefect_server, monkeypatch) -> Path:
+    """A folder with a spec and files: wards go by age, and the old have more visits."""
+    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(5)
+    keys = np.array([f"P{number:04}" for number in range(1, 2001)])
+    age = rng.integers(0, 100, 2000)
+    owners = rng.choice(2000, 4000, p=(age + 20) / (age + 20).sum())
+    wards = np.where(rng.random(4000) < 0.8, age[owners] // 25, rng.integers(0, 4, 4000))
+    numbers = np.array([f"V{number:05}" for number in range(1, 4001)])
+    frames = {
+        "patients": {"id": keys, "age": age},
+        "visits": {"number": numbers, "patient": keys[owners], "ward": np.array([*"abcd"])[wards]},
+        "drugs": {
+            "visit": rng.choice([*numbers, "V99999"], 3000),
+            "dose": pd.array(rng.integers(0, 10, 3000), dtype="Int64"),
+        },
+    }
+    for name, frame in frames.items():
+        pd.DataFrame(frame).to_csv(tmp_path / f"{name}.csv", index=False)
+    (tmp_path / "clinic.yaml").write_text(SPEC, encoding="utf-8")
+    return tmp_path
+
+
+def test_tables_keep_keys_degrees_and_what_relates_them(clinic: Path, capsys) -> None:
+    out = clinic / "out"
+    assert run(["release", "clinic.yaml", "--out", str(out), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    patients, visits, drugs = (
+        pd.read_parquet(out / f"{name}.parquet") for name in ("patients", "visits", "drugs")
+    )
+    assert len(patients) == 2000
+    assert 3300 <= len(visits) <= 4000
+    assert patients["id"].is_unique
+    assert visits["number"].is_unique
+    assert set(visits["patient"]) <= set(patients["id"])
+    assert set(drugs["visit"]) <= set(visits["number"])
+    assert visits["patient"].value_counts().max() <= 4
+    assert drugs["visit"].value_counts().max() <= 2
+    joined = visits.merge(patients, left_on="patient", right_on="id")
+    same = joined["ward"] == (joined["age"] // 25).map(dict(enumerate("abcd")))
+    assert same.mean() > 0.5  # of the data 0.85, of unrelated rows 0.25
+    assert joined["age"].mean() > patients["age"].mean() + 4  # of the data 14
+    certificate = yaml.safe_load((out / "certificate.yaml").read_text(encoding="utf-8"))
+    assert {(c["name"], c["violations"]) for c in certificate["constraints"]} == {
+        ("visits: patient", 0),
+        ("drugs: visit", 0),
+    }
+    assert verify_records(Home.current(), str(out))[1] == []
+    assert said["release"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("method: relational", "method: relational-mixture", "delta"),
+        ("V{00001..99999}", "V{00001..03000}", "its pattern has 3,000 keys"),
+        ("max_rows: 4", "max_rows: 0", "max_rows"),
+        (DOSE, "", "no attribute besides keys"),
+    ],
+)
+def test_what_has_no_plan_is_refused_before_a_charge(
+    clinic: Path, capsys, old: str, new: str, message: str
+) -> None:
+    assert old in SPEC
+    (clinic / "clinic.yaml").write_text(SPEC.replace(old, new), encoding="utf-8")
+    assert run(["release", "clinic.yaml"]) == 2
+    assert message in capsys.readouterr().err
+    assert not (clinic / "home" / "ledger.db").exists()
+
+
+def test_two_rows_of_one_key_are_refused(clinic: Path, capsys) -> None:
+    frame = pd.read_csv(clinic / "patients.csv")
+    frame.loc[1, "id"] = frame.loc[0, "id"]
+    frame.to_csv(clinic / "patients.csv", index=False)
+    assert run(["release", "clinic.yaml"]) == 2
+    assert "validation.json says what is wrong" in capsys.readouterr().err
+    (report,) = (clinic / "home").glob("releases/*/internal/validation.json")
+    assert "rows have the same key" in report.read_text(encoding="utf-8")

@@ -1,0 +1,192 @@
+"""cloister serve on a real Prefect server: what is due is run once, as the home holds it."""
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from deployed import MONTHLY, charged, registered
+from prefect import flow
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import DeploymentUpdate
+from prefect.client.schemas.objects import State, StateType
+
+from cloister.errors import InputError
+from flows.release import release
+from flows.serving import serve, serve_due
+from tasks.ledger.queries import existing_ledger
+from tasks.requests.recurring import registrations
+from tasks.requests.release_request import ReleaseRequest
+from tasks.runtime.locks import exclusive
+
+
+@pytest.fixture
+def made() -> list:
+    """What the flow was called with."""
+    return []
+
+
+@pytest.fixture
+def recorder(made):
+    """A flow with the parameters of a release, which notes its calls and fails for epsilon 3."""
+
+    @flow(name="release", persist_result=False)
+    def noted(request: ReleaseRequest):
+        made.append(
+            {
+                "spec": str(request.spec),
+                "data": request.data,
+                "epsilon": request.epsilon,
+                "folder": os.getcwd(),
+            }
+        )
+        if request.epsilon == "3":
+            raise InputError("no")
+
+    return noted
+
+
+def ask(server, due: datetime, **parameters: object):
+    """Have the server ask for a run at a time, as its scheduler does; the id of the run."""
+    (deployment,) = registered()
+    with get_client(sync_client=True) as client:
+        scheduled = State(
+            type=StateType.SCHEDULED, state_details={"scheduled_time": due.isoformat()}
+        )
+        asked = {"request": deployment.parameters["request"] | parameters}
+        return client.create_flow_run_from_deployment(
+            deployment.id, parameters=asked, state=scheduled
+        ).id
+
+
+def state_of(run_id) -> str:
+    with get_client(sync_client=True) as client:
+        return client.read_flow_run(run_id).state.name
+
+
+@pytest.fixture
+def due(server, deploy, monkeypatch) -> datetime:
+    """A minute that was due, after the clubs were registered for each minute."""
+    monkeypatch.chdir(server.folder)
+    deploy("--cron", "* * * * *")
+    registration, minute = (
+        registrations(server.home)[0],
+        datetime.now(UTC).replace(second=0, microsecond=0),
+    )
+    registration.mark_started(minute - timedelta(minutes=3), server.home)
+    return minute - timedelta(minutes=1)
+
+
+def test_a_due_run_is_made_once_with_what_the_home_holds(
+    server, due, recorder, made, monkeypatch, tmp_path_factory
+):
+    first, again = ask(server, due), ask(server, due)
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    told = serve_due(recorder, server.home)
+    assert told[0] == "Completed" and "started before" in told[1]
+    assert made == [
+        {"spec": str(server.spec), "data": None, "epsilon": None, "folder": str(server.folder)}
+    ]
+    assert (state_of(first), state_of(again)) == ("Completed", "Refused")
+    assert serve_due(recorder, server.home) == []
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"spec": "/tmp/other.yaml"}, {"data": "/etc/passwd"}, {"epsilon": "4"}, {"evaluate": "full"}],
+)
+def test_other_parameters_than_registered_are_refused(server, due, recorder, made, parameters):
+    asked = ask(server, due, **parameters)
+    (told,) = serve_due(recorder, server.home)
+    assert "other parameters" in told and next(iter(parameters)) in told
+    assert made == [] and state_of(asked) == "Refused"
+    assert existing_ledger(server.home) is None
+
+
+def test_a_changed_deployment_releases_nothing_else(server, due, recorder, made):
+    """Parameters, command and place of code changed on the server."""
+    (deployment,) = registered()
+    with get_client(sync_client=True) as client:
+        client.update_deployment(
+            deployment.id,
+            DeploymentUpdate(
+                parameters={
+                    "request": deployment.parameters["request"] | {"spec": "/tmp/other.yaml"}
+                },
+                entrypoint="/tmp/other.py:steal",
+                path="/tmp",
+                enforce_parameter_schema=False,
+            ),
+        )
+    ask(server, due)
+    assert "other parameters" in serve_due(recorder, server.home)[0]
+    (deployment,) = registered()
+    ask(server, due, spec=str(server.spec))
+    assert serve_due(recorder, server.home) == ["Completed"]
+    assert [call["spec"] for call in made] == [str(server.spec)]
+
+
+def test_what_an_earlier_version_registered_is_run(server, due, recorder, made):
+    """It wrote the parameters one beside the other, in the home and on the server."""
+    (deployment,) = registered()
+    flat = {
+        name: value
+        for name, value in deployment.parameters["request"].items()
+        if name not in ("out", "seed")
+    }
+    (path,) = (server.home.folder / "recurring").iterdir()
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"parameters": flat}))
+    with get_client(sync_client=True) as client:
+        scheduled = State(
+            type=StateType.SCHEDULED, state_details={"scheduled_time": due.isoformat()}
+        )
+        client.update_deployment(
+            deployment.id, DeploymentUpdate(parameters=flat, enforce_parameter_schema=False)
+        )
+        client.create_flow_run_from_deployment(deployment.id, parameters=flat, state=scheduled)
+    assert serve_due(recorder, server.home) == ["Completed"]
+    assert [call["spec"] for call in made] == [str(server.spec)]
+
+
+def test_a_run_that_the_budget_does_not_hold_is_declined_and_not_failed(server, due):
+    charged(server, "year")
+    asked = ask(server, due)
+    assert serve_due(release, server.home) == ["Declined"]
+    with get_client(sync_client=True) as client:
+        state = client.read_flow_run(asked).state
+    assert (state.type, state.name) == (StateType.CANCELLED, "Declined")
+    assert "epsilon" in state.message
+    assert existing_ledger(server.home).budget("clubs", "row").releases == 1
+
+
+def test_a_time_off_the_schedule_is_refused(server, due, recorder, made):
+    ask(server, due + timedelta(seconds=7))
+    assert "not on the schedule" in serve_due(recorder, server.home)[0]
+    assert made == []
+
+
+def test_other_settings_than_registered_are_refused(server, due, recorder, made, monkeypatch):
+    ask(server, due)
+    monkeypatch.setenv("CLOISTER_LEDGER", str(server.folder / "other.db"))
+    from tasks.runtime.home import Home
+
+    assert "CLOISTER_LEDGER" in serve_due(recorder, Home.current())[0]
+    assert made == []
+
+
+def test_an_altered_registration_is_refused(server, due, recorder, made):
+    (path,) = (server.home.folder / "recurring").iterdir()
+    path.write_text(path.read_text()[:-20])
+    with pytest.raises(Exception, match="altered"):
+        serve_due(recorder, server.home)
+
+
+def test_a_home_is_served_by_one_process_and_not_without_a_registration(server, deploy, recorder):
+    with pytest.raises(InputError, match="no recurring release"):
+        serve(recorder, server.home)
+    deploy("--cron", MONTHLY)
+    with (
+        exclusive(server.home.folder / "serve.lock"),
+        pytest.raises(InputError, match="another cloister serve"),
+    ):
+        serve(recorder, server.home)

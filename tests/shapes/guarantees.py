@@ -1,0 +1,38 @@
+"""What laws of all methods need of one whose rows are charged one by one, or not as an epsilon."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from cloister.privacy.events import Event
+from cloister.privacy.stages import accountable, event_of_stages
+from cloister.schema.spec import PLAUSIBLE_DENIABILITY, Spec
+from models.protocol import Plan
+from models.registry import create
+from models.task import Task
+
+
+def suited(method: str, task: Task) -> Task:
+    """The task, with a guarantee under which the method makes as many rows as the table has."""
+    if not create(method).gives_deniability:
+        return task
+    return replace(task, guarantee=PLAUSIBLE_DENIABILITY)
+
+
+def suited_spec(method: str, spec: Spec) -> Spec:
+    """The spec, with a guarantee as of :func:`suited`."""
+    if not create(method).gives_deniability:
+        return spec
+    release = spec.release.model_copy(update={"guarantee": PLAUSIBLE_DENIABILITY})
+    return spec.model_copy(update={"release": release})
+
+
+def accounted(plan: Plan[Any]) -> Event:
+    """All of a plan that an epsilon bounds."""
+    return event_of_stages(accountable(plan.stages))
+
+
+def givable(model: Any, rows: int) -> int:
+    """As many of some rows as a model may give."""
+    return rows if model.capacity is None else min(rows, model.capacity)

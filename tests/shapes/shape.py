@@ -1,0 +1,99 @@
+"""Tables of other people's shapes: generated, seeded, with the spec that their owner would write.
+
+Each module here makes one shape. `release_once` plans, fits and draws without flow, ledger and
+stores, with the noise of a release: what a shape is judged by.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from cloister.privacy.door.database import PrivateDatabase
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.table import PrivateTable
+from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
+from cloister.schema.domain import Table
+from cloister.schema.spec import PersonUnit, Spec
+from cloister.schema.validation import validate_rows
+from models.auto import choose_method
+from models.protocol import Plan, fit, make_plan
+from models.registry import create
+from models.task import Budget, Task
+from models.task_from_spec import task_of
+from tasks.data.contribution_bound import bound_contribution
+from tasks.data.open_table import person_door
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A table of text, numbers and dates, and the content of its spec file."""
+
+    frame: pd.DataFrame
+    spec: Mapping[str, Any]
+
+    def declared(self) -> Spec:
+        """The spec, read."""
+        return Spec.declared_in(Path(), self.spec)
+
+    def write(self, folder: Path) -> Path:
+        """The spec file, beside the table as CSV."""
+        name = self.spec["name"]
+        self.frame.to_csv(folder / f"{name}.csv", index=False)
+        content = dict(self.spec) | {"source": {"path": str(folder / f"{name}.csv")}}
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+        return folder / f"{name}.yaml"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One release of a shape: the real rows that were used, and the synthetic ones."""
+
+    task: Task
+    plan: Plan[Any]
+    real: Table
+    synthetic: Table
+
+
+def release_once(
+    shape: Shape, epsilon: float, method: str = "auto", delta: str = "1e-6", rows: int | None = None
+) -> Trial:
+    """One release with the noise of the operating system, by the steps that a release has."""
+    spec = shape.declared()
+    task = task_of(spec, {spec.name: spec.privacy.rows.public or len(shape.frame)}, rows)
+    budget = Budget(Fraction(str(epsilon)), Fraction(delta))
+    chosen = choose_method(task, budget).method if method == "auto" else method
+    synthesizer = create(chosen)
+    plan = make_plan(synthesizer, task, budget)
+    real = _encoded(shape.frame, spec, task)
+    with tempfile.TemporaryDirectory() as folder:
+        journal = Journal.open(Path(folder), {"run": spec.name})
+        door = _door(real, task, plan, journal)
+        model = fit(synthesizer, door, task, plan)
+        drawn = model.sample(task.output_rows, SamplingSource(0))
+        journal.close()
+    return Trial(task, plan, real, drawn)
+
+
+def _door(
+    real: Table, task: Task, plan: Plan[Any], journal: Journal
+) -> PrivateTable | PrivateDatabase:
+    if task.persons:
+        return person_door(real, task, plan.event, journal, NoiseSource())
+    return PrivateTable(real, task.neighbours, plan.event, journal, NoiseSource())
+
+
+def _encoded(frame: pd.DataFrame, spec: Spec, task: Task) -> Table:
+    valid, _ = validate_rows(frame, spec)
+    table = task.domain.encode(valid)
+    unit = spec.privacy.unit
+    if isinstance(unit, PersonUnit):
+        return bound_contribution(table, valid[unit.key], unit, b"key of a test")
+    return table

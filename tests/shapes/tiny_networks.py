@@ -1,0 +1,96 @@
+"""Random networks over a few levels, with exact probabilities: for laws of seeded records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+
+from cloister.privacy.queries.seeded_records import Kept
+
+STEPS = 2**32
+
+
+@dataclass(frozen=True)
+class Levels:
+    """A partition into the codes themselves."""
+
+    name: str
+    size: int
+
+    def of(self, codes):
+        return codes
+
+
+@dataclass(frozen=True, eq=False)
+class TinyModel:
+    """Each attribute given all before it; ``tables[p]`` (configurations, levels) in 2^-32."""
+
+    sizes: tuple[int, ...]
+    tables: tuple[np.ndarray, ...]
+
+    @classmethod
+    def random(cls, sizes, rng, least=0.0):
+        tables = []
+        for place, size in enumerate(sizes):
+            shares = rng.random((int(np.prod(sizes[:place], dtype=int)), size)) ** 3 + least
+            steps = np.floor(shares / shares.sum(1, keepdims=True) * STEPS).astype(np.int64)
+            steps[:, 0] += STEPS - steps.sum(1)
+            tables.append(steps.astype(np.uint64))
+        return cls(tuple(sizes), tuple(tables))
+
+    @property
+    def partitions(self):
+        return tuple(Levels(f"c{at}", size) for at, size in enumerate(self.sizes))
+
+    def configurations(self, place, levels):
+        found = np.zeros(len(levels), dtype=np.int64)
+        for before in range(place):
+            found = found * self.sizes[before] + levels[:, before]
+        return found
+
+    def draw(self, place, levels, words):
+        heights = np.cumsum(self.tables[place], axis=1)[self.configurations(place, levels)]
+        return (heights <= words[:, None]).sum(1)
+
+    def logs(self, place, levels):
+        steps = self.tables[place][self.configurations(place, levels), levels[:, place]]
+        with np.errstate(divide="ignore"):
+            return np.log2(steps / STEPS)
+
+    def chance(self, place, record):
+        """The exact probability of a record's level at a place, given those before it."""
+        row = self.configurations(place, np.array([record]))[0]
+        return Fraction(int(self.tables[place][row, record[place]]), STEPS)
+
+    def made_by(self, seed, kept: Kept, record) -> Fraction:
+        """The exact probability that a seed makes a record."""
+        total = Fraction(0)
+        for number in range(kept.least, kept.most + 1):
+            if tuple(seed[:number]) == tuple(record[:number]):
+                chance = Fraction(1)
+                for place in range(number, len(self.sizes)):
+                    chance *= self.chance(place, record)
+                total += chance
+        return total / kept.choices
+
+    def records(self):
+        """All records."""
+        return list(product(*map(range, self.sizes)))
+
+
+def interval(chance: Fraction, gamma: Fraction) -> int:
+    """The integer i with gamma^-(i+1) < chance <= gamma^-i."""
+    found = 0
+    while chance <= gamma ** -(found + 1):
+        found += 1
+    return found
+
+
+def scanned(model, kept, gamma, rows, seed, record) -> int:
+    """Step 2 of Privacy Test 1 by its definition: every row is looked at."""
+    own = interval(model.made_by(seed, kept, record), gamma)
+    chances = [model.made_by(row, kept, record) for row in rows]
+    return sum(bool(chance) and interval(chance, gamma) == own for chance in chances)

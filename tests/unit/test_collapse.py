@@ -1,0 +1,54 @@
+"""Rows that keep far fewer values than the released histograms are told apart from noise."""
+
+from pathlib import Path
+
+import numpy as np
+
+from cloister.schema.attributes import Categorical, Integer
+from cloister.schema.cells import declared_cells
+from cloister.schema.domain import Domain, Table
+from models.collapse import find_collapses
+from models.discretization.bins import bin_cells
+
+DOMAIN = Domain.of(
+    {
+        "town": Categorical(type="categorical", values=[f"t{at}" for at in range(60)]),
+        "wage": Integer(type="integer", min=0, max=9_999, bins=50),
+    },
+    Path(),
+)
+
+
+def histograms(rng):
+    town = np.full(60, 1 / 60)
+    wage = rng.dirichlet(np.full(50, 3.0))
+    shares = {"town": town, "wage": wage}
+    return {
+        name: bin_cells(declared_cells(DOMAIN[name]), own, 0.0, keep=True)
+        for name, own in shares.items()
+    }
+
+
+def table(town, wage):
+    return Table(DOMAIN, {"town": town, "wage": wage})
+
+
+def test_one_town_of_sixty_is_a_collapse_and_all_towns_are_none():
+    rng = np.random.default_rng(1)
+    known = histograms(rng)
+    wages = known["wage"].refine(
+        rng.choice(known["wage"].size, 1_000, p=known["wage"].mass), rng.random(1_000)
+    )
+    fine = table(rng.integers(0, 60, 1_000), wages)
+    assert find_collapses(known, fine) == ()
+    (found,) = find_collapses(known, table(np.full(1_000, 3), wages))
+    assert (found.attribute, found.kept, found.expected) == ("town", 1, 60)
+    assert "'town' has 1 different values" in str(found)
+
+
+def test_values_that_only_noise_has_are_not_missed():
+    noisy = np.append(np.full(5, 0.198), np.full(55, 0.01 / 55))
+    known = {"town": bin_cells(declared_cells(DOMAIN["town"]), noisy, 0.0, keep=True)}
+    rng = np.random.default_rng(2)
+    few = table(rng.integers(0, 5, 100_000), np.zeros(100_000, dtype=np.int64))
+    assert find_collapses(known, few) == ()

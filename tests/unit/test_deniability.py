@@ -1,0 +1,333 @@
+"""Method deniability: what is planned and refused, structure, the pool of rows, its certificate."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from guarantees import accounted
+
+from cloister.constraints import dependency, parse_denial
+from cloister.constraints.counting import count_violations, violation_reports
+from cloister.errors import PlanError, PrivacyError, SampleError, UnsupportedEvent
+from cloister.privacy.accounting.accountants import epsilon
+from cloister.privacy.certificate.certificate import certify
+from cloister.privacy.certificate.page import page
+from cloister.privacy.certificate.records import record_guarantees
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.table import PrivateTable
+from cloister.privacy.events import PlausiblyDeniable, Relation, SeededRecords
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
+from cloister.schema.attributes import Categorical, Integer, TextKey
+from cloister.schema.domain import Domain
+from cloister.schema.spec import PLAUSIBLE_DENIABILITY, DeniabilitySpec
+from models.deniability.bayes.parameters import project_rows
+from models.deniability.bayes.structure import (
+    Correlations,
+    ParentLimits,
+    choose_parents,
+    dependency_order,
+    merit,
+    symmetrical_uncertainty,
+)
+from models.deniability.paper.plan import advanced_composition, epsilon_of_each
+from models.protocol import fit, make_plan
+from models.registry import create
+from models.task import Budget, Persons, Task
+from tasks.requests.plan import require_within_budget
+
+ROWS = 6_000
+BUDGET = Budget(Fraction(1), Fraction(1, 10**6))
+
+ATTRIBUTES = {
+    "id": TextKey(type="text", pattern="R{00001..99999}"),
+    "town": Categorical(type="categorical", values=list("ABCD")),
+    "state": Categorical(type="categorical", values=["x", "y"]),
+    "sex": Categorical(type="categorical", values=["f", "m"]),
+    "age": Integer(type="integer", min=0, max=99, bins=10),
+    "wage": Integer(type="integer", min=0, max=500, bins=25, special=[0], nullable=True),
+}
+HARD = (
+    dependency("town", ["town"], "state"),
+    parse_denial("t.age < 18 and t.wage > 100", "young"),
+)
+
+
+def people(rows=ROWS):
+    rng = np.random.default_rng(11)
+    town, age = rng.integers(0, 4, rows), rng.integers(0, 100, rows)
+    wage = pd.Series(np.where(age < 18, 0, np.minimum(5 * age, 400))).astype("Int64")
+    return pd.DataFrame(
+        {
+            "id": [f"R{number:05d}" for number in range(1, rows + 1)],
+            "town": pd.Series([*"ABCD"]).take(town).reset_index(drop=True),
+            "state": np.where(town < 2, "x", "y"),
+            "sex": np.where(rng.random(rows) < 0.5, "f", "m"),
+            "age": age,
+            "wage": wage.mask(rng.random(rows) < 0.1),
+        }
+    )
+
+
+def task_of(rows=ROWS, constraints=HARD, **changed):
+    task = Task(Domain.of(ATTRIBUTES, Path()), constraints, rows, Neighbours())
+    return replace(task, **changed)
+
+
+def deniable(**options):
+    return {"guarantee": PLAUSIBLE_DENIABILITY, "deniability": DeniabilitySpec(**options)}
+
+
+def planned(task, method="deniability", budget=BUDGET):
+    return make_plan(create(method), task, budget)
+
+
+def fitted(task, folder, method="deniability", noise=None):
+    chosen = planned(task, method)
+    table = task.domain.encode(people(task.data_rows))
+    journal = Journal.open(folder, {"run": "unit"})
+    private = PrivateTable(
+        table, task.neighbours, chosen.event, journal, noise or NoiseSource.insecure(2)
+    )
+    with journal:
+        model = fit(create(method), private, task, chosen)
+    assert not private.plan_budget.remaining
+    return chosen, model
+
+
+@pytest.fixture(scope="module", params=["deniability", "deniability-paper"])
+def run(request, tmp_path_factory):
+    task = task_of(**deniable())
+    return (task, *fitted(task, tmp_path_factory.mktemp("deniable"), request.param))
+
+
+def test_records_beyond_the_budget_are_refused_with_the_number_that_fits():
+    with pytest.raises(PlanError, match=r"at most (\d+) records .* not differential") as refusal:
+        planned(task_of())
+    most = int(str(refusal.value).split("at most ")[1].split()[0])
+    assert 1 < most < ROWS
+    cost = epsilon(planned(task_of(wanted_rows=most)).event, BUDGET.delta, "add_remove")
+    assert 0.9 < cost <= 1
+    with pytest.raises(PlanError, match=f"at most {most} records"):
+        planned(task_of(wanted_rows=most + 1))
+
+
+@pytest.mark.parametrize(
+    "neighbours", [Neighbours(Relation.REPLACE_ONE), Neighbours(Relation.ADD_REMOVE, 2)]
+)
+def test_charged_records_stay_within_the_budget_under_any_relation(neighbours):
+    chosen = planned(task_of(100_000, wanted_rows=3, neighbours=neighbours))
+    assert epsilon(chosen.event, BUDGET.delta, neighbours.relation) <= 1
+    assert isinstance(chosen.stages[-1].event, SeededRecords)
+
+
+def test_charged_records_are_released_and_filled_up(tmp_path):
+    chosen, model = fitted(task_of(wanted_rows=10), tmp_path)
+    assert model.capacity == 10 >= model.seeded > 0
+    assert chosen.parameters.seeding.kept == (1, 1)
+    require_within_budget(chosen, BUDGET, task_of(wanted_rows=10))
+
+
+def test_what_is_only_deniable_is_read_by_no_accountant_and_needs_a_declaration():
+    task = task_of(**deniable())
+    chosen = planned(task)
+    assert isinstance(chosen.stages[-1].event, PlausiblyDeniable)
+    with pytest.raises(UnsupportedEvent):
+        epsilon(chosen.event, BUDGET.delta, "add_remove")
+    require_within_budget(chosen, BUDGET, task)
+    with pytest.raises(PrivacyError, match="does not declare"):
+        require_within_budget(chosen, BUDGET, task_of())
+    assert 0.9 < epsilon(accounted(chosen), BUDGET.delta, "add_remove") <= 1
+
+
+def test_three_guarantees_have_their_own_names():
+    own = record_guarantees(planned(task_of(**deniable())).stages, BUDGET.delta, "add_remove")
+    assert (own.guarantee, own.k, own.gamma) == (PLAUSIBLE_DENIABILITY, 50, "4")
+    assert own.one_record.t == 36 and own.one_record.epsilon == pytest.approx(1.10536, rel=1e-4)
+    assert own.one_record.delta <= 1e-6
+    assert own.network.epsilon <= 1 < 1_000 < own.all_candidates.epsilon
+    exact = planned(task_of(**deniable(test="deterministic"))).stages
+    assert record_guarantees(exact, BUDGET.delta, "add_remove").all_candidates is None
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        (task_of(10, **deniable()), "more than the|too small|too few"),
+        (task_of(**deniable(k=2_000)), "2000 plausible seeds are more than the 1500"),
+        (task_of(**deniable(resampled=9)), "from 0 to 5"),
+        (task_of(deniability=DeniabilitySpec(test="deterministic")), "not differentially private"),
+        (
+            task_of(persons=Persons("id", ("town",)), neighbours=Neighbours(max_rows=3)),
+            "draws whole rows",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_data(task, words):
+    with pytest.raises(PlanError, match=words):
+        planned(task)
+
+
+def test_the_pool_keeps_every_hard_constraint_and_gives_no_row_twice(run):
+    task, _, model = run
+    whole = model.sample(model.capacity, SamplingSource(1))
+    assert [count_violations(rule, whole) for rule in task.hard] == [0, 0]
+    assert len(np.unique(whole.codes["id"])) == whole.rows == model.capacity >= ROWS
+    part = model.sample(500, SamplingSource(2))
+    assert [count_violations(rule, part) for rule in task.hard] == [0, 0]
+    with pytest.raises(SampleError, match="gives no others than the released ones"):
+        model.sample(model.capacity + 1, SamplingSource(1))
+
+
+def test_rows_under_a_condition_are_those_of_the_pool(run):
+    _, _, model = run
+    rows = model.sample(50, SamplingSource(3), {"state": "x", "sex": "f"}).frame()
+    assert set(rows["state"]) == {"x"} and set(rows["sex"]) == {"f"}
+    with pytest.raises(SampleError, match="that fulfil the condition"):
+        model.sample(model.capacity, SamplingSource(3), {"sex": "f"})
+
+
+def test_chunks_resume_where_they_stopped(run, monkeypatch):
+    _, _, model = run
+    monkeypatch.setattr("models.deniability.pool.CHUNK_ROWS", 300)
+    every = list(model.sampler.chunks(1_000, SamplingSource(5)))
+    later = list(model.sampler.chunks(1_000, SamplingSource(5), first=2))
+    assert [chunk.rows for chunk in every] == [300, 300, 300, 100]
+    assert all(a.frame().equals(b.frame()) for a, b in zip(every[2:], later, strict=True))
+
+
+def test_a_key_of_the_data_stays_unique(tmp_path):
+    attributes = {"number": Integer(type="integer", min=0, max=19_999), "sex": ATTRIBUTES["sex"]}
+    rule = parse_denial("t1.number = t2.number", "key")
+    task = replace(Task(Domain.of(attributes, Path()), (rule,), 3_000, Neighbours()), **deniable())
+    frame = pd.DataFrame({"number": np.arange(3_000) * 5, "sex": people(3_000)["sex"]})
+    chosen = planned(task)
+    journal = Journal.open(tmp_path, {"run": "key"})
+    private = PrivateTable(
+        task.domain.encode(frame), Neighbours(), chosen.event, journal, NoiseSource.insecure(1)
+    )
+    model = fit(create("deniability"), private, task, chosen)
+    table = model.sample(3_000, SamplingSource(2))
+    assert len(np.unique(table.codes["number"])) == 3_000
+
+
+def certified(facts, task, chosen, model, release=None):
+    spec = facts.spec.model_copy(update={"release": release or facts.spec.release})
+    return certify(
+        replace(
+            facts,
+            spec=spec,
+            method=chosen.method,
+            epsilon=BUDGET.epsilon,
+            delta=BUDGET.delta,
+            stages=chosen.stages,
+            post_processing=model.post_processing(),
+            capacity=model.capacity,
+            constraints=task.constraints,
+            violations=violation_reports(task.hard, model.sample(8, SamplingSource(1))),
+            deniable_releases=1,
+        )
+    )
+
+
+def test_a_certificate_says_that_it_is_not_differential_privacy(run, facts):
+    task, chosen, model = run
+    release = facts.spec.release.model_copy(update={"guarantee": PLAUSIBLE_DENIABILITY})
+    made = certified(facts, task, chosen, model, release)
+    assert made.deniable and "NOT differential privacy" in made.guarantee.definition
+    assert "NOT differentially private" in made.guarantee.meaning[0]
+    assert "under plausible deniability alone: 1" in made.limitations[0]
+    # nothing bounds what a guess can become
+    assert {odds.release for odds in made.guarantee.odds} == {1.0}
+    text = page(made)
+    assert "NOT differentially private" in text and "Differentially private</span>" not in text
+    assert [stage.epsilon for stage in made.stages if stage.name == "records"] == [None]
+    assert type(made).from_yaml(made.to_yaml()) == made
+    with pytest.raises(PrivacyError, match="does not declare"):
+        certified(facts, task, chosen, model)
+
+
+def test_a_certificate_of_charged_records_is_of_differential_privacy(facts, tmp_path):
+    task = task_of(wanted_rows=8)
+    chosen, model = fitted(task, tmp_path)
+    made = certified(facts, task, chosen, model)
+    assert not made.deniable and "differential privacy" in made.guarantee.definition
+    assert "Differentially private</span>" in page(made)
+    assert made.records.all_candidates.epsilon <= 1
+    # an earlier release under plausible deniability: no epsilon bounds the period
+    assert {odds.period for odds in made.guarantee.odds} == {1.0}
+
+
+def test_merit_and_symmetrical_uncertainty_are_those_of_the_equations():
+    target = np.array([[0, 0.6, 0.3], [0.6, 0, 0.5], [0.3, 0.5, 0]])
+    own = Correlations(("a", "b", "c"), target, target)
+    assert merit(own, 0, []) == 0
+    assert merit(own, 0, [1]) == pytest.approx(0.6)
+    # (0.6 + 0.3) / sqrt(2 + 2 * 0.5)
+    assert merit(own, 0, [1, 2]) == pytest.approx(0.9 / math.sqrt(3))
+    # x = y: H(x) = H(y) = H(x, y) = 1; independent: H(x, y) = 2
+    one = np.array([1.0, 1.0, 0.0])
+    found = symmetrical_uncertainty(one, one, np.array([1.0, 2.0, 0.0]))
+    assert found.tolist() == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_structures_are_acyclic_and_within_their_cost(seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(1, 9))
+    related = rng.random((size, size))
+    related = np.triu(related, 1) + np.triu(related, 1).T
+    names = tuple(f"c{at}" for at in range(size))
+    sizes, most = [int(n) for n in rng.integers(2, 9, size)], [40.0] * size
+    limits = ParentLimits(sizes, most, np.full_like(related, 0.2))
+    parents = choose_parents(Correlations(names, related, related), limits)
+    order = dependency_order(parents, names)
+    for name, own in parents.items():
+        assert all(order.index(parent) < order.index(name) for parent in own)
+        assert math.prod(sizes[names.index(parent)] for parent in own) <= 40
+        assert all(related[names.index(name), names.index(parent)] > 0.2 for parent in own)
+
+
+def test_advanced_composition_is_that_of_section_3_5():
+    # epsilon_H sqrt(2 k ln(1/delta)) + k epsilon_H (e^epsilon_H - 1), by hand
+    by_hand = 0.01 * math.sqrt(2 * 132 * 30 * math.log(2)) + 132 * 0.01 * (math.exp(0.01) - 1)
+    assert advanced_composition(0.01, 2**-30, 132) == pytest.approx(by_hand)
+    each = epsilon_of_each(Fraction(1), Fraction(1, 2**30), 132)
+    assert advanced_composition(float(each), 2**-30, 132) == pytest.approx(1, rel=1e-6)
+    # few mechanisms cost less by the plain sum
+    assert epsilon_of_each(Fraction(1), Fraction(1, 2**30), 2) == Fraction(1, 2)
+
+
+def test_projected_counts_are_not_negative_and_have_their_totals():
+    rng = np.random.default_rng(3)
+    counts = rng.normal(2, 6, (200, 7))
+    totals = np.maximum(counts.sum(1), 0)
+    found = project_rows(counts, totals)
+    assert (found >= 0).all() and np.allclose(found.sum(1), totals)
+    inside = np.abs(rng.normal(5, 1, (50, 7)))
+    assert np.allclose(project_rows(inside, inside.sum(1)), inside)
+
+
+def test_the_possible_records_of_the_paper_have_79_ages_and_99_hours():
+    """Table 2 has 540,587,520,000 possible records; Table 1, with 80 and 100, gives more."""
+    others = [8, 24, 5, 25, 18, 5, 2, 8, 2]
+    assert math.prod([79, 99, *others]) == 540_587_520_000
+    assert math.prod([80, 100, *others]) == 552_960_000_000
+
+
+@pytest.mark.parametrize("options", [{"k": 400}, {"epsilon0": Fraction(1, 10)}, {"gamma": 2}])
+def test_parameters_of_the_spec_are_charged_as_they_are(options):
+    task = task_of(100_000, deniability=DeniabilitySpec(**options), wanted_rows=10**6)
+    with pytest.raises(PlanError, match="at most") as refusal:
+        planned(task)
+    most = int(str(refusal.value).split("at most ")[1].split()[0].replace(",", ""))
+    chosen = planned(replace(task, wanted_rows=most))
+    own = chosen.parameters.seeding
+    assert all(getattr(own, name) == value for name, value in options.items())
+    assert epsilon(chosen.event, BUDGET.delta, "add_remove") <= 1

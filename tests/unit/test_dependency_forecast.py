@@ -1,0 +1,48 @@
+"""What a plan says of dependencies before a charge, and the epsilon that it looks for."""
+
+from fractions import Fraction
+
+import pytest
+from hospital import hospital
+
+from models.planning.dependency_forecast import SURE, forecast_dependencies
+from models.protocol import make_plan
+from models.registry import create
+from models.task import Budget
+from models.task_from_spec import task_of
+
+METHODS = ("mixture", "kamino", "dpview", "independent")
+
+
+def forecasts(method, epsilon, rows=1_000):
+    task = task_of(hospital(rows).declared(), {"hospital": rows})
+    budget = Budget(Fraction(str(epsilon)), Fraction(1, 10**6))
+    return forecast_dependencies(task, make_plan(create(method), task, budget)), budget
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_dependency_has_a_forecast_that_more_epsilon_betters(method):
+    small, _ = forecasts(method, 2)
+    large, _ = forecasts(method, 400)
+    assert len(small) == len(large) == 15
+    for before, after in zip(small, large, strict=True):
+        assert before.name == after.name
+        assert after.deviation is None or after.deviation < before.deviation
+
+
+def test_the_epsilon_that_is_named_is_enough():
+    small, budget = forecasts("mixture", 2, rows=20_000)
+    for own in small:
+        enough = own.epsilon(budget)
+        if enough is not None:
+            later, _ = forecasts("mixture", float(enough), rows=20_000)
+            found = next(other for other in later if other.name == own.name)
+            # shares of the budget move a little with epsilon
+            assert found.rows > 0.7 * SURE * found.deviation, own.name
+
+
+def test_left_sides_without_a_table_are_said_to_be_arbitrary():
+    few, budget = forecasts("mixture", 2, rows=300)
+    uncounted = [own for own in few if own.deviation is None]
+    assert uncounted
+    assert all(not own.learnt and own.epsilon(budget) is None for own in uncounted)

@@ -1,0 +1,63 @@
+"""Persons of two tables: rows a person, attributes once a person, spread within them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cloister.evaluation.measures import evaluate_tables
+from cloister.evaluation.persons import PersonColumns, compare_persons
+from cloister.schema.attributes import Categorical, Integer, TextKey
+from cloister.schema.domain import Domain
+
+DOMAIN = Domain.of(
+    {
+        "person": TextKey(type="text", pattern="P{001..999}"),
+        "city": Categorical(type="categorical", values=["a", "b"]),
+        "ward": Categorical(type="categorical", values=["x", "y"]),
+        "cost": Integer(type="integer", min=0, max=99, nullable=True),
+    },
+    Path(),
+)
+COLUMNS = PersonColumns("person", ("city",), most_rows=3)
+
+
+def table_of(rows):
+    frame = pd.DataFrame(rows, columns=DOMAIN.names)
+    return DOMAIN.encode(frame.astype({"cost": "Int64"}))
+
+
+REAL = table_of(
+    [
+        ("P001", "a", "x", 10),
+        ("P001", "a", "x", 20),
+        ("P002", "b", "x", 30),
+        ("P002", "b", "y", None),
+        ("P003", "b", "y", 40),
+    ]
+)
+SYNTHETIC = table_of([("P007", "a", "x", 1), ("P007", "b", "y", 1), ("P008", "a", "x", 1)])
+
+
+def test_measures_are_those_computed_by_hand():
+    found = compare_persons(REAL, SYNTHETIC, COLUMNS)
+    assert (found.real, found.synthetic, found.several) == (3, 2, 1)
+    assert (found.broken, found.real_broken) == (1, 0)
+    assert found.rows_half_l1 == pytest.approx(abs(1 / 3 - 1 / 2))
+    assert [way.ways for way in found.marginals] == [1]
+    assert found.marginals[0].half_l1 == pytest.approx(2 / 3)
+    ward, cost = found.spreads
+    assert (ward.real, ward.synthetic) == (0.5, 1.0)
+    assert cost.real == pytest.approx(np.sqrt(50) / np.std([10, 20, 30, 40]))
+    assert cost.synthetic is None
+    assert found.metrics()["persons.spread_within.largest_difference"] == 0.5
+
+
+def test_the_report_has_them_where_rows_belong_to_persons():
+    report = evaluate_tables(REAL, SYNTHETIC, (), (), "quick", persons=COLUMNS)
+    assert report.to_dict()["persons"]["synthetic_with_broken_attributes"] == 1
+    assert "persons.rows_a_person.half_l1" in report.metrics()
+    assert evaluate_tables(REAL, SYNTHETIC, (), (), "quick").persons is None

@@ -1,0 +1,24 @@
+"""Numbers in texts for people."""
+
+import math
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from cloister.figures import figure, figure_range
+
+
+def test_numbers_are_written_in_full():
+    said = [figure(x) for x in (0, 2, 1430.4, 4_800, 0.01234, 1e-7, 9.995, 99_999, -12.5)]
+    expected = ["0", "2", "1,430", "4,800", "0.0123", "0.0000001", "9.99", "100,000", "-12.5"]
+    assert said == expected
+    assert figure_range([4812.0, 1432.0]) == "1,430 to 4,810"
+    assert figure_range([23.98, 24.0]) == "24"
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_figure_has_no_exponent_and_is_near(number):
+    assume(number == 0 or 1e-300 < abs(number) < 1e300)
+    text = figure(number)
+    assert "e" not in text
+    assert math.isclose(float(text.replace(",", "")), number, rel_tol=0.006)

@@ -1,0 +1,320 @@
+"""What is written as CSV has the declared formats of its source, and is read back as it was."""
+
+import string
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cloister.errors import ConstraintError, DataError, SpecError
+from cloister.schema.domain import Domain, Table
+from cloister.schema.sources.reading import read_frame
+from cloister.schema.spec import Spec
+from cloister.schema.spec_files.loading import load_spec
+from cloister.schema.spec_files.writing import spec_text
+from cloister.schema.validation import validate_rows
+from models.task_from_spec import task_of
+from tasks.runtime.tables import convert_to_csv, write_csv, write_parquet
+
+DAYS = ["%d/%m/%Y", "%-m/%-d/%y", "%Y%m%d", "%d. %B %Y", "%b-%d-%Y", "%Y-%m-%d", None]
+CLOCKS = ["T%H:%M:%S", " %H:%M:%S.%fZ", ", %-I:%M:%S %p", " %H:%M:%S.000+00:00"]
+NUMBERS = ["%.2f", "%'.2f", "%.5f", None]
+WHOLES = ["%d", "%'d", "%06d", "%.1f", None]
+MISSING = ["", "NA", "n/a", "--"]
+LATIN = [chr(code) for code in range(0xA1, 0x100) if code != 0xAD]
+
+
+def content(attributes, source=(), **more):
+    return {
+        "name": "table",
+        "source": {"path": "table.csv", **dict(source)},
+        "privacy": {
+            "unit": "row",
+            "relation": "add_remove",
+            "rows": {"public": 100},
+            "budget": {"epsilon": 10, "delta": 1e-6, "per": "year"},
+        },
+        **more,
+        "attributes": attributes,
+        "release": {"epsilon": 1, "delta": 1e-7},
+    }
+
+
+def declared(folder, attributes, source=(), **more) -> Spec:
+    path = folder / "spec.yaml"
+    path.write_text(spec_text(content(attributes, source, **more)), encoding="utf-8")
+    return load_spec(path)
+
+
+words = st.text(st.sampled_from(string.ascii_letters + " ,;\"'\n\r\t" + "".join(LATIN)), max_size=6)
+
+
+@st.composite
+def specs(draw):
+    source = {
+        "delimiter": draw(st.sampled_from([",", ";", "\t", "|"])),
+        "encoding": draw(st.sampled_from(["utf-8", "latin-1", "cp1252", "iso-8859-15"])),
+        "missing": draw(st.permutations(MISSING)),
+        **draw(
+            st.sampled_from(
+                [{"thousands": ","}, {"decimal": ",", "thousands": "."}, {"thousands": "'"}]
+            )
+        ),
+    }
+    clock = draw(st.sampled_from(DAYS[:-1])) + draw(st.sampled_from(CLOCKS))
+    known = words.filter(lambda word: word not in MISSING and can(word, source["encoding"]))
+    listed = draw(st.lists(known, min_size=1, max_size=4, unique=True))
+    flag = draw(st.sampled_from([("1", "0"), ("Y", "N"), ("True", "False"), ("oui", "non")]))
+    attributes = {
+        "déjà vu %": {"type": "categorical", "values": listed},
+        "flag": {"type": "boolean", "true": flag[0], "false": flag[1]},
+        "whole": {
+            "type": "integer",
+            "min": -50_000,
+            "max": 9_999_999,
+            "format": draw(st.sampled_from(WHOLES)),
+        },
+        "amount": {
+            "type": "float",
+            "min": -5000,
+            "max": 99_999,
+            "decimals": 2,
+            "format": draw(st.sampled_from(NUMBERS)),
+        },
+        "listed": {"type": "ordinal", "values": [0.5, 1000.25, 7.0]},
+        "day": {
+            "type": "date",
+            "min": "1969-01-01",
+            "max": "2068-12-31",
+            "format": draw(st.sampled_from(DAYS)),
+        },
+        "at": {"type": "datetime", "min": "1969-01-01", "max": "2068-12-31", "format": clock},
+        "key": {"type": "text", "pattern": draw(st.sampled_from(["{1..9999}", "N°{0001..9999}"]))},
+    }
+    for keys in attributes.values():
+        keys["nullable"] = draw(st.booleans())
+        keys["missing"] = draw(st.sampled_from([None, *MISSING]))
+    plain = {name: {k: v for k, v in a.items() if v is not None} for name, a in attributes.items()}
+    return plain, source
+
+
+def can(word, encoding):
+    try:
+        word.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(specs(), st.integers(0, 2**32 - 1))
+def test_a_synthetic_table_is_read_back_as_it_was_drawn(tmp_path, drawn, seed):
+    spec = declared(tmp_path, *drawn)
+    rng = np.random.default_rng(seed)
+    domain = Domain.of(spec.attributes, spec.folder)
+    table = Table(domain, {c.name: rng.integers(0, c.size, 40) for c in domain})
+    write_csv(table.frame(), tmp_path / "table.csv", spec)
+    frame, report = validate_rows(read_frame(spec, tmp_path / "table.csv"), spec)
+    assert report.valid
+    found = domain.encode(frame)
+    for name in domain.names:
+        np.testing.assert_array_equal(found.codes[name], table.codes[name], name)
+    write_parquet(table.frame(), tmp_path / "table.parquet")
+    convert_to_csv(tmp_path / "table.parquet", tmp_path / "again.csv", spec)
+    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "table.csv").read_bytes()
+
+
+def test_the_text_of_a_source_comes_back(tmp_path):
+    text = (
+        "id;größe;preis;seit;am;ok;code;nix\n"
+        "1;Zoë;1.234,50;04.12.1997;1997-12-04T15:55:49;1;7.0;x\n"
+        '2;"a;b";-0,25;01.01.2000;2000-01-01T00:00:00;0;NA;\n'
+    )
+    (tmp_path / "table.csv").write_text(text, encoding="latin-1")
+    source = {
+        "path": str(tmp_path / "table.csv"),
+        "delimiter": ";",
+        "encoding": "latin-1",
+        "decimal": ",",
+        "thousands": ".",
+        "missing": ["NA"],
+    }
+    point = {"path": source["path"], **source}
+    attributes = {
+        "id": {"type": "text", "pattern": "{1..99}"},
+        "größe": {"type": "categorical", "values": ["Zoë", "a;b"]},
+        "preis": {"type": "float", "min": -1, "max": 9999, "decimals": 2, "format": "%'.2f"},
+        "seit": {"type": "date", "min": "1990-01-01", "max": "2005-01-01", "format": "%d.%m.%Y"},
+        "am": {
+            "type": "datetime",
+            "min": "1990-01-01",
+            "max": "2005-01-01",
+            "format": "%Y-%m-%dT%H:%M:%S",
+        },
+        "ok": {"type": "boolean", "true": "1", "false": "0"},
+        "code": {"type": "float", "min": 0, "max": 9, "decimals": 0, "nullable": True},
+    }
+    text_of_point = text.replace("7.0", "7,0")
+    (tmp_path / "table.csv").write_text(text_of_point, encoding="latin-1")
+    spec = declared(tmp_path, attributes, point, ignore=["nix"])
+    frame, report = validate_rows(read_frame(spec), spec)
+    assert report.valid
+    assert list(frame["größe"]) == ["Zoë", "a;b"]
+    assert list(frame["preis"]) == [1234.5, -0.25]
+    assert frame["am"][0] == pd.Timestamp("1997-12-04 15:55:49")
+    write_csv(Domain.of(spec.attributes, spec.folder).encode(frame).frame(), tmp_path / "o", spec)
+    expected = "\n".join(line.rpartition(";")[0] for line in text_of_point.splitlines()) + "\n"
+    assert (tmp_path / "o").read_text(encoding="latin-1") == expected
+
+
+@pytest.mark.parametrize(
+    ("cells", "attribute"),
+    [
+        (["1.5"], {"type": "float", "min": 0, "max": 100}),
+        (["12,34"], {"type": "integer", "min": 0, "max": 10_000}),
+        (["1.23.456"], {"type": "integer", "min": 0, "max": 10**9}),
+    ],
+)
+def test_a_number_in_other_marks_than_declared_is_refused(tmp_path, cells, attribute):
+    (tmp_path / "table.csv").write_text("x;y\n" + "\n".join(f"{cell};1" for cell in cells) + "\n")
+    source = {
+        "path": str(tmp_path / "table.csv"),
+        "delimiter": ";",
+        "decimal": ",",
+        "thousands": ".",
+    }
+    attributes = {"x": attribute, "y": {"type": "integer", "min": 0, "max": 9}}
+    spec = declared(tmp_path, attributes, source)
+    with pytest.raises(DataError, match="column 'x': 1 value"):
+        validate_rows(read_frame(spec), spec)
+
+
+@pytest.mark.parametrize(
+    "text", ["now", "2020-01-01", "31/02/2020", "1/1/2020", "01/01/2020 ", "x"]
+)
+def test_a_date_is_read_in_its_format_alone(tmp_path, text):
+    (tmp_path / "table.csv").write_text(f"x,y\n{text},1\n")
+    attributes = {
+        "x": {"type": "date", "min": "2000-01-01", "max": "2030-01-01", "format": "%d/%m/%Y"},
+        "y": {"type": "integer", "min": 0, "max": 9},
+    }
+    spec = declared(tmp_path, attributes, {"path": str(tmp_path / "table.csv")})
+    with pytest.raises(DataError, match="column 'x': 1 value"):
+        validate_rows(read_frame(spec), spec)
+
+
+WHOLE = {"type": "integer", "min": 0, "max": 9}
+MOMENT = {"type": "datetime", "min": "2000-01-01", "max": "2030-01-01"}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "source", "words"),
+    [
+        ({"a": WHOLE}, {"encoding": "utf-16"}, "is no encoding that can be read"),
+        ({"a": WHOLE}, {"encoding": "latin-1", "missing": ["–"]}, "letters that are not in"),
+        ({"ł": WHOLE}, {"encoding": "latin-1"}, "letters that are not in latin-1"),
+        ({"a": WHOLE}, {"decimal": ",", "thousands": ","}, "the same mark"),
+        ({"a": {**WHOLE, "format": "%'d"}}, {}, "declare source.thousands"),
+        ({"a": {**WHOLE, "format": "%x"}}, {}, "the form of a number"),
+        ({"a": {**WHOLE, "max": 300, "dtype": "int8"}}, {}, "cannot hold all declared values"),
+        ({"a": {**WHOLE, "nullable": True, "dtype": "int8"}}, {}, "cannot hold all declared"),
+        ({"a": {**WHOLE, "special": [999], "dtype": "int8"}}, {}, "cannot hold all declared"),
+        ({"a": {"type": "text", "pattern": "P{1..9}", "dtype": "int64"}}, {}, "cannot hold"),
+        ({"a": {**WHOLE, "dtype": "int9"}}, {}, "cannot hold all declared values"),
+        ({"a": {**WHOLE, "missing": "NA"}}, {}, "none of source.missing"),
+        ({"a": {**MOMENT, "format": "%d/%m/%Y %H:%M"}}, {}, "declare step: 60"),
+        ({"a": {**MOMENT, "format": "%d/%m/%y %H:%M:%S", "max": "2100-01-01"}}, {}, "two digits"),
+        ({"a": {**MOMENT, "format": "%H:%M:%S"}}, {}, "year, month and day"),
+        ({"a": {**MOMENT, "format": "%Y-%m-%d %I:%M:%S"}}, {}, "%I without %p"),
+        ({"a": {**MOMENT, "type": "date", "format": "%Y-%m-%d %H"}}, {}, "use type datetime"),
+    ],
+)
+def test_formats_that_cannot_be_kept_are_told(tmp_path, attributes, source, words):
+    with pytest.raises(SpecError, match=words):
+        declared(tmp_path, attributes, source)
+
+
+TWO = {"a": WHOLE, "b": WHOLE}
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"ignore": ["a"]}, "under attributes too"),
+        ({"ignore": ["x"], "evaluation": {"targets": {"x": {"above": 1}}}}, "left out by ignore"),
+    ],
+)
+def test_a_column_that_is_left_out_is_not_used(tmp_path, more, words):
+    with pytest.raises(SpecError, match=words):
+        declared(tmp_path, TWO, **more)
+
+
+@pytest.mark.parametrize("rule", [{"fd": "x -> a"}, {"deny": "t.a > t.x"}, {"key": ["a", "x"]}])
+def test_a_constraint_on_a_column_that_is_left_out_is_refused(tmp_path, rule):
+    spec = declared(tmp_path, TWO, ignore=["x"], constraints=[rule])
+    with pytest.raises(ConstraintError, match="'x' is left out by ignore"):
+        task_of(spec, {spec.name: 100})
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_column_that_is_left_out_may_be_in_the_source_or_not(tmp_path, ending):
+    path = tmp_path / f"table.{ending}"
+    spec = declared(tmp_path, TWO, {"path": str(path)}, ignore=["x"])
+    for names in ("abx", "ab"):
+        frame = pd.DataFrame({name: [1, 2] for name in names})
+        frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+        assert list(read_frame(spec)) == ["a", "b"]
+
+
+POOL = [
+    *(b"1.5", b"1,5", b"1.234,5", b"1'234", b"-7", b"", b"NA", b"x\x81", b"\xe4", b"\xff", b"\x8d"),
+    *(
+        b"31.12.2020",
+        b"31.12.2020 10:00",
+        b"2020-12-31",
+        b"1",
+        b"0",
+        b'"a\n"',
+        b"01.02.03",
+        b"\xa01",
+    ),
+]
+KINDS = {
+    "text": {"type": "categorical", "values": ["ä", "1"]},
+    "whole": {"type": "integer", "min": -9, "max": 9999},
+    "number": {"type": "float", "min": -9, "max": 9999},
+    "day": {"type": "date", "min": "2000-01-01", "max": "2030-01-01", "format": "%d.%m.%Y"},
+    "at": {**MOMENT, "format": "%d.%m.%Y %H:%M", "step": 60},
+    "flag": {"type": "boolean", "true": "1", "false": "0"},
+}
+
+
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(st.tuples(*[st.sampled_from(POOL)] * len(KINDS)), min_size=2, max_size=5),
+    st.sampled_from(["utf-8", "latin-1", "cp1252"]),
+    st.sampled_from([(",", "."), (",", None), (".", "'")]),
+)
+def test_no_row_changes_how_another_is_read(tmp_path, rows, encoding, marks):
+    attributes = {name: {**keys, "nullable": True} for name, keys in KINDS.items()}
+    source = {"path": str(tmp_path / "t.csv"), "delimiter": ";", "encoding": encoding}
+    source |= {"decimal": marks[0], "missing": ["NA", ""]}
+    source |= {"thousands": marks[1]} if marks[1] else {}
+    spec = declared(tmp_path, attributes, source)
+
+    def read(some):
+        lines = [";".join(KINDS).encode(), *(b";".join(row) for row in some)]
+        (tmp_path / "t.csv").write_bytes(b"\n".join(lines) + b"\n")
+        frame = read_frame(spec)
+        return [column.encode(frame[column.name]) for column in Domain.of(spec.attributes, Path())]
+
+    together, alone = read(rows), [read([row]) for row in rows]
+    for at, codes in enumerate(together):
+        np.testing.assert_array_equal(codes, np.concatenate([own[at] for own in alone]))
