@@ -13,19 +13,13 @@ from typing import Literal
 
 from cloister.errors import PlanError, UnsupportedEvent
 from cloister.privacy.accounting.accountants import epsilon
-from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
 from cloister.privacy.accounting.deniability import (
     best_record_guarantee,
     least_withheld,
     record_guarantee,
 )
-from cloister.privacy.events import (
-    Bounded,
-    PlausiblyDeniable,
-    Relation,
-    SeededRecords,
-    repeat,
-)
+from cloister.privacy.accounting.responses import response_epsilon
+from cloister.privacy.events import PlausiblyDeniable, Relation, SeededRecords
 from cloister.privacy.mechanisms.privacy_tests import (
     CandidateSet,
     DeniableTest,
@@ -55,14 +49,8 @@ _LEAST_SEEDS = 2
 """One over the share of the expected seeds that there are at least, for the guarantee to be as
 stated; where there are fewer, the places of the others stay empty."""
 
-_MOST_CALIBRATED = 200
-"""Candidates up to which the accountants find the epsilon of each."""
-
-_MOST_CHARGED = 100_000
-"""Candidates that are charged at most: for a million, the accountants take many minutes."""
-
-_ROUNDING = Fraction(999_999, 1_000_000)
-"""Share of an epsilon that is used: the rest is for rounding upwards."""
+_ROUNDING = 0.999
+"""Share of an epsilon that is used: the rest is for rounding upwards and the accountants' grid."""
 
 
 @dataclass(frozen=True)
@@ -167,8 +155,6 @@ def _charged(
     task: Task, seeds: int, attributes: int, budget: Budget, candidates: int
 ) -> SeedParameters | None:
     """The test at which so many candidates stay within the budget; None if none does."""
-    if candidates > _MOST_CHARGED:
-        return None
     options, least_seeds = task.deniability, max(seeds // _LEAST_SEEDS, 1)
     kept = kept_range(options, attributes, max(attributes - 1, 0))
     if options.resampled is None:
@@ -193,8 +179,9 @@ def _test_for(
     """k, epsilon0 and t for so many candidates: those of the spec, or the least k."""
     options = task.deniability
     steps = task.neighbours.max_rows * (1 if task.neighbours.relation is Relation.ADD_REMOVE else 2)
-    one = _epsilon_of_one(budget, candidates, task.neighbours.relation) / steps
-    delta = float(budget.delta) / (2 * candidates) * math.expm1(one) / math.expm1(steps * one)
+    half = float(budget.delta) / 2
+    one = _ROUNDING * response_epsilon(budget.epsilon, half, candidates) / steps
+    delta = half / candidates * math.expm1(one) / math.expm1(steps * one)
     log = -math.log(delta)
     share = math.sqrt(log) / (math.sqrt(log) + math.sqrt(float(gamma)))
     epsilon0 = options.epsilon0 or _down(one * share)
@@ -206,24 +193,6 @@ def _test_for(
     most = least_seeds if options.k else _LEAST_SEEDS * least_seeds // _MOST_OF_SEEDS
     hidden = float(epsilon0) * (k - t) >= log * (1 - 1e-12)
     return (k, epsilon0, t) if hidden and t < k <= most else None
-
-
-def _epsilon_of_one(budget: Budget, candidates: int, relation: Relation) -> float:
-    """The epsilon of each of so many candidates that together stay within the budget.
-
-    Of many, by zero-concentrated privacy: epsilon^2 / 2 each (Bun and Steinke, arXiv 1605.02065,
-    proposition 1.4), which is a few percent less and takes no time.
-    """
-    if candidates > _MOST_CALIBRATED:
-        rho = zcdp_rho(budget.epsilon, budget.delta / 2)
-        return math.sqrt(2 * float(rho) / candidates) * float(_ROUNDING)
-    level = calibrate(
-        lambda level: repeat(Bounded(1 / level), candidates),
-        budget.epsilon,
-        budget.delta / 2,
-        relation,
-    )
-    return float(_ROUNDING / level)
 
 
 def _within(found: SeedParameters, task: Task, budget: Budget) -> bool:

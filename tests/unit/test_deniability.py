@@ -37,6 +37,7 @@ from models.deniability.bayes.structure import (
     symmetrical_uncertainty,
 )
 from models.deniability.paper.plan import advanced_composition, epsilon_of_each
+from models.deniability.seeding import choose_seeding
 from models.protocol import fit, make_plan
 from models.registry import create
 from models.task import Budget, Persons, Task
@@ -116,6 +117,15 @@ def test_records_beyond_the_budget_are_refused_with_the_number_that_fits():
     assert 0.9 < cost <= 1
     with pytest.raises(PlanError, match=f"at most {most} records"):
         planned(task_of(wanted_rows=most + 1))
+
+
+def test_a_million_records_are_charged_to_ten_million_rows():
+    task = task_of(10_000_000, wanted_rows=1_000_000)
+    seeding = choose_seeding(task, 5_000_000, 5, BUDGET)
+    assert (seeding.candidates, seeding.kept) == (1_000_000, (1, 1))
+    assert 0.99 < epsilon(seeding.event(task), BUDGET.delta, "add_remove") <= 1
+    # the value kept of a seed must be that of a tenth of the seeds
+    assert seeding.k <= 500_000
 
 
 @pytest.mark.parametrize(

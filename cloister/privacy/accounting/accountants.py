@@ -27,6 +27,7 @@ from cloister.privacy.accounting.deniability import candidate_bound
 from cloister.privacy.accounting.loss import Loss, connect_the_dots, convolve, epsilon_at
 from cloister.privacy.accounting.profiles import Direction, worst_pair
 from cloister.privacy.accounting.renyi import ORDERS, convert, renyi
+from cloister.privacy.accounting.responses import repeated_response
 from cloister.privacy.events import (
     Bounded,
     Composed,
@@ -62,9 +63,13 @@ _COARSEST_STEP = 2.0**-6
 # Finest step of any grid, in nats.
 _FINEST_STEP = 2.0**-20
 
-# Grid steps in one epsilon, up to 4,096 mechanisms; beyond, in proportion to the square root of
+# Grid steps in one epsilon, up to as many mechanisms; beyond, in proportion to the square root of
 # their number.
 _POINTS_PER_EPSILON = 4096
+
+# Copies of a bounded mechanism from which on the loss of all of them is written down at once: below
+# it, a grid for one copy is tighter.
+_MANY_COPIES = 4096
 
 # Most points of the grid of one event: finer ones take minutes where losses are rare and large.
 _MOST_GRID_POINTS = 2**18
@@ -134,7 +139,8 @@ class LossDistribution:
         """The epsilon at which the divergence of the composition falls to delta."""
         if delta < _SMALLEST_DELTA or not leaves:
             return math.inf
-        fineness = _POINTS_PER_EPSILON * max(1.0, math.sqrt(sum(times for _, times in leaves)) / 64)
+        copies = sum(1 if _at_once(leaf, times) else times for leaf, times in leaves)
+        fineness = _POINTS_PER_EPSILON * max(1.0, math.sqrt(copies / _POINTS_PER_EPSILON))
         finest = max(_FINEST_STEP, self._width(leaves, delta, relation) / _MOST_GRID_POINTS)
         step = _COARSEST_STEP
         while True:
@@ -148,7 +154,7 @@ class LossDistribution:
         self, leaves: Leaves, delta: float, relation: Relation, step: float
     ) -> list[tuple[_GridLosses, int]]:
         tail = delta * _TAIL_SHARE / sum(times for _, times in leaves)
-        return [(_grid_losses(leaf, relation, step, tail), times) for leaf, times in leaves]
+        return [_losses_of(leaf, times, relation, step, tail) for leaf, times in leaves]
 
     def _width(self, leaves: Leaves, delta: float, relation: Relation) -> float:
         return max(
@@ -338,6 +344,21 @@ class _GridLosses:
     @property
     def symmetric(self) -> bool:
         return self.removed is self.added
+
+
+def _at_once(leaf: Event, times: int) -> bool:
+    return isinstance(leaf, Bounded) and times >= _MANY_COPIES
+
+
+@lru_cache(maxsize=128)
+def _losses_of(
+    leaf: Event, times: int, relation: Relation, step: float, tail: float
+) -> tuple[_GridLosses, int]:
+    """The losses of a leaf, and how often they are still to be composed."""
+    if isinstance(leaf, Bounded) and _at_once(leaf, times):
+        together = repeated_response(float(leaf.epsilon), times, step, tail * times)
+        return _GridLosses(together, together, 1), 1
+    return _grid_losses(leaf, relation, step, tail), times
 
 
 @lru_cache(maxsize=128)
