@@ -55,7 +55,8 @@ class Outcome:
             ],
             "warnings": list(self.warnings),
             "internal": self.evaluation.to_dict(),
-            "files": {"public": str(self.public), "internal": str(self.internal)},
+            "files": {"public": str(self.public), "internal": str(self.internal)}
+            | ({"database": self.request.database} if self.request.database else {}),
         }
 
 

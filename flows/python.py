@@ -20,7 +20,7 @@ from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.sources.reading import parquet_names, read_native
 from flows import html
-from flows.cli.options import user
+from flows.cli.options import split_place, user
 from models.storage import SavedModel
 from tasks.data.frames import kept_frame
 from tasks.evaluation.compare import EvaluationOptions, compare_files
@@ -201,6 +201,7 @@ def release(
     """
     home = Home.current()
     home.prepare()
+    folder, database = split_place(out)
     with _file_of(data, home) as file:
         options = Options(
             method,
@@ -208,10 +209,11 @@ def release(
             _text(delta),
             rows,
             file,
-            Path(out) if out else None,
+            folder,
             csv,
             seed_sampling,
             evaluate,
+            database,
         )
         with confirm_delivery(home, user()):
             return _released(_run(Path(spec), options, home))

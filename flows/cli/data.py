@@ -34,7 +34,11 @@ def add_data_commands(app: typer.Typer) -> None:
         help="Specs: draft one from a file, check one.", no_args_is_help=True, rich_markup_mode=None
     )
     spec.command(
-        "draft", epilog=example("cloister spec draft data/raw/demo.csv --out data/specs/mine.yaml")
+        "draft",
+        epilog=example(
+            "cloister spec draft data/raw/demo.csv --out data/specs/mine.yaml",
+            "cloister spec draft postgresql://reader@localhost/shop --out shop.yaml",
+        ),
     )(draft_spec)
     spec.command("check", epilog=example("cloister spec check data/specs/demo.yaml"))(check_spec)
     add_measure_command(spec)
@@ -111,21 +115,28 @@ def check_constraints(spec: SpecFile, data: DataFile, as_json: Json = False) -> 
 
 
 def draft_spec(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The table, CSV or Parquet.")],
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="The table, CSV or Parquet, or the URL of a database."),
+    ],
     out: Annotated[Path | None, typer.Option(help="The spec to write, a new file.")] = None,
+    table: Annotated[
+        list[str] | None, typer.Option(help="This table of a database; repeat for more.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Draft a spec for a table.
+    """Draft a spec for a table, or from the schema of a database.
 
     Every guess is marked; a release refuses it until a person declares it.
 
     Names, types and the like are listed under unconfirmed; delete an item to confirm it. Declare
-    what is marked data-derived public, or measure it.
+    what is marked data-derived public, or measure it. Of a database no row is read: keys, types and
+    what may be missing are those of its schema.
     """
     from flows.cli.console import say, show_json
     from tasks.data.draft import write_draft
 
-    text = write_draft(file, out)
+    text = write_draft(file, out, table or ())
     if as_json:
         show_json({"spec": text, "file": str(out) if out else None})
     else:

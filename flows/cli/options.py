@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from cloister.schema.sources.urls import is_url
+
 # The names that a spec may give its dataset.
 _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 # Letters of the name of the column that identifies persons.
@@ -114,6 +116,13 @@ class PanelOption(StrEnum):
 
     nine = "nine"
     twelve = "twelve"
+
+
+def split_place(out: str | Path | None) -> tuple[Path | None, str | None]:
+    """Where a release goes: a folder, or a database by its URL."""
+    if out is None:
+        return None, None
+    return (None, str(out)) if is_url(str(out)) else (Path(out), None)
 
 
 def example(*lines: str) -> str:

@@ -21,6 +21,7 @@ from flows.cli.options import (
     SpecFile,
     Until,
     example,
+    split_place,
     user,
 )
 from tasks.requests.limits import MOST_ROWS
@@ -38,7 +39,8 @@ def add_release_commands(app: typer.Typer) -> None:
     app.command(
         "release",
         epilog=example(
-            "cloister release data/specs/demo.yaml --data data/raw/demo.csv --epsilon 1 --out out/"
+            "cloister release data/specs/demo.yaml --data data/raw/demo.csv --epsilon 1 --out out/",
+            "cloister release shop.yaml --out postgresql://officer@localhost/synthetic",
         ),
     )(release_table)
     app.command("plan", epilog=example("cloister plan data/specs/demo.yaml --epsilon 0.5"))(
@@ -72,7 +74,12 @@ def release_table(
     delta: DeltaOption = None,
     rows: OutputRowsOption = None,
     data: DataOption = None,
-    out: Annotated[Path | None, typer.Option(help="A new folder for the public files.")] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            help="A new folder for the public files, or the URL of a database for the tables."
+        ),
+    ] = None,
     csv: CsvOption = False,
     seed_sampling: Annotated[
         int | None, typer.Option(help="Seed for drawing rows; the noise has none.", min=0)
@@ -88,7 +95,10 @@ def release_table(
     from tasks.requests.resolved import Options
     from tasks.runtime.home import Home
 
-    options = Options(method, epsilon, delta, rows, data, out, csv, seed_sampling, evaluate.value)
+    folder, database = split_place(out)
+    options = Options(
+        *(method, epsilon, delta, rows, data, folder, csv, seed_sampling, evaluate.value, database)
+    )
     _release(spec, options, Home.current(), as_json)
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from flows.outcome import Finished, Outcome
 
 _STAGE_HEADINGS = ("stage", "epsilon alone", "what for")
+_PLACES = {"public": "public files", "internal": "internal files", "database": "database"}
 _FIRST, _LAST = 12, 4
 """Entries of a long list that are shown: about a line each of an eighty-column terminal."""
 
@@ -213,8 +214,7 @@ def show_outcome(outcome: Outcome | Finished, as_json: bool) -> None:
             "rows": content["rows"],
             "budget left": f"epsilon {content['budget_left']} of {content['budget_granted']} "
             f"in {content['budget_window']}",
-            "public files": content["files"]["public"],
-            "internal files": content["files"]["internal"],
+            **{_PLACES[kind]: place for kind, place in content["files"].items()},
             "next": f"cloister review approve {outcome.release} --reason TEXT",
         },
     )

@@ -21,6 +21,7 @@ from tasks.domains.plan import SPEC_NAME
 from tasks.ledger.transitions import open_ledger
 from tasks.ledger.verify import release_problems
 from tasks.release.charge import ReservedRelease
+from tasks.release.load import load_release
 from tasks.release.publish import copy_whole
 from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.files import replace_file, write_json
@@ -52,8 +53,11 @@ def publish_finished(
     _require_same(request, content, public, charge.release)
     if request.out and not (request.out.is_dir() and digest_of(request.out) == digest_of(public)):
         copy_whole(public, request.out, charge.release)
+    if request.database:
+        load_release(request.database, public_context_of(request), charge.release, public)
     status = open_ledger(home).budget(content["dataset"], public_context_of(request).unit)
     files = {**content["files"], "public": str(request.out or public)}
+    files |= {"database": request.database} if request.database else {}
     return content | {"files": files, "earlier": True, "budget_left": decimal(status.left)}
 
 

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cloister.errors import StorageError
+from cloister.schema.sources.databases import require_table
 from cloister.schema.spec import Spec
 from tasks.ledger.queries import pending_release
+from tasks.release.load import require_database
 from tasks.requests.check import require_satisfiable
 from tasks.requests.resolved import (
     PublicContext,
@@ -47,6 +49,8 @@ def require_usable(request: ResolvedRequest, context: PublicContext, home: Home)
     if request.out:
         require_place(request.out, home)
         require_new(request.out, _pending(request, context, home))
+    if request.database:
+        require_database(request.database, context, _pending(request, context, home))
     tasks = [part.one for part in context.tables.values()]
     cells = sum(task.output_rows * len(task.domain.names) for task in tasks)
     for folder in _written(request, home):
@@ -138,13 +142,14 @@ def _pending(request: ResolvedRequest, context: PublicContext, home: Home) -> st
 
 
 def require_readable(request: ResolvedRequest, spec: Spec) -> None:
-    """Check that the data is a regular file that can be read.
+    """Check that the data is a regular file that can be read, or a table that is there.
 
     Raises:
         StorageError: it is not.
     """
     named = request.data or (Path(spec.source.path) if spec.source.path else None)
     if named is None:
+        require_table(str(spec.source.url), str(spec.source.table))
         return
     require_nameable(named)
     if not named.exists():

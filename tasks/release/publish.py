@@ -16,9 +16,10 @@ from cloister.privacy.certificate.manifest import MANIFEST_NAME, Lineage, Manife
 from models.storage import model_digest
 from tasks.ledger.transitions import is_candidate, record_candidate
 from tasks.release.certify import Certified
+from tasks.release.load import load_release
 from tasks.release.preflight import require_new
 from tasks.release.retained import write_kept
-from tasks.requests.resolved import ResolvedRequest
+from tasks.requests.resolved import ResolvedRequest, public_context_of
 from tasks.runtime.code_version import code_version
 from tasks.runtime.home import Home
 from tasks.runtime.references import Reference, digest_of
@@ -42,8 +43,8 @@ def publish_release(
 ) -> Path:
     """The folder of the public files: that of ``--out``, else the one in the home.
 
-    The copy appears whole or not at all. The release is a candidate once it is there; repeated
-    after that, nothing is written again.
+    The copy appears whole or not at all, and so do the tables in a database, if one was asked for.
+    The release is a candidate once they are there; repeated after that, nothing is written again.
 
     Raises:
         StorageError: the folder holds something else, or cannot be written.
@@ -67,6 +68,8 @@ def publish_release(
     manifest = write_manifest(public, release, lineage)
     if request.out:
         copy_whole(public, request.out, release)
+    if request.database:
+        load_release(request.database, public_context_of(request), release, public)
     record_candidate(release, request.by, _evidence(manifest, public, recorded.run), home)
     return request.out or public
 

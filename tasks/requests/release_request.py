@@ -33,6 +33,9 @@ class ReleaseRequest(BaseModel):
     rows: int | None = Field(None, description="Rows to draw.")
     data: Path | None = Field(None, description="The data, in place of the spec's source.")
     out: Path | None = Field(None, description="A new folder for the public files.")
+    database: str | None = Field(
+        None, description="URL of a database to load the tables into, without a password."
+    )
     csv: bool = Field(default=False, description="Write synthetic.csv too.")
     seed: int | None = Field(None, description="Seed for drawing rows; the noise has none.")
     evaluate: Level = Field("quick", description="Measures against the real data; internal.")
@@ -57,10 +60,11 @@ class ReleaseRequest(BaseModel):
         return ResolvedRequest.of(self.spec, self.options, self.by)
 
     def recurring(self) -> Self:
-        """The request with absolute paths, without ``out``: a second run would find it taken."""
+        """The request with absolute paths, without places: a second run would find them taken."""
         data = self.data.absolute() if self.data else None
         return self.model_copy(
-            update={"spec": self.spec.absolute(), "data": data, "out": None, "seed": None}
+            update={"spec": self.spec.absolute(), "data": data}
+            | dict.fromkeys(("out", "database", "seed"))
         )
 
     def parameters(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Options:
     """What a command line may say about a release; what is None is as the spec says.
 
     ``epsilon`` and ``delta`` are text, so that they are exact. ``seed`` fixes the drawing of rows,
-    never the noise.
+    never the noise. ``database`` is the URL of one to load the tables into.
     """
 
     method: str | None = None
@@ -45,6 +45,7 @@ class Options:
     csv: bool = False
     seed: int | None = None
     evaluate: Level = "quick"
+    database: str | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class ResolvedRequest:
     evaluate: Level
     by: str
     reason: str
+    database: str | None = None
 
     @classmethod
     def of(cls, spec: Path, options: Options, by: str) -> Self:
@@ -101,6 +103,7 @@ class ResolvedRequest:
             "none" if declared.tables else options.evaluate,
             by,
             choice.reason,
+            options.database,
         )
 
     def with_seed(self, seed: int | None) -> ResolvedRequest:

@@ -27,8 +27,10 @@ from cloister.schema.sources.csv_files import (
     well_formed_rows,
     without_ragged,
 )
+from cloister.schema.sources.databases import connect
 from cloister.schema.sources.numbers import read_numbers
 from cloister.schema.sources.storage_types import column_of_arrow, is_readable
+from cloister.schema.sources.urls import table_place
 from cloister.schema.spec import Spec
 
 _FORMATS = {
@@ -169,32 +171,25 @@ def _parquet(path: Path, read: Callable[[Path], Any]) -> Any:
 
 
 def _read_sql(spec: Spec) -> pd.DataFrame:
-    schema, _, table = str(spec.source.table).rpartition(".")
-    try:
-        engine = sa.create_engine(os.path.expandvars(str(spec.source.url)))
-        return _selected(engine, schema or None, table, spec)
-    except (sa.exc.SQLAlchemyError, ImportError) as error:
-        kind = type(error).__name__
-        raise StorageError(
-            f"table '{spec.source.table}' of source.url cannot be read ({kind}); "
-            "check url, table, driver and rights"
-        ) from None
+    what = f"table '{spec.source.table}' of source.url cannot be read"
+    with connect(str(spec.source.url), what) as connection:
+        return _selected(connection, spec)
 
 
-def _selected(engine: sa.Engine, schema: str | None, table: str, spec: Spec) -> pd.DataFrame:
+def _selected(connection: sa.Connection, spec: Spec) -> pd.DataFrame:
     names = list(spec.attributes)
-    reflected = sa.Table(table, sa.MetaData(), schema=schema, autoload_with=engine)
+    schema, table = table_place(str(spec.source.table))
+    prepare, stored = _DRIVERS.get(connection.dialect.name, (_as_given, _untyped))
+    reflected = sa.Table(table, sa.MetaData(), schema=schema, autoload_with=connection)
     columns_found = _declared([column.name for column in reflected.columns], spec)
     require_columns(columns_found, names, f"table '{spec.source.table}'")
-    with engine.connect() as connection:
-        prepare, stored = _DRIVERS.get(engine.dialect.name, (_as_given, _untyped))
-        prepare(connection)
-        query = sa.select(*(stored(reflected.columns[name]).label(None) for name in names))
-        found = connection.execution_options(stream_results=True).execute(query)
-        columns: list[list[Any]] = [[] for _ in names]
-        for rows in found.partitions(_ROWS_FETCHED):
-            for column, cells in zip(columns, zip(*rows, strict=True), strict=True):
-                column.extend(cells)
+    prepare(connection)
+    query = sa.select(*(stored(reflected.columns[name]).label(None) for name in names))
+    found = connection.execution_options(stream_results=True).execute(query)
+    columns: list[list[Any]] = [[] for _ in names]
+    for rows in found.partitions(_ROWS_FETCHED):
+        for column, cells in zip(columns, zip(*rows, strict=True), strict=True):
+            column.extend(cells)
     return pd.DataFrame(
         {name: pd.Series(column, dtype=object) for name, column in zip(names, columns, strict=True)}
     )

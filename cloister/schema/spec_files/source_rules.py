@@ -11,6 +11,7 @@ from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Ordin
 from cloister.schema.codelists import resolve_values
 from cloister.schema.domain import column_of
 from cloister.schema.encodings import can_encode
+from cloister.schema.sources.urls import HIDE_IT, holds_password
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.spec_files.marked_yaml import Key
 
@@ -23,6 +24,8 @@ _GROUPED = "'"
 def source_rules(spec: Spec) -> _Broken:
     """The keys and the sentence of each rule that source, formats and ``ignore`` break."""
     yield from _ignore_rules(spec)
+    if spec.source.url and holds_password(spec.source.url):
+        yield ("source", "url"), HIDE_IT
     encoding = spec.source.encoding
     if not all(can_encode(text, encoding) for text in spec.source.missing):
         yield ("source", "missing"), f"has letters that are not in {encoding}; correct it"

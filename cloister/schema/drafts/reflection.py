@@ -1,0 +1,268 @@
+"""A first spec for a database, from its schema alone: tables, keys, types, NOT NULL.
+
+Privacy: no row is read. What a schema does not say (bounds, values, numbers of rows) is left to a
+person: it is marked ``data-derived`` or ``measured``, which a release refuses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from cloister.errors import DataError, InputError
+from cloister.schema.attributes import DATA_DERIVED
+from cloister.schema.drafts.column_cells import Guess, Keys
+from cloister.schema.sinks.loading import NOTES
+from cloister.schema.sources.databases import connect
+from cloister.schema.sources.urls import HIDE_IT, holds_password
+from cloister.schema.spec_files.writing import entries, flow, scalar
+
+_HEAD = """\
+# Drafted from the schema of a database; no row was read. What the schema does not say is marked
+# data-derived, or measured, and a release refuses it until a person has declared it from what is
+# known without looking at the data: bounds, lists of values, numbers of rows.
+name: {name}
+"""
+
+_PRIVACY = """\
+privacy:
+  unit: {unit}
+  relation: add_remove
+  rows: {{measured: true}} # write {{public: NUMBER}}
+  budget: {{epsilon: 10, delta: 1e-6, per: year}}
+"""
+
+_ONE_UNIT = "row # or {key: COLUMN, max_rows: NUMBER} when one person may own several rows"
+_FOOT = "release: {{method: {method}, epsilon: 1, delta: 1e-7}}\n"
+_SCHEMA = "schema of the database"
+_MAX_ROWS = 10
+"""Rows that may refer to the same one, until a person has written another number."""
+
+_LONGEST_KEY = 9
+"""Digits of the numbers of synthetic keys, where the column holds as many."""
+
+_DIGITS_OF_SMALL = 4
+"""Digits that a SMALLINT holds, whatever they are."""
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table as its schema describes it; ``references`` are single columns, by their names."""
+
+    name: str
+    columns: Sequence[Mapping[str, Any]]
+    key: str | None
+    references: Mapping[str, tuple[str, str]]
+    wider: int
+
+    @property
+    def keyed(self) -> set[str]:
+        return {*self.references, *([self.key] if self.key else [])}
+
+
+def draft_database(url: str, wanted: Sequence[str] = ()) -> str:
+    """The YAML text of a drafted spec for the tables of a database, or for those that are wanted.
+
+    Raises:
+        InputError: a password stands in the URL.
+        StorageError: the database cannot be reached.
+        DataError: it has no such table, or none.
+    """
+    if holds_password(url):
+        raise InputError(f"the URL {HIDE_IT}")
+    with connect(url, "the schema of the database cannot be read") as connection:
+        tables = _parents_first(_reflected(sa.inspect(connection), wanted))
+        name = wanted[0] if len(wanted) == 1 else str(connection.engine.url.database or "")
+    if len(tables) == 1:
+        return _draft_of_one(url, tables[0])
+    return _draft_of_several(url, re.sub(r".*/|\.\w+$", "", name), tables)
+
+
+def _reflected(schema: sa.Inspector, wanted: Sequence[str]) -> list[_Table]:
+    found = [name for name in schema.get_table_names() if name != NOTES]
+    if unknown := [name for name in wanted if name not in found]:
+        raise DataError(f"the database has no table '{unknown[0]}'; correct --table")
+    names = list(wanted) or found
+    if not names:
+        raise DataError("the database has no table; correct the URL, or its search path")
+    return [_table(schema, name, names) for name in names]
+
+
+def _table(schema: sa.Inspector, name: str, others: Sequence[str]) -> _Table:
+    primary = schema.get_pk_constraint(name)["constrained_columns"]
+    foreign = [key for key in schema.get_foreign_keys(name) if key["referred_table"] in others]
+    single = {
+        key["constrained_columns"][0]: (
+            key["referred_table"],
+            (key["referred_columns"] or _primary(schema, key["referred_table"]))[0],
+        )
+        for key in foreign
+        if len(key["constrained_columns"]) == 1
+    }
+    own = primary[0] if len(primary) == 1 and primary[0] not in single else None
+    columns = [
+        {**column, "nullable": column["nullable"] and column["name"] not in primary}
+        for column in schema.get_columns(name)
+    ]
+    return _Table(name, columns, own, single, len(foreign) - len(single))
+
+
+def _primary(schema: sa.Inspector, name: str) -> list[str]:
+    return list(schema.get_pk_constraint(name)["constrained_columns"])
+
+
+def _parents_first(tables: list[_Table]) -> list[_Table]:
+    """The tables in an order in which each follows those that it refers to, if there is one."""
+    found: list[_Table] = []
+    while waiting := [table for table in tables if table not in found]:
+        names = {table.name for table in waiting}
+        ready = [
+            table
+            for table in waiting
+            if not names & {to for to, _ in table.references.values() if to != table.name}
+        ]
+        found += ready or waiting
+    return found
+
+
+def _draft_of_one(url: str, table: _Table) -> str:
+    lines = [
+        _HEAD.format(name=_dataset(table.name)),
+        f"source: {{{entries({'url': url, 'table': table.name})}}}\n",
+        _PRIVACY.format(unit=_ONE_UNIT),
+        *_ignored(table, ""),
+        "attributes:\n",
+        *_attributes(table, {table.name: table}, "  "),
+        'constraints: [] # such as {fd: zip -> city} or {deny: "t1.start > t1.end"}\n',
+        _FOOT.format(method="auto"),
+    ]
+    return "".join(lines)
+
+
+def _draft_of_several(url: str, name: str, tables: Sequence[_Table]) -> str:
+    unit = _unit(tables)
+    said = f"{{table: {scalar(unit.name)}}} # whose rows are protected, with all that refer to them"
+    by_name = {table.name: table for table in tables}
+    parts = (line for table in tables for line in _part(url, table, table is unit, by_name))
+    head = _HEAD.format(name=_dataset(name)) + _PRIVACY.format(unit=said)
+    return head + "tables:\n" + "".join(parts) + _FOOT.format(method="relational")
+
+
+def _part(url: str, table: _Table, is_unit: bool, tables: Mapping[str, _Table]) -> Iterator[str]:
+    referred = {
+        to[1] for each in tables.values() for to in each.references.values() if to[0] == table.name
+    }
+    yield f"  {scalar(table.name)}:\n"
+    yield f"    source: {{{entries({'url': url, 'table': table.name})}}}\n"
+    if not is_unit:
+        yield "    rows: {measured: true} # write {public: NUMBER}\n"
+    if key := table.key or next(iter(sorted(referred)), None):
+        yield f"    key: {scalar(key)}\n"
+    if table.references:
+        yield "    references:\n"
+    for column, (to, _) in table.references.items():
+        keys = entries({"table": to, "max_rows": _MAX_ROWS})
+        yield f"      {scalar(column)}: {{{keys}}} # the most rows that may refer to the same\n"
+    if table.wider:
+        yield f"    # foreign keys of several columns are not kept; left out: {table.wider}\n"
+    yield from _ignored(table, "    ")
+    yield "    attributes:\n"
+    yield from _attributes(table, tables, "      ")
+
+
+def _unit(tables: Sequence[_Table]) -> _Table:
+    """The table that refers to none and to which most others do, directly or not."""
+    below: dict[str, set[str]] = {table.name: set() for table in tables}
+    for table in reversed(tables):
+        for to, _ in table.references.values():
+            below[to] |= {table.name, *below[table.name]}
+    roots = [table for table in tables if not table.references]
+    return max(roots or tables, key=lambda table: len(below[table.name]))
+
+
+def _ignored(table: _Table, indent: str) -> Iterator[str]:
+    names = [c["name"] for c in table.columns if _guess(c) is None and c["name"] not in table.keyed]
+    if names:
+        yield f"{indent}ignore: {flow(names)} # of types that hold no single values\n"
+
+
+def _attributes(table: _Table, tables: Mapping[str, _Table], indent: str) -> Iterator[str]:
+    for column in table.columns:
+        guess = _key_of(column, table, tables) or _guess(column)
+        if guess is not None:
+            nullable = {"nullable": True} if column["nullable"] and guess.keys else {}
+            keys = entries({**guess.keys, **nullable})
+            yield f"{indent}{scalar(column['name'])}: {{{keys}}} # {guess.why}\n"
+
+
+def _key_of(column: Mapping[str, Any], table: _Table, tables: Mapping[str, _Table]) -> Guess | None:
+    """A key, or a reference, which is declared as the key that it refers to."""
+    if column["name"] in table.references:
+        to, name = table.references[column["name"]]
+        referred = next(each for each in tables[to].columns if each["name"] == name)
+        return Guess(_numbered(referred["type"]), f"refers to {scalar(to)}")
+    if column["name"] == table.key:
+        return Guess(_numbered(column["type"]), "key: output gets fresh numbers")
+    return None
+
+
+def _numbered(kind: Any) -> Keys:
+    """The keys of a text key that a column of this type can hold."""
+    if isinstance(kind, sa.Integer | sa.Numeric):
+        digits = _DIGITS_OF_SMALL if isinstance(kind, sa.SmallInteger) else _LONGEST_KEY
+        return _text_key(f"{{1..{'9' * digits}}}") | {"dtype": "int64", "provenance": _SCHEMA}
+    length = getattr(kind, "length", None) or _LONGEST_KEY + 1
+    digits = min(length - 1, _LONGEST_KEY) or 1
+    prefix = "K" if length > 1 else ""
+    pattern = f"{prefix}{{{'0' * (digits - 1)}1..{'9' * digits}}}"
+    return _text_key(pattern) | {"provenance": _SCHEMA}
+
+
+def _text_key(pattern: str) -> Keys:
+    return {"type": "text", "pattern": pattern}
+
+
+def _guess(column: Mapping[str, Any]) -> Guess | None:
+    """What the type of a column says; None if it holds no single values."""
+    kind = column["type"]
+    if isinstance(kind, sa.Enum) and kind.enums:
+        keys = {"type": "categorical", "values": list(kind.enums), "provenance": _SCHEMA}
+        return Guess(keys, "an enumeration of the schema")
+    if isinstance(kind, sa.Boolean):
+        return Guess({"type": "boolean", "provenance": _SCHEMA}, "true or false")
+    if isinstance(kind, sa.Uuid):
+        return Guess(_numbered(sa.String()), "identifiers; output gets fresh numbers")
+    for types, keys, why in _BY_TYPE:
+        if isinstance(kind, types):
+            return Guess({**keys, **_places(kind), "provenance": DATA_DERIVED}, f"{kind}: {why}")
+    return None
+
+
+def _places(kind: Any) -> Keys:
+    scale = getattr(kind, "scale", None)
+    if not isinstance(kind, sa.Numeric) or scale is None or scale > 12:
+        return {}
+    return {"decimals": scale}
+
+
+_BOUNDS = "write its bounds"
+_BY_TYPE: tuple[tuple[Any, Keys, str], ...] = (
+    (sa.Integer, {"type": "integer", "min": 0, "max": 0}, _BOUNDS),
+    (sa.Numeric, {"type": "float", "min": 0.0, "max": 0.0}, _BOUNDS),
+    (sa.DateTime, {"type": "datetime", "min": "2000-01-01", "max": "2000-01-01"}, _BOUNDS),
+    (sa.Date, {"type": "date", "min": "2000-01-01", "max": "2000-01-01"}, _BOUNDS),
+    (
+        (sa.String, sa.types.NullType),
+        {"type": "categorical", "values": ["?"]},
+        "write the public list of values, or ignore free text",
+    ),
+)
+"""Types whose bounds or values a schema does not say, the narrower before the wider."""
+
+
+def _dataset(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name).lstrip("._-") or "dataset"

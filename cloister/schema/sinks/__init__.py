@@ -1,0 +1,1 @@
+"""Writing synthetic tables into databases, with their keys."""

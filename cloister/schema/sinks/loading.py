@@ -1,0 +1,227 @@
+"""Loading synthetic tables into a SQLite or PostgreSQL database, all in one transaction.
+
+Tables are made, filled in bulk and tied by their keys before anybody else sees one of them: a run
+that is killed leaves nothing, and the same one again loads all. A table of notes says which release
+each table is of, so that what was loaded is not loaded twice.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+import sqlalchemy as sa
+
+from cloister.errors import StorageError
+from cloister.schema.sinks.definitions import SyntheticTable, defined
+from cloister.schema.sources.databases import connect
+
+_ROWS_LOADED = 50_000
+"""Rows of one COPY message or one executemany: few, so that their texts take little memory."""
+
+_LONGEST_NAMES = {"postgresql": 63, "sqlite": 1000}
+"""Bytes of a name: PostgreSQL cuts longer ones without a word; SQLite sets no limit."""
+
+NOTES = "cloister_release"
+"""The table of notes: which release each synthetic table is of."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A database to load tables into, and the release and dataset that they are of."""
+
+    url: str
+    release: str
+    dataset: str
+
+    @property
+    def what(self) -> str:
+        """The beginning of a message on it."""
+        return "the tables cannot be written to the database"
+
+
+def require_loadable(target: Target, tables: Sequence[SyntheticTable]) -> None:
+    """Check that tables can be made in a database: by making them, and taking it back.
+
+    Raises:
+        StorageError: it cannot be reached or written, or holds such a table of another release.
+    """
+    with _transaction(target, keep=False) as connection:
+        if not _loaded(connection, target, tables):
+            _make(connection, tables)
+
+
+def load_tables(target: Target, tables: Sequence[SyntheticTable]) -> None:
+    """Make and fill tables, parents first; nothing is done if the release's are there.
+
+    Raises:
+        StorageError: they cannot be written; nothing was.
+    """
+    with _transaction(target, keep=True) as connection:
+        if _loaded(connection, target, tables):
+            return
+        made = _make(connection, tables)
+        for table, definition in zip(tables, made, strict=True):
+            _FILL[connection.dialect.name](connection, definition, table.file)
+        if connection.dialect.name == "postgresql":
+            _add_references(connection, made)
+        notes = [
+            {"table_name": table.name, "release": target.release, "dataset": target.dataset}
+            for table in tables
+        ]
+        connection.execute(sa.insert(_notes(sa.MetaData())), notes)
+
+
+@contextmanager
+def _transaction(target: Target, *, keep: bool) -> Iterator[sa.Connection]:
+    """A transaction that ends as one: kept, or taken back."""
+    with connect(target.url, target.what, made=True) as connection:
+        if connection.dialect.name not in _FILL:
+            raise StorageError(f"{target.what}: it is neither PostgreSQL nor SQLite; use one")
+        _BEGIN[connection.dialect.name](connection)
+        try:
+            yield connection
+            connection.exec_driver_sql("COMMIT" if keep else "ROLLBACK")
+        except BaseException:
+            connection.exec_driver_sql("ROLLBACK")
+            raise
+    if not keep:
+        _remove_empty(connection.engine.url)
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    driver: Any = connection.connection.driver_connection
+    driver.isolation_level = None
+    connection.exec_driver_sql("PRAGMA foreign_keys = ON")
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    # rows may refer to later rows of their own table
+    connection.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
+
+
+def _begin_postgresql(connection: sa.Connection) -> None:
+    connection.execution_options(isolation_level="AUTOCOMMIT")
+    connection.exec_driver_sql("SET client_encoding = 'UTF8'")
+    connection.exec_driver_sql("SET DateStyle = 'ISO'")
+    connection.exec_driver_sql("BEGIN")
+
+
+def _remove_empty(url: sa.URL) -> None:
+    """Remove the empty file that SQLite makes of a database in which nothing was kept."""
+    if url.get_backend_name() == "sqlite" and url.database:
+        file = Path(url.database)
+        if file.is_file() and file.stat().st_size == 0:
+            file.unlink()
+
+
+def _loaded(connection: sa.Connection, target: Target, tables: Sequence[SyntheticTable]) -> bool:
+    """Whether the tables of this release are there.
+
+    Raises:
+        StorageError: a table of one of their names is there that is of no release, or of another.
+    """
+    seen = sa.inspect(connection)
+    there = [table.name for table in tables if seen.has_table(table.name)]
+    if not there:
+        return False
+    noted: set[str] = set()
+    if seen.has_table(NOTES):
+        notes = _notes(sa.MetaData())
+        asked = sa.select(notes.c.table_name).where(notes.c.release == target.release)
+        noted = set(connection.execute(asked).scalars())
+    others = [name for name in there if name not in noted]
+    if others:
+        raise StorageError(
+            f"the database has a table '{others[0]}' that is not of this release; drop it, or "
+            "give an empty database or schema with --out"
+        )
+    return len(there) == len(tables)
+
+
+def _make(connection: sa.Connection, tables: Sequence[SyntheticTable]) -> list[sa.Table]:
+    """Make the tables, those of PostgreSQL without foreign keys, and the table of notes."""
+    dialect, made = connection.dialect.name, defined(tables)
+    for name in (name for table in made for name in (table.name, *_names(table))):
+        if len(name.encode()) > _LONGEST_NAMES[dialect]:
+            raise StorageError(f"'{name}' is too long a name for the database; rename it")
+    _notes(sa.MetaData()).create(connection, checkfirst=True)
+    for table in made:
+        references: list[Any] | None = [] if dialect == "postgresql" else None
+        connection.execute(sa.schema.CreateTable(table, include_foreign_key_constraints=references))
+    return made
+
+
+def _add_references(connection: sa.Connection, tables: Sequence[sa.Table]) -> None:
+    """Add the foreign keys, which PostgreSQL checks on all rows at once."""
+    for table in tables:
+        for reference in sorted(table.foreign_key_constraints, key=lambda key: [*key.column_keys]):
+            connection.execute(sa.schema.AddConstraint(reference))
+
+
+def _notes(metadata: sa.MetaData) -> sa.Table:
+    return sa.Table(
+        NOTES,
+        metadata,
+        sa.Column("table_name", sa.String(200), primary_key=True),
+        sa.Column("release", sa.String(100), nullable=False),
+        sa.Column("dataset", sa.String(100), nullable=False),
+    )
+
+
+def _copy(connection: sa.Connection, table: sa.Table, file: Path) -> None:
+    """Fill a table of PostgreSQL by COPY."""
+    quote = connection.dialect.identifier_preparer.quote
+    columns = ", ".join(quote(name) for name in _names(table))
+    driver: Any = connection.connection.driver_connection
+    with driver.cursor() as cursor:
+        command = f"COPY {quote(table.name)} ({columns}) FROM STDIN (FORMAT csv)"
+        with cursor.copy(command) as copied:
+            for rows in _pieces(file, table):
+                text = io.BytesIO()
+                pc.write_csv(rows, text, pc.WriteOptions(include_header=False))
+                copied.write(text.getbuffer())
+
+
+def _insert(connection: sa.Connection, table: sa.Table, file: Path) -> None:
+    """Fill a table of SQLite by executemany; days and moments are texts there."""
+    statement = str(sa.insert(table).compile(dialect=connection.dialect))
+    driver: Any = connection.connection.driver_connection
+    for rows in _pieces(file, table):
+        lists = [_texts_of_moments(column).to_pylist() for column in rows.columns]
+        driver.executemany(statement, zip(*lists, strict=True))
+
+
+def _pieces(file: Path, table: sa.Table) -> Iterator[pa.Table]:
+    """The rows of a Parquet file, a few at a time, in the types of a table."""
+    for batch in pq.ParquetFile(file).iter_batches(_ROWS_LOADED):
+        rows = pa.Table.from_batches([batch])
+        columns = [_plain(rows[column.name], column.type) for column in table.columns]
+        yield pa.table(columns, names=_names(table))
+
+
+def _names(table: sa.Table) -> list[str]:
+    return [column.name for column in table.columns]
+
+
+def _plain(column: pa.ChunkedArray, kind: sa.types.TypeEngine[Any]) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column.cast(pa.date32()) if isinstance(kind, sa.Date) else column
+
+
+def _texts_of_moments(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("s"))
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        return column.cast(pa.string())
+    return column
+
+
+_BEGIN = {"sqlite": _begin_sqlite, "postgresql": _begin_postgresql}
+_FILL = {"sqlite": _insert, "postgresql": _copy}
