@@ -252,7 +252,8 @@ class PlausiblyDeniable(Event):
     """``candidates`` records of which each was released only if k rows could have made it.
 
     It is NOT differential privacy of the table, and no accountant reads it. ``bounded`` is the same
-    as accountants could read it, where the threshold k was randomised.
+    as accountants could read it, where the threshold k was randomised. A unit owns at most ``rows``
+    rows, so that k of them are of k / rows units at least.
 
     Source: Bindschaedler, Shokri, Gunter (VLDB 2017), Definition 1.
     """
@@ -261,10 +262,11 @@ class PlausiblyDeniable(Event):
     gamma: Fraction
     candidates: int
     bounded: SeededRecords | None = None
+    rows: int = 1
 
     def __post_init__(self) -> None:
         _exact(gamma=self.gamma)
-        _positive(k=self.k, candidates=self.candidates)
+        _positive(k=self.k, candidates=self.candidates, rows=self.rows)
         if self.gamma <= 1:
             raise UnsupportedEvent("Plausible deniability needs gamma above 1.")
 

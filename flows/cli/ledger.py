@@ -138,7 +138,8 @@ def list_releases(dataset: AnyDataset = None, as_json: Json = False) -> None:
 def show_release(release: ReleaseId, as_json: Json = False) -> None:
     """Show one release: its charge, its events, and who moved it, when and why."""
     from flows.cli.console import show_facts, show_json, show_table
-    from tasks.ledger.queries import release_of
+    from flows.cli.reports import show_guarantees
+    from tasks.ledger.queries import guarantees_of, release_of
     from tasks.runtime.home import Home
 
     held = release_of(Home.current(), release)
@@ -155,10 +156,13 @@ def show_release(release: ReleaseId, as_json: Json = False) -> None:
     ]
     about = {key: value for key, value in held.request.body.items() if key != "events"}
     about |= {"refused": held.refused, "runs": len(held.runs), "sealed": held.seal is not None}
+    records = guarantees_of(held)
     if as_json:
-        show_json(about | {"events": held.request.events, "steps": steps})
+        of_records = {"records": records.model_dump(mode="json")} if records else {}
+        show_json(about | of_records | {"events": held.request.events, "steps": steps})
         return
     show_facts(f"Release {release}", about)
+    show_guarantees(records)
     show_table(
         "Steps",
         ("entry", "time", "state", "by", "reason"),

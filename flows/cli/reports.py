@@ -29,6 +29,7 @@ from tasks.requests.resolved import PublicContext, ResolvedRequest, public_conte
 
 if TYPE_CHECKING:
     from cloister.evaluation.report import Evaluation
+    from cloister.privacy.certificate.schema import RecordGuarantees
     from flows.outcome import Finished, Outcome
 
 _STAGE_HEADINGS = ("stage", "epsilon alone", "what for")
@@ -100,14 +101,18 @@ def _records(
     made: AnyPlan, request: ResolvedRequest, context: PublicContext
 ) -> dict[str, dict[str, Any]]:
     relation = context.task.neighbours.relation
-    records = record_guarantees(made.stages, request.budget.delta, relation)
+    records = record_guarantees(made.event, request.budget.delta, relation)
     return {"records": records.model_dump(mode="json")} if records else {}
 
 
 def show_records(made: AnyPlan, request: ResolvedRequest, context: PublicContext) -> None:
     """The guarantees of records made from seeds, each under its own name; nothing without them."""
     relation = context.task.neighbours.relation
-    records = record_guarantees(made.stages, request.budget.delta, relation)
+    show_guarantees(record_guarantees(made.event, request.budget.delta, relation))
+
+
+def show_guarantees(records: RecordGuarantees | None) -> None:
+    """Each guarantee of records made from seeds under its own name; nothing without them."""
     if records is None:
         return
     bounds = {

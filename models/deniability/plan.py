@@ -149,9 +149,11 @@ def records_stage(task: Task, seeding: SeedParameters) -> Stage:
         if not seeding.epsilon0
         else f", a threshold with noise of {figure(float(1 / seeding.epsilon0))} rows"
     )
+    several = task.neighbours.max_rows
+    units = f" of {-(-seeding.k // several):,} units" if several > 1 else ""
     words = (
         f"{seeding.candidates:,} candidate records, each made from a random row by drawing {omega} "
-        f"attributes anew, released if {seeding.k:,} rows could have made it about as "
+        f"attributes anew, released if {seeding.k:,} rows{units} could have made it about as "
         f"likely (a factor of {float(seeding.gamma):g}){noise}"
     )
     return Stage("records", seeding.event(task), words, SEEDS)

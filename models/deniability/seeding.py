@@ -17,9 +17,10 @@ from cloister.privacy.accounting.deniability import (
     best_record_guarantee,
     least_withheld,
     record_guarantee,
+    row_steps,
 )
 from cloister.privacy.accounting.responses import response_epsilon
-from cloister.privacy.events import PlausiblyDeniable, Relation, SeededRecords
+from cloister.privacy.events import PlausiblyDeniable, SeededRecords
 from cloister.privacy.mechanisms.privacy_tests import (
     CandidateSet,
     DeniableTest,
@@ -57,9 +58,10 @@ _ROUNDING = 0.999
 class SeedParameters(Parameters):
     """How records are made and tested.
 
-    A record keeps the first ``kept`` attributes of its seed, a number drawn from this range.
-    ``charged`` says whether records are charged as differential privacy of the whole table, or
-    released under plausible deniability alone; ``epsilon0`` is 0 for the deterministic test.
+    ``k`` counts rows: as many for each of the declared units as one may have. A record keeps the
+    first ``kept`` attributes of its seed, a number drawn from this range. ``guarantee`` says
+    whether records are charged as differential privacy of the whole table, or released under
+    plausible deniability alone; ``epsilon0`` is 0 for the deterministic test.
     """
 
     k: int
@@ -134,7 +136,8 @@ def kept_range(options: DeniabilitySpec, attributes: int, least: int) -> tuple[i
 def _deniable(task: Task, seeds: int, attributes: int, budget: Budget) -> SeedParameters:
     """Records under plausible deniability alone, with the parameters of the spec or the paper."""
     options = task.deniability
-    k, gamma = options.k or PAPER_K, options.gamma or PAPER_GAMMA
+    k = (options.k or PAPER_K) * task.neighbours.max_rows
+    gamma = options.gamma or PAPER_GAMMA
     epsilon0 = (
         Fraction(0) if options.test == "deterministic" else options.epsilon0 or PAPER_EPSILON0
     )
@@ -142,12 +145,14 @@ def _deniable(task: Task, seeds: int, attributes: int, budget: Budget) -> SeedPa
     least_seeds = max(seeds // _LEAST_SEEDS, 1)
     _require_seeds(k, least_seeds, task)
     share = float(budget.delta) / (2 * candidates)
-    one = best_record_guarantee(k, gamma, epsilon0 or PAPER_EPSILON0, share)
+    steps, noise = _row_steps(task), epsilon0 or PAPER_EPSILON0
+    t = best_record_guarantee(k, gamma, noise, share, steps).t
     least = math.ceil(_PAPER_RESAMPLED * attributes)
+    one = record_guarantee(k, gamma, noise, t)
     withheld = least_withheld(one.epsilon, least_seeds) if epsilon0 else Fraction(0)
     kept = kept_range(options, attributes, least)
     return SeedParameters(
-        k, gamma, epsilon0, one.t, kept, candidates, withheld, least_seeds, task.guarantee
+        k, gamma, epsilon0, t, kept, candidates, withheld, least_seeds, task.guarantee
     )
 
 
@@ -178,7 +183,7 @@ def _test_for(
 ) -> tuple[int, Fraction, int] | None:
     """k, epsilon0 and t for so many candidates: those of the spec, or the least k."""
     options = task.deniability
-    steps = task.neighbours.max_rows * (1 if task.neighbours.relation is Relation.ADD_REMOVE else 2)
+    steps = _row_steps(task)
     half = float(budget.delta) / 2
     one = _ROUNDING * response_epsilon(budget.epsilon, half, candidates) / steps
     delta = half / candidates * math.expm1(one) / math.expm1(steps * one)
@@ -189,10 +194,15 @@ def _test_for(
     if left <= 0:
         return None
     t = math.ceil(float(gamma) / math.expm1(left))
-    k = options.k or t + math.ceil(log / float(epsilon0))
-    most = least_seeds if options.k else _LEAST_SEEDS * least_seeds // _MOST_OF_SEEDS
+    declared = options.k and options.k * task.neighbours.max_rows
+    k = declared or t + math.ceil(log / float(epsilon0))
+    most = least_seeds if declared else _LEAST_SEEDS * least_seeds // _MOST_OF_SEEDS
     hidden = float(epsilon0) * (k - t) >= log * (1 - 1e-12)
     return (k, epsilon0, t) if hidden and t < k <= most else None
+
+
+def _row_steps(task: Task) -> int:
+    return row_steps(task.neighbours.max_rows, task.neighbours.relation)
 
 
 def _within(found: SeedParameters, task: Task, budget: Budget) -> bool:
@@ -223,9 +233,11 @@ def _too_many(task: Task, seeds: int, attributes: int, budget: Budget, wanted: i
 
 def _require_seeds(k: int, least_seeds: int, task: Task) -> None:
     if k > least_seeds:
+        several = task.neighbours.max_rows
+        units = f", {several} for each unit," if several > 1 else ""
         raise PlanError(
-            f"{k} plausible seeds are more than the {least_seeds} that {task.data_rows:,} rows "
-            "give at least; declare a smaller release.deniability.k"
+            f"{k} plausible seeds{units} are more than the {least_seeds} that "
+            f"{task.data_rows:,} rows give at least; declare a smaller release.deniability.k"
         )
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from cloister.errors import InputError
 from cloister.privacy.accounting.accountants import Spend
+from cloister.privacy.certificate.records import record_guarantees
+from cloister.privacy.certificate.schema import RecordGuarantees
 from cloister.privacy.events import event_from_json
 from cloister.privacy.ledger import Anchor, BudgetStatus, Ledger, Release
 from cloister.privacy.ledger.composition import together
@@ -92,6 +94,12 @@ def release_of(home: Home, release: str) -> Release:
             f"there is no release '{release}': there is no ledger at {home.ledger} yet"
         )
     return ledger.release(release)
+
+
+def guarantees_of(held: Release) -> RecordGuarantees | None:
+    """The guarantees of the records of a release that are made from seeds; None without any."""
+    asked = held.request
+    return record_guarantees(event_from_json(asked.events), asked.delta, asked.relation)
 
 
 def pending_release(request: ResolvedRequest, context: PublicContext, home: Home) -> Release | None:

@@ -16,9 +16,10 @@ from cloister.constraints import dependency, parse_denial
 from cloister.constraints.counting import count_violations, violation_reports
 from cloister.errors import PlanError, PrivacyError, SampleError, UnsupportedEvent
 from cloister.privacy.accounting.accountants import epsilon
+from cloister.privacy.accounting.deniability import record_guarantee
 from cloister.privacy.certificate.certificate import certify
 from cloister.privacy.certificate.page import page
-from cloister.privacy.certificate.records import record_guarantees
+from cloister.privacy.certificate.records import record_guarantees, record_words
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import PlausiblyDeniable, Relation, SeededRecords
@@ -157,13 +158,39 @@ def test_what_is_only_deniable_is_read_by_no_accountant_and_needs_a_declaration(
 
 
 def test_three_guarantees_have_their_own_names():
-    own = record_guarantees(planned(task_of(**deniable())).stages, BUDGET.delta, "add_remove")
+    own = record_guarantees(planned(task_of(**deniable())).event, BUDGET.delta, "add_remove")
     assert (own.guarantee, own.k, own.gamma) == (PLAUSIBLE_DENIABILITY, 50, "4")
     assert own.one_record.t == 36 and own.one_record.epsilon == pytest.approx(1.10536, rel=1e-4)
     assert own.one_record.delta <= 1e-6
     assert own.network.epsilon <= 1 < 1_000 < own.all_candidates.epsilon
-    exact = planned(task_of(**deniable(test="deterministic"))).stages
+    exact = planned(task_of(**deniable(test="deterministic"))).event
     assert record_guarantees(exact, BUDGET.delta, "add_remove").all_candidates is None
+
+
+@pytest.mark.parametrize("test", ["randomised", "deterministic"])
+def test_k_is_of_units_where_one_may_have_several_rows(test):
+    task = task_of(**deniable(k=20, test=test), neighbours=Neighbours(max_rows=3))
+    own = record_guarantees(planned(task).event, BUDGET.delta, "add_remove")
+    assert (own.k, own.k_units) == (60, 20)
+    assert "which belong to 20 privacy units or more" in record_words(own)[0]
+    with pytest.raises(PlanError, match=r"3000 plausible seeds, 3 for each unit, are more than"):
+        planned(task_of(**deniable(k=1_000), neighbours=Neighbours(max_rows=3)))
+
+
+def test_one_record_is_of_a_whole_unit():
+    """Three rows, or one that is replaced, are as many steps of one row."""
+    of_row, of_three, replaced = (
+        record_guarantees(planned(task_of(**deniable(k=k), neighbours=unit)).event, 1e-6, relation)
+        for k, unit, relation in (
+            (150, Neighbours(), "add_remove"),
+            (50, Neighbours(max_rows=3), "add_remove"),
+            (150, Neighbours(Relation.REPLACE_ONE), "replace_one"),
+        )
+    )
+    for own, steps in ((of_row, 1), (replaced, 2), (of_three, 3)):
+        assert own.one_record.delta <= 1e-6
+        one = record_guarantee(150, Fraction(4), Fraction(1), own.one_record.t)
+        assert own.one_record.epsilon == pytest.approx(steps * one.epsilon)
 
 
 @pytest.mark.parametrize(

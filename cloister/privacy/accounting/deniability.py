@@ -13,6 +13,8 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
 from cloister.privacy.events import Bounded, Relation, SeededRecords
 
 # Relative margin added to what was computed in floating point; the edges of the intervals of
@@ -49,14 +51,35 @@ def record_guarantee(k: int, gamma: Fraction, epsilon0: Fraction, t: int) -> Rec
 
 
 def best_record_guarantee(
-    k: int, gamma: Fraction, epsilon0: Fraction, delta: float
+    k: int, gamma: Fraction, epsilon0: Fraction, delta: float, steps: int = 1
 ) -> RecordGuarantee:
-    """Theorem 1 with the least epsilon whose delta is at most ``delta``.
+    """Theorem 1, of a unit of so many ``steps``, with the least epsilon at ``delta`` or less.
 
-    Where none is, that of the least delta, t = 1.
+    Where no t has such a delta, that of the least delta.
     """
-    apart = math.ceil(-math.log(delta) / float(epsilon0) * (1 + _OUTWARD)) if delta > 0 else k
-    return record_guarantee(k, gamma, epsilon0, max(k - max(apart, 1), 1))
+    t = np.arange(1, k, dtype=np.float64)
+    one = float(epsilon0) + np.log1p(float(gamma) / t)
+    # the logarithm of delta: that of one step, and of the sum of exp(i epsilon) over the steps
+    grown = (steps - 1) * one + np.log1p(-np.exp(-steps * one)) - np.log1p(-np.exp(-one))
+    logs = grown - float(epsilon0) * (k - t)
+    enough = np.flatnonzero(logs <= (math.log(delta) if delta > 0 else -math.inf) - 3 * _OUTWARD)
+    # epsilon falls with t
+    best = int(enough[-1] if enough.size else logs.argmin()) + 1
+    return after_steps(record_guarantee(k, gamma, epsilon0, best), steps)
+
+
+def row_steps(rows: int, relation: Relation) -> int:
+    """Rows added or removed, one after the other, between neighbours whose units have ``rows``."""
+    return rows * (1 if relation is Relation.ADD_REMOVE else 2)
+
+
+def after_steps(one: RecordGuarantee, steps: int) -> RecordGuarantee:
+    """A guarantee over so many steps of one row each (Dwork and Roth 2014, theorem 2.2)."""
+    epsilon = steps * one.epsilon
+    if epsilon > _LARGEST_EXPONENT:
+        return RecordGuarantee(epsilon, 1.0, one.t)
+    delta = one.delta * math.expm1(epsilon) / math.expm1(one.epsilon) * (1 + _OUTWARD)
+    return RecordGuarantee(epsilon, min(delta, 1.0), one.t)
 
 
 def candidate_bound(event: SeededRecords, relation: Relation) -> Bounded:
@@ -67,11 +90,9 @@ def candidate_bound(event: SeededRecords, relation: Relation) -> Bounded:
     """
     one = record_guarantee(event.k, event.gamma, event.epsilon0, event.t)
     epsilon = max(one.epsilon, failure_epsilon(event.withheld, event.least_seeds))
-    steps = event.rows * (1 if relation is Relation.ADD_REMOVE else 2)
-    if steps * epsilon > _LARGEST_EXPONENT:
-        return Bounded(_up(steps * epsilon), Fraction(1))
-    delta = one.delta * math.expm1(steps * epsilon) / math.expm1(epsilon)
-    return Bounded(_up(steps * epsilon), min(Fraction(delta * (1 + _OUTWARD)), Fraction(1)))
+    steps = row_steps(event.rows, relation)
+    whole = after_steps(RecordGuarantee(epsilon, one.delta, event.t), steps)
+    return Bounded(_up(whole.epsilon), min(Fraction(whole.delta), Fraction(1)))
 
 
 def failure_epsilon(withheld: Fraction, least_seeds: int) -> float:

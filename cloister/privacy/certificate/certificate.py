@@ -66,7 +66,7 @@ from cloister.privacy.certificate.wording import (
 from cloister.privacy.exact import decimal
 from cloister.privacy.ledger import Anchor, BudgetStatus
 from cloister.privacy.mechanisms.counts import up
-from cloister.privacy.stages import PlannedStage, deniable_event
+from cloister.privacy.stages import PlannedStage, deniable_event, event_of_stages
 from cloister.schema.database import ForeignKey
 from cloister.schema.spec import PLAUSIBLE_DENIABILITY, Spec
 from cloister.schema.spec_files.loading import spec_digest
@@ -215,7 +215,7 @@ def certify(facts: Facts) -> Certificate:
         verification=f"cloister verify {facts.release}",
         model=facts.model,
         ignored=ignored_columns(facts.spec),
-        records=record_guarantees(facts.stages, facts.delta, facts.spec.privacy.relation),
+        records=_records(facts),
     )
 
 
@@ -276,9 +276,13 @@ def _guarantee(facts: Facts) -> Guarantee:
     )
 
 
+def _records(facts: Facts) -> RecordGuarantees | None:
+    event = event_of_stages(facts.stages)
+    return record_guarantees(event, facts.delta, facts.spec.privacy.relation)
+
+
 def _meaning(facts: Facts) -> tuple[str, ...]:
-    privacy = facts.spec.privacy
-    records = record_guarantees(facts.stages, facts.delta, privacy.relation)
+    privacy, records = facts.spec.privacy, _records(facts)
     if records and facts.deniable and facts.secure:
         return deniable_meaning(records)
     words = record_words(records) if records and facts.secure else ()

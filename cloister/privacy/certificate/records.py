@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from fractions import Fraction
 
 from cloister.errors import UnsupportedEvent
 from cloister.figures import figure
 from cloister.privacy.accounting.accountants import spend
-from cloister.privacy.accounting.deniability import best_record_guarantee
+from cloister.privacy.accounting.deniability import best_record_guarantee, row_steps
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.certificate.schema import RecordBound, RecordGuarantees
-from cloister.privacy.events import Event, PlausiblyDeniable, Relation, SeededRecords
-from cloister.privacy.stages import PlannedStage, accountable, event_of_stages
+from cloister.privacy.events import (
+    Composed,
+    Event,
+    Parallel,
+    PlausiblyDeniable,
+    Relation,
+    SeededRecords,
+)
 
 DENIABLE_DEFINITION = (
     "plausible deniability of each released record; this is NOT differential privacy of the table. "
@@ -21,9 +27,10 @@ DENIABLE_DEFINITION = (
 )
 
 _INSIDE = (
-    "A record was released only if at least {k:,} of the rows that may be seeds{noise} could have "
-    "made it with probabilities that differ by a factor of at most {gamma}."
+    "A record was released only if at least {k:,} of the rows that may be seeds{units}{noise} "
+    "could have made it with probabilities that differ by a factor of at most {gamma}."
 )
+_UNITS = ", which belong to {units:,} privacy units or more,"
 _NOISE = ", give or take the noise of the threshold,"
 _COPIED = (
     "A record keeps values of one row, its seed: whoever knows that row may recognise them, but "
@@ -46,29 +53,60 @@ _NOT_DP = (
 
 
 def record_guarantees(
-    stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str
+    event: Event, delta: Fraction, relation: Relation | str
 ) -> RecordGuarantees | None:
-    """Of one record, of all, and of the network, each at ``delta``; None if none has a seed."""
-    found = (stage.event for stage in stages)
-    event = next((e for e in found if isinstance(e, SeededRecords | PlausiblyDeniable)), None)
-    if event is None:
+    """Of one record, of all, and of the network, each at ``delta``; None if none has a seed.
+
+    ``event`` is all that a release does.
+    """
+    records = next(iter(_records_in(event)), None)
+    if records is None:
         return None
-    deniable = isinstance(event, PlausiblyDeniable)
-    bounded = event.bounded if isinstance(event, PlausiblyDeniable) else event
-    network = [s for s in accountable(stages) if not isinstance(s.event, SeededRecords)]
-    one = None
-    if bounded is not None:
-        best = best_record_guarantee(bounded.k, bounded.gamma, bounded.epsilon0, float(delta))
-        one = RecordBound(epsilon=best.epsilon, delta=best.delta, t=best.t)
+    deniable = isinstance(records, PlausiblyDeniable)
+    bounded = records.bounded if isinstance(records, PlausiblyDeniable) else records
     return RecordGuarantees(
         guarantee="plausible-deniability" if deniable else "differential-privacy",
-        k=event.k,
-        gamma=exact_text(event.gamma),
-        candidates=event.candidates,
-        one_record=one,
+        k=records.k,
+        k_units=-(-records.k // records.rows),
+        gamma=exact_text(records.gamma),
+        candidates=records.candidates,
+        one_record=_one(bounded, delta, Relation(relation)),
         all_candidates=_bound(bounded, delta, relation),
-        network=_bound(event_of_stages(network), delta, relation),
+        network=_bound(_without_records(event), delta, relation),
     )
+
+
+def _one(event: SeededRecords | None, delta: Fraction, relation: Relation) -> RecordBound | None:
+    """Theorem 1 for one released record, of a whole privacy unit."""
+    if event is None:
+        return None
+    steps = row_steps(event.rows, relation)
+    best = best_record_guarantee(event.k, event.gamma, event.epsilon0, float(delta), steps)
+    return RecordBound(epsilon=best.epsilon, delta=best.delta, t=best.t)
+
+
+def _records_in(event: Event) -> Iterator[SeededRecords | PlausiblyDeniable]:
+    match event:
+        case SeededRecords() | PlausiblyDeniable():
+            yield event
+        case Composed():
+            for part, _ in event.parts:
+                yield from _records_in(part)
+        case Parallel():
+            for part in event.parts:
+                yield from _records_in(part)
+
+
+def _without_records(event: Event) -> Event:
+    """The event without its records."""
+    match event:
+        case SeededRecords() | PlausiblyDeniable():
+            return Composed(())
+        case Composed():
+            return Composed(tuple((_without_records(part), n) for part, n in event.parts))
+        case Parallel():
+            return Parallel(tuple(map(_without_records, event.parts)), event.rows)
+    return event
 
 
 def deniable_meaning(records: RecordGuarantees) -> tuple[str, ...]:
@@ -80,7 +118,9 @@ def record_words(records: RecordGuarantees) -> tuple[str, ...]:
     """The guarantees of the records, in sentences."""
     one, every = records.one_record, records.all_candidates
     noise = _NOISE if one else ""
-    inside = _INSIDE.format(k=records.k, noise=noise, gamma=records.gamma)
+    several = records.k_units < records.k
+    units = _UNITS.format(units=records.k_units) if several else ""
+    inside = _INSIDE.format(k=records.k, units=units, noise=noise, gamma=records.gamma)
     alone = (_ALONE.format(**_terms(one), t=one.t),) if one else ()
     together = (
         _TOGETHER.format(candidates=records.candidates, **_terms(every))

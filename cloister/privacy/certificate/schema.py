@@ -92,13 +92,15 @@ class RecordBound(Part):
 class RecordGuarantees(Part):
     """What protects records made from seeds, each guarantee under its own name.
 
-    ``guarantee`` is what they were released under. ``one_record`` is Theorem 1 for one released
-    record alone, ``all_candidates`` of all records that were made and tested, ``network`` of the
-    model that made them. None where nothing bounds it.
+    ``guarantee`` is what they were released under. ``k`` counts rows, which belong to ``k_units``
+    privacy units or more. ``one_record`` is Theorem 1 for one released record alone,
+    ``all_candidates`` of all records that were made and tested, ``network`` of the model that made
+    them. None where nothing bounds it.
     """
 
     guarantee: str
     k: int
+    k_units: int
     gamma: str
     candidates: int
     one_record: RecordBound | None

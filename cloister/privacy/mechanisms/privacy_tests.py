@@ -93,7 +93,9 @@ class DeterministicTest:
 
     def event(self, sensitivity: CandidateSet) -> PlausiblyDeniable:
         """What `release` does."""
-        return PlausiblyDeniable(self.k, sensitivity.gamma, sensitivity.candidates)
+        return PlausiblyDeniable(
+            self.k, sensitivity.gamma, sensitivity.candidates, rows=sensitivity.rows
+        )
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,9 @@ class DeniableTest:
     def event(self, sensitivity: CandidateSet) -> PlausiblyDeniable:
         """What `release` does; its bound is beside it."""
         bounded = self.test.event(sensitivity)
-        return PlausiblyDeniable(self.test.k, bounded.gamma, bounded.candidates, bounded)
+        return PlausiblyDeniable(
+            self.test.k, bounded.gamma, bounded.candidates, bounded, bounded.rows
+        )
 
 
 def _passing(exact: Integers, passed: Booleans) -> Integers:
