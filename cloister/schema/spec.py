@@ -179,9 +179,10 @@ class DeniabilitySpec(Declared):
     """How method deniability makes records from seeds; what is left out is chosen by public facts.
 
     A record is released if rows of at least ``k`` units could have made it with probabilities that
-    differ by a factor of at most ``gamma``. The threshold k gets Laplace noise of scale 1 / ``epsilon0``,
-    unless the test is ``deterministic``. ``resampled`` attributes are drawn anew, a number or the
-    range that one is drawn from (omega). ``candidates`` records are made and tested.
+    differ by a factor of at most ``gamma``. The threshold k gets Laplace noise of scale
+    1 / ``epsilon0``, unless the test is ``deterministic``. ``resampled`` attributes are drawn anew,
+    a number or the range that one is drawn from (omega). ``candidates`` records are made and
+    tested.
     """
 
     k: int | None = Field(default=None, ge=2)
