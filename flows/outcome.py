@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cloister.constraints.counting import ViolationReport
-from cloister.evaluation.report import Evaluation
+from cloister.evaluation.databases.report import AnyEvaluation
 from cloister.privacy.exact import decimal
 from cloister.privacy.ledger import BudgetStatus
 from tasks.requests.plan import StageCost
@@ -28,7 +28,7 @@ class Outcome:
     stages: tuple[StageCost, ...]
     spent: float
     violations: tuple[ViolationReport, ...]
-    evaluation: Evaluation
+    evaluation: AnyEvaluation
     budget: BudgetStatus
     public: Path
     internal: Path

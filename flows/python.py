@@ -34,7 +34,7 @@ from tasks.runtime.home import Home
 from tasks.runtime.tables import require_capacity, require_hard_constraints
 
 if TYPE_CHECKING:
-    from cloister.evaluation.report import Evaluation
+    from cloister.evaluation.databases.report import AnyEvaluation
     from flows.outcome import Finished, Outcome
 
 __all__ = ["evaluate", "load", "plan", "release"]
@@ -118,7 +118,7 @@ class ReleaseResult:
 class EvaluationResult:
     """Figures of a synthetic table beside the real one. Internal: they are not private."""
 
-    evaluation: Evaluation = field(repr=False)
+    evaluation: AnyEvaluation = field(repr=False)
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -232,7 +232,7 @@ def evaluate(
         if real is None or drawn is None:
             raise TypeError("evaluate needs two tables: data and synthetic")
         return EvaluationResult(
-            compare_files(Path(spec), real, drawn, EvaluationOptions(level), home)
+            compare_files(Path(spec), str(real), str(drawn), EvaluationOptions(level), home)
         )
 
 

@@ -9,7 +9,7 @@ variation distance, which is half the L1 distance; both are given here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
@@ -108,6 +108,14 @@ def compare_marginals(real: Table, synthetic: Table) -> tuple[Marginals, ...]:
         )
         for k in ways
     )
+
+
+def compare_sets(
+    real: Table, synthetic: Table, sets: Iterable[tuple[str, ...]]
+) -> tuple[Marginal, ...]:
+    """Distances of the marginals of some sets of attributes of two tables over one domain."""
+    merged = _Merged.of(real, synthetic)
+    return tuple(map(merged.marginal, sets))
 
 
 def attribute_sets(names: Sequence[str], ways: int) -> list[tuple[str, ...]]:

@@ -67,6 +67,18 @@ def write_tables(evaluation: Evaluation, folder: Path) -> list[Path]:
     return _written(folder, {name: rows for name, rows in records.items() if rows}, _write)
 
 
+def write_files(
+    folder: Path, figures: Mapping[str, Figure], records: Mapping[str, list[dict[str, object]]]
+) -> list[Path]:
+    """Write figures, and records that there are, as files of a folder, by name; their paths.
+
+    Raises:
+        StorageError: the folder cannot be written.
+    """
+    some = {name: rows for name, rows in records.items() if rows}
+    return _written(folder, figures, _save) + _written(folder, some, _write)
+
+
 def _written(
     folder: Path, contents: Mapping[str, _T], write: Callable[[_T, Path], None]
 ) -> list[Path]:
@@ -125,7 +137,7 @@ def _marginals_figure(marginals: Sequence[Marginals]) -> Figure:
     _name_rows(bars, [m.attributes[0] for m in single])
     bars.set_xlim(0, max(0.01, 1.05 * max(m.half_l1 for m in single)))
     bars.legend(frameon=False, loc="lower right", fontsize=8)
-    _title(bars, "Each attribute", "distance of its marginal (0 = equal, 1 = disjoint)")
+    title_axes(bars, "Each attribute", "distance of its marginal (0 = equal, 1 = disjoint)")
     _draw_boxes(boxes, marginals)
     return figure
 
@@ -144,7 +156,7 @@ def _draw_boxes(axes: Axes, marginals: Sequence[Marginals]) -> None:
     )
     axes.set_ylim(0, max(0.01, 1.05 * max(map(max, distances))))
     axes.grid(axis="y", color=FAINT)
-    _title(axes, "Sets of attributes", "")
+    title_axes(axes, "Sets of attributes", "")
     axes.set_ylabel("half L1 distance", color=REAL, fontsize=9)
 
 
@@ -155,7 +167,7 @@ def _violations_figure(evaluation: Evaluation) -> Figure:
     axes = figure.subplots()
     _dumbbells(axes, names, [v.real_percent for v in shown], [v.synthetic_percent for v in shown])
     axes.set_xlim(0, max(0.1, 1.05 * max(max(v.real_percent, v.synthetic_percent) for v in shown)))
-    _title(axes, "Constraint violations", "percent of all rows or pairs of rows")
+    title_axes(axes, "Constraint violations", "percent of all rows or pairs of rows")
     return figure
 
 
@@ -169,7 +181,7 @@ def _accuracy_figure(learning: Learning, truth: Learning | None) -> Figure:
     means = f"trained on synthetic rows {learning.accuracy:.3f}" + (
         f", on real rows {truth.accuracy:.3f}" if truth else ""
     )
-    _title(
+    title_axes(
         axes, "Accuracy on real rows, mean of nine classifiers", f"mean over all targets: {means}"
     )
     return figure
@@ -206,7 +218,8 @@ def _name_rows(axes: Axes, names: Sequence[str]) -> None:
     axes.set_axisbelow(True)
 
 
-def _title(axes: Axes, title: str, below: str) -> None:
+def title_axes(axes: Axes, title: str, below: str) -> None:
+    """Give a part of a figure its title and the name of its lower axis."""
     axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
     axes.set_xlabel(below, color=REAL, fontsize=9)
     axes.tick_params(labelsize=8, length=0)

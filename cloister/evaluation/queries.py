@@ -66,7 +66,14 @@ def compare_queries(real: Table, synthetic: Table) -> RangeQueries:
 
     Privacy: reads real rows without noise. The result is internal.
     """
-    queries = random_queries(real.domain)
+    return compare_answers(real, synthetic, random_queries(real.domain))
+
+
+def compare_answers(real: Table, synthetic: Table, queries: Sequence[RangeQuery]) -> RangeQueries:
+    """The errors of some queries on two tables over one domain, each of one row at least.
+
+    Privacy: reads real rows without noise. The result is internal.
+    """
     errors = np.abs(answers(real, queries) - answers(synthetic, queries))
     return RangeQueries(len(queries), float(errors.mean()), float(errors.max()))
 
@@ -80,7 +87,12 @@ def random_queries(domain: Domain, queries: int = _QUERIES) -> list[RangeQuery]:
     columns = [column for column in domain if column.kind != "key"]
     width = min(_ATTRIBUTES, len(columns))
     chosen = [rng.choice(len(columns), width, replace=False) for _ in range(queries)]
-    return [tuple(_range(columns[at], rng) for at in places) for places in chosen]
+    return queries_over([[columns[at] for at in places] for places in chosen], rng)
+
+
+def queries_over(chosen: Sequence[Sequence[Column]], rng: np.random.Generator) -> list[RangeQuery]:
+    """One query with random ranges for each choice of attributes."""
+    return [tuple(_range(column, rng) for column in columns) for columns in chosen]
 
 
 def answers(table: Table, queries: Sequence[RangeQuery]) -> Floats:

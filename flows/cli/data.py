@@ -47,8 +47,17 @@ def add_data_commands(app: typer.Typer) -> None:
 
 def evaluate_table(
     spec: SpecFile,
-    data: DataFile,
-    synthetic: Annotated[Path, typer.Option(help="The synthetic table, CSV or Parquet.")],
+    synthetic: Annotated[
+        str,
+        typer.Option(
+            help="The synthetic table, CSV or Parquet; of several tables their folder, or the URL "
+            "of a database."
+        ),
+    ],
+    data: Annotated[
+        str | None,
+        typer.Option(help="The real rows likewise; by default those of the spec's source."),
+    ] = None,
     level: Annotated[LevelOption, typer.Option(help="full trains models too.")] = LevelOption.quick,
     panel: Annotated[
         PanelOption, typer.Option(help="The models of level full.")
@@ -67,7 +76,11 @@ def evaluate_table(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure a synthetic table against the real one. Internal: the figures are not private."""
+    """Measure a synthetic table against the real one. Internal: the figures are not private.
+
+    Of several tables, each alone and what relates them: references, degrees, joint tables and
+    queries across foreign keys.
+    """
     from flows.cli.console import show_facts, show_json
     from flows.cli.reports import INTERNAL_NOTE, show_metrics
     from tasks.evaluation.compare import EvaluationOptions, compare_files, write_evaluation

@@ -28,7 +28,7 @@ from tasks.requests.plan import (
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 
 if TYPE_CHECKING:
-    from cloister.evaluation.report import Evaluation
+    from cloister.evaluation.databases.report import AnyEvaluation
     from cloister.privacy.certificate.schema import RecordGuarantees
     from flows.outcome import Finished, Outcome
 
@@ -225,7 +225,7 @@ def show_outcome(outcome: Outcome | Finished, as_json: bool) -> None:
     )
 
 
-def show_metrics(evaluation: Evaluation) -> None:
+def show_metrics(evaluation: AnyEvaluation) -> None:
     """The figures of an evaluation."""
     _show_figures(evaluation.to_dict())
 
@@ -240,7 +240,7 @@ def _ended(content: dict[str, Any]) -> str:
 
 
 def _show_figures(evaluation: dict[str, Any]) -> None:
-    metrics = evaluation["metrics"]
+    metrics = evaluation.get("headline", evaluation["metrics"])
     if metrics:
         rows = [
             (name.replace("_", " ").replace(".", ", "), value) for name, value in metrics.items()

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cloister.constraints.counting import ViolationReport, violation_reports
 from cloister.errors import InputError
+from cloister.evaluation.databases.report import (
+    AnyEvaluation,
+    DatabaseEvaluation,
+    evaluate_databases,
+)
 from cloister.evaluation.options import Level, Panel
 from cloister.evaluation.persons import PersonColumns
 from cloister.evaluation.report import Evaluation, unmeasured
 from cloister.evaluation.targets import PredictionTarget, targets_of
+from cloister.schema.database import Database
 from cloister.schema.domain import Table
 from cloister.schema.sources.reading import read_frame
+from cloister.schema.sources.urls import is_url
+from cloister.schema.spec import SourceSpec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.schema.validation import validate_rows
 from models.task import Task
@@ -41,7 +49,7 @@ class EvaluationOptions:
 class EvaluationRecord:
     """What was measured, and the folder that holds it as JSON, tables and plots; internal."""
 
-    evaluation: Evaluation
+    evaluation: AnyEvaluation
     folder: Path
 
 
@@ -68,34 +76,110 @@ def compare_tables(
     )
 
 
+def compare_databases(
+    real: Database,
+    synthetic: Database,
+    context: PublicContext,
+    asked: EvaluationOptions,
+    home: Home,
+) -> DatabaseEvaluation:
+    """The evaluation of several tables against others of the same context; internal.
+
+    Raises:
+        InputError: targets or rows held out are named, which are of one table.
+    """
+    if asked.targets or asked.held_out:
+        raise InputError(
+            "--target and --held-out are of one table, and the dataset has several; leave them out"
+        )
+    parts = context.tables
+
+    def of_table(name: str, own: Table, other: Table) -> Evaluation:
+        return compare_tables(own, other, parts[name], asked, home)
+
+    return evaluate_databases(real, synthetic, asked.level, of_table)
+
+
 def _persons(task: Task) -> PersonColumns | None:
     if task.persons is None:
         return None
     return PersonColumns(task.persons.key, task.persons.attributes, task.neighbours.max_rows)
 
 
-def write_evaluation(evaluation: Evaluation, folder: Path) -> EvaluationRecord:
-    """Write an evaluation as JSON, tables and plots."""
+def write_evaluation(evaluation: AnyEvaluation, folder: Path) -> EvaluationRecord:
+    """Write an evaluation as JSON, tables and plots; of several tables in a folder for each."""
     write_json(folder / "evaluation.json", evaluation.to_dict())
     if evaluation.level != "none":
+        from cloister.evaluation.databases.plots import write_relations
         from cloister.evaluation.plots import write_plots, write_tables
 
-        write_plots(evaluation, folder / "plots")
-        write_tables(evaluation, folder / "plots")
+        plots = folder / "plots"
+        tables = {"": evaluation} if isinstance(evaluation, Evaluation) else evaluation.tables
+        for name, table in tables.items():
+            write_plots(table, plots / name)
+            write_tables(table, plots / name)
+        if isinstance(evaluation, DatabaseEvaluation):
+            write_relations(evaluation, plots)
     return EvaluationRecord(evaluation, folder)
 
 
 def compare_files(
-    spec: Path, data: Path, synthetic: Path, asked: EvaluationOptions, home: Home
-) -> Evaluation:
-    """The evaluation of one file against another; internal.
+    spec: Path, data: str | None, synthetic: str, asked: EvaluationOptions, home: Home
+) -> AnyEvaluation:
+    """The evaluation of one file, folder or database against another; internal.
+
+    Without ``data`` the real rows are those of the spec's source. Several tables are in a folder of
+    files with their names, or in a database by its URL.
 
     Raises:
-        InputError: the spec or a file cannot be used.
+        InputError: the spec, or one of the places, cannot be used.
     """
     context = _public_context(spec)
-    real = table_of(context, data)
-    return compare_tables(real, table_of(context, synthetic), context, asked, home)
+    if isinstance(context.task, Task):
+        real, drawn = (table_in(context, at, context.spec.name) for at in (data, synthetic))
+        return compare_tables(real, drawn, context, asked, home)
+    databases = [
+        Database(
+            context.task.schema,
+            {
+                name: table_in(part, place and _place_of(name, place), name)
+                for name, part in context.tables.items()
+            },
+        )
+        for place in (data, synthetic)
+    ]
+    return compare_databases(databases[0], databases[1], context, asked, home)
+
+
+def table_in(context: PublicContext, place: str | None, name: str) -> Table:
+    """The rows of one table in a file, or under its name in the database of a URL.
+
+    Without a place they are those of its source.
+
+    Raises:
+        InputError: they cannot be read, or are not as declared.
+    """
+    if place is None or not is_url(place):
+        return table_of(context, Path(place) if place else None)
+    source = SourceSpec(url=place, table=name)
+    return table_of(replace(context, spec=context.spec.model_copy(update={"source": source})), None)
+
+
+def _place_of(name: str, place: str) -> str:
+    """Where a table of several is: a file of its name in a folder, or the database.
+
+    Raises:
+        InputError: the folder has no such file.
+    """
+    if is_url(place):
+        return place
+    files = (Path(place) / f"{name}.{ending}" for ending in ("parquet", "csv"))
+    found = next((file for file in files if file.is_file()), None)
+    if found is None:
+        raise InputError(
+            f"{place} has no {name}.parquet or {name}.csv; give the folder of a release"
+        )
+    return str(found)
 
 
 def violations_of(spec: Path, data: Path) -> tuple[ViolationReport, ...]:
@@ -108,8 +192,8 @@ def violations_of(spec: Path, data: Path) -> tuple[ViolationReport, ...]:
     return violation_reports(context.task.constraints, table_of(context, data))
 
 
-def table_of(context: PublicContext, file: Path) -> Table:
-    """The rows of a file, validated as the spec says.
+def table_of(context: PublicContext, file: Path | None) -> Table:
+    """The rows of a file, or of the spec's source, validated as the spec says.
 
     Raises:
         DataError: they are not as declared.

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cloister.schema.domain import Table
+from cloister.evaluation.databases.report import AnyEvaluation
+from cloister.schema.database import Database
+from models.task import Task
 from tasks.data.session import AnySpent
 from tasks.evaluation.compare import (
     EvaluationOptions,
     EvaluationRecord,
+    compare_databases,
     compare_tables,
     write_evaluation,
 )
@@ -23,13 +26,20 @@ from tasks.runtime.tables import read_synthetic
 def evaluate_release(
     request: ResolvedRequest, spent: AnySpent, drawn: Drawn, home: Home
 ) -> EvaluationRecord:
-    """Measure the synthetic table against the rows of this release; of several tables, the first.
+    """Measure the synthetic tables against the rows of this release.
 
     Privacy: the result is not private; it stays in the home and never enters a certificate.
     """
-    name, context = next(iter(public_context_of(request).tables.items()))
-    synthetic = read_synthetic(drawn.files[name].open(), context.one)
-    real = spent.rows if isinstance(spent.rows, Table) else spent.rows.tables[name]
-    evaluation = compare_tables(real, synthetic, context, EvaluationOptions(request.evaluate), home)
+    context, asked = public_context_of(request), EvaluationOptions(request.evaluate)
+    tables = {
+        name: read_synthetic(drawn.files[name].open(), part.one)
+        for name, part in context.tables.items()
+    }
+    if isinstance(context.task, Task):
+        (synthetic,) = tables.values()
+        evaluation: AnyEvaluation = compare_tables(spent.rows, synthetic, context, asked, home)
+    else:
+        synthetic_database = Database(context.task.schema, tables)
+        evaluation = compare_databases(spent.rows, synthetic_database, context, asked, home)
     evaluation = replace(evaluation, warnings=drawn.warnings)
     return write_evaluation(evaluation, home.release(spent.release) / "internal")

@@ -40,14 +40,14 @@ def forecast_of(request: ResolvedRequest, context: PublicContext, plan: AnyPlan)
     if request.evaluate != "none":
         seconds += _QUICK[0] + _QUICK[1] * cells
     if request.evaluate == "full":
-        seconds += _training(context)
+        seconds += sum(map(_training, context.tables.values()))
     memory = _START_BYTES + max(plan.forecast.memory, _CELL_BYTES * cells)
     return Forecast(round(seconds, 1), memory)
 
 
 def _training(context: PublicContext) -> float:
-    """Seconds of training models to predict the targets."""
-    rows = min(max(context.task.data_rows, context.task.output_rows), _LEARNT_ROWS)
+    """Seconds of training models to predict the targets of one table."""
+    rows = min(max(context.one.data_rows, context.one.output_rows), _LEARNT_ROWS)
     attributes = len(context.one.domain.modelled)
     return _targets(context) * attributes * (_TARGET[0] + _TARGET[1] * rows)
 

@@ -99,8 +99,7 @@ class ResolvedRequest:
             options.out.absolute() if options.out else None,
             options.csv,
             _seed(options),
-            # what compares one table says nothing of how several go together
-            "none" if declared.tables else options.evaluate,
+            options.evaluate,
             by,
             choice.reason,
             options.database,

@@ -29,7 +29,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from cloister import __version__
 from cloister.errors import StorageError
-from cloister.evaluation.report import Evaluation
+from cloister.evaluation.databases.report import AnyEvaluation
 from cloister.files import write_whole
 from cloister.privacy.certificate.schema import StageSpend
 from tasks.runtime.locks import exclusive
@@ -163,7 +163,7 @@ class Tracker:
             run, [DatasetInput(data, [InputTag(MLFLOW_DATASET_CONTEXT, "training")])]
         )
 
-    def log_evaluation(self, run: str, evaluation: Evaluation, folder: Path) -> None:
+    def log_evaluation(self, run: str, evaluation: AnyEvaluation, folder: Path) -> None:
         """Measures against the real table, with the plots and tables in a folder; internal.
 
         Numbers of real rows and of their violating rows or pairs stay behind; shares are recorded.
@@ -174,7 +174,8 @@ class Tracker:
             kept = [{name: value for name, value in row.items() if name != "real"} for row in rows]
             self._table(run, kept, "evaluation/violations.json")
         for path in sorted(folder.rglob("*.png")):
-            self.client.log_artifact(run, str(path), "evaluation")
+            place = "/".join(("evaluation", *path.relative_to(folder).parts[1:-1]))
+            self.client.log_artifact(run, str(path), place)
         self._tag(run, {"internal": "true"})
 
     def log_certificate(self, run: str, folder: Path) -> None:

@@ -1,0 +1,1 @@
+"""Measures of several synthetic tables against the real ones."""

@@ -1,0 +1,77 @@
+"""The relationships of several tables drawn as PNG figures, and written as CSV files.
+
+Privacy: as internal as the evaluation itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from cloister.evaluation.databases.relations import Relation
+from cloister.evaluation.databases.report import DatabaseEvaluation
+from cloister.evaluation.marginals import marginal_records
+from cloister.evaluation.plots import REAL, SYNTHETIC, figure_label, title_axes, write_files
+
+_MOST_DEGREES = 30
+"""Degrees that a figure shows; greater ones are added to the last."""
+
+_MOST_FIGURES = 12
+"""Foreign keys at most in one figure, those that differ most."""
+
+
+def write_relations(evaluation: DatabaseEvaluation, folder: Path) -> list[Path]:
+    """Draw degrees and write the measures of relationships into ``folder``; the paths of the files.
+
+    Raises:
+        StorageError: the folder cannot be written.
+    """
+    records = {
+        "relations.csv": list(_records(evaluation)),
+        "relation_marginals.csv": [
+            {"relation": _label(relation), **record}
+            for relation in evaluation.relations
+            for record in marginal_records(relation.marginals)
+        ],
+    }
+    figures = {"degrees.png": _degrees_figure(evaluation)} if evaluation.relations else {}
+    return write_files(folder, figures, records)
+
+
+def _records(evaluation: DatabaseEvaluation) -> Iterator[dict[str, object]]:
+    for relation in evaluation.relations:
+        for measure, value in relation.metrics().items():
+            yield {"relation": _label(relation), "measure": measure, "value": value}
+
+
+def _label(relation: Relation) -> str:
+    return f"{relation.table}.{relation.column} -> {relation.parent}"
+
+
+def _degrees_figure(evaluation: DatabaseEvaluation) -> Figure:
+    shown = sorted(evaluation.relations, key=lambda own: -own.degrees_half_l1)[:_MOST_FIGURES]
+    figure = Figure(figsize=(8.5, 2.2 * len(shown)), layout="constrained")
+    all_axes = figure.subplots(len(shown), 1, squeeze=False)[:, 0]
+    for axes, relation in zip(all_axes, shown, strict=True):
+        _draw_degrees(axes, relation)
+    return figure
+
+
+def _draw_degrees(axes: Axes, relation: Relation) -> None:
+    real, synthetic = (_cut(shares) for shares in relation.degrees)
+    places = np.arange(len(real))
+    axes.bar(places - 0.2, real, width=0.4, color=REAL, label="real")
+    axes.bar(places + 0.2, synthetic, width=0.4, color=SYNTHETIC, label="synthetic")
+    axes.legend(frameon=False, fontsize=8)
+    below = f"rows of {figure_label(relation.table)} that refer to the same one"
+    title_axes(axes, f"{figure_label(_label(relation))}", below)
+
+
+def _cut(shares: np.ndarray) -> np.ndarray:
+    if len(shares) <= _MOST_DEGREES:
+        return shares
+    return np.append(shares[: _MOST_DEGREES - 1], shares[_MOST_DEGREES - 1 :].sum())
