@@ -37,7 +37,7 @@ from tasks.evaluation.compare import EvaluationOptions
 
 DECLARED = "declared"
 Given = Literal["declared", "read"]
-Shown = Literal["violations", "utility", "conjunctions", "cost"]
+Shown = Literal["violations", "utility", "conjunctions", "network", "cost"]
 NOISELESS = "no-cor"
 ReferenceName = Literal["no-cor", "lap"]
 REFERENCES: tuple[ReferenceName, ...] = get_args(ReferenceName)
@@ -129,7 +129,8 @@ class Combination:
     """One run of a benchmark and how it is evaluated: a release, unless a ``peer`` makes it.
 
     Or there is no table at all, but the answers of the ``reference``. ``seed`` is that of drawing
-    rows. The errors of ``conjunctions`` are measured only where an experiment shows them.
+    rows. The errors of ``conjunctions``, and those of a Bayesian ``network``, are measured only
+    where an experiment shows them.
     """
 
     dataset: str
@@ -145,6 +146,7 @@ class Combination:
     peer: Peer | None = None
     reference: ReferenceName | None = None
     conjunctions: bool = False
+    network: bool = False
 
     @property
     def charged(self) -> bool:
@@ -154,7 +156,11 @@ class Combination:
     def merged(self, other: Combination) -> Combination:
         """The same run, evaluated for what either asks."""
         most = max(self, other, key=lambda c: get_args(Level).index(c.asked.level))
-        return replace(most, conjunctions=self.conjunctions or other.conjunctions)
+        return replace(
+            most,
+            conjunctions=self.conjunctions or other.conjunctions,
+            network=self.network or other.network,
+        )
 
     @property
     def label(self) -> str:
@@ -177,6 +183,7 @@ class Combination:
                 self.seed,
                 [self.asked.level, self.asked.panel, list(self.asked.targets)],
                 self.conjunctions,
+                self.network,
             ),
             *(str(self.data.absolute()), size.st_size, size.st_mtime_ns, spec_digest, code),
         ]
@@ -269,6 +276,7 @@ class Benchmark(Declared):
                 peer,
                 reference,
                 "conjunctions" in experiment.tables,
+                "network" in experiment.tables,
             )
 
     def all_combinations(self) -> list[Combination]:

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from benchmarks.config import DECLARED, NOISELESS, REFERENCES, Benchmark, Experiment
 from benchmarks.conjunctions import BINARY
+from benchmarks.networks import SHOWN
 from benchmarks.runs import Run
 from cloister.evaluation.conjunctions import BEST
 from cloister.privacy.exact import decimal
@@ -112,6 +113,7 @@ def tables_of(experiment: Experiment, repeats: Repeats) -> list[Table]:
         "violations": _violations,
         "utility": lambda runs: _measures("Utility", UTILITY, runs),
         "conjunctions": _conjunctions,
+        "network": _network,
         "cost": lambda runs: _measures(
             "Cost of one release command or run of a peer, without evaluation", COST, runs
         ),
@@ -165,6 +167,42 @@ def _conjunctions(repeats: Repeats) -> Table:
         "Absolute errors in rows, of the queries of least error",
         ("dataset", "queries", "method", *headings),
         tuple(rows),
+    )
+
+
+def networked(repeats: Repeats) -> dict[str, tuple[str, ...]]:
+    """The attributes of each dataset that the errors of a network are known of."""
+    found: dict[str, dict[str, None]] = {}
+    for setting, runs in repeats.items():
+        for run in runs:
+            for error in (run.evaluation or {}).get("network", ()):
+                found.setdefault(setting.dataset, {})[error["attribute"]] = None
+    return {dataset: tuple(sorted(names)) for dataset, names in found.items()}
+
+
+def network_statistics(
+    repeats: Repeats, dataset: str, attribute: str
+) -> dict[Setting, dict[str, Statistic]]:
+    """The errors about one attribute, by setting and by what is wrong; shares of rows."""
+    found: dict[Setting, dict[str, Statistic]] = {}
+    for setting, runs in repeats.items():
+        if setting.dataset == dataset:
+            named = {name: statistic(runs, f"network.{attribute}.{name}") for name in SHOWN}
+            found[setting] = {name: value for name, value in named.items() if value is not None}
+    return {setting: errors for setting, errors in found.items() if errors}
+
+
+def _network(repeats: Repeats) -> Table:
+    """A row for each attribute and setting: the share of rows that are told wrongly."""
+    rows = tuple(
+        (dataset, attribute, setting.label, *(_text(errors.get(name), 3) for name in SHOWN))
+        for dataset, attributes in networked(repeats).items()
+        for attribute in attributes
+        for setting, errors in network_statistics(repeats, dataset, attribute).items()
+    )
+    headings = ("dataset", "attribute", "method", *SHOWN)
+    return Table(
+        "Share of real rows whose attribute is told wrongly, given all others", headings, rows
     )
 
 

@@ -1,6 +1,6 @@
 """Plots of an experiment: curves over epsilon if it has several, else boxes over attributes.
 
-Errors of conjunctions are drawn as distributions.
+Errors of conjunctions are drawn as distributions, those of Bayesian networks as bars.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from benchmarks.config import DECLARED, Experiment
 from benchmarks.distributions import draw_distributions
 from benchmarks.figures import Repeats, Setting, statistic
+from benchmarks.network_plots import draw_networks
 from benchmarks.plot_style import dress, line_colours
 from benchmarks.runs import Run
 from cloister.evaluation.plots import FAINT, REAL, SYNTHETIC, figure_label
@@ -40,6 +41,8 @@ def draw_experiment(experiment: Experiment, repeats: Repeats, prefix: Path) -> t
     figures = _curves_by_dataset(repeats) if several else {"spread": _boxes(repeats)}
     if "conjunctions" in experiment.tables:
         figures |= draw_distributions(repeats)
+    if "network" in experiment.tables:
+        figures |= draw_networks(repeats)
     paths = []
     for name, figure in figures.items():
         if figure is not None:

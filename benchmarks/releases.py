@@ -13,6 +13,7 @@ from typing import Any
 from benchmarks.commands import Answer, run_cloister
 from benchmarks.config import Benchmark, Combination, expand_path
 from benchmarks.conjunctions import BINARY, measure_binary
+from benchmarks.networks import measure_network
 from benchmarks.runs import Run, environment_of, evaluate_table, record_of
 from cloister.errors import CloisterError
 from cloister.privacy.ledger import Ledger
@@ -34,9 +35,9 @@ def run(combination: Combination, own: Home) -> Run:
     try:
         released = _released(combination, spec, own)
         made = Path(released.content["files"]["public"]) / "synthetic.parquet"
-        measured = evaluate_table(combination, made, own) | _binary(
-            combination, own.release(released.content["release"]) / "model"
-        )
+        model = own.release(released.content["release"]) / "model"
+        measured = evaluate_table(combination, made, own)
+        measured |= _binary(combination, model) | _network(combination, model)
     except CloisterError as error:
         return Run.of(combination, error=str(error))
     done = Run.of(
@@ -111,6 +112,14 @@ def _binary(combination: Combination, model: Path) -> dict[str, Any]:
     spec, data = combination.spec, combination.data
     counted = measure_binary(spec, data, model, combination.seed)
     return {} if counted is None else {BINARY: counted}
+
+
+def _network(combination: Combination, model: Path) -> dict[str, Any]:
+    """The errors of a released Bayesian network, under a name; nothing without one."""
+    if not combination.network:
+        return {}
+    measured = measure_network(combination.spec, combination.data, model)
+    return {} if measured is None else {"network": measured}
 
 
 def _record(combination: Combination, own: Home) -> Path:

@@ -11,6 +11,7 @@ from typing import Any, Self
 from benchmarks.commands import Cost, run_cloister
 from benchmarks.config import Benchmark, Combination
 from benchmarks.conjunctions import conjunction_figures, measure_conjunctions
+from benchmarks.networks import network_figures
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from tasks.runtime.code_version import code_version
 from tasks.runtime.home import Home
@@ -81,6 +82,7 @@ class Run:
         if self.evaluation:
             figures |= self.evaluation.get("metrics", {})
             figures |= conjunction_figures(self.evaluation.get("conjunctions", ()))
+            figures |= network_figures(self.evaluation.get("network", ()))
             for found in self.evaluation.get("violations", ()):
                 figures[f"violations.{found['name']}.percent"] = found["synthetic_percent"]
                 figures[f"violations.{found['name']}.real_percent"] = found["real_percent"]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+import pytest
+import yaml
+
 from flows.cli.app import run
 from tasks.ledger.verify import verify_records
 
@@ -53,3 +56,38 @@ def test_what_is_not_declared_or_does_not_fit_leaves_with_two_and_charges_nothin
     assert run(["release", str(place.spec), "--method", "mixture"]) == 2
     assert "use --method deniability" in " ".join(capsys.readouterr().err.split())
     assert run(["release", str(place.spec), "--method", "auto"]) == 2
+
+
+@pytest.mark.slow
+def test_a_benchmark_shows_what_the_network_tells_of_each_attribute(place, prefect_server, capsys):
+    page = place.folder / "page.md"
+    page.write_text("<!-- generated: told -->\n<!-- end: told -->\n")
+    told = {
+        "name": "told",
+        "title": "Told",
+        "datasets": ["clubs"],
+        "methods": ["bayes", "independent"],
+        "epsilons": [3],
+        "tables": ["network"],
+    }
+    content = {
+        "name": "told",
+        "delta": "1e-6",
+        "evaluate": "none",
+        "datasets": {
+            "clubs": {"spec": str(place.spec), "data": str(place.data), "public": "made up"}
+        },
+        "experiments": [told],
+    }
+    path = place.folder / "told.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    assert run(["benchmark", str(path), "--markdown", str(page), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    network, marginals = (found["evaluation"] for found in said["results"])
+    assert "network" not in marginals
+    for error in network["network"]:
+        assert all(0 <= error[name] <= 1 for name in ("network", "marginals", "forest", "guess"))
+    text = page.read_text()
+    assert "| clubs | home region | bayes, ε 3 |" in text
+    assert "independent" not in text.split("told wrongly")[1].split("![")[0]
+    assert (place.folder / "page" / "told-told-network-clubs.png").stat().st_size > 10_000
