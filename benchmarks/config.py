@@ -26,10 +26,12 @@ from cloister.privacy.exact import decimal
 from cloister.schema.attributes import Declared
 from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.spec import (
+    AcceptRejectSpec,
     DeclaredDelta,
     DeclaredEpsilon,
     DeniabilitySpec,
     Guarantee,
+    Sampling,
     Spec,
 )
 from cloister.schema.spec_files.marked_yaml import Key, Problem, read_marked, spec_error
@@ -59,7 +61,7 @@ class Dataset(Declared):
 
 
 class Variant(Declared):
-    """A release under other constraints, or with other records, than the spec declares.
+    """A release under other constraints, or with other records or rows, than the spec declares.
 
     An empty list switches all constraints off. What is left out is as in the spec.
     """
@@ -67,11 +69,18 @@ class Variant(Declared):
     constraints: tuple[ConstraintDeclaration, ...] | None = None
     guarantee: Guarantee | None = None
     deniability: DeniabilitySpec | None = None
+    sampling: Sampling | None = None
+    resample: float | None = Field(default=None, ge=0, le=1)
+    accept_reject: AcceptRejectSpec | None = None
 
     def applied(self, declared: Spec) -> Spec:
         """The spec, changed."""
-        given = {"guarantee": self.guarantee, "deniability": self.deniability}
-        changed = {name: value for name, value in given.items() if value is not None}
+        given = {name: getattr(self, name) for name in type(self).model_fields}
+        changed = {
+            name: value
+            for name, value in given.items()
+            if value is not None and name != "constraints"
+        }
         release = declared.release.model_copy(update=changed)
         rules = declared.constraints if self.constraints is None else self.constraints
         return declared.model_copy(update={"release": release, "constraints": rules})

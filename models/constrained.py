@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar
 
+from cloister.constraints import DenialConstraint
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import Grid, Serial
 from cloister.schema.domain import Table
 from models.discretization.bins import Bins
 from models.protocol import ModelState, Sampler, Where, sample_whole
 from models.sampling.chain import TupleModel
+from models.sampling.row_by_row import Algorithm3
 from models.sampling.sampler import ConstraintSampler, EveryRow
 from models.sampling.support_builder import CompiledConstraints
 from models.serialization import (
     merge_states,
+    state_of_algorithm,
     state_of_bins,
     state_of_reweighting,
     state_of_rules,
@@ -41,9 +44,13 @@ _CHECKED = (
 BALANCED = (
     "of three times the rows, those are kept whose tables of pairs are nearest to the tables of all"
 )
-_REWEIGHTED = (
-    "rows are kept with weights fitted to noisy counts of violations of the soft constraints"
+_REWEIGHTED = "rows are kept with weights fitted to {} of the soft constraints"
+_SEQUENTIAL = (
+    "rows are drawn one after the other: where an attribute completes a soft constraint, each "
+    "violation with the rows before makes a value less likely, by {}"
 )
+_ACCEPTED = "of such an attribute at most {} values a row are tried, and the last one is taken"
+_RESAMPLED = "{:g} % of the values of such an attribute are drawn anew afterwards"
 _NUMBERED = "surrogate keys are numbered afresh; none is taken from the data"
 
 
@@ -95,6 +102,11 @@ class ConstrainedModel(ABC):
         """The weights of the soft constraints, if there are any."""
         return None
 
+    @property
+    def algorithm(self) -> Algorithm3:
+        """How rows are drawn one after the other, if they are."""
+        return Algorithm3()
+
     @cached_property
     def constraint_sampler(self) -> ConstraintSampler:
         """Rows drawn one by one from the tuple model inside the supports."""
@@ -107,6 +119,7 @@ class ConstrainedModel(ABC):
             self.rules.row_rules,
             self.rules.pair_rules,
             self.reweighting or EveryRow(),
+            self.algorithm,
         )
 
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
@@ -126,7 +139,9 @@ class ConstrainedModel(ABC):
             **dict.fromkeys(self.own_post_processing(), True),
             _SUPPORTED: bool(rules.supports),
             _CHECKED: bool(rules.row_rules or rules.pair_rules),
-            _REWEIGHTED: self.reweighting is not None and any(self.reweighting.weights.values()),
+            _REWEIGHTED.format(sources_of_rates(self.task.soft)): self.reweighting is not None
+            and any(self.reweighting.weights.values()),
+            **dict.fromkeys(_sentences(self.algorithm), True),
             _NUMBERED: any(isinstance(column, Serial) for column in columns),
         }
         return tuple(sentence for sentence, done in steps.items() if done)
@@ -140,6 +155,31 @@ class ConstrainedModel(ABC):
         )
 
 
+def sources_of_rates(soft: Sequence[DenialConstraint]) -> str:
+    """Where the rates of soft constraints are from, in words."""
+    measured = any(rule.known is None for rule in soft)
+    known = any(rule.known is not None and rule.known.rate is not None for rule in soft)
+    words = ["noisy counts of violations"] * measured + ["the declared rates"] * known
+    return " and ".join(words) or "the rates"
+
+
+def _sentences(algorithm: Algorithm3) -> tuple[str, ...]:
+    """What is done where rows are drawn one after the other."""
+    if not algorithm.penalties:
+        return ()
+    rules = [own.constraint for own in algorithm.penalties]
+    weighted = any(rule.known is not None and rule.known.weight is not None for rule in rules)
+    fitted = any(rule.known is None or rule.known.weight is None for rule in rules)
+    sources = ["the weights that the spec declares"] * weighted
+    sources += [f"weights that follow from {sources_of_rates(rules)}"] * fitted
+    found = [_SEQUENTIAL.format(" and ".join(sources))]
+    if algorithm.tries is not None:
+        found.append(_ACCEPTED.format(algorithm.tries))
+    if algorithm.resampled:
+        found.append(_RESAMPLED.format(100 * algorithm.resampled))
+    return tuple(found)
+
+
 class ReweightedModel(ConstrainedModel):
     """A constrained model whose rows may have weights by the soft constraints."""
 
@@ -148,3 +188,13 @@ class ReweightedModel(ConstrainedModel):
     def state(self) -> ModelState:
         """The model as JSON and arrays."""
         return merge_states(super().state(), state_of_reweighting(self.reweighting))
+
+
+class SequentialModel(ReweightedModel):
+    """A reweighted model whose rows may also be drawn one after the other, by penalties."""
+
+    algorithm: Algorithm3
+
+    def state(self) -> ModelState:
+        """The model as JSON and arrays."""
+        return merge_states(super().state(), state_of_algorithm(self.algorithm))

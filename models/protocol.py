@@ -25,6 +25,7 @@ from cloister.privacy.queries.table_rows import TableRows
 from cloister.privacy.stages import event_of_stages
 from cloister.schema.database import Database
 from cloister.schema.domain import Domain, Table
+from cloister.schema.spec import Sampling
 from models.discretization.bins import Bins
 from models.task import AnyTask, Budget, DatabaseTask, Task
 
@@ -219,7 +220,8 @@ class Synthesizer(Protocol[ParametersT, ModelT]):
     A method with nothing to weigh inherits :meth:`weigh` from this class. Models of one that
     ``gives_conditionals`` draw the rest of a row under some of its attributes: they are
     :class:`models.constrained.ConstrainedModel`. One that ``gives_deniability`` may release records
-    under plausible deniability alone.
+    under plausible deniability alone. One that ``weighs_soft`` does something about soft
+    constraints; ``samplings`` are its ways to draw rows under them, the usual one first.
     """
 
     name: str
@@ -227,6 +229,8 @@ class Synthesizer(Protocol[ParametersT, ModelT]):
     of_database: bool = False
     gives_conditionals: bool = False
     gives_deniability: bool = False
+    weighs_soft: bool = False
+    samplings: tuple[Sampling, ...] = ("supports",)
 
     def sequence(self, task: Task) -> tuple[str, ...]:
         """The order in which attributes are modelled; public."""
@@ -265,6 +269,8 @@ class DatabaseSynthesizer(Protocol[ParametersT, DatabaseModelT]):
     summary: str
     of_database: bool = True
     gives_deniability: bool = False
+    weighs_soft: bool = False
+    samplings: tuple[Sampling, ...] = ("supports",)
 
     def sequence(self, task: DatabaseTask) -> tuple[str, ...]:
         """The order in which tables are modelled; public."""
@@ -310,6 +316,8 @@ class AnySynthesizer(Protocol):
     summary: str
     of_database: bool
     gives_deniability: bool
+    weighs_soft: bool
+    samplings: tuple[Sampling, ...]
 
     def sequence(self, task: Any) -> tuple[str, ...]:
         """See :class:`Synthesizer`."""

@@ -12,6 +12,7 @@ from cloister.schema.cells import Cells
 from cloister.schema.domain import Table
 from models.discretization.bins import Bins
 from models.protocol import Arrays, ModelState
+from models.sampling.row_by_row import Algorithm3, Penalty
 from models.sampling.support_builder import CompiledConstraints
 from models.soft_constraints.reweighting import Reweighting
 from models.task import Task
@@ -107,6 +108,27 @@ def restore_reweighting(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> 
     named = {constraint.name: constraint for constraint in task.soft}
     rules = tuple((named[name], weight) for name, weight in meta["weights"].items())
     return Reweighting(rules, Table(task.domain, codes), meta["measure"])
+
+
+def state_of_algorithm(algorithm: Algorithm3) -> tuple[_Meta, _Stored]:
+    """The way in which rows are drawn one after the other as JSON; nothing if they are not."""
+    if not algorithm.penalties:
+        return {}, {}
+    costs = [[own.constraint.name, own.weight, own.per] for own in algorithm.penalties]
+    return {
+        "penalties": costs,
+        "resampled": algorithm.resampled,
+        "tries": algorithm.tries,
+    }, {}
+
+
+def restore_algorithm(task: Task, meta: Mapping[str, Any]) -> Algorithm3:
+    """The way whose :func:`state_of_algorithm` is given."""
+    if "penalties" not in meta:
+        return Algorithm3()
+    named = {constraint.name: constraint for constraint in task.constraints}
+    penalties = tuple(Penalty(named[name], weight, per) for name, weight, per in meta["penalties"])
+    return Algorithm3(penalties, meta["resampled"], meta["tries"])
 
 
 def merge_states(*parts: tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]) -> ModelState:

@@ -10,7 +10,7 @@ from cloister.constraints import DenialConstraint
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.database import Schema
 from cloister.schema.domain import Domain
-from cloister.schema.spec import DeniabilitySpec, Guarantee
+from cloister.schema.spec import DeniabilitySpec, Guarantee, Sampling
 
 BY_PUBLIC_FACTS = DeniabilitySpec()
 """Everything about records made from seeds is chosen by public facts."""
@@ -30,12 +30,31 @@ class Persons:
 
 
 @dataclass(frozen=True)
+class RowSampling:
+    """How rows are wanted under soft constraints; public.
+
+    ``way`` is inside supports or sequential, None for the one that public facts suggest. Of the
+    sequential way: ``resampled``, the share of each attribute's cells that are drawn anew, and
+    ``tries`` of accept-reject, None for direct draws.
+    """
+
+    way: Sampling | None = None
+    resampled: float = 0.0
+    tries: int | None = None
+
+
+AS_USUAL = RowSampling()
+"""Rows are drawn in the way that public facts suggest."""
+
+
+@dataclass(frozen=True)
 class Task:
     """The public inputs of a synthesis: columns, constraints, sizes, neighbouring relation.
 
     ``data_rows`` is the declared number of rows of the data, ``wanted_rows`` that of the output
     where another one is wanted; neither is the true number of rows, which stays behind the door.
-    ``persons`` are the privacy units where one may have several rows. ``guarantee`` is what records
+    ``persons`` are the privacy units where one may have several rows, ``sampling`` is how rows are
+    drawn under soft constraints. ``guarantee`` is what records
     made from seeds are released under, and ``deniability`` how they are made.
     """
 
@@ -47,6 +66,7 @@ class Task:
     persons: Persons | None = None
     guarantee: Guarantee = "differential-privacy"
     deniability: DeniabilitySpec = BY_PUBLIC_FACTS
+    sampling: RowSampling = AS_USUAL
 
     @property
     def output_rows(self) -> int:
@@ -67,6 +87,16 @@ class Task:
         return tuple(
             c for c in self.constraints if not c.hard and not any(map(self._is_key, c.attributes))
         )
+
+    @property
+    def measured_soft(self) -> tuple[DenialConstraint, ...]:
+        """Those of the soft constraints whose rate the data are asked for: none is known."""
+        return tuple(constraint for constraint in self.soft if constraint.known is None)
+
+    @property
+    def weighted_soft(self) -> tuple[DenialConstraint, ...]:
+        """Those of the soft constraints whose weight is known."""
+        return tuple(c for c in self.soft if c.known and c.known.weight is not None)
 
     def _is_key(self, name: str) -> bool:
         return self.domain[name].kind == "key"

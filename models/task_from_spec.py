@@ -9,9 +9,9 @@ from cloister.constraints import DenialConstraint, constraints_of, functional_de
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.domain import Domain
-from cloister.schema.spec import DeniabilitySpec, PersonUnit, Spec
+from cloister.schema.spec import DeniabilitySpec, PersonUnit, ReleaseSpec, Spec
 from cloister.schema.spec_files.foreign_keys import schema_of
-from models.task import AnyTask, DatabaseTask, Persons, Task
+from models.task import AnyTask, DatabaseTask, Persons, RowSampling, Task
 
 
 def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> AnyTask:
@@ -33,6 +33,7 @@ def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> A
             persons=_persons_of(spec, one),
             guarantee=spec.release.guarantee,
             deniability=spec.release.deniability or DeniabilitySpec(),
+            sampling=sampling_of(spec.release),
         )
     schema = schema_of(spec)
     tables = {
@@ -43,6 +44,12 @@ def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> A
     return DatabaseTask(
         schema, tables | {first: replace(tables[first], wanted_rows=wanted)}, Neighbours(relation)
     )
+
+
+def sampling_of(declared: ReleaseSpec) -> RowSampling:
+    """How a spec wants rows under soft constraints."""
+    tries = declared.accept_reject.tries if declared.accept_reject else None
+    return RowSampling(declared.sampling, declared.resample or 0.0, tries)
 
 
 def _of_one(spec: Spec, rows: int, neighbours: Neighbours, wanted: int | None) -> Task:

@@ -8,7 +8,14 @@ from cloister.constraints.consistency import (
     smallest_conflict,
 )
 from cloister.constraints.declared import constraints_of, declaration_of
-from cloister.constraints.denial import Cell, Constant, DenialConstraint, Op, Predicate
+from cloister.constraints.denial import (
+    Cell,
+    Constant,
+    DenialConstraint,
+    KnownFigure,
+    Op,
+    Predicate,
+)
 from cloister.constraints.holoclean import format_holoclean, parse_holoclean, read_holoclean
 from cloister.constraints.shapes import OrderRule, functional_dependency, key_attributes, order_rule
 from cloister.constraints.text import (
@@ -28,6 +35,7 @@ __all__ = [
     "Constant",
     "ConstraintDeclaration",
     "DenialConstraint",
+    "KnownFigure",
     "Op",
     "Operand",
     "OrderRule",

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from cloister.constraints.denial import DenialConstraint
+from cloister.constraints.denial import DenialConstraint, KnownFigure
 from cloister.constraints.holoclean import read_holoclean
 from cloister.constraints.shapes import functional_dependency, key_attributes
 from cloister.constraints.text import (
@@ -22,7 +23,7 @@ from cloister.constraints.text import (
     parse_dependency,
 )
 from cloister.errors import ConstraintError
-from cloister.schema.declarations import ConstraintDeclaration
+from cloister.schema.declarations import ConstraintDeclaration, KnownSoftness
 
 
 def constraints_of(
@@ -40,7 +41,7 @@ def constraints_of(
         StorageError: a constraint file cannot be read.
     """
     constraints = tuple(
-        constraint
+        _with_known(constraint, declaration)
         for place, declaration in enumerate(declarations, 1)
         for constraint in _constraints(declaration, place, folder)
     )
@@ -55,13 +56,29 @@ def declaration_of(constraint: DenialConstraint) -> ConstraintDeclaration:
 
     The first of these forms that can express it.
     """
-    name, soft = constraint.name, not constraint.hard
+    name, soft = constraint.name, _softness(constraint)
     attributes, rule = key_attributes(constraint), functional_dependency(constraint)
     if attributes is not None:
         return ConstraintDeclaration(name=name, key=list(attributes), soft=soft)
     if rule is not None and rule[0]:
         return ConstraintDeclaration(name=name, fd=format_dependency(rule[0], [rule[1]]), soft=soft)
     return ConstraintDeclaration(name=name, deny=format_denial(constraint), soft=soft)
+
+
+def _softness(constraint: DenialConstraint) -> bool | KnownSoftness:
+    known = constraint.known
+    if known is None:
+        return not constraint.hard
+    return KnownSoftness(weight=known.weight, rate=known.rate, provenance=known.provenance)
+
+
+def _with_known(
+    constraint: DenialConstraint, declaration: ConstraintDeclaration
+) -> DenialConstraint:
+    soft = declaration.soft
+    if isinstance(soft, bool):
+        return constraint
+    return replace(constraint, known=KnownFigure(soft.weight, soft.rate, soft.provenance))
 
 
 def _constraints(

@@ -61,15 +61,28 @@ class Predicate:
 
 
 @dataclass(frozen=True)
+class KnownFigure:
+    """What is known of a soft constraint without the data: a ``weight`` or a ``rate``.
+
+    The weight is the cost of one violation in nats, the rate a share of pairs of rows, or of rows.
+    """
+
+    weight: float | None = None
+    rate: float | None = None
+    provenance: str | None = None
+
+
+@dataclass(frozen=True)
 class DenialConstraint:
     """A named rule ``not (P1 and ... and Pm)`` over one or two rows.
 
-    Hard (no violation) or soft.
+    Hard (no violation) or soft, with a ``known`` weight or rate or one that is to be measured.
     """
 
     name: str
     predicates: tuple[Predicate, ...]
     hard: bool = True
+    known: KnownFigure | None = None
 
     @property
     def attributes(self) -> tuple[str, ...]:

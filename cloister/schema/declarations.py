@@ -2,13 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Self
+import math
+from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from cloister.schema.attributes import Declared
+from cloister.schema.attributes import DATA_DERIVED, Declared
 
 _FORMS = ("fd", "deny", "key", "file")
+
+
+def share_of(value: object) -> object:
+    """The share that a rate is written as: ``1 %`` is 0.01; anything else as it is."""
+    if isinstance(value, str) and value.rstrip().endswith("%"):
+        try:
+            return float(value.rstrip().removesuffix("%")) / 100
+        except ValueError:
+            return math.nan
+    return value
+
+
+class KnownSoftness(Declared):
+    """What is known of a soft constraint without the data: its ``weight``, or its ``rate``.
+
+    ``weight`` is the cost of one violation in nats: a table with v violations has the factor
+    exp(-weight v) (Kamino, equation 1). ``rate`` is the share of pairs of rows, or of rows, that
+    violate it; ``provenance`` says where it is known from.
+    """
+
+    weight: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)] | None = None
+    rate: (
+        Annotated[float, BeforeValidator(share_of), Field(gt=0, le=1, allow_inf_nan=False)] | None
+    ) = None
+    provenance: str | None = Field(default=None, min_length=1)
+
+    @model_validator(mode="after")
+    def _one_figure(self) -> Self:
+        if (self.weight is None) == (self.rate is None):
+            raise ValueError("a soft constraint has a weight or a rate; keep one of them")
+        source = (self.provenance or "").strip().lower()
+        if self.rate is not None and (not source or source.startswith(DATA_DERIVED)):
+            raise ValueError("a rate needs a public provenance; without one it is measured")
+        return self
 
 
 class ConstraintDeclaration(Declared):
@@ -16,7 +51,7 @@ class ConstraintDeclaration(Declared):
 
     ``fd`` reads ``a, b -> c``; ``deny`` reads ``t1.x > t2.x and t1.y < t2.y``; ``key`` lists
     attributes that no two rows share; ``file`` is a HoloClean file beside the spec. Hard unless
-    ``soft``.
+    ``soft``, of which a weight or a rate may be known.
     """
 
     name: str | None = Field(default=None, min_length=1)
@@ -24,7 +59,7 @@ class ConstraintDeclaration(Declared):
     deny: str | None = Field(default=None, min_length=1)
     key: list[str] | None = Field(default=None, min_length=1)
     file: str | None = Field(default=None, min_length=1)
-    soft: bool = False
+    soft: bool | KnownSoftness = False
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:

@@ -27,6 +27,9 @@ from cloister.schema.encodings import UTF_8, require_encoding
 _MOST_BITS = 4096
 """Bits of the numerator and of the denominator of an epsilon or delta, as the ledger takes them."""
 
+MOST_TRIES = 10_000
+"""Tries of accept-reject for a cell at most: a row then needs 160 kB of random numbers."""
+
 _LONGEST_NAME = 100
 """Letters of a dataset's name at most: it becomes part of file names of at most 255 bytes."""
 
@@ -193,12 +196,29 @@ class DeniabilitySpec(Declared):
     candidates: int | None = Field(default=None, ge=1)
 
 
+Sampling = Literal["supports", "sequential"]
+
+
+def _is_none(value: object) -> bool:
+    """Whether a key that not every spec has is absent: it is left out of the spec's digest."""
+    return value is None
+
+
+class AcceptRejectSpec(Declared):
+    """Candidates of a cell are drawn by probability, at most ``tries``, and accepted by penalty."""
+
+    tries: int = Field(default=300, ge=1, le=MOST_TRIES)
+
+
 class ReleaseSpec(Declared):
     """What one release spends, by which method.
 
     ``rows`` is the size of the output, by default that of the table. Method ``auto`` is chosen by
     public facts: sizes, domains, constraints and budget. ``guarantee`` is what records made from
     seeds are released under, ``deniability`` how method deniability makes them.
+    ``sampling`` of soft constraints is inside ``supports``, where rows are independent, or
+    ``sequential``, row by row (Kamino, Algorithm 3): then a share ``resample`` of each attribute's
+    cells is drawn anew, and candidates may be drawn by ``accept_reject``.
     """
 
     method: str = "auto"
@@ -208,9 +228,10 @@ class ReleaseSpec(Declared):
     guarantee: Guarantee = Field(
         default="differential-privacy", exclude_if=lambda value: value == "differential-privacy"
     )
-    deniability: DeniabilitySpec | None = Field(
-        default=None, exclude_if=lambda value: value is None
-    )
+    deniability: DeniabilitySpec | None = Field(default=None, exclude_if=_is_none)
+    sampling: Sampling | None = Field(default=None, exclude_if=_is_none)
+    resample: float | None = Field(default=None, ge=0, le=1, exclude_if=_is_none)
+    accept_reject: AcceptRejectSpec | None = Field(default=None, exclude_if=_is_none)
 
 
 class Above(Declared):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli.options import (
+    AcceptRejectOption,
     CsvOption,
     DataOption,
     DeltaOption,
@@ -20,7 +21,10 @@ from flows.cli.options import (
     LevelOption,
     MethodOption,
     OutputRowsOption,
+    ResampleOption,
+    SamplingChoiceOption,
     SpecFile,
+    drawn_by,
     example,
     user,
 )
@@ -69,6 +73,9 @@ def deploy(
     data: DataOption = None,
     csv: CsvOption = False,
     evaluate: EvaluateOption = LevelOption.quick,
+    sampling: SamplingChoiceOption = None,
+    resample: ResampleOption = None,
+    accept_reject: AcceptRejectOption = None,
     allow_unauthenticated: Unauthenticated = False,
     as_json: Json = False,
 ) -> None:
@@ -81,7 +88,8 @@ def deploy(
     from tasks.requests.resolved import Options
     from tasks.runtime.home import Home
 
-    options = Options(method, epsilon, delta, rows, data, csv=csv, evaluate=evaluate.value)
+    given = Options(method, epsilon, delta, rows, data, csv=csv, evaluate=evaluate.value)
+    options = drawn_by(given, sampling, resample, accept_reject)
     _show(
         _deployed(spec, options, (cron, timezone), Home.current(), not allow_unauthenticated),
         as_json,

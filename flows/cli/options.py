@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import getpass
 import re
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cloister.schema.sources.urls import is_url
+
+if TYPE_CHECKING:
+    from cloister.schema.spec import Sampling
+    from tasks.requests.resolved import Options
 
 # The names that a spec may give its dataset.
 _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -74,6 +79,26 @@ OutputRowsOption = Annotated[
     int | None, typer.Option(help="Rows to draw; by default as many as the spec declares.")
 ]
 DataOption = Annotated[Path | None, typer.Option(help="The data, in place of the spec's source.")]
+
+
+class SamplingOption(StrEnum):
+    """How rows are drawn under soft constraints."""
+
+    supports = "supports"
+    sequential = "sequential"
+
+
+SamplingChoiceOption = Annotated[
+    SamplingOption | None,
+    typer.Option(help="Rows under soft constraints: inside supports, or one after the other."),
+]
+ResampleOption = Annotated[
+    float | None, typer.Option(help="Of sequential rows: share of cells drawn anew, 0 to 1.")
+]
+AcceptRejectOption = Annotated[
+    int | None,
+    typer.Option(metavar="TRIES", help="Of sequential rows: draw cells by accept-reject."),
+]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Write synthetic.csv too.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 By = Annotated[
@@ -123,6 +148,14 @@ def split_place(out: str | Path | None) -> tuple[Path | None, str | None]:
     if out is None:
         return None, None
     return (None, str(out)) if is_url(str(out)) else (Path(out), None)
+
+
+def drawn_by(
+    given: Options, sampling: SamplingOption | None, resample: float | None, tries: int | None
+) -> Options:
+    """The options with how rows are drawn under soft constraints."""
+    way: Sampling | None = sampling.value if sampling else None
+    return replace(given, sampling=way, resample=resample, tries=tries)
 
 
 def example(*lines: str) -> str:

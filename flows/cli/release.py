@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.cli.options import (
+    AcceptRejectOption,
     CsvOption,
     DataOption,
     DeltaOption,
@@ -18,8 +19,11 @@ from flows.cli.options import (
     MethodOption,
     OutputRowsOption,
     ReleaseId,
+    ResampleOption,
+    SamplingChoiceOption,
     SpecFile,
     Until,
+    drawn_by,
     example,
     split_place,
     user,
@@ -85,6 +89,9 @@ def release_table(
         int | None, typer.Option(help="Seed for drawing rows; the noise has none.", min=0)
     ] = None,
     evaluate: EvaluateOption = LevelOption.quick,
+    sampling: SamplingChoiceOption = None,
+    resample: ResampleOption = None,
+    accept_reject: AcceptRejectOption = None,
     as_json: Json = False,
 ) -> None:
     """Release a synthetic table: plan, charge, train, draw, measure, certify, register.
@@ -96,9 +103,10 @@ def release_table(
     from tasks.runtime.home import Home
 
     folder, database = split_place(out)
-    options = Options(
+    given = Options(
         *(method, epsilon, delta, rows, data, folder, csv, seed_sampling, evaluate.value, database)
     )
+    options = drawn_by(given, sampling, resample, accept_reject)
     _release(spec, options, Home.current(), as_json)
 
 
@@ -118,6 +126,9 @@ def plan_release(
     evaluate: Annotated[
         LevelOption, typer.Option(help="Measures that the release would make.")
     ] = LevelOption.quick,
+    sampling: SamplingChoiceOption = None,
+    resample: ResampleOption = None,
+    accept_reject: AcceptRejectOption = None,
     whole: Annotated[bool, typer.Option("--all", help="Show long lists whole.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -131,9 +142,9 @@ def plan_release(
     from tasks.requests.resolved import Options, ResolvedRequest
 
     at = str(EPSILONS[-1]) if until else epsilon
-    asked = ResolvedRequest.of(
-        spec, Options(method, at, delta, rows, evaluate=evaluate.value), user()
-    )
+    given = Options(method, at, delta, rows, evaluate=evaluate.value)
+    options = drawn_by(given, sampling, resample, accept_reject)
+    asked = ResolvedRequest.of(spec, options, user())
     show_plan(raise_budget(asked, until.value) if until else asked, as_json, whole)
 
 

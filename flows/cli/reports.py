@@ -26,6 +26,7 @@ from tasks.requests.plan import (
     total_cost,
 )
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
+from tasks.requests.soft_constraints import soft_facts, soft_json, unweighed_soft
 
 if TYPE_CHECKING:
     from cloister.evaluation.databases.report import AnyEvaluation
@@ -70,6 +71,7 @@ def show_plan(request: ResolvedRequest, as_json: bool, whole: bool = False) -> N
                 "dependencies": forecasts,
                 "expected_two_way_error": expected_error(request),
                 "soft_rate_deviation": made.rate_deviation,
+                **soft_json(request, context),
                 "ignored": list(ignored_columns(context.spec)),
             }
         )
@@ -81,6 +83,8 @@ def show_plan(request: ResolvedRequest, as_json: bool, whole: bool = False) -> N
     )
     show_records(made, request, context)
     _show_dependencies(expected, request.budget)
+    for sentence in unweighed_soft(request, context):
+        warn(sentence)
     show_facts(
         "Plan",
         {
@@ -140,12 +144,7 @@ def _expected_errors(
     found, error = {}, expected_error(request)
     if error is not None:
         found["two-way error"] = f"about {error:.2g}, within a factor of 1.5 on four tables of five"
-    if made.rate_deviation is not None:
-        points = 100 * made.rate_deviation
-        found["soft rates"] = f"measured to about {figure(points)} percentage points"
-    elif any(part.one.soft for part in context.tables.values()):
-        found["soft rates"] = f"not measured by {request.method}"
-    return found
+    return found | soft_facts(request, context, made)
 
 
 def _show_dependencies(expected: Sequence[DependencyForecast], budget: Budget) -> None:

@@ -33,6 +33,7 @@ class BayesSynthesizer(Synthesizer[NetworkParameters, "NetworkModel"]):
     """The network alone: every attribute is drawn anew, so that no row is a seed."""
 
     gives_conditionals = True
+    weighs_soft = True
     name = "bayes"
     summary = "Bayesian network with structure and tables from noisy entropies and counts"
 

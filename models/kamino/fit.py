@@ -13,7 +13,6 @@ import torch
 
 from cloister.arrays import Floats
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
-from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.gradient_sum import SampledRows
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
@@ -26,17 +25,14 @@ from models.kamino.plan import KaminoParameters
 from models.kamino.recipe import KaminoRecipe
 from models.kamino.trainers import Material
 from models.kamino.training import TrainingSchedule
+from models.kamino.weighing import KAMINO_SEED
 from models.planning.stages import measure_histogram, measure_joint_table
 from models.protocol import Plan, Progress
 from models.sampling.expected_shares import JointTable
-from models.sampling.sizes import POOL_ROWS
 from models.sampling.support_builder import SupportBuilder
 from models.task import Task
 
 KaminoPlan = Plan[KaminoParameters]
-
-_SEED = 20_210_623
-"""Public seed of everything random that follows the noise."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +53,10 @@ class KaminoFit:
 
     def weigh(self, model: KaminoModel) -> KaminoModel:
         """Weights of soft constraints: from noisy counts of violating pairs, or Algorithm 5."""
-        noise = self.plan.parameters.weight_noise
-        if noise is None:
+        if not self.task.soft:
             return model
-        pool = model.pool(POOL_ROWS, SamplingSource(_SEED))
-        rng = np.random.default_rng(_SEED)
-        return model.reweighted(
-            self.recipe.weigher.weigh(self.private, self.task, noise, pool, rng)
-        )
+        noise = self.plan.parameters.weight_noise
+        return self.recipe.weigher.weigh(self.private, self.task, noise, model)
 
     def _material(
         self,
@@ -88,7 +80,7 @@ class KaminoFit:
             _first_shares(self.plan, bins, tables, self.task.data_rows),
             gradients,
             TrainingSchedule(parameters.steps, parameters.learning_rate),
-            torch.Generator().manual_seed(_SEED),
+            torch.Generator().manual_seed(KAMINO_SEED),
             progress,
         )
 
@@ -143,7 +135,7 @@ def _constrain(
     tables: Mapping[tuple[str, ...], JointTable],
 ) -> KaminoModel:
     """The model, with supports of its hard constraints."""
-    rng = np.random.default_rng(_SEED)
+    rng = np.random.default_rng(KAMINO_SEED)
     builder = SupportBuilder(
         task.domain, sequence, bins, chain, chain.networked, tables, rng, task.output_rows
     )

@@ -8,16 +8,22 @@ from typing import Any
 
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
-from models.constrained import BALANCED, ReweightedModel
+from models.constrained import BALANCED, SequentialModel
 from models.discretization.bins import Bins
 from models.kamino.chains import TrainedChain
 from models.kamino.trainers import Trainer
 from models.protocol import Arrays, ModelState, Sampler
 from models.sampling.balanced import BalancedSampler
+from models.sampling.row_by_row import PLAIN, Algorithm3, Penalty
 from models.sampling.support_builder import CompiledConstraints
-from models.serialization import restore_bins, restore_reweighting, restore_rules
+from models.serialization import (
+    restore_algorithm,
+    restore_bins,
+    restore_reweighting,
+    restore_rules,
+)
 from models.soft_constraints.reweighting import Reweighting
-from models.task import Task
+from models.task import RowSampling, Task
 
 _FOLLOWED = (
     "rows are drawn attribute by attribute from the trained network, given the attributes before"
@@ -25,7 +31,7 @@ _FOLLOWED = (
 
 
 @dataclass(frozen=True)
-class KaminoModel(ReweightedModel):
+class KaminoModel(SequentialModel):
     """A chain of conditionals, the bins that it is over, and the rules that its rows satisfy."""
 
     task: Task
@@ -34,6 +40,7 @@ class KaminoModel(ReweightedModel):
     chain: TrainedChain
     rules: CompiledConstraints
     reweighting: Reweighting | None = None
+    algorithm: Algorithm3 = PLAIN
 
     @property
     def sampler(self) -> Sampler:
@@ -63,6 +70,10 @@ class KaminoModel(ReweightedModel):
         """The same model, with weights of its soft constraints."""
         return replace(self, reweighting=reweighting)
 
+    def sequential(self, options: RowSampling, penalties: tuple[Penalty, ...]) -> KaminoModel:
+        """The same model, whose rows are drawn one after the other."""
+        return replace(self, algorithm=Algorithm3(penalties, options.resampled, options.tries))
+
     def own_state(self) -> ModelState:
         """The chain as JSON and arrays."""
         return self.chain.state()
@@ -85,4 +96,5 @@ def restore_kamino(
         trainer.restore(meta, arrays, [bins[name] for name in sequence]),
         restore_rules(task, meta, arrays),
         restore_reweighting(task, meta, arrays),
+        restore_algorithm(task, meta),
     )

@@ -25,7 +25,6 @@ from models.planning.constraint_marginals import wanted_tables
 from models.planning.noise import counts_stage, require_signal
 from models.protocol import Forecast, Parameters, Plan, Stage
 from models.sampling.sizes import OVERSAMPLING, POOL_ROWS
-from models.soft_constraints.pair_counts import PairCounts
 from models.task import Budget, Task
 
 _HISTOGRAMS = 0.25
@@ -157,7 +156,7 @@ class _Noises:
 
         What is not needed is left to training, or shared out where there is none.
         """
-        tables, soft = bool(outline.tables), bool(outline.task.soft)
+        tables, soft = bool(outline.tables), bool(outline.task.measured_soft)
         counted = _HISTOGRAMS + _JOINT_TABLES * tables + _WEIGHTS * soft
         rho = rho if outline.steps else rho / counted
         return cls(
@@ -202,10 +201,9 @@ def plan_kamino(
 
 
 def _rate_deviation(outline: _Outline, noises: _Noises) -> float | None:
-    weigher = outline.recipe.weigher
-    if noises.weights is None or not isinstance(weigher, PairCounts):
+    if noises.weights is None:
         return None
-    return weigher.deviation(float(noises.weights), outline.task)
+    return outline.recipe.weigher.deviation(float(noises.weights), outline.task)
 
 
 def _mapped(outline: _Outline, noises: _Noises) -> dict[tuple[str, ...], float]:

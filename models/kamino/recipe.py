@@ -7,40 +7,47 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
 from cloister.constraints import DenialConstraint
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from cloister.schema.domain import Table
+from cloister.schema.spec import Sampling
 from models.discretization.attribute_order import schema_sequence
 from models.kamino.trainers import Joint, Trainer
+from models.kamino.weighing import ByRates
 from models.protocol import Stage
-from models.soft_constraints.pair_counts import PairCounts
 from models.task import Task
 
 if TYPE_CHECKING:
-    from models.soft_constraints.reweighting import Reweighting
+    from models.kamino.model import KaminoModel
 
 Sequencer = Callable[[Mapping[str, int], Sequence[DenialConstraint]], tuple[str, ...]]
 
 
 class Weigher(Protocol):
-    """A way to weigh soft constraints."""
+    """A way to weigh soft constraints; for ``weighs_soft`` and ``samplings`` see `Synthesizer`."""
+
+    @property
+    def samplings(self) -> tuple[Sampling, ...]:
+        """The ways in which rows can be drawn, the usual one first."""
+        ...
+
+    @property
+    def weighs_soft(self) -> bool:
+        """Whether anything is done about soft constraints."""
+        ...
 
     def stage(self, task: Task, noise: Fraction) -> Stage:
         """The stage of a plan, with this noise multiplier."""
         ...
 
+    def deviation(self, noise: float, task: Task) -> float | None:
+        """The standard deviation of the noise of a measured rate; None if none is measured."""
+        ...
+
     def weigh(
-        self,
-        private: Door[TableRows],
-        task: Task,
-        noise: Fraction,
-        pool: Table,
-        rng: np.random.Generator,
-    ) -> Reweighting:
-        """The weights, for rows like those of ``pool``."""
+        self, private: Door[TableRows], task: Task, noise: Fraction | None, model: KaminoModel
+    ) -> KaminoModel:
+        """The model with its soft constraints weighed; without ``noise`` nothing is asked."""
         ...
 
 
@@ -59,5 +66,5 @@ KAMINO = KaminoRecipe(
     "kamino",
     "tuple network trained by DP-SGD, rows drawn inside the supports of the hard constraints",
     Joint(),
-    PairCounts(),
+    ByRates(),
 )

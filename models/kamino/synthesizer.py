@@ -38,6 +38,8 @@ class Kamino(Synthesizer[KaminoParameters, "KaminoModel"]):
         self._progress = progress
         self._recipe = recipe
         self.name, self.summary = recipe.name, recipe.summary
+        weigher = recipe.weigher
+        self.weighs_soft, self.samplings = weigher.weighs_soft, weigher.samplings
 
     def sequence(self, task: Task) -> tuple[str, ...]:
         """The schema sequence (Algorithm 4), or another one of the recipe; public."""

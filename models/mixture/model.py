@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cloister.arrays import Floats, Integers
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
-from models.constrained import BALANCED, ReweightedModel
+from models.constrained import BALANCED, SequentialModel, sources_of_rates
 from models.discretization.bins import Bins
 from models.mixture.dependent import DependentAttribute
 from models.mixture.factors import arrange_factors
@@ -24,15 +24,17 @@ from models.mixture.within_bins import Relation, relations_between
 from models.protocol import Arrays, ModelState, Sampler
 from models.sampling.balanced import BalancedSampler, Independent
 from models.sampling.chain import Probabilities
+from models.sampling.row_by_row import PLAIN, Algorithm3, Penalty
 from models.sampling.support_builder import CompiledConstraints
 from models.serialization import (
     merge_states,
+    restore_algorithm,
     restore_bins,
     restore_reweighting,
     restore_rules,
 )
 from models.soft_constraints.reweighting import Reweighting
-from models.task import Task
+from models.task import RowSampling, Task
 
 
 @dataclass(frozen=True)
@@ -77,13 +79,12 @@ _RELATED = (
     "most in the fitted tables"
 )
 _FITTED_TO_RATES = (
-    "the mixture is fitted anew so that it breaks soft constraints about as often as noisy counts "
-    "say"
+    "the mixture is fitted anew so that it breaks soft constraints about as often as {} say"
 )
 
 
 @dataclass(frozen=True)
-class MixtureModel(ReweightedModel):
+class MixtureModel(SequentialModel):
     """A mixture, the bins that it is over, and the rules that its rows satisfy.
 
     ``sequence`` lists the attributes of the mixture first; the others follow their histograms.
@@ -100,6 +101,7 @@ class MixtureModel(ReweightedModel):
     rules: CompiledConstraints
     even: bool
     reweighting: Reweighting | None = None
+    algorithm: Algorithm3 = PLAIN
 
     @property
     def sampler(self) -> Sampler:
@@ -156,13 +158,18 @@ class MixtureModel(ReweightedModel):
         """The same model, with weights of its soft constraints."""
         return replace(self, reweighting=reweighting)
 
+    def sequential(self, options: RowSampling, penalties: tuple[Penalty, ...]) -> MixtureModel:
+        """The same model, whose rows are drawn one after the other."""
+        return replace(self, algorithm=Algorithm3(penalties, options.resampled, options.tries))
+
     def own_state(self) -> ModelState:
         """The mixture as JSON and arrays."""
         return merge_states(({"even": self.even}, {}), _state_of_mixture(self.mixture))
 
     def own_post_processing(self) -> tuple[str, ...]:
         """How rows are made from the mixture."""
-        soft = (_FITTED_TO_RATES,) if self.task.soft else ()
+        refitted = self.task.soft and not self.algorithm.penalties
+        soft = (_FITTED_TO_RATES.format(sources_of_rates(self.task.soft)),) if refitted else ()
         balanced = () if self.constraint_sampler.remembers else (BALANCED,)
         related = (_RELATED,) if self.even and self._relations else ()
         return (_FITTED, *soft, *related, *balanced)
@@ -195,4 +202,5 @@ def restore_mixture(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Mixt
     mixture = Mixture(layout, torch.as_tensor(arrays["weights"]), torch.as_tensor(arrays["shares"]))
     rules = restore_rules(task, meta, arrays)
     reweighting = restore_reweighting(task, meta, arrays)
-    return MixtureModel(task, sequence, bins, mixture, rules, meta["even"], reweighting)
+    algorithm = restore_algorithm(task, meta)
+    return MixtureModel(task, sequence, bins, mixture, rules, meta["even"], reweighting, algorithm)

@@ -26,6 +26,7 @@ from models.planning.constraint_marginals import (
     wanted_tables,
 )
 from models.planning.noise import counts_stage, require_signal
+from models.planning.sampling_choice import SEQUENTIAL, SUPPORTS
 from models.protocol import Parameters, Plan, Stage
 from models.soft_constraints.pair_counts import PairCounts
 from models.task import Budget, Task
@@ -98,6 +99,9 @@ MOST_EMPHASIS_CELLS = 128
 
 WEIGHER = PairCounts()
 
+MIXTURE_SAMPLINGS = (SUPPORTS, SEQUENTIAL)
+"""The ways in which rows of a mixture can be drawn, the usual one first."""
+
 
 @dataclass(frozen=True)
 class MixtureParameters(Parameters):
@@ -155,7 +159,7 @@ class _Outline:
         parts = {"histograms": (histograms_for(self.signal), histograms)}
         if self.joint:
             parts |= {"joint tables": (_JOINT_TABLES, len(self.joint) + len(self.values))}
-        parts |= {"soft constraints": (_SOFT_CONSTRAINTS, 1)} if self.task.soft else {}
+        parts |= {"soft constraints": (_SOFT_CONSTRAINTS, 1)} if self.task.measured_soft else {}
         if self.rounds:
             rest = 1.0 - sum(part for part, _ in parts.values())
             parts |= {
@@ -199,7 +203,7 @@ class _Outline:
             )
             words = "the joint tables chosen, one a round"
             yield counts_stage(self.task, "rounds", levels["rounds"], self.rounds, words)
-        if self.task.soft:
+        if self.task.measured_soft:
             yield WEIGHER.stage(self.task, levels["soft constraints"])
 
     def mapped(self, noise: Fraction) -> dict[tuple[str, ...], float]:
@@ -273,7 +277,8 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
         dependence_penalty=_DEPENDENCE_PENALTY * signal / _TYPICAL_SIGNAL,
     )
     stages = tuple(outline.stages(noise))
-    rate = WEIGHER.deviation(float(levels["soft constraints"]), task) if task.soft else None
+    counted = levels.get("soft constraints")
+    rate = None if counted is None else WEIGHER.deviation(float(counted), task)
     mapped = outline.mapped(noise)
     expected = forecast_fit(
         task,

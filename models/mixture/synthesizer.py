@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from models.discretization.attribute_order import public_sizes, schema_sequence
-from models.mixture.plan import MIXTURE_BINS, MixtureParameters, plan_mixture
+from models.mixture.plan import (
+    MIXTURE_BINS,
+    MIXTURE_SAMPLINGS,
+    MixtureParameters,
+    plan_mixture,
+)
 from models.protocol import Arrays, Plan, Progress, Synthesizer, silent
 from models.task import Budget, Task
 
@@ -27,6 +32,8 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "MixtureModel"]):
     """Marginals chosen round by round, a mixture of products, rows drawn inside the supports."""
 
     gives_conditionals = True
+    weighs_soft = True
+    samplings = MIXTURE_SAMPLINGS
     name = "mixture"
     summary = (
         "mixture of products fitted to marginals chosen round by round, inside the supports of "

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from cloister.constraints.counting import violation_share
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from cloister.schema.domain import Table
 from models.mixture.fit import MIXTURE_SEED
 from models.mixture.model import MixtureModel
-from models.mixture.plan import WEIGHER, MixtureParameters
-from models.mixture.soft_constraints import RatePosterior, fit_rates, posterior_rate
+from models.mixture.plan import MIXTURE_SAMPLINGS, WEIGHER, MixtureParameters
+from models.mixture.soft_constraints import fit_rates
+from models.planning.sampling_choice import choose_sampling
 from models.protocol import Plan
 from models.sampling.sizes import POOL_ROWS
+from models.soft_constraints.rate_posterior import RatePosterior, own_rates
 from models.soft_constraints.reweighting import fit_weights
 from models.task import Task
 
@@ -23,37 +23,35 @@ from models.task import Task
 def weigh_mixture(
     private: Door[TableRows], task: Task, plan: Plan[MixtureParameters], model: MixtureModel
 ) -> MixtureModel:
-    """The mixture, fitted to noisy rates of the soft constraints.
+    """The mixture, fitted to the rates of the soft constraints.
 
-    Rows are reweighted where that fails.
+    Rows are reweighted where that fails, or drawn one after the other where that is asked for.
     """
-    noises = plan.parameters.noise
-    noise = noises["soft constraints"]
-    counts = private.answer(WEIGHER.query(task), DiscreteGaussian(noise), "soft constraints")
-    own = _own_rates(task, model.pool(POOL_ROWS, SamplingSource(MIXTURE_SEED)))
-    posteriors = list(map(posterior_rate, own, WEIGHER.shares(counts, float(noise), task)))
+    noise = plan.parameters.noise.get("soft constraints")
+    choice = choose_sampling(task, MIXTURE_SAMPLINGS)
+    pool, rng = model.pool(POOL_ROWS, _source()), np.random.default_rng(MIXTURE_SEED)
+    if choice.sequential:
+        sampler = model.sequential(choice.options, ()).constraint_sampler
+        found = WEIGHER.penalties(private, task, noise, sampler, pool, rng)
+        return model.sequential(choice.options, found)
+    posteriors = WEIGHER.posteriors(private, task, noise, pool)
+    fitted = _fitted(task, plan.parameters, model, posteriors)
+    pool = fitted.pool(POOL_ROWS, _source())
+    if all(map(RatePosterior.covers, posteriors, own_rates(task.soft, pool, task.data_rows))):
+        return fitted
+    means = [posterior.mean for posterior in posteriors]
+    return fitted.reweighted(fit_weights(task.soft, means, pool, rng))
+
+
+def _fitted(
+    task: Task, parameters: MixtureParameters, model: MixtureModel, posteriors: list[RatePosterior]
+) -> MixtureModel:
+    noises = parameters.noise
     deviation = DiscreteGaussian(noises.get("rounds", noises["histograms"])).scale(
         task.neighbours.partition
     )
-    fitted = fit_rates(
-        model,
-        posteriors,
-        deviation,
-        plan.parameters.dependence_penalty,
-        SamplingSource(MIXTURE_SEED),
-    )
-    pool = fitted.pool(POOL_ROWS, SamplingSource(MIXTURE_SEED))
-    if all(map(RatePosterior.covers, posteriors, _own_rates(task, pool))):
-        return fitted
-    means = [posterior.mean for posterior in posteriors]
-    return fitted.reweighted(
-        fit_weights(task.soft, means, pool, np.random.default_rng(MIXTURE_SEED))
-    )
+    return fit_rates(model, posteriors, deviation, parameters.dependence_penalty, _source())
 
 
-def _own_rates(task: Task, pool: Table) -> list[float]:
-    """The share of pairs of pooled rows that violate each soft constraint; never quite 0."""
-    return [
-        max(float(violation_share(constraint, pool)), 1 / task.data_rows**2)
-        for constraint in task.soft
-    ]
+def _source() -> SamplingSource:
+    return SamplingSource(MIXTURE_SEED)

@@ -14,6 +14,7 @@ from typing import Any
 from cloister.errors import PlanError
 from models.persons.parts import PERSONS, split_task
 from models.persons.plan import plan_persons
+from models.planning.sampling_choice import choose_sampling
 from models.protocol import AnyPlan, AnySynthesizer, Arrays
 from models.task import Budget, Task
 
@@ -27,6 +28,7 @@ class OfPersons:
         self._base = base
         self.name, self.summary = base.name, base.summary
         self.gives_deniability = base.gives_deniability
+        self.weighs_soft, self.samplings = base.weighs_soft, base.samplings
 
     def sequence(self, task: Task) -> tuple[str, ...]:
         """The method's sequence; of persons, their attributes first."""
@@ -38,8 +40,15 @@ class OfPersons:
 
     def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> AnyPlan:
         """The method's plan, or its plans for persons and rows under one budget."""
+        choice = choose_sampling(task, self.samplings)
         if task.persons is None:
             return self._base.search(task, sequence, budget)
+        if choice.sequential:
+            raise PlanError(
+                f"rows are drawn one after the other ({choice.reason}), and here persons have "
+                "several that are drawn together; use sampling: supports without known weights, "
+                "or declare max_rows: 1"
+            )
         if not getattr(self._base, "gives_conditionals", False):
             raise PlanError(
                 f"method {self.name} draws whole rows, and persons have several that share "

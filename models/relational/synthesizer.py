@@ -41,6 +41,7 @@ class RelationalSynthesizer(DatabaseSynthesizer[RelationalParameters, "Relationa
         self._rows, self._progress = rows, progress
         self.name = f"{PREFIX}-{rows}" if rows else PREFIX
         of = rows or f"{_WITH_DELTA} (delta 0: {_WITHOUT})"
+        self.weighs_soft = self._base(rows or _WITH_DELTA).weighs_soft
         self.summary = f"several tables: rows by {of}, then measured relationships"
 
     def sequence(self, task: DatabaseTask) -> tuple[str, ...]:

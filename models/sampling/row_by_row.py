@@ -18,12 +18,12 @@ from cloister.arrays import Booleans, Integers
 from cloister.schema.domain import Domain, Table
 from models.sampling.ancestral import Candidates
 from models.sampling.chain import Batch, ConstrainedChain
-from models.sampling.violation_index import ACCEPT_REJECT, DIRECT, Chooser, PairIndex, Penalty
+from models.sampling.violation_index import DIRECT, Chooser, PairIndex, Penalty, accepting
 
 _BLOCK_CANDIDATES = 400_000
 """Candidates, or uniform numbers, of the rows that are chosen in one call: bounds memory."""
 
-__all__ = ["ACCEPT_REJECT", "DIRECT", "AcceptedRows", "Algorithm3", "Penalty"]
+__all__ = ["PLAIN", "AcceptedRows", "Algorithm3", "Penalty"]
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,22 @@ class Algorithm3:
     """How rows are drawn one after the other.
 
     ``penalties`` of soft constraints; ``resampled``, the number m of cells drawn anew for each
-    attribute, as a share of the rows; ``chooser``, the direct draw or accept-reject.
+    attribute, as a share of the rows: those whose attribute no constraint acts at have the same
+    distribution before and after, and stay; ``tries`` of accept-reject, None for direct draws.
     """
 
     penalties: tuple[Penalty, ...] = ()
     resampled: float = 0.0
-    chooser: Chooser = DIRECT
+    tries: int | None = None
+
+    @property
+    def chooser(self) -> Chooser:
+        """The way to choose among candidates."""
+        return DIRECT if self.tries is None else accepting(self.tries)
+
+
+PLAIN = Algorithm3()
+"""No soft constraint has a penalty."""
 
 
 @dataclass

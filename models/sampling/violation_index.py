@@ -35,9 +35,6 @@ from models.sampling.fenwick import (
     insert_all,
 )
 
-_TRIES = 300
-"""Candidates that accept-reject draws for a cell at most, as in the paper's section 7.3.2."""
-
 _RANK_BITS = 64
 """Nodes that one rank can have in one dimension of a Fenwick tree at most: its bits."""
 
@@ -57,8 +54,13 @@ class Chooser:
 DIRECT = Chooser(choose_directly, 1)
 """One draw from the candidates' probabilities under their penalties."""
 
-ACCEPT_REJECT = Chooser(accept_reject, 2 * _TRIES)
-"""Draws by probability alone, each accepted by its penalty: two uniform numbers a try."""
+
+def accepting(tries: int) -> Chooser:
+    """Draws by probability alone, at most ``tries`` a cell, each accepted by its penalty.
+
+    Penalties are not negative. Two uniform numbers a try.
+    """
+    return Chooser(accept_reject, 2 * tries)
 
 
 @dataclass(frozen=True)

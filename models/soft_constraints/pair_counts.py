@@ -18,28 +18,27 @@ from models.protocol import Stage
 from models.task import Task
 
 if TYPE_CHECKING:
+    from models.sampling.sampler import ConstraintSampler
+    from models.sampling.violation_index import Penalty
+    from models.soft_constraints.rate_posterior import RatePosterior
     from models.soft_constraints.reweighting import Reweighting
 
 MATCHINGS = 8
 """Random matchings of the rows: each gives half as many pairs as rows, and adds sensitivity."""
-
-TRUST = 0.1
-"""Relative deviation of the model's own share of violating pairs from the true one, as assumed."""
 
 
 @dataclass(frozen=True)
 class PairCounts:
     """Noisy counts of violating pairs in ``matchings`` random matchings of the rows.
 
-    The model's own share of violating pairs is trusted to a relative deviation of ``trust``.
+    Constraints whose rate or weight is known are not counted.
     """
 
     matchings: int = MATCHINGS
-    trust: float = TRUST
 
     def query(self, task: Task) -> ViolatingPairs:
         """The query of the data."""
-        return ViolatingPairs(task.soft, self.matchings)
+        return ViolatingPairs(task.measured_soft, self.matchings)
 
     def stage(self, task: Task, noise: Fraction) -> Stage:
         """The stage of a plan, with this noise multiplier."""
@@ -51,32 +50,56 @@ class PairCounts:
         self,
         private: Door[TableRows],
         task: Task,
-        noise: Fraction,
+        noise: Fraction | None,
         pool: Table,
         rng: np.random.Generator,
     ) -> Reweighting:
         """The weights, for rows like those of ``pool``."""
         from models.soft_constraints.reweighting import fit_weights
 
-        counts = private.answer(self.query(task), DiscreteGaussian(noise), "soft constraints")
-        return fit_weights(task.soft, self.targets(counts, float(noise), task, pool), pool, rng)
+        rates = self.posteriors(private, task, noise, pool)
+        return fit_weights(task.soft, [rate.mean for rate in rates], pool, rng)
 
-    def targets(self, counts: Integers, noise: float, task: Task, pool: Table) -> list[float]:
-        """The share of pairs that should violate each constraint.
+    def penalties(
+        self,
+        private: Door[TableRows],
+        task: Task,
+        noise: Fraction | None,
+        sampler: ConstraintSampler,
+        pool: Table,
+        rng: np.random.Generator,
+    ) -> tuple[Penalty, ...]:
+        """What violations cost rows that ``sampler`` draws one after the other."""
+        from models.soft_constraints.penalties import fit_penalties, known_penalties
 
-        That is the noisy share, shrunk towards the model's own by ``trust`` and the standard error
-        of the noisy share.
+        rates = zip(task.soft, self.posteriors(private, task, noise, pool), strict=True)
+        wanted = {rule: rate.mean for rule, rate in rates if rule not in task.weighted_soft}
+        return fit_penalties(task, wanted, known_penalties(task), sampler, pool, rng)
+
+    def posteriors(
+        self, private: Door[TableRows], task: Task, noise: Fraction | None, pool: Table
+    ) -> list[RatePosterior]:
+        """The rate of each soft constraint: the known one, or one made likely by a noisy count.
+
+        Of one with a known weight, the rate of the ``pool``. Without ``noise`` nothing is counted.
         """
-        from cloister.constraints.counting import violation_share
+        from models.soft_constraints.rate_posterior import (
+            RatePosterior,
+            own_rates,
+            posterior_rate,
+        )
 
-        targets = []
-        for constraint, (share, error) in zip(
-            task.soft, self.shares(counts, noise, task), strict=True
-        ):
-            own = max(float(violation_share(constraint, pool)), 1.0 / self._pairs(task))
-            gain = (self.trust * own) ** 2 / ((self.trust * own) ** 2 + error**2)
-            targets.append(max(own + gain * (share - own), 0.0))
-        return targets
+        own = dict(zip(task.soft, own_rates(task.soft, pool, task.data_rows), strict=True))
+        found = {rule: RatePosterior(rate, 0.0) for rule, rate in own.items()}
+        for rule in task.soft:
+            if rule.known is not None and rule.known.rate is not None:
+                found[rule] = RatePosterior(rule.known.rate, 0.0)
+        if noise is not None:
+            counts = private.answer(self.query(task), DiscreteGaussian(noise), "soft constraints")
+            shares = self.shares(counts, float(noise), task)
+            for rule, measured in zip(task.measured_soft, shares, strict=True):
+                found[rule] = posterior_rate(own[rule], measured)
+        return list(found.values())
 
     def shares(self, counts: Integers, noise: float, task: Task) -> list[tuple[float, float]]:
         """The noisy share of pairs that violate each constraint, and its standard error.
@@ -98,5 +121,6 @@ class PairCounts:
 
 
 def describe_soft(task: Task) -> str:
-    """How many soft constraints there are, in words."""
-    return f"{len(task.soft)} soft constraint{'s' * (len(task.soft) != 1)}"
+    """How many soft constraints are measured, in words."""
+    measured = len(task.measured_soft)
+    return f"{measured} soft constraint{'s' * (measured != 1)}"

@@ -2,14 +2,14 @@
 
 Source: Kamino equation (1), where a row with v violations of a constraint of weight w has the
 factor exp(-w v). Here v is a score of the row's violations against a fixed reference sample, so
-that rows stay independent. The weights are fitted by post-processing to noisy counts of violating
-pairs; `models.kamino.paper.matrix_ascent` learns them by the paper's Algorithm 5.
+that rows stay independent. The weights are fitted by post-processing to rates; for rows that are
+drawn one after the other, see `models.soft_constraints.penalties`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Protocol
@@ -27,14 +27,17 @@ _EVALUATIONS = 9
 _CLOSE_ENOUGH = 1e-4
 """Relative change of the cost, or of the weights, at which a fit ends."""
 
-_STRONGEST = 2.0
-"""Absolute value of a weight at most."""
+STRONGEST = 2.0
+"""Absolute value of a weight of a logarithmic score at most."""
 
 _RIDGE = 0.05
 """Penalty on the sum of squared weights, beside squared errors of log shares.
 
 Contradictory targets then give small weights.
 """
+
+_INSIDE = 0.5
+"""Distance of the start of a fit from the least weight at least: on a bound it would stay."""
 
 _FARTHEST = 2.0
 """Difference, in log shares, between a target that is aimed at and the pool's own at most."""
@@ -74,7 +77,7 @@ class Relative:
 
 @dataclass(frozen=True)
 class Counted:
-    """The number of violations with the reference rows: Kamino's equation (1), on a sample."""
+    """The number of violations with the reference rows: that of models of version 0.1."""
 
     surest: float = 0.9
 
@@ -141,13 +144,6 @@ def _mean(shares: Floats) -> float:
     return max(float(shares.mean()), _NEVER)
 
 
-def reweight_by_counts(
-    constraints: Sequence[DenialConstraint], weights: Floats, reference: Table
-) -> Reweighting:
-    """A reweighting by the number of violations with the rows of a reference."""
-    return Reweighting(tuple(zip(constraints, weights.tolist(), strict=True)), reference, "counted")
-
-
 def fit_weights(
     constraints: Sequence[DenialConstraint],
     targets: Sequence[float],
@@ -161,36 +157,49 @@ def fit_weights(
     Post-processing.
     """
     half = rng.permutation(pool.rows)[: pool.rows // 2]
-    fit = _Fit.of(constraints, np.array(targets), pool, half)
+    fit = RateFit.of(constraints, targets, pool, half, np.log1p)
     return Reweighting(
         tuple(zip(constraints, fit.weights().tolist(), strict=True)), pool.take(half)
     )
 
 
 @dataclass(frozen=True)
-class _Fit:
-    """Relative scores (n, c) of rows, their violations, and the log shares (c,) to reach."""
+class RateFit:
+    """Relative scores (n, c) of rows, their violations, and the log shares (c,) to reach.
+
+    ``means`` (c,) are the mean shares of violation that the scores are relative to.
+    """
 
     scores: Floats
     violating: tuple[Violating, ...]
     aims: Floats
+    means: Floats
 
     @classmethod
     def of(
         cls,
         constraints: Sequence[DenialConstraint],
-        targets: Floats,
+        targets: Sequence[float],
         pool: Table,
         reference: Integers,
-    ) -> _Fit:
-        rows = TuplesOf(pool)
-        shares = shares_against(constraints, rows, TuplesOf(pool.take(reference)))
-        scores = np.stack([np.log1p(share / _mean(share[reference])) for share in shares], axis=1)
-        violating = tuple(Violating.of(constraint, rows) for constraint in constraints)
-        return cls(scores, violating, np.log(np.maximum(targets, _NEVER)))
+        score: Callable[[Floats], Floats],
+    ) -> RateFit:
+        """The fit of rows of a pool, each scored by its share of violations over the mean.
 
-    def weights(self) -> Floats:
-        """The weights (c,), each between plus and minus ``_STRONGEST``."""
+        Shares are those with the ``reference``, some rows of the pool by number.
+        """
+        rows = TuplesOf(pool)
+        shares = list(shares_against(constraints, rows, TuplesOf(pool.take(reference))))
+        means = [_mean(share[reference]) for share in shares]
+        scores = np.stack(
+            [score(share / mean) for share, mean in zip(shares, means, strict=True)], axis=1
+        )
+        violating = tuple(Violating.of(constraint, rows) for constraint in constraints)
+        aims = np.log(np.maximum(np.array(targets), _NEVER))
+        return cls(scores, violating, aims, np.array(means))
+
+    def weights(self, least: float = -STRONGEST, most: float = STRONGEST) -> Floats:
+        """The weights (c,), each between the ``least`` and the ``most``."""
         from scipy.optimize import least_squares
 
         start, ridge = np.zeros(self.scores.shape[1]), math.sqrt(_RIDGE)
@@ -199,9 +208,9 @@ class _Fit:
         aims = np.clip(self.aims, logs - _FARTHEST, logs + _FARTHEST)
         found = least_squares(
             lambda weights: np.append(at(tuple(weights))[0] - aims, ridge * weights),
-            start,
+            np.maximum(start, least + _INSIDE),
             lambda weights: np.vstack([at(tuple(weights))[1], ridge * np.eye(len(weights))]),
-            bounds=(-_STRONGEST, _STRONGEST),
+            bounds=(least, most),
             ftol=_CLOSE_ENOUGH,
             xtol=_CLOSE_ENOUGH,
             max_nfev=_EVALUATIONS,

@@ -13,6 +13,7 @@ from cloister.privacy.exact import decimal
 from cloister.privacy.ledger import Anchor, Ledger, Owner, ReservationRequest, State
 from cloister.privacy.ledger.records import REFUSED
 from models.protocol import AnyPlan
+from models.task import AS_USUAL
 from tasks.data.open_table import noise_source
 from tasks.requests.resolved import PublicContext, ResolvedRequest
 from tasks.runtime.code_version import code_version
@@ -92,6 +93,8 @@ def spend_id(request: ResolvedRequest, context: PublicContext) -> str:
         "delta": str(request.budget.delta),
         "code": code_version(),
     }
+    if request.sampling != AS_USUAL:
+        parts["sampling"] = repr(request.sampling)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

@@ -23,6 +23,7 @@ from tasks.ledger.transitions import COMPOSITION, open_ledger
 from tasks.release.charge import ReservedRelease
 from tasks.release.sample import Drawn
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
+from tasks.requests.soft_constraints import unweighed_soft
 from tasks.runtime.code_version import code_digest
 from tasks.runtime.home import Home
 from tasks.runtime.references import Reference, digest_of
@@ -119,7 +120,7 @@ def _facts(
         input_digest=done.spent.digest,
         model=model_digest(done.model.open()),
         dangling=done.drawn.dangling,
-        warnings=done.drawn.warnings,
+        warnings=(*done.drawn.warnings, *unweighed_soft(request, context)),
         of_persons=_of_persons(context.task),
         deniable_releases=deniable_releases(home, context.spec.name),
     )

@@ -10,6 +10,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from cloister.evaluation.options import Level
+from cloister.schema.spec import Sampling
 from tasks.requests.resolved import Options, ResolvedRequest
 
 
@@ -39,6 +40,11 @@ class ReleaseRequest(BaseModel):
     csv: bool = Field(default=False, description="Write synthetic.csv too.")
     seed: int | None = Field(None, description="Seed for drawing rows; the noise has none.")
     evaluate: Level = Field("quick", description="Measures against the real data; internal.")
+    sampling: Sampling | None = Field(
+        None, description="Rows under soft constraints: inside supports, or one after the other."
+    )
+    resample: float | None = Field(None, description="Share of cells drawn anew, if sequential.")
+    tries: int | None = Field(None, description="Tries a cell of accept-reject, if sequential.")
     by: str = Field("prefect", description="Who requests it.")
 
     @classmethod

@@ -13,13 +13,13 @@ from cloister.errors import InputError, PlanError, SpecError
 from cloister.evaluation.options import Level
 from cloister.privacy.exact import exact
 from cloister.schema.drafts.unconfirmed import UnconfirmedFact, unconfirmed_facts, unmeasured_facts
-from cloister.schema.spec import PLAUSIBLE_DENIABILITY, Spec
+from cloister.schema.spec import MOST_TRIES, PLAUSIBLE_DENIABILITY, Sampling, Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.schema.spec_files.marked_yaml import read_marked, spec_error
 from models.auto import AUTO, Choice, choose_method
 from models.registry import create, present_name
-from models.task import AnyTask, Budget, Task
-from models.task_from_spec import rows_by_default, task_of
+from models.task import AS_USUAL, AnyTask, Budget, RowSampling, Task
+from models.task_from_spec import rows_by_default, sampling_of, task_of
 from tasks.requests.limits import MOST_ROWS, MOST_SEED
 
 # Least epsilon: with less, every answer of every method is noise.
@@ -33,7 +33,8 @@ class Options:
     """What a command line may say about a release; what is None is as the spec says.
 
     ``epsilon`` and ``delta`` are text, so that they are exact. ``seed`` fixes the drawing of rows,
-    never the noise. ``database`` is the URL of one to load the tables into.
+    never the noise. ``database`` is the URL of one to load the tables into. ``sampling``,
+    ``resample`` and ``tries`` (of accept-reject) are how rows are drawn under soft constraints.
     """
 
     method: str | None = None
@@ -46,6 +47,9 @@ class Options:
     seed: int | None = None
     evaluate: Level = "quick"
     database: str | None = None
+    sampling: Sampling | None = None
+    resample: float | None = None
+    tries: int | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class ResolvedRequest:
     by: str
     reason: str
     database: str | None = None
+    sampling: RowSampling = AS_USUAL
 
     @classmethod
     def of(cls, spec: Path, options: Options, by: str) -> Self:
@@ -76,7 +81,7 @@ class ResolvedRequest:
 
         Raises:
             SpecError: the spec cannot be used, or holds what was read from the data.
-            PlanError: epsilon, delta or the number of rows cannot be.
+            PlanError: epsilon, delta, the number of rows or the sampling cannot be.
             InputError: the seed cannot be, or there is no such method.
         """
         path = spec.absolute()
@@ -87,6 +92,7 @@ class ResolvedRequest:
                 "--data names one file, and the dataset has several tables; leave it out"
             )
         budget, rows = budget_of(declared, options), _rows(declared, options)
+        sampling = _sampling(declared, options)
         require_small_delta(budget, declared)
         choice = method_of(declared, options, budget)
         return cls(
@@ -103,6 +109,7 @@ class ResolvedRequest:
             by,
             choice.reason,
             options.database,
+            sampling,
         )
 
     def with_seed(self, seed: int | None) -> ResolvedRequest:
@@ -122,7 +129,8 @@ class ResolvedRequest:
         """The request that :meth:`to_json` wrote."""
         budget = Budget(Fraction(fields["budget"]["epsilon"]), Fraction(fields["budget"]["delta"]))
         places = {name: Path(fields[name]) if fields[name] else None for name in ("data", "out")}
-        return cls(**(fields | places | {"spec": Path(fields["spec"]), "budget": budget}))
+        made = {"budget": budget, "sampling": RowSampling(**fields.get("sampling", {}))}
+        return cls(**(fields | places | made | {"spec": Path(fields["spec"])}))
 
 
 @dataclass(frozen=True)
@@ -131,6 +139,12 @@ class PublicContext:
 
     spec: Spec
     task: AnyTask
+
+    def drawn_by(self, sampling: RowSampling) -> PublicContext:
+        """The context of rows that are drawn in this way; several tables have one way."""
+        if not isinstance(self.task, Task):
+            return self
+        return replace(self, task=replace(self.task, sampling=sampling))
 
     @property
     def tables(self) -> dict[str, PublicContext]:
@@ -173,15 +187,16 @@ def public_context_of(request: ResolvedRequest) -> PublicContext:
         PlanError: the spec does not declare the number of rows.
         ConstraintError: a constraint cannot be used.
     """
-    return _public_context(request.spec, request.digest, request.rows)
+    return _public_context(request.spec, request.digest, request.rows, request.sampling)
 
 
 @lru_cache(maxsize=4)
-def _public_context(path: Path, digest: str, wanted: int) -> PublicContext:
+def _public_context(path: Path, digest: str, wanted: int, sampling: RowSampling) -> PublicContext:
     spec = load_spec(path)
     if spec_digest(spec) != digest:
         raise SpecError(f"{path} was changed since the release began; run the command again")
-    return declared_context(spec, public_rows(spec), wanted)
+    context = declared_context(spec, public_rows(spec), wanted)
+    return context.drawn_by(sampling)
 
 
 def method_of(declared: Spec, options: Options, budget: Budget) -> Choice:
@@ -203,7 +218,9 @@ def method_of(declared: Spec, options: Options, budget: Budget) -> Choice:
             "auto chooses among methods of one table; name one of several with --method"
         )
     rows = {declared.name: public_rows(declared)}
-    choice = choose_method(task_of(declared, rows, _rows(declared, options)), budget)
+    task = task_of(declared, rows, _rows(declared, options))
+    assert isinstance(task, Task)
+    choice = choose_method(replace(task, sampling=_sampling(declared, options)), budget)
     _require_guarantee(choice.method, declared)
     return choice
 
@@ -331,6 +348,28 @@ def _rows(spec: Spec, options: Options) -> int:
             f"the number of rows should be from 1 to {MOST_ROWS:,}; give another one with --rows"
         )
     return rows
+
+
+def _sampling(spec: Spec, options: Options) -> RowSampling:
+    """How rows are drawn under soft constraints: as the options say, else as a spec does."""
+    declared = sampling_of(spec.release)
+    if spec.tables and (options.sampling or declared.way):
+        raise PlanError(
+            "release.sampling is of one table, and the dataset has several; leave it out"
+        )
+    share = declared.resampled if options.resample is None else options.resample
+    tries = declared.tries if options.tries is None else options.tries
+    if not 0 <= share <= 1:
+        raise PlanError(
+            "the share of cells that are drawn anew should be from 0 to 1; give another one with "
+            "--resample"
+        )
+    if tries is not None and not 1 <= tries <= MOST_TRIES:
+        raise PlanError(
+            f"the tries of accept-reject should be from 1 to {MOST_TRIES:,}; give another number "
+            "with --accept-reject"
+        )
+    return RowSampling(options.sampling or declared.way, share, tries)
 
 
 def _seed(options: Options) -> int | None:

@@ -25,7 +25,7 @@ from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
 from models.discretization.bins import bin_cells
 from models.discretization.denoising import to_shares
-from models.sampling.row_by_row import ACCEPT_REJECT, DIRECT, Algorithm3, Penalty
+from models.sampling.row_by_row import Algorithm3, Penalty
 from models.sampling.sampler import ConstraintSampler
 from models.sampling.support_builder import SupportBuilder
 
@@ -151,11 +151,11 @@ def with_supports(domain, rules, seed):
     )
 
 
-def row_by_row(domain, rules, seed, chooser):
+def row_by_row(domain, rules, seed, tries):
     """Algorithm 3 alone: no supports, every rule on pairs an infinite penalty."""
     sequence, bins, model = parts_of(domain, seed)
     single, pairs = ([rule for rule in rules if rule.arity == arity] for arity in (1, 2))
-    algorithm = Algorithm3(resampled=0.2, chooser=chooser)
+    algorithm = Algorithm3(resampled=0.2, tries=tries)
     return ConstraintSampler(
         domain,
         sequence,
@@ -205,10 +205,10 @@ def test_rows_drawn_one_after_the_other_keep_every_hard_constraint():
     tables = []
 
     @EASY
-    @given(cases(), st.sampled_from([DIRECT, ACCEPT_REJECT]))
-    def law(case, chooser):
+    @given(cases(), st.sampled_from([None, 300]))
+    def law(case, tries):
         domain, rules, seed = case
-        tables.append(draw(row_by_row(domain, rules, seed, chooser), 60, seed))
+        tables.append(draw(row_by_row(domain, rules, seed, tries), 60, seed))
         if tables[-1] is not None:
             assert tables[-1].rows == 60
             assert not any(violations(tables[-1], rules))
@@ -270,16 +270,16 @@ RULES = {
 
 
 @pytest.mark.parametrize("name", RULES)
-@pytest.mark.parametrize("chooser", [DIRECT, ACCEPT_REJECT], ids=["direct", "accept-reject"])
-def test_algorithm_3_keeps_a_hard_constraint_in_all_rows(name, chooser):
-    sampler = row_by_row(DOMAIN, RULES[name], 7, chooser)
+@pytest.mark.parametrize("tries", [None, 300], ids=["direct", "accept-reject"])
+def test_algorithm_3_keeps_a_hard_constraint_in_all_rows(name, tries):
+    sampler = row_by_row(DOMAIN, RULES[name], 7, tries)
     table = sampler.sample(400, SamplingSource(2))
     assert table.rows == 400 and count_violations(RULES[name][0], table) == 0
     assert len(set(table.codes["id"])) == 400
 
 
 def test_more_rows_than_a_key_allows_is_an_error_that_names_it():
-    sampler = row_by_row(DOMAIN, (DenialConstraint("short key", (same("zip"),)),), 1, DIRECT)
+    sampler = row_by_row(DOMAIN, (DenialConstraint("short key", (same("zip"),)),), 1, None)
     assert sampler.sample(40, SamplingSource(1)).rows == 40
     with pytest.raises(
         SampleError, match="only 40 rows could be drawn under constraint 'short key'"
@@ -289,7 +289,7 @@ def test_more_rows_than_a_key_allows_is_an_error_that_names_it():
 
 def test_more_rows_than_the_keys_pattern_is_an_error():
     with pytest.raises(SampleError, match="'id': its pattern has only 500 keys"):
-        row_by_row(DOMAIN, (), 1, DIRECT).sample(501, SamplingSource(1))
+        row_by_row(DOMAIN, (), 1, None).sample(501, SamplingSource(1))
 
 
 def test_contradictory_rules_are_an_error_and_not_a_short_table():

@@ -23,8 +23,9 @@ from models.mixture.model import MixtureModel
 from models.mixture.optimizer import MeanTarget, NoisyMarginal, TableTarget
 from models.mixture.products import Mixture
 from models.mixture.sampler import EvenSampler
-from models.mixture.soft_constraints import RatePosterior, fit_rates, posterior_rate
+from models.mixture.soft_constraints import fit_rates
 from models.sampling.support_builder import CompiledConstraints
+from models.soft_constraints.rate_posterior import RatePosterior, posterior_rate
 from models.task import Task
 
 ROWS = 20_000

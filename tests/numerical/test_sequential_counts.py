@@ -19,7 +19,7 @@ from models.discretization.denoising import to_shares
 from models.sampling.fenwick import penalty
 from models.sampling.row_by_row import Algorithm3
 from models.sampling.sampler import ConstraintSampler
-from models.sampling.violation_index import ACCEPT_REJECT, DIRECT, Chooser, PairIndex, Penalty
+from models.sampling.violation_index import DIRECT, Chooser, PairIndex, Penalty, accepting
 
 NUMBERS, LISTED = ("number", "other number", "real"), ("tag", "other tag")
 DOMAIN = Domain.of(
@@ -183,7 +183,7 @@ def soft_case():
     return domain, rule, before, np.array([0.1, 0.2, 0.3, 0.2, 0.2])
 
 
-@pytest.mark.parametrize("chooser", [DIRECT, ACCEPT_REJECT], ids=["direct", "accept-reject"])
+@pytest.mark.parametrize("chooser", [DIRECT, accepting(300)], ids=["direct", "accept-reject"])
 def test_candidates_are_chosen_by_probability_and_exponential_penalty(chooser):
     domain, rule, before, p = soft_case()
     rng, trials = np.random.default_rng(1), 4000

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.constraints import parse_denial
+from cloister.constraints import dependency, parse_denial
 from cloister.constraints.counting import violations_per_row
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
@@ -19,8 +19,8 @@ from cloister.privacy.queries.violating_pairs import ViolatingPairs
 from cloister.privacy.queries.violation_matrix import ViolationMatrix
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, Table
-from models.kamino.paper.matrix_ascent import gradient_ascent
-from models.soft_constraints.reweighting import MEASURES, Reweighting, reweight_by_counts
+from models.kamino.paper.matrix_ascent import completed_by, gradient_ascent
+from models.soft_constraints.reweighting import MEASURES, Reweighting
 
 DOMAIN = Domain.of({name: Integer(type="integer", min=0, max=4) for name in ("a", "b")}, Path())
 RULES = (
@@ -108,8 +108,26 @@ def test_pairs_count_in_either_order_and_single_rows_once(tmp_path):
 
 def test_ascent_lowers_weights_where_violations_are_seen():
     seen = np.stack([np.full(50, 2), np.zeros(50, int)], axis=1)
-    weights = gradient_ascent(seen, np.random.default_rng(0))
+    weights = gradient_ascent(seen, [[], [0, 1]], np.random.default_rng(0))
     assert weights[0] < 1 == weights[1]
+
+
+def test_ascent_as_printed_does_not_move_where_lines_hold_the_noise_of_everyday_budgets():
+    """With noise of about 1,000 a cell exp(-w v) vanishes: every weight stays at its start."""
+    noise = np.random.default_rng(1).normal(0, 1_000, (100, 2)).round().astype(int)
+    weights = gradient_ascent(np.maximum(noise, 0), [[0, 1]], np.random.default_rng(0))
+    assert (weights > 0.99).all()
+
+
+def test_an_attribute_completes_what_those_before_it_do_not_hold():
+    """Kamino, examples 2 and 3: edu completes the dependency, the losses the rule on gains."""
+    sequence = ["age", "edu_num", "edu", "cap_gain", "cap_loss"]
+    rules = (
+        dependency("phi_1", ["edu"], "edu_num"),
+        parse_denial("t1.cap_gain > t2.cap_gain and t1.cap_loss < t2.cap_loss", "phi_2"),
+        parse_denial("t.age < 10 and t.cap_gain > 1000000", "phi_3"),
+    )
+    assert completed_by(sequence, rules) == [[], [], [0], [2], [1]]
 
 
 @pytest.mark.parametrize("measure", sorted(MEASURES))
@@ -120,8 +138,3 @@ def test_rows_with_more_violations_are_kept_less_often(measure):
     rows = Table(DOMAIN, {"a": np.repeat([0, 0], 4000), "b": np.repeat([0, 4], 4000)})
     kept = weighing.keep(rows, rng)
     assert kept[:4000].mean() > 1.5 * kept[4000:].mean()
-
-
-def test_a_weighing_by_counts_names_its_measure():
-    reference = Table(DOMAIN, {"a": np.zeros(3, int), "b": np.zeros(3, int)})
-    assert reweight_by_counts(RULES[:1], np.array([0.3]), reference).measure == "counted"

@@ -109,12 +109,22 @@ def constraint_origins(
             name=constraint.name,
             rule=rule_text(constraint),
             hard=constraint.hard,
-            provenance="public: declared in the spec",
+            provenance=f"public: declared in the spec{_known_words(constraint)}",
             violations=counted[constraint.name].violations,
             percent=counted[constraint.name].percent,
         )
         for constraint in constraints
     )
+
+
+def _known_words(constraint: DenialConstraint) -> str:
+    """What is declared of a soft constraint, in words; empty if nothing is."""
+    known = constraint.known
+    if known is None:
+        return ""
+    if known.rate is not None:
+        return f", with a rate of {100 * known.rate:g} % ({known.provenance})"
+    return f", with a weight of {known.weight:g}"
 
 
 def unprotected_facts(spec: Spec) -> tuple[str, ...]:

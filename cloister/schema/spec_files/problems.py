@@ -32,6 +32,7 @@ _SECTIONS: dict[tuple[Key, ...], type[BaseModel]] = {
     ("privacy", "rows"): spec.RowsSpec,
     ("privacy", "budget"): spec.BudgetSpec,
     ("release",): spec.ReleaseSpec,
+    ("release", "accept_reject"): spec.AcceptRejectSpec,
     ("evaluation",): spec.EvaluationSpec,
     ("validation",): spec.ValidationSpec,
 }
@@ -63,6 +64,9 @@ _EXAMPLES = {
     "pattern": "pattern: R{0001..9999}",
     "file": "file: codes/zip.txt",
     "max_rows": "max_rows: 5",
+    "sampling": "sampling: sequential",
+    "resample": "resample: 0.1",
+    "tries": "tries: 300",
     "release": "release: {epsilon: 1, delta: 1e-6}",
     "true": 'true: "yes"',
     "false": 'false: "no"',
@@ -74,6 +78,9 @@ _SHAPES = {
     "unit": "is row, or {key: ATTRIBUTE, max_rows: NUMBER, persons: {public: NUMBER}}, persons if "
     "wanted; write one of them",
     "targets": "is a list of positive values, or {above: NUMBER}; write one of them",
+    "soft": "is true or false, or {weight: NUMBER}, or {rate: 1 %, provenance: SOURCE}: a weight "
+    "of at least 0, a rate above 0 and up to 100 %, a source not the data; write one of them",
+    "accept_reject": "is {tries: NUMBER}, from 1 to 10000; write for example {tries: 300}",
     "above": "is a number, or a date as text; write one of them",
 }
 

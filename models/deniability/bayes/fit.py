@@ -157,7 +157,7 @@ def weigh_network(
     learned = replace(task, data_rows=parameters.parameter_rows)
     pool = model.pool(POOL_ROWS, SamplingSource(_SEED))
     rng = np.random.default_rng(_SEED)
-    noise = parameters.noise["soft constraints"]
+    noise = parameters.noise.get("soft constraints")
     return replace(model, reweighting=WEIGHER.weigh(private, learned, noise, pool, rng))
 
 

@@ -123,7 +123,7 @@ class Outline:
             "joint tables": len(self.joint),
             "structure": int(self.pairs > 0),
             "parameters": len(self.inside) if self.pairs else 0,
-            "soft constraints": int(bool(self.task.soft)),
+            "soft constraints": int(bool(self.task.measured_soft)),
         }
         return {kind: times for kind, times in found.items() if times}
 
@@ -167,7 +167,7 @@ class Outline:
                 counts_stage(task, "parameters", noise["parameters"], times["parameters"], words),
                 part=part,
             )
-        if task.soft:
+        if task.measured_soft:
             yield replace(WEIGHER.stage(task, noise["soft constraints"]), part=part)
 
     def mapped(self, level: Fraction) -> dict[tuple[str, ...], float]:

@@ -17,13 +17,14 @@ from cloister.constraints import DenialConstraint
 from cloister.privacy.events import Composed
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from cloister.schema.domain import Table
+from cloister.schema.spec import Sampling
 from models.discretization.attribute_order import NETWORKED_LEVELS
+from models.planning.sampling_choice import SUPPORTS
 from models.protocol import Stage
 from models.task import Task
 
 if TYPE_CHECKING:
-    from models.soft_constraints.reweighting import Reweighting
+    from models.kamino.model import KaminoModel
 
 _SEED = 7
 """Public seed of the arbitrary sequence, the same in every run."""
@@ -44,7 +45,10 @@ def random_sequence(
 
 @dataclass(frozen=True)
 class Unweighed:
-    """Makes no query, and gives every soft constraint the weight zero: every row is kept."""
+    """Makes no query, and leaves soft constraints to the model: every row is kept."""
+
+    samplings: tuple[Sampling, ...] = (SUPPORTS,)
+    weighs_soft: bool = False
 
     def stage(self, task: Task, noise: Fraction) -> Stage:  # noqa: ARG002
         return Stage(
@@ -53,16 +57,14 @@ class Unweighed:
             "no query: soft constraints are left to the model",
         )
 
+    def deviation(self, noise: float, task: Task) -> float | None:  # noqa: ARG002
+        return None
+
     def weigh(
         self,
         private: Door[TableRows],  # noqa: ARG002
-        task: Task,
-        noise: Fraction,  # noqa: ARG002
-        pool: Table,
-        rng: np.random.Generator,  # noqa: ARG002
-    ) -> Reweighting:
-        from models.soft_constraints.reweighting import Reweighting
-
-        return Reweighting(
-            tuple((constraint, 0.0) for constraint in task.soft), pool.take(np.arange(1))
-        )
+        task: Task,  # noqa: ARG002
+        noise: Fraction | None,  # noqa: ARG002
+        model: KaminoModel,
+    ) -> KaminoModel:
+        return model

@@ -7,7 +7,7 @@ from models.kamino.paper.matrix_ascent import MatrixAscent
 from models.kamino.paper.one_by_one import OneByOne
 from models.kamino.recipe import KaminoRecipe
 from models.kamino.trainers import Joint
-from models.soft_constraints.pair_counts import PairCounts
+from models.kamino.weighing import ByRates
 
 PAPER_RECIPES = (
     KaminoRecipe(
@@ -15,13 +15,13 @@ PAPER_RECIPES = (
         "kamino with one sub-model after another, each from the embeddings of the last, softmax "
         "attention, and hyper-attributes",
         OneByOne(units="hyper-attributes"),
-        PairCounts(),
+        ByRates(),
     ),
     KaminoRecipe(
         "kamino-parallel",
         "kamino with one sub-model an attribute, each from its own start",
         OneByOne(inheritance="nothing"),
-        PairCounts(),
+        ByRates(),
     ),
     KaminoRecipe(
         "kamino-paper",
@@ -34,7 +34,7 @@ PAPER_RECIPES = (
         "kamino-unsequenced",
         "kamino with an arbitrary sequence of attributes, to see what the schema sequence is worth",
         Joint(),
-        PairCounts(),
+        ByRates(),
         random_sequence,
     ),
     KaminoRecipe(

@@ -1,0 +1,56 @@
+"""The default way to weigh soft constraints: by rates, from noisy counts or as the spec says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.table_rows import TableRows
+from cloister.schema.spec import Sampling
+from models.planning.sampling_choice import SEQUENTIAL, SUPPORTS, choose_sampling
+from models.protocol import Stage
+from models.sampling.sizes import POOL_ROWS
+from models.soft_constraints.pair_counts import PairCounts
+from models.task import Task
+
+if TYPE_CHECKING:
+    from models.kamino.model import KaminoModel
+
+KAMINO_SEED = 20_210_623
+"""Public seed of everything random that follows the noise."""
+
+
+COUNTS = PairCounts()
+"""How violations are counted on the data."""
+
+
+@dataclass(frozen=True)
+class ByRates:
+    """Rows are kept with weights, or drawn one after the other, so that rates are met."""
+
+    counts: PairCounts = COUNTS
+    samplings: tuple[Sampling, ...] = (SUPPORTS, SEQUENTIAL)
+    weighs_soft: bool = True
+
+    def stage(self, task: Task, noise: Fraction) -> Stage:
+        return self.counts.stage(task, noise)
+
+    def deviation(self, noise: float, task: Task) -> float | None:
+        return self.counts.deviation(noise, task)
+
+    def weigh(
+        self, private: Door[TableRows], task: Task, noise: Fraction | None, model: KaminoModel
+    ) -> KaminoModel:
+        pool = model.pool(POOL_ROWS, SamplingSource(KAMINO_SEED))
+        rng = np.random.default_rng(KAMINO_SEED)
+        choice = choose_sampling(task, self.samplings)
+        if not choice.sequential:
+            return model.reweighted(self.counts.weigh(private, task, noise, pool, rng))
+        sampler = model.sequential(choice.options, ()).constraint_sampler
+        found = self.counts.penalties(private, task, noise, sampler, pool, rng)
+        return model.sequential(choice.options, found)

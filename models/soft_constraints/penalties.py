@@ -1,0 +1,104 @@
+"""What violations cost rows that are drawn one after the other, fitted to rates.
+
+Source: Kamino Algorithm 3, line 10, where a row with v violations has the factor exp(-w v). A
+weight that is known is the paper's: the cost of one violating pair. One that is fitted costs by the
+share of rows before, so that tables of any length have the same rate. Post-processing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cloister.arrays import Floats
+from cloister.constraints import DenialConstraint
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.domain import Table
+from models.sampling.sampler import ConstraintSampler
+from models.sampling.violation_index import Penalty
+from models.soft_constraints.rate_posterior import own_rates
+from models.soft_constraints.reweighting import RateFit
+from models.task import Task
+
+_PILOT_ROWS = 3_000
+"""Rows of a table drawn on trial: its rates then have a relative error of some percent."""
+
+_TURNS = 3
+"""Tables drawn on trial: after each, weights are corrected by what its rates were."""
+
+_MOST = 50.0
+"""Cost of violating with as great a share of the rows before as the mean row, in nats, at most."""
+
+_SEED = 20_210_701
+"""Public seed of the tables drawn on trial."""
+
+
+def known_penalties(task: Task) -> tuple[Penalty, ...]:
+    """The penalty of each soft constraint with a known weight."""
+    return tuple(
+        Penalty(rule, rule.known.weight)
+        for rule in task.weighted_soft
+        if rule.known and rule.known.weight is not None
+    )
+
+
+def fit_penalties(
+    task: Task,
+    wanted: Mapping[DenialConstraint, float],
+    known: tuple[Penalty, ...],
+    sampler: ConstraintSampler,
+    pool: Table,
+    rng: np.random.Generator,
+) -> tuple[Penalty, ...]:
+    """The ``known`` penalties, and those with which rows of ``sampler`` have the ``wanted`` rates.
+
+    Weights are fitted as if rows of the ``pool`` were kept by chance, and then corrected by the
+    rates of tables that are drawn row by row.
+    """
+    if not wanted:
+        return known
+    half = rng.permutation(pool.rows)[: pool.rows // 2]
+    fit = RateFit.of(list(wanted), list(wanted.values()), pool, half, np.asarray)
+    pilot = _Pilot(task, sampler, known)
+    least = 0.0 if sampler.algorithm.tries else -_MOST
+    for source in SamplingSource(_SEED).spawn(_TURNS):
+        weights = fit.weights(least, _MOST) / fit.means
+        found = pilot.rates(list(wanted), weights, source)
+        fit = replace(fit, aims=fit.aims - np.log(found / np.array(list(wanted.values()))))
+    return (*known, *_by_share(wanted, fit.weights(least, _MOST) / fit.means))
+
+
+@dataclass(frozen=True)
+class _Pilot:
+    """Tables drawn on trial from a sampler, under ``known`` penalties and others."""
+
+    task: Task
+    sampler: ConstraintSampler
+    known: tuple[Penalty, ...]
+
+    @property
+    def rows(self) -> int:
+        return min(self.task.output_rows, _PILOT_ROWS)
+
+    def rates(
+        self, rules: Sequence[DenialConstraint], weights: Floats, source: SamplingSource
+    ) -> Floats:
+        """The shares (c,) of violation in one table."""
+        penalties = (*map(self._scaled, self.known), *_by_share(rules, weights))
+        algorithm = replace(self.sampler.algorithm, penalties=penalties)
+        drawn = replace(self.sampler, algorithm=algorithm).independent(self.rows, source)
+        return np.array(own_rates(rules, drawn, drawn.rows))
+
+    def _scaled(self, penalty: Penalty) -> Penalty:
+        """The cost of a pair, so that a share of all rows costs as much as in the whole table."""
+        pairs = penalty.constraint.arity == 2
+        scale = self.task.output_rows / self.rows if pairs else 1.0
+        return replace(penalty, weight=penalty.weight * scale)
+
+
+def _by_share(rules: Iterable[DenialConstraint], weights: Floats) -> tuple[Penalty, ...]:
+    return tuple(
+        Penalty(rule, weight, "share") for rule, weight in zip(rules, weights.tolist(), strict=True)
+    )

@@ -1,0 +1,78 @@
+"""What a release does about soft constraints, in words for plans and certificates; public."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from cloister.constraints import DenialConstraint
+from cloister.figures import figure
+from models.planning.sampling_choice import choose_sampling
+from models.protocol import AnyPlan, AnySynthesizer
+from models.registry import create
+from tasks.requests.resolved import PublicContext, ResolvedRequest
+
+_UNWEIGHED = (
+    "{names}: method {method} does nothing about soft constraints; rows break them as often as "
+    "they happen to"
+)
+
+
+def unweighed_soft(request: ResolvedRequest, context: PublicContext) -> tuple[str, ...]:
+    """A sentence for those soft constraints of each table that the method leaves alone."""
+    if _weighs(request):
+        return ()
+    tasks = [part.one for part in context.tables.values()]
+    return tuple(
+        _UNWEIGHED.format(names=_names(task.soft), method=request.method)
+        for task in tasks
+        if task.soft
+    )
+
+
+def soft_facts(request: ResolvedRequest, context: PublicContext, made: AnyPlan) -> dict[str, str]:
+    """How rates of soft constraints are known, and how rows are drawn under them."""
+    if not any(part.one.soft for part in context.tables.values()):
+        return {}
+    if not _weighs(request):
+        return {"soft rates": f"not kept by {request.method}"}
+    tasks = [part.one for part in context.tables.values()]
+    found = {"soft rates": "; ".join(_sources([rule for t in tasks for rule in t.soft], made))}
+    if not context.spec.tables:
+        found["sampling"] = str(choose_sampling(context.one, _method(request).samplings))
+    return found
+
+
+def soft_json(request: ResolvedRequest, context: PublicContext) -> dict[str, Any]:
+    """The same for programs: the way of drawing and why, what is known, what is left alone."""
+    found: dict[str, Any] = {"warnings": list(unweighed_soft(request, context))}
+    if not context.spec.tables and context.one.soft:
+        choice = choose_sampling(context.one, _method(request).samplings)
+        found["sampling"] = {"way": choice.way, "reason": choice.reason}
+    rules = [rule for part in context.tables.values() for rule in part.one.soft]
+    found["soft_known"] = [rule.name for rule in rules if rule.known is not None]
+    return found
+
+
+def _sources(rules: Sequence[DenialConstraint], made: AnyPlan) -> Iterator[str]:
+    measured = [rule for rule in rules if rule.known is None]
+    if measured and made.rate_deviation is not None:
+        points = figure(100 * made.rate_deviation)
+        yield f"measured to about {points} percentage points"
+    elif measured:
+        yield f"{_names(measured)} from noisy answers"
+    if known := [rule for rule in rules if rule.known is not None]:
+        yield f"{_names(known)} as declared, for which nothing is asked of the data"
+
+
+def _weighs(request: ResolvedRequest) -> bool:
+    """Whether the method does anything about soft constraints: all that do need a delta."""
+    return _method(request).weighs_soft and request.budget.delta > 0
+
+
+def _method(request: ResolvedRequest) -> AnySynthesizer:
+    return create(request.method)
+
+
+def _names(rules: Sequence[DenialConstraint]) -> str:
+    return ", ".join(f"'{rule.name}'" for rule in rules)

@@ -1,0 +1,98 @@
+"""Rows drawn one after the other under soft constraints: rates that are wanted, weights known."""
+
+from dataclasses import replace
+from fractions import Fraction
+from types import SimpleNamespace
+
+import pytest
+
+from cloister.constraints import KnownFigure
+from cloister.constraints.counting import violation_share
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from models.mixture.weighing import weigh_mixture
+from models.sampling.violation_index import Penalty
+from models.serialization import restore_algorithm, state_of_algorithm
+from models.task import RowSampling
+from tests.numerical.test_fit_rates import RULE, model, rate
+
+SEQUENTIAL = RowSampling("sequential")
+
+
+def weighed(before, known, sampling):
+    """The model with a figure that is known of its constraint: nothing is asked of the data."""
+    rule = replace(RULE, known=known)
+    task = replace(before.task, constraints=(rule,), sampling=sampling)
+    plan = SimpleNamespace(
+        parameters=SimpleNamespace(noise={"histograms": Fraction(5)}, dependence_penalty=0.0)
+    )
+    return weigh_mixture(None, task, plan, replace(before, task=task))
+
+
+def drawn_rate(fitted, rows=4_000):
+    table = fitted.sample(rows, SamplingSource(3))
+    assert table.rows == rows
+    return float(violation_share(RULE, table))
+
+
+@pytest.mark.parametrize("factor", [0.3, 0.7, 1.3])
+def test_a_known_rate_is_met_row_by_row(factor):
+    before = model()
+    wanted = factor * rate(before)
+    fitted = weighed(before, KnownFigure(rate=wanted, provenance="audit"), SEQUENTIAL)
+    assert fitted.constraint_sampler.remembers
+    assert drawn_rate(fitted) == pytest.approx(wanted, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [RowSampling("sequential", 1.0), RowSampling("sequential", 0.1, 30)],
+    ids=["resampled", "accept-reject"],
+)
+def test_a_known_rate_is_met_with_cells_drawn_anew_and_by_accept_reject(sampling):
+    before = model()
+    wanted = 0.5 * rate(before)
+    fitted = weighed(before, KnownFigure(rate=wanted, provenance="audit"), sampling)
+    assert drawn_rate(fitted) == pytest.approx(wanted, rel=0.15)
+
+
+def test_a_known_rate_is_met_inside_supports_too():
+    before = model()
+    wanted = 0.8 * rate(before)
+    fitted = weighed(before, KnownFigure(rate=wanted, provenance="audit"), RowSampling())
+    assert not fitted.constraint_sampler.remembers
+    assert rate(fitted) == pytest.approx(wanted, rel=0.15)
+
+
+def test_a_known_weight_is_the_papers_and_needs_no_fit():
+    before = model()
+    fitted = weighed(before, KnownFigure(weight=0.03), RowSampling())
+    assert fitted.algorithm.penalties == (Penalty(fitted.task.soft[0], 0.03, "pair"),)
+    free = weighed(before, KnownFigure(weight=0.0), RowSampling())
+    assert drawn_rate(fitted) < 0.6 * drawn_rate(free)
+    assert drawn_rate(free) == pytest.approx(rate(before), rel=0.15)
+
+
+def test_a_greater_table_has_the_same_rate():
+    before = model()
+    wanted = 0.5 * rate(before)
+    fitted = weighed(before, KnownFigure(rate=wanted, provenance="audit"), SEQUENTIAL)
+    assert drawn_rate(fitted, 12_000) == pytest.approx(wanted, rel=0.15)
+
+
+def test_the_way_of_drawing_is_saved_with_the_model():
+    fitted = weighed(model(), KnownFigure(weight=0.005), RowSampling("sequential", 0.1, 30))
+    meta, arrays = state_of_algorithm(fitted.algorithm)
+    assert not arrays
+    assert restore_algorithm(fitted.task, meta) == fitted.algorithm
+    assert not restore_algorithm(fitted.task, {}).penalties
+
+
+def test_the_certificate_says_how_rows_are_drawn():
+    fitted = weighed(model(), KnownFigure(weight=0.005), RowSampling("sequential", 0.1, 30))
+    said = " ".join(fitted.post_processing())
+    assert "by the weights that the spec declares" in said
+    assert "at most 30 values a row are tried" in said
+    assert "10 % of the values of such an attribute are drawn anew" in said
+    assert "noisy counts of violations" not in said
+    rated = weighed(model(), KnownFigure(rate=0.05, provenance="audit"), RowSampling())
+    assert "about as often as the declared rates say" in " ".join(rated.post_processing())
