@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -94,3 +95,11 @@ def scanned(model, kept, gamma, rows, seed, record) -> int:
     own = interval(model.made_by(seed, kept, record), gamma)
     chances = [model.made_by(row, kept, record) for row in rows]
     return sum(bool(chance) and interval(chance, gamma) == own for chance in chances)
+
+
+def passes(test, plausible):
+    """The probability that so many plausible seeds plus discrete Laplace noise reach a test's k."""
+    ratio = math.exp(-float(test.epsilon0))
+    missing = test.k - plausible
+    tail = ratio ** abs(missing) / (1 + ratio)
+    return tail if missing > 0 else 1 - tail * ratio
