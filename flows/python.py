@@ -142,6 +142,7 @@ class LoadedModel:
         """``n`` rows, at no cost; ``where`` fixes the value of some columns in all rows.
 
         Raises:
+            InputError: the model gives fewer rows.
             SampleError: that many rows cannot be drawn.
         """
         task, model = self.saved.one

@@ -51,8 +51,8 @@ def sample_release(home: Home, draw: Draw, as_json: bool) -> None:
     The same command again resumes an interrupted draw.
 
     Raises:
-        InputError: the release is not approved, a condition is not COLUMN=VALUE, or the file has
-            another ending than .parquet or .csv.
+        InputError: the release is not approved, a condition is not COLUMN=VALUE, the model gives
+            fewer rows, or the file has another ending than .parquet or .csv.
         StorageError: the file exists or cannot be written.
         VerificationError: the model is not the one that was released.
         SampleError: the rows cannot be drawn.

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from cloister.constraints import DenialConstraint
 from cloister.constraints.counting import ViolationReport, violation_reports
-from cloister.errors import SampleError
+from cloister.errors import InputError, SampleError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.reading import frame_of_arrow, read_native
@@ -31,9 +31,8 @@ def draw_tables(model: AnyModel, rows: int, seed: int | None, dataset: str) -> d
     A single table has the name of the ``dataset``.
 
     Raises:
-        SampleError: the model gave another number of rows, or its capacity is smaller.
+        SampleError: the model gave another number of rows, or has fewer.
     """
-    require_capacity(model, rows)
     drawn = model.sample(rows, SamplingSource(seed))
     tables = {dataset: drawn} if isinstance(drawn, Table) else dict(drawn.tables)
     found = next(iter(tables.values())).rows
@@ -46,10 +45,10 @@ def require_capacity(model: AnyModel, rows: int) -> None:
     """Check that the capacity of a model holds ``rows`` rows.
 
     Raises:
-        SampleError: it gives fewer.
+        InputError: it gives fewer.
     """
     if model.capacity is not None and rows > model.capacity:
-        raise SampleError(
+        raise InputError(
             f"{rows} rows were asked, but the model gives at most {model.capacity}: they are what "
             "was paid for; ask for fewer rows"
         )
