@@ -18,7 +18,7 @@ from cloister.constraints.counting import violation_reports
 from cloister.evaluation.options import Level
 from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.sources.reading import parquet_names, read_native
+from cloister.schema.sources.parquet_files import parquet_names, read_native
 from flows import html
 from flows.cli.options import split_place, user
 from models.storage import SavedModel

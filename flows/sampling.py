@@ -21,10 +21,10 @@ from tasks.ledger.queries import release_of
 from tasks.ledger.release_findings import released_manifest
 from tasks.runtime.home import Home
 from tasks.runtime.tables import (
-    convert_to_csv,
     require_capacity,
     require_hard_constraints,
     violations_in,
+    write_csv,
 )
 
 _OPEN = (State.APPROVED, State.PUBLISHED)
@@ -152,7 +152,8 @@ def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
     sample_to(model.sampler, SampleRequest(saved.digest, draw.rows, draw.seed, where), drawn)
     require_hard_constraints(violations_in(drawn, task))
     if draw.out.suffix == ".csv":
-        convert_to_csv(drawn, draw.out, saved.spec)
+        write_csv(drawn, draw.out, saved.spec)
+        drawn.unlink()
     else:
         drawn.replace(draw.out)
 

@@ -344,7 +344,7 @@ def sample_whole(
     sampler: Sampler, rows: int, rng: SamplingSource, where: Where | None = None
 ) -> Table:
     """Exactly ``rows`` rows in one table; SampleError if they cannot be drawn."""
-    return Table.concatenate(list(sampler.chunks(rows, rng, where)))
+    return Table.concatenate(chunk.narrow() for chunk in sampler.chunks(rows, rng, where))
 
 
 def make_plan(synthesizer: AnySynthesizer, task: AnyTask, budget: Budget) -> AnyPlan:

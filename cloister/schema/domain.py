@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cloister.arrays import Booleans, Floats, Integers
+from cloister.arrays import Array, Booleans, Floats, Integers
 from cloister.errors import DataError
 from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Ordinal, TextKey
 from cloister.schema.codelists import NUMBERED_PATTERN, resolve_values
@@ -18,6 +18,9 @@ from cloister.schema.columns import OUTSIDE, Codes, Column, Grid, Listed, Serial
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_MOST_NARROW = 2**32
+"""Codes of the largest domain whose codes are stored in fewer than 64 bits."""
 
 
 def column_of(name: str, attribute: AnyAttribute, folder: Path) -> Column:
@@ -116,7 +119,7 @@ class Domain:
         codes = {column.name: column.encode(frame[column.name]) for column in self.columns}
         for name, column_codes in codes.items():
             _require_inside(name, column_codes)
-        return Table(self, codes)
+        return Table(self, codes).narrow()
 
 
 def _require_inside(name: str, codes: Codes) -> None:
@@ -129,25 +132,64 @@ def _require_inside(name: str, codes: Codes) -> None:
         )
 
 
+def code_type(column: Column) -> np.dtype[Any]:
+    """The narrowest type that holds the codes of a column, those of other keys included."""
+    if column.kind == "key" or column.size > _MOST_NARROW:
+        return np.dtype(np.int64)
+    return np.min_scalar_type(column.size - 1)
+
+
+class _Widened(Mapping[str, Codes]):
+    """Columns of whole numbers, each as int64 when it is looked up."""
+
+    def __init__(self, stored: Mapping[str, Array]) -> None:
+        self._stored = stored
+
+    def __getitem__(self, name: str) -> Codes:
+        return np.asarray(self._stored[name], dtype=np.int64)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stored)
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+
 @dataclass(frozen=True)
 class Table:
-    """A table as fine codes: ``codes[name]`` is int64 of shape (rows,)."""
+    """A table as fine codes: ``stored[name]`` is of shape (rows,) and any type of whole numbers.
+
+    ``codes[name]`` is the same as int64, a copy where it is stored in a narrower type.
+    """
 
     domain: Domain
-    codes: Mapping[str, Codes]
+    stored: Mapping[str, Array]
+
+    @property
+    def codes(self) -> Mapping[str, Codes]:
+        """The columns as int64."""
+        return _Widened(self.stored)
 
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return len(next(iter(self.codes.values())))
+        return len(next(iter(self.stored.values())))
 
     def comparable(self, name: str) -> Floats:
         """Numbers (rows,) in the order of a column's values; NaN for missing."""
         return self.domain[name].comparable(self.codes[name])
 
-    def take(self, rows: Integers | Booleans) -> Table:
-        """The table of some rows, by number or by mask."""
-        return Table(self.domain, {name: codes[rows] for name, codes in self.codes.items()})
+    def take(self, rows: Integers | Booleans | slice) -> Table:
+        """The table of some rows, by number, by mask or by range."""
+        return Table(self.domain, {name: codes[rows] for name, codes in self.stored.items()})
+
+    def narrow(self) -> Table:
+        """The same table, each column in the narrowest type that its public domain allows."""
+        types = {name: code_type(self.domain[name]) for name in self.stored}
+        return Table(
+            self.domain,
+            {name: codes.astype(types[name], copy=False) for name, codes in self.stored.items()},
+        )
 
     def frame(self) -> pd.DataFrame:
         """The table as a pandas frame, in the dtypes of its columns."""
@@ -158,13 +200,15 @@ class Table:
         )
 
     @classmethod
-    def concatenate(cls, tables: list[Table]) -> Table:
-        """The rows of several tables over one domain."""
-        domain = tables[0].domain
-        return cls(
-            domain,
-            {
-                name: np.concatenate([table.codes[name] for table in tables])
-                for name in domain.names
-            },
-        )
+    def concatenate(cls, tables: Iterable[Table]) -> Table:
+        """The rows of several tables, at least one, over one domain.
+
+        Memory is that of their columns and of one column more: a table that nothing else holds is
+        forgotten as soon as it has been taken apart.
+        """
+        pieces: dict[str, list[Array]] = {}
+        for table in tables:
+            domain = table.domain
+            for name in domain.names:
+                pieces.setdefault(name, []).append(table.stored[name])
+        return cls(domain, {name: np.concatenate(pieces.pop(name)) for name in domain.names})

@@ -97,6 +97,14 @@ def holds_numbers(attribute: Categorical | Ordinal) -> bool:
     return all(isinstance(value, int | float) for value in attribute.values)
 
 
+def read_distinct(text: pd.Series, read: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """``read`` applied to each distinct text once, shape (n,)."""
+    array: Any = pa.array(text, type=pa.large_string(), from_pandas=True)
+    whole = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    coded = whole.dictionary_encode()
+    return read(coded.dictionary).take(coded.indices)
+
+
 def _parser(attribute: AnyAttribute) -> Callable[[pd.Series], pd.Series]:
     if isinstance(attribute, Boolean):
         return lambda raw: _booleans(raw, attribute)
@@ -133,7 +141,7 @@ def _equal(raw: pd.Series, value: str | int) -> np.ndarray:
 
 def _wholes(raw: pd.Series) -> pd.Series:
     if is_text(raw):
-        parsed = _by_distinct(raw, _wholes_of_text)
+        parsed = read_distinct(raw, _wholes_of_text)
         return pd.Series(parsed.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get))
     if not _is_number(raw):
         return all_missing(len(raw), "Int64")
@@ -152,7 +160,7 @@ def _wholes(raw: pd.Series) -> pd.Series:
 
 def _decimals(raw: pd.Series) -> pd.Series:
     if is_text(raw):
-        numbers = _by_distinct(raw, _decimals_of_text).to_numpy(zero_copy_only=False)
+        numbers = read_distinct(raw, _decimals_of_text).to_numpy(zero_copy_only=False)
     elif _is_number(raw):
         numbers = raw.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
@@ -162,7 +170,7 @@ def _decimals(raw: pd.Series) -> pd.Series:
 
 def _moments(raw: pd.Series, pattern: str) -> pd.Series:
     if is_text(raw):
-        read = _by_distinct(raw, lambda text: _moments_of_text(text, pattern))
+        read = read_distinct(raw, lambda text: _moments_of_text(text, pattern))
         return pd.Series(read.to_pandas()).astype("datetime64[us]")
     if not pt.is_datetime64_dtype(raw.dtype):
         return all_missing(len(raw), "datetime64[us]")
@@ -177,14 +185,6 @@ def _moments(raw: pd.Series, pattern: str) -> pd.Series:
 def _days(raw: pd.Series, pattern: str) -> pd.Series:
     moments = _moments(raw, pattern)
     return moments.where(moments.dt.normalize() == moments).astype("datetime64[s]")
-
-
-def _by_distinct(text: pd.Series, read: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """``read`` applied to each distinct text once, shape (n,)."""
-    array: Any = pa.array(text, type=pa.large_string(), from_pandas=True)
-    whole = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-    coded = whole.dictionary_encode()
-    return read(coded.dictionary).take(coded.indices)
 
 
 def _matching(text: pa.Array, pattern: str) -> pa.Array:

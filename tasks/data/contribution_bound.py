@@ -13,37 +13,42 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from cloister.arrays import Integers
 from cloister.errors import DataError
 from cloister.privacy.keyed_texts import keyed_numbers
-from cloister.schema.domain import Table
+from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit
 
 _Words = NDArray[np.uint64]
 
 
-def bound_contribution(table: Table, names: pd.Series, unit: PersonUnit, key: bytes) -> Table:
-    """The table with at most ``unit.max_rows`` rows of each person, in the order they had.
-
-    A text key then has one code for each name.
-
-    Args:
-        names: whose each row is, (rows,).
+def require_named_persons(domain: Domain, unit: PersonUnit) -> None:
+    """Check that every row has a person.
 
     Raises:
         DataError: the key may be missing: rows without one may belong to one person or to
             several.
     """
-    if table.domain[unit.key].null_code is not None:
+    if domain[unit.key].null_code is not None:
         raise DataError(
             f"column '{unit.key}' identifies persons but is nullable; declare it not nullable"
         )
-    people = person_numbers(names, key)
+
+
+def bound_contribution(table: Table, people: Integers, unit: PersonUnit, key: bytes) -> Table:
+    """The table with at most ``unit.max_rows`` rows of each person, in the order they had.
+
+    A text key then has one code for each name.
+
+    Args:
+        people: the number of each row's person, (rows,).
+    """
     kept = np.sort(rows_within_bound(people, unit.max_rows, key))
     return _grouped_by_name(table, people, unit.key).take(kept)
 
 
-def _grouped_by_name(table: Table, people: NDArray[np.int64], key: str) -> Table:
+def _grouped_by_name(table: Table, people: Integers, key: str) -> Table:
     """The table with the number of its person (n,) as the code of each row, under a text key.
 
     Codes of keys outside the pattern are hashes that anyone can compute: somebody may have chosen
@@ -53,16 +58,16 @@ def _grouped_by_name(table: Table, people: NDArray[np.int64], key: str) -> Table
     if column.kind != "key":
         return table
     without_overflow = people // 2
-    return Table(table.domain, {**table.codes, key: column.size + without_overflow})
+    return Table(table.domain, {**table.stored, key: column.size + without_overflow})
 
 
-def person_numbers(names: pd.Series, key: bytes) -> NDArray[np.int64]:
+def person_numbers(names: pd.Series, key: bytes) -> Integers:
     """A number (n,) of the person of each row, which depends on the name and the key alone."""
     places, distinct = pd.factorize(texts(names))
     return keyed_numbers(pd.Index(distinct), key)[places]
 
 
-def rows_within_bound(people: NDArray[np.int64], most: int, key: bytes) -> NDArray[np.int64]:
+def rows_within_bound(people: Integers, most: int, key: bytes) -> Integers:
     """Row numbers, person by person: of each those of the ``most`` smallest lots."""
     grouped = np.argsort(people, kind="stable")
     lots = _row_groups(people[grouped], _position(people[grouped]), key)
@@ -70,7 +75,7 @@ def rows_within_bound(people: NDArray[np.int64], most: int, key: bytes) -> NDArr
     return drawn[_position(people[drawn]) < most]
 
 
-def _position(grouped: NDArray[np.int64]) -> NDArray[np.int64]:
+def _position(grouped: Integers) -> Integers:
     """The place of each row among those of its person, from 0; ``grouped`` is sorted by person."""
     if not len(grouped):
         return np.zeros(0, dtype=np.int64)
@@ -79,7 +84,7 @@ def _position(grouped: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.arange(len(grouped)) - np.repeat(starts, sizes)
 
 
-def _row_groups(people: NDArray[np.int64], position: NDArray[np.int64], key: bytes) -> _Words:
+def _row_groups(people: Integers, position: Integers, key: bytes) -> _Words:
     """A keyed 64-bit mix of person and position.
 
     Source: the finaliser of SplitMix64 (Steele, Lea, Flood 2014), applied twice.

@@ -12,8 +12,7 @@ from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.database import Database, ForeignKey
 from cloister.schema.domain import Table
 from cloister.schema.joins import degree_table, joined_table, joined_tables, require_unique_keys
-from cloister.schema.sources.reading import read_frame
-from cloister.schema.validation import validate_rows
+from cloister.schema.validation import read_table
 from models.task import AnyTask, DatabaseTask
 from tasks.data.contribution_bound import rows_within_bound
 from tasks.data.open_table import noise_source
@@ -41,14 +40,13 @@ class DatabaseSource(RowSource[Database, PrivateDatabase]):
         assert isinstance(context.task, DatabaseTask)
         tables, reports = {}, {}
         for name, part in context.tables.items():
-            frame, report = validate_rows(read_frame(part.spec, None), part.spec)
-            tables[name] = part.one.domain.encode(frame)
+            tables[name], report = read_table(part.spec, part.one.domain)
             reports[name] = report.to_dict()
         write_validation(release, {"tables": reports}, home)
         columns = (
-            (f"{name}.{column}", table.codes[column])
+            (f"{name}.{column}", codes)
             for name, table in tables.items()
-            for column in table.domain.names
+            for column, codes in table.stored.items()
         )
         digest = keyed_digest(b"data", columns, release, home.key())
         whole = Database(context.task.schema, tables)

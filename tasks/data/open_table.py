@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+import numpy as np
 
 from cloister.privacy.door.database import PrivateDatabase
 from cloister.privacy.door.journal import Journal
@@ -10,13 +13,17 @@ from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.domain import Table
-from cloister.schema.parsing import parse
-from cloister.schema.sources.reading import read_frame
+from cloister.schema.sources.reading import read_batches
 from cloister.schema.spec import PersonUnit
-from cloister.schema.validation import ValidationReport, validate_rows
+from cloister.schema.validation import Validation, read_table
+from cloister.schema.validation_report import ValidationReport
 from models.persons.parts import neighbours_of_tables, person_tables
 from models.task import AnyTask, Task
-from tasks.data.contribution_bound import bound_contribution
+from tasks.data.contribution_bound import (
+    bound_contribution,
+    person_numbers,
+    require_named_persons,
+)
 from tasks.data.refusals import write_validation
 from tasks.data.session import RowSource, Session, keyed_digest
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
@@ -77,16 +84,28 @@ def open_data(
         StorageError: the data cannot be read.
         DataError: it is not as declared; names columns, rules and row numbers.
     """
-    frame, report = validate_rows(read_frame(context.spec, request.data), context.spec)
-    table = context.one.domain.encode(frame)
-    columns = ((name, table.codes[name]) for name in table.domain.names)
-    digest = keyed_digest(b"data", columns, release, home.key())
-    unit = context.spec.privacy.unit
-    if isinstance(unit, PersonUnit):
-        table = bound_contribution(
-            table, parse(frame[unit.key], context.spec.attributes[unit.key])[0], unit, home.key()
-        )
-    return RealRows(table, digest), report
+    spec, domain, unit = context.spec, context.one.domain, context.spec.privacy.unit
+    if not isinstance(unit, PersonUnit):
+        table, report = read_table(spec, domain, request.data)
+        return RealRows(table, _digest(table, release, home)), report
+    require_named_persons(domain, unit)
+    validation, people = Validation.of(spec, domain), []
+
+    def tables() -> Iterator[Table]:
+        for batch in read_batches(spec, request.data):
+            rows = validation.check(batch)
+            people.append(person_numbers(rows.typed(unit.key), home.key()))
+            yield rows.table()
+
+    table = Table.concatenate(tables())
+    report, digest = validation.report(), _digest(table, release, home)
+    return RealRows(
+        bound_contribution(table, np.concatenate(people), unit, home.key()), digest
+    ), report
+
+
+def _digest(table: Table, release: str, home: Home) -> str:
+    return keyed_digest(b"data", table.stored.items(), release, home.key())
 
 
 def noise_source() -> NoiseSource:

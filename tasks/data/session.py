@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Never, Self, SupportsIndex, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from cloister.errors import CloisterError
@@ -219,5 +220,6 @@ def keyed_digest(
     """
     digest = hmac.new(key, kind + b" " + release.encode(), hashlib.sha256)
     for name, values in columns:
-        digest.update(name.encode() + b"\0" + values.tobytes())
+        digest.update(name.encode() + b"\0")
+        digest.update(np.ascontiguousarray(values).data)
     return digest.hexdigest()

@@ -18,11 +18,10 @@ from cloister.evaluation.report import Evaluation, unmeasured
 from cloister.evaluation.targets import PredictionTarget, targets_of
 from cloister.schema.database import Database
 from cloister.schema.domain import Table
-from cloister.schema.sources.reading import read_frame
 from cloister.schema.sources.urls import is_url
 from cloister.schema.spec import SourceSpec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from cloister.schema.validation import validate_rows
+from cloister.schema.validation import read_table
 from models.task import Task
 from tasks.requests.resolved import PublicContext, declared_context
 from tasks.runtime.files import write_json
@@ -198,7 +197,7 @@ def table_of(context: PublicContext, file: Path | None) -> Table:
     Raises:
         DataError: they are not as declared.
     """
-    return context.one.domain.encode(validate_rows(read_frame(context.spec, file), context.spec)[0])
+    return read_table(context.spec, context.one.domain, file)[0]
 
 
 def _targets(context: PublicContext, asked: EvaluationOptions) -> tuple[PredictionTarget, ...]:

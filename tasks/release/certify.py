@@ -12,7 +12,6 @@ from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Facts
 from cloister.privacy.certificate.page import page
 from cloister.privacy.certificate.software import software
 from cloister.privacy.ledger import Anchor, BudgetStatus
-from cloister.schema.sources.reading import read_native
 from models.protocol import AnyPlan
 from models.registry import create
 from models.storage import model_digest
@@ -83,8 +82,7 @@ def _place_tables(
         os.link(drawn.files[name].open(), folder / table)
         digests[table] = drawn.files[name].digest
         if request.csv:
-            frame = read_native(folder / table, part.one.domain.names)
-            write_csv(frame, folder / text, part.spec)
+            write_csv(folder / table, folder / text, part.spec)
             digests[text] = digest_of(folder / text)
     return digests
 

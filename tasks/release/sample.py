@@ -24,7 +24,7 @@ from tasks.runtime.tables import (
     draw_tables,
     read_synthetic,
     require_hard_constraints,
-    write_parquet,
+    write_table,
 )
 from tasks.stores.prefect_run_page import note_warning
 
@@ -60,7 +60,7 @@ def sample_rows(
     drawn = draw_tables(fitted, request.rows, kept_seed(folder), context.spec.name)
     files = {name: folder / f"{stem}.parquet" for name, stem in context.files.items()}
     for name, path in files.items():
-        write_parquet(drawn[name].frame(), path)
+        write_table(drawn.pop(name), path)
     tables = {name: read_synthetic(files[name], part.one) for name, part in context.tables.items()}
     violations = tuple(
         report

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -14,15 +14,16 @@ from cloister.constraints.counting import ViolationReport, violation_reports
 from cloister.errors import InputError, SampleError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
-from cloister.schema.sources.reading import frame_of_arrow, read_native
+from cloister.schema.sources.parquet_files import frame_of_arrow, read_columns
 from cloister.schema.sources.writing import write_csv_rows
 from cloister.schema.spec import Spec
+from cloister.schema.validation import Validation
 from models.protocol import AnyModel
 from models.task import Task
 from tasks.runtime.files import replace_file
 
-_ROWS_WRITTEN = 100_000
-"""Rows that are written at a time: few, so that their texts take little memory."""
+_CELLS_WRITTEN = 1 << 22
+"""Cells that are written at a time: few, so that their texts take little memory."""
 
 
 def draw_tables(model: AnyModel, rows: int, seed: int | None, dataset: str) -> dict[str, Table]:
@@ -90,7 +91,7 @@ def violations_in(path: Path, task: Task) -> tuple[ViolationReport, ...]:
 
 def _columns_of(path: Path, rule: DenialConstraint, task: Task) -> Table:
     domain = Domain(tuple(task.domain[name] for name in rule.attributes))
-    return domain.encode(read_native(path, domain.names))
+    return _table_of(path, domain)
 
 
 def read_synthetic(path: Path, task: Task) -> Table:
@@ -99,7 +100,14 @@ def read_synthetic(path: Path, task: Task) -> Table:
     Raises:
         DataError: it does not fit the domain.
     """
-    return task.domain.encode(read_native(path, task.domain.names))
+    return _table_of(path, task.domain)
+
+
+def _table_of(path: Path, domain: Domain) -> Table:
+    validation = Validation(domain, "fail")
+    table = validation.table(read_columns(path, domain.names))
+    validation.report()
+    return table
 
 
 def write_parquet(frame: pd.DataFrame, path: Path) -> None:
@@ -111,33 +119,48 @@ def write_parquet(frame: pd.DataFrame, path: Path) -> None:
     replace_file(path, lambda part: frame.to_parquet(part, index=False))
 
 
-def write_csv(frame: pd.DataFrame, path: Path, spec: Spec) -> None:
-    """Write a table as the source of its spec writes CSV.
+def write_table(table: Table, path: Path) -> None:
+    """Write the values of a table to a Parquet file, whole or not at all.
+
+    Values are in memory for some rows at a time.
 
     Raises:
         StorageError: it cannot be written.
     """
-    starts = range(0, max(len(frame), 1), _ROWS_WRITTEN)
-    _write_pieces((frame.iloc[at : at + _ROWS_WRITTEN] for at in starts), path, spec)
+    rows = max(_CELLS_WRITTEN // len(table.domain.names), 1)
 
-
-def convert_to_csv(parquet: Path, path: Path, spec: Spec) -> None:
-    """Turn a Parquet file into a CSV file as :func:`write_csv` would, piece by piece.
-
-    The Parquet file is removed.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
-    pieces = pq.ParquetFile(parquet).iter_batches(_ROWS_WRITTEN)
-    _write_pieces((frame_of_arrow(pa.Table.from_batches([piece])) for piece in pieces), path, spec)
-    parquet.unlink()
-
-
-def _write_pieces(pieces: Iterable[pd.DataFrame], path: Path, spec: Spec) -> None:
     def write(part: Path) -> None:
-        with part.open("w", encoding=spec.source.encoding, newline="") as file:
-            for number, piece in enumerate(pieces):
-                write_csv_rows(piece, file, spec, header=number == 0)
+        pieces = (_arrow(table, at, rows) for at in range(0, max(table.rows, 1), rows))
+        first = next(pieces)
+        with pq.ParquetWriter(part, first.schema) as file:
+            for piece in chain([first], pieces):
+                file.write_table(piece)
+
+    replace_file(path, write)
+
+
+def _arrow(table: Table, first: int, rows: int) -> pa.Table:
+    return pa.Table.from_pandas(
+        table.take(slice(first, first + rows)).frame(), preserve_index=False
+    )
+
+
+def write_csv(parquet: Path, path: Path, spec: Spec) -> None:
+    """Write the rows of a Parquet file as the source of its spec writes CSV, piece by piece.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    names = list(spec.attributes)
+    rows = max(_CELLS_WRITTEN // len(names), 1)
+
+    def write(part: Path) -> None:
+        with (
+            part.open("w", encoding=spec.source.encoding, newline="") as file,
+            pq.ParquetFile(parquet) as source,
+        ):
+            for number, piece in enumerate(source.iter_batches(rows)):
+                frame = frame_of_arrow(pa.Table.from_batches([piece]).select(names))
+                write_csv_rows(frame, file, spec, header=number == 0)
 
     replace_file(path, write)

@@ -10,7 +10,6 @@ from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Certi
 from cloister.privacy.certificate.manifest import MANIFEST_NAME
 from cloister.privacy.certificate.page import page
 from cloister.privacy.ledger import Release
-from cloister.schema.sources.reading import read_native
 from models.storage import load_saved
 from tasks.ledger.certificates import read_certificate
 from tasks.ledger.queries import release_of
@@ -76,8 +75,7 @@ def _write_csv(home: Home, held: Release, path: Path) -> None:
     """Write a table as CSV again, which the remote does not hold."""
     spec = load_saved(home.release(held.id) / "model").spec
     declared = spec.parts.get(path.stem, spec)
-    frame = read_native(path.with_suffix(PARQUET), tuple(declared.attributes))
-    write_csv(frame, path, declared)
+    write_csv(path.with_suffix(PARQUET), path, declared)
 
 
 def _require_artefacts(certificate: Certificate, folder: Path) -> None:

@@ -24,9 +24,8 @@ from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
-from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation import validate_rows
+from cloister.schema.validation import read_table
 from models.protocol import Model, make_plan
 from models.registry import create
 from models.task import Budget, Task
@@ -60,7 +59,7 @@ def real(name: str, file: str, rules: str | None = None) -> Real:
     if rules is not None:
         declared, folder = [ConstraintDeclaration(file=rules, soft=True)], DATA / name
     constraints: tuple[DenialConstraint, ...] = constraints_of(declared, domain.names, folder)
-    table = domain.encode(validate_rows(read_frame(spec, DATA / name / file), spec)[0])
+    table, _ = read_table(spec, domain, DATA / name / file)
     return Real(table, Task(domain, constraints, table.rows, Neighbours()))
 
 

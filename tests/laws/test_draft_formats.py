@@ -12,7 +12,7 @@ from cloister.schema.drafts.drafting import draft
 from cloister.schema.formats import write_moments, write_numbers
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
-from tasks.runtime.tables import write_csv
+from tasks.runtime.tables import write_csv, write_table
 
 ROWS = 12
 MARKS = [(".", None), (".", ","), (",", "."), (",", None), (".", "'"), (",", " ")]
@@ -93,7 +93,8 @@ def test_a_file_comes_back_as_it_was(tmp_path, table):
     (tmp_path / "draft.yaml").write_text(draft(path), encoding="utf-8")
     spec = load_spec(tmp_path / "draft.yaml")
     table = Domain.of(spec.attributes, spec.folder).encode(read_frame(spec))
-    write_csv(table.frame(), tmp_path / "again.csv", spec)
+    write_table(table, tmp_path / "table.parquet")
+    write_csv(tmp_path / "table.parquet", tmp_path / "again.csv", spec)
     left = [at for at, name in enumerate(rows[0]) if name not in spec.ignore]
     expected = text_of([[row[at] for at in left] for row in rows], delimiter)
     assert (tmp_path / "again.csv").read_bytes().decode(spec.source.encoding) == expected

@@ -12,7 +12,7 @@ from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.spec_files.marked_yaml import read_marked
 from cloister.schema.validation import validate_rows
-from tasks.runtime.tables import write_csv
+from tasks.runtime.tables import write_csv, write_table
 
 ROWS = 60
 
@@ -162,7 +162,8 @@ def require_release(drafted, tmp_path, rows, columns, method):
     spec = load_spec(path)
     shape = Shape(read_frame(spec), read_marked(path).content)
     table = release_once(shape, 1, method, "1e-7").synthetic
-    write_csv(table.frame(), tmp_path / "synthetic.csv", spec)
+    write_table(table, tmp_path / "synthetic.parquet")
+    write_csv(tmp_path / "synthetic.parquet", tmp_path / "synthetic.csv", spec)
     text = (tmp_path / "synthetic.csv").read_text(encoding="latin-1")
     assert "none" not in text.lower()
     found = pd.read_csv(

@@ -31,7 +31,7 @@ class Partition(Protocol):
         ...
 
     def of(self, codes: Codes) -> PartNumbers:
-        """Parts (n,) of fine codes (n,)."""
+        """Parts (n,) of fine codes (n,) of any type of whole numbers."""
         ...
 
 
@@ -49,7 +49,7 @@ class TableRows:
 
     def column(self, partition: Partition, rows: slice = ALL_ROWS) -> PartNumbers:
         """Parts (n,) of some rows."""
-        return partition.of(self.table.codes[partition.name][rows])
+        return partition.of(self.table.stored[partition.name][rows])
 
     def counts(self, partitions: Sequence[Partition]) -> Integers:
         """Rows in each joint part, flat."""

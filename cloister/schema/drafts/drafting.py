@@ -16,13 +16,9 @@ from cloister.errors import DataError
 from cloister.schema.drafts.column_cells import ColumnCells, Guess
 from cloister.schema.drafts.file_dialect import DraftedFile, drafted_csv
 from cloister.schema.drafts.guessing import guess
-from cloister.schema.sources.reading import (
-    guard_reading,
-    parquet_names,
-    read_native,
-    require_columns,
-    table_format,
-)
+from cloister.schema.sources.parquet_files import parquet_names, read_native
+from cloister.schema.sources.reading import guarded_reading, table_format
+from cloister.schema.sources.required_columns import require_columns
 from cloister.schema.spec import DraftedFact
 from cloister.schema.spec_files.writing import entries, flow, scalar
 
@@ -71,7 +67,8 @@ def draft(path: Path) -> str:
         if table_format(path) == "csv"
         else (_drafted_parquet, _NATIVE_FACTS)
     )
-    file = guard_reading(path, lambda: read(path))
+    with guarded_reading(path):
+        file = read(path)
     if file.plain.empty:
         raise DataError(f"{path} has no rows; give a table with rows")
     names = list(map(str, file.plain))

@@ -19,7 +19,7 @@ from cloister.schema.encodings import UTF_8
 from cloister.schema.formats import number_pattern
 from cloister.schema.sources.csv_files import csv_header, read_text
 from cloister.schema.sources.numbers import plain_numbers
-from cloister.schema.sources.reading import DELIMITERS, require_columns
+from cloister.schema.sources.required_columns import DELIMITERS, require_columns
 from cloister.schema.spec import SourceSpec
 
 _MISSING = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "NaN", "nan", "?", " ?", "-", ".")

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -18,14 +18,14 @@ import pyarrow.csv as pacsv
 
 from cloister.errors import DataError
 from cloister.schema.encodings import UTF_8, decode
+from cloister.schema.sources.batches import Batch, Cells
+from cloister.schema.sources.numbers import has_own_marks, plain_numbers
+from cloister.schema.sources.required_columns import ROWS_NAMED, require_columns
 from cloister.schema.sources.storage_types import text_of_arrow
-from cloister.schema.spec import SourceSpec
+from cloister.schema.spec import SourceSpec, Spec
 
 _BLOCK_BYTES = 16 << 20
 """Bytes of a CSV file that are parsed at a time."""
-
-ROWS_NAMED = 10
-"""Rows or columns that a message names; the rest are counted."""
 
 _MALFORMED = "malformed"
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -34,9 +34,31 @@ _LATIN = "latin-1"
 """The encoding in which each byte is a letter."""
 
 
-def malformed_rows(frame: pd.DataFrame) -> int:
-    """Number of lines left out, since they had more or fewer cells than the header."""
-    return int(frame.attrs.get(_MALFORMED, 0))
+def read_csv(path: Path, spec: Spec) -> Iterator[Batch]:
+    """The declared columns of a CSV file as text, some rows at a time.
+
+    Numbers in the marks of the source are written as ``1234.5``. Bytes that are not of the source's
+    encoding become backslash escapes. Lines with more or fewer cells than the header are left out.
+
+    Raises:
+        DataError: no header, other columns than declared, no text with one line a row, or ragged
+            rows under ``on_invalid: fail``.
+        OSError: it cannot be read.
+    """
+    names, source, ragged = list(spec.attributes), spec.source, 0
+    found = csv_header(path, source.delimiter, source.encoding)
+    declared = [name for name in found if name not in spec.ignore]
+    require_columns(declared, names, str(path), source.delimiter)
+    readers = {
+        name: partial(_read_cells, source=source, marks=has_own_marks(attribute, source))
+        for name, attribute in spec.attributes.items()
+    }
+    for piece, malformed in _pieces(path, source, names):
+        ragged += malformed
+        cells = {name: Cells.of_arrow(piece[name], read) for name, read in readers.items()}
+        yield Batch(cells, malformed)
+    if ragged and spec.validation.on_invalid == "fail":
+        raise DataError(_ragged_message(path, source))
 
 
 def read_text(path: Path, source: SourceSpec, names: Sequence[str]) -> pd.DataFrame:
@@ -47,31 +69,24 @@ def read_text(path: Path, source: SourceSpec, names: Sequence[str]) -> pd.DataFr
     Raises:
         DataError: ragged rows, or no text with one line a row.
     """
-    return without_ragged(well_formed_rows(path, source, names), path, source)
-
-
-def without_ragged(frame: pd.DataFrame, path: Path, source: SourceSpec) -> pd.DataFrame:
-    """The frame of a file, if no row was left out.
-
-    Raises:
-        DataError: names the numbers of those that were.
-    """
-    if malformed_rows(frame):
+    pieces = list(_pieces(path, source, names))
+    if any(malformed for _, malformed in pieces):
         raise DataError(_ragged_message(path, source))
-    return frame
+    read = partial(_read_cells, source=source)
+    columns = {name: pa.concat_arrays([piece[name] for piece, _ in pieces]) for name in names}
+    return pd.DataFrame(
+        {name: Cells.of_arrow(cells, read).values() for name, cells in columns.items()}
+    )
 
 
-def well_formed_rows(path: Path, source: SourceSpec, names: Sequence[str]) -> pd.DataFrame:
-    """The rows with as many cells as the header; `malformed_rows` counts the others."""
-    ragged: list[int] = []
-    try:
-        table = _csv_table(path, source, names, ragged)
-    except pa.ArrowInvalid:
-        raise DataError(
-            f"{path} is not text with one line a row; close its quotes, and save it as CSV"
-        ) from None
-    frame = pd.DataFrame({name: _text_of(table[name], source.encoding) for name in names})
-    frame.attrs[_MALFORMED] = len(ragged)
+def malformed_rows(frame: pd.DataFrame) -> int:
+    """Number of lines left out, since they had more or fewer cells than the header."""
+    return int(frame.attrs.get(_MALFORMED, 0))
+
+
+def mark_malformed(frame: pd.DataFrame, lines: int) -> pd.DataFrame:
+    """The frame, which remembers how many lines were left out."""
+    frame.attrs[_MALFORMED] = lines
     return frame
 
 
@@ -101,14 +116,37 @@ def csv_header(path: Path, delimiter: str, encoding: str) -> list[str]:
     return header
 
 
-def _csv_table(
+def _pieces(
+    path: Path, source: SourceSpec, names: Sequence[str]
+) -> Iterator[tuple[Mapping[str, pa.Array], int]]:
+    """The named columns as bytes, some rows at a time, with the lines left out since the last.
+
+    There is at least one piece.
+    """
+    ragged: list[int] = []
+    try:
+        with _opened(path, source, names, ragged) as pieces:
+            for piece in pieces:
+                malformed = len(ragged)
+                del ragged[:malformed]
+                yield {name: piece.column(name) for name in names}, malformed
+    except pa.ArrowInvalid:
+        raise DataError(
+            f"{path} is not text with one line a row; close its quotes, and save it as CSV"
+        ) from None
+    yield {name: pa.array([], pa.large_binary()) for name in names}, len(ragged)
+
+
+def _opened(
     path: Path, source: SourceSpec, names: Sequence[str], ragged: list[int], threads: bool = True
-) -> pa.Table:
+) -> pacsv.CSVStreamingReader:
+    """The named columns of a file; the numbers of other lines are added to ``ragged``."""
+
     def skip(row: pacsv.InvalidRow) -> str:
         ragged.append(row.number or 0)
         return "skip"
 
-    return pacsv.read_csv(
+    return pacsv.open_csv(
         path,
         _read_options(path, source, threads),
         pacsv.ParseOptions(
@@ -137,20 +175,26 @@ def _as_read(text: str, encoding: str) -> str:
     return text if encoding == UTF_8 else text.encode(encoding).decode(_LATIN)
 
 
-def _text_of(column: pa.ChunkedArray, encoding: str) -> pd.Series:
-    if encoding == UTF_8:
-        return text_of_arrow(column)
-    coded: Any = column.combine_chunks().dictionary_encode()
-    raw = (cell.decode().encode(_LATIN) for cell in coded.dictionary.to_pylist())
-    distinct = [decode(cell, encoding) for cell in raw]
-    texts = pa.array(distinct, pa.large_string()).take(coded.indices)
-    return pd.Series(texts.to_pandas()).astype("str")
+def _read_cells(cells: pa.Array, source: SourceSpec, marks: bool = False) -> pd.Series:
+    """Cells of a file as text (n,), numbers in its own ``marks`` as ``1234.5``."""
+    if source.encoding == UTF_8:
+        texts = text_of_arrow(pa.chunked_array([cells]))
+    else:
+        letters = cells.cast(pa.large_string()).to_pylist()
+        read = [
+            None if own is None else decode(own.encode(_LATIN), source.encoding) for own in letters
+        ]
+        texts = pd.Series(read, dtype="str")
+    return plain_numbers(texts, source) if marks else texts
 
 
 def _ragged_message(path: Path, source: SourceSpec) -> str:
     """The rows with another number of cells than the header; only one thread can number them."""
     numbers: list[int] = []
-    _csv_table(path, source, (), numbers, threads=False)
+    first = csv_header(path, source.delimiter, source.encoding)[:1]
+    with _opened(path, source, first, numbers, threads=False) as pieces:
+        for _ in pieces:
+            pass
     rows = ", ".join(str(number - 1) for number in numbers[:ROWS_NAMED])
     return (
         f"{path}: {len(numbers)} row(s) have more or fewer cells than the header (rows {rows}); "

@@ -71,7 +71,23 @@ def is_readable(kind: pa.DataType) -> bool:
             pa.types.is_date,
             pa.types.is_time,
             pa.types.is_timestamp,
-            _is_text,
+            is_text_of_arrow,
+        )
+    )
+
+
+def is_text_of_arrow(kind: pa.DataType) -> bool:
+    """Whether an Arrow type is of texts or bytes."""
+    return any(
+        is_kind(kind)
+        for is_kind in (
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_string_view,
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+            pa.types.is_binary_view,
+            pa.types.is_fixed_size_binary,
         )
     )
 
@@ -91,7 +107,7 @@ def column_of_arrow(column: pa.ChunkedArray) -> pd.Series:
         return plain.astype("category") if is_text(plain) else plain
     if pa.types.is_null(kind):
         return pd.Series(column.cast(pa.large_string()).to_pandas())
-    if _is_text(kind):
+    if is_text_of_arrow(kind):
         return text_of_arrow(column)
     if pa.types.is_date(kind) or pa.types.is_time(kind):
         return pd.Series(column.cast(pa.large_string()).to_pandas())
@@ -154,21 +170,6 @@ def all_missing(rows: int, dtype: str) -> pd.Series:
 def is_text(values: pd.Series) -> bool:
     """Whether a column's storage is text."""
     return isinstance(values.dtype, pd.StringDtype)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return any(
-        is_kind(kind)
-        for is_kind in (
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_string_view,
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-            pa.types.is_binary_view,
-            pa.types.is_fixed_size_binary,
-        )
-    )
 
 
 def _stored(values: pd.Series) -> pd.Series:

@@ -1,0 +1,89 @@
+"""Rows of database tables: the value of each cell as its driver gives it, without a conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pandas as pd
+import sqlalchemy as sa
+
+from cloister.schema.sources.batches import Batch, Cells
+from cloister.schema.sources.databases import connect
+from cloister.schema.sources.required_columns import require_columns
+from cloister.schema.sources.urls import table_place
+from cloister.schema.spec import Spec
+
+_ROWS_FETCHED = 50_000
+"""Rows fetched from a database at a time: few, so that a driver's own copy of them is small."""
+
+
+def read_database(spec: Spec) -> Iterator[Batch]:
+    """The declared columns of a database's table, some rows at a time, as Python values.
+
+    Raises:
+        StorageError: the database or the table cannot be read.
+        DataError: the table has other columns than declared.
+    """
+    what = f"table '{spec.source.table}' of source.url cannot be read"
+    with connect(str(spec.source.url), what) as connection:
+        yield from _selected(connection, spec)
+
+
+def _selected(connection: sa.Connection, spec: Spec) -> Iterator[Batch]:
+    names = list(spec.attributes)
+    schema, table = table_place(str(spec.source.table))
+    prepare, stored = _DRIVERS.get(connection.dialect.name, (_as_given, _untyped))
+    reflected = sa.Table(table, sa.MetaData(), schema=schema, autoload_with=connection)
+    found = [column.name for column in reflected.columns if column.name not in spec.ignore]
+    require_columns(found, names, f"table '{spec.source.table}'")
+    prepare(connection)
+    query = sa.select(*(stored(reflected.columns[name]).label(None) for name in names))
+    rows = connection.execution_options(stream_results=True).execute(query)
+    for some in rows.partitions(_ROWS_FETCHED):
+        columns = zip(names, zip(*some, strict=True), strict=True)
+        yield Batch(
+            {
+                name: Cells.of_series(pd.Series(list(cells), dtype=object))
+                for name, cells in columns
+            }
+        )
+
+
+def _untyped(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    """A column as its driver gives it, without a conversion that one value could break for all."""
+    return sa.type_coerce(column, sa.types.NullType())
+
+
+def _as_given(connection: sa.Connection) -> None:
+    """Leave the connection as it is."""
+    del connection
+
+
+def _with_any_bytes(connection: sa.Connection) -> None:
+    """Have SQLite give texts that are not UTF-8 with backslash escapes.
+
+    By default it refuses the whole table.
+    """
+    driver: Any = connection.connection.driver_connection
+    driver.text_factory = lambda raw: raw.decode("utf-8", "backslashreplace")
+
+
+def _in_iso_and_utc(connection: sa.Connection) -> None:
+    """Have PostgreSQL write days and moments in one way, whatever its settings are."""
+    connection.exec_driver_sql("SET DateStyle = 'ISO'")
+    connection.exec_driver_sql("SET TimeZone = 'UTC'")
+
+
+def _as_text_unless_plain(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    """A PostgreSQL column, as text if its driver refuses some values, such as dates after 9999."""
+    return _untyped(column) if isinstance(column.type, _PLAIN) else sa.cast(column, sa.Text)
+
+
+_PLAIN = (sa.Boolean, sa.Integer, sa.Numeric, sa.String, sa.LargeBinary, sa.Uuid)
+_DRIVERS: dict[
+    str, tuple[Callable[[sa.Connection], None], Callable[[sa.Column[Any]], sa.ColumnElement[Any]]]
+] = {
+    "sqlite": (_with_any_bytes, _untyped),
+    "postgresql": (_in_iso_and_utc, _as_text_unless_plain),
+}

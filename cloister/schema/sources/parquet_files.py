@@ -1,0 +1,94 @@
+"""Parquet files: their columns in the storage that the file's own schema says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cloister.errors import DataError
+from cloister.schema.sources.batches import Batch, Cells, read_arrow
+from cloister.schema.sources.required_columns import require_columns
+from cloister.schema.sources.storage_types import column_of_arrow, is_readable, is_text_of_arrow
+from cloister.schema.spec import Spec
+
+_BATCH_CELLS = 1 << 22
+"""Cells that are read at a time: they take some 100 MB, and what each batch costs is little."""
+
+_AS_STORED: dict[str, Any] = {"coerce_int96_timestamp_unit": "us"}
+
+
+def read_parquet(path: Path, spec: Spec) -> Iterator[Batch]:
+    """The declared columns of a Parquet file, some rows at a time.
+
+    Raises:
+        DataError: it is no Parquet file, or its columns are not those declared, or nested.
+        OSError: it cannot be read.
+    """
+    found = [name for name in parquet_names(path) if name not in spec.ignore]
+    require_columns(found, list(spec.attributes), str(path))
+    yield from read_columns(path, list(spec.attributes))
+
+
+def read_columns(path: Path, names: Sequence[str]) -> Iterator[Batch]:
+    """The named columns of a Parquet file, some rows at a time.
+
+    Raises:
+        DataError: it is no Parquet file, or a column's type is none of single values.
+        OSError: it cannot be read.
+    """
+    schema = _parquet(path, pq.read_schema)
+    _require_readable([schema.field(name) for name in names], path)
+    texts = [name for name in names if is_text_of_arrow(schema.field(name).type)]
+    rows = max(_BATCH_CELLS // len(names), 1)
+    opened = _parquet(path, lambda file: pq.ParquetFile(file, read_dictionary=texts, **_AS_STORED))
+    with opened as file:
+        pieces = file.iter_batches(rows, columns=list(names))
+        while piece := _parquet(path, lambda _: next(pieces, None)):
+            yield Batch({name: Cells.of_arrow(piece.column(name), read_arrow) for name in names})
+
+
+def parquet_names(path: Path) -> list[str]:
+    """The column names of a Parquet file; DataError if it is not one."""
+    return list(_parquet(path, pq.read_schema).names)
+
+
+def read_native(path: Path, names: Sequence[str]) -> pd.DataFrame:
+    """The named columns of a Parquet file in the storage that its schema says, shape (n, columns).
+
+    Raises:
+        DataError: it is no Parquet file, or a column's type is none of single values.
+    """
+    table = _parquet(
+        path,
+        lambda file: pq.read_table(file, columns=list(names), partitioning=None, **_AS_STORED),
+    )
+    _require_readable(list(table.schema), path)
+    return frame_of_arrow(table.select(list(names)))
+
+
+def frame_of_arrow(table: pa.Table) -> pd.DataFrame:
+    """The columns of a table in the storage that its schema says, shape (n, columns)."""
+    return pd.DataFrame({name: column_of_arrow(table[name]) for name in table.column_names})
+
+
+def _require_readable(fields: Sequence[pa.Field], path: Path) -> None:
+    for field in fields:
+        if not is_readable(field.type):
+            raise DataError(
+                f"{path}: column '{field.name}' is of type {field.type}, which holds no single "
+                "values; write it as numbers, dates or text"
+            )
+
+
+def _parquet(path: Path, read: Callable[[Path], Any]) -> Any:
+    try:
+        return read(path)
+    except pa.ArrowException:
+        raise DataError(
+            f"{path} is not a whole Parquet file; write it again, or set source.format"
+        ) from None
