@@ -17,9 +17,10 @@ from cloister.schema.spec import Spec
 from models.persons.parts import PERSONS, ROWS, neighbours_of_tables, person_tables
 from models.task import Task
 from models.task_from_spec import task_of
-from tasks.data.contribution_bound import bound_contribution
+from tasks.data.contribution_bound import bound_contribution, person_numbers
 
 MOST = 3
+KEY = b"key of a test"
 SPEC = Spec.declared_in(
     Path(),
     {
@@ -48,7 +49,7 @@ def tables_of(rows, build) -> dict[str, Counter]:
     """Both tables of rows (person, (city, cost)), as multisets without keys."""
     frame = pd.DataFrame([(name, *row) for name, row in rows], columns=SPEC.attributes)
     table, unit = TASK.domain.encode(frame), SPEC.privacy.unit
-    bounded = bound_contribution(table, frame["person"], unit, b"key of a test")
+    bounded = bound_contribution(table, person_numbers(frame["person"], KEY), unit, KEY)
     return {
         name: Counter(zip(*(part.codes[n].tolist() for n in part.domain.modelled), strict=True))
         for name, part in build(bounded, TASK).tables.items()
@@ -81,7 +82,7 @@ def by_the_whole_table(table: Table, task: Task) -> Database:
     tables = person_tables(table, task)
     people = tables.tables[PERSONS]
     city = np.maximum(people.codes["city"], np.roll(people.codes["city"], 1))
-    changed = Table(people.domain, people.codes | {"city": city})
+    changed = Table(people.domain, people.stored | {"city": city})
     return Database(tables.schema, tables.tables | {PERSONS: changed})
 
 
@@ -101,7 +102,7 @@ def test_names_of_one_code_are_two_persons():
     frame = pd.DataFrame({"person": "ann", "city": list("aaabb"), "cost": 1}, index=range(5))
     table = TASK.domain.encode(frame)
     assert len(set(table.codes["person"])) == 1
-    bounded = bound_contribution(table, names, SPEC.privacy.unit, b"key of a test")
+    bounded = bound_contribution(table, person_numbers(names, KEY), SPEC.privacy.unit, KEY)
     persons = person_tables(bounded, TASK).tables[PERSONS]
     assert sorted(persons.codes["city"].tolist()) == [0, 1]
     assert sorted(persons.codes["rows of person"].tolist()) == [1, 2]

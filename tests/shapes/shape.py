@@ -28,7 +28,7 @@ from models.protocol import Plan, fit, make_plan
 from models.registry import create
 from models.task import Budget, Task
 from models.task_from_spec import task_of
-from tasks.data.contribution_bound import bound_contribution
+from tasks.data.contribution_bound import bound_contribution, person_numbers
 from tasks.data.open_table import person_door
 
 
@@ -95,5 +95,6 @@ def _encoded(frame: pd.DataFrame, spec: Spec, task: Task) -> Table:
     table = task.domain.encode(valid)
     unit = spec.privacy.unit
     if isinstance(unit, PersonUnit):
-        return bound_contribution(table, valid[unit.key], unit, b"key of a test")
+        key = b"key of a test"
+        return bound_contribution(table, person_numbers(valid[unit.key], key), unit, key)
     return table

@@ -217,7 +217,7 @@ def test_rows_of_a_person_are_as_like_as_noisy_pairs_say():
     person, at = np.unique(rows.codes["person"], return_inverse=True)
     base = np.random.default_rng(1).integers(0, 8, len(person))[at]
     cost = base + np.random.default_rng(2).integers(0, 2, rows.rows)
-    model = fitted(task, amount=200, rows=Table(task.domain, rows.codes | {"cost": cost}))[2]
+    model = fitted(task, amount=200, rows=Table(task.domain, rows.stored | {"cost": cost}))[2]
     again = create("independent").restore(task, *model.state())
     assert "cost" in again.ratios
     frame = again.sample(240, SamplingSource(8)).frame()
