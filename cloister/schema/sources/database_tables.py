@@ -43,10 +43,7 @@ def _selected(connection: sa.Connection, spec: Spec) -> Iterator[Batch]:
     for some in rows.partitions(_ROWS_FETCHED):
         columns = zip(names, zip(*some, strict=True), strict=True)
         yield Batch(
-            {
-                name: Cells.of_series(pd.Series(list(cells), dtype=object))
-                for name, cells in columns
-            }
+            {name: Cells.of_series(pd.Series(list(cells), dtype=object)) for name, cells in columns}
         )
 
 
