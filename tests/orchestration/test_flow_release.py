@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import yaml
 from prefect.client.orchestration import get_client
+from recorded import task_runs_of
 
 from cloister.constraints.counting import violation_reports
 from cloister.privacy.certificate.manifest import verify_folder
@@ -141,21 +142,11 @@ def test_journal_is_sealed_and_holds_every_answer_of_the_plan(released):
 
 
 def test_each_step_ran_once_under_a_readable_name(released):
-    async def runs():
-        async with get_client() as client:
-            return await client.read_task_runs()
-
-    found = [
-        run
-        for run in asyncio.run(runs())
-        if released.id in run.name or run.name.split(" ")[0] in STEPS
-    ]
-    ours = [run.name for run in found if released.id in run.name]
-    assert f"train kamino for {released.id}" in ours
-    assert len(ours) == len(set(ours))
-    assert all(
-        run.run_count == 1 and run.state.is_completed() for run in found if released.id in run.name
-    )
+    runs = asyncio.run(task_runs_of(released.id))
+    names = [run.name for run in runs]
+    assert f"train kamino for {released.id}" in names
+    assert len(names) == len(set(names))
+    assert all(run.run_count == 1 and run.state.is_completed() for run in runs)
 
 
 @pytest.mark.parametrize("name", STEPS)

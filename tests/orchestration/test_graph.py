@@ -4,8 +4,7 @@ import asyncio
 import gc
 import weakref
 
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from recorded import task_runs_of
 
 import flows.release
 from flows.cli.app import run
@@ -46,16 +45,8 @@ FUNCTIONS = {
 }
 
 
-async def steps_of(release: str):
-    """The task runs of the flow run that made a release."""
-    async with get_client() as client:
-        named = [made for made in await client.read_task_runs() if release in made.name]
-        ours = FlowRunFilter(id=FlowRunFilterId(any_=[named[0].flow_run_id]))
-        return await client.read_task_runs(flow_run_filter=ours)
-
-
 def test_the_graph_has_every_edge(released):
-    steps = asyncio.run(steps_of(released.id))
+    steps = asyncio.run(task_runs_of(released.id))
     names = {made.id: FUNCTIONS[made.task_key.split("-")[0]] for made in steps}
     kinds = dict(zip(names.values(), steps, strict=True))
     for step, expected in EDGES.items():

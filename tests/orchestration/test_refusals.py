@@ -7,6 +7,7 @@ import stat
 
 import pandas as pd
 from prefect.client.orchestration import get_client
+from recorded import every
 
 from flows.cli.app import run
 from tasks.ledger.queries import existing_ledger
@@ -16,9 +17,13 @@ DETAIL = ("rows 42", "1 value", "home region")
 
 async def messages() -> list[str]:
     async with get_client() as client:
-        runs = [*await client.read_flow_runs(), *await client.read_task_runs()]
+        runs = [
+            run
+            for read in (client.read_flow_runs, client.read_task_runs)
+            async for run in every(read)
+        ]
         states = [state for made in runs for state in await _states(client, made)]
-        logs = await client.read_logs()
+        logs = [log async for log in every(client.read_logs)]
         return [str(state.model_dump(mode="json")) for state in states] + [
             log.message for log in logs
         ]

@@ -1,0 +1,26 @@
+"""What Prefect's server has recorded: its answers come in pages of at most 200."""
+
+from collections.abc import AsyncIterator
+from itertools import count
+
+from prefect.client.orchestration import get_client
+
+PAGE = 200
+
+
+async def every(read, **filters) -> AsyncIterator:
+    """What a reading method of Prefect's client finds on all pages."""
+    for page in count():
+        found = await read(**filters, limit=PAGE, offset=page * PAGE)
+        for one in found:
+            yield one
+        if len(found) < PAGE:
+            return
+
+
+async def task_runs_of(release: str) -> list:
+    """The task runs of the flow run that made a release."""
+    async with get_client() as client:
+        made = [run async for run in every(client.read_task_runs)]
+        flows = {run.flow_run_id for run in made if release in run.name}
+        return [run for run in made if run.flow_run_id in flows]
