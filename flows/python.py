@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from cloister.constraints.counting import violation_reports
+from cloister.errors import InputError
 from cloister.evaluation.options import Level
 from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.sources.parquet_files import parquet_names, read_native
 from flows import html
 from flows.cli.options import split_place, user
+from flows.database_sampling import draw_database
 from models.storage import SavedModel
 from tasks.data.frames import kept_frame
 from tasks.evaluation.compare import EvaluationOptions, compare_files
@@ -83,21 +85,33 @@ class PlanSummary:
 class ReleaseResult:
     """A release that is ready for review.
 
-    ``frame`` holds the synthetic rows, ``figures`` internal measures, ``folder`` the public files;
-    ``budget_left`` is the epsilon that the dataset's budget still holds.
+    ``frames`` holds the synthetic rows of each table by its name, ``figures`` internal measures,
+    ``folder`` the public files; ``budget_left`` is the epsilon that the dataset's budget still
+    holds.
     """
 
     id: str
-    frame: pd.DataFrame = field(repr=False)
+    frames: Mapping[str, pd.DataFrame] = field(repr=False)
     certificate: Certificate = field(repr=False)
     spend: SpendSummary
     budget_left: str
     figures: Mapping[str, float] = field(repr=False)
     folder: Path
 
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The synthetic rows of the only table.
+
+        Raises:
+            InputError: there are several.
+        """
+        if len(self.frames) == 1:
+            return next(iter(self.frames.values()))
+        raise InputError(f"release {self.id} has several tables; take one of its frames")
+
     def _repr_html_(self) -> str:
         facts = {
-            "rows": len(self.frame),
+            "rows": ", ".join(f"{name} {len(rows)}" for name, rows in self.frames.items()),
             "epsilon left": self.budget_left,
             "folder": self.folder,
         }
@@ -109,7 +123,7 @@ class ReleaseResult:
             (
                 *parts,
                 html.constraints_table(self.certificate.constraints),
-                html.first_rows(self.frame),
+                *map(html.first_rows, self.frames.values()),
             )
         )
 
@@ -150,6 +164,15 @@ class LoadedModel:
         drawn = model.sample(n, SamplingSource(seed), where)
         require_hard_constraints(violation_reports(task.hard, drawn))
         return drawn.frame()
+
+    def sample_tables(self, n: int, seed: int | None = None) -> dict[str, pd.DataFrame]:
+        """Another database, at no cost, with ``n`` rows in the table of the privacy unit.
+
+        Raises:
+            SampleError: that many rows cannot be drawn.
+        """
+        tables = draw_database(self.saved, n, seed)
+        return {name: table.frame() for name, table in tables.items()}
 
 
 def plan(
@@ -271,7 +294,12 @@ def _released(outcome: Outcome | Finished) -> ReleaseResult:
     stages = tuple(StageCost(**stage) for stage in said["stages"])
     return ReleaseResult(
         outcome.release,
-        read_native(folder / TABLE_NAME, parquet_names(folder / TABLE_NAME)),
+        {
+            said["dataset"] if file.name == TABLE_NAME else file.stem: read_native(
+                file, parquet_names(file)
+            )
+            for file in sorted(folder.glob("*.parquet"))
+        },
         read_certificate(folder),
         SpendSummary(stages, said["accounted_epsilon"], Fraction(said["delta"])),
         said["budget_left"],

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
+from cloister.constraints.counting import violation_reports
 from cloister.errors import InputError, StorageError
 from cloister.privacy.ledger import Release, State
+from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain
 from flows.cli.console import show_facts, show_json, warn
+from flows.database_sampling import (
+    draw_database,
+    load_drawn,
+    require_new_folder,
+    target_of,
+    write_tables,
+)
 from models.protocol import HasBinaryColumns, Where
 from models.sampling.resumable import SampleRequest, sample_to
 from models.storage import SavedModel, load_saved
@@ -34,21 +45,25 @@ _OPEN = (State.APPROVED, State.PUBLISHED)
 class Draw:
     """A request for rows; all of them fulfil each condition COLUMN=VALUE of ``where``.
 
-    A ``binary`` one is for the binary columns of a copula in place of records.
+    They go to a file; of several tables to a folder, in ``csv`` if that is wanted; or into the
+    ``database`` of a URL. A ``binary`` one is for the binary columns of a copula in place of
+    records.
     """
 
     release: str
     rows: int
-    out: Path
+    out: Path = Path()
     where: tuple[str, ...] = ()
     seed: int | None = None
     binary: bool = False
+    csv: bool = False
+    database: str | None = None
 
 
 def sample_release(home: Home, draw: Draw, as_json: bool) -> None:
-    """Draw rows and write them to a new file.
+    """Draw rows and write them to a new file, or several tables to a new folder, or a database.
 
-    The same command again resumes an interrupted draw.
+    The same command again resumes an interrupted draw of one table to a file.
 
     Raises:
         InputError: the release is not approved, a condition is not COLUMN=VALUE, the model gives
@@ -58,21 +73,65 @@ def sample_release(home: Home, draw: Draw, as_json: bool) -> None:
         SampleError: the rows cannot be drawn.
     """
     where = conditions(draw.where)
-    _require_new(draw.out)
     saved = approved_model(home, draw.release)
-    task, model = saved.one
-    require_capacity(model, draw.rows)
-    require_declared(where, task.domain)
-    require_unconditional(where, task)
-    if draw.binary:
-        _write_binary(saved, draw)
+    require_capacity(saved.model, draw.rows)
+    place = draw.database or str(draw.out)
+    if isinstance(saved.task, Task):
+        _sample_table(home, saved, draw, where)
     else:
-        _write(saved, draw, where)
-    content = {"release": draw.release, "rows": draw.rows, "file": str(draw.out), "epsilon": 0}
+        _sample_database(home, saved, draw, where)
+    content = {"release": draw.release, "rows": draw.rows, "file": place, "epsilon": 0}
     if as_json:
         show_json(content)
     else:
         show_facts("Drawn", content)
+
+
+def _sample_table(home: Home, saved: SavedModel, draw: Draw, where: Where) -> None:
+    task, model = saved.one
+    if draw.csv:
+        raise InputError("--csv is of several tables; give --out an ending of .csv")
+    require_declared(where, task.domain)
+    require_unconditional(where, task)
+    if draw.database and not draw.binary:
+        target = target_of(saved, draw.database, draw.release, _drawn(draw))
+        rows = model.sample(draw.rows, SamplingSource(draw.seed), where)
+        require_hard_constraints(violation_reports(task.hard, rows))
+        load_drawn(saved, {saved.dataset: rows}, target, home)
+        return
+    _require_new(draw.out)
+    if draw.binary:
+        _write_binary(saved, draw)
+    else:
+        _write(saved, draw, where)
+
+
+def _sample_database(home: Home, saved: SavedModel, draw: Draw, where: Where) -> None:
+    """Draw several tables to a folder or a database.
+
+    Raises:
+        InputError: conditions are set, or binary columns asked for.
+    """
+    if where or draw.binary:
+        option = "--where" if where else "--binary"
+        raise InputError(
+            f"{option}: several tables are not drawn so, since rows that refer to others follow "
+            "those; draw without, and select rows of the output"
+        )
+    if draw.database:
+        target = target_of(saved, draw.database, draw.release, _drawn(draw))
+        load_drawn(saved, draw_database(saved, draw.rows, draw.seed), target, home)
+        return
+    require_new_folder(draw.out)
+    write_tables(saved, draw_database(saved, draw.rows, draw.seed), draw.out, draw.csv)
+
+
+def _drawn(draw: Draw) -> str:
+    """What is drawn, in words that no other draw of the release has."""
+    if draw.seed is None:
+        return f"{draw.rows} rows, draw {secrets.token_hex(8)}"
+    where = hashlib.sha256("\0".join(sorted(draw.where)).encode()).hexdigest()[:16]
+    return f"{draw.rows} rows, seed {draw.seed}, conditions {where}"
 
 
 def approved_model(home: Home, release: str) -> SavedModel:

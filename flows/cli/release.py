@@ -151,7 +151,13 @@ def plan_release(
 def sample_model(
     release: ReleaseId,
     rows: Annotated[int, typer.Option(help="Rows to draw.", min=1, max=MOST_ROWS)],
-    out: Annotated[Path, typer.Option(help="The file to write: .parquet or .csv.")],
+    out: Annotated[
+        str,
+        typer.Option(
+            help="The file to write: .parquet or .csv; of several tables a new folder; or the URL "
+            "of a database."
+        ),
+    ],
     where: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN=VALUE", help="What all rows shall have; repeat for more."),
@@ -166,16 +172,21 @@ def sample_model(
             help="Of a copula: its paper's binary columns, in which no constraint holds.",
         ),
     ] = False,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Write several tables as CSV, not Parquet.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Draw more rows from the model of an approved release, at no cost.
 
-    Run again, the command resumes an interrupted draw.
+    Of several tables another database is drawn, with so many rows in the table of the privacy unit.
+    Run again, the command resumes an interrupted draw of one table to a file.
     """
     from flows.sampling import Draw, sample_release
     from tasks.runtime.home import Home
 
-    draw = Draw(release, rows, out, tuple(where or ()), seed, binary)
+    folder, database = split_place(out)
+    draw = Draw(release, rows, folder or Path(), tuple(where or ()), seed, binary, csv, database)
     sample_release(Home.current(), draw, as_json)
 
 

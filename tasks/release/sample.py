@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from cloister.constraints.counting import ViolationReport, violation_reports
-from cloister.errors import SampleError
-from cloister.schema.database import Database, ForeignKey
+from cloister.schema.database import ForeignKey
 from cloister.schema.domain import Table
 from models.collapse import find_collapses
 from models.protocol import AnyModel, Model
@@ -24,6 +23,7 @@ from tasks.runtime.tables import (
     draw_tables,
     read_synthetic,
     require_hard_constraints,
+    require_references,
     write_table,
 )
 from tasks.stores.prefect_run_page import note_warning
@@ -68,7 +68,7 @@ def sample_rows(
         for report in violation_reports(part.one.constraints, tables[name])
     )
     require_hard_constraints(violations)
-    dangling = _dangling(context, tables)
+    dangling = require_references(context.task, tables)
     references = {name: Reference.of(path) for name, path in files.items()}
     return Drawn(
         references,
@@ -89,19 +89,4 @@ def _warnings(
     found = tuple(map(str, find_collapses(fitted.histograms, tables[context.spec.name])))
     for sentence in found:
         note_warning("%s", sentence)
-    return found
-
-
-def _dangling(
-    context: PublicContext, tables: Mapping[str, Table]
-) -> tuple[tuple[ForeignKey, int], ...]:
-    if isinstance(context.task, Task):
-        return ()
-    found = tuple(Database(context.task.schema, tables).dangling())
-    broken = [f"{key.table}.{key.column}" for key, rows in found if rows]
-    if broken:
-        raise SampleError(
-            f"rows of {', '.join(broken)} refer to none that was drawn; they are not published: "
-            "run the same command again, or report this"
-        )
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 
@@ -13,13 +14,14 @@ from cloister.constraints import DenialConstraint
 from cloister.constraints.counting import ViolationReport, violation_reports
 from cloister.errors import InputError, SampleError
 from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.database import Database, ForeignKey
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.parquet_files import frame_of_arrow, read_columns
 from cloister.schema.sources.writing import write_csv_rows
 from cloister.schema.spec import Spec
 from cloister.schema.validation import Validation
 from models.protocol import AnyModel
-from models.task import Task
+from models.task import AnyTask, Task
 from tasks.runtime.files import replace_file
 
 _CELLS_WRITTEN = 1 << 22
@@ -72,6 +74,26 @@ def require_hard_constraints(reports: tuple[ViolationReport, ...]) -> None:
             "are not published: run the same command again, make the constraint soft, or report "
             "this"
         )
+
+
+def require_references(
+    task: AnyTask, tables: Mapping[str, Table]
+) -> tuple[tuple[ForeignKey, int], ...]:
+    """Check that each reference of synthetic tables names a row; the keys, with none broken.
+
+    Raises:
+        SampleError: some name none; says by which columns.
+    """
+    if isinstance(task, Task):
+        return ()
+    found = tuple(Database(task.schema, tables).dangling())
+    broken = [f"{key.table}.{key.column}" for key, rows in found if rows]
+    if broken:
+        raise SampleError(
+            f"rows of {', '.join(broken)} refer to none that was drawn; they are not published: "
+            "run the same command again, or report this"
+        )
+    return found
 
 
 def violations_in(path: Path, task: Task) -> tuple[ViolationReport, ...]:

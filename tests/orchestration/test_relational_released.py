@@ -10,7 +10,9 @@ import pandas as pd
 import pytest
 import yaml
 
+from cloister.schema.sources.databases import connect
 from flows.cli.app import run
+from flows.python import load
 from tasks.ledger.verify import verify_records
 from tasks.runtime.home import Home
 
@@ -115,6 +117,43 @@ def test_tables_keep_keys_degrees_and_what_relates_them(clinic: Path, capsys) ->
     # the release leaves out rows beyond max_rows, which the source still has
     assert again["metrics"][degrees] >= measured["metrics"][degrees]
     assert again["tables"]["visits"]["synthetic_rows"] == len(visits)
+    _require_more_rows(said["release"], clinic, capsys)
+
+
+def _require_more_rows(release: str, folder: Path, capsys) -> None:
+    """The approved model draws another database: to folders, into SQLite, the same for one seed."""
+    draw = ["sample", release, "--rows", "500", "--seed", "3", "--out"]
+    assert run([*draw, str(folder / "more")]) == 2
+    assert "approved releases only" in capsys.readouterr().err
+    assert run(["review", "approve", release, "--reason", "fine"]) == 0
+    assert run([*draw, str(folder / "more")]) == 0
+    patients, visits, drugs = (
+        pd.read_parquet(folder / "more" / f"{name}.parquet")
+        for name in ("patients", "visits", "drugs")
+    )
+    assert len(patients) == 500
+    assert set(visits["patient"]) <= set(patients["id"])
+    assert set(drugs["visit"]) <= set(visits["number"])
+    assert visits["patient"].value_counts().max() <= 4
+    assert run([*draw, str(folder / "csv"), "--csv"]) == 0
+    assert (folder / "csv" / "visits.csv").read_text().count("\n") == len(visits) + 1
+    url = f"sqlite:///{folder}/more.db"
+    assert run([*draw, url]) == 0
+    assert run([*draw, url]) == 0  # the same draw, which is there
+    with connect(url, "rows") as connection:
+        loaded = pd.read_sql("SELECT * FROM visits", connection)
+    pd.testing.assert_frame_equal(loaded, visits, check_dtype=False)
+    capsys.readouterr()
+    for words, message in (
+        ([*draw, str(folder / "more")], "exists"),
+        ([*draw, str(folder / "a.csv")], "there are several tables"),
+        ([*draw, str(folder / "new"), "--where", "age=3"], "--where: several tables"),
+        (["sample", release, "--rows", "9", "--out", url], "not of this release"),
+    ):
+        assert run(words) == 2
+        assert message in capsys.readouterr().err
+    frames = load(release).sample_tables(500, seed=3)
+    pd.testing.assert_frame_equal(frames["visits"], visits, check_dtype=False)
 
 
 @pytest.mark.parametrize(

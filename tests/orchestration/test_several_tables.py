@@ -214,7 +214,7 @@ def test_two_tables_are_released_with_one_charge_and_one_certificate(clinic: Pat
     assert run(["fetch", said["release"], "--out", str(clinic / "again")]) == 0
     assert (clinic / "again" / "visits.csv").read_bytes() == (out / "visits.csv").read_bytes()
     assert run(["sample", said["release"], "--rows", "5", "--out", str(clinic / "m.csv")]) == 2
-    assert "several tables" in capsys.readouterr().err
+    assert "there are several tables" in capsys.readouterr().err
 
 
 def test_a_plan_names_both_tables_and_costs_nothing(clinic: Path, capsys) -> None:

@@ -1,0 +1,98 @@
+"""Further synthetic databases from a model of several tables, and rows drawn into a database."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from cloister.constraints.counting import violation_reports
+from cloister.errors import InputError, StorageError
+from cloister.schema.domain import Table
+from cloister.schema.sinks.loading import Target, load_tables, require_loadable
+from models.storage import SavedModel
+from tasks.release.load import require_no_password, synthetic_tables
+from tasks.requests.resolved import PublicContext
+from tasks.runtime.home import Home
+from tasks.runtime.tables import (
+    draw_tables,
+    require_hard_constraints,
+    require_references,
+    write_csv,
+    write_table,
+)
+from tasks.runtime.temporary import temporary_files
+
+
+def draw_database(saved: SavedModel, rows: int, seed: int | None) -> dict[str, Table]:
+    """Tables from a model, with ``rows`` rows in that of the units, in which all hard rules hold.
+
+    Raises:
+        SampleError: they cannot be drawn.
+    """
+    tables = draw_tables(saved.model, rows, seed, saved.dataset)
+    for name, part in PublicContext(saved.spec, saved.task).tables.items():
+        require_hard_constraints(violation_reports(part.one.hard, tables[name]))
+    require_references(saved.task, tables)
+    return tables
+
+
+def write_tables(saved: SavedModel, tables: Mapping[str, Table], out: Path, csv: bool) -> None:
+    """Write tables as files of a new folder, which appears whole or not at all.
+
+    Raises:
+        StorageError: it exists, or cannot be written.
+    """
+    parts = PublicContext(saved.spec, saved.task).tables
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.absolute().parent) as held:
+        folder = Path(held) / out.name
+        folder.mkdir()
+        for name, table in tables.items():
+            file = folder / f"{name}.parquet"
+            write_table(table, file)
+            if csv:
+                write_csv(file, file.with_suffix(".csv"), parts[name].spec)
+                file.unlink()
+        folder.rename(out)
+
+
+def require_new_folder(out: Path) -> None:
+    """Check that nothing lies where a folder of tables is to be, and that it can be made.
+
+    Raises:
+        InputError: it looks like one file.
+        StorageError: something lies there, or there is no folder to make it in.
+    """
+    if out.suffix in (".parquet", ".csv"):
+        raise InputError(f"{out} is one file, and there are several tables; give a new folder")
+    if out.exists():
+        raise StorageError(f"{out} exists; give another folder with --out, or move it away")
+    if not out.absolute().parent.is_dir():
+        raise StorageError(f"{out.parent} is no folder; make it, or give another with --out")
+
+
+def target_of(saved: SavedModel, url: str, release: str, draw: str) -> Target:
+    """The database that a draw goes into, checked before anything is drawn.
+
+    Raises:
+        InputError: a password stands in the URL.
+        StorageError: the tables cannot be made there.
+    """
+    require_no_password(url)
+    target = Target(url, f"{release}, {draw}", saved.dataset)
+    names = PublicContext(saved.spec, saved.task).tables
+    require_loadable(target, synthetic_tables(saved.task, dict.fromkeys(names, Path())))
+    return target
+
+
+def load_drawn(saved: SavedModel, tables: Mapping[str, Table], target: Target, home: Home) -> None:
+    """Load tables into a database, in one transaction.
+
+    Raises:
+        StorageError: they cannot be written; none is.
+    """
+    with temporary_files(home), tempfile.TemporaryDirectory() as held:
+        files = {name: Path(held) / f"{at}.parquet" for at, name in enumerate(tables)}
+        for name, file in files.items():
+            write_table(tables[name], file)
+        load_tables(target, synthetic_tables(saved.task, files))
