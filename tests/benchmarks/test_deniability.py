@@ -15,6 +15,7 @@ from census import census
 from sklearn.ensemble import AdaBoostClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
+from cloister.evaluation.marginals import compare_marginals
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.privacy_tests import RandomisedTest
@@ -35,6 +36,7 @@ REPEATS = int(os.environ.get("CLOISTER_TEST_RELEASES", "3"))
 PRIVATE = "differential-privacy"
 NEVER = Fraction(1, 10**9)
 OMEGAS = {"11": 11, "10": 10, "9": 9, "9 to 11": (9, 11), "5 to 11": (5, 11)}
+BOX = ("least", "quarter", "half", "three quarters", "most")
 # Rows that a classifier learns from, and is tested on.
 LEARNT, TESTED = 20_000, 20_000
 
@@ -140,6 +142,24 @@ def told_apart(classifier, real, rows):
     order = np.random.default_rng(0).permutation(len(x))
     learnt, tested = order[half:], order[:half]
     return float((classifier.fit(x[learnt], y[learnt]).predict(x[tested]) == y[tested]).mean())
+
+
+@pytest.mark.timeout(3_600)
+def test_distances_of_attributes_and_pairs(data):
+    """Figures 3 and 4: total variation of each attribute and pair from real rows, as boxes."""
+    _, table, other = data
+    sources = {"reals": other.take(np.arange(LEARNT)), **of_variants(data, 1)}
+    print("\n| | " + " | ".join(f"{way}: {part}" for way in ("one", "two") for part in BOX) + " |")
+    print("|---" * (2 * len(BOX) + 1) + "|")
+    middles = {}
+    for source, rows in sources.items():
+        boxes = [
+            np.quantile([found.half_l1 for found in way.sets], [0, 0.25, 0.5, 0.75, 1])
+            for way in compare_marginals(table, rows)[:2]
+        ]
+        print(f"| {source} | " + " | ".join(f"{v:.4f}" for box in boxes for v in box) + " |")
+        middles[source] = boxes[1][2]
+    assert middles["reals"] < middles["omega 9"] < middles["independent"]
 
 
 @pytest.mark.timeout(3_600)
