@@ -23,7 +23,7 @@ from models.deniability.bayes.plan import (
     require_delta,
 )
 from models.deniability.forecast import forecast_records
-from models.deniability.paper.plan import MOST_COST, PaperParameters, plan_paper
+from models.deniability.paper.plan import PaperParameters, most_costs, plan_paper
 from models.deniability.seeding import SeedParameters, choose_seeding
 from models.protocol import Forecast, Parameters, Plan, Stage
 from models.task import Budget, Task
@@ -135,8 +135,9 @@ def plan_printed(
 ) -> PlannedNetwork:
     """The network with the noise of the paper."""
     stages, parameters = plan_paper(task, sequence, _shared(task, budget), parts)
-    cells = [min(declared_cells(task.domain[name]).size, MOST_COST) for name in sequence]
-    forecast = forecast_printed(task, parts, cells)
+    sizes = [declared_cells(task.domain[name]).size for name in sequence]
+    tables = sum(size * most for size, most in zip(sizes, most_costs(sizes), strict=True))
+    forecast = forecast_printed(task, parts, len(sequence), tables)
     return PlannedNetwork(stages, parameters, forecast, {})
 
 

@@ -37,7 +37,7 @@ from models.deniability.bayes.structure import (
     merit,
     symmetrical_uncertainty,
 )
-from models.deniability.paper.plan import advanced_composition, epsilon_of_each
+from models.deniability.paper.plan import advanced_composition, epsilon_of_each, most_costs
 from models.deniability.seeding import choose_seeding
 from models.protocol import fit, make_plan
 from models.registry import create
@@ -339,6 +339,15 @@ def test_advanced_composition_is_that_of_section_3_5():
     assert advanced_composition(float(each), 2**-30, 132) == pytest.approx(1, rel=1e-6)
     # few mechanisms cost less by the plain sum
     assert epsilon_of_each(Fraction(1), Fraction(1, 2**30), 2) == Fraction(1, 2)
+
+
+def test_tables_that_are_learned_all_at_once_are_small():
+    # Table 1: maxcost holds
+    assert most_costs([80, 8, 24, 5, 25, 18, 5, 2, 100, 8, 2]) == [1_000] * 11
+    for sizes in ([10_000] * 500, [10_000, 2], [2] * 5_000, [5_000]):
+        costs = most_costs(sizes)
+        assert min(costs) >= 1
+        assert sum(map(math.prod, zip(sizes, costs, strict=True))) <= max(2**22, sum(sizes))
 
 
 def test_projected_counts_are_not_negative_and_have_their_totals():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from models.planning.forecasts import DRAWN_CELL, MIB, balanced_seconds
@@ -42,10 +41,9 @@ def forecast_fit(task: Task, parameters: NetworkParameters) -> Forecast:
     return Forecast(round(0.5 + _COUNTED * counted, 1), memory)
 
 
-def forecast_printed(task: Task, parts: PartRows, cells: Sequence[int]) -> Forecast:
-    """As :func:`forecast_fit`, of the paper's entropies and of tables with so many cells."""
-    attributes = len(cells)
+def forecast_printed(task: Task, parts: PartRows, attributes: int, cells: int) -> Forecast:
+    """As :func:`forecast_fit`, of the paper's entropies and of tables with so many cells in all."""
     entropies = attributes * (attributes + 1)
     count = _COUNTED * (parts.structure * entropies + parts.parameters * attributes)
     rows = 2 * attributes * task.data_rows + 40 * task.data_rows
-    return Forecast(round(0.5 + count, 1), 200 * MIB + rows + 24_000 * sum(cells))
+    return Forecast(round(0.5 + count, 1), 200 * MIB + rows + 24 * cells)

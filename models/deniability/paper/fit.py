@@ -28,7 +28,7 @@ from models.deniability.bayes.structure import (
     dependency_order,
     symmetrical_uncertainty,
 )
-from models.deniability.paper.plan import MOST_COST, PaperParameters
+from models.deniability.paper.plan import PaperParameters, most_costs
 from models.discretization.bins import Bins
 from models.discretization.coarsening import Coarsening
 from models.task import Task
@@ -91,7 +91,8 @@ class PaperFit:
         target = symmetrical_uncertainty(single[:, None], bucket[None, :], joint)
         np.fill_diagonal(target, 0.0)
         sizes = [self._buckets[name].size for name in self.sequence]
-        limits = ParentLimits(sizes, [MOST_COST] * len(sizes), np.zeros_like(target))
+        most = most_costs([self._cells[name].size for name in self.sequence])
+        limits = ParentLimits(sizes, most, np.zeros_like(target))
         # of two parents, each with the other in buckets: the entropies that there are
         between = (target + target.T) / 2
         return choose_parents(Correlations(self.sequence, target, between), limits)

@@ -6,7 +6,7 @@ Source: Bindschaedler, Shokri, Gunter (VLDB 2017), sections 3.3.1, 3.4.1 and 3.5
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -22,8 +22,11 @@ from models.planning.noise import require_signal
 from models.protocol import Parameters, Stage
 from models.task import Budget, Task
 
-MOST_COST = 1_000
+_MOST_COST = 1_000
 """maxcost: configurations of the parents of an attribute at most; the paper prints no figure."""
+
+_MOST_CELLS = 2**22
+"""Cells of all conditional tables at most: exact noise takes about 10 seconds for a million."""
 
 _ROWS_SHARE = Fraction(1, 100)
 """Share of epsilon for the number of rows, which the paper does not print either."""
@@ -48,6 +51,12 @@ class PaperParameters(Parameters):
     count_epsilon: Fraction
     structure_rows: int
     parameter_rows: int
+
+
+def most_costs(sizes: Sequence[int]) -> list[int]:
+    """The maxcost of each attribute, by their numbers of values; less where many are large."""
+    share = _MOST_CELLS // max(len(sizes), 1)
+    return [max(min(_MOST_COST, share // size), 1) for size in sizes]
 
 
 def plan_paper(
