@@ -218,3 +218,11 @@ def test_quadrupling_tables_and_doubling_noise_changes_little(times: int, noise:
         repeat(GaussianCounts(Fraction(20 * noise), ADD), 4 * times), 1e-6, "add_remove"
     )
     assert after == pytest.approx(before, rel=0.01)
+
+
+@pytest.mark.parametrize("noise", [Fraction(1, 3), Fraction(1, 30), Fraction(1, 3_000)])
+@pytest.mark.parametrize("times", [1, 2, 50])
+def test_hardly_any_noise_has_an_epsilon_however_large(noise: Fraction, times: int) -> None:
+    counts = repeat(GaussianCounts(noise, ADD), times)
+    found = epsilon(compose(counts, LaplaceCounts(1 / noise, ADD)), 1e-6, "add_remove")
+    assert found >= times / (2 * float(noise) ** 2)

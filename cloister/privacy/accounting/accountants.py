@@ -74,6 +74,9 @@ _MANY_COPIES = 4096
 # Most points of the grid of one event: finer ones take minutes where losses are rare and large.
 _MOST_GRID_POINTS = 2**18
 
+# Nats of loss at most, on both sides of zero: larger losses count as infinite, smaller as this.
+_WIDEST = 2.0**12
+
 Leaves = tuple[tuple[Event, int], ...]
 
 
@@ -371,7 +374,8 @@ def _grid_losses(leaf: Event, relation: Relation, step: float, tail: float) -> _
 
 
 def _on_grid(way: Direction, step: float) -> Loss:
-    return connect_the_dots(way.profile, way.low, way.high, step)
+    low, high = max(way.low, -_WIDEST), min(way.high, _WIDEST)
+    return connect_the_dots(way.profile, low, high, step)
 
 
 def _outward(answer: float) -> float:

@@ -35,6 +35,9 @@ _ROUNDING = 1e-15
 # Largest loss, in nats, that is passed to exp; the largest double is exp(709.8).
 _LARGEST_LOSS = 600.0
 
+# Infinite mass above which nothing else is composed: no delta that is asked for is as large.
+_HOPELESS = 0.5
+
 # Share by which a window must become narrower for a steeper tilt to be tried after it.
 _WORTHWHILE = 0.01
 
@@ -92,8 +95,14 @@ def connect_the_dots(profile: Profile, low: float, high: float, step: float) -> 
 def convolve(parts: Sequence[tuple[Loss, int]], slack: float) -> Loss:
     """The loss of all parts, each the given number of times; all on the same step.
 
-    At most ``slack`` of mass is moved to infinite loss for what falls outside the window.
+    At most ``slack`` of mass is moved to infinite loss for what falls outside the window; all of it
+    where most is infinite already.
     """
+    kept = -math.expm1(
+        sum(times * math.log1p(-min(loss.infinite, 1 - 1e-16)) for loss, times in parts)
+    )
+    if kept > _HOPELESS:
+        return Loss(parts[0][0].step, 0, np.zeros(1), 1.0)
     low, high = _window(parts, slack)
     size = next_fast_len(high - low + 1, real=True)
     spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
@@ -101,9 +110,6 @@ def convolve(parts: Sequence[tuple[Loss, int]], slack: float) -> Loss:
         spectrum *= rfft(_folded(loss, size)) ** times
     wrapped = irfft(spectrum, n=size)
     mass = np.roll(wrapped, -(low % size))
-    kept = -math.expm1(
-        sum(times * math.log1p(-min(loss.infinite, 1 - 1e-16)) for loss, times in parts)
-    )
     rounding = _ROUNDING * (100 + sum(times for _, times in parts))
     return Loss(parts[0][0].step, low, np.maximum(mass, 0.0), min(1.0, kept + slack + rounding))
 
