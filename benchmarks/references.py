@@ -21,9 +21,9 @@ from benchmarks.runs import Run, record_of
 from cloister.arrays import Floats
 from cloister.errors import CloisterError
 from cloister.evaluation.conjunctions import Answers
+from cloister.privacy.accounting.advanced_composition import epsilon_of_each
 from cloister.privacy.mechanisms.counts import DiscreteLaplace
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from models.copula.advanced_composition import epsilon_of_each
 from tasks.runtime.files import write_json
 from tasks.runtime.home import Home
 

@@ -18,12 +18,12 @@ from itertools import combinations
 
 from cloister.errors import PlanError
 from cloister.figures import figure
+from cloister.privacy.accounting.advanced_composition import epsilon_of_each
 from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
 from cloister.privacy.events import Composed, Event, Sensitivity, repeat
 from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace
 from cloister.privacy.queries.conjunction_counts import DummyCoding, conjunction_sensitivity
 from cloister.schema.cells import declared_cells
-from models.copula.advanced_composition import epsilon_of_each
 from models.copula.forecast import forecast_copula
 from models.discretization.attribute_order import NETWORKED_LEVELS, public_sizes
 from models.discretization.bins import NUMERIC_BINS

@@ -16,10 +16,10 @@ from benchmarks.references import noisy_answers
 from benchmarks.runs import home_of
 from cloister.errors import SpecError
 from cloister.evaluation.conjunctions import DummyColumns
+from cloister.privacy.accounting.advanced_composition import epsilon_of_each
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import validate_rows
 from flows.cli.app import run
-from models.copula.advanced_composition import epsilon_of_each
 from tasks.ledger.queries import releases
 from tasks.requests.resolved import declared_context
 from tasks.runtime.home import Home

@@ -1,7 +1,5 @@
 """The numbers of the Gaussian copula: normal probabilities, correlation matrices, composition."""
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,8 +7,6 @@ from hypothesis import strategies as st
 from scipy import integrate
 from scipy.stats import norm
 
-from cloister.errors import PlanError
-from models.copula.advanced_composition import composed_epsilon, epsilon_of_each
 from models.copula.bivariate import latent_correlations, upper_probability
 from models.copula.correlation import factor, nearest_correlation
 
@@ -20,7 +16,6 @@ CORRELATIONS = st.one_of(
     st.floats(1, 6).map(lambda power: 1 - 10**-power),
     st.floats(1, 6).map(lambda power: -1 + 10**-power),
 )
-DELTA = Fraction(1, 2**30)
 
 
 def one(first, second, correlation):
@@ -89,22 +84,3 @@ def test_any_symmetric_matrix_has_a_factor_of_a_correlation_matrix(width):
     lower = factor(nearest_correlation(symmetric))
     assert np.allclose((lower @ lower.T).diagonal(), 1.0, atol=1e-6)
     assert (np.triu(lower, 1) == 0).all()
-
-
-@pytest.mark.parametrize(
-    ("attributes", "printed"), [(14, "0.014782"), (27, "0.007791"), (9, "0.022579")]
-)
-def test_advanced_composition_gives_the_epsilons_that_the_paper_prints(attributes, printed):
-    """Section 4.2, an epsilon of just under 1."""
-    tables = attributes + attributes * (attributes - 1) // 2
-    assert epsilon_of_each(Fraction(1), DELTA, tables) == Fraction(printed)
-
-
-@given(st.integers(1, 5_000), st.floats(0.01, 20))
-def test_what_is_found_composes_to_the_budget_and_a_millionth_more_does_not(tables, epsilon):
-    try:
-        each = float(epsilon_of_each(Fraction(epsilon), DELTA, tables))
-    except PlanError:
-        each = 0.0
-    assert composed_epsilon(each, float(DELTA), tables) <= epsilon
-    assert composed_epsilon(each + 1.1e-6, float(DELTA), tables) > epsilon

@@ -37,7 +37,7 @@ from models.deniability.bayes.structure import (
     merit,
     symmetrical_uncertainty,
 )
-from models.deniability.paper.plan import advanced_composition, epsilon_of_each, most_costs
+from models.deniability.paper.plan import most_costs
 from models.deniability.seeding import choose_seeding
 from models.protocol import fit, make_plan
 from models.registry import create
@@ -329,16 +329,6 @@ def test_structures_are_acyclic_and_within_their_cost(seed):
         assert all(order.index(parent) < order.index(name) for parent in own)
         assert math.prod(sizes[names.index(parent)] for parent in own) <= 40
         assert all(related[names.index(name), names.index(parent)] > 0.2 for parent in own)
-
-
-def test_advanced_composition_is_that_of_section_3_5():
-    # epsilon_H sqrt(2 k ln(1/delta)) + k epsilon_H (e^epsilon_H - 1), by hand
-    by_hand = 0.01 * math.sqrt(2 * 132 * 30 * math.log(2)) + 132 * 0.01 * (math.exp(0.01) - 1)
-    assert advanced_composition(0.01, 2**-30, 132) == pytest.approx(by_hand)
-    each = epsilon_of_each(Fraction(1), Fraction(1, 2**30), 132)
-    assert advanced_composition(float(each), 2**-30, 132) == pytest.approx(1, rel=1e-6)
-    # few mechanisms cost less by the plain sum
-    assert epsilon_of_each(Fraction(1), Fraction(1, 2**30), 2) == Fraction(1, 2)
 
 
 def test_tables_that_are_learned_all_at_once_are_small():

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from cloister.errors import PlanError
 from cloister.figures import figure
+from cloister.privacy.accounting.advanced_composition import epsilon_of_each
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.counts import DiscreteLaplace
 from cloister.privacy.mechanisms.grid import GridNoise
@@ -34,8 +35,8 @@ _ROWS_SHARE = Fraction(1, 100)
 _MOST_LEVELS = 10_000
 """Cells of an attribute at most: its conditional table has as many columns."""
 
-_HALVINGS = 100
-"""Bisections of an epsilon: more than the 53 bits of a double."""
+_DIGITS = 12
+"""Decimals of the epsilon of one answer: there are thousands of entropies."""
 
 
 @dataclass(frozen=True)
@@ -74,40 +75,18 @@ def plan_paper(
             "method deniability"
         )
     attributes = len(sequence)
+    entropies = attributes * (attributes + 1)
     rows_epsilon = budget.epsilon * _ROWS_SHARE
     parameters = PaperParameters(
         rows_epsilon,
-        epsilon_of_each(budget.epsilon - rows_epsilon, budget.delta, attributes * (attributes + 1)),
-        epsilon_of_each(budget.epsilon, budget.delta, attributes),
+        epsilon_of_each(budget.epsilon - rows_epsilon, budget.delta, entropies, _DIGITS),
+        epsilon_of_each(budget.epsilon, budget.delta, attributes, _DIGITS),
         parts.structure,
         parts.parameters,
     )
     scale = DiscreteLaplace(parameters.count_epsilon).scale(task.neighbours.partition)
     require_signal(scale * task.data_rows / parts.parameters, task.data_rows, budget)
     return tuple(_stages(task, sequence, parameters, parts)), parameters
-
-
-def advanced_composition(epsilon: float, delta: float, times: int) -> float:
-    """The epsilon of ``times`` mechanisms of epsilon each, at ``delta``: section 3.5.
-
-    >>> round(advanced_composition(0.01, 2**-30, 132), 4)
-    0.7542
-    """
-    tail = math.sqrt(2 * times * math.log(1 / delta))
-    return epsilon * tail + times * epsilon * math.expm1(epsilon)
-
-
-def epsilon_of_each(epsilon: Fraction, delta: Fraction, times: int) -> Fraction:
-    """The epsilon of each of so many mechanisms that are ``epsilon`` together, rounded down.
-
-    That of advanced composition, or of the plain sum where this is more.
-    """
-    low, high = 0.0, float(epsilon)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        enough = advanced_composition(middle, float(delta), times) <= float(epsilon)
-        low, high = (middle, high) if enough else (low, middle)
-    return max(Fraction(math.floor(low * 10**12), 10**12), epsilon / times)
 
 
 def _stages(
