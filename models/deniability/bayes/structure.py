@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloister.arrays import Booleans, Floats
+from cloister.arrays import Floats
 
 Parents = Mapping[str, tuple[str, ...]]
 
@@ -47,14 +47,13 @@ def dependence(distance: float, expected: Floats) -> float:
     return float(np.clip((distance - chance) / (2 * expected.sum()), 0.0, 1.0))
 
 
-def merit(correlations: Correlations, child: int, parents: Sequence[int]) -> float:
-    """The score of a set of parents, equation (4); 0 for none."""
-    if not parents:
-        return 0.0
-    chosen = list(parents)
-    between = correlations.between[np.ix_(chosen, chosen)]
-    redundant = float(between.sum() - np.trace(between))
-    return float(correlations.target[child, chosen].sum()) / math.sqrt(len(chosen) + redundant)
+def merit(related: Floats, redundant: Floats, parents: int) -> Floats:
+    """The score of sets of so many parents, equation (4); 0 for none.
+
+    ``related`` and ``redundant``, of one shape, add up the correlations of a set with its child,
+    and of its members with each other, both ways.
+    """
+    return related / np.sqrt(parents + redundant) if parents else np.zeros_like(related)
 
 
 @dataclass(frozen=True)
@@ -81,33 +80,31 @@ def choose_parents(correlations: Correlations, limits: ParentLimits) -> Parents:
     parents: list[list[int]] = [[] for _ in names]
     above = np.eye(len(names), dtype=bool)
     # above[a, b]: whether a is b or an ancestor of b
-    while (best := _best_addition(correlations, limits, parents, above)) is not None:
-        child, parent = best
+    gains = np.stack([_gains(correlations, limits, at, own) for at, own in enumerate(parents)])
+    while True:
+        child, parent = divmod(int(np.where(above, 0.0, gains).argmax()), len(names))
+        if above[child, parent] or gains[child, parent] <= 0.0:
+            return {name: tuple(names[p] for p in parents[at]) for at, name in enumerate(names)}
         parents[child].append(parent)
         above |= np.outer(above[:, parent], above[child])
-    return {name: tuple(names[p] for p in parents[at]) for at, name in enumerate(names)}
+        gains[child] = _gains(correlations, limits, child, parents[child])
 
 
-def _best_addition(
-    correlations: Correlations,
-    limits: ParentLimits,
-    parents: Sequence[Sequence[int]],
-    above: Booleans,
-) -> tuple[int, int] | None:
-    best, gain = None, 0.0
-    for child, own in enumerate(parents):
-        cost, before = math.prod(limits.sizes[p] for p in own), merit(correlations, child, own)
-        for parent in range(len(parents)):
-            if parent in own or above[child, parent]:
-                continue
-            if correlations.target[child, parent] <= limits.least[child, parent]:
-                continue
-            if cost * limits.sizes[parent] > limits.most[child]:
-                continue
-            found = merit(correlations, child, [*own, parent]) - before
-            if found > gain:
-                best, gain = (child, parent), found
-    return best
+def _gains(
+    correlations: Correlations, limits: ParentLimits, child: int, own: Sequence[int]
+) -> Floats:
+    """The merit (m,) that each further parent adds to its ``own``; 0 beyond the limits."""
+    chosen = list(own)
+    related, between = correlations.target[child], correlations.between
+    among = between[np.ix_(chosen, chosen)]
+    held, redundant = related[chosen].sum(), among.sum() - np.trace(among)
+    more = redundant + 2.0 * between[:, chosen].sum(axis=1)
+    added = merit(held + related, more, len(chosen) + 1) - merit(held, redundant, len(chosen))
+    sizes = np.asarray(limits.sizes, dtype=np.float64)
+    fits = related > limits.least[child]
+    fits &= math.prod(sizes[chosen]) * sizes <= limits.most[child]
+    fits[chosen] = False
+    return np.where(fits, added, 0.0)
 
 
 def dependency_order(parents: Parents, preferred: Sequence[str]) -> tuple[str, ...]:
