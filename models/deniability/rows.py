@@ -16,25 +16,30 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
 from models.deniability.bayes.model import NetworkModel
 from models.sampling.ancestral import AncestralSampler
-from models.sampling.chain import ConstrainedChain, Probabilities
+from models.sampling.chain import Batch
 from models.sampling.row_by_row import AcceptedRows, Penalty
 from models.sampling.sampler import CHUNK_ROWS, ConstraintSampler
 
-_FLOOR = 1e-9
-"""Share of the network in what a record takes: it counts where supports exclude the record's level.
-"""
-
 
 @dataclass(frozen=True)
-class RecordChain(ConstrainedChain):
-    """A chain whose rows take the levels of ``records`` (n, k), wherever the supports allow."""
+class RecordSampler(AncestralSampler):
+    """Draws rows that take the levels of ``records`` (n, k), wherever the supports allow."""
 
     records: Integers = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
 
-    def conditional(self, place: int, context: Integers) -> Probabilities:
-        """The record's level, nearly surely; otherwise by the network."""
-        own = np.eye(self.bins[self.sequence[place]].size)[self.records[:, place]]
-        return own + _FLOOR * super().conditional(place, context)
+    def extend(self, batch: Batch, place: int) -> None:
+        """Draw one more attribute; one in no support takes its levels without a draw."""
+        if self.chain.supports_at[place]:
+            super().extend(batch, place)
+        else:
+            self.advance(batch, place, self.records[:, place])
+
+    def advance(self, batch: Batch, place: int, levels: Integers) -> None:
+        """Give the attribute the records' levels, and the drawn ones (n,) where it may not."""
+        own, allowed = self.records[:, place], np.ones(batch.rows, dtype=bool)
+        for at, depth in self.chain.supports_at[place]:
+            allowed &= self.chain.tries[at].allows(depth, batch.nodes[at], own)
+        super().advance(batch, place, np.where(allowed, own, levels))
 
 
 def rows_of_records(model: NetworkModel, records: Integers, rng: SamplingSource) -> Table:
@@ -54,11 +59,7 @@ def rows_of_records(model: NetworkModel, records: Integers, rng: SamplingSource)
 
 
 def _refined(sampler: ConstraintSampler, records: Integers, rng: np.random.Generator) -> Table:
-    chain = sampler.chain
-    follow = RecordChain(
-        chain.sequence, chain.bins, chain.model, chain.supports, records.astype(np.int64)
-    )
-    batch = AncestralSampler(follow).draw(len(records), rng)
+    batch = RecordSampler(sampler.chain, records=records.astype(np.int64)).draw(len(records), rng)
     unknown = np.zeros(batch.rows, dtype=np.int64)
     rows = Table(sampler.domain, {n: batch.codes.get(n, unknown) for n in sampler.domain.names})
     rows = rows.take(batch.alive)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import tracemalloc
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -253,6 +254,30 @@ def test_a_key_of_the_data_stays_unique(tmp_path):
     model = fit(create("deniability"), private, task, chosen)
     table = model.sample(3_000, SamplingSource(2))
     assert len(np.unique(table.codes["number"])) == 3_000
+
+
+def test_records_of_ten_thousand_towns_take_little_memory(tmp_path):
+    """A square of the values, 800 MB here, was made to follow the records."""
+    count = 10_000
+    names = [f"t{at}" for at in range(count)]
+    attributes = {
+        "town": Categorical(type="categorical", values=names), "state": ATTRIBUTES["state"]
+    }  # fmt: skip
+    hard = (dependency("town", ["town"], "state"),)
+    task = replace(Task(Domain.of(attributes, Path()), hard, 3_000, Neighbours()), **deniable())
+    town = np.random.default_rng(5).integers(0, count, 3_000)
+    frame = pd.DataFrame({"town": np.array(names)[town], "state": np.where(town % 2, "x", "y")})
+    chosen = planned(task)
+    with Journal.open(tmp_path, {"run": "towns"}) as journal:
+        private = PrivateTable(
+            task.domain.encode(frame), Neighbours(), chosen.event, journal, NoiseSource.insecure(1)
+        )
+        tracemalloc.start()
+        model = fit(create("deniability"), private, task, chosen)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert most < 300 * 2**20
+    assert not count_violations(hard[0], model.sample(3_000, SamplingSource(1)))
 
 
 def certified(facts, task, chosen, model, release=None):
