@@ -27,7 +27,7 @@ from models.serialization import (
 from models.soft_constraints.reweighting import Reweighting
 from models.task import Task
 
-_CUT_OFF = "noisy counts below zero are cut off, and shares are made to add up to one"
+CUT_OFF = "noisy counts below zero are cut off, and shares are made to add up to one"
 _TAILED = "outer parts of a number's range with less mass than noise follow a fitted tail"
 _MERGED = (
     "values of an attribute are merged to bins by its released histogram, and spread inside them "
@@ -52,6 +52,16 @@ _SEQUENTIAL = (
 _ACCEPTED = "of such an attribute at most {} values a row are tried, and the last one is taken"
 _RESAMPLED = "{:g} % of the values of such an attribute are drawn anew afterwards"
 _NUMBERED = "surrogate keys are numbered afresh; none is taken from the data"
+
+
+def estimated_histograms(bins: Mapping[str, Bins]) -> tuple[str, ...]:
+    """What is done to noisy histograms until they are bins, in sentences for a certificate."""
+    steps = {
+        CUT_OFF: True,
+        _TAILED: any(isinstance(own.cells.column, Grid) for own in bins.values()),
+        _MERGED: any(own.size < own.cells.size for own in bins.values()),
+    }
+    return tuple(sentence for sentence, done in steps.items() if done)
 
 
 class ConstrainedModel(ABC):
@@ -82,6 +92,10 @@ class ConstrainedModel(ABC):
     @abstractmethod
     def own_state(self) -> ModelState:
         """What :meth:`state` does not hold for every model."""
+
+    def processing_of_counts(self) -> tuple[str, ...]:
+        """What was done to the noisy histograms, in sentences for a certificate."""
+        return estimated_histograms(self.bins)
 
     @abstractmethod
     def own_post_processing(self) -> tuple[str, ...]:
@@ -133,9 +147,7 @@ class ConstrainedModel(ABC):
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
         rules, columns = self.rules, self.task.domain
         steps = {
-            _CUT_OFF: True,
-            _TAILED: any(isinstance(own.cells.column, Grid) for own in self.bins.values()),
-            _MERGED: bool(self.bins),
+            **dict.fromkeys(self.processing_of_counts(), True),
             **dict.fromkeys(self.own_post_processing(), True),
             _SUPPORTED: bool(rules.supports),
             _CHECKED: bool(rules.row_rules or rules.pair_rules),

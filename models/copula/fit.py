@@ -15,6 +15,7 @@ from cloister.privacy.queries.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.cells import declared_cells
+from models.constrained import estimated_histograms
 from models.copula.chain import LinearChain
 from models.copula.copula import Copula, copula_of, fit_copula_to
 from models.copula.model import CopulaModel
@@ -57,7 +58,12 @@ def fit_copula(
     shares = _count_conjunctions(private, task, plan, bins, coding, means)
     copula = fit_copula_to(shares, means, coding, task.data_rows)
     return constrained_model(
-        task, plan, bins, copula, _SHRUNK, _count_joint_tables(private, plan, bins)
+        task,
+        plan,
+        bins,
+        copula,
+        (*estimated_histograms(bins), *_SHRUNK),
+        _count_joint_tables(private, plan, bins),
     )
 
 
@@ -98,7 +104,12 @@ def _fit_given(
     coding, means = _coded(task, plan, bins)
     copula = copula_of(correlations(coding), means, coding, task.data_rows)
     return constrained_model(
-        task, plan, bins, copula, steps, _count_joint_tables(private, plan, bins)
+        task,
+        plan,
+        bins,
+        copula,
+        (*estimated_histograms(bins), *steps),
+        _count_joint_tables(private, plan, bins),
     )
 
 

@@ -59,9 +59,13 @@ class CopulaModel(ConstrainedModel):
         names = self.sequence[: len(self.copula.coding.sizes)]
         return BinarySampler(names, self.bins, self.copula)
 
+    def processing_of_counts(self) -> tuple[str, ...]:
+        """What was done to histograms and conjunctions."""
+        return self.steps
+
     def own_post_processing(self) -> tuple[str, ...]:
-        """How rows are made from the noisy counts."""
-        return (*self.steps, _DECODED)
+        """How rows are made from the copula."""
+        return (_DECODED,)
 
     def own_state(self) -> ModelState:
         """The copula as JSON and arrays."""

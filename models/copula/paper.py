@@ -18,6 +18,7 @@ from cloister.privacy.queries.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import Partition, TableRows
 from cloister.schema.cells import Cells, declared_cells
+from models.constrained import CUT_OFF
 from models.copula.copula import copula_of, pairwise_correlations
 from models.copula.decoding import thresholds
 from models.copula.fit import constrained_model
@@ -35,7 +36,7 @@ from models.sampling.expected_shares import JointTable
 from models.task import Task
 
 _PRINTED = (
-    "noisy counts below zero become zero",
+    CUT_OFF,
     "correlations of normal scores are found for all pairs of binary columns",
     "the nearest correlation matrix takes their place",
 )

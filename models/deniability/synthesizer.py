@@ -35,7 +35,7 @@ class BayesSynthesizer(Synthesizer[NetworkParameters, "NetworkModel"]):
     gives_conditionals = True
     weighs_soft = True
     name = "bayes"
-    summary = "Bayesian network with structure and tables from noisy entropies and counts"
+    summary = "Bayesian network, of noisy distances of pairs from independence and noisy tables"
 
     def __init__(self, progress: Progress = silent) -> None:
         self._progress = progress

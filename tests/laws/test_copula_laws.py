@@ -138,6 +138,19 @@ def test_tables_of_one_column_constants_and_long_lists_are_released(method, size
     assert all((codes < sizes[name]).all() for name, codes in drawn.codes.items())
 
 
+@pytest.mark.parametrize(("method", "estimated"), [("copula", True), ("copula-paper", False)])
+def test_a_certificate_says_of_histograms_what_the_method_did(method, estimated, tmp_path):
+    most = {"age": 999, "sex": 1}
+    ages = {name: Integer(type="integer", min=0, max=top) for name, top in most.items()}
+    rng = np.random.default_rng(6)
+    codes = {"age": rng.integers(0, 90, 2_000), "sex": rng.integers(0, 2, 2_000)}
+    model = fitted(method, Table(Domain.of(ages, Path()), codes), tmp_path)
+    said = " ".join(model.post_processing())
+    assert ("fitted tail" in said) == ("merged to bins" in said) == estimated
+    again = create(method).restore(model.task, *model.state())
+    assert again.post_processing() == model.post_processing()
+
+
 def test_too_many_columns_are_refused_with_what_to_do():
     domain = domain_of({f"c{at}": 250 for at in range(40)})
     task = Task(domain, (), 10**6, Neighbours())

@@ -327,6 +327,15 @@ def test_a_certificate_of_charged_records_is_of_differential_privacy(facts, tmp_
     assert {odds.period for odds in made.guarantee.odds} == {1.0}
 
 
+def test_the_sentences_of_a_certificate_are_of_the_method_that_made_it(run):
+    _, chosen, model = run
+    said, printed = " ".join(model.post_processing()), chosen.method == "deniability-paper"
+    assert ("noisy entropies" in said) == ("drawn from Dirichlet" in said) == printed
+    assert ("posterior means" in said) == ("distances of pairs" in said) == (not printed)
+    assert ("fitted tail" in said) == (not printed)
+    assert "merged to bins" not in said, "every declared value has a bin here"
+
+
 def test_merit_and_symmetrical_uncertainty_are_those_of_the_equations():
     one_parent, two_parents = np.array([0.6]), np.array([0.6 + 0.3])
     assert merit(one_parent, np.zeros(1), 0) == 0

@@ -15,6 +15,7 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.distances import Distances, ExpectedTable, distance_sensitivity
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import Partition, TableRows
+from models.constrained import estimated_histograms
 from models.deniability.bayes.model import NetworkModel
 from models.deniability.bayes.network import Network, in_steps
 from models.deniability.bayes.parameters import posterior_means
@@ -38,6 +39,11 @@ from models.task import Task
 
 _SEED = 20_170_101
 """Public seed of everything random that follows the noise."""
+
+_ESTIMATED = (
+    "parents of each attribute are chosen by noisy distances of pairs from independence",
+    "conditional tables are posterior means of Dirichlet distributions, given noisy counts",
+)
 
 _CLEAR = 2.0
 """Standard deviations of its noise from which on a correlation counts."""
@@ -68,7 +74,8 @@ class NetworkFit:
         coarsenings = {name: coarse(bins[name], PARENT_PARTS) for name in self.parameters.inside}
         parents = self._parents(bins, coarsenings)
         network = self._network(bins, coarsenings, parents)
-        return constrain(self.task, network, len(self.parameters.inside), tables)
+        steps = (*estimated_histograms(bins), *_ESTIMATED)
+        return constrain(self.task, network, len(self.parameters.inside), tables, steps)
 
     def _bins(self, name: str) -> Bins:
         mechanism = DiscreteGaussian(self.parameters.noise["histograms"])
@@ -166,8 +173,9 @@ def constrain(
     network: Network,
     networked: int,
     tables: Mapping[tuple[str, ...], JointTable],
+    steps: tuple[str, ...],
 ) -> NetworkModel:
-    """The model, with supports of its hard constraints."""
+    """The model, with supports of its hard constraints; ``steps`` led to the network."""
     rng = np.random.default_rng(_SEED)
     builder = SupportBuilder(
         task.domain,
@@ -179,4 +187,4 @@ def constrain(
         rng,
         task.output_rows,
     )
-    return NetworkModel.of(task, network, builder.build(task.hard))
+    return NetworkModel.of(task, network, builder.build(task.hard), steps)

@@ -22,25 +22,22 @@ from models.serialization import restore_bins, restore_reweighting, restore_rule
 from models.soft_constraints.reweighting import Reweighting
 from models.task import Task
 
-_STRUCTURED = (
-    "parents of each attribute are chosen by correlations from noisy entropies, so that there is "
-    "no circle"
-)
-_POSTERIOR = (
-    "conditional tables are posterior means of a Dirichlet distribution, from noisy counts; each "
-    "attribute is drawn given its parents"
-)
+_DRAWN = "each attribute is drawn given its parents in a network without circles"
 
 
 @dataclass(frozen=True)
 class NetworkModel(ReweightedModel):
-    """A Bayesian network, and the rules that its rows satisfy."""
+    """A Bayesian network, and the rules that its rows satisfy.
+
+    ``steps`` say in sentences what was done to its noisy answers.
+    """
 
     task: Task
     sequence: tuple[str, ...]
     bins: Mapping[str, Bins]
     network: Network
     rules: CompiledConstraints
+    steps: tuple[str, ...]
     reweighting: Reweighting | None = None
 
     @classmethod
@@ -49,10 +46,11 @@ class NetworkModel(ReweightedModel):
         task: Task,
         network: Network,
         rules: CompiledConstraints,
+        steps: tuple[str, ...],
         reweighting: Reweighting | None = None,
     ) -> Self:
         """The model of a network, whose attributes are drawn in its order."""
-        return cls(task, network.sequence, network.bins, network, rules, reweighting)
+        return cls(task, network.sequence, network.bins, network, rules, steps, reweighting)
 
     @property
     def sampler(self) -> Sampler:
@@ -73,10 +71,13 @@ class NetworkModel(ReweightedModel):
         """The network as a chain of conditionals."""
         return self.network
 
+    def processing_of_counts(self) -> tuple[str, ...]:
+        """What was done to histograms, dependences and tables."""
+        return self.steps
+
     def own_post_processing(self) -> tuple[str, ...]:
         """How rows are made from the network."""
-        balanced = () if self.constraint_sampler.remembers else (BALANCED,)
-        return (_STRUCTURED, _POSTERIOR, *balanced)
+        return (_DRAWN,) if self.constraint_sampler.remembers else (_DRAWN, BALANCED)
 
     def own_state(self) -> ModelState:
         """The network as JSON and arrays."""
@@ -85,7 +86,8 @@ class NetworkModel(ReweightedModel):
             arrays[f"table.{at}"] = network.tables[name]
             if name in network.coarsenings:
                 arrays[f"parts.{at}"] = network.coarsenings[name].parts
-        return {"parents": {name: list(own) for name, own in network.parents.items()}}, arrays
+        parents = {name: list(own) for name, own in network.parents.items()}
+        return {"parents": parents, "steps": list(self.steps)}, arrays
 
     @property
     def _inside(self) -> dict[str, Bins]:
@@ -105,4 +107,4 @@ def restore_network(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Netw
     parents = {name: tuple(own) for name, own in meta["parents"].items()}
     network = Network(sequence, bins, coarsenings, parents, tables)
     rules, reweighting = restore_rules(task, meta, arrays), restore_reweighting(task, meta, arrays)
-    return NetworkModel.of(task, network, rules, reweighting)
+    return NetworkModel.of(task, network, rules, tuple(meta["steps"]), reweighting)

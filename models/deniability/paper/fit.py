@@ -17,6 +17,7 @@ from cloister.privacy.queries.entropies import Entropies, paper_entropy_bound
 from cloister.privacy.queries.partition_counts import PartitionCounts
 from cloister.privacy.queries.table_rows import Partition
 from cloister.schema.cells import Cells, declared_cells
+from models.constrained import CUT_OFF
 from models.deniability.bayes.fit import NetworkDoors, constrain
 from models.deniability.bayes.model import NetworkModel
 from models.deniability.bayes.network import Network, in_steps
@@ -35,6 +36,12 @@ from models.task import Task
 
 _SEED = 20_170_103
 """Public seed of the multinomials that are drawn: what follows the noise is post-processing."""
+
+_PRINTED = (
+    CUT_OFF,
+    "parents of each attribute are chosen by correlations from noisy entropies",
+    "conditional tables are drawn from Dirichlet distributions, given noisy counts",
+)
 
 _BUCKETS = 8
 """Buckets of an attribute whose values have an order, as the paper has for ages."""
@@ -62,7 +69,7 @@ class PaperFit:
         bins = {name: _every_cell(self._cells[name], _shares(counts[name])) for name in order}
         coarsenings = {name: bucketised(own) for name, own in bins.items()}
         network = Network(order, bins, coarsenings, parents, tables)
-        return constrain(self.task, network, len(order), {})
+        return constrain(self.task, network, len(order), {}, _PRINTED)
 
     @cached_property
     def _cells(self) -> dict[str, Cells]:
