@@ -5,7 +5,6 @@ Source: Bindschaedler, Shokri, Gunter (VLDB 2017), sections 3.3.1, 3.4.1 and 3.5
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
