@@ -13,7 +13,7 @@ _TESTED = 1e-5
 """Seconds for each candidate: exact noise of its threshold."""
 
 _INDEXED = 1.2e-7
-"""Seconds for each seed and attribute: the counts of all prefixes."""
+"""Seconds for each seed and attribute that may be kept: the counts of all prefixes."""
 
 _FINISHED = 1e-7
 """Seconds for each cell of a record that is made a row."""
@@ -23,6 +23,8 @@ def forecast_records(fit: Forecast, task: Task, seeding: SeedParameters, seeds: 
     """Seconds and bytes of the network, and of making, testing and finishing the records."""
     attributes = len(task.domain.modelled)
     cells = seeding.candidates * attributes
-    seconds = fit.seconds + (_MADE + _FINISHED) * cells + _INDEXED * seeds * attributes
+    prefixes = seeds * seeding.kept[1]
+    seconds = fit.seconds + (_MADE + _FINISHED) * cells + _INDEXED * prefixes
     seconds += _TESTED * seeding.candidates if seeding.epsilon0 else 0.0
-    return Forecast(round(seconds, 1), fit.memory + 24 * attributes * seeds + 30 * cells)
+    memory = fit.memory + 8 * attributes * seeds + 24 * prefixes + 24 * cells
+    return Forecast(round(seconds, 1), memory)

@@ -87,7 +87,7 @@ def _spec(rows: int) -> dict[str, object]:
             "unit": "row",
             "relation": "add_remove",
             "rows": {"public": rows},
-            "budget": {"epsilon": 100, "delta": "1e-5", "per": "ever"},
+            "budget": {"epsilon": 100, "delta": "1e-6", "per": "ever"},
         },
         "attributes": attributes,
         "release": {

@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 
 from cloister.arrays import Integers
+from cloister.privacy.queries.table_rows import PartNumbers
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class PrefixCounts:
     counts: tuple[Integers, ...]
 
     @classmethod
-    def of(cls, levels: Integers, sizes: Sequence[int]) -> Self:
+    def of(cls, levels: PartNumbers, sizes: Sequence[int]) -> Self:
         """The counts of all prefixes of rows (n, m)."""
         number = np.zeros(len(levels), dtype=np.int64)
         keys, counts = [], []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol
@@ -18,7 +19,7 @@ from cloister.privacy.mechanisms.privacy_tests import CandidateSet
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.prefix_counts import PrefixCounts
 from cloister.privacy.queries.query import Query
-from cloister.privacy.queries.table_rows import Partition, TableRows
+from cloister.privacy.queries.table_rows import Partition, PartNumbers, TableRows
 
 _BLOCK = 65_536
 """Candidates made at a time: a public number, so that workers do not change what is drawn."""
@@ -103,16 +104,16 @@ class SeededCandidates(Query[TableRows, CandidateSet, Integers]):
         )
 
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:
-        seeds = rows.part_matrix(self.model.partitions).astype(np.int64)
-        counts = PrefixCounts.of(seeds, [part.size for part in self.model.partitions])
-        with ThreadPoolExecutor(workers()) as pool:
-            blocks = pool.map(lambda drawn: self._made(drawn, counts), self._drawn(seeds, source))
-            return np.concatenate([np.zeros((0, seeds.shape[1] + 1), dtype=np.int64), *blocks])
+        kept, seeds = self.kept.most, rows.part_matrix(self.model.partitions)
+        sizes = [part.size for part in self.model.partitions[:kept]]
+        counts = PrefixCounts.of(seeds[:, :kept], sizes)
+        blocks = _in_threads(lambda drawn: self._made(drawn, counts), self._drawn(seeds, source))
+        return np.concatenate([np.zeros((0, seeds.shape[1] + 1), dtype=np.int32), *blocks])
 
     def outcome(self, rows: TableRows, noisy: Array) -> Integers:  # noqa: ARG002
         return noisy
 
-    def _drawn(self, seeds: Integers, source: NoiseSource) -> Iterator[_Drawn]:
+    def _drawn(self, seeds: PartNumbers, source: NoiseSource) -> Iterator[_Drawn]:
         """All that is drawn for each block of candidates, one block after the other."""
         places = max(len(seeds), self.least_seeds)
         for begin in range(0, self.candidates, _BLOCK):
@@ -121,7 +122,7 @@ class SeededCandidates(Query[TableRows, CandidateSet, Integers]):
             kept = self.kept.least + source.integers(self.kept.choices, count)
             used = (chosen < len(seeds)) & ~source.bernoulli(self.withheld, count)
             words = source.words(count * seeds.shape[1]).reshape(count, -1) >> np.uint64(_HALF_WORD)
-            yield _Drawn(seeds[chosen[used]], kept[used], words[used])
+            yield _Drawn(seeds[chosen[used]].astype(np.int64), kept[used], words[used])
 
     def _made(self, drawn: _Drawn, counts: PrefixCounts) -> Integers:
         """The levels of candidates, and their plausible seeds in the last column."""
@@ -130,7 +131,7 @@ class SeededCandidates(Query[TableRows, CandidateSet, Integers]):
             anew = np.flatnonzero(drawn.kept <= place)
             made[anew, place] = self.model.draw(place, made[anew], drawn.words[anew, place])
         plausible = plausible_seeds(self.model, self.kept, self.gamma, drawn.seeds, made, counts)
-        return np.column_stack([made, plausible])
+        return np.column_stack([made, plausible]).astype(np.int32)
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,19 @@ class _Drawn:
     seeds: Integers
     kept: Integers
     words: Words
+
+
+def _in_threads(make: Callable[[_Drawn], Integers], blocks: Iterator[_Drawn]) -> Iterator[Integers]:
+    """What is made of each block, in order; few blocks are in memory at a time."""
+    number = workers()
+    waiting: deque[Future[Integers]] = deque()
+    with ThreadPoolExecutor(number) as pool:
+        for block in blocks:
+            waiting.append(pool.submit(make, block))
+            if len(waiting) > number:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def workers() -> int:
