@@ -5,12 +5,13 @@ The paper's sizes, with made rows: the data of its second set are not public.
 
 from __future__ import annotations
 
-import resource
+import os
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 
 import numpy as np
 import pytest
@@ -58,25 +59,45 @@ def made(rows: int, sizes: tuple[int, ...]) -> Iterator[Table]:
         yield Table(domain, {column.name: cells[at] for at, column in enumerate(domain.columns)})
 
 
+class OwnMemory:
+    """The peak memory of this process, without pages of files, which the system may take back."""
+
+    EVERY = 0.2
+
+    def __enter__(self):
+        self.peak, self._done = 0, Event()
+        self._thread = Thread(target=self._follow)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._done.set()
+        self._thread.join()
+
+    def _follow(self):
+        while not self._done.wait(self.EVERY):
+            _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
+            self.peak = max(self.peak, (resident - shared) * os.sysconf("SC_PAGE_SIZE"))
+
+
 @pytest.mark.parametrize(("rows", "sizes", "seconds"), CASES.values(), ids=CASES)
 def test_millions_of_rows_of_many_columns(
     record, real_from, fit_model, request, rows, sizes, seconds
 ) -> None:
-    with made(rows, sizes) as table:
+    with made(rows, sizes) as table, OwnMemory() as memory:
         data = real_from(table, Task(table.domain, (), rows, Neighbours()))
         begun, cpu = time.monotonic(), time.process_time()
         fit = fit_model(data, "copula")
         fitted = time.monotonic() - begun
         drawn = sum(chunk.rows for chunk in fit.model.sampler.chunks(rows, SamplingSource(1)))
         wall, spent = time.monotonic() - begun, time.process_time() - cpu
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     record(
         f"copula-{request.node.callspec.id}",
         f"{rows:,} rows of {len(sizes):,} attributes with {sum(sizes):,} values, method copula, "
         "epsilon 1, rows on disk, plan, fit and sample",
-        ("wall s", "of which fit", "CPU s", "peak MiB", "target, s"),
-        [(f"{wall:.0f}", f"{fitted:.0f}", f"{spent:.0f}", f"{memory >> 20}", f"{seconds}")],
+        ("wall s", "of which fit", "CPU s", "peak MiB of its own", "target, s"),
+        [(f"{wall:.0f}", f"{fitted:.0f}", f"{spent:.0f}", f"{memory.peak >> 20}", f"{seconds}")],
     )
     assert drawn == rows
-    assert memory < MEMORY
+    assert memory.peak < MEMORY
     assert wall < seconds
