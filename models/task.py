@@ -106,8 +106,8 @@ class Task:
 class DatabaseTask:
     """The public inputs of a synthesis of several tables that refer to each other.
 
-    ``neighbours`` are of the privacy unit, one row of the first table; those of each task bound the
-    rows of its table that a unit has.
+    ``neighbours`` are of the privacy unit; those of each task bound the rows of its table that one
+    unit changes.
     """
 
     schema: Schema
@@ -121,13 +121,13 @@ class DatabaseTask:
 
     @property
     def data_rows(self) -> int:
-        """The declared number of privacy units: rows of the first table."""
-        return next(iter(self.tables.values())).data_rows
+        """The declared number of rows of the table of units."""
+        return self.tables[self.schema.lead].data_rows
 
     @property
     def output_rows(self) -> int:
-        """How many rows of the first table are to be released."""
-        return next(iter(self.tables.values())).output_rows
+        """How many rows of the table of units are to be released."""
+        return self.tables[self.schema.lead].output_rows
 
 
 @dataclass(frozen=True)

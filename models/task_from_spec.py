@@ -9,6 +9,7 @@ from cloister.constraints import DenialConstraint, constraints_of, functional_de
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.domain import Domain
+from cloister.schema.fan_out import rows_changed
 from cloister.schema.spec import DeniabilitySpec, PersonUnit, ReleaseSpec, Spec
 from cloister.schema.spec_files.foreign_keys import schema_of
 from models.task import AnyTask, DatabaseTask, Persons, RowSampling, Task
@@ -36,14 +37,15 @@ def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> A
             sampling=sampling_of(spec.release),
         )
     schema = schema_of(spec)
+    changed = rows_changed(schema)
     tables = {
-        name: _named(name, _of_one(spec.table(name), rows[name], Neighbours(relation, bound), None))
-        for name, bound in schema.rows_of_unit.items()
+        name: _named(
+            name, _of_one(spec.table(name), rows[name], Neighbours(relation, changed[name]), None)
+        )
+        for name in schema.tables
     }
-    first = next(iter(tables))
-    return DatabaseTask(
-        schema, tables | {first: replace(tables[first], wanted_rows=wanted)}, Neighbours(relation)
-    )
+    lead = {schema.lead: replace(tables[schema.lead], wanted_rows=wanted)}
+    return DatabaseTask(schema, tables | lead, Neighbours(relation))
 
 
 def sampling_of(declared: ReleaseSpec) -> RowSampling:

@@ -1,6 +1,7 @@
 """Tables that join those of a foreign key: how many rows refer to each row, and rows with parents.
 
-Each row is a function of the rows of one privacy unit, so that the unit's bounds hold of them too.
+Each row is a function of rows of one privacy unit, or of what one unit can change of it:
+:mod:`cloister.schema.fan_out` counts.
 """
 
 from __future__ import annotations
@@ -13,28 +14,76 @@ import numpy as np
 
 from cloister.arrays import Integers
 from cloister.errors import DataError
-from cloister.schema.attributes import Integer
+from cloister.schema.attributes import Boolean, Integer
 from cloister.schema.columns import Column
-from cloister.schema.database import Database, ForeignKey
+from cloister.schema.database import MISSING, Database, ForeignKey, Schema
 from cloister.schema.domain import Domain, Table, column_of
 
 DEGREE = "degree"
 """The column of a table of degrees."""
 
-
-def degree_table(key: ForeignKey) -> str:
-    """The name of the table of degrees: one row a row of the parent."""
-    return f"{key.parent} by {key.table}"
+Columns = Mapping[str, Integers]
+"""Codes (n,) by the names of columns of a joined table."""
 
 
 def joined_table(key: ForeignKey) -> str:
-    """The name of the table of rows that refer, each with the attributes of its parent."""
-    return f"{key.table} of {key.parent}"
+    """The name of the rows of a table with the attributes of those that they refer to."""
+    return f"{key.table} of {key.column}"
 
 
-def joined_column(table: str, column: Column) -> Column:
-    """An attribute of one of the tables as a column of the joined one."""
+def degree_table(key: ForeignKey) -> str:
+    """The name of the table of degrees: one row a row of the parent.
+
+    Names of tables hold no space, so neither is the name of another table.
+    """
+    return f"degrees of {key.table} of {key.column}"
+
+
+def own_column(table: str, column: Column) -> Column:
+    """An attribute of the table that refers, as a column of the joined one."""
     return replace(column, name=f"{table}.{column.name}")
+
+
+def parent_column(key: ForeignKey, column: Column) -> Column:
+    """An attribute of the table that a key refers to, as a column of the joined one."""
+    return replace(column, name=f"{key.column}: {column.name}")
+
+
+def rows_domain(schema: Schema, table: str) -> Domain:
+    """The columns of a table's rows without those that refer to others.
+
+    Of a reference that may be missing there is whether it is.
+    """
+    references = {key.column: key for key in schema.parents_of(table)}
+    columns = []
+    for column in schema.tables[table]:
+        key = references.get(column.name)
+        if key is None:
+            columns.append(column)
+        elif key.optional:
+            columns.append(column_of(column.name, Boolean(type="boolean"), Path()))
+    return Domain(tuple(columns))
+
+
+def joined_domain(schema: Schema, key: ForeignKey) -> tuple[Domain, Domain]:
+    """The columns of both sides of a joined table: of the row that refers, and of its parent.
+
+    The row has those of its table, and of the parents that earlier references lead to.
+    """
+    own = rows_domain(schema, key.table)
+    columns = [own_column(key.table, own[name]) for name in own.modelled]
+    for earlier in earlier_keys(schema, key):
+        of_parent = rows_domain(schema, earlier.parent)
+        columns += [parent_column(earlier, of_parent[name]) for name in of_parent.modelled]
+    parents = rows_domain(schema, key.parent)
+    of_key = [parent_column(key, parents[name]) for name in parents.modelled]
+    return Domain(tuple(columns)), Domain(tuple(of_key))
+
+
+def earlier_keys(schema: Schema, key: ForeignKey) -> tuple[ForeignKey, ...]:
+    """The references of the same table that each row has, and that precede a key."""
+    own = schema.parents_of(key.table)
+    return tuple(other for other in own[: own.index(key)] if not other.optional)
 
 
 def require_unique_keys(database: Database) -> None:
@@ -52,26 +101,49 @@ def require_unique_keys(database: Database) -> None:
             )
 
 
+def row_tables(database: Database) -> Mapping[str, Table]:
+    """The rows of each table as a method of one table asks about them.
+
+    Privacy: each row is a function of one row alone.
+    """
+    found = {}
+    for name, table in database.tables.items():
+        domain = rows_domain(database.schema, name)
+        optional = {key.column: key for key in database.schema.parents_of(name) if key.optional}
+        codes = {
+            column.name: (database.references(optional[column.name]) != MISSING).astype(np.int64)
+            if column.name in optional
+            else table.codes[column.name]
+            for column in domain
+        }
+        found[name] = Table(domain, codes)
+    return found
+
+
 def joined_tables(database: Database) -> Mapping[str, Table]:
     """The table of degrees and the joined table of each foreign key of bounded rows.
 
-    Privacy: the row of degrees of a parent is the number of rows that refer to it, and a joined row
-        is a row with attributes of the one that it refers to. Keys name one row each, so both are
-        functions of the rows of one unit: it changes as many rows of degrees as it has parents, and
-        as many joined rows as it has rows that refer.
+    Privacy: :func:`cloister.schema.fan_out.rows_changed` has the proof. A degree above the bound of
+        a key, which only one of a table without rows of units may have, is counted as the bound.
     """
     found: dict[str, Table] = {}
+    rows = row_tables(database)
     for key in database.schema.keys:
-        parents, children = database.tables[key.parent], database.tables[key.table]
-        places = _places(parents.codes[key.key], children.codes[key.column])
-        degrees = np.bincount(places, minlength=parents.rows).astype(np.int64)
-        found[degree_table(key)] = Table(Domain((degree_column(key),)), {DEGREE: degrees})
-        columns = [
-            *_joined(key.parent, parents, places),
-            *_joined(key.table, children, np.arange(children.rows)),
-        ]
-        domain = Domain(tuple(column for column, _ in columns))
-        found[joined_table(key)] = Table(domain, {column.name: own for column, own in columns})
+        linked = np.flatnonzero(database.referring(key))
+        places = _places(database, key, linked)
+        degrees = np.bincount(places, minlength=database.tables[key.parent].rows)
+        column = degree_column(key)
+        found[degree_table(key)] = Table(
+            Domain((column,)), {DEGREE: np.minimum(degrees, key.max_rows).astype(np.int64)}
+        )
+        codes = of_parent(key, rows[key.parent], places)
+        codes |= of_row(key.table, rows[key.table], linked)
+        for earlier in earlier_keys(database.schema, key):
+            owners = _places(database, earlier, linked)
+            codes |= of_parent(earlier, rows[earlier.parent], owners)
+        sides = joined_domain(database.schema, key)
+        domain = Domain(tuple(column for side in sides for column in side))
+        found[joined_table(key)] = Table(domain, codes)
     return found
 
 
@@ -80,14 +152,24 @@ def degree_column(key: ForeignKey) -> Column:
     return column_of(DEGREE, Integer(type="integer", min=0, max=key.max_rows), Path())
 
 
-def _joined(name: str, table: Table, rows: Integers) -> list[tuple[Column, Integers]]:
-    return [
-        (joined_column(name, table.domain[column]), table.codes[column][rows])
-        for column in table.domain.modelled
-    ]
+def of_row(table: str, rows: Table, chosen: Integers) -> dict[str, Integers]:
+    """The attributes of some rows of the table that refers, as columns of the joined one."""
+    return {
+        own_column(table, rows.domain[name]).name: rows.codes[name][chosen]
+        for name in rows.domain.modelled
+    }
 
 
-def _places(keys: Integers, references: Integers) -> Integers:
-    """The row numbers (n,) that references (n,) name; all of them are there."""
+def of_parent(key: ForeignKey, parents: Table, places: Integers) -> dict[str, Integers]:
+    """The attributes of parents at some places, as columns of the joined table."""
+    return {
+        parent_column(key, parents.domain[name]).name: parents.codes[name][places]
+        for name in parents.domain.modelled
+    }
+
+
+def _places(database: Database, key: ForeignKey, rows: Integers) -> Integers:
+    """The row numbers (n,) that some rows refer to; all of them are there."""
+    keys, references = database.tables[key.parent].codes[key.key], database.references(key)[rows]
     order = np.argsort(keys, kind="stable")
     return order[np.searchsorted(keys[order], references)]

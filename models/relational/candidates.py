@@ -6,16 +6,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from cloister.schema.database import ForeignKey, Schema
+from cloister.schema.joins import joined_domain
+
 MOST_CANDIDATES = 2_000
 """Joint tables among which selections are made; of more, those of two attributes alone."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A joint table: attributes of the parent, and of the table that refers to it."""
+    """A joint table: attributes of the parent, and of the row that refers to it."""
 
     parent: tuple[str, ...]
     child: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All attributes, in the order of the table's axes."""
+        return (*self.parent, *self.child)
 
 
 def workloads(parent: Sequence[str], child: Sequence[str]) -> tuple[Workload, ...]:
@@ -23,6 +31,22 @@ def workloads(parent: Sequence[str], child: Sequence[str]) -> tuple[Workload, ..
     two = tuple(Workload((one,), (other,)) for one in parent for other in child)
     three = tuple(_of_three(parent, child))
     return two + three if len(two) + len(three) <= MOST_CANDIDATES else two
+
+
+def candidates(schema: Schema, key: ForeignKey) -> tuple[Workload, ...]:
+    """The joint tables of a key that may be measured.
+
+    Rows without any attribute have those of their first parent only by the tables of their next
+    key; where there is none, it is the parents' own attributes that are counted.
+    """
+    child, parent = (domain.names for domain in joined_domain(schema, key))
+    if child:
+        return workloads(parent, child)
+    later = [own for own in schema.parents_of(key.table) if own != key and not own.optional]
+    if later:
+        return ()
+    pairs = (Workload(pair, ()) for pair in combinations(parent, 2))
+    return (*(Workload((one,), ()) for one in parent), *pairs)
 
 
 def _of_three(parent: Sequence[str], child: Sequence[str]) -> Iterator[Workload]:

@@ -5,7 +5,7 @@ Source: arXiv 2405.18670, algorithm 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,17 +18,21 @@ from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.cells import Cells
 from cloister.schema.database import ForeignKey
-from cloister.schema.domain import Table
 from cloister.schema.joins import (
     degree_column,
     degree_table,
-    joined_column,
+    earlier_keys,
+    joined_domain,
     joined_table,
+    rows_domain,
 )
 from models.protocol import AnySynthesizer, DatabaseDoor, Model, Plan
-from models.relational.candidates import Workload, workloads
+from models.relational.answers import Answers
+from models.relational.candidates import Workload, candidates
+from models.relational.drawing import Drawing
 from models.relational.link import Link, Measured
 from models.relational.model import RelationalModel
+from models.relational.pairs import distinct_pairs
 from models.relational.parts import Parts, parts_by
 from models.relational.plan import (
     DEGREES,
@@ -39,7 +43,6 @@ from models.relational.plan import (
     RelationalParameters,
     tasks_of_rows,
 )
-from models.relational.profiles import MOST_UNKNOWNS, Problem, Profiles
 from models.several_tables import LabelledDoor
 from models.task import DatabaseTask
 
@@ -62,13 +65,19 @@ def train_relational(
         name: base.train(LabelledDoor(private.table(name), name), rows[name], own)
         for name, own in parameters.plans.items()
     }
+    rng = SamplingSource(_SEED)
+    pools = Drawing(task.schema, rng.generator, distinct_pairs(task))
     links: dict[str, Link] = {}
-    for key in task.schema.keys:
-        pools = {
-            name: models[name].sample(min(_POOL, rows[name].output_rows), SamplingSource(_SEED))
-            for name in (key.parent, key.table)
-        }
-        links[key.table] = _LinkFit(private, key, parameters.links[key.table], pools).fit()
+    for name in task.schema.tables:
+        places = pools.places(name)
+        number = min(_POOL, task.tables[name].data_rows, _POOL if places is None else places)
+        model = models.get(name)
+        pools.add(name, model.sample(number, rng) if model else None, number)
+        for key in task.schema.parents_of(name):
+            link = joined_table(key)
+            fit = _LinkFit(private, key, parameters.links[link], pools, links)
+            links[link] = fit.fit()
+            pools.relate(links[link])
     return RelationalModel(base.name, task, rows, models, links)
 
 
@@ -93,26 +102,43 @@ def weigh_relational(
 
 @dataclass(frozen=True)
 class _LinkFit:
-    """One relationship, whose degrees are counted first."""
+    """One relationship, whose degrees are counted first; ``links`` are those before it."""
 
     private: DatabaseDoor
     key: ForeignKey
     noise: LinkNoise
-    pools: Mapping[str, Table]
+    pools: Drawing
+    links: dict[str, Link]
 
     def fit(self) -> Link:
         """The link after all rounds."""
         link = Link(self.key, self._degrees(), self._parts())
-        names = [
-            [joined_column(table, rows.domain[name]).name for name in rows.domain.modelled]
-            for table, rows in self.pools.items()
-        ]
-        left = list(workloads(*names))
+        left = list(candidates(self.pools.schema, self.key))
         for picks in self.noise.rounds:
             chosen = self._choose(link, left, picks)
             left = [workload for workload in left if workload not in chosen]
-            link = link.with_measured(*(self._measure(link, workload) for workload in chosen))
+            new = [self._measure(link, workload) for workload in chosen]
+            link = link.with_measured(new)
+            self._inform(new)
         return link
+
+    def _inform(self, new: Sequence[Measured]) -> None:
+        """Tell the first key of rows without attributes which parents they have.
+
+        The rows of the pool are related by it again.
+        """
+        if rows_domain(self.pools.schema, self.key.table).modelled:
+            return
+        for earlier in earlier_keys(self.pools.schema, self.key):
+            name, own = joined_table(earlier), f"{earlier.column}: "
+            first = self.links[name]
+            of_first = [
+                table.of_children()
+                for table in new
+                if all(child.startswith(own) for child in table.workload.child)
+            ]
+            self.links[name] = first.with_measured(of_first)
+            self.pools.relate(self.links[name])
 
     @property
     def _door(self) -> Door[TableRows]:
@@ -124,21 +150,21 @@ class _LinkFit:
 
         Privacy: a partition of the parents.
         """
-        name, column = degree_table(self.key), degree_column(self.key)
-        parts = Cells(column, np.arange(self.key.max_rows + 1))
-        query = PartitionCounts((parts,))
-        door = LabelledDoor(self.private.table(name), joined_table(self.key))
-        counts = door.answer(query, self.noise.degrees, DEGREES).astype(np.float64)
-        positive = _nearest_counts(counts)
+        parts = Cells(degree_column(self.key), np.arange(self.key.max_rows + 1))
+        door = LabelledDoor(self.private.table(degree_table(self.key)), joined_table(self.key))
+        counts = door.answer(PartitionCounts((parts,)), self.noise.degrees, DEGREES)
+        positive = _nearest_counts(counts.astype(np.float64))
         return positive / positive.sum()
 
     def _parts(self) -> dict[str, Parts]:
-        found = {}
-        for table, rows in self.pools.items():
-            for name in rows.domain.modelled:
-                column = joined_column(table, rows.domain[name])
-                found[column.name] = parts_by(column, rows.codes[name])
-        return found
+        parents, children, _ = self.pools.sides(self.key)
+        codes = {**parents.codes, **children.codes}
+        domains = joined_domain(self.pools.schema, self.key)
+        return {
+            column.name: parts_by(column, codes[column.name])
+            for domain in domains
+            for column in domain
+        }
 
     def _choose(self, link: Link, left: list[Workload], picks: int) -> list[Workload]:
         """The joint tables of one round, by how far they are from the answers so far.
@@ -148,7 +174,9 @@ class _LinkFit:
         if self.noise.selection is None:
             return left
         chosen: list[Workload] = []
-        expected = _Answers(link, self.pools).of(left)
+        assert self.noise.tables is not None
+        parents, children, _ = self.pools.sides(self.key)
+        expected = Answers(link, parents, children).of(left)
         scale = self.noise.tables.scale(self._door.neighbours.partition)
         candidates = [
             Candidate(_partitions(link, workload), table, MEAN_NOISE * scale * table.size)
@@ -165,12 +193,13 @@ class _LinkFit:
 
         Privacy: a partition of the joined rows.
         """
+        assert self.noise.tables is not None
         query = PartitionCounts(_partitions(link, workload))
         return Measured(workload, self._door.answer(query, self.noise.tables, MEASURE))
 
 
 def _partitions(link: Link, workload: Workload) -> tuple[Parts, ...]:
-    return tuple(link.parts[name] for name in (*workload.parent, *workload.child))
+    return tuple(link.parts[name] for name in workload.names)
 
 
 def _nearest_counts(noisy: Floats) -> Floats:
@@ -179,51 +208,3 @@ def _nearest_counts(noisy: Floats) -> Floats:
     falling = -np.sort(-noisy)
     levels = (np.cumsum(falling) - total) / np.arange(1, len(noisy) + 1)
     return np.maximum(noisy - levels[np.flatnonzero(falling > levels)[-1]], 0.0)
-
-
-class _Answers:
-    """What the relationships so far say of joint tables, in rows: by drawn rows of both tables."""
-
-    def __init__(self, link: Link, pools: Mapping[str, Table]) -> None:
-        self._link = link
-        parents, children = self._small_enough(*pools.values())
-        self._problem: Problem = link.problem(parents, children)
-        self._shares = self._problem.shares(self._problem.solve())
-        self._total = link.total() if link.measured else link.mean * pools[link.key.parent].rows
-        self._parts = {
-            joined_column(table, rows.domain[name]).name: link.parts[
-                joined_column(table, rows.domain[name]).name
-            ].of(rows.codes[name])
-            for table, rows in ((link.key.parent, parents), (link.key.table, children))
-            for name in rows.domain.modelled
-        }
-
-    def of(self, tables: list[Workload]) -> list[Floats]:
-        """The expected counts of joint tables, one axis an attribute."""
-        found = []
-        for workload in tables:
-            parents = self._within(workload.parent, self._problem.parents)
-            children = self._within(workload.child, self._problem.children)
-            shape = [self._link.parts[name].size for name in (*workload.parent, *workload.child)]
-            table = parents @ self._shares @ children.T
-            found.append(self._total * table.reshape(shape))
-        return found
-
-    def _within(self, names: tuple[str, ...], profiles: Profiles) -> Floats:
-        """The share (cells, profiles) of each joint part among the rows of each profile."""
-        joint = np.zeros(len(profiles.of_rows), dtype=np.int64)
-        cells = 1
-        for name in names:
-            size = self._link.parts[name].size
-            joint, cells = joint * size + self._parts[name], cells * size
-        flat = joint * profiles.number + profiles.of_rows
-        counts = np.bincount(flat, minlength=cells * profiles.number)
-        return np.asarray(counts.reshape(cells, profiles.number) / profiles.counts)
-
-    def _small_enough(self, parents: Table, children: Table) -> tuple[Table, Table]:
-        while True:
-            problem = self._link.problem(parents, children)
-            if problem.parents.number * problem.children.number <= MOST_UNKNOWNS:
-                return parents, children
-            parents = parents.take(np.arange(max(parents.rows // 2, 1)))
-            children = children.take(np.arange(max(children.rows // 2, 1)))

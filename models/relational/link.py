@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cloister.arrays import Floats, Integers
 from cloister.schema.database import ForeignKey
-from cloister.schema.domain import Table
-from cloister.schema.joins import joined_column
 from models.relational.candidates import Workload
 from models.relational.matching import match
 from models.relational.parts import Parts
 from models.relational.profiles import MOST_UNKNOWNS, Problem, Profiles, Target
+from models.relational.slices import match_in_slices
 
-_LEAST_SLICE = 64
-"""Parents of the smallest slice: fewer could not show a joint table."""
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Rows of one side of a relationship: codes (rows,) by the names of the joined table."""
+
+    codes: Mapping[str, Integers]
+    rows: int
+
+    def take(self, rows: Integers) -> Side:
+        """The side of some rows."""
+        return Side({name: own[rows] for name, own in self.codes.items()}, len(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +34,11 @@ class Measured:
 
     workload: Workload
     counts: Integers
+
+    def of_children(self) -> Measured:
+        """The table of the attributes of rows that refer, as those of an earlier parent."""
+        parents = tuple(range(len(self.workload.parent)))
+        return Measured(Workload(self.workload.child, ()), self.counts.sum(parents))
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,69 +54,51 @@ class Link:
     parts: Mapping[str, Parts]
     measured: tuple[Measured, ...] = ()
 
-    def with_measured(self, *tables: Measured) -> Link:
+    def with_measured(self, tables: Iterable[Measured]) -> Link:
         """The link with further joint tables."""
         return replace(self, measured=(*self.measured, *tables))
+
+    def at_most(self, degree: int) -> Link:
+        """The link whose degrees are at most some number."""
+        if degree >= self.key.max_rows:
+            return self
+        kept = self.degrees[: degree + 1].copy()
+        kept[-1] += self.degrees[degree + 1 :].sum()
+        return replace(self, degrees=kept)
 
     @property
     def mean(self) -> float:
         """The mean number of rows that refer to a row."""
         return float(self.degrees @ np.arange(len(self.degrees)))
 
-    def drawn_children(self, parents: int, most: int) -> int:
-        """How many rows refer to so many parents, one at least."""
-        expected = min(round(parents * self.mean), parents * self.key.max_rows)
-        return max(min(expected, most), 1)
+    def drawn_children(self, parents: int) -> int:
+        """How many rows refer to so many parents."""
+        return round(parents * self.mean)
 
-    def problem(self, parents: Table, children: Table) -> Problem:
+    def problem(self, parents: Side, children: Side) -> Problem:
         """The problem of relationships between rows of both tables."""
-        sides = (
+        names = (
             {name for table in self.measured for name in table.workload.parent},
             {name for table in self.measured for name in table.workload.child},
         )
         found = [
-            Profiles.of(self._parts(rows, table, names), rows.rows)
-            for rows, table, names in zip(
-                (parents, children), (self.key.parent, self.key.table), sides, strict=True
-            )
+            Profiles.of(self._parts(side, own), side.rows)
+            for side, own in zip((parents, children), names, strict=True)
         ]
         targets = tuple(self._target(table, *found) for table in self.measured)
         return Problem(found[0], found[1], targets)
 
-    def parents_of(self, parents: Table, children: Table, rng: np.random.Generator) -> Integers:
-        """The row number (children,) of each row's parent."""
-        slices = self._slices(parents, children)
-        found = np.zeros(children.rows, dtype=np.int64)
-        some = np.array_split(rng.permutation(parents.rows), slices)
-        others = np.array_split(rng.permutation(children.rows), slices)
-        for own, referring in zip(some, others, strict=True):
-            problem = self.problem(parents.take(own), children.take(referring))
-            found[referring] = own[match(problem, problem.solve(), self.degrees, rng)]
-        return found
+    def parents_of(self, parents: Side, children: Side, rng: np.random.Generator) -> Integers:
+        """The row number (children,) of each row's parent; at most ``max_rows`` have the same."""
+        problem = self.problem(parents, children)
+        if problem.unknowns <= MOST_UNKNOWNS:
+            return match(problem, problem.solve(), self.degrees, rng)
+        return match_in_slices(problem, self.degrees, rng)
 
-    def _slices(self, parents: Table, children: Table) -> int:
-        """Slices such that each has few enough pairs of profiles, and rows for all places."""
-        whole = self.problem(parents, children)
-        slices = 1
-        while (
-            min(whole.parents.number, -(-parents.rows // slices))
-            * min(whole.children.number, -(-children.rows // slices))
-            > MOST_UNKNOWNS
-            and parents.rows // (slices + 1) >= _LEAST_SLICE
-        ):
-            slices += 1
-        while slices > 1 and (
-            -(-children.rows // slices) > self.key.max_rows * (parents.rows // slices)
-            or children.rows < slices
-        ):
-            slices -= 1
-        return slices
-
-    def _parts(self, rows: Table, table: str, names: set[str]) -> dict[str, Integers]:
-        columns = ((joined_column(table, rows.domain[n]).name, n) for n in rows.domain.modelled)
+    def _parts(self, side: Side, names: set[str]) -> dict[str, Integers]:
         return {
-            name: self.parts[name].of(rows.codes[column]).astype(np.int64)
-            for name, column in columns
+            name: self.parts[name].of(codes).astype(np.int64)
+            for name, codes in side.codes.items()
             if name in names
         }
 

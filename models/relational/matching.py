@@ -7,6 +7,9 @@ the parent whose profile is likeliest among those that have places left.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 
 from cloister.arrays import Floats, Integers
@@ -21,6 +24,12 @@ _HALVINGS = 40
 
 _STEEPEST = 30.0
 """Greatest tilt of a distribution, over its whole range: its mean is then at one of its ends."""
+
+_LEAST = 1e-12
+"""Share of a degree that has none, so that each mean can be had."""
+
+_CURVE = 2_001
+"""Points of the curve from tilts to means: a degree is drawn to about a hundredth of its mean."""
 
 _TRIES = 20
 """Rounds in which rows without a place choose among the places that are left."""
@@ -59,47 +68,75 @@ def draw_degrees(
 
     ``expected`` (U,) is the sum over each profile that relationships say.
     """
-    table = _expected_degrees(counts, expected, degrees, total)
+    table = counts[:, None] * Tilts.of(counts, expected, degrees, total).shares(expected / counts)
     own = np.zeros(len(profiles), dtype=np.int64)
     order = np.lexsort((rng.random(len(profiles)), profiles))
     ends = np.cumsum(counts).astype(np.int64)
     for profile, end in enumerate(ends):
         drawn = np.repeat(np.arange(len(degrees)), round_unbiased(table[profile], rng))
         own[order[end - len(drawn) : end]] = rng.permutation(drawn)
-    return _with_total(own, total, len(degrees) - 1, rng)
+    return with_total(own, total, len(degrees) - 1, rng)
 
 
-def _expected_degrees(counts: Floats, expected: Floats, degrees: Floats, total: int) -> Floats:
-    """How many parents of each profile have each degree (U, d_max + 1).
+@dataclass(frozen=True, eq=False)
+class Tilts:
+    """Distributions of degrees of given means: ``factors`` (d_max + 1,), tilted."""
 
-    Of all tables with these parents by profile and these means, the one nearest to the
-    distribution, which has the mean of all parents.
-    """
-    most = len(degrees) - 1
-    everyone = _tilted(degrees[None], np.array([total / counts.sum()]))[0]
-    means = np.clip(expected / counts, 0.0, most)
-    factors = everyone.copy()
-    for _ in range(_SCALINGS):
-        table = counts[:, None] * _tilted(factors[None], means)
-        sums = table.sum(0)
-        ratios = np.divide(everyone * counts.sum(), sums, out=np.ones_like(sums), where=sums > 0)
-        factors = factors * ratios
-        factors = factors / factors.sum()
-    return np.asarray(counts[:, None] * _tilted(factors[None], means))
+    factors: Floats
+
+    @classmethod
+    def of(cls, counts: Floats, expected: Floats, degrees: Floats, total: int) -> Tilts:
+        """The family in which counted parents (U,) of expected sums (U,) have all the distribution.
+
+        Of all tables with these parents by profile and these means, theirs is the one nearest to
+        the distribution, which has the mean of all parents.
+        """
+        everyone = _tilted(degrees, np.array([total / counts.sum()]))[0]
+        means = np.clip(expected / counts, 0.0, len(degrees) - 1)
+        factors = everyone.copy()
+        for _ in range(_SCALINGS):
+            sums = (counts[:, None] * _tilted(factors, means)).sum(0)
+            wanted = everyone * counts.sum()
+            factors = factors * np.divide(wanted, sums, out=np.ones_like(sums), where=sums > 0)
+            factors = factors / factors.sum()
+        return cls(factors)
+
+    @property
+    def most(self) -> int:
+        """The greatest degree."""
+        return len(self.factors) - 1
+
+    def shares(self, means: Floats) -> Floats:
+        """The distributions (n, d_max + 1) of means (n,)."""
+        return _tilted(self.factors, np.clip(means, 0.0, self.most))
+
+    def draw(self, means: Floats, rng: np.random.Generator) -> Integers:
+        """A degree (n,) of each mean."""
+        steep, known = self._curve
+        tilts = np.interp(means, known, steep)
+        logs = np.log(np.maximum(self.factors, _LEAST)) + tilts[:, None] * np.arange(self.most + 1)
+        heights = np.cumsum(_normalised(logs), axis=1)
+        drawn = (heights < rng.random(len(means))[:, None]).sum(1)
+        return np.minimum(drawn, self.most).astype(np.int64)
+
+    @cached_property
+    def _curve(self) -> tuple[Floats, Floats]:
+        """Tilts, and the means that they give."""
+        steep = np.linspace(-_STEEPEST, _STEEPEST, _CURVE)
+        logs = np.log(np.maximum(self.factors, _LEAST))
+        return steep, _normalised(logs + steep[:, None] * np.arange(self.most + 1)) @ np.arange(
+            self.most + 1
+        )
 
 
 def _tilted(shares: Floats, means: Floats) -> Floats:
-    """Distributions (n, d_max + 1) in proportion to shares times exp(t k), of given means (n,).
-
-    Degrees without a share have a least one, so that each mean can be had.
-    """
-    numbers = np.arange(shares.shape[1])
-    logs = np.log(np.maximum(shares, 1e-12))
+    """Distributions (n, d_max + 1) in proportion to shares times exp(t k), of given means (n,)."""
+    numbers = np.arange(len(shares))
+    logs = np.log(np.maximum(shares, _LEAST))
     low, high = np.full(len(means), -_STEEPEST), np.full(len(means), _STEEPEST)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        found = _normalised(logs + middle[:, None] * numbers)
-        small = found @ numbers < means
+        small = _normalised(logs + middle[:, None] * numbers) @ numbers < means
         low, high = np.where(small, middle, low), np.where(small, high, middle)
     return _normalised(logs + ((low + high) / 2)[:, None] * numbers)
 
@@ -109,7 +146,7 @@ def _normalised(logs: Floats) -> Floats:
     return np.asarray(found / found.sum(1, keepdims=True))
 
 
-def _with_total(own: Integers, total: int, most: int, rng: np.random.Generator) -> Integers:
+def with_total(own: Integers, total: int, most: int, rng: np.random.Generator) -> Integers:
     """Degrees with one more or one less at random parents, until they add up to ``total``."""
     while missing := total - int(own.sum()):
         step = 1 if missing > 0 else -1
@@ -139,20 +176,20 @@ def _fitted(
 ) -> Integers:
     """The profiles, with rows beyond a profile's places moved to places that are free."""
     rows = np.arange(len(found))
-    kept, waiting = _admitted(rows, found, places, rng)
+    kept, waiting = admitted(rows, found, places, rng)
     for _ in range(_TRIES):
         if not len(waiting):
             return found
         free = places - np.bincount(found[kept], minlength=len(places))
         found[waiting] = _choose(problem, unknowns * free[:, None], waiting, rng)
-        some, waiting = _admitted(waiting, found, free, rng)
+        some, waiting = admitted(waiting, found, free, rng)
         kept = np.append(kept, some)
     free = places - np.bincount(found[kept], minlength=len(places))
     found[waiting] = rng.permutation(np.repeat(np.arange(len(places)), free))
     return found
 
 
-def _admitted(
+def admitted(
     rows: Integers, found: Integers, places: Integers, rng: np.random.Generator
 ) -> tuple[Integers, Integers]:
     """The rows (n,) that have a place in their profile, and those that have none, at random."""

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.arrays import Integers
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.database import Database, ForeignKey
-from cloister.schema.domain import Table
-from cloister.schema.joins import joined_column
+from cloister.schema.joins import joined_domain, joined_table
 from models.protocol import AnySynthesizer, Arrays, Model
 from models.relational.candidates import Workload
+from models.relational.drawing import Drawing
 from models.relational.link import Link, Measured
+from models.relational.pairs import distinct_pairs
 from models.relational.parts import numbers_of, parts_of
 from models.several_tables import part_of_arrays
 from models.task import DatabaseTask, Task
@@ -39,8 +39,8 @@ _MOVED = "a row for which no place is left takes a free one, the likeliest by th
 class RelationalModel:
     """The models of the rows of tables, and the relationships between them.
 
-    ``base`` is the method of rows, ``rows`` are the tasks of its models; a link has the name of the
-    table that refers.
+    ``base`` is the method of rows, ``rows`` are the tasks of its models, of all tables that have
+    attributes; a link has the name of its joined table.
     """
 
     base: str
@@ -52,7 +52,7 @@ class RelationalModel:
     @property
     def capacity(self) -> int | None:
         """The least that the model of rows of the first table may give."""
-        return next(iter(self.models.values())).capacity
+        return self.models[self.task.schema.lead].capacity
 
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
@@ -65,30 +65,33 @@ class RelationalModel:
         return (_ROWS, *of_rows, *linked, _NUMBERED)
 
     def sample(self, rows: int, rng: SamplingSource) -> Database:
-        """Tables with exactly ``rows`` rows in the first, in which each reference names a row.
+        """Tables with so many ``rows`` in that of the units, in which each reference names a row.
 
         SampleError if they cannot be drawn.
         """
-        tables: dict[str, Table] = {}
-        for name, model in self.models.items():
-            if name not in self.links:
-                tables[name] = self._whole(name, model.sample(rows, rng), {})
-                continue
-            link = self.links[name]
-            parents = tables[link.key.parent]
-            scale = rows / self.task.data_rows
-            most = max(int(self.task.tables[name].data_rows * scale), 1)
-            drawn = model.sample(link.drawn_children(parents.rows, most), rng)
-            owners = link.parents_of(parents, drawn, rng.generator)
-            named = {link.key.column: parents.codes[link.key.key][owners]}
-            tables[name] = self._whole(name, drawn, named)
-        return Database(self.task.schema, tables)
+        schema = self.task.schema
+        drawing = Drawing(schema, rng.generator, distinct_pairs(self.task))
+        for name in schema.tables:
+            number = self._number(name, rows, drawing)
+            model = self.models.get(name)
+            drawing.add(name, model.sample(number, rng) if model else None, number)
+            for key in schema.parents_of(name):
+                drawing.relate(self.links[joined_table(key)])
+        return drawing.database()
 
-    def _whole(self, name: str, drawn: Table, references: Mapping[str, Integers]) -> Table:
-        """Drawn rows with the columns that refer to others."""
-        domain = self.task.schema.tables[name]
-        codes = {**drawn.codes, **references}
-        return Table(domain, {column: codes[column] for column in domain.names})
+    def _number(self, name: str, rows: int, drawing: Drawing) -> int:
+        """How many rows of a table: of the units as wanted, else as the first parents have."""
+        scale = rows / self.task.data_rows
+        declared = max(int(self.task.tables[name].data_rows * scale), 1)
+        required = [key for key in self.task.schema.parents_of(name) if not key.optional]
+        if name == self.task.schema.lead:
+            return rows
+        if not required:
+            return declared
+        link, parents = self.links[joined_table(required[0])], drawing.numbers[required[0].parent]
+        places = drawing.places(name)
+        assert places is not None
+        return max(min(link.drawn_children(parents), declared, places), 1)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
         """The model as JSON and arrays; :func:`restore_relational` reads them."""
@@ -130,18 +133,15 @@ def restore_relational(
         for name, own in meta["models"].items()
     }
     links = {
-        key.table: _link(task, key, meta["links"][key.table], arrays) for key in task.schema.keys
+        joined_table(key): _link(task, key, meta["links"][joined_table(key)], arrays)
+        for key in task.schema.keys
     }
     return RelationalModel(base.name, task, rows, models, links)
 
 
 def _link(task: DatabaseTask, key: ForeignKey, meta: Mapping[str, Any], arrays: Arrays) -> Link:
-    own = part_of_arrays(arrays, f"links.{key.table}")
-    columns = {
-        joined_column(table, column).name: joined_column(table, column)
-        for table in (key.parent, key.table)
-        for column in task.schema.tables[table]
-    }
+    own = part_of_arrays(arrays, f"links.{joined_table(key)}")
+    columns = {column.name: column for side in joined_domain(task.schema, key) for column in side}
     parts = {
         name: parts_of(columns[name], own[f"parts{at}"]) for at, name in enumerate(meta["parts"])
     }

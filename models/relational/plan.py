@@ -26,8 +26,11 @@ from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 from cloister.schema.columns import Serial
 from cloister.schema.database import ForeignKey
 from cloister.schema.domain import Domain
+from cloister.schema.fan_out import rows_changed
+from cloister.schema.joins import degree_table, joined_domain, joined_table, rows_domain
 from models.protocol import AnyPlan, AnySynthesizer, Forecast, Parameters, Plan, Stage
-from models.relational.candidates import workloads
+from models.relational.candidates import candidates
+from models.relational.pairs import distinct_pairs, kept_by_links
 from models.relational.parts import MOST_PARTS
 from models.relational.profiles import MOST_UNKNOWNS
 from models.several_tables import DIGITS, labelled, largest_within
@@ -89,12 +92,12 @@ class LinkNoise:
     """The mechanisms of one relationship.
 
     Each of ``rounds`` selects and measures so many joint tables. Without ``selection`` all are
-    measured.
+    measured; where none can be there are no ``tables``.
     """
 
     degrees: Noise
     selection: Exponential | PermuteAndFlip | None
-    tables: Noise
+    tables: Noise | None
     rounds: tuple[int, ...]
 
 
@@ -102,7 +105,7 @@ class LinkNoise:
 class RelationalParameters(Parameters):
     """The method and the plan of each table's rows, and the mechanisms of each relationship.
 
-    A relationship has the name of the table that refers.
+    A relationship has the name of its joined table.
     """
 
     base: str
@@ -130,36 +133,50 @@ def _texts(value: Any) -> Any:
 def tasks_of_rows(task: DatabaseTask) -> dict[str, Task]:
     """The task of each table's rows, without the columns that refer to others.
 
+    Tables that only relate others have none.
+
     Raises:
-        PlanError: a table has no attribute to model, a hard constraint is on a column that refers,
-            or a key has too few numbers.
+        PlanError: a table has no attribute and no reference, a hard constraint is on a column that
+            refers, or a key has too few numbers.
     """
-    return {name: _alone(task, name, own) for name, own in task.tables.items()}
+    distinct_pairs(task)
+    found = {}
+    for name, own in task.tables.items():
+        alone = _alone(task, name, own)
+        if alone.domain.modelled:
+            found[name] = alone
+        elif name == task.schema.lead or not _required(task, name):
+            raise PlanError(
+                f"table '{name}' has no attribute besides keys, and the rows of each are modelled; "
+                "declare one, or leave the table out"
+            )
+    return found
 
 
 def _alone(task: DatabaseTask, name: str, own: Task) -> Task:
-    references = {key.column for key in task.schema.parents_of(name)}
-    if not own.domain.modelled:
-        raise PlanError(
-            f"table '{name}' has no attribute besides keys, and the rows of each are modelled; "
-            "declare one, or leave the table out"
-        )
+    keys = task.schema.parents_of(name)
+    references = {key.column for key in keys}
     for rule in own.hard:
-        if references.intersection(rule.attributes):
+        if references.intersection(rule.attributes) and not kept_by_links(task, name, rule):
             raise PlanError(
                 f"constraint '{rule.name}' is on a column that refers to another table, whose "
-                "rows are drawn before it is known; make it soft, or drop it"
+                "rows are drawn before it is known; make it soft, or drop it (a key of one "
+                "reference is kept with max_rows: 1, one of two references that are never missing "
+                "is kept too)"
             )
     rules = tuple(c for c in own.constraints if not references.intersection(c.attributes))
-    columns = tuple(column for column in own.domain if column.name not in references)
-    wanted = _wanted(task, own)
-    for column in columns:
+    domain, wanted = rows_domain(task.schema, name), _wanted(task, own)
+    for column in domain:
         if isinstance(column, Serial) and column.values < wanted:
             raise PlanError(
                 f"table '{name}', column '{column.name}': its pattern has {column.values:,} keys "
                 f"for up to {wanted:,} rows; widen the pattern or request fewer rows"
             )
-    return replace(own, domain=Domain(columns), constraints=rules, wanted_rows=wanted)
+    return replace(own, domain=domain, constraints=rules, wanted_rows=wanted)
+
+
+def _required(task: DatabaseTask, name: str) -> list[ForeignKey]:
+    return [key for key in task.schema.parents_of(name) if not key.optional]
 
 
 def _wanted(task: DatabaseTask, own: Task) -> int:
@@ -205,11 +222,17 @@ class _Division:
     @property
     def shares(self) -> tuple[tuple[tuple[str, str], Fraction], ...]:
         """The share of each table and each relationship, which add up to one."""
-        tables, links = tuple(self.rows), self.task.schema.keys
-        relationships = _RELATIONSHIPS if links else Fraction(0)
+        keys = self.task.schema.keys
+        weights = {
+            joined_table(key): 1 if candidates(self.task.schema, key) else _DEGREES for key in keys
+        }
+        relationships = _RELATIONSHIPS if keys else Fraction(0)
+        if not self.rows:
+            relationships = Fraction(1)
+        whole = sum(weights.values(), Fraction(0))
         return (
-            *((("rows", name), (1 - relationships) / len(tables)) for name in tables),
-            *((("link", key.table), relationships / len(links)) for key in links),
+            *((("rows", name), (1 - relationships) / len(self.rows)) for name in self.rows),
+            *((("link", name), relationships * own / whole) for name, own in weights.items()),
         )
 
     def scaled(self, scale: float) -> Plan[RelationalParameters]:
@@ -228,7 +251,7 @@ class _Division:
     def plan(self, epsilons: Mapping[tuple[str, str], Fraction]) -> Plan[RelationalParameters]:
         """The plan whose parts have these epsilons, each at the delta of the whole."""
         plans = {name: self._part(name, epsilons["rows", name]) for name in self.rows}
-        keys = {key.table: key for key in self.task.schema.keys}
+        keys = {joined_table(key): key for key in self.task.schema.keys}
         links = {name: self._link(key, epsilons["link", name]) for name, key in keys.items()}
         stages = [
             labelled(stage, name, f"rows of {name}: ")
@@ -256,38 +279,42 @@ class _Division:
 
     def _link(self, key: ForeignKey, epsilon: Fraction) -> LinkNoise:
         """The noise of as many joint tables as the declared rows can bear; of one at least."""
-        candidates = len(
-            workloads(self.rows[key.parent].domain.modelled, self.rows[key.table].domain.modelled)
-        )
-        rows, partition = self.rows[key.table].data_rows, self._neighbours(key.table).partition
+        tables = len(candidates(self.task.schema, key))
+        rows = self.task.tables[key.table].data_rows
+        partition = self._neighbours(joined_table(key)).partition
         for rounds in _ROUNDS:
-            all_of_them = candidates <= sum(rounds)
-            found = self._noise(epsilon, (candidates,) if all_of_them else rounds, all_of_them)
+            all_of_them = tables <= sum(rounds)
+            found = self._noise(epsilon, (tables,) if all_of_them else rounds, all_of_them)
+            if found.tables is None:
+                break
             if MEAN_NOISE * _CELLS * found.tables.scale(partition) <= 2 * _NOISY * rows:
                 break
         return found
 
     def _noise(self, epsilon: Fraction, rounds: tuple[int, ...], all_of_them: bool) -> LinkNoise:
         tables, alpha = sum(rounds), Fraction(0) if all_of_them else _SELECTING
-        parts = (_DEGREES, (1 - _DEGREES) * alpha / tables, (1 - _DEGREES) * (1 - alpha) / tables)
+        degrees = _DEGREES if tables else Fraction(1)
+        parts = (degrees, *((1 - degrees) * part / max(tables, 1) for part in (alpha, 1 - alpha)))
         if not self.budget.delta:
-            degrees, select, measure = (epsilon * part for part in parts)
+            own, select, measure = (epsilon * part for part in parts)
             flip = None if all_of_them else PermuteAndFlip(select)
-            return LinkNoise(DiscreteLaplace(degrees), flip, DiscreteLaplace(measure), rounds)
+            each = DiscreteLaplace(measure) if tables else None
+            return LinkNoise(DiscreteLaplace(own), flip, each, rounds)
         rho = zcdp_rho(epsilon, self.budget.delta)
-        degrees, select, measure = (rho * part for part in parts)
+        own, select, measure = (rho * part for part in parts)
         choice = None if all_of_them else Exponential(_exponent(select))
-        noises = (DiscreteGaussian(noise_multiplier(own)) for own in (degrees, measure))
-        return LinkNoise(next(noises), choice, next(noises), rounds)
+        gaussian = DiscreteGaussian(noise_multiplier(measure)) if tables else None
+        return LinkNoise(DiscreteGaussian(noise_multiplier(own)), choice, gaussian, rounds)
 
     def _stages(self, key: ForeignKey, noise: LinkNoise) -> list[Stage]:
-        parents, children = (self._neighbours(name) for name in (key.parent, key.table))
-        link, tables = f"{key.table} of {key.parent}", sum(noise.rounds)
-        scale = figure(noise.degrees.scale(parents.partition))
+        parents = self._neighbours(degree_table(key)).partition
+        joined = self._neighbours(joined_table(key)).partition
+        link, tables = joined_table(key), sum(noise.rounds)
+        scale = figure(noise.degrees.scale(parents))
         stages = [
             Stage(
                 f"{link}: {DEGREES}",
-                noise.degrees.event(parents.partition),
+                noise.degrees.event(parents),
                 f"how many rows of {key.parent} have none, one, ... {key.max_rows} of {key.table}; "
                 f"noise of {scale} rows a count",
             )
@@ -301,37 +328,40 @@ class _Division:
                     f"{len(noise.rounds)} rounds; chosen: {tables}",
                 )
             )
-        scale = figure(noise.tables.scale(children.partition))
-        stages.append(
-            Stage(
-                f"{link}: {MEASURE}",
-                repeat(noise.tables.event(children.partition), tables),
-                f"joint tables of attributes of both, {tables} in all; noise of {scale} rows a "
-                "count",
+        if noise.tables:
+            stages.append(
+                Stage(
+                    f"{link}: {MEASURE}",
+                    repeat(noise.tables.event(joined), tables),
+                    f"joint tables of attributes across '{key.column}', {tables} in all; noise of "
+                    f"{figure(noise.tables.scale(joined))} rows a count",
+                )
             )
-        )
         return stages
 
     def _neighbours(self, name: str) -> Neighbours:
-        return self.task.tables[name].neighbours
+        """The rows of a table behind the door that one unit changes."""
+        return Neighbours(self.task.neighbours.relation, rows_changed(self.task.schema)[name])
 
     def _forecast(self, plans: Mapping[str, AnyPlan], links: Mapping[str, LinkNoise]) -> Forecast:
-        rows = sum(task.output_rows for task in self.rows.values())
+        tables, schema = self.task.tables, self.task.schema
+        drawn = {name: _wanted(self.task, own) for name, own in tables.items()}
         seconds = sum(plan.forecast.seconds for plan in plans.values())
-        for key in self.task.schema.keys:
-            sides = self.rows[key.parent], self.rows[key.table]
-            profiles = [_most_profiles(task, sum(links[key.table].rounds)) for task in sides]
+        for key in schema.keys:
+            sides = zip((key.table, key.parent), joined_domain(schema, key), strict=True)
+            each = sum(links[joined_table(key)].rounds)
+            profiles = [_most_profiles(domain, drawn[name], each) for name, domain in sides]
             sliced = math.prod(profiles) > MOST_UNKNOWNS
-            each = _SECONDS_OF_SLICED if sliced else _SECONDS_OF_ROW
-            seconds += _SECONDS + each * sum(task.output_rows for task in sides)
-        memory = max(plan.forecast.memory for plan in plans.values())
-        return Forecast(round(seconds, 1), memory + _MEMORY + _BYTES_OF_ROW * rows)
+            of_row = _SECONDS_OF_SLICED if sliced else _SECONDS_OF_ROW
+            seconds += _SECONDS + of_row * drawn[key.table]
+        memory = max((plan.forecast.memory for plan in plans.values()), default=0)
+        return Forecast(round(seconds, 1), memory + _MEMORY + _BYTES_OF_ROW * sum(drawn.values()))
 
 
-def _most_profiles(task: Task, tables: int) -> int:
+def _most_profiles(domain: Domain, rows: int, tables: int) -> int:
     """The most profiles of rows by the attributes of so many joint tables, one in each."""
-    sizes = sorted(min(task.domain[name].size, MOST_PARTS) for name in task.domain.modelled)
-    return min(math.prod(sizes[-tables:]), task.output_rows)
+    sizes = sorted(min(domain[name].size, MOST_PARTS) for name in domain.names)
+    return min(math.prod(sizes[max(len(sizes) - tables, 0) :]), rows)
 
 
 def _exponent(rho: Fraction) -> Fraction:

@@ -24,6 +24,9 @@ from cloister.arrays import Floats, Integers
 MOST_UNKNOWNS = 200_000
 """Pairs of profiles in one problem; of more, rows are sliced at random, as in section 6."""
 
+_LARGEST_JOINT = 2**62
+"""Greatest number of a joint part that 64 bits hold; beyond it, only those that occur count."""
+
 _STEPS = 80
 """Steps of the projected gradient; more change answers by less than noise does."""
 
@@ -54,11 +57,16 @@ class Profiles:
         """The profiles of rows, by the parts (rows,) of each attribute."""
         if not parts:
             return cls(np.zeros(rows, dtype=np.int64), np.array([float(rows)]), {})
-        columns = np.stack([own.astype(np.int64) for own in parts.values()], axis=1)
-        distinct, inverse, counts = np.unique(
-            columns, axis=0, return_inverse=True, return_counts=True
+        sizes = {name: int(own.max(initial=0)) + 1 for name, own in parts.items()}
+        joint = np.zeros(rows, dtype=np.int64)
+        for name, own in parts.items():
+            if int(joint.max(initial=0)) > _LARGEST_JOINT // sizes[name]:
+                joint = np.unique(joint, return_inverse=True)[1].ravel()
+            joint = joint * sizes[name] + own
+        _, first, inverse, counts = np.unique(
+            joint, return_index=True, return_inverse=True, return_counts=True
         )
-        names = dict(zip(parts, distinct.T, strict=True))
+        names = {name: own[first].astype(np.int64) for name, own in parts.items()}
         return cls(inverse.ravel(), counts.astype(np.float64), names)
 
     @property
@@ -93,6 +101,11 @@ class Problem:
     parents: Profiles
     children: Profiles
     targets: tuple[Target, ...]
+
+    @property
+    def unknowns(self) -> int:
+        """Pairs of profiles."""
+        return self.parents.number * self.children.number
 
     @cached_property
     def _cells(self) -> list[NDArray[np.int32]]:

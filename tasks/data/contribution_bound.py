@@ -75,6 +75,22 @@ def rows_within_bound(people: Integers, most: int, key: bytes) -> Integers:
     return drawn[_position(people[drawn]) < most]
 
 
+def rows_first_in_line(
+    parents: Integers, rows: Table, most: int, key: bytes
+) -> Integers:
+    """Row numbers: of each parent's rows the ``most`` that come first, in an order by lot.
+
+    The lot of a row follows from its own codes, and rows of equal codes keep their order: a row
+    more takes the place of at most one other.
+    """
+    (secret,) = np.frombuffer(hashlib.sha256(key + b"links").digest()[:8], dtype=np.uint64)
+    lots: _Words = np.full(len(parents), secret, dtype=np.uint64)
+    for codes in rows.codes.values():
+        lots = _mixed(lots ^ codes.astype(np.uint64))
+    line = np.lexsort((lots, parents))
+    return line[_position(parents[line]) < most]
+
+
 def _position(grouped: Integers) -> Integers:
     """The place of each row among those of its person, from 0; ``grouped`` is sorted by person."""
     if not len(grouped):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from cloister.arrays import Integers
+from cloister.errors import DataError
 from cloister.privacy.door.database import PrivateDatabase
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.counts import Neighbours
-from cloister.schema.database import Database, ForeignKey
+from cloister.schema.database import UNLINKED, Database, ForeignKey
 from cloister.schema.domain import Table
-from cloister.schema.joins import degree_table, joined_table, joined_tables, require_unique_keys
+from cloister.schema.fan_out import is_refused, is_truncated, rows_changed
+from cloister.schema.joins import joined_tables, require_unique_keys, row_tables
 from cloister.schema.validation import read_table
 from models.task import AnyTask, DatabaseTask
-from tasks.data.contribution_bound import rows_within_bound
+from tasks.data.contribution_bound import rows_first_in_line, rows_within_bound
 from tasks.data.open_table import noise_source
 from tasks.data.refusals import write_validation
 from tasks.data.session import RowSource, keyed_digest
@@ -62,14 +66,9 @@ class DatabaseSource(RowSource[Database, PrivateDatabase]):
         home: Home,  # noqa: ARG002 - of raw columns alone
     ) -> PrivateDatabase:
         """The doors of the tables, and of those that join them."""
-        most = {
-            name: Neighbours(task.neighbours.relation, rows_of_unit)
-            for name, rows_of_unit in rows.schema.rows_of_unit.items()
-        }
-        for key in rows.schema.keys:
-            most[degree_table(key)] = most[key.parent]
-            most[joined_table(key)] = most[key.table]
-        tables = {**rows.tables, **joined_tables(rows)}
+        changed = rows_changed(rows.schema)
+        tables = {**row_tables(rows), **joined_tables(rows)}
+        most = {name: Neighbours(task.neighbours.relation, changed[name]) for name in tables}
         return PrivateDatabase(
             Database(rows.schema, tables), most, planned, journal, noise_source()
         )
@@ -78,18 +77,53 @@ class DatabaseSource(RowSource[Database, PrivateDatabase]):
 def bound(database: Database, key: bytes) -> Database:
     """The rows that refer to one that is there, at most as many to the same as declared.
 
+    A reference that may be missing is unlinked instead of its row left out.
+
     Privacy: whether a row stays depends on the rows that refer to the same parent alone, and on
-        whether that stays: a row of the first table changes the rows below it, and no others.
+        whether that stays; :func:`cloister.schema.fan_out.is_truncated` says where.
+
+    Raises:
+        DataError: more rows refer to the same one than declared, and none may be left out.
     """
-    tables: dict[str, Table] = {}
-    for name, table in database.tables.items():
-        found = Database(database.schema, tables | {name: table})
-        stay = np.arange(table.rows)
-        for reference in database.schema.parents_of(name):
-            stay = stay[found.referring(reference)[stay]]
-            stay = stay[_bounded(table.codes[reference.column][stay], reference, key)]
-        tables[name] = table.take(np.sort(stay))
-    return Database(database.schema, tables)
+    schema, tables = database.schema, dict(database.tables)
+    for name in schema.tables:
+        required = [own for own in schema.parents_of(name) if not own.optional]
+        for reference in required:
+            tables[name] = tables[name].take(Database(schema, tables).referring(reference))
+        for reference in filter(partial(is_truncated, schema), required):
+            stay = _bounded(tables[name].codes[reference.column], reference, key)
+            tables[name] = tables[name].take(np.sort(stay))
+    for reference in schema.keys:
+        found = Database(schema, tables)
+        if reference.optional:
+            tables[reference.table] = _linked(found, reference, key)
+        if is_refused(schema, reference):
+            _require_bound(found, reference)
+    return Database(schema, tables)
+
+
+def _linked(database: Database, reference: ForeignKey, key: bytes) -> Table:
+    """The table with references unlinked that lead to no row, or beyond the bound of a parent."""
+    table, domain = database.tables[reference.table], database.schema.tables[reference.table]
+    codes, referring = table.codes[reference.column], database.referring(reference)
+    stay = np.flatnonzero(referring)
+    if is_truncated(database.schema, reference):
+        own = key + reference.table.encode() + reference.column.encode()
+        stay = stay[rows_first_in_line(codes[stay], table.take(stay), reference.max_rows, own)]
+    linked = codes == domain[reference.column].null_code
+    linked[stay] = True
+    return Table(table.domain, {**table.codes, reference.column: np.where(linked, codes, UNLINKED)})
+
+
+def _require_bound(database: Database, reference: ForeignKey) -> None:
+    codes = database.tables[reference.table].codes[reference.column]
+    if len(codes) and np.unique(codes, return_counts=True)[1].max() > reference.max_rows:
+        raise DataError(
+            f"table '{reference.table}', column '{reference.column}': more than "
+            f"{reference.max_rows} rows refer to the same row of '{reference.parent}'; raise "
+            "max_rows, or leave rows out at the source: to do it here would not be private, since "
+            "rows of both sides are protected"
+        )
 
 
 def _bounded(parents: Integers, reference: ForeignKey, key: bytes) -> Integers:

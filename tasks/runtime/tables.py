@@ -29,7 +29,7 @@ _CELLS_WRITTEN = 1 << 22
 
 
 def draw_tables(model: AnyModel, rows: int, seed: int | None, dataset: str) -> dict[str, Table]:
-    """Exactly ``rows`` rows, of several tables in the first.
+    """Exactly ``rows`` rows, of several tables in that of the units.
 
     A single table has the name of the ``dataset``.
 
@@ -37,8 +37,10 @@ def draw_tables(model: AnyModel, rows: int, seed: int | None, dataset: str) -> d
         SampleError: the model gave another number of rows, or has fewer.
     """
     drawn = model.sample(rows, SamplingSource(seed))
-    tables = {dataset: drawn} if isinstance(drawn, Table) else dict(drawn.tables)
-    found = next(iter(tables.values())).rows
+    if isinstance(drawn, Table):
+        tables, found = {dataset: drawn}, drawn.rows
+    else:
+        tables, found = dict(drawn.tables), drawn.tables[drawn.schema.lead].rows
     if found != rows:
         raise SampleError(f"{rows} rows were asked but {found} could be drawn; ask for fewer rows")
     return tables

@@ -49,7 +49,7 @@ tables:
 release: {epsilon: 8, delta: 0, method: relational}
 """
 
-DOSE = "      dose: {type: integer, min: 0, max: 9, nullable: true}\n"
+AGE = "      age: {type: integer, min: 0, max: 99}\n"
 
 
 @pytest.fixture
@@ -162,7 +162,12 @@ def _require_more_rows(release: str, folder: Path, capsys) -> None:
         ("method: relational", "method: relational-mixture", "delta"),
         ("V{00001..99999}", "V{00001..03000}", "its pattern has 3,000 keys"),
         ("max_rows: 4", "max_rows: 0", "max_rows"),
-        (DOSE, "", "no attribute besides keys"),
+        (
+            "attributes:\n      number",
+            "constraints: [{key: [patient]}]\n    attributes:\n      number",
+            "max_rows: 1",
+        ),
+        (AGE, "", "no attribute besides keys"),
     ],
 )
 def test_what_has_no_plan_is_refused_before_a_charge(

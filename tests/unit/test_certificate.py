@@ -246,13 +246,12 @@ def test_no_test_beats_the_bound_on_laplace_noise():
         assert power <= true_alarms(size, 1.0, 0) * (1 + 1e-12)
 
 
-def test_a_person_is_named_by_key_and_rows():
+def test_a_person_is_named_by_key_and_rows(facts: Facts):
     person = PersonUnit(key="person_id", max_rows=5)
-    assert unit_words(person) == "one person: all rows with the same person_id, at most 5 of them"
-    assert (
-        unit_statement("visits", person)
-        == "unit = rows of visits grouped by person_id; rows per unit <= 5"
-    )
+    privacy = facts.spec.privacy.model_copy(update={"unit": person})
+    spec = facts.spec.model_copy(update={"privacy": privacy, "name": "visits"})
+    assert unit_words(spec) == "one person: all rows with the same person_id, at most 5 of them"
+    assert unit_statement(spec) == "unit = rows of visits grouped by person_id; rows per unit <= 5"
 
 
 def test_attributes_of_persons_and_their_key_are_named(facts: Facts):

@@ -261,8 +261,8 @@ def _guarantee(facts: Facts) -> Guarantee:
     return Guarantee(
         private=facts.secure,
         definition=DENIABLE_DEFINITION if facts.deniable else definition_of(facts.delta),
-        unit=unit_words(privacy.unit),
-        unit_statement=unit_statement(facts.spec.name, privacy.unit),
+        unit=unit_words(facts.spec),
+        unit_statement=unit_statement(facts.spec),
         relation=privacy.relation,
         relation_words=relation_words(privacy.relation),
         rows=rows_words(privacy.rows),
@@ -286,7 +286,7 @@ def _meaning(facts: Facts) -> tuple[str, ...]:
     if records and facts.deniable and facts.secure:
         return deniable_meaning(records)
     words = record_words(records) if records and facts.secure else ()
-    said = meaning(privacy, facts.epsilon, facts.delta, facts.secure, facts.capacity)
+    said = meaning(facts.spec, facts.epsilon, facts.delta, facts.secure, facts.capacity)
     return (*said, *words)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Literal
 
 from cloister.figures import figure
+from cloister.privacy.certificate import several_tables
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.certificate.schema import Detection, Odds
 from cloister.privacy.certificate.spend import kinds
@@ -22,7 +22,8 @@ from cloister.privacy.events import (
 )
 from cloister.privacy.stages import PlannedStage
 from cloister.schema.attributes import MEASURED
-from cloister.schema.spec import PersonUnit, PrivacySpec, RowsSpec, Spec, TableUnit
+from cloister.schema.spec import PersonUnit, RowsSpec, Spec
+from cloister.schema.spec_files.foreign_keys import schema_of
 
 _DEFINITION = (
     "approximate differential privacy, (epsilon, delta); central model: one curator holds the data"
@@ -87,9 +88,8 @@ _SEVERAL_ROWS = (
     "The unit is a row: a person who owns several rows is protected less, at k rows by k times "
     "epsilon."
 )
-_SEVERAL_TABLES = (
-    "Of rows that refer to the same row, those above the declared number were left out at random "
-    "beforehand, and all that refer to none."
+_MOST_OF_A_PERSON = (
+    "Of a person with more than {most} rows, rows chosen at random were left out beforehand."
 )
 _DENIABLE_RELEASES = (
     "Releases of this dataset under plausible deniability alone: {releases}. What they reveal is "
@@ -115,21 +115,23 @@ def definition_of(delta: Fraction) -> str:
     return _DEFINITION if delta else _PURE_DEFINITION
 
 
-def unit_words(unit: Literal["row"] | PersonUnit | TableUnit) -> str:
+def unit_words(spec: Spec) -> str:
     """Whom the guarantee protects, in plain words."""
+    unit = spec.privacy.unit
     if isinstance(unit, PersonUnit):
         return f"one person: all rows with the same {unit.key}, at most {unit.max_rows} of them"
-    if isinstance(unit, TableUnit):
-        return f"one row of {unit.table}, with all rows of other tables that refer to it"
+    if spec.tables:
+        return several_tables.unit_words(schema_of(spec))
     return "one row of the table"
 
 
-def unit_statement(dataset: str, unit: Literal["row"] | PersonUnit | TableUnit) -> str:
+def unit_statement(spec: Spec) -> str:
     """Whom the guarantee protects, as a statement about the schema."""
+    dataset, unit = spec.name, spec.privacy.unit
     if isinstance(unit, PersonUnit):
         return f"unit = rows of {dataset} grouped by {unit.key}; rows per unit <= {unit.max_rows}"
-    if isinstance(unit, TableUnit):
-        return f"unit = one row of {unit.table} and all rows of {dataset} that refer to it"
+    if spec.tables:
+        return several_tables.unit_statement(dataset, schema_of(spec))
     return f"unit = one row of {dataset}; rows per unit = 1"
 
 
@@ -154,7 +156,7 @@ def rows_words(rows: RowsSpec) -> str:
 
 
 def meaning(
-    privacy: PrivacySpec,
+    spec: Spec,
     epsilon: Fraction,
     delta: Fraction,
     secure: bool,
@@ -163,10 +165,10 @@ def meaning(
     """What epsilon and delta promise, in sentences."""
     if not secure:
         return (STAIN,)
-    noun = "person" if isinstance(privacy.unit, PersonUnit) else "row"
-    if isinstance(privacy.unit, TableUnit):
-        noun = f"row of {privacy.unit.table} with all rows that refer to it"
-    added = Relation(privacy.relation) is Relation.ADD_REMOVE
+    noun = "person" if isinstance(spec.privacy.unit, PersonUnit) else "row"
+    if spec.tables:
+        noun = several_tables.noun(schema_of(spec))
+    added = Relation(spec.privacy.relation) is Relation.ADD_REMOVE
     terms = {
         "noun": noun,
         "case": "is in the table or not" if added else "is as it is or any other",
@@ -255,7 +257,7 @@ def limitations(spec: Spec, secure: bool, deniable: int = 0) -> tuple[str, ...]:
     return (
         *stain,
         *apart,
-        _unit_limit(spec.privacy.unit),
+        *_unit_limits(spec),
         _SMALL_GROUPS,
         _INTERNAL,
         _AS_GIVEN,
@@ -263,15 +265,13 @@ def limitations(spec: Spec, secure: bool, deniable: int = 0) -> tuple[str, ...]:
     )
 
 
-def _unit_limit(unit: Literal["row"] | PersonUnit | TableUnit) -> str:
+def _unit_limits(spec: Spec) -> tuple[str, ...]:
+    unit = spec.privacy.unit
     if isinstance(unit, PersonUnit):
-        return (
-            f"Of a person with more than {unit.max_rows} rows, rows chosen at random were left out "
-            "beforehand."
-        )
-    if isinstance(unit, TableUnit):
-        return f"{_SEVERAL_ROWS} {_SEVERAL_TABLES}"
-    return _SEVERAL_ROWS
+        return (_MOST_OF_A_PERSON.format(most=unit.max_rows),)
+    if spec.tables:
+        return (_SEVERAL_ROWS, *several_tables.limits(schema_of(spec)))
+    return (_SEVERAL_ROWS,)
 
 
 def _factor(epsilon: float) -> str:

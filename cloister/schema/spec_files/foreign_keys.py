@@ -8,7 +8,7 @@ from cloister.errors import SpecError
 from cloister.schema.attributes import TextKey
 from cloister.schema.database import ForeignKey, Schema
 from cloister.schema.domain import Domain
-from cloister.schema.spec import ForeignKeySpec, Spec, TableUnit
+from cloister.schema.spec import ForeignKeySpec, PersonUnit, Spec, TableUnit
 from cloister.schema.spec_files.marked_yaml import Key
 from cloister.schema.spec_files.problems import closest
 
@@ -24,16 +24,25 @@ def schema_of(spec: Spec) -> Schema:
     Raises:
         SpecError: references go in a circle.
     """
-    parts = spec.parts
+    parts, unit = spec.parts, spec.privacy.unit
     domains = {
         name: Domain.of(parts[name].attributes, spec.folder) for name in _parents_first(spec)
     }
     keys = tuple(
-        ForeignKey(name, column, to.table, spec.tables[to.table].key or "", to.max_rows)
+        ForeignKey(
+            name,
+            column,
+            to.table,
+            spec.tables[to.table].key or "",
+            to.max_rows,
+            parts[name].attributes[column].nullable,
+        )
         for name in domains
         for column, to in references_of(spec, name).items()
     )
-    return Schema(domains, keys)
+    if isinstance(unit, TableUnit):
+        return Schema(domains, keys, (unit.table,))
+    return Schema(domains, keys, tuple(spec.tables))
 
 
 def references_of(spec: Spec, table: str) -> Mapping[str, ForeignKeySpec]:
@@ -44,37 +53,74 @@ def references_of(spec: Spec, table: str) -> Mapping[str, ForeignKeySpec]:
 def broken_relations(spec: Spec) -> _Broken:
     """The keys and the sentence of each rule that the tables of a spec break together."""
     unit = spec.privacy.unit
-    if not isinstance(unit, TableUnit):
+    if isinstance(unit, PersonUnit):
         yield (
             ("privacy", "unit"),
-            "of several tables is {table: NAME}: one of its rows is protected",
+            (
+                "of several tables is {table: NAME}, one of its rows with all that refer to it, or "
+                "row, a row of any table with all that refer to it"
+            ),
         )
         return
-    if unit.table not in spec.tables:
+    if isinstance(unit, TableUnit) and unit.table not in spec.tables:
         yield ("privacy", "unit", "table"), f"is no table; {closest(unit.table, spec.tables)}"
         return
-    for name in spec.tables:
-        yield from _table_rules(spec, name, unit.table)
+    found = [broken for name in spec.tables for broken in _table_rules(spec, name)]
     try:
         _parents_first(spec)
     except SpecError as error:
-        yield ("tables",), str(error)
+        found.append((("tables",), str(error)))
+    yield from found or _held_rules(spec)
 
 
-def _table_rules(spec: Spec, name: str, unit: str) -> _Broken:
-    declared = spec.tables[name]
+def _table_rules(spec: Spec, name: str) -> _Broken:
+    declared, lead = spec.tables[name], lead_of(spec)
     if name in TAKEN:
         yield ("tables", name), "has the name of another file of a release; rename it"
-    if (declared.rows is None) != (name == unit):
-        said = "are those of privacy.rows" if name == unit else "are missing"
-        yield ("tables", name, "rows"), f"{said}; give rows of every table but the unit's"
-    if bool(declared.references) == (name == unit):
-        text = "lead from every table but the unit's to it, and from that to none"
+    if (declared.rows is None) != (name == lead):
+        said = "are those of privacy.rows" if name == lead else "are missing"
+        yield ("tables", name, "rows"), f"{said}; give rows of every table but {lead}"
+    if (
+        name == lead
+        and any(to.table != name for to in _required(spec, name).values())
+        and not (isinstance(spec.privacy.unit, TableUnit))
+    ):
+        text = (
+            "are of the first table, whose rows are those of privacy; list first one that has none"
+        )
         yield ("tables", name, "references"), text
-    if len(declared.references) > 1:
-        yield ("tables", name, "references"), "name several tables; name one"
     for column, to in declared.references.items():
         yield from _reference_rules(spec, name, column, to)
+
+
+def lead_of(spec: Spec) -> str:
+    """The table whose rows are those of ``privacy``: the unit's, else the first."""
+    unit = spec.privacy.unit
+    return unit.table if isinstance(unit, TableUnit) else next(iter(spec.tables))
+
+
+def _required(spec: Spec, name: str) -> Mapping[str, ForeignKeySpec]:
+    """The references of a table that are never missing."""
+    declared = spec.tables[name]
+    return {
+        column: to
+        for column, to in declared.references.items()
+        if column in declared.attributes and not declared.attributes[column].nullable
+    }
+
+
+def _held_rules(spec: Spec) -> _Broken:
+    """Rows that may lack their reference to a row of a unit would be no part of it."""
+    schema = schema_of(spec)
+    for key in schema.keys:
+        if key.optional and key.parent in schema.holding and key.table not in schema.holding:
+            yield (
+                ("tables", key.table, "references", key.column),
+                (
+                    "may be missing, and leads to rows that are protected with all that refer to "
+                    "them; declare it not nullable, or write unit: row"
+                ),
+            )
 
 
 def _reference_rules(spec: Spec, name: str, column: str, to: ForeignKeySpec) -> _Broken:
@@ -89,9 +135,14 @@ def _reference_rules(spec: Spec, name: str, column: str, to: ForeignKeySpec) -> 
         yield ("tables", to.table, "key"), "names no attribute, and other tables refer to it"
     elif not isinstance(attributes[column], TextKey):
         yield place, "is no text key; declare {type: text, pattern: ...}, as the key it refers to"
-    elif attributes[column].nullable:
-        yield place, "may be missing, and a row refers to exactly one; declare it not nullable"
-    elif attributes[column] != parent.attributes[parent.key]:
+    elif to.table == name and not attributes[column].nullable:
+        yield place, "refers to its own table, and some row is the first; declare it nullable"
+    elif parent.attributes[parent.key].nullable:
+        yield (
+            ("tables", to.table, "key"),
+            "may be missing, and others refer to it; declare it not nullable",
+        )
+    elif attributes[column].model_copy(update={"nullable": False}) != parent.attributes[parent.key]:
         yield place, "is declared otherwise than the key it refers to; declare both alike"
 
 
@@ -104,7 +155,7 @@ def _parents_first(spec: Spec) -> list[str]:
         ready = [
             name
             for name, declared in waiting.items()
-            if all(to.table not in waiting for to in declared.references.values())
+            if all(to.table not in {*waiting} - {name} for to in declared.references.values())
         ]
         if not ready:
             raise SpecError("references go in a circle; leave one of them out")
