@@ -115,7 +115,7 @@ def test_links_hierarchies_and_pairs_of_rows_are_released(films: Path, capsys) -
     assert set(above.values()) <= set(users["id"])
     assert guided["guide"].value_counts().max() <= 6
     guides = users.set_index("id").loc[guided["guide"]]
-    assert guides["young"].mean() < 0.2  # of the data 0; of any rows 0.5
+    assert guides["young"].mean() < 0.35  # of the data 0; of any rows 0.5
     assert not any(is_above_itself(user, above) for user in above)
     certificate = yaml.safe_load((out / "certificate.yaml").read_text(encoding="utf-8"))
     assert "ratings: at most 8 (1 of users x 8 each)" in certificate["guarantee"]["unit_statement"]

@@ -1,4 +1,4 @@
-"""Links: no two alike, no orphan, no degree above its bound, exactly as many as asked; no circles."""
+"""Links: no two alike, no orphan, no degree above its bound, as many as asked; no circles."""
 
 from __future__ import annotations
 
