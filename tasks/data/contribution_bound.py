@@ -75,9 +75,7 @@ def rows_within_bound(people: Integers, most: int, key: bytes) -> Integers:
     return drawn[_position(people[drawn]) < most]
 
 
-def rows_first_in_line(
-    parents: Integers, rows: Table, most: int, key: bytes
-) -> Integers:
+def rows_first_in_line(parents: Integers, rows: Table, most: int, key: bytes) -> Integers:
     """Row numbers: of each parent's rows the ``most`` that come first, in an order by lot.
 
     The lot of a row follows from its own codes, and rows of equal codes keep their order: a row

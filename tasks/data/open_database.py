@@ -105,8 +105,8 @@ def bound(database: Database, key: bytes) -> Database:
 def _linked(database: Database, reference: ForeignKey, key: bytes) -> Table:
     """The table with references unlinked that lead to no row, or beyond the bound of a parent."""
     table, domain = database.tables[reference.table], database.schema.tables[reference.table]
-    codes, referring = table.codes[reference.column], database.referring(reference)
-    stay = np.flatnonzero(referring)
+    codes = table.codes[reference.column].astype(np.int64)
+    stay = np.flatnonzero(database.referring(reference))
     if is_truncated(database.schema, reference):
         own = key + reference.table.encode() + reference.column.encode()
         stay = stay[rows_first_in_line(codes[stay], table.take(stay), reference.max_rows, own)]

@@ -282,7 +282,7 @@ def _records(facts: Facts) -> RecordGuarantees | None:
 
 
 def _meaning(facts: Facts) -> tuple[str, ...]:
-    privacy, records = facts.spec.privacy, _records(facts)
+    records = _records(facts)
     if records and facts.deniable and facts.secure:
         return deniable_meaning(records)
     words = record_words(records) if records and facts.secure else ()
