@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from tiny_tables import domain_of, random_rows, table_of
 
+from cloister.errors import PrivacyError
+from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.grid import GRID_STEPS
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.distances import Distances, ExpectedTable
@@ -44,6 +46,12 @@ def test_a_row_changes_an_entropy_by_at_most_its_bound_whatever_the_number_of_ro
     steps = [largest_step(Entropies, seed) for seed in range(300)]
     assert 0.9 * GRID_STEPS < max(steps) <= GRID_STEPS
     assert max(largest_step(TrueEntropies, seed) for seed in range(300)) > GRID_STEPS
+
+
+def test_a_bound_below_what_a_row_may_change_is_refused():
+    own = declared_cells(domain_of(3, 2, 4)["c0"])
+    with pytest.raises(PrivacyError, match="use entropy_bound"):
+        Entropies(((own,),), 100, entropy_bound(1_000)).sensitivity(Neighbours())
 
 
 class SquaredDistances(Distances):

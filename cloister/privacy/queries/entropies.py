@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cloister.arrays import Array, Floats, Integers
+from cloister.errors import PrivacyError
 from cloister.privacy.events import Relation, Sensitivity
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.grid import FLOATING, GRID_STEPS, OnGridSensitivity
@@ -50,6 +51,11 @@ class Entropies(Query[TableRows, OnGridSensitivity, Floats]):
         }
 
     def sensitivity(self, neighbours: Neighbours) -> OnGridSensitivity:
+        if self.bound < entropy_bound(self.rows):
+            raise PrivacyError(
+                f"A row of {self.rows:,} may change an entropy by over {self.bound:g} bits; "
+                "use entropy_bound."
+            )
         return entropy_sensitivity(len(self.of), neighbours)
 
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:  # noqa: ARG002
