@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from cloister.privacy.queries.conjunction_counts import DummyCoding
+from models.planning.forecasts import COUNT, NOISE, histogram_counts
 from models.protocol import Forecast
 from models.task import Task
-
-_NOISE = 2.2e-5
-"""Seconds for the noise of one count."""
 
 _LOOKUP = 4e-9
 """Seconds to count a row in one pair of attributes."""
@@ -32,9 +30,12 @@ def forecast_copula(task: Task, coding: DummyCoding, *, pairs: bool) -> Forecast
     """Seconds of processor time and bytes of memory of counting, fitting and drawing."""
     width, attributes, rows = coding.width, len(coding.sizes), task.data_rows
     products = _PRODUCT * width**2
-    counted = rows * min(_LOOKUP * attributes**2 / 2, products) + _NOISE * width**2 / 2
+    counted = rows * min(_LOOKUP * attributes**2 / 2, products) + NOISE * width**2 / 2
     fitted = _PAIR * width**2 / 2 + _CUBE * width**3
     drawn = task.output_rows * (_DRAWN * width + products)
-    seconds = _START + drawn + (counted + fitted if pairs else 0.0)
+    histograms = histogram_counts(task)
+    seconds = _START + NOISE * histograms + drawn + (counted + fitted if pairs else 0.0)
     cells = max(rows, task.output_rows) * len(task.domain.names)
-    return Forecast(round(seconds, 1), int(250_000_000 + 60 * cells + 120 * width**2))
+    return Forecast(
+        round(seconds, 1), int(250_000_000 + COUNT * histograms + 60 * cells + 120 * width**2)
+    )

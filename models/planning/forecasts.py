@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+from cloister.schema.cells import declared_cells
 from models.sampling.sizes import MOST_PAIRS
+from models.task import Task
 
 MIB = 1 << 20
 """Bytes of a mebibyte."""
@@ -12,8 +14,19 @@ MIB = 1 << 20
 DRAWN_CELL = 40
 """Bytes that a cell of drawn rows takes, in all its copies."""
 
+NOISE = 2.2e-5
+"""Seconds for the exact noise of one count."""
+
+COUNT = 250
+"""Bytes that a count takes while it gets its noise."""
+
 _EXCHANGED = 3.6e-7
 """Seconds for each row and pair of attributes whose tables are balanced."""
+
+
+def histogram_counts(task: Task) -> int:
+    """Counts of the histograms of all attributes."""
+    return sum(declared_cells(task.domain[name]).size for name in task.domain.modelled)
 
 
 def balanced_seconds(rows: int, attributes: int) -> float:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from models.planning.forecasts import DRAWN_CELL, MIB, balanced_seconds
+from models.planning.forecasts import (
+    COUNT,
+    DRAWN_CELL,
+    MIB,
+    NOISE,
+    balanced_seconds,
+    histogram_counts,
+)
 from models.protocol import Forecast
 from models.sampling.sizes import OVERSAMPLING
 from models.task import Task
@@ -15,6 +22,12 @@ if TYPE_CHECKING:
 
 _COUNTED = 8e-9
 """Seconds for each row and entropy, to count it once."""
+
+_ANSWERED = 8e-3
+"""Seconds for each histogram and table: its query, its answer on disk, its estimate."""
+
+_COMPARED = 6e-5
+"""Seconds for each pair of attributes whose dependence is estimated, however few rows there are."""
 
 _DRAWN = 5e-8
 """Seconds for each cell of a row that is drawn from the network and refined to a value."""
@@ -34,11 +47,13 @@ def forecast_network(task: Task, parameters: NetworkParameters) -> Forecast:
 
 def forecast_fit(task: Task, parameters: NetworkParameters) -> Forecast:
     """Seconds and bytes of a fit of the network alone."""
-    inside = len(parameters.inside)
-    counted = parameters.structure_rows * math.comb(inside, 2) + parameters.parameter_rows * inside
-    rows = 2 * len(task.domain.modelled) * task.data_rows + 40 * task.data_rows
-    memory = 200 * MIB + rows + 24 * parameters.most_cells * inside
-    return Forecast(round(0.5 + _COUNTED * counted, 1), memory)
+    inside, attributes = len(parameters.inside), len(task.domain.modelled)
+    pairs, histograms = math.comb(inside, 2), histogram_counts(task)
+    counted = parameters.structure_rows * pairs + parameters.parameter_rows * inside
+    rows = 2 * attributes * task.data_rows + 40 * task.data_rows
+    memory = 200 * MIB + COUNT * histograms + rows + 24 * parameters.most_cells * inside
+    seconds = 0.5 + _COUNTED * counted + _COMPARED * pairs + NOISE * histograms
+    return Forecast(round(seconds + _ANSWERED * (attributes + inside), 1), memory)
 
 
 def forecast_printed(task: Task, parts: PartRows, attributes: int, cells: int) -> Forecast:

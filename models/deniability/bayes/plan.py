@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
 from cloister.errors import PlanError
 from cloister.figures import figure
@@ -86,36 +87,36 @@ class Outline:
     sequence: tuple[str, ...]
     rows: PartRows
 
-    @property
+    @cached_property
     def inside(self) -> tuple[str, ...]:
         """The attributes that may have parents or be some: those without very many values."""
         sizes = public_sizes(self.task.domain, NETWORK_BINS)
         return tuple(name for name in self.sequence if sizes[name] <= NETWORKED_LEVELS)
 
-    @property
+    @cached_property
     def by_value(self) -> tuple[str, ...]:
         """The numeric attributes whose single values are counted beside their cells."""
         return counted_by_value(self.task.domain, self.sequence, self.rows.parameters)
 
-    @property
+    @cached_property
     def valued(self) -> tuple[str, ...]:
         """Those whose values have bins of their own, for a dependency whose table is measured."""
         learnt = {name for names in self.joint for name in names}
         return tuple(n for n in valued_attributes(self._learned, self.by_value) if n in learnt)
 
-    @property
+    @cached_property
     def joint(self) -> tuple[tuple[str, ...], ...]:
         """The attributes of each joint table of a hard constraint."""
         sizes = public_sizes(self.task.domain, NETWORK_BINS)
         valued = valued_attributes(self._learned, self.by_value)
         return wanted_tables(self._learned, sizes_by_value(self._learned, sizes, valued))
 
-    @property
+    @cached_property
     def pairs(self) -> int:
         """Pairs of attributes inside, of each of which the dependence is asked."""
         return math.comb(len(self.inside), 2)
 
-    @property
+    @cached_property
     def times(self) -> dict[str, int]:
         """How many queries of each kind there are."""
         found = {
@@ -206,7 +207,7 @@ class Outline:
         whole = self.task.data_rows
         require_signal(scale * whole / self.rows.parameters, whole, budget)
 
-    @property
+    @cached_property
     def _learned(self) -> Task:
         return replace(self.task, data_rows=self.rows.parameters)
 
