@@ -30,6 +30,7 @@ from cloister.schema.spec import (
     DeclaredDelta,
     DeclaredEpsilon,
     DeniabilitySpec,
+    DPViewSpec,
     Guarantee,
     Sampling,
     Spec,
@@ -69,6 +70,7 @@ class Variant(Declared):
     constraints: tuple[ConstraintDeclaration, ...] | None = None
     guarantee: Guarantee | None = None
     deniability: DeniabilitySpec | None = None
+    dpview: DPViewSpec | None = None
     sampling: Sampling | None = None
     resample: float | None = Field(default=None, ge=0, le=1)
     accept_reject: AcceptRejectSpec | None = None

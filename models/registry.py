@@ -46,7 +46,16 @@ METHODS: dict[str, Callable[[Progress], AnySynthesizer]] = {
             "kamino-unweighed",
         )
     ),
-    **dict(_deferred("models.dpview.synthesizer", "dpview", "dpview+", "independent")),
+    **dict(
+        _deferred(
+            "models.dpview.synthesizer",
+            "dpview",
+            "dpview+",
+            "dpview-paper",
+            "dpview+-paper",
+            "independent",
+        )
+    ),
     **dict(
         _deferred(
             "models.copula.synthesizer",

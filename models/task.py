@@ -10,10 +10,14 @@ from cloister.constraints import DenialConstraint
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.database import Schema
 from cloister.schema.domain import Domain
-from cloister.schema.spec import DeniabilitySpec, Guarantee, Sampling
+from cloister.schema.spec import DeniabilitySpec, DPViewSpec, Guarantee, Sampling
 
 BY_PUBLIC_FACTS = DeniabilitySpec()
 """Everything about records made from seeds is chosen by public facts."""
+
+
+VIEWS_BY_PUBLIC_FACTS = DPViewSpec()
+"""Everything about views is chosen by public facts."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,8 @@ class Task:
     ``data_rows`` is the declared number of rows of the data, ``wanted_rows`` that of the output
     where another one is wanted; neither is the true number of rows, which stays behind the door.
     ``persons`` are the privacy units where one may have several rows, ``sampling`` is how rows are
-    drawn under soft constraints. ``guarantee`` is what records
-    made from seeds are released under, and ``deniability`` how they are made.
+    drawn under soft constraints, ``dpview`` how views are counted and linked. ``guarantee`` is what
+    records made from seeds are released under, and ``deniability`` how they are made.
     """
 
     domain: Domain
@@ -67,6 +71,7 @@ class Task:
     guarantee: Guarantee = "differential-privacy"
     deniability: DeniabilitySpec = BY_PUBLIC_FACTS
     sampling: RowSampling = AS_USUAL
+    dpview: DPViewSpec = VIEWS_BY_PUBLIC_FACTS
 
     @property
     def output_rows(self) -> int:

@@ -12,7 +12,14 @@ from cloister.schema.domain import Domain
 from cloister.schema.fan_out import rows_changed
 from cloister.schema.spec import DeniabilitySpec, PersonUnit, ReleaseSpec, Spec
 from cloister.schema.spec_files.foreign_keys import schema_of
-from models.task import AnyTask, DatabaseTask, Persons, RowSampling, Task
+from models.task import (
+    VIEWS_BY_PUBLIC_FACTS,
+    AnyTask,
+    DatabaseTask,
+    Persons,
+    RowSampling,
+    Task,
+)
 
 
 def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> AnyTask:
@@ -35,6 +42,7 @@ def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> A
             guarantee=spec.release.guarantee,
             deniability=spec.release.deniability or DeniabilitySpec(),
             sampling=sampling_of(spec.release),
+            dpview=spec.release.dpview or VIEWS_BY_PUBLIC_FACTS,
         )
     schema = schema_of(spec)
     changed = rows_changed(schema)

@@ -82,7 +82,21 @@ def declared_cells(column: Column) -> Cells:
     """
     if not isinstance(column, Grid):
         return Cells(column, np.arange(column.size, dtype=np.int64))
-    starts = _bin_starts(column)
+    return _with_apart(column, _bin_starts(column))
+
+
+def equal_cells(column: Column, most: int) -> Cells:
+    """The listed values, or ``most`` equal parts of a number's range at most.
+
+    Special and missing values of a number are cells of their own.
+    """
+    if not isinstance(column, Grid):
+        return Cells(column, np.arange(column.size, dtype=np.int64))
+    return _with_apart(column, _equal_starts(column, most))
+
+
+def _with_apart(column: Grid, starts: Codes) -> Cells:
+    """The cells between starts, with one for each special value and the missing one."""
     points = np.array(
         [code for special in column.special_codes for code in (special, special + 1)],
         dtype=np.int64,
@@ -99,6 +113,11 @@ def _bin_starts(column: Grid) -> Codes:
     growing = _growing_part(column)
     if growing:
         return _growing_starts(column, bins, growing)
+    return _equal_starts(column, bins)
+
+
+def _equal_starts(column: Grid, bins: int) -> Codes:
+    bins = min(bins, column.steps)
     return (np.arange(bins, dtype=np.int64) * column.steps) // bins
 
 

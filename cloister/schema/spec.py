@@ -27,6 +27,12 @@ from cloister.schema.encodings import UTF_8, require_encoding
 _MOST_BITS = 4096
 """Bits of the numerator and of the denominator of an epsilon or delta, as the ledger takes them."""
 
+MOST_VIEW_WIDTH = 20
+"""Attributes of a view at most: of two values each they have a million cells."""
+
+MOST_PARTS = 1_000
+"""Parts of an attribute at most: a view of two has a million cells."""
+
 MOST_TRIES = 10_000
 """Tries of accept-reject for a cell at most: a row then needs 160 kB of random numbers."""
 
@@ -204,6 +210,22 @@ def _is_none(value: object) -> bool:
     return value is None
 
 
+Linking = Literal["priority", "matching"]
+
+
+class DPViewSpec(Declared):
+    """How methods dpview* count and link; what is left out is chosen by public facts.
+
+    Views join ``view_width`` attributes (the paper's d), each in ``parts`` parts at most: of about
+    equal mass, or the equal buckets of dpview-paper. Records are linked by ``priority`` of their
+    counts, or by a ``matching`` of maximum cardinality.
+    """
+
+    view_width: int | None = Field(default=None, ge=2, le=MOST_VIEW_WIDTH)
+    parts: int | None = Field(default=None, ge=2, le=MOST_PARTS)
+    linking: Linking = "priority"
+
+
 class AcceptRejectSpec(Declared):
     """Candidates of a cell are drawn by probability, at most ``tries``, and accepted by penalty."""
 
@@ -215,7 +237,8 @@ class ReleaseSpec(Declared):
 
     ``rows`` is the size of the output, by default that of the table. Method ``auto`` is chosen by
     public facts: sizes, domains, constraints and budget. ``guarantee`` is what records made from
-    seeds are released under, ``deniability`` how method deniability makes them.
+    seeds are released under, ``deniability`` how method deniability makes them,
+    ``dpview`` how methods dpview* count and link.
     ``sampling`` of soft constraints is inside ``supports``, where rows are independent, or
     ``sequential``, row by row (Kamino, Algorithm 3): then a share ``resample`` of each attribute's
     cells is drawn anew, and candidates may be drawn by ``accept_reject``.
@@ -229,6 +252,7 @@ class ReleaseSpec(Declared):
         default="differential-privacy", exclude_if=lambda value: value == "differential-privacy"
     )
     deniability: DeniabilitySpec | None = Field(default=None, exclude_if=_is_none)
+    dpview: DPViewSpec | None = Field(default=None, exclude_if=_is_none)
     sampling: Sampling | None = Field(default=None, exclude_if=_is_none)
     resample: float | None = Field(default=None, ge=0, le=1, exclude_if=_is_none)
     accept_reject: AcceptRejectSpec | None = Field(default=None, exclude_if=_is_none)

@@ -164,7 +164,7 @@ def _mapping(own: DependencyForecast) -> str:
 
 def _expectation(own: DependencyForecast, budget: Budget) -> str:
     if own.least_rows is None:
-        return "arbitrary: too many left sides to be counted"
+        return "its table is not counted: as other tables have it, or arbitrary"
     words = f"learnt from {figure(own.least_rows)} rows a left side on"
     if own.learnt:
         return words

@@ -132,7 +132,7 @@ def fit_dpview(
     released = Counting(private, task, plan, progress).count_all()
     views = plan.parameters.shape.views
     linked = len(views.linked) if views else 0
-    rules = _compile_rules(task, plan.sequence, released, linked)
+    rules = compile_rules(task, plan.sequence, released, linked)
     return DPViewModel(
         task,
         plan.sequence,
@@ -141,10 +141,11 @@ def fit_dpview(
         released.views[:linked],
         released.views[linked:],
         rules,
+        linking=task.dpview.linking,
     )
 
 
-def _compile_rules(
+def compile_rules(
     task: Task, sequence: Names, released: ReleasedTables, linked: int
 ) -> CompiledConstraints:
     """Supports and rules that enforce every hard constraint, from released statistics."""

@@ -12,7 +12,7 @@ Source: Lin, Yu, Huang, "DPView", sections IV-F and IV-G.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numba
@@ -21,6 +21,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from cloister.arrays import Floats, Integers
+from cloister.schema.spec import Linking
 from models.dpview.rounding import WholeView
 from models.dpview.views import Names, View, margin_over
 
@@ -88,6 +89,10 @@ def by_matching(
     return _completed(
         maximum_bipartite_matching(graph, perm_type="column").astype(np.int64), len(right), rng
     )
+
+
+PAIRINGS: Mapping[Linking, Pairing] = {"priority": by_priority, "matching": by_matching}
+"""The ways of linking, by name."""
 
 
 def count_matches(left: Integers, right: Integers, taken: Integers) -> int:

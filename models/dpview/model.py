@@ -8,10 +8,12 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
+from cloister.schema.spec import Linking
 from models.constrained import ConstrainedModel
 from models.discretization.bins import Bins
 from models.discretization.coarsening import Coarsening
 from models.dpview.chain import ViewChain
+from models.dpview.rounding import LARGEST, UNBIASED
 from models.dpview.sampler import LinkedSampler
 from models.dpview.views import Names, View
 from models.protocol import Arrays, ModelState
@@ -22,6 +24,10 @@ from models.task import Task
 _ALONE = "each attribute is drawn on its own, from its histogram"
 _AGREED = "noisy views are made to agree with each other and with the histograms"
 _LINKED = "partial records of the views are linked by their counts to whole records"
+_AGREED_ALONE = "noisy views are made to agree with each other, and negative counts are taken off"
+_ROUNDED = "views get whole counts, left-over rows going to the largest fractions"
+_MATCHED = "partial records of the views are linked by a matching of maximum cardinality"
+_BUCKETS = "numbers are cut into equal buckets, and values are spread evenly inside them"
 _REFEREED = "upper views decide which partial records belong together"
 
 
@@ -36,13 +42,24 @@ class DPViewModel(ConstrainedModel):
     views: tuple[View, ...]
     referees: tuple[View, ...]
     rules: CompiledConstraints
+    rounding: str = UNBIASED
+    linking: Linking = "priority"
 
-    drawn_whole: ClassVar[frozenset[str]] = frozenset({_LINKED, _REFEREED})
+    drawn_whole: ClassVar[frozenset[str]] = frozenset(
+        {_LINKED, _MATCHED, _REFEREED, f"{_ROUNDED}; {_LINKED}", f"{_ROUNDED}; {_MATCHED}"}
+    )
 
     @property
     def sampler(self) -> LinkedSampler:
         """Linked records, made rows inside the supports."""
-        return LinkedSampler(self.constraint_sampler, self.views, self.referees, self.coarsenings)
+        return LinkedSampler(
+            self.constraint_sampler,
+            self.views,
+            self.referees,
+            self.coarsenings,
+            self.rounding,
+            self.linking,
+        )
 
     @property
     def tuple_model(self) -> ViewChain:
@@ -53,7 +70,20 @@ class DPViewModel(ConstrainedModel):
         """How rows are made from the views."""
         if not self.views:
             return (_ALONE,)
-        return (_AGREED, _LINKED, _REFEREED) if self.referees else (_AGREED, _LINKED)
+        linked = _LINKED if self.linking == "priority" else _MATCHED
+        if self._printed:
+            linked = f"{_ROUNDED}; {linked}"
+        agreed = _AGREED_ALONE if self._printed else _AGREED
+        return (agreed, linked, _REFEREED) if self.referees else (agreed, linked)
+
+    @property
+    def _printed(self) -> bool:
+        """Whether views are counted and rounded as the paper prints it, without histograms."""
+        return self.rounding == LARGEST
+
+    def processing_of_counts(self) -> tuple[str, ...]:
+        """How values become parts; equal buckets need no histogram."""
+        return (_BUCKETS,) if self._printed else super().processing_of_counts()
 
     def own_state(self) -> ModelState:
         """The views as JSON and arrays."""
@@ -61,6 +91,8 @@ class DPViewModel(ConstrainedModel):
         meta = {
             "views": [[list(view.names), view.deviation] for view in views],
             "referees": len(self.referees),
+            "rounding": self.rounding,
+            "linking": self.linking,
         }
         arrays: dict[str, NDArray[Any]] = {
             f"view.{at}": view.counts for at, view in enumerate(views)
@@ -95,4 +127,6 @@ def restore_dpview(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DPVie
         views[:linked],
         views[linked:],
         restore_rules(task, meta, arrays),
+        meta.get("rounding", UNBIASED),
+        meta.get("linking", "priority"),
     )

@@ -6,6 +6,7 @@ Source: Lin, Yu, Huang, "DPView", section IV-D.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from cloister.errors import PlanError
@@ -34,7 +35,7 @@ _DRAWN_CELL = 5e-7
 _LINKED_CELL = 2e-6
 """Seconds for each cell of rows that are linked from views."""
 
-_EXPLANATIONS = {
+EXPLANATIONS: Mapping[str, str] = {
     "attributes": "one-way histograms of all attributes",
     "views": "base and cross views over merged parts, chosen from public sizes alone",
     "upper views": "upper cross views over merged parts, referees of the linking",
@@ -42,8 +43,22 @@ _EXPLANATIONS = {
 }
 
 
+@dataclass(frozen=True)
+class DPViewRecipe:
+    """A method of this family: what it counts for a task and an epsilon.
+
+    ``tables`` lists what a shape counts, ``explanations`` says in words what each stage is.
+    """
+
+    name: str
+    summary: str
+    shaper: Shaper
+    tables: Callable[[Task, Shape], Iterator[PlannedTable]] = planned_tables
+    explanations: Mapping[str, str] = field(default_factory=lambda: EXPLANATIONS)
+
+
 def plan_dpview(
-    method: str, task: Task, sequence: Names, budget: Budget, shaper: Shaper
+    recipe: DPViewRecipe, task: Task, sequence: Names, budget: Budget
 ) -> Plan[ViewParameters]:
     """The plan that spends the whole budget; at delta 0 exactly epsilon.
 
@@ -55,8 +70,8 @@ def plan_dpview(
     """
     if budget.epsilon <= 0:
         raise PlanError("no noise keeps an epsilon of 0; allow a larger epsilon")
-    shape = shaper(task, budget.epsilon)
-    tables = list(planned_tables(task, shape))
+    shape = recipe.shaper(task, budget.epsilon)
+    tables = list(recipe.tables(task, shape))
     expected = forecast(task, tables)
     _require_sparse(tables, expected)
     parts = allocate_budget(tables)
@@ -65,9 +80,9 @@ def plan_dpview(
     require_signal(_scale(task, epsilons, tables), task.data_rows, budget)
     parameters = ViewParameters(shape, epsilons)
     return Plan(
-        method,
+        recipe.name,
         _ordered(shape, sequence),
-        tuple(_stages(task, tables, epsilons)),
+        tuple(_stages(recipe, task, tables, epsilons, shape.left_out)),
         parameters,
         expected,
         {
@@ -118,13 +133,19 @@ def _level(task: Task, parts: Mapping[str, Fraction], budget: Budget) -> Fractio
 
 
 def _stages(
-    task: Task, tables: list[PlannedTable], epsilons: Mapping[str, Fraction]
+    recipe: DPViewRecipe,
+    task: Task,
+    tables: list[PlannedTable],
+    epsilons: Mapping[str, Fraction],
+    left_out: str,
 ) -> Iterator[Stage]:
-    for stage, explanation in _EXPLANATIONS.items():
+    last = tables[-1].stage
+    for stage, explanation in recipe.explanations.items():
         own = [epsilons[query.label] for query in tables if query.stage == stage]
         if own:
             scales = [DiscreteLaplace(epsilon).scale(task.neighbours.partition) for epsilon in own]
             words = f"{explanation}; noise of {figure_range(scales)} rows a count"
+            words += f"; {left_out}" if left_out and stage == last else ""
             yield Stage(stage, _event(task, own), words)
 
 
@@ -141,6 +162,7 @@ def _require_sparse(tables: list[PlannedTable], expected: Forecast) -> None:
 
 
 def _scale(task: Task, epsilons: Mapping[str, Fraction], tables: list[PlannedTable]) -> float:
-    """The greatest scale of noise of a one-way histogram, in rows."""
+    """The greatest scale of noise of a one-way histogram, in rows; of all tables without one."""
     single = [epsilons[query.label] for query in tables if query.stage == "attributes"]
-    return max(DiscreteLaplace(epsilon).scale(task.neighbours.partition) for epsilon in single)
+    partition = task.neighbours.partition
+    return max(DiscreteLaplace(own).scale(partition) for own in single or epsilons.values())

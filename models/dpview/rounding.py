@@ -1,14 +1,14 @@
 """Consistency-aware normalisation: whole counts of exactly n rows, from one view to its neighbours.
 
 Source: Lin, Yu, Huang, "DPView", section IV-E3. The paper gives left-over rows to the largest
-fractions; here they are drawn so that every cell keeps its expectation, since in a sparse table of
-many small fractions the largest ones would take all.
+fractions, as dpview-paper does; by default they are drawn so that every cell keeps its expectation,
+since in a sparse table of many small fractions the largest ones would take all.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from cloister.arrays import Floats, Integers
 from models.dpview.views import Names, View
 
-_GAMMA = 0.95
+GAMMA = 0.95
 """Probability with which the noise of a cell stays below the threshold of `initial_view`."""
 
 
@@ -44,40 +44,46 @@ def initial_view(views: Sequence[View], total: float) -> int:
 
 
 def _concentration(view: View) -> float:
-    rho = -view.deviation / math.sqrt(2.0) * math.log(1.0 - _GAMMA)
+    rho = -view.deviation / math.sqrt(2.0) * math.log(1.0 - GAMMA)
     return float(view.counts[view.counts > rho].sum())
 
 
-def round_views(views: Sequence[View], rows: int, rng: np.random.Generator) -> list[WholeView]:
+Rounding = Callable[[Floats, Integers, np.random.Generator], Integers]
+
+
+def round_views(
+    views: Sequence[View], rows: int, rng: np.random.Generator, rounding: Rounding | None = None
+) -> list[WholeView]:
     """Whole views of exactly ``rows`` rows each that agree on all that they share.
 
     ``views`` are in the order of linking: what two of them share is in all between. Each takes
-    the margins of its rounded neighbour as given.
+    the margins of its rounded neighbour as given. ``rounding`` is :func:`round_rows`, or another.
     """
     start = initial_view(
         views, float(sum(view.counts.sum() for view in views)) / max(len(views), 1)
     )
-    done: dict[int, WholeView] = {start: _first(views[start], rows, rng)}
+    rounding = rounding or round_rows
+    done: dict[int, WholeView] = {start: _first(views[start], rows, rng, rounding)}
     for at in (*range(start + 1, len(views)), *range(start - 1, -1, -1)):
         known = done[at - 1 if at > start else at + 1]
-        done[at] = _next(views[at], known, rng)
+        done[at] = _next(views[at], known, rng, rounding)
     return [done[at] for at in range(len(views))]
 
 
-def _first(view: View, rows: int, rng: np.random.Generator) -> WholeView:
+def _first(view: View, rows: int, rng: np.random.Generator, rounding: Rounding) -> WholeView:
     target = np.array([rows], dtype=np.int64)
     return WholeView(
-        view.names, round_rows(view.counts.reshape(1, -1), target, rng).reshape(view.counts.shape)
+        view.names, rounding(view.counts.reshape(1, -1), target, rng).reshape(view.counts.shape)
     )
 
 
-def _next(view: View, known: WholeView, rng: np.random.Generator) -> WholeView:
+def _next(view: View, known: WholeView, rng: np.random.Generator, rounding: Rounding) -> WholeView:
     shared = [name for name in view.names if name in known.names]
     others = [name for name in view.names if name not in shared]
     axes = [view.names.index(name) for name in (*shared, *others)]
     moved = view.counts.transpose(axes)
     target = known.margin(shared).reshape(-1)
-    whole = round_rows(moved.reshape(len(target), -1), target, rng)
+    whole = rounding(moved.reshape(len(target), -1), target, rng)
     back = whole.reshape(moved.shape).transpose(np.argsort(axes))
     return WholeView(view.names, np.ascontiguousarray(back))
 
@@ -97,3 +103,26 @@ def round_rows(counts: Floats, targets: Integers, rng: np.random.Generator) -> I
     heights[:, -1] = targets
     steps = np.floor(heights + rng.random((len(lines), 1))).astype(np.int64)
     return np.diff(steps, axis=1, prepend=0)
+
+
+def round_largest(counts: Floats, targets: Integers, rng: np.random.Generator) -> Integers:
+    """As :func:`round_rows`, by integer parts and one more for the largest fractions, as printed.
+
+    Ties are broken at random. A line without any count gets its target at random.
+    """
+    sums = counts.sum(1, keepdims=True)
+    scaled = np.divide(counts, sums, out=np.zeros_like(counts), where=sums > 0) * targets[:, None]
+    whole = np.floor(scaled).astype(np.int64)
+    missing = targets - whole.sum(1)
+    order = np.lexsort((rng.random(counts.shape), whole - scaled), axis=1)
+    ranks = np.argsort(order, axis=1)
+    whole += ranks < np.where(sums[:, 0] > 0, missing, 0)[:, None]
+    for line in np.flatnonzero((sums[:, 0] <= 0) & (targets > 0)):
+        drawn = rng.integers(0, counts.shape[1], targets[line])
+        whole[line] = np.bincount(drawn, minlength=counts.shape[1])
+    return whole
+
+
+UNBIASED, LARGEST = "unbiased", "largest"
+ROUNDINGS: Mapping[str, Rounding] = {UNBIASED: round_rows, LARGEST: round_largest}
+"""The ways of rounding, by name."""

@@ -13,16 +13,21 @@ import numpy as np
 
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
+from cloister.schema.spec import Linking
 from models.discretization.coarsening import Coarsening
 from models.dpview.chain import RecordChain, RecordSampler
-from models.dpview.linking import Records, link_views
-from models.dpview.rounding import round_views
+from models.dpview.linking import PAIRINGS, Records, link_views
+from models.dpview.rounding import ROUNDINGS, UNBIASED, round_views
 from models.dpview.views import View
 from models.protocol import Where
 from models.sampling.proposals import ProposingSampler
 
 LINKED_CHUNK_ROWS = 262_144
 """Rows of a chunk at most: views are rounded and linked chunk by chunk, which bounds memory."""
+
+
+MATCHED_CHUNK_ROWS = 4_096
+"""The same for a matching, whose edges are up to the square of the rows."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +37,13 @@ class LinkedSampler(ProposingSampler):
     views: tuple[View, ...]
     referees: tuple[View, ...]
     coarsenings: Mapping[str, Coarsening]
+    rounding: str = UNBIASED
+    linking: Linking = "priority"
 
     @property
     def most_rows(self) -> int:
         """Rows of a chunk at most."""
-        return LINKED_CHUNK_ROWS
+        return LINKED_CHUNK_ROWS if self.linking == "priority" else MATCHED_CHUNK_ROWS
 
     def chunks(
         self,
@@ -53,7 +60,8 @@ class LinkedSampler(ProposingSampler):
 
     def records(self, rows: int, rng: np.random.Generator) -> Records:
         """Exactly ``rows`` linked records, in random order."""
-        records = link_views(round_views(self.views, rows, rng), self.referees, rng)
+        whole = round_views(self.views, rows, rng, ROUNDINGS[self.rounding])
+        records = link_views(whole, self.referees, rng, PAIRINGS[self.linking])
         return Records(records.names, records.parts[rng.permutation(rows)])
 
     def follower(self, rows: int, rng: np.random.Generator) -> RecordSampler:

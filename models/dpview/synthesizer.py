@@ -7,13 +7,13 @@ Source: Lin, Yu, Huang, "DPView: Differentially Private Data Synthesis Through D
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from models.discretization.attribute_order import public_sizes, schema_sequence
-from models.dpview.plan import Shaper, plan_dpview
+from models.dpview.paper.plan import PAPER_RECIPES
+from models.dpview.plan import DPViewRecipe, plan_dpview
 from models.dpview.view_choice import Shaping, ViewParameters, alone
 from models.dpview.views import ViewList, with_upper
 from models.protocol import Arrays, Plan, Progress, Synthesizer, silent
@@ -21,15 +21,6 @@ from models.task import Budget, Task
 
 if TYPE_CHECKING:
     from models.dpview.model import DPViewModel
-
-
-@dataclass(frozen=True)
-class DPViewRecipe:
-    """A method of this family: its name, and what it counts for a task and an epsilon."""
-
-    name: str
-    summary: str
-    shaper: Shaper
 
 
 def _as_found(views: ViewList) -> ViewList:
@@ -50,7 +41,7 @@ INDEPENDENT = DPViewRecipe(
     "independent", "every attribute alone, from its noisy histogram; delta may be 0", alone
 )
 
-RECIPES = {recipe.name: recipe for recipe in (DPVIEW, DPVIEW_PLUS, INDEPENDENT)}
+RECIPES = {recipe.name: recipe for recipe in (DPVIEW, DPVIEW_PLUS, INDEPENDENT, *PAPER_RECIPES)}
 """The methods of this family, by name."""
 
 
@@ -72,12 +63,16 @@ class DPView(Synthesizer[ViewParameters, "DPViewModel"]):
 
     def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[ViewParameters]:
         """The views, and the noise of each."""
-        return plan_dpview(self.name, task, sequence, budget, self._recipe.shaper)
+        return plan_dpview(self._recipe, task, sequence, budget)
 
     def train(
         self, private: Door[TableRows], task: Task, plan: Plan[ViewParameters]
     ) -> DPViewModel:
         """All counts, then views that agree, then the supports of the hard constraints."""
+        if self._recipe in PAPER_RECIPES:
+            from models.dpview.paper.fit import fit_printed
+
+            return fit_printed(private, task, plan, self._progress)
         from models.dpview.fit import fit_dpview
 
         return fit_dpview(private, task, plan, self._progress)

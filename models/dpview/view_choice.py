@@ -56,6 +56,9 @@ _LEAST_OF_VIEWS = 0.1
 _LEAST_OF_UPPER = 0.7
 """Least worth of upper cross views, as a share of that without noise, for them to be counted."""
 
+_NO_VIEWS = "no views: noise would drown them"
+_NO_UPPER = "no upper views: noise would drown them, so that this is the plan of dpview"
+
 _ADVICE = 1 / 27
 """Weight of the errors of tables that only advise: their part of the budget is then a third."""
 
@@ -65,7 +68,7 @@ _FINE = 1000
 _DEPENDENCE = 0.2
 """A dependence that is looked for: the share of a cell's rows by which it changes the cell."""
 
-_REACH = 3.0
+REACH = 3.0
 """Deviations of the normal table on either side."""
 
 Arrange = Callable[[ViewList], ViewList]
@@ -75,12 +78,14 @@ Arrange = Callable[[ViewList], ViewList]
 class Shape:
     """What is counted: ``views`` and joint ``tables`` of hard constraints.
 
-    Views are over at most ``parts`` parts of each attribute.
+    Views are over at most ``parts`` parts of each attribute. ``left_out`` says what of the method
+    is not counted, and why.
     """
 
     views: ViewList | None
     parts: int
     tables: tuple[Names, ...]
+    left_out: str = ""
 
 
 @dataclass(frozen=True)
@@ -154,7 +159,7 @@ def alone(_task: Task, _epsilon: Fraction) -> Shape:
 class Shaping:
     """The choice of views for a task and an epsilon, from public sizes alone.
 
-    ``arrange`` may add upper cross views.
+    ``arrange`` may add upper cross views. A width that is asked for is taken.
     """
 
     arrange: Arrange
@@ -163,16 +168,20 @@ class Shaping:
         """The shape; without views, or without upper views, where noise would drown them."""
         tables = wanted_tables(task, public_sizes(task.domain))
         sizes = joinable(task, tables)
-        empty = Shape(None, 1, tables)
+        empty, asked = Shape(None, 1, tables, _NO_VIEWS), task.dpview
         if len(sizes) < 2:
-            return empty
-        tried = [(width, parts) for width in _WIDTHS for parts in _PARTS]
+            return Shape(None, 1, tables)
+        widths = (min(asked.view_width, len(sizes)),) if asked.view_width else _WIDTHS
+        tried = [(w, p) for w in widths for p in ((asked.parts,) if asked.parts else _PARTS)]
         width, parts = max(tried, key=lambda at: _worth(task, epsilon, sizes, tables, *at))
         shape = Shape(self.arrange(best_views(coarse_sizes(sizes, parts), width)), parts, tables)
-        if _clarity(task, epsilon, sizes, shape, "views") < _LEAST_OF_VIEWS:
+        drowned = _clarity(task, epsilon, sizes, shape, "views") < _LEAST_OF_VIEWS
+        if drowned and not asked.view_width:
             return empty
+        if not shape.views or not shape.views.referees:
+            return shape
         if _clarity(task, epsilon, sizes, shape, "upper views") < _LEAST_OF_UPPER:
-            return Shape(best_views(coarse_sizes(sizes, parts), width), parts, tables)
+            return Shape(replace(shape.views, upper=()), parts, tables, _NO_UPPER)
         return shape
 
 
@@ -241,7 +250,7 @@ def above_noise(first: int, second: int, rows: int, deviation: float) -> float:
 @lru_cache
 def normal_masses(size: int) -> Floats:
     """Masses (size,) of equally wide parts of a standard normal variable, within 3 deviations."""
-    masses = np.diff(ndtr(np.linspace(-_REACH, _REACH, size + 1)))
+    masses = np.diff(ndtr(np.linspace(-REACH, REACH, size + 1)))
     return np.asarray(masses / masses.sum())
 
 

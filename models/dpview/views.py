@@ -7,7 +7,7 @@ Source: Lin, Yu, Huang, "DPView", section IV-C (definitions 5, 6; algorithms 1, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -18,6 +18,8 @@ from cloister.arrays import Floats
 
 Names = tuple[str, ...]
 Sizes = Mapping[str, int]
+Filling = Callable[[Names, int], Names]
+"""Chooses a number of attributes of a base view, which fill up the next."""
 
 
 def cells(view: Sequence[str], sizes: Sizes) -> int:
@@ -85,21 +87,27 @@ def ordered_base(parts: Sequence[Sequence[str]], sizes: Sizes, width: int) -> tu
     return (*sorted(full, key=lambda view: (-cells(view[:half], sizes), view)), *short)
 
 
-def add_cross_views(base: Sequence[Names], sizes: Sizes, width: int) -> ViewList:
+def smallest(names: Names, number: int) -> Names:
+    """The smallest of attributes in descending order of size."""
+    return names[-number:]
+
+
+def add_cross_views(
+    base: Sequence[Names], sizes: Sizes, width: int, filling: Filling = smallest
+) -> ViewList:
     """The view list of ordered base views, with their cross views (algorithm 2).
 
     The attributes of a view are in descending order of size.
 
     Type I and II: every two neighbours get a cross view. Type III: a last view of at most half the
-    width is filled up from the one before instead. The attributes filled in are the smallest there,
-    where the paper takes any.
+    width is filled up from the one before instead, by the ``filling``.
     """
     base = list(base)
     last = len(base) - 1
     filled = last > 0 and 2 * len(base[last]) <= width
     if filled:
         missing = width - len(base[last])
-        base[last] = (*base[last], *base[last - 1][-missing:])
+        base[last] = (*base[last], *filling(base[last - 1], missing))
     neighbours = list(pairwise(base))[: -1 if filled else None]
     return ViewList(
         tuple(base), tuple(_cross(first, second, sizes, width) for first, second in neighbours)

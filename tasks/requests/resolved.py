@@ -210,6 +210,7 @@ def method_of(declared: Spec, options: Options, budget: Budget) -> Choice:
         name = present_name(asked)
         _require_suited(name, declared)
         _require_guarantee(name, declared)
+        _require_views(name, declared)
         return Choice(
             name, "named by the spec" if options.method is None else "named on the command line"
         )
@@ -222,6 +223,7 @@ def method_of(declared: Spec, options: Options, budget: Budget) -> Choice:
     assert isinstance(task, Task)
     choice = choose_method(replace(task, sampling=_sampling(declared, options)), budget)
     _require_guarantee(choice.method, declared)
+    _require_views(choice.method, declared)
     return choice
 
 
@@ -230,6 +232,15 @@ def _require_suited(method: str, declared: Spec) -> None:
     if create(method).of_database != several:
         of = "several tables, and the spec declares one" if not several else "one table"
         raise PlanError(f"method '{method}' is of {of}; name another with --method")
+
+
+def _require_views(method: str, declared: Spec) -> None:
+    """Check that what a spec says of views is said of a method that counts views."""
+    if declared.release.dpview and "dpview" not in method:
+        raise PlanError(
+            f"release.dpview is of methods dpview*, and not of method '{method}'; leave it out, or "
+            "name one of them with --method"
+        )
 
 
 def _require_guarantee(method: str, declared: Spec) -> None:

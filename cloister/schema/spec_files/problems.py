@@ -33,6 +33,7 @@ _SECTIONS: dict[tuple[Key, ...], type[BaseModel]] = {
     ("privacy", "budget"): spec.BudgetSpec,
     ("release",): spec.ReleaseSpec,
     ("release", "accept_reject"): spec.AcceptRejectSpec,
+    ("release", "dpview"): spec.DPViewSpec,
     ("evaluation",): spec.EvaluationSpec,
     ("validation",): spec.ValidationSpec,
 }
@@ -65,6 +66,9 @@ _EXAMPLES = {
     "file": "file: codes/zip.txt",
     "max_rows": "max_rows: 5",
     "sampling": "sampling: sequential",
+    "view_width": "view_width: 5",
+    "parts": "parts: 16",
+    "linking": "linking: matching",
     "resample": "resample: 0.1",
     "tries": "tries: 300",
     "release": "release: {epsilon: 1, delta: 1e-6}",

@@ -1,0 +1,1 @@
+"""DPView as its paper prints it, where the default does otherwise."""

@@ -1,0 +1,93 @@
+"""One fit of DPView as its paper prints it: views are counted, and made to agree.
+
+Source: Lin, Yu, Huang, "DPView", sections IV-D and IV-E.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from cloister.arrays import Floats
+from cloister.privacy.mechanisms.counts import DiscreteLaplace
+from cloister.privacy.queries.partition_counts import PartitionCounts
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.table_rows import TableRows
+from cloister.schema.cells import Cells, equal_cells
+from models.discretization.bins import Bins
+from models.discretization.coarsening import fine
+from models.dpview.consistency import make_consistent
+from models.dpview.fit import ReleasedTables, compile_rules
+from models.dpview.model import DPViewModel
+from models.dpview.paper.plan import printed_tables
+from models.dpview.rounding import LARGEST
+from models.dpview.view_choice import ViewParameters
+from models.dpview.views import Names, View
+from models.planning.noise import laplace_deviation
+from models.protocol import Plan, Progress
+from models.task import Task
+
+
+def fit_printed(
+    private: Door[TableRows], task: Task, plan: Plan[ViewParameters], progress: Progress
+) -> DPViewModel:
+    """All views, consistent and not negative; then the supports of the hard constraints.
+
+    The number of rows is the mean of the noisy totals, as if it were not known.
+    """
+    buckets = plan.parameters.shape.parts
+    cells = {name: equal_cells(task.domain[name], buckets) for name in task.domain.modelled}
+    counted = _count(private, task, plan, cells, progress)
+    total = float(np.mean([view.counts.sum() for view in counted]))
+    views = make_consistent(counted, max(total, 1.0))
+    bins = {name: _bins(own, views) for name, own in cells.items()}
+    viewed = {name for view in views for name in view.names}
+    released = ReleasedTables(
+        bins, {name: fine(own) for name, own in bins.items() if name in viewed}, {}, tuple(views)
+    )
+    shape = plan.parameters.shape.views
+    linked = len(shape.linked) if shape else 0
+    return DPViewModel(
+        task,
+        plan.sequence,
+        released.bins,
+        released.coarsenings,
+        released.views[:linked],
+        released.views[linked:],
+        compile_rules(task, plan.sequence, released, linked),
+        LARGEST,
+        task.dpview.linking,
+    )
+
+
+def _count(
+    private: Door[TableRows],
+    task: Task,
+    plan: Plan[ViewParameters],
+    cells: Mapping[str, Cells],
+    progress: Progress,
+) -> list[View]:
+    views: list[View] = []
+    asked = list(printed_tables(task, plan.parameters.shape))
+    for query in asked:
+        mechanism = DiscreteLaplace(plan.parameters.epsilons[query.label])
+        partitions = PartitionCounts(tuple(cells[name] for name in query.names))
+        counts = private.answer(partitions, mechanism, query.label)
+        deviation = laplace_deviation(mechanism.scale(private.neighbours.partition))
+        views.append(View(query.names, counts.astype(np.float64), deviation))
+        progress(len(views), len(asked))
+    return views
+
+
+def _bins(cells: Cells, views: Sequence[View]) -> Bins:
+    """Each bucket on its own, with its share in the first view that has it; even without one."""
+    counts = next((_margin(view, cells.name) for view in views if cells.name in view.names), None)
+    if counts is None or counts.sum() <= 0:
+        counts = np.ones(cells.size)
+    return Bins(cells, np.arange(cells.size, dtype=np.int64), counts / counts.sum())
+
+
+def _margin(view: View, name: str) -> Floats:
+    names: Names = (name,)
+    return view.margin(names)
