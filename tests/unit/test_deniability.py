@@ -122,6 +122,18 @@ def test_records_beyond_the_budget_are_refused_with_the_number_that_fits():
         planned(task_of(wanted_rows=most + 1))
 
 
+@pytest.mark.parametrize(
+    ("rows", "delta", "most"),
+    [(32_561, "1e-6", 162), (1_470_000, "1e-9", 83_632), (10_000_000, "1e-9", 3_230_441)],
+)
+def test_the_most_records_of_a_budget_are_those_of_the_documents(rows, delta, most):
+    task, budget = task_of(rows, wanted_rows=10**7), Budget(Fraction(1), Fraction(delta))
+    with pytest.raises(PlanError, match=f"at most {most:,} records made from seeds fit"):
+        choose_seeding(task, rows // 2, 5, budget)
+    fitting = choose_seeding(replace(task, wanted_rows=most), rows // 2, 5, budget)
+    assert fitting.k <= rows // 20
+
+
 def test_a_million_records_are_charged_to_ten_million_rows():
     task = task_of(10_000_000, wanted_rows=1_000_000)
     seeding = choose_seeding(task, 5_000_000, 5, BUDGET)
