@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
+from cloister.errors import PlanError
 from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door
@@ -348,8 +349,24 @@ def sample_whole(
 
 
 def make_plan(synthesizer: AnySynthesizer, task: AnyTask, budget: Budget) -> AnyPlan:
-    """The whole plan of a synthesizer."""
-    return synthesizer.search(task, synthesizer.sequence(task), budget)
+    """The whole plan of a synthesizer; PlanError if it has none."""
+    return search_plan(synthesizer, task, synthesizer.sequence(task), budget)
+
+
+def search_plan(
+    synthesizer: AnySynthesizer, task: AnyTask, sequence: tuple[str, ...], budget: Budget
+) -> AnyPlan:
+    """The plan of a synthesizer that models attributes in a sequence.
+
+    Raises:
+        PlanError: it has none, or a table has nothing but keys.
+    """
+    if isinstance(task, Task) and not task.domain.modelled:
+        raise PlanError(
+            "all columns are keys, which are numbered afresh, so there is nothing to model; "
+            "declare a column that is no key"
+        )
+    return synthesizer.search(task, sequence, budget)
 
 
 def fit(

@@ -22,7 +22,7 @@ from models.planning.dependency_forecast import (
     forecast_dependencies,
 )
 from models.planning.error_forecast import forecast_error
-from models.protocol import AnyPlan, Stage
+from models.protocol import AnyPlan, Stage, search_plan
 from models.registry import create
 from models.task import AnyTask, Budget, Task
 from tasks.requests.resolved import ResolvedRequest, public_context_of
@@ -57,7 +57,8 @@ def plan_along(request: ResolvedRequest, sequence: tuple[str, ...]) -> AnyPlan:
     Raises:
         PlanError: no parameters fit the budget.
     """
-    return create(request.method).search(public_context_of(request).task, sequence, request.budget)
+    task = public_context_of(request).task
+    return search_plan(create(request.method), task, sequence, request.budget)
 
 
 def plan_of(request: ResolvedRequest) -> AnyPlan:

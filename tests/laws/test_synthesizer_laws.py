@@ -264,3 +264,11 @@ def test_a_budget_without_delta_is_refused(method):
     task, _ = world()
     with pytest.raises(PlanError, match="delta"):
         make_plan(create(method), task, Budget(Fraction(1), Fraction(0)))
+
+
+@pytest.mark.parametrize("method", ONE_TABLE)
+def test_a_table_of_keys_alone_is_refused_before_it_is_charged(method):
+    key = {"id": TextKey(type="text", pattern="R{001..999}")}
+    task = suited(method, Task(Domain.of(key, Path()), (), ROWS, Neighbours()))
+    with pytest.raises(PlanError, match="nothing to model"):
+        make_plan(create(method), task, Budget(Fraction(2), DELTA))
