@@ -22,6 +22,15 @@ _CUBE = 4e-9
 _DRAWN = 2.5e-8
 """Seconds for a binary column of a row that is drawn and decoded."""
 
+_HELD = 400_000_000
+"""Bytes of the rows that are counted or drawn at a time, in all copies."""
+
+_ROW = 24
+"""Bytes for each row: one column is counted, or put together, at a time."""
+
+_SQUARE = 120
+"""Bytes for each pair of columns: counts, correlations, eigenvectors, and their copies."""
+
 _START = 4.0
 """Seconds of a fit and a draw that do not depend on the table."""
 
@@ -35,7 +44,5 @@ def forecast_copula(task: Task, coding: DummyCoding, *, pairs: bool) -> Forecast
     drawn = task.output_rows * (_DRAWN * width + products)
     histograms = histogram_counts(task)
     seconds = _START + NOISE * histograms + drawn + (counted + fitted if pairs else 0.0)
-    cells = max(rows, task.output_rows) * len(task.domain.names)
-    return Forecast(
-        round(seconds, 1), int(250_000_000 + COUNT * histograms + 60 * cells + 120 * width**2)
-    )
+    memory = _HELD + _ROW * max(rows, task.output_rows) + _SQUARE * width**2 + COUNT * histograms
+    return Forecast(round(seconds, 1), int(memory))
