@@ -39,7 +39,7 @@ _COUNTED = 8e-9
 _CONDITIONAL = 3e-9
 """Seconds for each attribute, component and row that is drawn one attribute after the other."""
 
-_DRAWN_ROWS = 100_000
+_DRAWN_ROWS = 32_768
 """Rows of the output that are in memory in all copies at most: rows are drawn in chunks."""
 
 _JOINED = 1.5

@@ -19,7 +19,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.arrays import Floats, Integers
+from cloister.arrays import Array, Floats, Integers
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from models.discretization.bins import Bins
@@ -89,17 +89,17 @@ class BalancedSampler:
             yield number_keys(chunk, number * CHUNK_ROWS)
 
     def _chunk(self, wanted: int, stream: SamplingSource, where: Where | None) -> Table:
-        draws = [
+        draws = (
             self.inner.independent(wanted, source, where) for source in stream.spawn(OVERSAMPLING)
-        ]
-        pool = Table.concatenate(draws)
-        levels = [own.of(pool.codes[name]) for name, own in self.bins.items()]
+        )
+        pool = Table.concatenate(draw.narrow() for draw in draws)
+        levels = [own.of(pool.stored[name]).astype(np.int32) for name, own in self.bins.items()]
         sizes = [own.size for own in self.bins.values()]
         return pool.take(choose_balanced(levels, sizes, wanted, stream.generator))
 
 
 def choose_balanced(
-    levels: Sequence[Integers], sizes: Sequence[int], wanted: int, rng: np.random.Generator
+    levels: Sequence[Array], sizes: Sequence[int], wanted: int, rng: np.random.Generator
 ) -> Integers:
     """Numbers (wanted,) of rows whose tables are near the pool's: the first ones, some exchanged.
 
@@ -125,7 +125,7 @@ def choose_balanced(
     return chosen
 
 
-def _cells(levels: Sequence[Integers], sizes: Sequence[int]) -> tuple[_PairCells, int]:
+def _cells(levels: Sequence[Array], sizes: Sequence[int]) -> tuple[_PairCells, int]:
     """The cell of each row in the table of each pair (rows, pairs), and the number of all cells.
 
     Cells are numbered over all tables.
@@ -134,11 +134,9 @@ def _cells(levels: Sequence[Integers], sizes: Sequence[int]) -> tuple[_PairCells
     pairs, begins = choose_pairs(sizes), [0]
     if pairs:
         begins = np.cumsum([0, *(sizes[a] * sizes[b] for a, b in pairs)]).tolist()
-        columns = [
-            begin + levels[a] * sizes[b] + levels[b]
-            for (a, b), begin in zip(pairs, begins[:-1], strict=True)
-        ]
-        cells = np.stack(columns, axis=1).astype(np.int32)
+        cells = np.empty((len(levels[0]), len(pairs)), dtype=np.int32)
+        for place, (a, b) in enumerate(pairs):
+            cells[:, place] = begins[place] + levels[a] * sizes[b] + levels[b]
     return cells, begins[-1]
 
 
