@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+
+from benchmarks import resources
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]
 
@@ -31,6 +32,8 @@ GROUP = 10
 PIECE = 200_000
 """Rows of a row group."""
 LISTED = (2, 5, 12, 40)
+LIBRARIES, BATCH = 300 << 20, 300 << 20
+"""Bytes of the libraries of reading, and of a batch, at most."""
 FACTOR = 2
 """Between what a plan says and what is measured, at most."""
 
@@ -90,6 +93,45 @@ def made(folder: Path, rows: int, columns: int, binary: bool) -> Path:
     return folder / "spec.yaml"
 
 
+OPEN = """
+import sys, time
+from pathlib import Path
+from cloister.schema.domain import Domain
+from cloister.schema.spec_files.loading import load_spec
+from cloister.schema.validation import read_table
+spec = load_spec(Path(sys.argv[1]))
+begun = time.process_time()
+table, report = read_table(spec, Domain.of(spec.attributes, spec.folder))
+seconds = time.process_time() - begun
+held = sum(codes.nbytes for codes in table.stored.values())
+status = Path("/proc/self/status").read_text()
+peak = int(status.partition("VmHWM:")[2].split()[0]) << 10
+print(seconds, peak, held, report.dropped)
+"""
+
+
+def test_opening_takes_a_batch_and_narrow_codes(record, tmp_path: Path) -> None:
+    lines = []
+    for rows, columns, binary in sorted({case[:3] for case in CASES.values()}):
+        (tmp_path / str(columns)).mkdir()
+        spec = made(tmp_path / str(columns), rows, columns, binary)
+        said = subprocess.run(
+            [sys.executable, "-c", OPEN, str(spec)], check=True, capture_output=True, text=True
+        )
+        seconds, memory, held, dropped = map(float, said.stdout.split())
+        assert dropped == 0
+        assert memory < LIBRARIES + BATCH + 2 * held
+        kind = "yes and no" if binary else "texts, numbers, floats"
+        mebibytes = (f"{own / 2**20:.0f}" for own in (memory, held))
+        lines.append((f"{rows:,}", f"{columns}", kind, f"{seconds:.1f}", *mebibytes))
+    record(
+        "opening",
+        "Reading, validating and encoding a Parquet file",
+        ("rows", "columns", "cells", "CPU s", "peak MiB", "of which codes"),
+        lines,
+    )
+
+
 def command(name: str, spec: Path, method: str) -> list[str]:
     program = str(Path(sys.executable).with_name("cloister"))
     return [program, name, str(spec), "--method", method, "--evaluate", "none", "--json"]
@@ -105,17 +147,11 @@ def test_a_release_needs_what_its_plan_says(
         command("plan", spec, method), env=env, check=True, capture_output=True
     ).stdout
     told = json.loads(said)["forecast"]
-    begun = time.monotonic()
-    process = subprocess.Popen(
-        command("release", spec, method), env=env, stdout=subprocess.DEVNULL, stderr=None
-    )
-    _, status, used = os.wait4(process.pid, 0)
-    wall, cpu, memory = (
-        time.monotonic() - begun,
-        used.ru_utime + used.ru_stime,
-        used.ru_maxrss << 10,
-    )
-    assert status == 0
+    report = tmp_path / "used.json"
+    metered = [sys.executable, resources.__file__, str(report), *command("release", spec, method)]
+    subprocess.run(metered, env=env, check=True, stdout=subprocess.DEVNULL)
+    used = json.loads(report.read_text(encoding="utf-8"))
+    wall, cpu, memory = used["seconds"], used["cpu_seconds"], used["memory"]
     kind = "yes and no" if binary else "texts, numbers and floats"
     record(
         f"release-{request.node.callspec.id}",
