@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from cloister.constraints.counting import violation_reports
 from cloister.errors import InputError, StorageError
 from cloister.schema.domain import Table
 from cloister.schema.sinks.loading import Target, load_tables, require_loadable
@@ -15,6 +14,7 @@ from tasks.release.load import require_no_password, synthetic_tables
 from tasks.requests.resolved import PublicContext
 from tasks.runtime.home import Home
 from tasks.runtime.tables import (
+    count_all_violations,
     draw_tables,
     require_hard_constraints,
     require_references,
@@ -31,9 +31,8 @@ def draw_database(saved: SavedModel, rows: int, seed: int | None) -> dict[str, T
         SampleError: they cannot be drawn.
     """
     tables = draw_tables(saved.model, rows, seed, saved.dataset)
-    for name, part in PublicContext(saved.spec, saved.task).tables.items():
-        require_hard_constraints(violation_reports(part.one.hard, tables[name]))
     require_references(saved.task, tables)
+    require_hard_constraints(count_all_violations(saved.task, tables))
     return tables
 
 

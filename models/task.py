@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from cloister.constraints import DenialConstraint
+from cloister.constraints.across import AcrossConstraint
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.database import Schema
 from cloister.schema.domain import Domain
@@ -112,12 +113,13 @@ class DatabaseTask:
     """The public inputs of a synthesis of several tables that refer to each other.
 
     ``neighbours`` are of the privacy unit; those of each task bound the rows of its table that one
-    unit changes.
+    unit changes. Constraints ``across`` a foreign key are on rows of two tables.
     """
 
     schema: Schema
     tables: Mapping[str, Task]
     neighbours: Neighbours
+    across: tuple[AcrossConstraint, ...] = ()
 
     @property
     def constraints(self) -> tuple[DenialConstraint, ...]:

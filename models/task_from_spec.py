@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cloister.constraints import DenialConstraint, constraints_of, functional_dependency
+from cloister.constraints.across import across_constraints
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.domain import Domain
@@ -53,7 +54,8 @@ def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> A
         for name in schema.tables
     }
     lead = {schema.lead: replace(tables[schema.lead], wanted_rows=wanted)}
-    return DatabaseTask(schema, tables | lead, Neighbours(relation))
+    across = across_constraints(spec.constraints, schema)
+    return DatabaseTask(schema, tables | lead, Neighbours(relation), across=across)
 
 
 def sampling_of(declared: ReleaseSpec) -> RowSampling:

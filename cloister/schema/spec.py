@@ -312,7 +312,7 @@ class TableSpec(Declared):
 
 _NO_SOURCE = SourceSpec(path=".")
 # What is said of the dataset if it has one table, and of each table if it has several.
-OF_ONE = frozenset({"source", "ignore", "attributes", "constraints", "evaluation", "validation"})
+OF_ONE = frozenset({"source", "ignore", "attributes", "evaluation", "validation"})
 
 
 class Spec(Declared):
@@ -321,7 +321,8 @@ class Spec(Declared):
     ``attributes`` has the order of the columns; those that ``ignore`` names are left out.
     ``folder`` is where value and constraint files are looked up. ``unconfirmed`` names what a draft
     read from the data, domains apart, and no person has confirmed as public. With ``tables``,
-    source, columns to ignore, attributes, constraints and validation are declared for each of them.
+    source, columns to ignore, attributes, constraints and validation are declared for each of them,
+    and ``constraints`` beside them are across foreign keys.
     """
 
     name: TableName
@@ -365,7 +366,8 @@ class Spec(Declared):
 
     def to_json(self) -> dict[str, Any]:
         """The spec as JSON values, in the form of one table or of several."""
-        return self.model_dump(mode="json", exclude=set(OF_ONE) if self.tables else {"tables"})
+        left_out = {*OF_ONE, *([] if self.constraints else ["constraints"])}
+        return self.model_dump(mode="json", exclude=left_out if self.tables else {"tables"})
 
     @property
     def parts(self) -> dict[str, Spec]:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cloister.arrays import Integers
+from cloister.arrays import Booleans, Integers
 from cloister.schema.database import Database, ForeignKey, Schema
 from cloister.schema.domain import Table
 from cloister.schema.joins import earlier_keys, joined_table, of_parent, of_row, rows_domain
 from models.relational.distinct import without_duplicates
 from models.relational.hierarchy import without_cycles
+from models.relational.key_rules import KeyRules, keep_rules
 from models.relational.link import Link, Side
 
 NOBODY = -1
@@ -24,7 +25,7 @@ class Drawing:
     """Drawn rows without references, by table, and the row number of the parent, by joined table.
 
     ``numbers`` are rows by table; ``distinct`` are pairs of references, by table, no two rows of
-    which are the same.
+    which are the same. ``rules`` are those across keys, by joined table.
     """
 
     schema: Schema
@@ -33,6 +34,7 @@ class Drawing:
     numbers: dict[str, int] = field(default_factory=dict)
     rows: dict[str, Table] = field(default_factory=dict)
     owners: dict[str, Integers] = field(default_factory=dict)
+    rules: Mapping[str, KeyRules] = field(default_factory=dict)
 
     def add(self, name: str, drawn: Table | None, number: int) -> None:
         """The rows of a table; those of one without attributes are only so many."""
@@ -66,6 +68,7 @@ class Drawing:
             owners = without_cycles(owners, self.rng)
         self.owners[joined_table(key)] = owners
         self._separate(key)
+        self._keep_rules(key)
 
     def most(self, key: ForeignKey) -> int:
         """The most rows that may refer to the same one: of distinct pairs, one of each partner."""
@@ -105,6 +108,25 @@ class Drawing:
             self.most(key),
             self.rng,
         )
+
+    def _keep_rules(self, key: ForeignKey) -> None:
+        """Change parents until the rules across a key hold; rows that fit none are left out."""
+        name, own = joined_table(key), self.rules.get(joined_table(key))
+        if own is None:
+            return
+        sides = self.rows[key.table], self.rows[key.parent]
+        self.rows[key.table], self.owners[name] = keep_rules(
+            own, self.schema, key, sides, self.owners[name], self.most(key), self.rng
+        )
+        if not key.optional:
+            self._leave_out(key.table, self.owners[name] == NOBODY)
+
+    def _leave_out(self, table: str, rows: Booleans) -> None:
+        self.rows[table] = self.rows[table].take(~rows)
+        self.numbers[table] = int((~rows).sum())
+        for key in self.schema.parents_of(table):
+            if joined_table(key) in self.owners:
+                self.owners[joined_table(key)] = self.owners[joined_table(key)][~rows]
 
     def _whole(self, name: str) -> Table:
         domain = self.schema.tables[name]

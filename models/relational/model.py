@@ -15,6 +15,7 @@ from cloister.schema.joins import joined_domain, joined_table
 from models.protocol import AnySynthesizer, Arrays, Model
 from models.relational.candidates import Workload
 from models.relational.drawing import Drawing
+from models.relational.key_rules import rules_across
 from models.relational.link import Link, Measured
 from models.relational.pairs import distinct_pairs
 from models.relational.parts import numbers_of, parts_of
@@ -33,6 +34,11 @@ _MATCHED = (
     "to exactly one"
 )
 _MOVED = "a row for which no place is left takes a free one, the likeliest by those tables"
+_KEPT = (
+    "for constraints across a foreign key rows exchange the rows that they refer to; what no "
+    "exchange helps moves to a free place, takes the attributes of another synthetic row, or is "
+    "left out"
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,8 @@ class RelationalModel:
             for sentence in model.post_processing()
         )
         linked = (_DEGREES, _MATCHED, _MOVED) if self.links else ()
-        return (_ROWS, *of_rows, *linked, _NUMBERED)
+        kept = (_KEPT,) if rules_across(self.task) else ()
+        return (_ROWS, *of_rows, *linked, *kept, _NUMBERED)
 
     def sample(self, rows: int, rng: SamplingSource) -> Database:
         """Tables with so many ``rows`` in that of the units, in which each reference names a row.
@@ -70,10 +77,11 @@ class RelationalModel:
         SampleError if they cannot be drawn.
         """
         schema = self.task.schema
-        drawing = Drawing(schema, rng.generator, distinct_pairs(self.task))
+        pairs, rules = distinct_pairs(self.task), rules_across(self.task)
+        drawing = Drawing(schema, rng.generator, pairs, rules=rules)
         for name in schema.tables:
             number = self._number(name, rows, drawing)
-            model = self.models.get(name)
+            model = self.models.get(name) if number else None
             drawing.add(name, model.sample(number, rng) if model else None, number)
             for key in schema.parents_of(name):
                 drawing.relate(self.links[joined_table(key)])
@@ -91,7 +99,8 @@ class RelationalModel:
         link, parents = self.links[joined_table(required[0])], drawing.numbers[required[0].parent]
         places = drawing.places(name)
         assert places is not None
-        return max(min(link.drawn_children(parents), declared, places), 1)
+        # where rules left no parents, there is no row to refer to one
+        return min(max(link.drawn_children(parents), 1), declared, places)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
         """The model as JSON and arrays; :func:`restore_relational` reads them."""

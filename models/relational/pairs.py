@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cloister.constraints import DenialConstraint
+from cloister.constraints import DenialConstraint, functional_dependency
 from cloister.constraints.declared import declaration_of
 from cloister.errors import PlanError
 from cloister.schema.database import ForeignKey
@@ -35,9 +35,14 @@ def kept_by_links(task: DatabaseTask, name: str, rule: DenialConstraint) -> bool
     """Whether the relationships of a table keep a hard constraint on its references.
 
     A key of one reference is that of a parent that has one row at most, a key of two is kept by
-    exchanging parents.
+    exchanging parents, and so is a dependency of an attribute on one reference alone.
     """
     columns = _key_of(rule)
+    dependency = functional_dependency(rule)
+    if dependency is not None and len(dependency[0]) == 1:
+        references = {key.column for key in task.schema.parents_of(name)}
+        modelled = task.schema.tables[name].modelled
+        return dependency[0][0] in references and dependency[1] in modelled
     if len(columns) == 1:
         keys = task.schema.parents_of(name)
         return any(

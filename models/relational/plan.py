@@ -30,6 +30,7 @@ from cloister.schema.fan_out import rows_changed
 from cloister.schema.joins import degree_table, joined_domain, joined_table, rows_domain
 from models.protocol import AnyPlan, AnySynthesizer, Forecast, Parameters, Plan, Stage
 from models.relational.candidates import candidates
+from models.relational.key_rules import rules_across
 from models.relational.pairs import distinct_pairs, kept_by_links
 from models.relational.parts import MOST_PARTS
 from models.relational.profiles import MOST_UNKNOWNS
@@ -140,6 +141,7 @@ def tasks_of_rows(task: DatabaseTask) -> dict[str, Task]:
             refers, or a key has too few numbers.
     """
     distinct_pairs(task)
+    rules_across(task)
     found = {}
     for name, own in task.tables.items():
         alone = _alone(task, name, own)

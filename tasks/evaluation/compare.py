@@ -22,7 +22,7 @@ from cloister.schema.sources.urls import is_url
 from cloister.schema.spec import SourceSpec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.schema.validation import read_table
-from models.task import Task
+from models.task import DatabaseTask, Task
 from tasks.requests.resolved import PublicContext, declared_context
 from tasks.runtime.files import write_json
 from tasks.runtime.home import Home
@@ -96,7 +96,8 @@ def compare_databases(
     def of_table(name: str, own: Table, other: Table) -> Evaluation:
         return compare_tables(own, other, parts[name], asked, home)
 
-    return evaluate_databases(real, synthetic, asked.level, of_table)
+    assert isinstance(context.task, DatabaseTask)
+    return evaluate_databases(real, synthetic, asked.level, of_table, context.task.across)
 
 
 def _persons(task: Task) -> PersonColumns | None:

@@ -98,6 +98,7 @@ def _facts(
     return Facts(
         spec=context.spec,
         constraints=context.task.constraints,
+        across=() if isinstance(context.task, Task) else context.task.across,
         release=done.charge.release,
         method=request.method,
         method_summary=create(request.method).summary,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from cloister.constraints.counting import ViolationReport, violation_reports
+from cloister.constraints.counting import ViolationReport
 from cloister.schema.database import ForeignKey
 from cloister.schema.domain import Table
 from models.collapse import find_collapses
@@ -20,6 +20,7 @@ from tasks.runtime.home import Home
 from tasks.runtime.references import Reference
 from tasks.runtime.step import step
 from tasks.runtime.tables import (
+    count_all_violations,
     draw_tables,
     read_synthetic,
     require_hard_constraints,
@@ -62,13 +63,9 @@ def sample_rows(
     for name, path in files.items():
         write_table(drawn.pop(name), path)
     tables = {name: read_synthetic(files[name], part.one) for name, part in context.tables.items()}
-    violations = tuple(
-        report
-        for name, part in context.tables.items()
-        for report in violation_reports(part.one.constraints, tables[name])
-    )
-    require_hard_constraints(violations)
     dangling = require_references(context.task, tables)
+    violations = count_all_violations(context.task, tables)
+    require_hard_constraints(violations)
     references = {name: Reference.of(path) for name, path in files.items()}
     return Drawn(
         references,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cloister.constraints import require_consistent
+from cloister.constraints.across import AcrossConstraint
 from cloister.errors import PlanError
 from cloister.privacy.certificate.provenance import ignored_columns
 from cloister.schema.columns import Serial
@@ -38,7 +39,7 @@ def checked_spec(path: Path) -> dict[str, Any]:
         "name": spec.name,
         "attributes": sum(len(task.domain.names) for task in tasks),
         **({"ignored columns": ", ".join(ignored)} if ignored else {}),
-        "hard constraints": sum(len(task.hard) for task in tasks),
+        "hard constraints": sum(len(task.hard) for task in tasks) + len(_across(context)),
         "soft constraints": sum(len(task.soft) for task in tasks),
         "privacy unit": context.unit,
         "relation": spec.privacy.relation,
@@ -46,6 +47,10 @@ def checked_spec(path: Path) -> dict[str, Any]:
         "provenance": citations_of(spec),
         "without a source": uncited(spec),
     }
+
+
+def _across(context: PublicContext) -> tuple[AcrossConstraint, ...]:
+    return context.task.across if isinstance(context.task, DatabaseTask) else ()
 
 
 def require_satisfiable(context: PublicContext) -> None:

@@ -98,6 +98,22 @@ def require_references(
     return found
 
 
+def count_all_violations(task: AnyTask, tables: Mapping[str, Table]) -> tuple[ViolationReport, ...]:
+    """The violations of all constraints of synthetic tables, those across foreign keys last."""
+    if isinstance(task, Task):
+        ((_, table),) = tables.items()
+        return violation_reports(task.constraints, table)
+    database = Database(task.schema, tables)
+    return (
+        *(
+            report
+            for name, own in task.tables.items()
+            for report in violation_reports(own.constraints, tables[name])
+        ),
+        *(rule.report(database) for rule in task.across),
+    )
+
+
 def violations_in(path: Path, task: Task) -> tuple[ViolationReport, ...]:
     """Violations of each hard constraint by the rows of a Parquet file.
 

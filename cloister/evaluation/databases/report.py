@@ -6,12 +6,13 @@ Privacy: computed from real rows without noise. An evaluation is internal; it ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from cloister.constraints.across import AcrossConstraint
 from cloister.evaluation.databases.relations import (
     Pair,
     Relation,
@@ -37,13 +38,15 @@ class DatabaseEvaluation:
     tables: Mapping[str, Evaluation]
     relations: tuple[Relation, ...] = ()
     duplicates: Mapping[str, Pair] = field(default_factory=dict)
+    across: tuple[Violations, ...] = ()
     warnings: tuple[str, ...] = ()
     internal: bool = field(default=True, init=False)
 
     @property
     def violations(self) -> tuple[Violations, ...]:
         """The violations of all constraints."""
-        return tuple(own for table in self.tables.values() for own in table.violations)
+        of_tables = (own for table in self.tables.values() for own in table.violations)
+        return (*of_tables, *self.across)
 
     def metrics(self) -> dict[str, float]:
         """One number for each measure; those of a table begin with its name."""
@@ -105,8 +108,11 @@ def evaluate_databases(
     synthetic: Database,
     level: Level,
     of_table: Callable[[str, Table, Table], Evaluation],
+    across: Sequence[AcrossConstraint] = (),
 ) -> DatabaseEvaluation:
     """Measure several synthetic tables against the real ones; ``of_table`` measures one of them.
+
+    Violations of the constraints ``across`` foreign keys are counted too.
 
     A table without rows on one side is not measured alone.
 
@@ -126,6 +132,14 @@ def evaluate_databases(
         tables,
         tuple(compare_relation(real, synthetic, key) for key in real.schema.keys),
         {name: (duplicate_links(real, name), duplicate_links(synthetic, name)) for name in links},
+        tuple(_violations(rule, real, synthetic) for rule in across),
+    )
+
+
+def _violations(rule: AcrossConstraint, real: Database, synthetic: Database) -> Violations:
+    truth, copy = rule.report(real), rule.report(synthetic)
+    return Violations(
+        rule.name, True, truth.violations, copy.violations, truth.percent, copy.percent
     )
 
 

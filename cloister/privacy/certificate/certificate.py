@@ -16,9 +16,11 @@ from fractions import Fraction
 import yaml
 
 from cloister.constraints import DenialConstraint
+from cloister.constraints.across import AcrossConstraint
 from cloister.constraints.counting.violations import ViolationReport
 from cloister.errors import PrivacyError, VerificationError
 from cloister.privacy.certificate.provenance import (
+    across_origins,
     attribute_origins,
     constraint_origins,
     exact_text,
@@ -92,6 +94,7 @@ class Facts:
         warnings: what the rows have lost of the released histograms, in sentences.
         deniable_releases: of the dataset, those under plausible deniability alone, this one
         included. of_persons: where persons have several rows, their key and their attributes.
+        across: the constraints across foreign keys.
     """
 
     spec: Spec
@@ -119,6 +122,7 @@ class Facts:
     of_persons: Sequence[str] = ()
     warnings: Sequence[str] = ()
     deniable_releases: int = 0
+    across: Sequence[AcrossConstraint] = ()
 
     @property
     def deniable(self) -> bool:
@@ -199,6 +203,7 @@ def certify(facts: Facts) -> Certificate:
         attributes=attribute_origins(facts.spec, facts.of_persons),
         constraints=(
             *constraint_origins(facts.constraints, facts.violations),
+            *across_origins(facts.across, facts.violations),
             *key_origins(facts.dangling),
         ),
         unprotected=unprotected_facts(facts.spec),

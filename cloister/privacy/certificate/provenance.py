@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from cloister.constraints import DenialConstraint
+from cloister.constraints.across import AcrossConstraint
 from cloister.constraints.declared import declaration_of
 from cloister.privacy.certificate.schema import AttributeOrigin, ConstraintOrigin
 from cloister.schema.attributes import (
@@ -110,6 +111,24 @@ def constraint_origins(
             rule=rule_text(constraint),
             hard=constraint.hard,
             provenance=f"public: declared in the spec{_known_words(constraint)}",
+            violations=counted[constraint.name].violations,
+            percent=counted[constraint.name].percent,
+        )
+        for constraint in constraints
+    )
+
+
+def across_origins(
+    constraints: Sequence[AcrossConstraint], violations: Sequence[ViolationReport]
+) -> tuple[ConstraintOrigin, ...]:
+    """Every constraint across a foreign key with the synthetic rows that violate it."""
+    counted = {report.name: report for report in violations}
+    return tuple(
+        ConstraintOrigin(
+            name=constraint.name,
+            rule=f"deny across {constraint.key.table}.{constraint.key.column}: {constraint.text}",
+            hard=True,
+            provenance="public: declared in the spec",
             violations=counted[constraint.name].violations,
             percent=counted[constraint.name].percent,
         )

@@ -1,0 +1,214 @@
+"""Denial constraints across a foreign key: no row and the row that it refers to are as described.
+
+    deny   orders.placed < customers.since                a column of each table
+           employees.pay > employees.manager.pay          of the row that `manager` refers to
+           visits.ward = 'icu' and patients.`born on` > '2010-01-01'
+
+The rest of the grammar is that of :mod:`cloister.constraints.text`. Such a rule is hard; columns of
+the row are those of t1, and columns of the row that it refers to those of t2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cloister.arrays import Booleans, Integers
+from cloister.constraints.binding import BoundConstraint, bind
+from cloister.constraints.counting.violations import ViolationReport
+from cloister.constraints.denial import Cell, DenialConstraint, Predicate
+from cloister.constraints.text import parse_denial, quote, unquote
+from cloister.errors import ConstraintError
+from cloister.schema.database import Database, ForeignKey, Schema
+from cloister.schema.declarations import ConstraintDeclaration
+from cloister.schema.domain import Domain, Table
+from cloister.schema.joins import own_column, parent_column
+
+_PART = r"(?:`(?:[^`]|``)+`|[^\W\d]\w*(?:-(?!>)\w+)*)"
+_PIECES = re.compile(rf"'(?:[^']|'')*'|{_PART}(?:\.{_PART})+")
+"""Texts in quotes, which are left as they are, and cells: names with a point between them."""
+
+
+@dataclass(frozen=True)
+class AcrossConstraint:
+    """A hard rule on each row and the one that it refers to by ``key``.
+
+    ``rule`` is on columns of the joined table: of the row as t1, of its parent as t2. ``text`` is
+    what was declared.
+    """
+
+    key: ForeignKey
+    rule: DenialConstraint
+    text: str
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.rule.name
+
+    def bound(self, schema: Schema) -> BoundConstraint:
+        """The rule on the numbers of both tables.
+
+        Raises:
+            ConstraintError: values are compared that cannot be.
+        """
+        own, above = schema.tables[self.key.table], schema.tables[self.key.parent]
+        columns = [own_column(self.key.table, own[name]) for name in own.modelled]
+        columns += [parent_column(self.key, above[name]) for name in above.modelled]
+        return bind(self.rule, Domain(tuple(columns)))
+
+    def sides(self, rows: Table, parents: Table) -> tuple[Table, Table]:
+        """The columns that take part, of rows and of parents, under their names in the rule."""
+        own = [own_column(self.key.table, rows.domain[name]) for name in rows.domain.modelled]
+        above = [parent_column(self.key, parents.domain[name]) for name in parents.domain.modelled]
+        used = set(self.rule.attributes)
+        found = []
+        for columns, table in ((own, rows), (above, parents)):
+            kept = [
+                (column, name)
+                for column, name in zip(columns, table.domain.modelled, strict=True)
+                if column.name in used
+            ]
+            codes = {column.name: table.codes[name] for column, name in kept}
+            found.append(Table(Domain(tuple(column for column, _ in kept)), codes))
+        return found[0], found[1]
+
+    def report(self, database: Database) -> ViolationReport:
+        """The rows that violate it, and their share of all that refer to a row."""
+        tables = database.tables
+        own, above = self.sides(tables[self.key.table], tables[self.key.parent])
+        parents = parent_rows(database, self.key)
+        linked = np.flatnonzero(parents >= 0)
+        broken = self.bound(database.schema).violation_mask(
+            own.take(linked), above.take(parents[linked])
+        )
+        number = int(broken.sum())
+        percent = 100 * number / len(linked) if len(linked) else 0.0
+        return ViolationReport(self.name, hard=True, violations=number, percent=percent)
+
+
+def parent_rows(database: Database, key: ForeignKey) -> Integers:
+    """The row number (n,) of each row's parent; -1 where it names none that is there."""
+    keys, named = database.tables[key.parent].codes[key.key], database.references(key)
+    found = np.full(len(named), -1)
+    linked: Booleans = database.referring(key)
+    order = np.argsort(keys, kind="stable")
+    found[linked] = order[np.searchsorted(keys[order], named[linked])]
+    return found
+
+
+def across_constraints(
+    declarations: Sequence[ConstraintDeclaration], schema: Schema
+) -> tuple[AcrossConstraint, ...]:
+    """The constraints that a spec of several tables declares beside those of each table.
+
+    Raises:
+        ConstraintError: one cannot be read, is soft or no deny, or is not across one foreign key.
+    """
+    found = []
+    for place, declared in enumerate(declarations, 1):
+        name = declared.name or f"constraint_{place}"
+        if declared.deny is None or declared.soft:
+            raise ConstraintError(
+                f"constraint '{name}': across tables a rule is a deny, and hard; write fd and key "
+                "in the constraints of a table, and leave soft out"
+            )
+        found.append(_Reading(schema, name, declared.deny).constraint())
+    names = [constraint.name for constraint in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConstraintError(
+                f"constraint '{name}': two constraints have this name; rename one"
+            )
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """The text of a rule, whose cells are looked up among tables and references."""
+
+    schema: Schema
+    name: str
+    text: str
+
+    def constraint(self) -> AcrossConstraint:
+        """The constraint; see :func:`across_constraints`."""
+        cells = [self._found(piece) for piece in self._cells()]
+        key = self._key(cells)
+        rule = parse_denial(
+            _PIECES.sub(lambda match: self._joined(match[0], key), self.text), self.name
+        )
+        above = {parent_column(key, column).name for column in self.schema.tables[key.parent]}
+        predicates = tuple(_on_two_rows(predicate, above) for predicate in rule.predicates)
+        made = AcrossConstraint(key, DenialConstraint(self.name, predicates), self.text)
+        if {cell.row for each in predicates for cell in each.cells} != {1, 2}:
+            raise self._error("is on one of the tables alone; write it in that table's constraints")
+        made.bound(self.schema)
+        return made
+
+    def _cells(self) -> Iterator[str]:
+        return (piece for piece in _PIECES.findall(self.text) if not piece.startswith("'"))
+
+    def _found(self, cell: str) -> tuple[str, str | None, str]:
+        """Table, reference that is followed or None, and column of a cell."""
+        parts = [unquote(part) for part in re.findall(_PART, cell)]
+        for at in range(1, len(parts)):
+            table = ".".join(parts[:at])
+            if table not in self.schema.tables:
+                continue
+            if ".".join(parts[at:]) in self.schema.tables[table].modelled:
+                return table, None, ".".join(parts[at:])
+            for key in self.schema.parents_of(table):
+                rest = ".".join(parts[at:]).removeprefix(f"{key.column}.")
+                if rest != ".".join(parts[at:]) and rest in self.schema.tables[key.parent].modelled:
+                    return table, key.column, rest
+        raise self._error(
+            f"there is no column {cell}; write TABLE.COLUMN, or TABLE.REFERENCE.COLUMN of the row "
+            "that it refers to; keys are not compared"
+        )
+
+    def _key(self, cells: Sequence[tuple[str, str | None, str]]) -> ForeignKey:
+        """The only foreign key that leads from one of the tables to the other."""
+        named = {(table, column) for table, column, _ in cells if column}
+        tables = {table for table, _, _ in cells}
+        keys = [
+            key
+            for key in self.schema.keys
+            if ((key.table, key.column) in named if named else key.parent in tables)
+            and tables <= {key.table, key.parent}
+            and key.table in tables
+            and (named or not key.to_itself)
+        ]
+        if len(keys) != 1:
+            raise self._error(
+                "is not across one foreign key; name the columns of two tables of which one refers "
+                "to the other, or TABLE.REFERENCE.COLUMN where there are several references"
+            )
+        return keys[0]
+
+    def _joined(self, piece: str, key: ForeignKey) -> str:
+        """A cell as one of the joined table, a text as it is."""
+        if piece.startswith("'"):
+            return piece
+        table, column, name = self._found(piece)
+        above = column is not None or (table == key.parent and not key.to_itself)
+        domain = self.schema.tables[key.parent if above else table]
+        found = parent_column(key, domain[name]) if above else own_column(table, domain[name])
+        return f"t.{quote(found.name)}"
+
+    def _error(self, text: str) -> ConstraintError:
+        return ConstraintError(f"constraint '{self.name}': {text}")
+
+
+def _on_two_rows(predicate: Predicate, above: set[str]) -> Predicate:
+    left, right = (
+        Cell(2 if side.attribute in above else 1, side.attribute)
+        if isinstance(side, Cell)
+        else side
+        for side in (predicate.left, predicate.right)
+    )
+    assert isinstance(left, Cell)
+    return Predicate(left, predicate.op, right)

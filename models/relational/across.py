@@ -1,0 +1,276 @@
+"""Hard constraints across a foreign key, kept by who refers to whom.
+
+Rows that violate one exchange parents with others, which keeps all degrees. What no exchange helps
+moves to a free place of a parent that fits, then takes the attributes of another row that fits its
+parent, then is left out. Nothing but drawn rows and released facts is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from cloister.arrays import Booleans, Floats, Integers
+from cloister.constraints import Op, Operand, holds
+from cloister.constraints.across import AcrossConstraint
+from cloister.schema.database import Schema
+from cloister.schema.domain import Table
+
+_EXCHANGES = 60
+"""Rounds of exchanges; each leaves a part of the violations that the rule's own rate decides."""
+
+_POOL = 2_000
+"""Rows at least among which partners of an exchange are looked for in a round."""
+
+_STALLED = 0.98
+"""Part of the violations that a round may leave and still be followed by another."""
+
+_MIXINGS = 10
+"""Rounds of exchanges after a part was matched in order, which would show in it."""
+
+_SORTS = 4
+"""Parts that are sorted, each with the rows that still violate."""
+
+_SORTED_WITH = 4
+"""Rows of such a part for each that violates."""
+
+_TRIES = 40
+"""Random parents, or rows, that are tried for each row before all are looked at."""
+
+_MOST_PAIRS = 20_000_000
+"""Pairs of rows and parents, or rows, that are looked at one by one at most: a few seconds."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Parents (rows,) of rows, and whose attributes each row has; both -1 for rows left out."""
+
+    owners: Integers
+    source: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class _Numbers:
+    """A side of a predicate: numbers of all rows (1) or all parents (2), or of a constant (0)."""
+
+    side: int
+    numbers: Floats
+
+    @classmethod
+    def of(cls, operand: Operand | float, tables: Mapping[int, Table]) -> _Numbers:
+        """The numbers of a bound operand."""
+        if isinstance(operand, Operand):
+            return cls(operand.row, operand.of(tables[operand.row]))
+        return cls(0, np.array(operand))
+
+    def at(self, rows: Integers, parents: Integers) -> Floats:
+        """The numbers (n,) of some rows with some parents; of a constant itself."""
+        return self.numbers[rows if self.side == 1 else parents] if self.side else self.numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Rows and parents of one foreign key whose constraints are to hold.
+
+    ``rules`` compare a row with its parent; on the columns ``shared`` all rows of one parent agree.
+    At most ``most`` rows have the same parent; rows may take others' attributes if ``copied``.
+    """
+
+    schema: Schema
+    rows: Table
+    parents: Table
+    rules: Sequence[AcrossConstraint]
+    shared: Sequence[str]
+    most: int
+    copied: bool
+    rng: np.random.Generator
+    _modes: dict[str, Integers] = field(default_factory=dict)
+
+    def settle(self, owners: Integers) -> Settled:
+        """Owners (rows,), all of them a parent's row number, changed until all constraints hold."""
+        owners, source = owners.copy(), np.arange(self.rows.rows)
+        self._choose_shared(owners)
+        waiting = self._sorted(owners, self._exchanged(owners))
+        waiting = self._moved(owners, waiting)
+        waiting = self._copied(owners, source, waiting)
+        owners[waiting] = source[waiting] = -1
+        return Settled(owners, source)
+
+    def _choose_shared(self, owners: Integers) -> None:
+        """Fix what the rows of a parent agree on: a value of one of them, or -1 where it has none.
+
+        That of a row at random, so that values are as frequent as before.
+        """
+        first = self.rng.permutation(len(owners))
+        for name in self.shared:
+            values = np.full(self.parents.rows, -1)
+            values[owners[first]] = self.rows.codes[name][first]
+            self._modes[name] = values
+
+    def fits(self, rows: Integers, parents: Integers) -> Booleans:
+        """Whether each row (n,) may have each parent (n,)."""
+        good = np.ones(len(rows), dtype=bool)
+        for rule in self._compiled:
+            broken = np.ones(len(rows), dtype=bool)
+            for op, left, right in rule:
+                broken &= holds(op, left.at(rows, parents), right.at(rows, parents))
+            good &= ~broken
+        for name, values in self._modes.items():
+            wanted = values[parents]
+            good &= (wanted == -1) | (wanted == self.rows.codes[name][rows])
+        return good
+
+    @cached_property
+    def _compiled(self) -> list[list[tuple[Op, _Numbers, _Numbers]]]:
+        """The predicates of each rule."""
+        found = []
+        for rule in self.rules:
+            own, above = rule.sides(self.rows, self.parents)
+            tables = {1: own, 2: above}
+            bound = rule.bound(self.schema)
+            found.append(
+                [
+                    (each.op, _Numbers.of(each.left, tables), _Numbers.of(each.right, tables))
+                    for each in bound.predicates
+                ]
+            )
+        return found
+
+    def _exchanged(self, owners: Integers) -> Integers:
+        """Exchange parents of rows that violate with others; the rows that still violate."""
+        everyone = np.arange(len(owners))
+        waiting = everyone[~self.fits(everyone, owners)]
+        for _ in range(_EXCHANGES):
+            if not len(waiting):
+                break
+            number = min(max(len(waiting), _POOL), len(owners))
+            others = self.rng.choice(len(owners), number, replace=False)
+            self._exchange(owners, self.rng.permutation(np.union1d(waiting, others)), worsening=-1)
+            before, waiting = len(waiting), waiting[~self.fits(waiting, owners[waiting])]
+            if len(waiting) > _STALLED * before:
+                break
+        return waiting
+
+    def _sorted(self, owners: Integers, waiting: Integers) -> Integers:
+        """Match as many rows as can be in random parts, by order; the rows that violate.
+
+        Of one rule of one order between a row and its parent: each parent gets the first row that
+        is not before it. Rows of the part then exchange parents where both still fit.
+        """
+        ordered = self._ordered
+        for _ in range(_SORTS):
+            if ordered is None or not len(waiting):
+                break
+            number = min(_SORTED_WITH * len(waiting), len(owners))
+            part = np.union1d(waiting, self.rng.choice(len(owners), number, replace=False))
+            mixed = self.rng.permutation(part)
+            owners[mixed] = owners[mixed][_in_order(ordered[0][mixed], ordered[1][owners[mixed]])]
+            for _ in range(_MIXINGS):
+                self._exchange(owners, self.rng.permutation(part), worsening=0)
+            waiting = part[~self.fits(part, owners[part])]
+        return waiting
+
+    @property
+    def _ordered(self) -> tuple[Floats, Floats] | None:
+        """Numbers of rows and of parents, if all that is to hold is that none is before its parent.
+
+        None if there is more. Missing numbers are before all parents, and after all rows.
+        """
+        if self.shared or len(self._compiled) != 1 or len(self._compiled[0]) != 1:
+            return None
+        ((op, left, right),) = self._compiled[0]
+        if not op.is_order or {left.side, right.side} != {1, 2}:
+            return None
+        op, row, parent = (op, left, right) if left.side == 1 else (op.mirrored, right, left)
+        sign = 1 if op in (Op.LT, Op.LE) else -1
+        # strictly after: the next number that a float can hold
+        numbers = sign * parent.numbers
+        numbers = np.nextafter(numbers, np.inf) if op in (Op.LE, Op.GE) else numbers
+        return np.nan_to_num(sign * row.numbers, nan=np.inf), np.nan_to_num(numbers, nan=-np.inf)
+
+    def _exchange(self, owners: Integers, pool: Integers, worsening: int) -> None:
+        """Exchange the parents of random pairs where it adds no more violations than given."""
+        half = len(pool) // 2
+        one, other = pool[:half], pool[half : 2 * half]
+        before = self._violations(one, owners[one]) + self._violations(other, owners[other])
+        after = self._violations(one, owners[other]) + self._violations(other, owners[one])
+        better = after <= before + worsening
+        one, other = one[better], other[better]
+        owners[one], owners[other] = owners[other], owners[one]
+
+    def _violations(self, rows: Integers, parents: Integers) -> Integers:
+        return (~self.fits(rows, parents)).astype(np.int64)
+
+    def _moved(self, owners: Integers, waiting: Integers) -> Integers:
+        """Move rows to free places of parents that fit; the rows for which there is none."""
+        degrees = np.bincount(owners, minlength=self.parents.rows)
+        free = np.flatnonzero(degrees < self.most)
+        for _ in range(_TRIES):
+            if not (len(waiting) and len(free)):
+                return waiting
+            wanted = self.rng.choice(free, len(waiting))
+            waiting = self._admit(owners, degrees, waiting, wanted)
+        kept: list[int] = []
+        for at, row in enumerate(waiting.tolist()):
+            free = np.flatnonzero(degrees < self.most)
+            if (at + 1) * len(free) > _MOST_PAIRS:
+                return np.array([*kept, *waiting[at:].tolist()], dtype=np.int64)
+            able = free[self.fits(np.full(len(free), row), free)]
+            if len(able):
+                self._admit(owners, degrees, np.array([row]), self.rng.choice(able, 1))
+            else:
+                kept.append(row)
+        return np.array(kept, dtype=np.int64)
+
+    def _admit(
+        self, owners: Integers, degrees: Integers, rows: Integers, wanted: Integers
+    ) -> Integers:
+        """Move the rows that fit to the parents they want, one to each; the rows left."""
+        good = self.fits(rows, wanted) & (degrees[wanted] < self.most)
+        _, first = np.unique(wanted[good], return_index=True)
+        chosen = np.flatnonzero(good)[first]
+        np.subtract.at(degrees, owners[rows[chosen]], 1)
+        np.add.at(degrees, wanted[chosen], 1)
+        owners[rows[chosen]] = wanted[chosen]
+        for name, values in self._modes.items():
+            values[wanted[chosen]] = self.rows.codes[name][rows[chosen]]
+        return np.delete(rows, chosen)
+
+    def _copied(self, owners: Integers, source: Integers, waiting: Integers) -> Integers:
+        """Give rows the attributes of others that fit their parents; the rows left."""
+        if not self.copied:
+            return waiting
+        for _ in range(_TRIES):
+            if not len(waiting):
+                return waiting
+            donors = self.rng.choice(len(owners), len(waiting))
+            good = self.fits(donors, owners[waiting])
+            source[waiting[good]] = donors[good]
+            waiting = waiting[~good]
+        kept: list[int] = []
+        for at, row in enumerate(waiting.tolist()):
+            everyone = np.arange(len(owners))
+            if (at + 1) * len(owners) > _MOST_PAIRS:
+                return np.array([*kept, *waiting[at:].tolist()], dtype=np.int64)
+            able = everyone[self.fits(everyone, np.full(len(owners), owners[row]))]
+            if len(able):
+                source[row] = self.rng.choice(able)
+            else:
+                kept.append(row)
+        return np.array(kept, dtype=np.int64)
+
+
+def _in_order(rows: Floats, parents: Floats) -> Integers:
+    """Which parent (n,) each row gets, so that as many as can be are not before theirs."""
+    by_row, by_parent = np.argsort(rows, kind="stable"), np.argsort(parents, kind="stable")
+    numbers, bounds = rows[by_row].tolist(), parents[by_parent].tolist()
+    found, at = np.full(len(rows), -1), 0
+    for row, number in zip(by_row.tolist(), numbers, strict=True):
+        if number >= bounds[at]:
+            found[row] = by_parent[at]
+            at += 1
+    found[found == -1] = by_parent[at:]
+    return found
