@@ -30,6 +30,10 @@ CREATE TABLE orders (
   note bytea
 );
 """
+EARLY = """
+SELECT count(*) FROM orders o JOIN customers c ON o.customer = c.id WHERE o.placed < c.since
+"""
+MIXED = "SELECT customer FROM orders GROUP BY customer HAVING count(DISTINCT paid) > 1"
 SEGMENTS = ("home", "office", "school")
 SECRET = 48_151_623
 """A number of the data that no draft may hold."""
@@ -45,6 +49,10 @@ FILLED = {
     "    rows: {measured: true} # write {public: NUMBER}": "    rows: {public: 900}",
     "  rows: {measured: true} # write {public: NUMBER}": "  rows: {public: 400}",
     "max_rows: 10": "max_rows: 4",
+    "    attributes:\n      number": "    constraints: [{name: one way, fd: customer -> paid}]\n"
+    "    attributes:\n      number",
+    "tables:\n": 'constraints: [{name: after, deny: "orders.placed < customers.since"}]\n'
+    "tables:\n",
     "data-derived": "price list",
     "delta: 1e-6": "delta: 1e-5",
     "delta: 1e-7": "delta: 0",
@@ -134,7 +142,18 @@ def test_a_database_is_drafted_released_and_loaded(shop, tmp_path: Path, capsys)
         counts = connection.execute(sa.text("SELECT count(*) FROM orders")).scalar()
         (key,) = sa.inspect(connection).get_foreign_keys("orders")
         assert connection.execute(sa.text("SELECT count(*) FROM customers")).scalar() == 400
+        early = connection.execute(sa.text(EARLY)).scalar()
+        mixed = connection.execute(sa.text(MIXED)).all()
     assert len(joined) == counts > 0
+    assert (early, mixed) == (0, [])
+    (folder,) = (tmp_path / "home" / "releases").iterdir()
+    certificate = yaml.safe_load((folder / "public" / "certificate.yaml").read_text("utf-8"))
+    kept = {rule["name"]: rule["violations"] for rule in certificate["constraints"]}
+    assert kept == {"orders: one way": 0, "after": 0, "orders: customer": 0}
+    measured = {rule["name"]: rule for rule in said["internal"]["violations"]}
+    assert measured["after"]["real"] > 0
+    assert measured["after"]["synthetic"] == 0
+    assert counts > 600
     assert (key["constrained_columns"], key["referred_table"]) == (["customer"], "customers")
     assert max(max(number, own) for number, own in joined) < SECRET
     assert verify_records(Home.current(), None)[1] == []
