@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -144,6 +145,9 @@ def read_synthetic(path: Path, task: Task) -> Table:
 
 
 def _table_of(path: Path, domain: Domain) -> Table:
+    """The rows of a synthetic file; rules across foreign keys may have left none."""
+    if pq.read_metadata(path).num_rows == 0:
+        return Table(domain, {name: np.zeros(0, dtype=np.int64) for name in domain.names})
     validation = Validation(domain, "fail")
     table = validation.table(read_columns(path, domain.names))
     validation.report()
@@ -199,7 +203,8 @@ def write_csv(parquet: Path, path: Path, spec: Spec) -> None:
             part.open("w", encoding=spec.source.encoding, newline="") as file,
             pq.ParquetFile(parquet) as source,
         ):
-            for number, piece in enumerate(source.iter_batches(rows)):
+            header = pa.RecordBatch.from_pylist([], schema=source.schema_arrow)
+            for number, piece in enumerate(chain([header], source.iter_batches(rows))):
                 frame = frame_of_arrow(pa.Table.from_batches([piece]).select(names))
                 write_csv_rows(frame, file, spec, header=number == 0)
 
