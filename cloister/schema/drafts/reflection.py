@@ -51,12 +51,16 @@ _DIGITS_OF_SMALL = 4
 
 @dataclass(frozen=True)
 class _Table:
-    """A table as its schema describes it; ``references`` are single columns, by their names."""
+    """A table as its schema describes it; ``references`` are single columns, by their names.
+
+    ``linked`` are the two of them that are its primary key, ``wider`` counts those of more columns.
+    """
 
     name: str
     columns: Sequence[Mapping[str, Any]]
     key: str | None
     references: Mapping[str, tuple[str, str]]
+    linked: Sequence[str]
     wider: int
 
     @property
@@ -108,7 +112,8 @@ def _table(schema: sa.Inspector, name: str, others: Sequence[str]) -> _Table:
         {**column, "nullable": column["nullable"] and column["name"] not in primary}
         for column in schema.get_columns(name)
     ]
-    return _Table(name, columns, own, single, len(foreign) - len(single))
+    linked = primary if len(primary) == 2 and set(primary) <= set(single) else []
+    return _Table(name, columns, own, single, linked, len(foreign) - len(single))
 
 
 def _primary(schema: sa.Inspector, name: str) -> list[str]:
@@ -167,6 +172,8 @@ def _part(url: str, table: _Table, is_unit: bool, tables: Mapping[str, _Table]) 
     for column, (to, _) in table.references.items():
         keys = entries({"table": to, "max_rows": _MAX_ROWS})
         yield f"      {scalar(column)}: {{{keys}}} # the most rows that may refer to the same\n"
+    if table.linked:
+        yield f"    constraints: [{{key: {flow(table.linked)}}}]\n"
     if table.wider:
         yield f"    # foreign keys of several columns are not kept; left out: {table.wider}\n"
     yield from _ignored(table, "    ")
@@ -175,12 +182,14 @@ def _part(url: str, table: _Table, is_unit: bool, tables: Mapping[str, _Table]) 
 
 
 def _unit(tables: Sequence[_Table]) -> _Table:
-    """The table that refers to none and to which most others do, directly or not."""
+    """The table that refers to no other and to which most others do, directly or not."""
     below: dict[str, set[str]] = {table.name: set() for table in tables}
     for table in reversed(tables):
         for to, _ in table.references.values():
             below[to] |= {table.name, *below[table.name]}
-    roots = [table for table in tables if not table.references]
+    roots = [
+        table for table in tables if all(to == table.name for to, _ in table.references.values())
+    ]
     return max(roots or tables, key=lambda table: len(below[table.name]))
 
 
@@ -214,7 +223,7 @@ def _numbered(kind: Any) -> Keys:
     """The keys of a text key that a column of this type can hold."""
     if isinstance(kind, sa.Integer | sa.Numeric):
         digits = _DIGITS_OF_SMALL if isinstance(kind, sa.SmallInteger) else _LONGEST_KEY
-        return _text_key(f"{{1..{'9' * digits}}}") | {"dtype": "int64", "provenance": _SCHEMA}
+        return _text_key(f"{{1..{'9' * digits}}}") | {"dtype": "Int64", "provenance": _SCHEMA}
     length = getattr(kind, "length", None) or _LONGEST_KEY + 1
     digits = min(length - 1, _LONGEST_KEY) or 1
     prefix = "K" if length > 1 else ""
