@@ -25,7 +25,7 @@ from models.serialization import (
 from models.soft_constraints.reweighting import Reweighting
 from models.task import RowSampling, Task
 
-_FOLLOWED = (
+FOLLOWED = (
     "rows are drawn attribute by attribute from the trained network, given the attributes before"
 )
 
@@ -80,7 +80,7 @@ class KaminoModel(SequentialModel):
 
     def own_post_processing(self) -> tuple[str, ...]:
         """How rows are made from the chain."""
-        return (_FOLLOWED,) if self.constraint_sampler.remembers else (_FOLLOWED, BALANCED)
+        return (FOLLOWED,) if self.constraint_sampler.remembers else (FOLLOWED, BALANCED)
 
 
 def restore_kamino(

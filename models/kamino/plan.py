@@ -132,6 +132,11 @@ class _Outline:
         batch = min(max(self.task.data_rows // _BATCH_SHARE, _LEAST_BATCH), _GREATEST_BATCH)
         return min(Fraction(batch, self.task.data_rows), Fraction(1, 2))
 
+    @property
+    def batch(self) -> float:
+        """Rows of an expected batch."""
+        return float(self.rate * self.task.data_rows)
+
     def training(self, noise: Fraction) -> Iterator[SampledGaussian]:
         """The event of training with a noise multiplier; none where there is nothing to train."""
         if self.steps:
@@ -194,7 +199,7 @@ def plan_kamino(
         sequence,
         stages,
         _parameters(outline, noises, noise),
-        _forecast(outline),
+        forecast_kamino(task, outline.sizes, outline.deep, outline.steps, outline.batch),
         _mapped(outline, noises),
         _rate_deviation(outline, noises),
     )
@@ -292,17 +297,17 @@ def _parameters(outline: _Outline, noises: _Noises, noise: Fraction) -> KaminoPa
     )
 
 
-def _forecast(outline: _Outline) -> Forecast:
-    rows, deep = outline.task.data_rows, outline.deep
-    drawn, batch = outline.task.output_rows, float(outline.rate * rows)
-    levels = sum(size for size in outline.sizes.values() if size <= 256)
-    train = outline.steps * batch * (levels * 24 + deep**2 * 24) * _TRAINED
+def forecast_kamino(
+    task: Task, sizes: Mapping[str, int], deep: int, steps: int, batch: float
+) -> Forecast:
+    """Seconds and bytes of ``steps`` of training in batches, of weighing and of drawing."""
+    rows, drawn = task.data_rows, task.output_rows
+    levels = sum(size for size in sizes.values() if size <= 256)
+    train = steps * batch * (levels * 24 + deep**2 * 24) * _TRAINED
     draw = (levels * 40 + deep**2 * 12) * 1.5e-9
-    weigh = 1 + POOL_ROWS * draw + 0.02 * len(outline.task.soft) if outline.task.soft else 0.0
+    weigh = 1 + POOL_ROWS * draw + 0.02 * len(task.soft) if task.soft else 0.0
     memory = (
-        max(rows, drawn) * len(outline.sizes) * 40
-        + int(batch) * (levels + deep * 96) * 16
-        + 400_000_000
+        max(rows, drawn) * len(sizes) * 40 + int(batch) * (levels + deep * 96) * 16 + 400_000_000
     )
     return Forecast(
         seconds=round(2 + train + weigh + OVERSAMPLING * drawn * draw, 1), memory=memory

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from models.discretization.attribute_order import public_sizes
-from models.kamino.paper.recipes import PAPER_RECIPES
+from models.kamino.paper.recipes import PAPER_RECIPES, PRINTED
 from models.kamino.plan import KaminoParameters, plan_kamino
 from models.kamino.recipe import KAMINO, KaminoRecipe
 from models.protocol import Arrays, Plan, Progress, Synthesizer, silent
@@ -72,4 +72,8 @@ class Kamino(Synthesizer[KaminoParameters, "KaminoModel"]):
 
 def variant(name: str, progress: Progress) -> Kamino:
     """The variant of a name."""
+    if name == PRINTED:
+        from models.kamino.paper.synthesizer import PrintedKamino
+
+        return PrintedKamino(progress, RECIPES[name])
     return Kamino(progress, RECIPES[name])

@@ -31,6 +31,9 @@ _TURNS = 3
 _MOST = 50.0
 """Cost of violating with as great a share of the rows before as the mean row, in nats, at most."""
 
+_FARTHEST = 5.0
+"""Change of a log share that is aimed at, at most, with what trials have shown to be missing."""
+
 _SEED = 20_210_701
 """Public seed of the tables drawn on trial."""
 
@@ -64,10 +67,10 @@ def fit_penalties(
     pilot = _Pilot(task, sampler, known)
     least = 0.0 if sampler.algorithm.tries else -_MOST
     for source in SamplingSource(_SEED).spawn(_TURNS):
-        weights = fit.weights(least, _MOST) / fit.means
+        weights = fit.weights(least, _MOST, _FARTHEST) / fit.means
         found = pilot.rates(list(wanted), weights, source)
         fit = replace(fit, aims=fit.aims - np.log(found / np.array(list(wanted.values()))))
-    return (*known, *_by_share(wanted, fit.weights(least, _MOST) / fit.means))
+    return (*known, *_by_share(wanted, fit.weights(least, _MOST, _FARTHEST) / fit.means))
 
 
 @dataclass(frozen=True)

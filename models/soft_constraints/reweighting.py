@@ -39,7 +39,7 @@ Contradictory targets then give small weights.
 _INSIDE = 0.5
 """Distance of the start of a fit from the least weight at least: on a bound it would stay."""
 
-_FARTHEST = 2.0
+FARTHEST = 2.0
 """Difference, in log shares, between a target that is aimed at and the pool's own at most."""
 
 _NEVER = 1e-9
@@ -198,14 +198,19 @@ class RateFit:
         aims = np.log(np.maximum(np.array(targets), _NEVER))
         return cls(scores, violating, aims, np.array(means))
 
-    def weights(self, least: float = -STRONGEST, most: float = STRONGEST) -> Floats:
-        """The weights (c,), each between the ``least`` and the ``most``."""
+    def weights(
+        self, least: float = -STRONGEST, most: float = STRONGEST, farthest: float = FARTHEST
+    ) -> Floats:
+        """The weights (c,), each between the ``least`` and the ``most``.
+
+        Log shares of a pool are moved by ``farthest`` at most.
+        """
         from scipy.optimize import least_squares
 
         start, ridge = np.zeros(self.scores.shape[1]), math.sqrt(_RIDGE)
         at = lru_cache(maxsize=1)(lambda weights: self._at(np.array(weights)))
         logs, _ = at(tuple(start))
-        aims = np.clip(self.aims, logs - _FARTHEST, logs + _FARTHEST)
+        aims = np.clip(self.aims, logs - farthest, logs + farthest)
         found = least_squares(
             lambda weights: np.append(at(tuple(weights))[0] - aims, ridge * weights),
             np.maximum(start, least + _INSIDE),

@@ -46,7 +46,7 @@ def searched(method, eps, rows=20_000, constraints=(HARD, SOFT)):
 
 def noises(made):
     names = ("histogram_noise", "joint_noise", "weight_noise", "training_noise")
-    return [float(getattr(made.parameters, name)) for name in names]
+    return [float(getattr(made.parameters, name) or 0) for name in names]
 
 
 @pytest.mark.parametrize("method", VARIANTS)
@@ -58,7 +58,10 @@ def noises(made):
 def test_a_greater_budget_never_gives_a_noisier_plan(method, eps, more):
     small, large = searched(method, eps), searched(method, eps * (1 + more))
     assert all(b <= a for a, b in zip(noises(small), noises(large), strict=True))
-    assert large.parameters.steps == small.parameters.steps
+    if method == "kamino-paper":  # Algorithm 6 lowers the steps too
+        assert large.parameters.steps >= small.parameters.steps
+    else:
+        assert large.parameters.steps == small.parameters.steps
     assert large.parameters.learning_rate >= small.parameters.learning_rate
 
 

@@ -11,8 +11,10 @@ from models.kamino.network import Network
 from models.kamino.paper.attention import ATTENTIONS
 from models.kamino.paper.heads import LevelHead, NormalHead
 from models.kamino.paper.hyper_attributes import Units
+from models.kamino.paper.printed import descend
 from models.kamino.paper.submodels import SubModel
-from models.kamino.training import fit_bias
+from models.kamino.paper.tied import TiedSubModel
+from models.kamino.training import TrainingSchedule, fit_bias
 
 UNITS = Units(((0, 1), (2,), (3,)), (2, 3, 4, 5))
 HEADS = {
@@ -47,6 +49,59 @@ def setting(request):
         [torch.randint(0, size, (13,), generator=generator) for size in UNITS.sizes], 1
     )
     return submodel, parameters, codes, dense_gradients(submodel, parameters, codes)
+
+
+@pytest.fixture(params=["levels", "normal"])
+def tied(request):
+    """A sub-model whose second context is a number, with a target of levels or a number."""
+    levels = LevelHead(np.full(6, 1 / 6))
+    points = np.array([-1.2, -0.3, 0.4, 1.5])
+    heads = (levels, NormalHead(points, np.full(4, 0.9)), HEADS[request.param])
+    submodel = TiedSubModel(2, UNITS, ATTENTIONS["softmax"], heads[2], 6, heads)
+    generator = torch.Generator().manual_seed(4)
+    parameters = {
+        name: value + 0.5 * torch.randn(value.shape, generator=generator)
+        for name, value in submodel.initial({}, generator).items()
+    }
+    codes = torch.stack(
+        [torch.randint(0, size, (13,), generator=generator) for size in UNITS.sizes], 1
+    )
+    return submodel, parameters, codes, dense_gradients(submodel, parameters, codes)
+
+
+def test_tied_gradients_are_those_of_automatic_differentiation(tied):
+    test_sums_and_norms_are_those_of_automatic_differentiation(tied)
+
+
+def test_a_tied_sub_model_starts_from_all_that_was_learnt_before():
+    heads = tuple(LevelHead(np.full(size, 1 / size)) for size in UNITS.levels)
+    first, second = (
+        TiedSubModel(at, UNITS, ATTENTIONS["softmax"], heads[at], 6, heads[: at + 1])
+        for at in (1, 2)
+    )
+    generator = torch.Generator().manual_seed(5)
+    learnt = {name: value + 1 for name, value in first.initial({}, generator).items()}
+    start = second.initial(learnt, generator)
+    assert set(learnt) == {"attention", "embed.0", "embed.1", "bias"}
+    for name in ("embed.0", "embed.1"):  # the target's own embedding is handed on
+        assert torch.equal(start[name], learnt[name])
+    assert start["attention"].tolist() == [1.0, 0.0]
+    assert not start["bias"].any()
+
+
+def test_descent_is_plain(tied):
+    submodel, parameters, codes, dense = tied
+
+    class Sums:
+        def step(self, gradient, shapes):
+            blocks = gradient(codes)
+            ones = torch.ones(len(codes)).double()
+            return {n: blocks[n].weighted_sum(ones).float() / len(codes) for n in shapes}
+
+    schedule = TrainingSchedule(1, 0.5)
+    found = descend(submodel, parameters, Sums(), schedule, lambda done, total: None)
+    for name, value in parameters.items():
+        torch.testing.assert_close(found[name], value - 0.5 * dense[name].mean(0))
 
 
 def test_sums_and_norms_are_those_of_automatic_differentiation(setting):

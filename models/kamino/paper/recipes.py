@@ -9,6 +9,9 @@ from models.kamino.recipe import KaminoRecipe
 from models.kamino.trainers import Joint
 from models.kamino.weighing import ByRates
 
+PRINTED = "kamino-paper"
+"""The method that is as printed."""
+
 PAPER_RECIPES = (
     KaminoRecipe(
         "kamino-sequential",
@@ -24,9 +27,9 @@ PAPER_RECIPES = (
         ByRates(),
     ),
     KaminoRecipe(
-        "kamino-paper",
-        "kamino as published: sub-models in sequence, normal heads for numbers, weights from a "
-        "violation matrix",
+        PRINTED,
+        "kamino as its paper prints it: sub-models in sequence by plain gradient descent, weights "
+        "from a violation matrix, rows one after the other",
         OneByOne(units="hyper-attributes", heads="normal"),
         MatrixAscent(),
     ),

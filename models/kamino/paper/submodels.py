@@ -66,14 +66,14 @@ class SubModel:
     def outputs(self, parameters: Tensors, joint: Tensor) -> Tensor:
         """Outputs (n, outputs) of the head, given joint levels (n, unit or more) of units."""
         vector = self.attention.vector(parameters["attention"], self._embedded(parameters, joint))
-        return _with_one(vector) @ parameters["head"].T
+        return with_one(vector) @ parameters["head"].T
 
     def gradient(self, parameters: Tensors, codes: Tensor) -> FactoredGradient:
         """Per-example gradients of the head's loss, from levels of attributes (b, k)."""
         joint = self.units.join(codes, self.unit + 1)
         embedded = self._embedded(parameters, joint)
         vectors = self.attention.vector(parameters["attention"], embedded)
-        outputs = _with_one(vectors) @ parameters["head"].T
+        outputs = with_one(vectors) @ parameters["head"].T
         errors = grad(lambda given: self.head.losses(given, joint[:, self.unit]).sum())(outputs)
         back = errors @ parameters["head"][:, :-1]
         to_attention, to_embedded = vmap(
@@ -81,7 +81,7 @@ class SubModel:
         )(parameters["attention"], embedded, back)
         blocks: dict[str, Dense | Outer | Lookup] = {
             "attention": Dense(to_attention),
-            "head": Outer(errors, _with_one(vectors)),
+            "head": Outer(errors, with_one(vectors)),
         }
         for at, (name, levels) in enumerate(self._tables.items()):
             blocks[name] = Lookup(joint[:, at], to_embedded[:, at], levels)
@@ -100,7 +100,8 @@ class SubModel:
         return (self.attention.vector(weights, embedded) * back).sum()
 
 
-def _with_one(vectors: Tensor) -> Tensor:
+def with_one(vectors: Tensor) -> Tensor:
+    """Vectors (n, d) with a one behind each, (n, d + 1)."""
     return torch.cat([vectors, torch.ones_like(vectors[:, :1])], 1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from models.kamino.paper.attention import ATTENTIONS
 from models.kamino.paper.heads import HEADS
 from models.kamino.paper.hyper_attributes import Units
 from models.kamino.paper.submodels import SubModel
+from models.kamino.paper.tied import TiedSubModel
 from models.protocol import Arrays, ModelState
 from models.sampling.chain import Probabilities
 
@@ -84,12 +85,26 @@ def _member(joint: Tensor, known: Tensor) -> Tensor:
     return shares / shares.sum(1, keepdim=True)
 
 
+def evened(bins: Bins) -> Bins:
+    """The bins with shares by their widths: what is known of an attribute without its data."""
+    return replace(bins, shares=bins.cells.widths / bins.cells.widths.sum())
+
+
 def submodels_of(
     units: Units, bins: Sequence[Bins], recipe: Mapping[str, Any]
 ) -> tuple[SubModel, ...]:
     """The sub-models of all units but the first."""
     attention, head_of = ATTENTIONS[recipe["attention"]], HEADS[recipe["heads"]]
-    heads = [head_of(*(bins[place] for place in run)) for run in units.runs]
+    tied = recipe.get("tied", False)
+    heads = tuple(
+        head_of(*(evened(bins[place]) if tied else bins[place] for place in run))
+        for run in units.runs
+    )
+    if tied:
+        return tuple(
+            TiedSubModel(at, units, attention, heads[at], recipe["width"], heads[: at + 1])
+            for at in range(1, len(units.runs))
+        )
     return tuple(
         SubModel(at, units, attention, heads[at], recipe["width"])
         for at in range(1, len(units.runs))
@@ -100,7 +115,7 @@ def restore_unit_chain(meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[B
     """The chain that `UnitChain.state` wrote, over bins of attributes in schema sequence."""
     runs = tuple(map(tuple, meta["runs"]))
     units = Units(runs, tuple(bins[place].size for run in runs for place in run))
-    recipe = {key: meta[key] for key in ("attention", "heads", "width")}
+    recipe = {key: meta[key] for key in ("attention", "heads", "width", "tied") if key in meta}
     submodels = submodels_of(units, bins, recipe)
     parameters = tuple(_named(arrays, f"net.{at}.") for at in range(len(submodels)))
     shares = tuple(own.mass for own in bins)

@@ -1,0 +1,172 @@
+"""Algorithm 6 as printed: from the best setting on, parameters are moved until the budget holds.
+
+Source: Kamino Algorithm 6 and section 6. The bounds and the size of a move are ours: the paper
+prints neither. Settings cost less from move to move, so that the first that holds is found by
+bisection.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from cloister.errors import PlanError, UnsupportedEvent
+from cloister.figures import figure
+from cloister.privacy.accounting.accountants import epsilon
+from cloister.privacy.events import Composed, SampledGaussian
+from cloister.privacy.mechanisms.counts import DiscreteGaussian
+from cloister.schema.cells import equal_cells
+from models.discretization.attribute_order import count_networked, public_sizes
+from models.kamino.plan import KaminoParameters, forecast_kamino
+from models.kamino.recipe import KaminoRecipe
+from models.kamino.sizes import Runs
+from models.planning.noise import counts_stage, require_signal
+from models.protocol import Plan, Stage
+from models.task import Budget, Task
+
+QUANTIZED = 20
+"""q: equal parts of a number's range, special and missing values apart."""
+
+_MOVE = 0.02
+"""Relative change of each parameter in a move."""
+
+_MOST_MOVES = 700
+"""Moves at most: the noise is then a million times the least."""
+
+_STEPS = (200, 50)
+"""T of a sub-model: the greatest and the least."""
+
+_BATCH = (512, 256)
+"""b, rows of an expected batch: the greatest and the least."""
+
+_LEAST_NOISE = 0.8
+"""Least noise multiplier of each kind: sigma_g, sigma_d, sigma_w."""
+
+_LEARNING_RATE = 0.5
+"""eta of plain gradient descent, on mean gradients of norm one at most."""
+
+_CLIP = 1.0
+"""C, the clipping norm of a row's gradient."""
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """Psi: everything that a plan spends by, after so many ``moves`` from the best."""
+
+    task: Task
+    recipe: KaminoRecipe
+    sequence: tuple[str, ...]
+    runs: Runs
+    moves: int
+
+    @property
+    def noise(self) -> Fraction:
+        """The noise multiplier of histograms, gradients and the violation matrix."""
+        return Fraction(math.ceil(_LEAST_NOISE * (1 + _MOVE) ** self.moves * 10**6), 10**6)
+
+    @property
+    def steps(self) -> int:
+        """T: steps of each sub-model."""
+        return max(round(_STEPS[0] * (1 - _MOVE) ** self.moves), _STEPS[1])
+
+    @property
+    def rate(self) -> Fraction:
+        """The probability of a row to be in a batch; half at most."""
+        batch = max(round(_BATCH[0] * (1 - _MOVE) ** self.moves), _BATCH[1])
+        return min(Fraction(batch, self.task.data_rows), Fraction(1, 2))
+
+    @property
+    def counted(self) -> tuple[tuple[str, ...], ...]:
+        """What has a histogram: the first unit, and attributes too large for a sub-model."""
+        first = tuple(self.sequence[place] for run in self.runs[:1] for place in run)
+        inside = sum(map(len, self.runs))
+        return tuple(names for names in (first, *((n,) for n in self.sequence[inside:])) if names)
+
+    def stages(self) -> Iterator[Stage]:
+        """The steps that query the data."""
+        if self.counted:
+            listed = ", ".join(" x ".join(names) for names in self.counted)
+            words = f"noisy histogram of {listed}"
+            yield counts_stage(self.task, "histograms", self.noise, len(self.counted), words)
+        if self.task.measured_soft:
+            yield self.recipe.weigher.stage(self.task, self.noise)
+        repeats = len(self.runs) - 1
+        if repeats > 0:
+            rows = self.task.neighbours.max_rows
+            event = SampledGaussian(self.rate, self.noise, self.steps * repeats, rows)
+            batch = round(self.rate * self.task.data_rows)
+            words = (
+                f"{repeats} runs of {self.steps} steps of DP-SGD, one a sub-model, in batches of "
+                f"about {batch:,} rows; noise {figure(float(self.noise))} x clip"
+            )
+            yield Stage("training", event, words)
+
+    def parameters(self) -> KaminoParameters:
+        """The parameters of a fit."""
+        return KaminoParameters(
+            histogram_noise=self.noise,
+            by_value=(),
+            joint_tables=(),
+            joint_noise=None,
+            weight_noise=self.noise if self.task.measured_soft else None,
+            training_noise=self.noise,
+            sampling_rate=self.rate,
+            steps=self.steps,
+            learning_rate=_LEARNING_RATE,
+            clip=_CLIP,
+            networked=sum(map(len, self.runs)),
+            runs=tuple(map(tuple, self.runs)),
+        )
+
+
+def quantized_sizes(task: Task) -> dict[str, int]:
+    """The number of values or equal parts of each attribute that is modelled."""
+    return {name: equal_cells(task.domain[name], QUANTIZED).size for name in task.domain.modelled}
+
+
+def search_as_printed(
+    task: Task, sequence: tuple[str, ...], budget: Budget, recipe: KaminoRecipe
+) -> Plan[KaminoParameters]:
+    """The plan of the first setting that the budget holds.
+
+    Raises:
+        PlanError: there is no delta to spend, or the noise would drown the rows.
+    """
+    if budget.delta <= 0:
+        raise PlanError(
+            f"method {recipe.name} adds Gaussian noise and needs a delta above 0; "
+            "allow one, such as 1e-6"
+        )
+    sizes = quantized_sizes(task)
+    deep = count_networked(public_sizes(task.domain))
+    runs = recipe.trainer.runs([sizes[name] for name in sequence[:deep]])
+
+    def setting(moves: int) -> _Setting:
+        return _Setting(task, recipe, sequence, runs, moves)
+
+    found = bisect.bisect_left(
+        range(_MOST_MOVES), True, key=lambda moves: _holds(setting(moves), budget)
+    )
+    chosen = setting(found)
+    scale = DiscreteGaussian(chosen.noise).scale(task.neighbours.partition)
+    require_signal(scale, task.data_rows, budget)
+    stages = tuple(chosen.stages())
+    steps = chosen.steps * max(len(runs) - 1, 0)
+    expected = forecast_kamino(task, sizes, deep, steps, float(chosen.rate * task.data_rows))
+    return Plan(recipe.name, sequence, stages, chosen.parameters(), expected)
+
+
+def _holds(setting: _Setting, budget: Budget) -> bool:
+    relation = setting.task.neighbours.relation
+    event = Composed(tuple((stage.event, 1) for stage in setting.stages()))
+    try:
+        return epsilon(event, budget.delta, relation) <= float(budget.epsilon)
+    except UnsupportedEvent as refusal:
+        raise PlanError(
+            f"method {setting.recipe.name} cannot be accounted for under relation {relation} with "
+            f"up to {setting.task.neighbours.max_rows} rows a unit; use relation add_remove, or "
+            "another method"
+        ) from refusal

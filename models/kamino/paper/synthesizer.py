@@ -1,0 +1,44 @@
+"""Kamino as its paper prints it, on the door: Algorithms 1 to 6."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.table_rows import TableRows
+from models.kamino.paper.search import quantized_sizes, search_as_printed
+from models.kamino.plan import KaminoParameters
+from models.kamino.sizes import EMBEDDING_WIDTH
+from models.kamino.synthesizer import Kamino, KaminoPlan
+from models.protocol import Arrays, Plan
+from models.task import Budget, Task
+
+if TYPE_CHECKING:
+    from models.kamino.model import KaminoModel
+
+
+class PrintedKamino(Kamino):
+    """The method of the paper, of which hard constraints alone are kept by supports."""
+
+    def sequence(self, task: Task) -> tuple[str, ...]:
+        """Algorithm 4, on the number of values or equal parts of each attribute; public."""
+        return self._recipe.sequencer(quantized_sizes(task), task.constraints)
+
+    def search(
+        self, task: Task, sequence: tuple[str, ...], budget: Budget
+    ) -> Plan[KaminoParameters]:
+        """Algorithm 6."""
+        return search_as_printed(task, sequence, budget, self._recipe)
+
+    def train(self, private: Door[TableRows], task: Task, plan: KaminoPlan) -> KaminoModel:
+        """Algorithm 2."""
+        from models.kamino.paper.fit import PrintedFit
+
+        return PrintedFit(private, task, plan, EMBEDDING_WIDTH).train(self._progress)
+
+    def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> KaminoModel:
+        """A model from its saved state."""
+        from models.kamino.paper.model import restore_printed
+
+        return restore_printed(task, meta, arrays, self._recipe.trainer)
