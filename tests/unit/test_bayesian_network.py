@@ -1,0 +1,116 @@
+"""Structure and tables of the Bayesian network: equations of the paper, limits, sizes."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+
+from models.deniability.bayes.parameters import project_rows
+from models.deniability.bayes.structure import (
+    Correlations,
+    ParentLimits,
+    choose_parents,
+    dependency_order,
+    merit,
+    symmetrical_uncertainty,
+)
+from models.deniability.paper.plan import most_costs
+
+
+def test_merit_and_symmetrical_uncertainty_are_those_of_the_equations():
+    one_parent, two_parents = np.array([0.6]), np.array([0.6 + 0.3])
+    assert merit(one_parent, np.zeros(1), 0) == 0
+    assert merit(one_parent, np.zeros(1), 1) == pytest.approx(0.6)
+    # (0.6 + 0.3) / sqrt(2 + 2 * 0.5)
+    assert merit(two_parents, np.array([2 * 0.5]), 2) == pytest.approx(0.9 / math.sqrt(3))
+    # x = y: H(x) = H(y) = H(x, y) = 1; independent: H(x, y) = 2
+    one = np.array([1.0, 1.0, 0.0])
+    found = symmetrical_uncertainty(one, one, np.array([1.0, 2.0, 0.0]))
+    assert found.tolist() == [1.0, 0.0, 0.0]
+
+
+def parents_by_trial(own, limits):
+    """The parents that the rule gives, tried one by one: of all additions that of most merit."""
+    target, between, count = own.target, own.between, len(own.names)
+    parents = {at: [] for at in range(count)}
+
+    def ancestors(at):
+        return {at}.union(*(ancestors(parent) for parent in parents[at]))
+
+    def score(child, chosen):
+        redundant = sum(between[p, q] for p in chosen for q in chosen if p != q)
+        related = sum(target[child, p] for p in chosen)
+        return related / math.sqrt(len(chosen) + redundant) if chosen else 0
+
+    while True:
+        found = [
+            (score(child, [*parents[child], parent]) - score(child, parents[child]), child, parent)
+            for child in range(count)
+            for parent in range(count)
+            if parent not in parents[child]
+            and child not in ancestors(parent)
+            and target[child, parent] > limits.least[child, parent]
+            and math.prod(limits.sizes[p] for p in [*parents[child], parent]) <= limits.most[child]
+        ]
+        gain, child, parent = max(found, key=lambda addition: addition[0], default=(0, 0, 0))
+        if gain <= 0:
+            return {own.names[at]: tuple(own.names[p] for p in ps) for at, ps in parents.items()}
+        parents[child].append(parent)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_structures_are_acyclic_and_within_their_cost(seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(1, 9))
+    related = rng.random((size, size))
+    related = np.triu(related, 1) + np.triu(related, 1).T
+    names = tuple(f"c{at}" for at in range(size))
+    sizes, most = [int(n) for n in rng.integers(2, 9, size)], [40.0] * size
+    limits = ParentLimits(sizes, most, np.full_like(related, 0.2))
+    parents = choose_parents(Correlations(names, related, related), limits)
+    assert parents == parents_by_trial(Correlations(names, related, related), limits)
+    order = dependency_order(parents, names)
+    for name, own in parents.items():
+        assert all(order.index(parent) < order.index(name) for parent in own)
+        assert math.prod(sizes[names.index(parent)] for parent in own) <= 40
+        assert all(related[names.index(name), names.index(parent)] > 0.2 for parent in own)
+
+
+def test_tables_that_are_learned_all_at_once_are_small():
+    # Table 1: maxcost holds
+    assert most_costs([80, 8, 24, 5, 25, 18, 5, 2, 100, 8, 2]) == [1_000] * 11
+    for sizes in ([10_000] * 500, [10_000, 2], [2] * 5_000, [5_000]):
+        costs = most_costs(sizes)
+        assert min(costs) >= 1
+        assert sum(map(math.prod, zip(sizes, costs, strict=True))) <= max(2**22, sum(sizes))
+
+
+def test_the_structure_of_500_attributes_takes_seconds():
+    """Trying all pairs anew for each parent took 92 s for 120 attributes."""
+    rng, count = np.random.default_rng(0), 500
+    related = np.triu(rng.random((count, count)) ** 6, 1)
+    names = tuple(f"c{at}" for at in range(count))
+    own = Correlations(names, related + related.T, related + related.T)
+    begun = time.process_time()
+    choose_parents(own, ParentLimits([8] * count, [600.0] * count, np.full_like(related, 0.02)))
+    assert time.process_time() - begun < 20
+
+
+def test_projected_counts_are_not_negative_and_have_their_totals():
+    rng = np.random.default_rng(3)
+    counts = rng.normal(2, 6, (200, 7))
+    totals = np.maximum(counts.sum(1), 0)
+    found = project_rows(counts, totals)
+    assert (found >= 0).all() and np.allclose(found.sum(1), totals)
+    inside = np.abs(rng.normal(5, 1, (50, 7)))
+    assert np.allclose(project_rows(inside, inside.sum(1)), inside)
+
+
+def test_the_possible_records_of_the_paper_have_79_ages_and_99_hours():
+    """Table 2 has 540,587,520,000 possible records; Table 1, with 80 and 100, gives more."""
+    others = [8, 24, 5, 25, 18, 5, 2, 8, 2]
+    assert math.prod([79, 99, *others]) == 540_587_520_000
+    assert math.prod([80, 100, *others]) == 552_960_000_000
