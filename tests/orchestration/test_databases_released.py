@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import psycopg
@@ -37,6 +38,9 @@ MIXED = "SELECT customer FROM orders GROUP BY customer HAVING count(DISTINCT pai
 SEGMENTS = ("home", "office", "school")
 SECRET = 48_151_623
 """A number of the data that no draft may hold."""
+
+PASSWORD = "hush/4711@home"
+"""What a server that trusts this machine does not look at, and no file may hold."""
 
 FILLED = {
     'segment: {type: categorical, values: ["?"]': "segment: {type: categorical, values: "
@@ -103,10 +107,13 @@ def shop(request, tmp_path: Path, prefect_server, monkeypatch):
         yield f"sqlite:///{tmp_path}/shop.db", f"sqlite:///{tmp_path}/synthetic.db"
         return
     with schema() as source, schema() as target:
-        monkeypatch.setenv("SHOP", source)
         monkeypatch.setenv("SYNTHETIC", target)
-        _fill("${SHOP}")
-        yield "${SHOP}", "${SYNTHETIC}"
+        reader = sa.make_url(source)
+        monkeypatch.setenv("SHOP_PASSWORD", reader.password or PASSWORD)
+        shown = reader.set(password="PASSWORD").render_as_string(hide_password=False)
+        named = shown.replace(":PASSWORD@", ":${SHOP_PASSWORD}@")
+        _fill(named)
+        yield named, "${SYNTHETIC}"
 
 
 def _filled(draft: str) -> str:
@@ -160,6 +167,12 @@ def test_a_database_is_drafted_released_and_loaded(shop, tmp_path: Path, capsys)
 
     assert run(["release", "shop.yaml", "--out", target]) == 2
     assert "not of this release" in capsys.readouterr().err
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(b"SHOP_PASSWORD" in path.read_bytes() for path in written)
+    assert [path for path in written if PASSWORD.encode() in path.read_bytes()] == []
+    assert [
+        path for path in written if quote(PASSWORD, safe="").encode() in path.read_bytes()
+    ] == []
     _require_dump_loads(os.environ["SYNTHETIC"], tmp_path / "dump.sql", counts)
 
 

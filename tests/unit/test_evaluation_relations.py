@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cloister.constraints.across import parent_rows
 from cloister.evaluation.databases.plots import write_relations
 from cloister.evaluation.databases.relations import (
     compare_relation,
     duplicate_links,
     joined,
-    parent_rows,
 )
 from cloister.evaluation.databases.report import evaluate_databases
 from cloister.evaluation.report import Evaluation, unmeasured

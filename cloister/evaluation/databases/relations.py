@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from cloister.arrays import Floats, Integers
+from cloister.constraints.across import parent_rows
 from cloister.evaluation.marginals import Marginals, compare_sets
 from cloister.evaluation.queries import RangeQueries, compare_answers, queries_over
 from cloister.schema.columns import Column
-from cloister.schema.database import Database, ForeignKey
+from cloister.schema.database import MISSING, Database, ForeignKey
 from cloister.schema.domain import Domain, Table
 
 _MOST_SETS = {2: 500, 3: 100}
@@ -119,27 +120,9 @@ def duplicate_links(database: Database, table: str) -> int:
     keys = database.schema.parents_of(table)
     if len(keys) < 2 or not database.tables[table].rows:
         return 0
-    named = np.stack([references(database, key) for key in keys], axis=1)
+    named = np.stack([database.references(key) for key in keys], axis=1)
     whole = named[(named >= 0).all(1)]
     return len(whole) - len(np.unique(whole, axis=0))
-
-
-def references(database: Database, key: ForeignKey) -> Integers:
-    """The codes (n,) of the parent's key that rows name; -1 where a reference is missing."""
-    codes = database.tables[key.table].codes[key.column]
-    null = database.schema.tables[key.table][key.column].null_code
-    return codes if null is None else np.where(codes == null, -1, codes - (codes > null))
-
-
-def parent_rows(database: Database, key: ForeignKey) -> Integers:
-    """The row number (n,) of each row's parent; -1 where a reference names none that is there."""
-    named = references(database, key)
-    keys = database.tables[key.parent].codes[key.key]
-    if not len(keys):
-        return np.full(len(named), -1)
-    order = np.argsort(keys, kind="stable")
-    at = np.minimum(np.searchsorted(keys[order], named), len(keys) - 1)
-    return np.where(keys[order][at] == named, order[at], -1)
 
 
 @dataclass(frozen=True)
@@ -156,7 +139,7 @@ class _Side:
         parents = parent_rows(database, key)
         linked = parents >= 0
         degrees = np.bincount(parents[linked], minlength=database.tables[key.parent].rows)
-        wanted = references(database, key) != -1
+        wanted = database.references(key) != MISSING
         return cls(parents, degrees, int(linked.sum()), int((wanted & ~linked).sum()))
 
 
