@@ -18,7 +18,7 @@ _OTHERS: Mapping[Sampling, str] = {SUPPORTS: "kamino", SEQUENTIAL: "mixture or k
 """Methods that have each way."""
 
 _NONE = "there is no soft constraint, and rows inside supports keep the hard ones"
-_USUAL = "rows inside supports do not depend on each other, and rates are met by weights of rows"
+_USUAL = "rows inside supports do not depend on each other, and are drawn in linear time"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain, Table
-from models.discretization.attribute_order import schema_sequence
+from models.discretization.attribute_order import printed_sequence, schema_sequence
 from models.discretization.bins import bin_cells
 from models.kamino.paper.matrix_ascent import completed_by
 from models.sampling.row_by_row import Algorithm3, Penalty
@@ -137,3 +137,10 @@ def test_known_weights_give_equation_1():
             index.record(pair.take(choice), -1)
         expected = np.exp(-weight) / (1 + np.exp(-weight))
         assert abs(odd / trials - expected) < 5.5 * 0.5 / np.sqrt(trials)
+
+
+def test_algorithm_4_as_printed_sorts_by_the_smallest_attribute_of_a_left_side():
+    sizes = {"a": 2, "b": 90, "c": 30, "d": 5, "e": 7}
+    rules = [dependency("wide", ["b", "a"], "d"), dependency("single", ["c"], "e")]
+    assert printed_sequence(sizes, rules) == ("a", "b", "d", "c", "e")
+    assert schema_sequence(sizes, rules) == ("c", "e", "a", "b", "d")

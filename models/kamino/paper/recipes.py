@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from models.discretization.attribute_order import printed_sequence
 from models.kamino.paper.ablations import Unweighed, random_sequence
 from models.kamino.paper.matrix_ascent import MatrixAscent
 from models.kamino.paper.one_by_one import OneByOne
@@ -32,6 +33,7 @@ PAPER_RECIPES = (
         "from a violation matrix, rows one after the other",
         OneByOne(units="hyper-attributes", heads="normal"),
         MatrixAscent(),
+        printed_sequence,
     ),
     KaminoRecipe(
         "kamino-unsequenced",
