@@ -6,6 +6,7 @@ Errors of conjunctions are drawn as distributions, those of Bayesian networks as
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
@@ -62,9 +63,7 @@ def _curves_by_dataset(repeats: Repeats) -> dict[str, Figure | None]:
 
 
 def _curves(repeats: Repeats) -> Figure | None:
-    shown = [
-        curve for curve in CURVES if any(statistic(runs, curve[1]) for runs in repeats.values())
-    ]
+    shown = [curve for curve in CURVES if len(_epsilons_of(repeats, curve[1])) > 1]
     if not shown:
         return None
     figure = Figure(
@@ -85,6 +84,11 @@ def _curves(repeats: Repeats) -> Figure | None:
         fontsize=8,
     )
     return figure
+
+
+def _epsilons_of(repeats: Repeats, name: str) -> set[Fraction]:
+    """The epsilons at which a figure was measured."""
+    return {setting.epsilon for setting, runs in repeats.items() if statistic(runs, name)}
 
 
 def _curve(axes: Axes, repeats: Repeats, name: str, truth: str) -> None:
