@@ -14,7 +14,7 @@ from typing import Any
 from cloister.errors import PlanError
 from models.persons.parts import PERSONS, split_task
 from models.persons.plan import plan_persons
-from models.planning.sampling_choice import choose_sampling
+from models.planning.sampling_choice import choose_sampling, seconds_in_turn
 from models.protocol import AnyPlan, AnySynthesizer, Arrays
 from models.task import Budget, Task
 
@@ -42,7 +42,9 @@ class OfPersons:
         """The method's plan, or its plans for persons and rows under one budget."""
         choice = choose_sampling(task, self.samplings)
         if task.persons is None:
-            return self._base.search(task, sequence, budget)
+            found = self._base.search(task, sequence, budget)
+            seconds = found.forecast.seconds + seconds_in_turn(task, choice)
+            return replace(found, forecast=replace(found.forecast, seconds=round(seconds, 1)))
         if choice.sequential:
             raise PlanError(
                 f"rows are drawn one after the other ({choice.reason}), and here persons have "

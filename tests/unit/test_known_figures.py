@@ -147,3 +147,13 @@ def test_every_method_of_one_table_draws_inside_supports_or_says_why_not():
             assert method.samplings[0] == "supports"
             assert not choose_sampling(task_of(RISING), method.samplings).sequential
     assert choose_sampling(task_of(RISING), create("kamino-paper").samplings).sequential
+
+
+def test_rows_one_after_the_other_are_forecast_to_take_longer():
+    def seconds(**asked):
+        task = task_of(RISING, sampling=RowSampling(**asked))
+        return make_plan(
+            create("kamino"), replace(task, wanted_rows=10**6), BUDGET
+        ).forecast.seconds
+
+    assert seconds() < seconds(way="sequential") < seconds(way="sequential", resampled=1.0)
