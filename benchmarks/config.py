@@ -32,15 +32,17 @@ from cloister.schema.spec import (
     DeniabilitySpec,
     DPViewSpec,
     Guarantee,
+    RelationalSpec,
     Sampling,
     Spec,
 )
+from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.spec_files.marked_yaml import Key, Problem, read_marked, spec_error
 from tasks.evaluation.compare import EvaluationOptions
 
 DECLARED = "declared"
 Given = Literal["declared", "read"]
-Shown = Literal["violations", "utility", "conjunctions", "network", "cost"]
+Shown = Literal["violations", "utility", "relations", "conjunctions", "network", "cost"]
 NOISELESS = "no-cor"
 ReferenceName = Literal["no-cor", "lap"]
 REFERENCES: tuple[ReferenceName, ...] = get_args(ReferenceName)
@@ -52,17 +54,26 @@ Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
 class Dataset(Declared):
     """A spec, the real table, and why figures of that table may be shown, if they may.
 
-    Classifiers predict the ``targets`` alone, all of the spec's if there are none.
+    Of several tables the ``data`` are those of the spec's sources. Classifiers predict the
+    ``targets`` alone, all of the spec's if there are none.
     """
 
     spec: str
-    data: str
+    data: str | None = None
     targets: tuple[str, ...] = ()
     public: str | None = Field(default=None, min_length=1)
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file of the real table; of several tables those of the spec's sources."""
+        if self.data is not None:
+            return (Path(expand_path(self.data)),)
+        parts = load_spec(Path(expand_path(self.spec))).parts.values()
+        return tuple(Path(part.source.path) for part in parts if part.source.path)
+
 
 class Variant(Declared):
-    """A release under other constraints, or with other records or rows, than the spec declares.
+    """A release with other constraints, records, rows or relationships than the spec declares.
 
     An empty list switches all constraints off. What is left out is as in the spec.
     """
@@ -74,6 +85,7 @@ class Variant(Declared):
     sampling: Sampling | None = None
     resample: float | None = Field(default=None, ge=0, le=1)
     accept_reject: AcceptRejectSpec | None = None
+    relational: RelationalSpec | None = None
 
     def applied(self, declared: Spec) -> Spec:
         """The spec, changed."""
@@ -139,14 +151,14 @@ class Experiment(Declared):
 class Combination:
     """One run of a benchmark and how it is evaluated: a release, unless a ``peer`` makes it.
 
-    Or there is no table at all, but the answers of the ``reference``. ``seed`` is that of drawing
-    rows. The errors of ``conjunctions``, and those of a Bayesian ``network``, are measured only
-    where an experiment shows them.
+    Or there is no table at all, but the answers of the ``reference``. ``files`` are the real
+    tables, ``seed`` is that of drawing rows. The errors of ``conjunctions``, and those of a
+    Bayesian ``network``, are measured only where an experiment shows them.
     """
 
     dataset: str
     spec: Path
-    data: Path
+    files: tuple[Path, ...]
     method: str
     variant: str
     changed: Variant | None
@@ -158,6 +170,16 @@ class Combination:
     reference: ReferenceName | None = None
     conjunctions: bool = False
     network: bool = False
+
+    @property
+    def data(self) -> Path:
+        """The real table, of one."""
+        return self.files[0]
+
+    @property
+    def several(self) -> bool:
+        """Whether there are several tables, which are where the spec says."""
+        return len(self.files) > 1
 
     @property
     def charged(self) -> bool:
@@ -183,7 +205,7 @@ class Combination:
     def key(self, spec_digest: str, code: str) -> str:
         """Digest of everything that makes the run what it is; 16 hexadecimal digits."""
         rules = self.changed.model_dump(mode="json") if self.changed else None
-        size = self.data.stat()
+        sizes = [(str(file.absolute()), file.stat()) for file in self.files]
         parts = [
             *(
                 self.dataset,
@@ -196,7 +218,8 @@ class Combination:
                 self.conjunctions,
                 self.network,
             ),
-            *(str(self.data.absolute()), size.st_size, size.st_mtime_ns, spec_digest, code),
+            *((name, size.st_size, size.st_mtime_ns) for name, size in sizes),
+            *(spec_digest, code),
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
@@ -274,7 +297,7 @@ class Benchmark(Declared):
             yield Combination(
                 dataset,
                 Path(expand_path(declared.spec)),
-                Path(expand_path(declared.data)),
+                declared.files,
                 method,
                 DECLARED if bare else variant,
                 None if bare else changed,

@@ -26,6 +26,13 @@ UTILITY = (
     ("accuracy, real rows", "learning.real.accuracy", 3),
     ("F1, real rows", "learning.real.f1", 3),
 )
+RELATIONS = (
+    ("2-way half L1", "relations.marginals.2_way.half_l1", 4),
+    ("3-way half L1", "relations.marginals.3_way.half_l1", 4),
+    ("degrees half L1", "relations.degrees.half_l1", 4),
+    ("orphans", "relations.orphans", 0),
+    ("beyond bound", "relations.beyond_bound", 0),
+)
 COST = (
     ("wall s", "seconds", 1),
     ("CPU s", "cpu_seconds", 1),
@@ -112,6 +119,7 @@ def tables_of(experiment: Experiment, repeats: Repeats) -> list[Table]:
     makers: dict[str, Callable[[Repeats], Table]] = {
         "violations": _violations,
         "utility": lambda runs: _measures("Utility", UTILITY, runs),
+        "relations": lambda runs: _measures("Across references, mean", RELATIONS, runs),
         "conjunctions": _conjunctions,
         "network": _network,
         "cost": lambda runs: _measures(

@@ -25,10 +25,11 @@ def require_usable(benchmark: Benchmark) -> None:
             create(combination.method)
         if combination.peer:
             _require_peer(combination, combination.peer, spec.privacy.unit == "row")
-        if not combination.data.is_file():
-            raise StorageError(
-                f"the data {combination.data} is not a file; correct datasets in the configuration"
-            )
+        for file in combination.files:
+            if not file.is_file():
+                raise StorageError(
+                    f"the data {file} is not a file; correct datasets in the configuration"
+                )
 
 
 def _require_peer(combination: Combination, peer: Peer, of_rows: bool) -> None:

@@ -34,7 +34,8 @@ def run(combination: Combination, own: Home) -> Run:
     spec = spec_of(combination, own)
     try:
         released = _released(combination, spec, own)
-        made = Path(released.content["files"]["public"]) / "synthetic.parquet"
+        made = Path(released.content["files"]["public"])
+        made = made if combination.several else made / "synthetic.parquet"
         model = own.release(released.content["release"]) / "model"
         measured = evaluate_table(combination, made, own)
         measured |= _binary(combination, model) | _network(combination, model)
@@ -71,7 +72,7 @@ def spec_of(combination: Combination, own: Home) -> Path:
         return combination.spec
     declared = load_spec(combination.spec)
     changed = combination.changed.applied(declared)
-    content = _anchored(changed.model_dump(mode="json", exclude_none=True), declared.folder)
+    content = _anchored(changed.to_json(), declared.folder)
     path = (
         private_folder(own.folder / "specs") / f"{combination.dataset}-{combination.variant}.yaml"
     )
@@ -99,7 +100,8 @@ def _absolute(path: str, folder: Path) -> Path:
 
 
 def _released(combination: Combination, spec: Path, own: Home) -> Answer:
-    words = ["release", str(spec), "--data", str(combination.data), "--method", combination.method]
+    words = ["release", str(spec), "--method", combination.method]
+    words += [] if combination.several else ["--data", str(combination.data)]
     words += ["--epsilon", str(combination.epsilon), "--delta", str(combination.delta)]
     words += ["--seed-sampling", str(combination.seed), "--evaluate", "none"]
     return run_cloister(words, environment_of(own))
@@ -109,8 +111,7 @@ def _binary(combination: Combination, model: Path) -> dict[str, Any]:
     """The errors of the binary columns of a released model, under a name; nothing without them."""
     if not combination.conjunctions:
         return {}
-    spec, data = combination.spec, combination.data
-    counted = measure_binary(spec, data, model, combination.seed)
+    counted = measure_binary(combination.spec, combination.data, model, combination.seed)
     return {} if counted is None else {BINARY: counted}
 
 

@@ -106,7 +106,8 @@ def evaluate_table(combination: Combination, synthetic: Path, own: Home) -> dict
         counted = {"conjunctions": measure_conjunctions(spec, data, synthetic)}
         if asked.level == "none":
             return counted
-    words = ["evaluate", str(combination.spec), "--data", str(combination.data)]
+    words = ["evaluate", str(combination.spec)]
+    words += [] if combination.several else ["--data", str(combination.data)]
     words += ["--synthetic", str(synthetic), "--level", asked.level, "--panel", asked.panel]
     words += [word for target in asked.targets for word in ("--target", target)]
     return run_cloister(words, environment_of(own)).content | counted

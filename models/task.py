@@ -11,7 +11,13 @@ from cloister.constraints.across import AcrossConstraint
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.database import Schema
 from cloister.schema.domain import Domain
-from cloister.schema.spec import DeniabilitySpec, DPViewSpec, Guarantee, Sampling
+from cloister.schema.spec import (
+    DeniabilitySpec,
+    DPViewSpec,
+    Guarantee,
+    RelationalSpec,
+    Sampling,
+)
 
 BY_PUBLIC_FACTS = DeniabilitySpec()
 """Everything about records made from seeds is chosen by public facts."""
@@ -19,6 +25,10 @@ BY_PUBLIC_FACTS = DeniabilitySpec()
 
 VIEWS_BY_PUBLIC_FACTS = DPViewSpec()
 """Everything about views is chosen by public facts."""
+
+
+RELATED_BY_PUBLIC_FACTS = RelationalSpec()
+"""Everything about relationships is chosen by public facts."""
 
 
 @dataclass(frozen=True)
@@ -113,13 +123,15 @@ class DatabaseTask:
     """The public inputs of a synthesis of several tables that refer to each other.
 
     ``neighbours`` are of the privacy unit; those of each task bound the rows of its table that one
-    unit changes. Constraints ``across`` a foreign key are on rows of two tables.
+    unit changes. Constraints ``across`` a foreign key are on rows of two tables. ``relational`` is
+    how tables are related.
     """
 
     schema: Schema
     tables: Mapping[str, Task]
     neighbours: Neighbours
     across: tuple[AcrossConstraint, ...] = ()
+    relational: RelationalSpec = RELATED_BY_PUBLIC_FACTS
 
     @property
     def constraints(self) -> tuple[DenialConstraint, ...]:

@@ -11,7 +11,7 @@ from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.domain import Domain
 from cloister.schema.fan_out import rows_changed
-from cloister.schema.spec import DeniabilitySpec, PersonUnit, ReleaseSpec, Spec
+from cloister.schema.spec import DeniabilitySpec, PersonUnit, RelationalSpec, ReleaseSpec, Spec
 from cloister.schema.spec_files.foreign_keys import schema_of
 from models.task import (
     VIEWS_BY_PUBLIC_FACTS,
@@ -55,7 +55,8 @@ def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> A
     }
     lead = {schema.lead: replace(tables[schema.lead], wanted_rows=wanted)}
     across = across_constraints(spec.constraints, schema)
-    return DatabaseTask(schema, tables | lead, Neighbours(relation), across=across)
+    related = spec.release.relational or RelationalSpec()
+    return DatabaseTask(schema, tables | lead, Neighbours(relation), across, related)
 
 
 def sampling_of(declared: ReleaseSpec) -> RowSampling:

@@ -232,13 +232,35 @@ class AcceptRejectSpec(Declared):
     tries: int = Field(default=300, ge=1, le=MOST_TRIES)
 
 
+class RelationalSpec(Declared):
+    """How method relational relates tables; what is left out is chosen by public facts.
+
+    ``table_method`` makes the rows of each table. ``epsilon`` is what all relationships may cost
+    alone, at the delta of the release; tables have the rest. In each of ``rounds`` (T) the method
+    selects ``workloads`` (K) joint tables of ``ways`` attributes, for a part ``alpha`` of the
+    round's budget. Of method relational-paper: ``fitted`` joint tables, those of greatest error,
+    are fitted at once, on ``slices`` random parts of ``slice`` rows of each side.
+    """
+
+    table_method: str | None = None
+    epsilon: DeclaredEpsilon | None = None
+    rounds: int | None = Field(default=None, ge=1)
+    workloads: int | None = Field(default=None, ge=1)
+    alpha: Annotated[_Exact, Field(gt=0, lt=1)] | None = None
+    ways: Literal[2, 3] | None = None
+    fitted: int | None = Field(default=None, ge=1)
+    slice: int | None = Field(default=None, ge=2)
+    slices: int | None = Field(default=None, ge=1)
+
+
 class ReleaseSpec(Declared):
     """What one release spends, by which method.
 
     ``rows`` is the size of the output, by default that of the table. Method ``auto`` is chosen by
     public facts: sizes, domains, constraints and budget. ``guarantee`` is what records made from
     seeds are released under, ``deniability`` how method deniability makes them,
-    ``dpview`` how methods dpview* count and link.
+    ``dpview`` how methods dpview* count and link, ``relational`` how method relational relates
+    several tables.
     ``sampling`` of soft constraints is inside ``supports``, where rows are independent, or
     ``sequential``, row by row (Kamino, Algorithm 3): then a share ``resample`` of each attribute's
     cells is drawn anew, and candidates may be drawn by ``accept_reject``.
@@ -253,6 +275,7 @@ class ReleaseSpec(Declared):
     )
     deniability: DeniabilitySpec | None = Field(default=None, exclude_if=_is_none)
     dpview: DPViewSpec | None = Field(default=None, exclude_if=_is_none)
+    relational: RelationalSpec | None = Field(default=None, exclude_if=_is_none)
     sampling: Sampling | None = Field(default=None, exclude_if=_is_none)
     resample: float | None = Field(default=None, ge=0, le=1, exclude_if=_is_none)
     accept_reject: AcceptRejectSpec | None = Field(default=None, exclude_if=_is_none)

@@ -33,15 +33,17 @@ def workloads(parent: Sequence[str], child: Sequence[str]) -> tuple[Workload, ..
     return two + three if len(two) + len(three) <= MOST_CANDIDATES else two
 
 
-def candidates(schema: Schema, key: ForeignKey) -> tuple[Workload, ...]:
-    """The joint tables of a key that may be measured.
+def candidates(schema: Schema, key: ForeignKey, ways: int | None = None) -> tuple[Workload, ...]:
+    """The joint tables of a key that may be measured, of so many attributes if ``ways`` says.
 
     Rows without any attribute have those of their first parent only by the tables of their next
     key; where there is none, it is the parents' own attributes that are counted.
     """
     child, parent = (domain.names for domain in joined_domain(schema, key))
     if child:
-        return workloads(parent, child)
+        found = workloads(parent, child)
+        asked = tuple(own for own in found if ways in (None, len(own.names)))
+        return asked or found
     later = [own for own in schema.parents_of(key.table) if own != key and not own.optional]
     if later:
         return ()

@@ -34,15 +34,8 @@ from models.relational.link import Link, Measured
 from models.relational.model import RelationalModel
 from models.relational.pairs import distinct_pairs
 from models.relational.parts import Parts, parts_by
-from models.relational.plan import (
-    DEGREES,
-    MEAN_NOISE,
-    MEASURE,
-    SELECT,
-    LinkNoise,
-    RelationalParameters,
-    tasks_of_rows,
-)
+from models.relational.plan import RelationalParameters, tasks_of_rows
+from models.relational.schedule import DEGREES, MEAN_NOISE, MEASURE, SELECT, LinkNoise
 from models.several_tables import LabelledDoor
 from models.task import DatabaseTask
 
@@ -75,7 +68,7 @@ def train_relational(
         pools.add(name, model.sample(number, rng) if model else None, number)
         for key in task.schema.parents_of(name):
             link = joined_table(key)
-            fit = _LinkFit(private, key, parameters.links[link], pools, links)
+            fit = _LinkFit(private, key, parameters.links[link], pools, links, task.relational.ways)
             links[link] = fit.fit()
             pools.relate(links[link])
     return RelationalModel(base.name, task, rows, models, links)
@@ -102,18 +95,22 @@ def weigh_relational(
 
 @dataclass(frozen=True)
 class _LinkFit:
-    """One relationship, whose degrees are counted first; ``links`` are those before it."""
+    """One relationship, whose degrees are counted first; ``links`` are those before it.
+
+    Joint tables have so many attributes if ``ways`` says.
+    """
 
     private: DatabaseDoor
     key: ForeignKey
     noise: LinkNoise
     pools: Drawing
     links: dict[str, Link]
+    ways: int | None
 
     def fit(self) -> Link:
         """The link after all rounds."""
         link = Link(self.key, self._degrees(), self._parts())
-        left = list(candidates(self.pools.schema, self.key))
+        left = list(candidates(self.pools.schema, self.key, self.ways))
         for picks in self.noise.rounds:
             chosen = self._choose(link, left, picks)
             left = [workload for workload in left if workload not in chosen]

@@ -15,60 +15,27 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from cloister.errors import PlanError
-from cloister.figures import figure
-from cloister.privacy.accounting.calibration import noise_multiplier, zcdp_rho
-from cloister.privacy.events import repeat
-from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace, Neighbours
-from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
+from cloister.privacy.accounting.calibration import zcdp_rho
 from cloister.schema.columns import Serial
 from cloister.schema.database import ForeignKey
 from cloister.schema.domain import Domain
-from cloister.schema.fan_out import rows_changed
-from cloister.schema.joins import degree_table, joined_domain, joined_table, rows_domain
-from models.protocol import AnyPlan, AnySynthesizer, Forecast, Parameters, Plan, Stage
+from cloister.schema.joins import joined_domain, joined_table, rows_domain
+from models.protocol import AnyPlan, AnySynthesizer, Forecast, Parameters, Plan
 from models.relational.candidates import candidates
 from models.relational.key_rules import rules_across
 from models.relational.pairs import distinct_pairs, kept_by_links
 from models.relational.parts import MOST_PARTS
 from models.relational.profiles import MOST_UNKNOWNS
+from models.relational.schedule import DEGREES_ONLY, LinkNoise, link_noise, link_stages
 from models.several_tables import DIGITS, labelled, largest_within
 from models.task import Budget, DatabaseTask, Task
 
-DEGREES = "degrees"
-"""The label of the noisy degree distribution of a relationship."""
-
-SELECT, MEASURE = "select", "measure"
-"""Labels of the rounds of a relationship."""
-
 _RELATIONSHIPS = Fraction(1, 3)
 """Part of the budget of all relationships together; the rows of tables have the rest."""
-
-_DEGREES = Fraction(1, 10)
-"""Part of a relationship's budget for its degrees: few counts, at a smaller sensitivity."""
-
-_SELECTING = Fraction(1, 4)
-"""Part alpha of a round for its selection; a wrong choice costs less than a noisy table."""
-
-_ROUNDS = ((3, 3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1), (1,))
-"""Rounds, each with the joint tables K that it selects and measures, from most to fewest.
-
-A round selects by what the rounds before left unexplained.
-"""
-
-_NOISY = 0.3
-"""Share of rows that refer which noise may move in a table of two attributes of eight parts.
-
-Fewer tables are measured where it would move more: they would then say less than none.
-"""
-
-_CELLS = MOST_PARTS**2
-"""Cells of such a table."""
-
-MEAN_NOISE = math.sqrt(2 / math.pi)
-"""Mean of the absolute value of a normal of deviation 1: what noise alone makes a count differ."""
 
 _SECONDS = 3.0
 """Seconds of a relationship's rounds: at most four fits of joint tables to drawn rows."""
@@ -84,22 +51,6 @@ _MEMORY = 100 << 20
 
 _BYTES_OF_ROW = 300
 """Bytes of a drawn row with its matching."""
-
-Noise = DiscreteGaussian | DiscreteLaplace
-
-
-@dataclass(frozen=True)
-class LinkNoise:
-    """The mechanisms of one relationship.
-
-    Each of ``rounds`` selects and measures so many joint tables. Without ``selection`` all are
-    measured; where none can be there are no ``tables``.
-    """
-
-    degrees: Noise
-    selection: Exponential | PermuteAndFlip | None
-    tables: Noise | None
-    rounds: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -199,9 +150,17 @@ def plan_relational(
             f"method {base.name} makes records from seeds of one table; "
             "use another method for the rows"
         )
+    if base.of_database:
+        raise PlanError(f"method {base.name} is of several tables; name one of one table")
+    for option in ("fitted", "slice", "slices"):
+        if getattr(task.relational, option) is not None:
+            raise PlanError(
+                f"release.relational.{option} is of method relational-paper; leave it out, or use "
+                "that method"
+            )
     division = _Division(name, base, task, tasks_of_rows(task), budget)
     if not budget.delta:
-        return division.plan({part: share * budget.epsilon for part, share in division.shares})
+        return division.plan(division.whole())
     found = largest_within(division.scaled, budget, task.neighbours.relation)
     if found is None:
         raise PlanError(
@@ -221,47 +180,82 @@ class _Division:
     rows: Mapping[str, Task]
     budget: Budget
 
-    @property
-    def shares(self) -> tuple[tuple[tuple[str, str], Fraction], ...]:
-        """The share of each table and each relationship, which add up to one."""
-        keys = self.task.schema.keys
-        weights = {
-            joined_table(key): 1 if candidates(self.task.schema, key) else _DEGREES for key in keys
+    @cached_property
+    def weights(self) -> dict[str, Fraction]:
+        """The share of each relationship in what all have: those that only count degrees less."""
+        keys, ways = self.task.schema.keys, self.task.relational.ways
+        found = {
+            joined_table(key): Fraction(1)
+            if candidates(self.task.schema, key, ways)
+            else DEGREES_ONLY
+            for key in keys
         }
-        relationships = _RELATIONSHIPS if keys else Fraction(0)
-        if not self.rows:
-            relationships = Fraction(1)
-        whole = sum(weights.values(), Fraction(0))
-        return (
-            *((("rows", name), (1 - relationships) / len(self.rows)) for name in self.rows),
-            *((("link", name), relationships * own / whole) for name, own in weights.items()),
-        )
+        whole = sum(found.values(), Fraction(0))
+        return {name: own / whole for name, own in found.items()}
+
+    def whole(self) -> dict[tuple[str, str], Fraction]:
+        """Epsilons that add up to the budget.
+
+        Raises:
+            PlanError: relationships are to have all of it, or more.
+        """
+        related = self._related
+        tables = {
+            ("rows", name): (self.budget.epsilon - related) / len(self.rows) for name in self.rows
+        }
+        return tables | {("link", name): related * own for name, own in self.weights.items()}
 
     def scaled(self, scale: float) -> Plan[RelationalParameters]:
-        """The plan at a scale.
+        """The plan at a scale, which is of the tables alone if relationships have an epsilon.
 
-        Parts of Gaussian noise compose by the sum of squares, so each has the root of its share.
+        Parts of Gaussian noise compose by the sum of squares, so each table has the root of its
+        share, and relationships share what is added up, the rho of zero-concentrated privacy.
         """
-        epsilon = float(self.budget.epsilon)
+        whole, declared = float(self.budget.epsilon), self.task.relational.epsilon
+        left = whole if declared else whole - float(self._related)
+        related = declared or _rounded(scale * math.sqrt(float(self._related) * whole))
+        rho = zcdp_rho(related, self.budget.delta) if self.weights else Fraction(0)
         return self.plan(
             {
-                part: Fraction(math.floor(scale * math.sqrt(share) * epsilon * DIGITS), DIGITS)
-                for part, share in self.shares
+                ("rows", name): _rounded(scale * math.sqrt(whole * left / len(self.rows)))
+                for name in self.rows
             }
+            | {("link", name): rho * own for name, own in self.weights.items()}
         )
 
-    def plan(self, epsilons: Mapping[tuple[str, str], Fraction]) -> Plan[RelationalParameters]:
-        """The plan whose parts have these epsilons, each at the delta of the whole."""
-        plans = {name: self._part(name, epsilons["rows", name]) for name in self.rows}
+    @property
+    def _related(self) -> Fraction:
+        """The epsilon of all relationships."""
+        if not self.task.schema.keys:
+            return Fraction(0)
+        declared = self.task.relational.epsilon
+        if declared is None:
+            return _RELATIONSHIPS * self.budget.epsilon
+        if declared >= self.budget.epsilon:
+            raise PlanError(
+                f"relationships are to have epsilon {float(declared):g} of "
+                f"{float(self.budget.epsilon):g}, and tables none; lower release.relational.epsilon"
+            )
+        return declared
+
+    def plan(self, amounts: Mapping[tuple[str, str], Fraction]) -> Plan[RelationalParameters]:
+        """The plan whose tables have these epsilons, each at the delta of the whole.
+
+        Relationships have so much epsilon at delta 0, else so much rho.
+        """
+        plans = {name: self._part(name, amounts["rows", name]) for name in self.rows}
         keys = {joined_table(key): key for key in self.task.schema.keys}
-        links = {name: self._link(key, epsilons["link", name]) for name, key in keys.items()}
+        links = {
+            name: link_noise(self.task, key, amounts["link", name], not self.budget.delta)
+            for name, key in keys.items()
+        }
         stages = [
             labelled(stage, name, f"rows of {name}: ")
             for name, plan in plans.items()
             for stage in plan.stages
         ]
         for name, noise in links.items():
-            stages += self._stages(keys[name], noise)
+            stages += link_stages(self.task, keys[name], noise)
         sequence = tuple(
             f"{name}.{column}" for name, plan in plans.items() for column in plan.sequence
         )
@@ -278,72 +272,6 @@ class _Division:
             raise PlanError(
                 f"table '{name}' has a part of epsilon {float(self.budget.epsilon):g}: {refusal}"
             ) from None
-
-    def _link(self, key: ForeignKey, epsilon: Fraction) -> LinkNoise:
-        """The noise of as many joint tables as the declared rows can bear; of one at least."""
-        tables = len(candidates(self.task.schema, key))
-        rows = self.task.tables[key.table].data_rows
-        partition = self._neighbours(joined_table(key)).partition
-        for rounds in _ROUNDS:
-            all_of_them = tables <= sum(rounds)
-            found = self._noise(epsilon, (tables,) if all_of_them else rounds, all_of_them)
-            if found.tables is None:
-                break
-            if MEAN_NOISE * _CELLS * found.tables.scale(partition) <= 2 * _NOISY * rows:
-                break
-        return found
-
-    def _noise(self, epsilon: Fraction, rounds: tuple[int, ...], all_of_them: bool) -> LinkNoise:
-        tables, alpha = sum(rounds), Fraction(0) if all_of_them else _SELECTING
-        degrees = _DEGREES if tables else Fraction(1)
-        parts = (degrees, *((1 - degrees) * part / max(tables, 1) for part in (alpha, 1 - alpha)))
-        if not self.budget.delta:
-            own, select, measure = (epsilon * part for part in parts)
-            flip = None if all_of_them else PermuteAndFlip(select)
-            each = DiscreteLaplace(measure) if tables else None
-            return LinkNoise(DiscreteLaplace(own), flip, each, rounds)
-        rho = zcdp_rho(epsilon, self.budget.delta)
-        own, select, measure = (rho * part for part in parts)
-        choice = None if all_of_them else Exponential(_exponent(select))
-        gaussian = DiscreteGaussian(noise_multiplier(measure)) if tables else None
-        return LinkNoise(DiscreteGaussian(noise_multiplier(own)), choice, gaussian, rounds)
-
-    def _stages(self, key: ForeignKey, noise: LinkNoise) -> list[Stage]:
-        parents = self._neighbours(degree_table(key)).partition
-        joined = self._neighbours(joined_table(key)).partition
-        link, tables = joined_table(key), sum(noise.rounds)
-        scale = figure(noise.degrees.scale(parents))
-        stages = [
-            Stage(
-                f"{link}: {DEGREES}",
-                noise.degrees.event(parents),
-                f"how many rows of {key.parent} have none, one, ... {key.max_rows} of {key.table}; "
-                f"noise of {scale} rows a count",
-            )
-        ]
-        if noise.selection:
-            stages.append(
-                Stage(
-                    f"{link}: {SELECT}",
-                    repeat(noise.selection.event(), tables),
-                    f"which joint tables across '{key.column}' fit worst, in "
-                    f"{len(noise.rounds)} rounds; chosen: {tables}",
-                )
-            )
-        if noise.tables:
-            stages.append(
-                Stage(
-                    f"{link}: {MEASURE}",
-                    repeat(noise.tables.event(joined), tables),
-                    f"joint tables of attributes across '{key.column}', {tables} in all; noise of "
-                    f"{figure(noise.tables.scale(joined))} rows a count",
-                )
-            )
-        return stages
-
-    def _neighbours(self, name: str) -> Neighbours:
-        """The rows of a table behind the door that one unit changes."""
-        return Neighbours(self.task.neighbours.relation, rows_changed(self.task.schema)[name])
 
     def _forecast(self, plans: Mapping[str, AnyPlan], links: Mapping[str, LinkNoise]) -> Forecast:
         tables, schema = self.task.tables, self.task.schema
@@ -366,9 +294,6 @@ def _most_profiles(domain: Domain, rows: int, tables: int) -> int:
     return min(math.prod(sizes[max(len(sizes) - tables, 0) :]), rows)
 
 
-def _exponent(rho: Fraction) -> Fraction:
-    """The epsilon of a selection of bounded range that is rho zero-concentrated: rho = eps^2 / 8.
-
-    Rounded down. Source: Cesar, Rogers (arXiv 2010.13981), lemma 3.4.
-    """
-    return Fraction(math.floor(math.sqrt(8 * rho) * (1 - 1e-9) * DIGITS), DIGITS)
+def _rounded(epsilon: float) -> Fraction:
+    """An epsilon of a division, rounded down."""
+    return Fraction(math.floor(epsilon * DIGITS), DIGITS)

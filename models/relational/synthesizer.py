@@ -55,7 +55,8 @@ class RelationalSynthesizer(DatabaseSynthesizer[RelationalParameters, "Relationa
         budget: Budget,
     ) -> Plan[RelationalParameters]:
         """The plans of all rows and the noise of all relationships."""
-        rows = self._rows or (_WITH_DELTA if budget.delta else _WITHOUT)
+        default = _WITH_DELTA if budget.delta else _WITHOUT
+        rows = self._rows or task.relational.table_method or default
         return plan_relational(self.name, self._base(rows), task, budget)
 
     def train(

@@ -20,6 +20,7 @@ from cloister.evaluation.queries import RangeQueries, compare_answers, queries_o
 from cloister.schema.columns import Column
 from cloister.schema.database import MISSING, Database, ForeignKey
 from cloister.schema.domain import Domain, Table
+from cloister.schema.joins import earlier_keys
 
 _MOST_SETS = {2: 500, 3: 100}
 """Sets of attributes of both sides at most that are measured, by the attributes of a set."""
@@ -158,10 +159,16 @@ def _shares(degrees: Integers, most: int) -> Floats:
 
 
 def joined(database: Database, key: ForeignKey, parents: Integers) -> tuple[Table, int]:
-    """The rows that refer to one that is there, with its attributes; how many are of the parent."""
+    """The rows that refer to one that is there, with its attributes; how many are of the parent.
+
+    Beside their own, rows have the attributes of the parents that earlier references lead to.
+    """
     rows = np.flatnonzero(parents >= 0)
     above = _columns(database.tables[key.parent], f"{key.column}: ", parents[rows])
     own = _columns(database.tables[key.table], "", rows)
+    for earlier in earlier_keys(database.schema, key):
+        others = np.maximum(parent_rows(database, earlier)[rows], 0)
+        own += _columns(database.tables[earlier.parent], f"{earlier.column}: ", others)
     return _table([*above, *own]), len(above)
 
 

@@ -1,0 +1,171 @@
+"""What is asked of one relationship: its degrees, and rounds of selected joint tables.
+
+Source: arXiv 2405.18670, algorithm 1: rounds of selections by the exponential mechanism, each
+    followed by measurements. Exponents and noise follow from the sensitivities of the door's
+    queries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from cloister.figures import figure
+from cloister.privacy.accounting.calibration import noise_multiplier
+from cloister.privacy.events import repeat
+from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace, Neighbours
+from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
+from cloister.schema.database import ForeignKey
+from cloister.schema.fan_out import rows_changed
+from cloister.schema.joins import degree_table, joined_domain, joined_table
+from models.protocol import Stage
+from models.relational.candidates import candidates
+from models.relational.parts import MOST_PARTS
+from models.several_tables import DIGITS
+from models.task import DatabaseTask
+
+DEGREES = "degrees"
+"""The label of the noisy degree distribution of a relationship."""
+
+SELECT, MEASURE = "select", "measure"
+"""Labels of the rounds of a relationship."""
+
+DEGREES_ONLY = Fraction(1, 10)
+"""Part of a relationship's budget for its degrees: few counts, at a smaller sensitivity."""
+
+_SELECTING = Fraction(1, 4)
+"""Part alpha of a round for its selection; a wrong choice costs less than a noisy table."""
+
+_ROUNDS = ((3, 3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1), (1,))
+"""Rounds, each with the joint tables K that it selects and measures, from most to fewest.
+
+A round selects by what the rounds before left unexplained.
+"""
+
+_DEPENDENCE = 0.25
+"""Share of rows by which a joint table that is chosen is off before it is measured, typically."""
+
+_NOISY = 2 / 3 * _DEPENDENCE
+"""Share of rows that noise may move in a joint table, on average over the candidates.
+
+Measuring k of N tables brings k / N of (dependence - noise), where noise grows with the root of k,
+since the tables share one budget: the most where noise is 2/3 of dependence. Tried on the MovieLens
+shape (docs/benchmarks/relational.md): errors differ little from half to twice as many tables.
+"""
+
+MEAN_NOISE = math.sqrt(2 / math.pi)
+"""Mean of the absolute value of a normal of deviation 1: what noise alone makes a count differ."""
+
+Noise = DiscreteGaussian | DiscreteLaplace
+
+
+@dataclass(frozen=True)
+class LinkNoise:
+    """The mechanisms of one relationship.
+
+    Each of ``rounds`` selects and measures so many joint tables. Without ``selection`` all are
+    measured; where none can be there are no ``tables``.
+    """
+
+    degrees: Noise
+    selection: Exponential | PermuteAndFlip | None
+    tables: Noise | None
+    rounds: tuple[int, ...]
+
+
+def link_noise(task: DatabaseTask, key: ForeignKey, amount: Fraction, pure: bool) -> LinkNoise:
+    """The noise of as many joint tables as the declared rows can bear, or as the spec says.
+
+    One at least, if there are any. ``amount`` is an epsilon of ``pure`` privacy, else a rho.
+    """
+    found = None
+    for rounds in _schedules(task):
+        found = _noise(task, key, rounds, amount, pure)
+        if found.tables is None or _bearable(task, key, found.tables):
+            break
+    assert found is not None
+    return found
+
+
+def _schedules(task: DatabaseTask) -> tuple[tuple[int, ...], ...]:
+    declared = task.relational
+    if declared.rounds is None and declared.workloads is None:
+        return _ROUNDS
+    most = _ROUNDS[0]
+    return ((declared.workloads or most[0],) * (declared.rounds or len(most)),)
+
+
+def _bearable(task: DatabaseTask, key: ForeignKey, noise: Noise) -> bool:
+    """Whether noise moves few enough of the rows of a joint table."""
+    sizes = {
+        column.name: min(column.size, MOST_PARTS)
+        for side in joined_domain(task.schema, key)
+        for column in side
+    }
+    found = candidates(task.schema, key, task.relational.ways)
+    cells = sum(math.prod(sizes[name] for name in own.names) for own in found) / len(found)
+    partition = neighbours_of(task, joined_table(key)).partition
+    moved = MEAN_NOISE * cells * noise.scale(partition) / 2
+    return moved <= _NOISY * task.tables[key.table].data_rows
+
+
+def _noise(
+    task: DatabaseTask, key: ForeignKey, asked: tuple[int, ...], amount: Fraction, pure: bool
+) -> LinkNoise:
+    possible = len(candidates(task.schema, key, task.relational.ways))
+    everything = possible <= sum(asked)
+    rounds = (possible,) if everything else asked
+    tables = sum(rounds)
+    alpha = Fraction(0) if everything else task.relational.alpha or _SELECTING
+    degrees = DEGREES_ONLY if tables else Fraction(1)
+    each = (1 - degrees) * amount / max(tables, 1)
+    own, select, measure = degrees * amount, each * alpha, each * (1 - alpha)
+    if pure:
+        flip = None if everything else PermuteAndFlip(select)
+        laplace = DiscreteLaplace(measure) if tables else None
+        return LinkNoise(DiscreteLaplace(own), flip, laplace, rounds)
+    choice = None if everything else Exponential(exponent_of(select))
+    gaussian = DiscreteGaussian(noise_multiplier(measure)) if tables else None
+    return LinkNoise(DiscreteGaussian(noise_multiplier(own)), choice, gaussian, rounds)
+
+
+def link_stages(task: DatabaseTask, key: ForeignKey, noise: LinkNoise) -> Iterator[Stage]:
+    """The stages of a relationship: degrees, selections, joint tables."""
+    parents = neighbours_of(task, degree_table(key)).partition
+    joined = neighbours_of(task, joined_table(key)).partition
+    link, tables = joined_table(key), sum(noise.rounds)
+    yield Stage(
+        f"{link}: {DEGREES}",
+        noise.degrees.event(parents),
+        f"how many rows of {key.parent} have none, one, ... {key.max_rows} of {key.table}; "
+        f"noise of {figure(noise.degrees.scale(parents))} rows a count",
+    )
+    if noise.selection:
+        yield Stage(
+            f"{link}: {SELECT}",
+            repeat(noise.selection.event(), tables),
+            f"which joint tables across '{key.column}' fit worst, in {len(noise.rounds)} rounds; "
+            f"chosen: {tables}",
+        )
+    if noise.tables:
+        yield Stage(
+            f"{link}: {MEASURE}",
+            repeat(noise.tables.event(joined), tables),
+            f"joint tables of attributes across '{key.column}', {tables} in all; noise of "
+            f"{figure(noise.tables.scale(joined))} rows a count",
+        )
+
+
+def neighbours_of(task: DatabaseTask, name: str) -> Neighbours:
+    """The rows of a table behind the door that one unit changes."""
+    return Neighbours(task.neighbours.relation, rows_changed(task.schema)[name])
+
+
+def exponent_of(rho: Fraction) -> Fraction:
+    """The epsilon of a selection of bounded range that is rho zero-concentrated: rho = eps^2 / 8.
+
+    Rounded down. Source: Cesar, Rogers (arXiv 2010.13981), lemma 3.4.
+    """
+    return Fraction(math.floor(math.sqrt(8 * rho) * (1 - 1e-9) * DIGITS), DIGITS)
