@@ -83,6 +83,7 @@ METHODS: dict[str, Callable[[Progress], AnySynthesizer]] = {
             "relational-independent",
         )
     ),
+    **dict(_deferred("models.relational.paper.synthesizer", "relational-paper")),
 }
 
 FORMER = MappingProxyType({"cloister": "mixture"})

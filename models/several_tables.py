@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from fractions import Fraction
+from typing import Any, TypeVar
 
 from cloister.privacy.accounting.accountants import spend
 from cloister.privacy.events import Relation
@@ -69,6 +70,15 @@ def largest_within(
 def labelled(stage: Stage, table: str, words: str) -> Stage:
     """A stage of one table's plan, as one of the plan of all tables."""
     return replace(stage, name=f"{table}: {stage.name}", explanation=f"{words}{stage.explanation}")
+
+
+def json_texts(value: Any) -> Any:
+    """JSON values, fractions as text."""
+    if isinstance(value, dict):
+        return {name: json_texts(part) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return [json_texts(part) for part in value]
+    return str(value) if isinstance(value, Fraction) else value
 
 
 def part_of_arrays(arrays: Arrays, name: str) -> Arrays:

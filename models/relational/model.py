@@ -110,18 +110,21 @@ class RelationalModel:
             meta["models"][name], own = model.state()
             arrays |= {f"models.{name}/{key}": array for key, array in own.items()}
         for name, link in self.links.items():
-            meta["links"][name] = {
-                "parts": list(link.parts),
-                "measured": [
-                    [list(table.workload.parent), list(table.workload.child)]
-                    for table in link.measured
-                ],
-            }
-            arrays |= {f"links.{name}/{key}": array for key, array in _arrays(link).items()}
+            meta["links"][name] = link_meta(link)
+            arrays |= {f"links.{name}/{key}": array for key, array in link_arrays(link).items()}
         return meta, arrays
 
 
-def _arrays(link: Link) -> dict[str, NDArray[np.generic]]:
+def link_meta(link: Link) -> dict[str, Any]:
+    """What a link is made of, as JSON."""
+    measured = [
+        [list(table.workload.parent), list(table.workload.child)] for table in link.measured
+    ]
+    return {"parts": list(link.parts), "measured": measured}
+
+
+def link_arrays(link: Link) -> dict[str, NDArray[np.generic]]:
+    """The numbers of a link."""
     found: dict[str, NDArray[np.generic]] = {"degrees": link.degrees}
     found |= {f"parts{at}": numbers_of(parts) for at, parts in enumerate(link.parts.values())}
     found |= {f"counts{at}": table.counts for at, table in enumerate(link.measured)}
@@ -142,14 +145,16 @@ def restore_relational(
         for name, own in meta["models"].items()
     }
     links = {
-        joined_table(key): _link(task, key, meta["links"][joined_table(key)], arrays)
-        for key in task.schema.keys
+        name: restored_link(task, key, meta["links"][name], part_of_arrays(arrays, f"links.{name}"))
+        for name, key in ((joined_table(key), key) for key in task.schema.keys)
     }
     return RelationalModel(base.name, task, rows, models, links)
 
 
-def _link(task: DatabaseTask, key: ForeignKey, meta: Mapping[str, Any], arrays: Arrays) -> Link:
-    own = part_of_arrays(arrays, f"links.{joined_table(key)}")
+def restored_link(
+    task: DatabaseTask, key: ForeignKey, meta: Mapping[str, Any], own: Arrays
+) -> Link:
+    """The link of :func:`link_meta` and :func:`link_arrays`."""
     columns = {column.name: column for side in joined_domain(task.schema, key) for column in side}
     parts = {
         name: parts_of(columns[name], own[f"parts{at}"]) for at, name in enumerate(meta["parts"])

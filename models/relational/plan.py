@@ -31,20 +31,20 @@ from models.relational.pairs import distinct_pairs, kept_by_links
 from models.relational.parts import MOST_PARTS
 from models.relational.profiles import MOST_UNKNOWNS
 from models.relational.schedule import DEGREES_ONLY, LinkNoise, link_noise, link_stages
-from models.several_tables import DIGITS, labelled, largest_within
+from models.several_tables import DIGITS, json_texts, labelled, largest_within
 from models.task import Budget, DatabaseTask, Task
 
 _RELATIONSHIPS = Fraction(1, 3)
 """Part of the budget of all relationships together; the rows of tables have the rest."""
 
-_SECONDS = 3.0
+_SECONDS = 0.5
 """Seconds of a relationship's rounds: at most four fits of joint tables to drawn rows."""
 
-_SECONDS_OF_ROW = 2e-5
-"""Seconds a row that is matched where many rows are alike."""
+_SECONDS_OF_FACTORS = 3.0
+"""Seconds in which factors for rows in slices are fitted, where there are many profiles."""
 
-_SECONDS_OF_SLICED = 2e-3
-"""Seconds a row that is matched in slices, where few are: each slice is a problem of its own."""
+_SECONDS_OF_ROW = 2e-5
+"""Seconds a row that is matched, by profiles or in slices."""
 
 _MEMORY = 100 << 20
 """Bytes of the fit of a relationship, and of the libraries."""
@@ -70,16 +70,8 @@ class RelationalParameters(Parameters):
             name: {"sequence": list(plan.sequence), "parameters": plan.parameters.to_json()}
             for name, plan in self.plans.items()
         }
-        links = {name: _texts(asdict(noise)) for name, noise in self.links.items()}
+        links = {name: json_texts(asdict(noise)) for name, noise in self.links.items()}
         return {"base": self.base, "plans": plans, "links": links}
-
-
-def _texts(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _texts(part) for name, part in value.items()}
-    if isinstance(value, tuple):
-        return [_texts(part) for part in value]
-    return str(value) if isinstance(value, Fraction) else value
 
 
 def tasks_of_rows(task: DatabaseTask) -> dict[str, Task]:
@@ -159,8 +151,9 @@ def plan_relational(
                 "that method"
             )
     division = _Division(name, base, task, tasks_of_rows(task), budget)
+    whole = division.whole()
     if not budget.delta:
-        return division.plan(division.whole())
+        return division.plan(whole)
     found = largest_within(division.scaled, budget, task.neighbours.relation)
     if found is None:
         raise PlanError(
@@ -212,7 +205,7 @@ class _Division:
         share, and relationships share what is added up, the rho of zero-concentrated privacy.
         """
         whole, declared = float(self.budget.epsilon), self.task.relational.epsilon
-        left = whole if declared else whole - float(self._related)
+        left = whole - float(self._related) if declared is None else whole
         related = declared or _rounded(scale * math.sqrt(float(self._related) * whole))
         rho = zcdp_rho(related, self.budget.delta) if self.weights else Fraction(0)
         return self.plan(
@@ -282,8 +275,7 @@ class _Division:
             each = sum(links[joined_table(key)].rounds)
             profiles = [_most_profiles(domain, drawn[name], each) for name, domain in sides]
             sliced = math.prod(profiles) > MOST_UNKNOWNS
-            of_row = _SECONDS_OF_SLICED if sliced else _SECONDS_OF_ROW
-            seconds += _SECONDS + of_row * drawn[key.table]
+            seconds += _SECONDS + sliced * _SECONDS_OF_FACTORS + _SECONDS_OF_ROW * drawn[key.table]
         memory = max((plan.forecast.memory for plan in plans.values()), default=0)
         return Forecast(round(seconds, 1), memory + _MEMORY + _BYTES_OF_ROW * sum(drawn.values()))
 

@@ -16,21 +16,26 @@ _CLOSE = 1e-9
 def sample_exactly(shares: Floats, number: int, rng: np.random.Generator) -> Integers:
     """``number`` different indices, each chosen with the probability of its share (n,).
 
-    Shares lie in [0, 1] and add up to ``number``. Algorithm 3: shares are merged into groups of at
-    most 1, groups to leave out are chosen by their complements, and of each other group one index.
+    Shares lie in [0, 1] and add up to ``number``. Algorithm 3: shares in random order are merged
+    into groups of at most 1, groups to leave out are chosen by their complements, and of each other
+    group one index.
     """
     if number == 0:
         return np.zeros(0, dtype=np.int64)
     if number == len(shares):
         return np.arange(number)
-    if number == 1:
-        return np.array([_draw(shares, rng)])
-    groups = _merged(shares, rng)
-    excess = len(groups) - number
-    complements = np.array([1 - shares[group].sum() for group in groups]).clip(0, 1)
-    left_out = set(sample_exactly(complements, excess, rng).tolist())
-    kept = (group for place, group in enumerate(groups) if place not in left_out)
-    return np.array([group[_draw(shares[group], rng)] for group in kept], dtype=np.int64)
+    order = rng.permutation(len(shares))
+    heights = np.cumsum(shares[order])
+    ends = np.array([len(order)]) if number == 1 else _ends_of_groups(heights)
+    starts = np.append(0, ends[:-1])
+    tops = heights[ends - 1]
+    bottoms = np.append(0.0, tops[:-1])
+    complements = (1 - (tops - bottoms)).clip(0, 1)
+    left_out = sample_exactly(complements, len(ends) - number, rng)
+    kept = np.setdiff1d(np.arange(len(ends)), left_out)
+    marks = bottoms[kept] + rng.random(len(kept)) * (tops - bottoms)[kept]
+    places = np.searchsorted(heights, marks, side="right")
+    return order[np.clip(places, starts[kept], ends[kept] - 1)]
 
 
 def round_unbiased(weights: Floats, rng: np.random.Generator) -> Integers:
@@ -47,21 +52,11 @@ def round_unbiased(weights: Floats, rng: np.random.Generator) -> Integers:
     return counts
 
 
-def _merged(shares: Floats, rng: np.random.Generator) -> list[Integers]:
-    """Groups of indices, in random order, as long as the shares of a group add up to at most 1."""
-    groups: list[list[int]] = []
-    total = 2.0
-    for index in rng.permutation(len(shares)).tolist():
-        share = float(shares[index])
-        if total + share > 1 + _CLOSE:
-            groups.append([])
-            total = 0.0
-        groups[-1].append(index)
-        total += share
-    return [np.array(group) for group in groups]
-
-
-def _draw(shares: Floats, rng: np.random.Generator) -> int:
-    heights = np.cumsum(shares)
-    place = int(np.searchsorted(heights, rng.random() * heights[-1], side="right"))
-    return min(place, len(shares) - 1)
+def _ends_of_groups(heights: Floats) -> Integers:
+    """Where groups of consecutive shares end: as long as they add up to at most 1."""
+    ends, base = [0], 0.0
+    while ends[-1] < len(heights):
+        end = int(np.searchsorted(heights, base + 1 + _CLOSE, side="right"))
+        ends.append(max(end, ends[-1] + 1))
+        base = float(heights[ends[-1] - 1])
+    return np.array(ends[1:])

@@ -1,0 +1,1 @@
+"""Method relational-paper: the algorithm as printed, over all pairs of rows."""

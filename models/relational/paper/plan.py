@@ -1,0 +1,216 @@
+"""The plan of the paper: tables and relationships have budgets that add up (Theorems 1 and 7).
+
+Source: arXiv 2405.18670, appendix B, algorithms 4 to 6, and the set-up of section 8. The part
+``alpha`` of a round is for its selection, as the text of section 8 has it of the exponential
+mechanism; exponent and noise follow from the sensitivities of the door's queries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+from cloister.errors import PlanError
+from cloister.figures import figure
+from cloister.privacy.accounting.calibration import noise_multiplier
+from cloister.privacy.events import repeat
+from cloister.privacy.mechanisms.counts import DiscreteGaussian
+from cloister.privacy.mechanisms.selection import Exponential
+from cloister.schema.database import ForeignKey
+from cloister.schema.joins import joined_table
+from models.protocol import AnyPlan, AnySynthesizer, Forecast, Parameters, Plan, Stage
+from models.relational.candidates import candidates
+from models.relational.paper.pairs import STEPS
+from models.relational.paper.relationship import Slicing
+from models.relational.plan import tasks_of_rows
+from models.relational.schedule import MEASURE, SELECT, exponent_of, neighbours_of
+from models.several_tables import json_texts, labelled
+from models.task import Budget, DatabaseTask, Task
+
+ROUNDS, WORKLOADS, FITTED, SLICE, SLICES, WAYS = 15, 3, 8, 1_000, 8, 3
+"""T, K, joint tables fitted at once, rows of a side of a slice, slices a round, ways: section 8."""
+
+_ALPHA = Fraction(1, 4)
+"""Part of a round for its selection; the number is lost in the text that we have."""
+
+_RELATED = Fraction(1, 3)
+"""Part of epsilon for relationships where none is declared: as much as each of two tables."""
+
+_SECONDS_OF_PAIR = 2.5e-9
+"""Seconds a pair of rows, a joint table and a step: two products with indicators, and a gather."""
+
+_LONGEST = 3_600.0
+"""Seconds above which a fit is refused: the method is for small tables."""
+
+_BYTES_OF_PAIR = 48
+"""Bytes a pair of rows: the matrix, its slices and their order in the sampling."""
+
+_MOST_MEMORY = 4 << 30
+"""Bytes above which a fit is refused."""
+
+
+@dataclass(frozen=True)
+class PaperParameters(Parameters):
+    """The method and plans of rows, the mechanisms of rounds, and how the matrix is learned."""
+
+    base: str
+    plans: Mapping[str, AnyPlan]
+    selection: Exponential
+    tables: DiscreteGaussian
+    rounds: int
+    workloads: int
+    ways: int
+    slicing: Slicing
+
+    def to_json(self) -> dict[str, Any]:
+        """The parameters as JSON values."""
+        plans = {
+            name: {"sequence": list(plan.sequence), "parameters": plan.parameters.to_json()}
+            for name, plan in self.plans.items()
+        }
+        own = {name: value for name, value in vars(self).items() if name != "plans"}
+        own |= {name: asdict(own[name]) for name in ("selection", "tables", "slicing")}
+        return {**json_texts(own), "plans": plans}
+
+
+def link_of(task: DatabaseTask) -> ForeignKey:
+    """The key across which the paper relates two tables: a link's second, or the only one.
+
+    Raises:
+        PlanError: there are other tables or references than of one relationship.
+    """
+    keys = task.schema.keys
+    child = keys[0].table if keys else ""
+    bare = not any(column.kind != "key" for column in task.schema.tables.get(child, ()))
+    related = {child, *(key.parent for key in keys)}
+    one = len(keys) == (2 if bare else 1) and all(key.table == child for key in keys)
+    if not one or related != set(task.schema.tables) or any(key.optional for key in keys):
+        raise PlanError(
+            "method relational-paper relates two tables by one reference, or by a table of two "
+            "references without attributes, none of them missing; use --method relational"
+        )
+    return task.schema.parents_of(child)[-1]
+
+
+def plan_paper(
+    name: str, base: AnySynthesizer, task: DatabaseTask, budget: Budget
+) -> Plan[PaperParameters]:
+    """The plan of both tables and of the rounds.
+
+    Raises:
+        PlanError: there is none, or it would take too long or too much memory.
+    """
+    key, rows, asked = link_of(task), tasks_of_rows(task), task.relational
+    if not budget.delta:
+        raise PlanError("method relational-paper adds Gaussian noise; set delta above 0")
+    _require_kept(task, key)
+    related = asked.epsilon or _RELATED * budget.epsilon
+    if related >= budget.epsilon:
+        raise PlanError("relationships have all of epsilon; lower release.relational.epsilon")
+    part = Budget((budget.epsilon - related) / len(rows), budget.delta / (len(rows) + 1))
+    plans = {table: base.search(own, base.sequence(own), part) for table, own in rows.items()}
+    rounds, workloads = asked.rounds or ROUNDS, asked.workloads or WORKLOADS
+    ways = asked.ways or WAYS
+    tables = min(rounds * workloads, len(candidates(task.schema, key, ways)))
+    each = printed_rho(related, part.delta) / tables
+    alpha = asked.alpha or _ALPHA
+    parameters = PaperParameters(
+        base.name,
+        plans,
+        Exponential(exponent_of(alpha * each)),
+        DiscreteGaussian(noise_multiplier((1 - alpha) * each)),
+        -(-tables // workloads),
+        workloads,
+        ways,
+        Slicing(asked.fitted or FITTED, asked.slices or SLICES, asked.slice or SLICE),
+    )
+    stages = [
+        labelled(stage, table, f"rows of {table}: ")
+        for table, own in plans.items()
+        for stage in own.stages
+    ]
+    stages += _stages(task, key, parameters, tables)
+    sequence = tuple(f"{table}.{column}" for table, own in plans.items() for column in own.sequence)
+    forecast = _forecast(task, key, parameters)
+    return Plan(name, sequence, tuple(stages), parameters, forecast)
+
+
+def printed_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The rho of which Lemma 4 makes (epsilon, delta): rho + 2 sqrt(rho log(1 / delta)).
+
+    Rounded down.
+    """
+    log = math.log(1 / delta)
+    rho = (math.sqrt(log + float(epsilon)) - math.sqrt(log)) ** 2
+    return Fraction(math.floor(rho * (1 - 1e-9) * 10**15), 10**15)
+
+
+def _stages(
+    task: DatabaseTask, key: ForeignKey, parameters: PaperParameters, tables: int
+) -> list[Stage]:
+    joined = neighbours_of(task, joined_table(key)).partition
+    link = joined_table(key)
+    return [
+        Stage(
+            f"{link}: {SELECT}",
+            repeat(parameters.selection.event(), tables),
+            f"which {parameters.ways}-way joint tables across '{key.column}' fit worst, in "
+            f"{parameters.rounds} rounds; chosen: {tables}",
+        ),
+        Stage(
+            f"{link}: {MEASURE}",
+            repeat(parameters.tables.event(joined), tables),
+            f"joint tables across '{key.column}', {tables} in all; noise of "
+            f"{figure(parameters.tables.scale(joined))} rows a count",
+        ),
+    ]
+
+
+def sides_of(task: DatabaseTask, key: ForeignKey) -> tuple[str, str]:
+    """The table of rows that refer, which is the first parent of a link, and that of parents."""
+    first = task.schema.parents_of(key.table)[0]
+    return (key.table if first == key else first.parent), key.parent
+
+
+def _require_kept(task: DatabaseTask, key: ForeignKey) -> None:
+    """A hard constraint on one reference is not kept: degrees are not bounded in the paper."""
+    columns = {own.column for own in task.schema.parents_of(key.table)}
+    for rule in task.tables[key.table].hard:
+        if len(columns.intersection(rule.attributes)) == 1:
+            raise PlanError(
+                f"constraint '{rule.name}' is on a reference, and method relational-paper bounds "
+                "no number of rows that refer to one; use --method relational, or drop it"
+            )
+
+
+def _forecast(task: DatabaseTask, key: ForeignKey, parameters: PaperParameters) -> Forecast:
+    """Seconds and bytes of the matrix, beside those of the tables.
+
+    Raises:
+        PlanError: they are too many.
+    """
+    scale = task.output_rows / task.data_rows
+    sides = [_rows(task.tables[name], scale) for name in sides_of(task, key)]
+    slicing, pairs = parameters.slicing, math.prod(sides)
+    of_round = pairs
+    if max(sides) > slicing.rows and key == task.schema.parents_of(key.table)[-1]:
+        of_round = min(pairs, slicing.slices * slicing.rows**2)
+    steps = parameters.rounds * STEPS * slicing.fitted
+    fits = 2 * _SECONDS_OF_PAIR * steps * of_round
+    memory = _BYTES_OF_PAIR * pairs
+    if fits > _LONGEST or memory > _MOST_MEMORY:
+        raise PlanError(
+            f"method relational-paper has a variable for each of {pairs:,} pairs of rows: "
+            f"{fits / 60:.0f} minutes and {memory / 2**30:.1f} GiB; use --method relational, which "
+            "has one for each pair of profiles"
+        )
+    seconds = sum(plan.forecast.seconds for plan in parameters.plans.values())
+    most = max((plan.forecast.memory for plan in parameters.plans.values()), default=0)
+    return Forecast(round(seconds + fits, 1), most + memory)
+
+
+def _rows(task: Task, scale: float) -> int:
+    return max(round(task.data_rows * scale), 1)

@@ -1,0 +1,75 @@
+"""Two related tables by the algorithm as printed, on the door: for small tables.
+
+Source: "Differentially private synthetic data generation for relational databases" (arXiv
+    2405.18670).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from models.protocol import (
+    AnySynthesizer,
+    Arrays,
+    DatabaseDoor,
+    DatabaseSynthesizer,
+    Plan,
+    Progress,
+)
+from models.relational.paper.plan import PaperParameters, plan_paper
+from models.task import Budget, DatabaseTask
+
+if TYPE_CHECKING:
+    from models.relational.paper.model import PaperModel
+
+_ROWS = "mixture"
+"""Method of rows where none is named; the paper takes AIM and MST, which it resembles."""
+
+
+class PaperSynthesizer(DatabaseSynthesizer[PaperParameters, "PaperModel"]):
+    """A method for the rows of two tables, and the matrix of all pairs of rows between them."""
+
+    def __init__(self, name: str, progress: Progress) -> None:
+        self.name, self._progress = name, progress
+        self.summary = (
+            "two related tables, as the paper prints it: a variable for each pair of rows"
+        )
+
+    def sequence(self, task: DatabaseTask) -> tuple[str, ...]:
+        """The tables, parents before the tables that refer to them."""
+        return tuple(task.tables)
+
+    def search(
+        self,
+        task: DatabaseTask,
+        sequence: tuple[str, ...],  # noqa: ARG002 - that of the schema
+        budget: Budget,
+    ) -> Plan[PaperParameters]:
+        """The plans of rows and the noise of all rounds."""
+        base = self._base(task.relational.table_method or _ROWS)
+        return plan_paper(self.name, base, task, budget)
+
+    def train(
+        self, private: DatabaseDoor, task: DatabaseTask, plan: Plan[PaperParameters]
+    ) -> PaperModel:
+        """The rows of each table, then the rounds."""
+        from models.relational.paper.model import train_paper
+
+        return train_paper(self._base(plan.parameters.base), private, task, plan)
+
+    def restore(self, task: DatabaseTask, meta: Mapping[str, Any], arrays: Arrays) -> PaperModel:
+        """A model from its saved state."""
+        from models.relational.paper.model import restore_paper
+
+        return restore_paper(self._base, task, meta, arrays)
+
+    def _base(self, name: str) -> AnySynthesizer:
+        from models.registry import create
+
+        return create(name, self._progress)
+
+
+def variant(name: str, progress: Progress) -> PaperSynthesizer:
+    """The method of that name."""
+    return PaperSynthesizer(name, progress)
