@@ -43,7 +43,7 @@ _SECONDS = 0.5
 _SECONDS_OF_FACTORS = 3.0
 """Seconds in which factors for rows in slices are fitted, where there are many profiles."""
 
-_SECONDS_OF_ROW = 2e-5
+_SECONDS_OF_ROW = 1e-5
 """Seconds a row that is matched, by profiles or in slices."""
 
 _MEMORY = 100 << 20

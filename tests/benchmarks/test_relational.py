@@ -162,7 +162,7 @@ def test_parents_and_five_times_as_many_children(parents: int, record) -> None:
             "orders": Task(domains["orders"], (), children, Neighbours(max_rows=12)),
         },
         Neighbours(),
-        RelationalSpec(table_method="independent"),
+        relational=RelationalSpec(table_method="independent"),
     )
     drawn, seconds, forecast = released(real, task, Fraction(2), 1)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

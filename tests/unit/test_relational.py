@@ -216,8 +216,8 @@ def test_parts_of_a_plan_are_within_the_budget_and_nearly_spend_it(delta: Fracti
 
 KEY_RULE = DenialConstraint(
     "visits: one ward",
-    (Predicate(Cell(0, "patient"), Op.EQ, Cell(1, "patient")),
-     Predicate(Cell(0, "cost"), Op.NE, Cell(1, "cost"))),
+    (Predicate(Cell(0, "cost"), Op.EQ, Cell(1, "cost")),
+     Predicate(Cell(0, "patient"), Op.NE, Cell(1, "patient"))),
 )  # fmt: skip
 
 

@@ -82,7 +82,7 @@ def task_of(schema: Schema, rows: dict[str, int], **asked) -> DatabaseTask:
         for name, domain in schema.tables.items()
     }
     related = RelationalSpec(table_method="independent", **asked)
-    return DatabaseTask(schema, tables, Neighbours(relation), related)
+    return DatabaseTask(schema, tables, Neighbours(relation), relational=related)
 
 
 def database(schema: Schema, rows: dict[str, int]) -> Database:

@@ -107,6 +107,11 @@ def plan_paper(
     if not budget.delta:
         raise PlanError("method relational-paper adds Gaussian noise; set delta above 0")
     _require_kept(task, key)
+    if task.across:
+        raise PlanError(
+            f"constraint '{task.across[0].name}' is across a reference, and method "
+            "relational-paper draws links without it; use --method relational, or drop it"
+        )
     related = asked.epsilon or _RELATED * budget.epsilon
     if related >= budget.epsilon:
         raise PlanError("relationships have all of epsilon; lower release.relational.epsilon")
