@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 from cloister.constraints.counting import violation_reports
 from cloister.privacy.mechanisms.randomness import SamplingSource
+from models.task import RowSampling
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1_800)]
 
@@ -50,6 +51,23 @@ def test_128_soft_constraints_take_half_as_long_again_as_two(record, real_table,
     )
     record("soft-constraints", title, HEADINGS, lines)
     assert training + runs[128].rest <= 1.5 * two
+
+
+@pytest.mark.parametrize(("number", "most"), [(2, 60), (128, 600)])
+def test_rows_one_after_the_other_take_minutes_and_not_hours(
+    record, real_table, fit_model, number, most
+) -> None:
+    data = real_table("adult", "adult.csv", f"approximate_{number}.ic")
+    task = replace(data.task, sampling=RowSampling("sequential"))
+    found = run(replace(data, task=task), fit_model)
+    line = (f"{found.weigh:.1f}", f"{found.sample:.1f}", *found.held)
+    record(
+        f"soft-constraints-in-turn-{number}",
+        f"{number} soft constraints on Adult, rows one after the other, method kamino, epsilon 1",
+        ("weigh CPU s", "sample CPU s", *HEADINGS[-2:]),
+        [line],
+    )
+    assert found.train + found.rest <= most
 
 
 @dataclass(frozen=True)
