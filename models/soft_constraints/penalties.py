@@ -26,7 +26,7 @@ _PILOT_ROWS = 3_000
 """Rows of a table drawn on trial: its rates then have a relative error of some percent."""
 
 _TURNS = 3
-"""Tables drawn on trial: after each, weights are corrected by what its rates were."""
+"""Tables drawn on trial under weights: after each, these are corrected by what its rates were."""
 
 _MOST = 50.0
 """Cost of violating with as great a share of the rows before as the mean row, in nats, at most."""
@@ -58,19 +58,22 @@ def fit_penalties(
     """The ``known`` penalties, and those with which rows of ``sampler`` have the ``wanted`` rates.
 
     Weights are fitted as if rows of the ``pool`` were kept by chance, and then corrected by the
-    rates of tables that are drawn row by row.
+    rates of tables that are drawn row by row; those of the nearest table are taken, none among
+    them. As in the paper they are not negative: rows violate no more often than without weights.
     """
     if not wanted:
         return known
     half = rng.permutation(pool.rows)[: pool.rows // 2]
-    fit = RateFit.of(list(wanted), list(wanted.values()), pool, half, np.asarray)
-    pilot = _Pilot(task, sampler, known)
-    least = 0.0 if sampler.algorithm.tries else -_MOST
-    for source in SamplingSource(_SEED).spawn(_TURNS):
-        weights = fit.weights(least, _MOST, _FARTHEST) / fit.means
-        found = pilot.rates(list(wanted), weights, source)
-        fit = replace(fit, aims=fit.aims - np.log(found / np.array(list(wanted.values()))))
-    return (*known, *_by_share(wanted, fit.weights(least, _MOST, _FARTHEST) / fit.means))
+    rates = np.array(list(wanted.values()))
+    fit = RateFit.of(list(wanted), rates.tolist(), pool, half, np.asarray)
+    pilot, best = _Pilot(task, sampler, known), (np.inf, np.zeros(len(rates)))
+    weights = best[1]
+    for source in SamplingSource(_SEED).spawn(1 + _TURNS):
+        off = np.log(pilot.rates(list(wanted), weights, source) / rates)
+        best = min(best, (float(np.square(off).sum()), weights), key=lambda tried: tried[0])
+        fit = replace(fit, aims=fit.aims - off) if weights.any() else fit
+        weights = fit.weights(0.0, _MOST, _FARTHEST) / fit.means
+    return (*known, *_by_share(wanted, best[1]))
 
 
 @dataclass(frozen=True)
