@@ -154,7 +154,7 @@ def _best_estimate(cells: NoisyCells) -> Estimate:
 def project_counts(noisy: Floats, deviation: float, rows: float) -> Estimate:
     """The nearest non-negative counts of ``rows`` rows: small counts become zero."""
     counts = to_shares(noisy, rows) * rows
-    return Estimate(counts, _risk(noisy, counts, deviation, float((counts > 0).sum() - 1)))
+    return Estimate(counts, stein_risk(noisy, counts, deviation, float((counts > 0).sum() - 1)))
 
 
 def shrink_to_mean(noisy: Floats, deviation: float, alone: Booleans) -> Estimate:
@@ -164,20 +164,25 @@ def shrink_to_mean(noisy: Floats, deviation: float, alone: Booleans) -> Estimate
     kept = max(0.0, 1.0 - max(len(crowd) - 3, 0) * deviation**2 / max(spread, 1e-12))
     counts = np.where(alone, noisy, mean + kept * (noisy - mean))
     return Estimate(
-        counts, _risk(noisy, counts, deviation, kept * len(crowd) + 1.0 - kept + float(alone.sum()))
+        counts,
+        stein_risk(noisy, counts, deviation, kept * len(crowd) + 1.0 - kept + float(alone.sum())),
     )
 
 
 def smooth_counts(noisy: Floats, deviation: float, alone: Booleans) -> Estimate:
     """Each count as the mean of its neighbourhood, but for spikes and cells that are ``alone``."""
+    counts, weights = neighbourhood_means(noisy, deviation, alone)
+    return Estimate(counts, stein_risk(noisy, counts, deviation, float(weights.sum())))
+
+
+def neighbourhood_means(noisy: Floats, deviation: float, alone: Booleans) -> tuple[Floats, Floats]:
+    """Smoothed counts (cells,), and the weight (cells,) that each count has in its own mean."""
     windows = _windows(noisy)
     spikes = alone | (np.abs(noisy - np.median(windows, axis=1)) > _SPIKE * deviation)
     calm = 1.0 - _windows(spikes.astype(np.float64))
     members = np.maximum(calm.sum(1), 1.0)
     counts = np.where(spikes, noisy, (windows * calm).sum(1) / members)
-    return Estimate(
-        counts, _risk(noisy, counts, deviation, float(np.where(spikes, 1.0, 1.0 / members).sum()))
-    )
+    return counts, np.where(spikes, 1.0, 1.0 / members)
 
 
 def apart(cells: Cells) -> Booleans:
@@ -207,7 +212,8 @@ def to_shares(counts: NDArray[np.generic], rows: float) -> Floats:
     return (shares / shares.sum()).reshape(counts.shape)
 
 
-def _risk(noisy: Floats, estimate: Floats, deviation: float, freedom: float) -> float:
+def stein_risk(noisy: Floats, estimate: Floats, deviation: float, freedom: float) -> float:
+    """Stein's unbiased estimate of the squared error of counts with degrees of ``freedom``."""
     return float(np.square(noisy - estimate).sum()) + deviation**2 * (2 * freedom - len(noisy))
 
 

@@ -21,6 +21,7 @@ from cloister.schema.cells import Cells, declared_cells
 from cloister.schema.columns import Codes, Grid
 from cloister.schema.domain import Domain
 from models.discretization.denoising import apart, estimate_shares
+from models.discretization.two_levels import TwoLevels
 
 _VALUES_PER_ROW = 4
 """Values of a domain for each row at most, for its single values to be counted."""
@@ -51,14 +52,21 @@ def released_histogram(
     mechanism: DiscreteGaussian,
     rows: int,
     by_value: DiscreteGaussian | None,
+    levels: TwoLevels | None = None,
 ) -> tuple[Cells, Floats]:
     """Cells of one attribute, values that stand out apart, and their released shares of rows.
 
-    ``mechanism`` counts the cells, ``by_value`` the single values, if these are counted.
+    ``mechanism`` counts the cells and the wide cells of ``levels``, ``by_value`` the single values,
+    if these are counted.
     """
     deviation = mechanism.scale(private.neighbours.partition)
     counts = private.answer(PartitionCounts((cells,)), mechanism, f"histogram {cells.name}")
-    shares = estimate_shares(counts, deviation, cells, rows)
+    if levels is None:
+        shares = estimate_shares(counts, deviation, cells, rows)
+    else:
+        label = f"wide histogram {cells.name}"
+        wide = private.answer(PartitionCounts((levels.wide,)), mechanism, label)
+        shares = levels.estimate_shares(counts, wide, deviation, rows)
     if by_value is None:
         return cells, shares
     values = Cells(cells.column, np.arange(cells.column.size, dtype=np.int64))

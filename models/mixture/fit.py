@@ -19,8 +19,11 @@ from cloister.privacy.queries.candidate_scores import Candidate, CandidateScores
 from cloister.privacy.queries.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
+from cloister.schema.cells import declared_cells
+from cloister.schema.columns import Column
 from models.discretization.bins import Bins
 from models.discretization.coarsening import fine
+from models.discretization.two_levels import TwoLevels, bin_deviations
 from models.mixture.candidates import candidate_tables, expected_shares
 from models.mixture.factors import arrange_factors, separate_factors, transfer
 from models.mixture.model import MixtureModel, chain_of
@@ -43,9 +46,6 @@ _START_SPREAD = 0.3
 
 _NEARLY_ONE_TO_ONE = 0.5
 """Levels of a right side for each joint level of the left, above which it repeats the left."""
-
-_LEAST_SQUARE = 1e-300
-"""Square of a share that is divided by at least, for bins without mass."""
 
 _START_STEPS = 60
 """Steps of the fit to one-way and constraint tables, before the first round."""
@@ -160,12 +160,17 @@ def _measure_bins(
     private: Door[TableRows], task: Task, name: str, parameters: MixtureParameters
 ) -> Bins:
     cells, counted = DiscreteGaussian(parameters.histogram_noise[name]), name in parameters.by_value
+    levels = _levels(task.domain[name], parameters)
     if name in parameters.valued:
         values = DiscreteGaussian(parameters.noise["joint tables"]) if counted else None
-        return measure_values(private, task, name, cells, values, parameters.groups)
-    return measure_histogram(
-        private, task, name, cells, cells if counted else None, parameters.groups
-    )
+        return measure_values(private, task, name, cells, values, parameters.groups, levels)
+    values = cells if counted else None
+    return measure_histogram(private, task, name, cells, values, parameters.groups, levels)
+
+
+def _levels(column: Column, parameters: MixtureParameters) -> TwoLevels | None:
+    counted_twice = column.name in parameters.two_levels
+    return TwoLevels.of(declared_cells(column)) if counted_twice else None
 
 
 def _modelled(plan: Plan[MixtureParameters], bins: Mapping[str, Bins]) -> tuple[str, ...]:
@@ -182,16 +187,11 @@ def _modelled(plan: Plan[MixtureParameters], bins: Mapping[str, Bins]) -> tuple[
 def _one_way(
     private: Door[TableRows], bins: Bins, parameters: MixtureParameters, rows: int
 ) -> NoisyMarginal:
-    """The histogram over bins; the noise of a bin is that of its cells, summed.
-
-    Cells that hold little count for little: in a tail, whose rows are known as well as those of the
-    few cells at its beginning.
-    """
-    squares = np.bincount(bins.of_cell, weights=np.square(bins.shares), minlength=bins.size)
-    cells = np.maximum(np.square(bins.mass) / np.maximum(squares, _LEAST_SQUARE), 1.0)
+    """The histogram over bins."""
     mechanism = DiscreteGaussian(parameters.histogram_noise[bins.name])
-    deviation = mechanism.scale(private.neighbours.partition)
-    return NoisyMarginal((fine(bins),), bins.mass * rows, deviation * np.sqrt(cells))
+    levels = _levels(bins.cells.column, parameters)
+    deviations = bin_deviations(bins, levels, mechanism.scale(private.neighbours.partition))
+    return NoisyMarginal((fine(bins),), bins.mass * rows, deviations)
 
 
 def _start(layout: Layout, bins: Mapping[str, Bins], components: int) -> Mixture:

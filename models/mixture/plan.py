@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from cloister.errors import PlanError
@@ -19,6 +19,7 @@ from cloister.privacy.mechanisms.selection import Exponential
 from cloister.schema.cells import declared_cells
 from models.discretization.attribute_order import public_sizes
 from models.discretization.histograms import counted_by_value
+from models.discretization.two_levels import TwoLevels
 from models.mixture.forecast import forecast_fit
 from models.planning.constraint_marginals import (
     sizes_by_value,
@@ -91,6 +92,12 @@ MOST_CANDIDATES = 3_000
 MIXTURE_BINS = 32
 """Bins of a numeric attribute at most, special and missing values apart."""
 
+_SPIKE = 0.01
+"""Share of rows of a value that single values are counted for."""
+
+_STANDS_OUT = 4.6
+"""Standard deviations of the noise above which a single value of a large domain stands out."""
+
 _EMPHASIS_POWER = 0.25
 """The noise of a histogram falls with this power of its cells; see `emphasis_for`."""
 
@@ -109,10 +116,10 @@ class MixtureParameters(Parameters):
 
     ``noise`` holds the noise multiplier of each kind of count, and the epsilon of one selection;
     ``histogram_noise`` that of each attribute's histogram. ``by_value`` names the attributes whose
-    single values are counted, ``valued`` those whose values have bins of their own,
-    ``joint_tables`` the attributes of each joint table of a hard constraint, ``groups`` the bins of
-    a numeric attribute at most. After each of the ``rounds`` the fit takes ``steps``;
-    ``dependence_penalty`` is what dependence costs it.
+    single values are counted, ``two_levels`` those counted in wide cells as well, ``valued`` those
+    whose values have bins of their own, ``joint_tables`` the attributes of each joint table of a
+    hard constraint, ``groups`` the bins of a numeric attribute at most. After each of the
+    ``rounds`` the fit takes ``steps``; ``dependence_penalty`` is what dependence costs it.
     """
 
     noise: Mapping[str, Fraction]
@@ -125,15 +132,16 @@ class MixtureParameters(Parameters):
     components: int
     dependence_penalty: float
     valued: tuple[str, ...] = ()
+    two_levels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class _Outline:
     """The queries of a plan, before the noise is known.
 
-    ``emphasis`` is what the noise of each attribute's histogram is divided by; the single values of
-    ``by_value`` attributes are counted as well, those of ``valued`` as precisely as ``joint``, the
-    tables of hard constraints.
+    ``emphasis`` is what the noise of an attribute's histogram would be divided by without wide
+    cells, which are counted for ``two_levels``. The single values of ``by_value`` attributes are
+    counted as well, those of ``valued`` as precisely as ``joint``, the tables of hard constraints.
     """
 
     task: Task
@@ -144,6 +152,7 @@ class _Outline:
     rounds: int
     signal: float
     valued: tuple[str, ...]
+    two_levels: tuple[str, ...]
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -154,7 +163,7 @@ class _Outline:
     def parts(self) -> dict[str, tuple[float, float]]:
         """For each kind of query, its part of the budget, as a share of rho, and its number."""
         histograms = sum(
-            float(factor) ** 2 * self._times(name) for name, factor in self.emphasis.items()
+            float(self._factor(name)) ** 2 * self._times(name) for name in self.emphasis
         )
         parts = {"histograms": (histograms_for(self.signal), histograms)}
         if self.joint:
@@ -215,11 +224,17 @@ class _Outline:
 
     def histogram_noise(self, level: Fraction) -> dict[str, Fraction]:
         """The noise multiplier of each attribute's histogram."""
-        return {name: level / factor for name, factor in self.emphasis.items()}
+        return {name: level / self._factor(name) for name in self.emphasis}
+
+    def _factor(self, name: str) -> Fraction:
+        """The emphasis of each count of an attribute: wide cells take from the others' budget."""
+        once = self._times(name) - (name in self.two_levels)
+        return self.emphasis[name] * _exact(math.sqrt(once / self._times(name)))
 
     def _times(self, name: str) -> int:
         """How many histograms of an attribute have the noise of histograms."""
-        return 1 + (name in self.by_value and name not in self.valued)
+        by_value = name in self.by_value and name not in self.valued
+        return 1 + by_value + (name in self.two_levels)
 
     def _histograms(self, level: Fraction) -> Stage:
         partition = self.task.neighbours.partition
@@ -232,6 +247,8 @@ class _Outline:
         ]
         scales = [mechanism.scale(partition) for mechanism in mechanisms.values()]
         words = "one-way histograms of all attributes, those of many cells with less noise"
+        if self.two_levels:
+            words += f" and in wide cells too: {', '.join(self.two_levels)}"
         return Stage(
             "histograms",
             Composed(tuple(events)),
@@ -251,12 +268,9 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
         )
     rho = zcdp_rho(budget.epsilon, budget.delta)
     signal = task.data_rows * math.sqrt(rho)
-    outline = _outline(task, sequence, signal)
-    require_signal(
-        float(outline.levels(_exact(math.sqrt(1 / (2 * rho))))["histograms"]),
-        task.data_rows,
-        budget,
-    )
+    about = _exact(math.sqrt(1 / (2 * rho)))
+    outline = _without_drowned_values(_outline(task, sequence, signal), about)
+    require_signal(float(outline.levels(about)["histograms"]), task.data_rows, budget)
     noise = calibrate(
         lambda level: Composed(tuple((stage.event, 1) for stage in outline.stages(level))),
         budget.epsilon,
@@ -269,6 +283,7 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
         histogram_noise=outline.histogram_noise(levels["histograms"]),
         by_value=outline.by_value,
         valued=outline.valued,
+        two_levels=outline.two_levels,
         joint_tables=outline.joint,
         rounds=outline.rounds,
         steps=steps_for(outline.rounds),
@@ -306,7 +321,21 @@ def _outline(task: Task, sequence: tuple[str, ...], signal: float) -> _Outline:
         rounds_for(signal, len(sequence)),
         signal,
         tuple(name for name in valued if name in learnt),
+        tuple(name for name in sequence if TwoLevels.of(declared_cells(task.domain[name]))),
     )
+
+
+def _without_drowned_values(outline: _Outline, noise: Fraction) -> _Outline:
+    """The outline without counts of single values that noise of about this level would drown."""
+    levels = outline.histogram_noise(outline.levels(noise)["histograms"])
+    partition, most = outline.task.neighbours.partition, _SPIKE * outline.task.data_rows
+    kept = tuple(
+        name
+        for name in outline.by_value
+        if name in outline.valued
+        or _STANDS_OUT * DiscreteGaussian(levels[name]).scale(partition) <= most
+    )
+    return replace(outline, by_value=kept)
 
 
 def rounds_for(signal: float, attributes: int) -> int:
