@@ -78,7 +78,7 @@ class _Cut:
     counts: Floats
 
 
-def estimate_shares(counts: Integers, deviation: float, cells: Cells, rows: int) -> Floats:
+def estimate_shares(counts: Integers | Floats, deviation: float, cells: Cells, rows: int) -> Floats:
     """The share of rows in each cell, (cells,), from its noisy counts (cells,).
 
     ``deviation`` is the standard deviation of their noise, in rows. ``rows`` is the number of all
