@@ -160,8 +160,18 @@ def test_files_without_a_table_are_refused(tmp_path):
         (tmp_path / "bad.csv").write_text(content)
         with pytest.raises(DataError, match=words):
             draft(tmp_path / "bad.csv")
-    (tmp_path / "bad.csv").write_text("a,b\n1,2\n", encoding="utf-16")
-    with pytest.raises(DataError, match="UTF-16 text; save it as CSV in UTF-8"):
-        draft(tmp_path / "bad.csv")
     with pytest.raises(StorageError, match="cannot be read"):
         draft(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("mark", ["\ufeff", ""])
+def test_utf_16_is_recognised_by_its_mark_or_its_empty_bytes(tmp_path, encoding, mark):
+    path = tmp_path / "t.csv"
+    path.write_bytes(f"{mark}größe;n\n日;1.5\nx;2.5\n".encode(encoding))
+    (tmp_path / "spec.yaml").write_text(draft(path), encoding="utf-8")
+    spec = load_spec(tmp_path / "spec.yaml")
+    assert spec.source.encoding == encoding
+    assert spec.source.delimiter == ";"
+    assert list(spec.attributes) == ["größe", "n"]
+    assert validate_rows(read_frame(spec), spec)[1].valid

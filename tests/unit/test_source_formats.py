@@ -23,6 +23,8 @@ DAYS = ["%d/%m/%Y", "%-m/%-d/%y", "%Y%m%d", "%d. %B %Y", "%b-%d-%Y", "%Y-%m-%d",
 CLOCKS = ["T%H:%M:%S", " %H:%M:%S.%fZ", ", %-I:%M:%S %p", " %H:%M:%S.000+00:00"]
 NUMBERS = ["%.2f", "%'.2f", "%.5f", None]
 WHOLES = ["%d", "%'d", "%06d", "%.1f", None]
+ENCODINGS = ["utf-8", "latin-1", "cp1252", "iso-8859-15"]
+WIDE = ["utf-16-le", "utf-16-be"]
 MISSING = ["", "NA", "n/a", "--"]
 LATIN = [chr(code) for code in range(0xA1, 0x100) if code != 0xAD]
 
@@ -49,14 +51,16 @@ def declared(folder, attributes, source=(), **more) -> Spec:
     return load_spec(path)
 
 
-words = st.text(st.sampled_from(string.ascii_letters + " ,;\"'\n\r\t" + "".join(LATIN)), max_size=6)
+words = st.text(
+    st.sampled_from(string.ascii_letters + " ,;\"'\n\r\t日😀" + "".join(LATIN)), max_size=6
+)
 
 
 @st.composite
 def specs(draw):
     source = {
         "delimiter": draw(st.sampled_from([",", ";", "\t", "|"])),
-        "encoding": draw(st.sampled_from(["utf-8", "latin-1", "cp1252", "iso-8859-15"])),
+        "encoding": draw(st.sampled_from([*ENCODINGS, *WIDE])),
         "missing": draw(st.permutations(MISSING)),
         **draw(
             st.sampled_from(
@@ -214,7 +218,8 @@ MOMENT = {"type": "datetime", "min": "2000-01-01", "max": "2030-01-01"}
 @pytest.mark.parametrize(
     ("attributes", "source", "words"),
     [
-        ({"a": WHOLE}, {"encoding": "utf-16"}, "is no encoding that can be read"),
+        ({"a": WHOLE}, {"encoding": "utf-32"}, "is no encoding that can be read"),
+        ({"a": WHOLE}, {"encoding": "utf-16"}, "write utf-16-le if the file begins with"),
         ({"a": WHOLE}, {"encoding": "latin-1", "missing": ["–"]}, "letters that are not in"),
         ({"ł": WHOLE}, {"encoding": "latin-1"}, "letters that are not in latin-1"),
         ({"a": WHOLE}, {"decimal": ",", "thousands": ","}, "the same mark"),
@@ -293,12 +298,19 @@ KINDS = {
 }
 
 
+def stored(raw, encoding):
+    """The bytes of a file; in UTF-16 bytes that are no letter of UTF-8 become half letters."""
+    if encoding not in WIDE:
+        return raw
+    return raw.decode("utf-8", "surrogateescape").encode(encoding, "surrogatepass")
+
+
 @settings(
     max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     st.lists(st.tuples(*[st.sampled_from(POOL)] * len(KINDS)), min_size=2, max_size=5),
-    st.sampled_from(["utf-8", "latin-1", "cp1252"]),
+    st.sampled_from(["utf-8", "latin-1", "cp1252", *WIDE]),
     st.sampled_from([(",", "."), (",", None), (".", "'")]),
 )
 def test_no_row_changes_how_another_is_read(tmp_path, rows, encoding, marks):
@@ -310,10 +322,56 @@ def test_no_row_changes_how_another_is_read(tmp_path, rows, encoding, marks):
 
     def read(some):
         lines = [";".join(KINDS).encode(), *(b";".join(row) for row in some)]
-        (tmp_path / "t.csv").write_bytes(b"\n".join(lines) + b"\n")
+        (tmp_path / "t.csv").write_bytes(stored(b"\n".join(lines) + b"\n", encoding))
         frame = read_frame(spec)
         return [column.encode(frame[column.name]) for column in Domain.of(spec.attributes, Path())]
 
     together, alone = read(rows), [read([row]) for row in rows]
     for at, codes in enumerate(together):
         np.testing.assert_array_equal(codes, np.concatenate([own[at] for own in alone]))
+
+
+@pytest.mark.parametrize("encoding", WIDE)
+@pytest.mark.parametrize("mark", ["\ufeff", ""])
+def test_utf_16_is_read_with_and_without_its_mark_and_written_with_it(tmp_path, encoding, mark):
+    text = 'größe,"n"\nZoë,1\n日😀,2\n'
+    source = {"path": str(tmp_path / "table.csv"), "encoding": encoding}
+    Path(source["path"]).write_bytes((mark + text).encode(encoding))
+    listed = {"type": "categorical", "values": ["Zoë", "日😀"]}
+    spec = declared(tmp_path, {"größe": listed, "n": WHOLE}, source)
+    frame, report = validate_rows(read_frame(spec), spec)
+    assert report.valid
+    write_table(Domain.of(spec.attributes, spec.folder).encode(frame), tmp_path / "o.parquet")
+    write_csv(tmp_path / "o.parquet", tmp_path / "o", spec)
+    assert (tmp_path / "o").read_bytes() == ("\ufeff" + text.replace('"', "")).encode(encoding)
+
+
+def test_half_a_letter_of_utf_16_spoils_its_own_cell_alone(tmp_path):
+    source = {"path": str(tmp_path / "table.csv"), "encoding": "utf-16-le"}
+    Path(source["path"]).write_bytes(
+        "a,b\n\ud800,1\nx,2\ny,\udc00\n".encode("utf-16-le", "surrogatepass")
+    )
+    letters = {"type": "categorical", "values": ["x", "y"], "nullable": True}
+    attributes = {"a": letters, "b": {**WHOLE, "nullable": True}}
+    spec = declared(tmp_path, attributes, source, validation={"on_invalid": "clip"})
+    frame, report = validate_rows(read_frame(spec), spec)
+    assert frame["a"].fillna("-").tolist() == ["-", "x", "y"]
+    assert frame["b"].fillna(-1).tolist() == [1, 2, -1]
+    assert not report.valid
+
+
+@pytest.mark.parametrize(
+    ("encoding", "found"), [("utf-8", "le"), ("utf-16-be", "le"), ("utf-16-le", "be")]
+)
+def test_a_file_of_the_other_byte_order_is_refused_by_its_name(tmp_path, encoding, found):
+    source = {"path": str(tmp_path / "table.csv"), "encoding": encoding}
+    Path(source["path"]).write_bytes("\ufeffa,b\n1,2\n".encode(f"utf-16-{found}"))
+    with pytest.raises(DataError, match=f"declare source.encoding: utf-16-{found}"):
+        read_frame(declared(tmp_path, TWO, source))
+
+
+def test_ragged_rows_of_utf_16_are_numbered(tmp_path):
+    source = {"path": str(tmp_path / "table.csv"), "encoding": "utf-16-le"}
+    Path(source["path"]).write_bytes("\ufeffa,b\n1,2\n3\n".encode("utf-16-le"))
+    with pytest.raises(DataError, match="rows 2"):
+        read_frame(declared(tmp_path, TWO, source))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cloister.errors import DataError
-from cloister.schema.encodings import UTF_8
+from cloister.schema.encodings import MARKS, UTF_8
 from cloister.schema.formats import number_pattern
 from cloister.schema.sources.csv_files import csv_header, read_text
 from cloister.schema.sources.numbers import plain_numbers
@@ -30,9 +30,6 @@ _BLOCK_BYTES = 1 << 20
 
 _CONTROLS = bytes(range(0x80, 0xA0))
 """Bytes that are letters in cp1252, and nothing in Latin-1."""
-
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-"""What a file begins with whose letters are of two bytes."""
 
 _USUAL = (("encoding", UTF_8), ("decimal", "."))
 """Keys that a draft leaves out, since they are so without them."""
@@ -72,7 +69,7 @@ def drafted_csv(path: Path) -> DraftedFile:
 
     Raises:
         OSError: the file cannot be read.
-        DataError: no header, doubled columns, ragged rows, letters of two bytes.
+        DataError: no header, doubled columns, ragged rows.
     """
     encoding = _encoding(path)
     delimiter = max(DELIMITERS, key=lambda mark: len(csv_header(path, mark, encoding)))
@@ -96,8 +93,9 @@ def drafted_csv(path: Path) -> DraftedFile:
 
 
 def _encoding(path: Path) -> str:
-    if next(_blocks(path)).startswith(_UTF_16):
-        raise DataError(f"{path} is UTF-16 text; save it as CSV in UTF-8")
+    wide = _wide_encoding(next(_blocks(path)))
+    if wide:
+        return wide
     try:
         for block in _blocks(path):
             block.decode()
@@ -105,6 +103,14 @@ def _encoding(path: Path) -> str:
         letters = any(block.translate(None, _CONTROLS) != block for block in _blocks(path))
         return "cp1252" if letters else "latin-1"
     return UTF_8
+
+
+def _wide_encoding(first: bytes) -> str | None:
+    """UTF-16 of a file's first bytes, by its mark or the empty half of an ASCII letter."""
+    marked = (name for name, mark in MARKS.items() if first.startswith(mark))
+    halves = {"utf-16-be": first[:1], "utf-16-le": first[1:2]}
+    empty = (name for name, half in halves.items() if half == b"\0")
+    return next(chain(marked, empty), None)
 
 
 def _blocks(path: Path) -> Iterator[bytes]:

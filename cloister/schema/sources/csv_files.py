@@ -8,8 +8,8 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
-from io import TextIOWrapper
 from pathlib import Path
 
 import pandas as pd
@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from cloister.errors import DataError
-from cloister.schema.encodings import UTF_8, decode
+from cloister.schema.encodings import UTF_8, decode, is_wide
 from cloister.schema.sources.batches import Batch, Cells
 from cloister.schema.sources.numbers import has_own_marks, plain_numbers
 from cloister.schema.sources.required_columns import ROWS_NAMED, require_columns
 from cloister.schema.sources.storage_types import text_of_arrow
+from cloister.schema.sources.text_files import open_as_utf_8, open_text
 from cloister.schema.spec import SourceSpec, Spec
 
 _BLOCK_BYTES = 16 << 20
@@ -96,12 +97,7 @@ def csv_header(path: Path, delimiter: str, encoding: str) -> list[str]:
     Raises:
         DataError: the file is empty or not in its encoding.
     """
-    with (
-        pa.input_stream(str(path), compression="detect") as raw,
-        TextIOWrapper(
-            raw, "utf-8-sig" if encoding == UTF_8 else encoding, "surrogateescape", newline=""
-        ) as text,
-    ):
+    with open_text(path, encoding) as text:
         try:
             header = next(csv.reader(text, delimiter=delimiter), None)
         except csv.Error:
@@ -137,34 +133,44 @@ def _pieces(
     yield {name: pa.array([], pa.large_binary()) for name in names}, len(ragged)
 
 
+@contextmanager
 def _opened(
     path: Path, source: SourceSpec, names: Sequence[str], ragged: list[int], threads: bool = True
-) -> pacsv.CSVStreamingReader:
+) -> Iterator[pacsv.CSVStreamingReader]:
     """The named columns of a file; the numbers of other lines are added to ``ragged``."""
 
     def skip(row: pacsv.InvalidRow) -> str:
         ragged.append(row.number or 0)
         return "skip"
 
-    return pacsv.open_csv(
-        path,
-        _read_options(path, source, threads),
-        pacsv.ParseOptions(
-            delimiter=source.delimiter, newlines_in_values=True, invalid_row_handler=skip
-        ),
-        pacsv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.large_binary()),
-            include_columns=list(names),
-            null_values=[_as_read(text, source.encoding) for text in source.missing],
-            strings_can_be_null=True,
-        ),
-    )
+    wide = is_wide(source.encoding)
+    with (
+        open_as_utf_8(path, source.encoding) if wide else nullcontext(path) as file,
+        pacsv.open_csv(
+            file,
+            _read_options(path, source, threads),
+            pacsv.ParseOptions(
+                delimiter=source.delimiter, newlines_in_values=True, invalid_row_handler=skip
+            ),
+            pacsv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.large_binary()),
+                include_columns=list(names),
+                null_values=[_as_read(text, source.encoding) for text in source.missing],
+                strings_can_be_null=True,
+            ),
+        ) as pieces,
+    ):
+        yield pieces
+
+
+def _is_read_as_utf_8(encoding: str) -> bool:
+    return encoding == UTF_8 or is_wide(encoding)
 
 
 def _read_options(path: Path, source: SourceSpec, threads: bool) -> pacsv.ReadOptions:
-    """Bytes of another encoding than UTF-8 are read as the letters of Latin-1, one for each."""
+    """Bytes of encodings of one byte are read as the letters of Latin-1, one for each."""
     options = pacsv.ReadOptions(use_threads=threads, block_size=_BLOCK_BYTES)
-    if source.encoding != UTF_8:
+    if not _is_read_as_utf_8(source.encoding):
         options.encoding = _LATIN
         options.column_names = csv_header(path, source.delimiter, source.encoding)
         options.skip_rows_after_names = 1
@@ -172,12 +178,12 @@ def _read_options(path: Path, source: SourceSpec, threads: bool) -> pacsv.ReadOp
 
 
 def _as_read(text: str, encoding: str) -> str:
-    return text if encoding == UTF_8 else text.encode(encoding).decode(_LATIN)
+    return text if _is_read_as_utf_8(encoding) else text.encode(encoding).decode(_LATIN)
 
 
 def _read_cells(cells: pa.Array, source: SourceSpec, marks: bool = False) -> pd.Series:
     """Cells of a file as text (n,), numbers in its own ``marks`` as ``1234.5``."""
-    if source.encoding == UTF_8:
+    if _is_read_as_utf_8(source.encoding):
         texts = text_of_arrow(pa.chunked_array([cells]))
     else:
         letters = cells.cast(pa.large_string()).to_pylist()

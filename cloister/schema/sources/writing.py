@@ -12,6 +12,7 @@ from pandas.api import types as pt
 
 from cloister.arrays import Array
 from cloister.schema.attributes import AnyAttribute, Date, Float, Integer
+from cloister.schema.encodings import BYTE_ORDER_MARK, is_wide
 from cloister.schema.formats import write_moments, write_numbers
 from cloister.schema.spec import SourceSpec, Spec
 
@@ -22,8 +23,9 @@ _DAY, _MOMENT = "%Y-%m-%d", "%Y-%m-%d %H:%M:%S"
 def write_csv_rows(frame: pd.DataFrame, file: TextIO, spec: Spec, header: bool) -> None:
     """Write the rows of a table of one spec, after its ``header`` if that is wanted.
 
-    Reading the file with the spec gives the same table. Cells are in quotes where they hold the
-    delimiter, a quote or a line's end; lines end in a line feed.
+    The header of UTF-16 follows its byte order mark. Reading the file with the spec gives the same
+    table. Cells are in quotes where they hold the delimiter, a quote or a line's end; lines end in
+    a line feed.
     """
     source = spec.source
     columns = [
@@ -32,6 +34,8 @@ def write_csv_rows(frame: pd.DataFrame, file: TextIO, spec: Spec, header: bool) 
     ]
     names = _quoted(np.array(list(spec.attributes), dtype=object), source.delimiter)
     rows = chain([tuple(names)] if header else [], zip(*columns, strict=True))
+    if header and is_wide(source.encoding):
+        file.write(BYTE_ORDER_MARK)
     # an empty line is no row
     file.writelines((source.delimiter.join(row) or '""') + "\n" for row in rows)
 
