@@ -8,6 +8,7 @@ count reaches a threshold; the probability that any part of an empty partition d
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -42,6 +43,8 @@ from cloister.privacy.queries.partitions import (
 from cloister.privacy.queries.query import Door
 from cloister.schema.attributes import (
     DATA_DERIVED,
+    EXACT_STEP,
+    EXACT_YEARS,
     AnyAttribute,
     Boolean,
     Categorical,
@@ -51,8 +54,10 @@ from cloister.schema.attributes import (
     Integer,
     Ordinal,
     TextKey,
+    written_years,
 )
-from cloister.schema.formats import written_step
+from cloister.schema.columns import EPOCH
+from cloister.schema.formats import in_seconds, utc_offset, written_micros
 from cloister.schema.parsing import holds_numbers
 
 # Most probability that the noisy count of any part of an empty partition reaches the threshold.
@@ -285,19 +290,42 @@ def _bounded(
 
 
 def _grid(attribute: AnyAttribute, noisy: Integers, threshold: int) -> Keys:
-    """The finest grid that enough values need; without any, the finest there is."""
+    """The finest grid that enough values need; without any, the finest there is.
+
+    Fractions of seconds are those of the format, which a person has confirmed.
+    """
     if isinstance(attribute, Datetime):
         held = np.flatnonzero(noisy[: len(TIME_STEPS)] >= threshold)
         found = {"step": TIME_STEPS[held[-1]]} if held.size else {}
-        return max(found, _step(attribute), key=lambda step: step.get("step", 0))
+        own = _step(attribute)
+        return own if own.get("step", 1) < 1 else max(found, own, key=lambda k: k.get("step", 0))
     held = np.flatnonzero(noisy[: MOST_DECIMALS + 2] >= threshold)
     return {"decimals": int(held[-1])} if held.size and held[-1] <= MOST_DECIMALS else {}
+
+
+def _in_written_years(form: str, low: int, high: int) -> tuple[int, int]:
+    """Seconds in years that a form writes, a whole day inside where its clock is not in UTC."""
+    years, margin = written_years(form), int(utc_offset(form) != 0)
+    first = (dt.date(years[0], 1, 1) - EPOCH).days + margin
+    last = (dt.date(years[-1], 12, 31) - EPOCH).days + 1 - margin
+    inside = np.clip([low, high], first * DAY_SECONDS, last * DAY_SECONDS - 1)
+    return int(inside[0]), int(inside[1])
+
+
+def _needs_coarser_step(step: float, *ends: int) -> bool:
+    """Whether moments in years of these seconds are not told apart at such a step."""
+    years = {(EPOCH + dt.timedelta(seconds=end)).year for end in ends}
+    return step < EXACT_STEP and not years <= set(EXACT_YEARS)
 
 
 def _representable(
     attribute: AnyAttribute, low: Any, high: Any, grid: Keys
 ) -> tuple[Any, Any, Keys]:
-    """Bounds that the dtype can hold, on a decimal grid whose steps fit into 64 bits."""
+    """Bounds that dtype and format can hold, on a grid whose steps are told apart."""
+    if isinstance(attribute, Datetime) and attribute.format:
+        low, high = _in_written_years(attribute.format, low, high)
+        if _needs_coarser_step(grid["step"], low, high):
+            grid = {"step": EXACT_STEP}
     if isinstance(attribute, Integer) and attribute.dtype:
         held = np.iinfo(attribute.dtype.lower())
         return max(low, held.min), min(high, held.max), grid
@@ -348,7 +376,7 @@ def _format(attribute: AnyAttribute) -> Keys:
 def _step(attribute: AnyAttribute) -> Keys:
     """The least step of moments that a declared format can write."""
     form = attribute.format if isinstance(attribute, Datetime) else None
-    return {"step": written_step(form)} if form else {}
+    return {"step": in_seconds(written_micros(form))} if form else {}
 
 
 def _stand_in(attribute: AnyAttribute) -> Keys:

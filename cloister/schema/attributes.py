@@ -12,10 +12,13 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from cloister.schema.formats import (
+    MICROS,
     has_short_year,
+    in_seconds,
     require_moment_format,
     require_number_format,
-    written_step,
+    utc_offset,
+    written_micros,
 )
 
 Scalar = str | bool | int | float
@@ -26,11 +29,17 @@ _DecimalForm = Annotated[str, AfterValidator(lambda form: require_number_format(
 _DayForm = Annotated[str, AfterValidator(lambda form: require_moment_format(form, clock=False))]
 _MomentForm = Annotated[str, AfterValidator(lambda form: require_moment_format(form, clock=True))]
 
-_SHORT_YEARS = range(1969, 2069)
-"""Years that two digits can write."""
+_YEARS, _SHORT_YEARS = range(1, 10_000), range(1969, 2069)
+"""Years that four digits, and two digits, can write."""
 
 _MOST_BINS = 100_000
 """Bins of a column at most: a histogram of more has fewer rows in a bin than its noise."""
+
+_DAY_MICROS = 86_400 * MICROS
+
+EXACT_STEP, EXACT_YEARS = 0.0001, range(1700, 2241)
+"""Seconds that a float64 of seconds since 1970 tells apart in all years, and the years in which it
+tells microseconds apart."""
 
 LARGEST_WHOLE = 10**18 - 1
 """The greatest whole number of an integer attribute: all of 18 digits fit into int64."""
@@ -168,24 +177,56 @@ class Date(Attribute):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        _require_written(self.format, [self.min, *self.special, self.max], 86_400)
+        _require_written(self.format, [self.min, *self.special, self.max], _DAY_MICROS)
         return _require_order(self, self.min, self.max)
 
 
+def _require_micros(step: float) -> int | float:
+    """Seconds of at most six decimal places, whole ones as an integer.
+
+    Raises:
+        ValueError: they have more.
+    """
+    micros = round(step * MICROS)
+    if micros < 1 or micros / MICROS != step:
+        raise ValueError("should be seconds of at most six decimal places; write 1, 60 or 0.001")
+    return in_seconds(micros)
+
+
 class Datetime(Attribute):
-    """Moments from ``min`` to ``max`` on a grid of ``step`` seconds."""
+    """Moments from ``min`` to ``max`` on a grid of ``step`` seconds, such as 60 or 0.001."""
 
     type: Literal["datetime"]
     min: dt.datetime
     max: dt.datetime
-    step: int = Field(default=1, ge=1)
+    step: Annotated[int | float, AfterValidator(_require_micros)] = 1
     bins: int | None = Field(default=None, ge=1, le=_MOST_BINS)
     special: list[dt.datetime] = []
     format: _MomentForm | None = None
 
+    @property
+    def step_micros(self) -> int:
+        """Microseconds from one moment of the grid to the next."""
+        return round(self.step * MICROS)
+
+    @property
+    def places(self) -> int:
+        """Decimal places of a second that the grid has, 0 to 6."""
+        return next(p for p in range(7) if not self.step_micros % 10 ** (6 - p))
+
+    @property
+    def tick_micros(self) -> int:
+        """Microseconds of one in the last of these places."""
+        return int(10 ** (6 - self.places))
+
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        _require_written(self.format, [self.min, *self.special, self.max], self.step)
+        bounds = [self.min, *self.special, self.max]
+        if self.step < EXACT_STEP and any(at.year not in EXACT_YEARS for at in bounds):
+            raise ValueError(
+                "such a step needs years 1700 to 2240; declare step: 0.0001, or longer"
+            )
+        _require_written(self.format, bounds, self.step_micros)
         return _require_order(self, self.min, self.max)
 
 
@@ -206,6 +247,38 @@ AnyAttribute = Annotated[
 ]
 
 
+def as_date(value: object) -> dt.date:
+    """The day of a declared constant.
+
+    Raises:
+        TypeError: it is none.
+        ValueError: its text is none.
+    """
+    if isinstance(value, str):
+        value = dt.datetime.fromisoformat(value)
+    if isinstance(value, dt.datetime):
+        return value.date()
+    if isinstance(value, dt.date):
+        return value
+    raise TypeError("not a date")
+
+
+def as_moment(value: object) -> dt.datetime:
+    """The moment of a declared constant, in UTC if it has no time zone; see :func:`as_date`."""
+    if isinstance(value, str):
+        value = dt.datetime.fromisoformat(value)
+    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        value = dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC)
+    if not isinstance(value, dt.datetime):
+        raise TypeError("not a moment")
+    return value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+
+
+def written_years(form: str) -> range:
+    """The years that a form writes, on its own clock."""
+    return _SHORT_YEARS if has_short_year(form) else _YEARS
+
+
 def _require_order(attribute: _T, low: object, high: object) -> _T:
     if low > high:  # type: ignore[operator]
         raise ValueError("min is greater than max")
@@ -222,16 +295,40 @@ def _require_written(form: str | None, bounds: Sequence[dt.date], step: int) -> 
     """
     if form is None:
         return
-    unit = written_step(form)
-    if any(second % unit for second in [step, *map(_seconds, bounds[:-1])]):
-        raise ValueError(f"the format writes no parts below {unit} seconds; declare step: {unit}")
-    if has_short_year(form) and any(at.year not in _SHORT_YEARS for at in bounds):
+    unit = written_micros(form)
+    if any(micros % unit for micros in [step, *map(_micros, bounds[:-1])]):
+        seconds = in_seconds(unit)
+        raise ValueError(
+            f"the format writes no parts below {seconds} seconds; declare step: {seconds}"
+        )
+    years = [_written_year(at, form) for at in bounds]
+    if has_short_year(form) and any(year not in _SHORT_YEARS for year in years):
         raise ValueError("the format has years of two digits, 1969 to 2068; narrow the bounds")
 
 
-def _seconds(moment: dt.date) -> int:
-    """Whole seconds of a day or moment on the clock, in UTC."""
+def _in_utc(moment: dt.datetime) -> dt.datetime:
+    return moment if moment.tzinfo is None else moment.astimezone(dt.UTC)
+
+
+def _micros(moment: dt.date) -> int:
+    """Microseconds of a day or moment on the clock, in UTC."""
     if not isinstance(moment, dt.datetime):
         return 0
-    at = moment if moment.tzinfo is None else moment.astimezone(dt.UTC)
-    return at.hour * 3600 + at.minute * 60 + at.second
+    at = _in_utc(moment)
+    return (at.hour * 3600 + at.minute * 60 + at.second) * MICROS + at.microsecond
+
+
+def _written_year(moment: dt.date, form: str) -> int:
+    """The year that a form writes, at its distance from UTC.
+
+    Raises:
+        ValueError: it is none of 1 to 9999.
+    """
+    if not isinstance(moment, dt.datetime):
+        return moment.year
+    try:
+        return (_in_utc(moment) + dt.timedelta(minutes=utc_offset(form))).year
+    except OverflowError:
+        raise ValueError(
+            "a bound in UTC has no year of four digits at the format's distance; narrow the bounds"
+        ) from None

@@ -118,7 +118,8 @@ def _bin_starts(column: Grid) -> Codes:
 
 def _equal_starts(column: Grid, bins: int) -> Codes:
     bins = min(bins, column.steps)
-    return (np.arange(bins, dtype=np.int64) * column.steps) // bins
+    # Python's integers: the product of bins and microseconds may exceed 64 bits
+    return np.array([place * column.steps // bins for place in range(bins)], dtype=np.int64)
 
 
 def _growing_part(column: Grid) -> float:

@@ -146,7 +146,7 @@ def _moved(values: pd.Series, outside: Booleans, attribute: Any) -> pd.Series:
 def _bounds(attribute: _Movable) -> tuple[Any, Any, Any]:
     if isinstance(attribute, Date | Datetime):
         step = (
-            pd.Timedelta(seconds=attribute.step).as_unit("us")
+            pd.Timedelta(microseconds=attribute.step_micros).as_unit("us")
             if isinstance(attribute, Datetime)
             else None
         )

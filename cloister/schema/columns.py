@@ -10,6 +10,7 @@ import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
 from cloister.errors import ConstraintError
-from cloister.schema.attributes import AnyAttribute, Scalar
+from cloister.schema.attributes import AnyAttribute, Datetime, Integer, Scalar, as_date, as_moment
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,6 +41,8 @@ Two such keys share a code with probability 2^-61.
 
 EPOCH = dt.date(1970, 1, 1)
 """The day from which dates are numbered."""
+
+_EPOCH_MOMENT = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True)
@@ -206,8 +209,8 @@ class Grid(Column):
     """A numeric column: an even grid of ``steps`` values from ``origin``, then special values.
 
     A special value that lies on the grid has its code there. Values are measured in ticks: one for
-    integers, 10^-decimals for floats, a day for dates, a second for moments; ``stride`` is the
-    number of ticks from one value to the next.
+    integers, 10^-decimals for floats, a day for dates, a second or the last decimal place of its
+    step for moments; ``stride`` is the number of ticks from one value to the next.
     """
 
     origin: int
@@ -226,7 +229,7 @@ class Grid(Column):
     @property
     def dtype(self) -> str:
         usual = {"integer": "Int64" if self.attribute.nullable else "int64", "float": "float64"}
-        return self.attribute.dtype or usual.get(self.attribute.type, "datetime64[s]")
+        return self.attribute.dtype or usual.get(self.attribute.type, _moment_dtype(self.attribute))
 
     @cached_property
     def special_codes(self) -> tuple[int, ...]:
@@ -320,7 +323,17 @@ class Serial(Column):
 
 def tick_of(attribute: AnyAttribute, value: object) -> int:
     """The whole number of grid units of one declared value."""
+    if isinstance(attribute, Datetime):
+        micros = (as_moment(value) - _EPOCH_MOMENT) // dt.timedelta(microseconds=1)
+        return round(Fraction(micros, attribute.tick_micros))
     return round(_number_of(attribute, value) * _ticks_per_unit(attribute))
+
+
+def stride_of(attribute: AnyAttribute) -> int:
+    """The number of ticks from one value of a grid to the next."""
+    if isinstance(attribute, Datetime):
+        return attribute.step_micros // attribute.tick_micros
+    return attribute.step if isinstance(attribute, Integer) else 1
 
 
 def float_decimals(attribute: AnyAttribute) -> int:
@@ -335,44 +348,33 @@ def float_decimals(attribute: AnyAttribute) -> int:
     return int(np.clip(np.ceil(6 - np.log10(span)), 0, 12)) if span > 0 else 6
 
 
+def _moment_dtype(attribute: AnyAttribute) -> str:
+    fine = isinstance(attribute, Datetime) and attribute.places > 0
+    return "datetime64[us]" if fine else "datetime64[s]"
+
+
 def _ticks_per_unit(attribute: AnyAttribute) -> float:
+    if isinstance(attribute, Datetime):
+        return float(10**attribute.places)
     return float(10 ** float_decimals(attribute)) if attribute.type == "float" else 1.0
 
 
 def _number_of(attribute: AnyAttribute, value: object) -> float:
     if attribute.type == "date":
-        return float((_as_date(value) - EPOCH).days)
+        return float((as_date(value) - EPOCH).days)
     if attribute.type == "datetime":
-        return _as_moment(value).timestamp()
+        return as_moment(value).timestamp()
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError("not a number")
     return float(value)
 
 
-def _as_date(value: object) -> dt.date:
-    if isinstance(value, str):
-        value = dt.datetime.fromisoformat(value)
-    if isinstance(value, dt.datetime):
-        return value.date()
-    if isinstance(value, dt.date):
-        return value
-    raise TypeError("not a date")
-
-
-def _as_moment(value: object) -> dt.datetime:
-    if isinstance(value, str):
-        value = dt.datetime.fromisoformat(value)
-    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
-        value = dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC)
-    if not isinstance(value, dt.datetime):
-        raise TypeError("not a moment")
-    return value if value.tzinfo else value.replace(tzinfo=dt.UTC)
-
-
 def _ticks_of_series(attribute: AnyAttribute, typed: pd.Series) -> Codes:
-    if attribute.type in ("date", "datetime"):
-        seconds = typed.to_numpy().astype("datetime64[s]").astype(np.int64)
-        return seconds // 86_400 if attribute.type == "date" else seconds
+    if isinstance(attribute, Datetime):
+        micros = typed.to_numpy().astype("datetime64[us]").astype(np.int64)
+        return micros // attribute.tick_micros
+    if attribute.type == "date":
+        return typed.to_numpy().astype("datetime64[D]").astype(np.int64)
     if attribute.type == "integer":
         return typed.to_numpy(dtype=np.int64)
     ticks = np.rint(typed.to_numpy(dtype=np.float64) * _ticks_per_unit(attribute))
@@ -386,5 +388,7 @@ def _values_of_ticks(attribute: AnyAttribute, ticks: Codes) -> tuple[NDArray[Any
         return values, "float64"
     if attribute.type == "integer":
         return ticks, "Int64" if attribute.nullable else "int64"
-    seconds = ticks * 86_400 if attribute.type == "date" else ticks
-    return seconds.astype("datetime64[s]"), "datetime64[s]"
+    if isinstance(attribute, Datetime):
+        dtype = _moment_dtype(attribute)
+        return (ticks * attribute.tick_micros).astype("datetime64[us]").astype(dtype), dtype
+    return ticks.astype("datetime64[D]").astype("datetime64[s]"), "datetime64[s]"

@@ -14,7 +14,7 @@ from cloister.arrays import Array, Booleans, Floats, Integers
 from cloister.errors import DataError
 from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Ordinal, TextKey
 from cloister.schema.codelists import NUMBERED_PATTERN, resolve_values
-from cloister.schema.columns import OUTSIDE, Codes, Column, Grid, Listed, Serial, tick_of
+from cloister.schema.columns import OUTSIDE, Codes, Column, Grid, Listed, Serial, stride_of, tick_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +39,7 @@ def column_of(name: str, attribute: AnyAttribute, folder: Path) -> Column:
 
 def _grid(name: str, attribute: AnyAttribute) -> Grid:
     first, last = (tick_of(attribute, getattr(attribute, end)) for end in ("min", "max"))
-    stride = getattr(attribute, "step", 1)
+    stride = stride_of(attribute)
     steps = (last - first) // stride + 1
     declared = dict.fromkeys(
         tick_of(attribute, value) for value in getattr(attribute, "special", [])

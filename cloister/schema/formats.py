@@ -6,7 +6,11 @@ dates and moments also what is read, while numbers are read in any form.
     %d  %05d  %'d            a whole number; padded by zeros to a width; thousands in groups
     %.2f  %'.2f              so many decimal places, of a whole number too
     %Y %y %m %d %b %B        year, of two digits (1969 to 2068), month, day, month in English
-    %H %I %M %S %f %p        hour, of twelve, minute, second, its fraction, AM or PM
+    %H %I %M %S %p           hour, of twelve, minute, second, AM or PM
+    %f %3f                   fraction of a second: read with up to nine digits and written with six;
+                             with as many as it says, one to six
+    %:z %z                   the distance from UTC, +02:00 or +0200, or Z; written in UTC
+    +02:00 +0200 +02         at the end, after the clock: that distance, read and written
     %-m %-d %-H %-I          without a leading zero
     %%                       a percent sign; all else stands for itself
 """
@@ -15,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,10 +44,20 @@ _SHORT = 3
 """Letters of the short name of a month."""
 
 _NUMBER = re.compile(r"%(?P<group>')?(?:0(?P<width>[0-9]{1,2}))?(?:d|\.(?P<places>[0-9]{1,2})f)")
-_DIRECTIVE = re.compile(r"%-?[A-Za-z%]|[^%]+|%")
+_DIRECTIVE = re.compile(r"%(?:[-:]|[1-6](?=f))?[A-Za-z%]|[^%]+|%")
+_OFFSET = re.compile(
+    r"(?<=[MSfp])(?:\.0+)? ?(?P<sign>[+-])(?P<hours>[01][0-9]):?(?P<minutes>[0-5][0-9])?$"
+)
+"""A fixed distance from UTC at the end of a form, after its clock."""
 
 PIVOT = 69
 """Two-digit years from here on are of the 20th century, as POSIX has it."""
+
+MICROS = 10**6
+"""Microseconds of a second: moments have no finer parts."""
+
+_FRACTIONS = {"%f": 6, **{f"%{digits}f": digits for digits in range(1, 7)}}
+"""Digits of a second's fraction that are written."""
 
 SHORT_YEAR, MONTH_NAME, HALF = "short_year", "month_name", "half"
 """Groups of patterns beside year, month, day, hour, minute, second and fraction."""
@@ -64,7 +79,10 @@ _READ = {
     "%-I": "(?P<hour>[1-9]|1[0-2])",
     "%M": "(?P<minute>[0-9]{2})",
     "%S": "(?P<second>[0-9]{2})",
+    **{token: f"(?P<fraction>[0-9]{{{digits}}})" for token, digits in _FRACTIONS.items()},
     "%f": "(?P<fraction>[0-9]{1,9})",
+    "%:z": "(?:Z|(?P<sign>[+-])(?P<east>[0-9]{2}):(?P<minutes_east>[0-9]{2}))",
+    "%z": "(?:Z|(?P<sign>[+-])(?P<east>[0-9]{2})(?P<minutes_east>[0-9]{2}))",
     "%p": f"(?P<{HALF}>(?i:am|pm))",
     "%%": "%",
 }
@@ -75,12 +93,13 @@ _PARTS = {
     "hour": ("%H", "%-H", "%I", "%-I"),
     "minute": ("%M",),
     "second": ("%S",),
-    "fraction": ("%f",),
+    "fraction": tuple(_FRACTIONS),
     "half": ("%p",),
+    "zone": ("%z", "%:z"),
 }
 _DAY_PARTS = ("year", "month", "day")
-_CLOCK = (("second", 60), ("minute", 3600), ("hour", 86_400))
-"""Parts of the clock, and the seconds that a moment is a multiple of without them."""
+_CLOCK = (("second", 60 * MICROS), ("minute", 3600 * MICROS), ("hour", 86_400 * MICROS))
+"""Parts of the clock, and the microseconds that a moment is a multiple of without them."""
 
 
 def require_number_format(form: str, whole: bool) -> str:
@@ -117,11 +136,31 @@ def require_moment_format(form: str, clock: bool) -> str:
     return form
 
 
-def written_step(form: str) -> int:
-    """The seconds that all moments are a multiple of that a form can write."""
+def written_micros(form: str) -> int:
+    """The microseconds that all moments are a multiple of that a form can write."""
     tokens = _DIRECTIVE.findall(form)
-    lacking = [seconds for part, seconds in _CLOCK if not set(_PARTS[part]) & set(tokens)]
-    return max(lacking, default=1)
+    lacking = [micros for part, micros in _CLOCK if not set(_PARTS[part]) & set(tokens)]
+    digits = max((_FRACTIONS.get(token, 0) for token in tokens), default=0)
+    return max(lacking, default=10 ** (6 - digits))
+
+
+def in_seconds(micros: int) -> int | float:
+    """Microseconds as a spec writes them: 60, 0.001."""
+    return micros / MICROS if micros % MICROS else micros // MICROS
+
+
+def utc_offset(form: str) -> int:
+    """Minutes that the clock of a form is ahead of UTC."""
+    match = _OFFSET.search(form)
+    if match is None:
+        return 0
+    minutes = int(match["hours"]) * 60 + int(match["minutes"] or 0)
+    return -minutes if match["sign"] == "-" else minutes
+
+
+def is_moved_to_utc(form: str) -> bool:
+    """Whether each moment is read with its own distance from UTC, and all are written in UTC."""
+    return bool(set(_PARTS["zone"]) & set(_DIRECTIVE.findall(form)))
 
 
 def has_short_year(form: str) -> bool:
@@ -131,13 +170,25 @@ def has_short_year(form: str) -> bool:
 
 def moment_pattern(form: str) -> str:
     """The regular expression of a form; its groups are named year, month, day, ..."""
-    parts = [_READ.get(token) or re.escape(token) for token in _DIRECTIVE.findall(form)]
-    return f"^{''.join(parts)}$"
+    offset = _OFFSET.search(form)
+    end = len(form) if offset is None else offset.start("sign")
+    parts = [_READ.get(token) or re.escape(token) for token in _DIRECTIVE.findall(form[:end])]
+    return f"^{''.join(parts)}{_offset_pattern(form[end:])}$"
+
+
+def _offset_pattern(text: str) -> str:
+    """The regular expression of one distance from UTC, such as ``+02:00``, in named groups."""
+    if not text:
+        return ""
+    east, colon, rest = text[1:3], ":" * (":" in text), text[3:].lstrip(":")
+    minutes = f"{colon}(?P<minutes_east>{rest})" if rest else ""
+    return f"(?P<sign>[{text[0]}])(?P<east>{east}){minutes}"
 
 
 def write_moments(values: Array, form: str) -> Array:
-    """Texts (n,) of moments (n,) of dtype ``datetime64``, none of them missing."""
-    distinct, places = np.unique(values.astype("datetime64[s]"), return_inverse=True)
+    """Texts (n,) of moments (n,) of dtype ``datetime64`` in UTC, none of them missing."""
+    distinct, places = np.unique(values.astype("datetime64[us]"), return_inverse=True)
+    distinct = distinct + np.timedelta64(utc_offset(form), "m")
     texts = np.full(len(distinct), "", dtype=object)
     for token in _DIRECTIVE.findall(form):
         texts = texts + (_WRITTEN[token](distinct) if token in _WRITTEN else token)
@@ -197,6 +248,10 @@ def _twelve(values: Array) -> Integers:
     return (_part(values, "h", "D") + 11) % 12 + 1
 
 
+def _fraction(values: Array, digits: int) -> Array:
+    return _padded(_part(values, "us", "s") // 10 ** (6 - digits), digits)
+
+
 _WRITTEN: dict[str, Callable[[Any], Any]] = {
     "%Y": lambda at: _padded(_year(at), 4),
     "%y": lambda at: _padded(_year(at) % 100, 2),
@@ -212,7 +267,9 @@ _WRITTEN: dict[str, Callable[[Any], Any]] = {
     "%-I": lambda at: _padded(_twelve(at), 1),
     "%M": lambda at: _padded(_part(at, "m", "h"), 2),
     "%S": lambda at: _padded(_part(at, "s", "m"), 2),
-    "%f": lambda _: "000000",
+    **{token: partial(_fraction, digits=digits) for token, digits in _FRACTIONS.items()},
+    "%:z": lambda _: "+00:00",
+    "%z": lambda _: "+0000",
     "%p": lambda at: np.where(_part(at, "h", "D") < 12, "AM", "PM").astype(object),
     "%%": lambda _: "%",
 }

@@ -155,6 +155,42 @@ def test_dates_get_years_and_moments_their_unit(tmp_path):
     }
 
 
+FINE = "%Y-%m-%dT%H:%M:%S."
+
+
+@pytest.mark.parametrize(
+    ("cells", "form", "expected"),
+    [
+        (
+            [f"{1990 + n % 20}-05-06T07:00:00.{n % 999:03d}" for n in range(4000)],
+            f"{FINE}%3f",
+            ("1990-01-01T00:00:00", "2009-12-31T23:59:59", 0.001),
+        ),
+        (
+            ["2000-05-06T07:00:00.123456"] * 2000,
+            f"{FINE}%6f",
+            ("2000-01-01T00:00:00", "2000-12-31T23:59:59", 1e-6),
+        ),
+        (
+            ["9999-05-06T07:00:00.123456+02:00"] * 2000,
+            f"{FINE}%6f+02:00",
+            ("9900-01-01T00:00:00", "9999-12-30T23:59:59", 0.0001),
+        ),
+        (
+            ["31.12.68 23:59:07-05:00"] * 2000,
+            "%d.%m.%y %H:%M:%S-05:00",
+            ("2068-12-30T23:59:59", "2068-12-30T23:59:59", 1),
+        ),
+    ],
+)
+def test_moments_get_the_fractions_of_their_format_and_bounds_that_it_writes(
+    tmp_path, cells, form, expected
+):
+    keys = keys_of(tmp_path, cells, MOMENT.model_copy(update={"format": form}))
+    assert (keys["min"], keys["max"], keys["step"]) == expected
+    assert Datetime(**keys).format == form
+
+
 @pytest.mark.parametrize(
     ("dtype", "values", "expected"),
     [

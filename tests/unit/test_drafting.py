@@ -175,3 +175,27 @@ def test_utf_16_is_recognised_by_its_mark_or_its_empty_bytes(tmp_path, encoding,
     assert spec.source.delimiter == ";"
     assert list(spec.attributes) == ["größe", "n"]
     assert validate_rows(read_frame(spec), spec)[1].valid
+
+
+@pytest.mark.parametrize(
+    ("cells", "form", "step"),
+    [
+        (["1997-12-04T15:55:49.123", "1997-12-05T01:00:00.100"], "%Y-%m-%dT%H:%M:%S.%3f", 0.001),
+        (["1997-12-04 15:55:49.123456Z"], "%Y-%m-%d %H:%M:%S.%6fZ", 1e-6),
+        (["1997-12-04 15:55:49.5", "1997-12-04 15:55:49.25"], "%Y-%m-%d %H:%M:%S.%f", 0.01),
+        (["1997-12-04T15:55:49+02:00", "1997-12-05T00:00:07+02:00"], "%Y-%m-%dT%H:%M:%S+02:00", 1),
+        (["1997-12-04T15:55:49-0530"], "%Y-%m-%dT%H:%M:%S-0530", 1),
+        (["1997-12-04T15:55:49+02:00", "1997-12-05T00:00:07+01:00"], "%Y-%m-%dT%H:%M:%S%:z", 1),
+        (["1997-12-04T15:55:49+02:00", "1997-12-05T00:00:07Z"], "%Y-%m-%dT%H:%M:%S%:z", 1),
+        (["1997-12-04T15:55:49.123456", "1997-12-04T15:55:49"], None, 1e-6),
+        (["1997-12-04T15:55:49.000", "1997-12-04T15:55:50.000"], "%Y-%m-%dT%H:%M:%S.000", 1),
+    ],
+)
+def test_fractions_of_seconds_and_distances_from_utc_are_recognised(tmp_path, cells, form, step):
+    path = tmp_path / "t.csv"
+    path.write_text("at,n\n" + "".join(f"{cell},{at}.5\n" for at, cell in enumerate(cells)))
+    (tmp_path / "spec.yaml").write_text(draft(path))
+    spec = load_spec(tmp_path / "spec.yaml")
+    attribute = spec.attributes["at"]
+    assert (attribute.format, attribute.step) == (form, step)
+    assert validate_rows(read_frame(spec), spec)[1].valid

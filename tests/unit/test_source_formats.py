@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cloister.errors import ConstraintError, DataError, SpecError
 from cloister.schema.domain import Domain, Table
+from cloister.schema.formats import MICROS, written_micros
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec
@@ -21,10 +22,15 @@ from tasks.runtime.tables import write_csv, write_table
 
 DAYS = ["%d/%m/%Y", "%-m/%-d/%y", "%Y%m%d", "%d. %B %Y", "%b-%d-%Y", "%Y-%m-%d", None]
 CLOCKS = ["T%H:%M:%S", " %H:%M:%S.%fZ", ", %-I:%M:%S %p", " %H:%M:%S.000+00:00"]
+FRACTIONS = [
+    *("T%H:%M:%S.%3f", " %H:%M:%S.%6f+02:00", "T%H:%M:%S.%f%:z", " %-I:%M:%S.%1f %p -0530"),
+    *("T%H:%M:%S.%fZ", "T%H%M%S.%6f%z", " %H:%M:%S.%4f +14"),
+]
 NUMBERS = ["%.2f", "%'.2f", "%.5f", None]
 WHOLES = ["%d", "%'d", "%06d", "%.1f", None]
 ENCODINGS = ["utf-8", "latin-1", "cp1252", "iso-8859-15"]
 WIDE = ["utf-16-le", "utf-16-be"]
+STEPS = [60, 1, 0.5, 0.001, 1e-6]
 MISSING = ["", "NA", "n/a", "--"]
 LATIN = [chr(code) for code in range(0xA1, 0x100) if code != 0xAD]
 
@@ -68,7 +74,11 @@ def specs(draw):
             )
         ),
     }
-    clock = draw(st.sampled_from(DAYS[:-1])) + draw(st.sampled_from(CLOCKS))
+    form = draw(st.sampled_from(DAYS[:-1])) + draw(st.sampled_from(CLOCKS + FRACTIONS))
+    step = draw(
+        st.sampled_from([step for step in STEPS if step * MICROS % written_micros(form) == 0])
+    )
+    moment = {"type": "datetime", "min": "1969-01-02", "max": "2068-12-30", "step": step}
     known = words.filter(lambda word: word not in MISSING and can(word, source["encoding"]))
     listed = draw(st.lists(known, min_size=1, max_size=4, unique=True))
     flag = draw(st.sampled_from([("1", "0"), ("Y", "N"), ("True", "False"), ("oui", "non")]))
@@ -95,7 +105,8 @@ def specs(draw):
             "max": "2068-12-31",
             "format": draw(st.sampled_from(DAYS)),
         },
-        "at": {"type": "datetime", "min": "1969-01-01", "max": "2068-12-31", "format": clock},
+        "at": {**moment, "format": form},
+        "plain": moment,
         "key": {"type": "text", "pattern": draw(st.sampled_from(["{1..9999}", "N°{0001..9999}"]))},
     }
     for keys in attributes.values():
@@ -235,6 +246,24 @@ MOMENT = {"type": "datetime", "min": "2000-01-01", "max": "2030-01-01"}
         ({"a": {**MOMENT, "format": "%d/%m/%y %H:%M:%S", "max": "2100-01-01"}}, {}, "two digits"),
         ({"a": {**MOMENT, "format": "%H:%M:%S"}}, {}, "year, month and day"),
         ({"a": {**MOMENT, "format": "%Y-%m-%d %I:%M:%S"}}, {}, "%I without %p"),
+        ({"a": {**MOMENT, "step": 0.001, "format": "%Y-%m-%d %H:%M:%S"}}, {}, "declare step: 1"),
+        ({"a": {**MOMENT, "step": 1e-6, "format": "%Y-%m-%d %H:%M:%S.%3f"}}, {}, "step: 0.001"),
+        ({"a": {**MOMENT, "step": 1e-7}}, {}, "at most six decimal places"),
+        ({"a": {**MOMENT, "step": 0}}, {}, "at most six decimal places"),
+        ({"a": {**MOMENT, "step": 1e-6, "max": "9999-12-31"}}, {}, "declare step: 0.0001"),
+        ({"a": {**MOMENT, "step": 0.001, "dtype": "datetime64[s]"}}, {}, "cannot hold all"),
+        (
+            {
+                "a": {
+                    **MOMENT,
+                    "special": ["9999-12-31T23:59:59"],
+                    "format": "%Y-%m-%d %H:%M:%S+02:00",
+                }
+            },
+            {},
+            "no year of four digits",
+        ),
+        ({"a": {**MOMENT, "type": "date", "format": "%Y-%m-%d%z"}}, {}, "use type datetime"),
         ({"a": {**MOMENT, "type": "date", "format": "%Y-%m-%d %H"}}, {}, "use type datetime"),
     ],
 )
@@ -375,3 +404,56 @@ def test_ragged_rows_of_utf_16_are_numbered(tmp_path):
     Path(source["path"]).write_bytes("\ufeffa,b\n1,2\n3\n".encode("utf-16-le"))
     with pytest.raises(DataError, match="rows 2"):
         read_frame(declared(tmp_path, TWO, source))
+
+
+@pytest.mark.parametrize(
+    ("form", "step", "text", "utc", "written"),
+    [
+        ("%Y-%m-%dT%H:%M:%S.%3f", 0.001, "1997-12-04T15:55:49.123", "15:55:49.123", None),
+        ("%Y-%m-%dT%H:%M:%S.%6f", 1e-6, "1997-12-04T15:55:49.123456", "15:55:49.123456", None),
+        ("%Y-%m-%dT%H:%M:%S.%f", 1e-6, "1997-12-04T15:55:49.5", "15:55:49.5", "15:55:49.500000"),
+        ("%Y-%m-%dT%H:%M:%S.%fZ", 0.001, "1997-12-04T15:55:49.1239Z", "15:55:49.123", "49.123000Z"),
+        (None, 0.01, "1997-12-04T15:55:49.12", "15:55:49.12", "1997-12-04 15:55:49.12"),
+        ("%Y-%m-%dT%H:%M:%S+02:00", 1, "1997-12-04T15:55:49+02:00", "13:55:49", None),
+        ("%Y-%m-%dT%H:%M-0530", 60, "1997-12-04T15:55-0530", "21:25", None),
+        ("%Y-%m-%d %H:%M:%S +01", 1, "1997-12-04 15:55:49 +01", "14:55:49", None),
+        ("%Y-%m-%dT%H:%M:%S%:z", 1, "1997-12-04T15:55:49+02:00", "13:55:49", "T13:55:49+00:00"),
+        ("%Y-%m-%dT%H:%M:%S%:z", 1, "1997-12-04T15:55:49Z", "15:55:49", "T15:55:49+00:00"),
+        ("%Y-%m-%dT%H:%M:%S%z", 1, "1997-12-04T15:55:49-0130", "17:25:49", "T17:25:49+0000"),
+    ],
+)
+def test_a_moment_is_kept_in_utc_and_written_in_its_form(tmp_path, form, step, text, utc, written):
+    source = {"path": str(tmp_path / "table.csv")}
+    Path(source["path"]).write_text(f"a,b\n{text},1\n")
+    keys = {**MOMENT, "min": "1990-01-01", "step": step} | ({"format": form} if form else {})
+    spec = declared(tmp_path, {"a": keys, "b": WHOLE}, source)
+    frame, _ = validate_rows(read_frame(spec), spec)
+    table = Domain.of(spec.attributes, spec.folder).encode(frame)
+    assert table.frame()["a"][0] == pd.Timestamp(f"1997-12-04 {utc}")
+    write_table(table, tmp_path / "o.parquet")
+    write_csv(tmp_path / "o.parquet", tmp_path / "o", spec)
+    found = (tmp_path / "o").read_text().splitlines()[1].removesuffix(",1")
+    assert found == text if written is None else found.endswith(written)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1997-12-04T15:55:49.12+02:00", "1997-12-04T15:55:49.123+01:00", "1997-12-04T15:55:49.123"],
+)
+def test_fraction_and_distance_from_utc_are_read_as_declared_alone(tmp_path, text):
+    source = {"path": str(tmp_path / "table.csv")}
+    Path(source["path"]).write_text(f"a,b\n{text},1\n")
+    keys = {**MOMENT, "min": "1990-01-01", "format": "%Y-%m-%dT%H:%M:%S.%3f+02:00"}
+    spec = declared(tmp_path, {"a": keys, "b": WHOLE}, source)
+    with pytest.raises(DataError, match="column 'a': 1 value"):
+        validate_rows(read_frame(spec), spec)
+
+
+def test_moments_are_clipped_to_their_grid_of_fractions(tmp_path):
+    source = {"path": str(tmp_path / "table.csv")}
+    Path(source["path"]).write_text("a,b\n2040-01-01 00:00:00.7,1\n2001-01-01 00:00:00.25,1\n")
+    keys = {**MOMENT, "max": "2030-01-01T00:00:00.6", "step": 0.25}
+    spec = declared(tmp_path, {"a": keys, "b": WHOLE}, source, validation={"on_invalid": "clip"})
+    frame, _ = validate_rows(read_frame(spec), spec)
+    moments = ["2030-01-01 00:00:00.5", "2001-01-01 00:00:00.25"]
+    assert list(frame["a"]) == [pd.Timestamp(moment) for moment in moments]

@@ -42,7 +42,7 @@ from cloister.schema.drafts.written_forms import (
     moment_format,
     number_format,
 )
-from cloister.schema.formats import written_step
+from cloister.schema.formats import MICROS, in_seconds, is_moved_to_utc, written_micros
 from cloister.schema.parsing import parse
 
 _BOOLEAN_WORDS = (
@@ -61,6 +61,9 @@ _LISTED_WITHOUT_REMARK = 50
 
 _MIDNIGHT = 2400
 """The last clock time that is written as hhmm."""
+
+_STEPS = (3600 * MICROS, 60 * MICROS, *(10**places for places in range(6, -1, -1)))
+"""Microseconds that all moments of a column may be multiples of."""
 
 _MOST_ODD = 0.02
 """The share of values that a remark takes for slips; with more, the column is of its own type."""
@@ -205,10 +208,12 @@ def _datetime(cells: ColumnCells) -> Guess | None:
     if typed is None:
         return None
     moments = typed.to_numpy().astype("datetime64[us]").astype(np.int64)
-    step = next((unit for unit in (3600, 60) if not (moments % (unit * 10**6)).any()), 1)
-    step = max(step, written_step(form) if form else 1)
+    micros = next(unit for unit in _STEPS if not (moments % unit).any())
+    step = in_seconds(max(micros, written_micros(form) if form else 1))
     first, last = f"{typed.min().year:04d}-01-01T00:00:00", f"{typed.max().year:04d}-12-31T23:59:59"
-    keys = {"type": "datetime", "min": first, "max": last, **({"step": step} if step > 1 else {})}
+    digits = "." + "9" * attribute.model_copy(update={"step": step}).places
+    keys: Keys = {"type": "datetime", "min": first, "max": last + digits.rstrip(".")}
+    keys |= {"step": step} if step != 1 else {}
     return Guess(keys | _written_as(form), _moment_words("moments", cells, ANY_MOMENT, form))
 
 
@@ -222,6 +227,8 @@ def _moment_words(
     words = f"{what}; whole years that hold those of the data: declare those covered"
     if cells.is_text and form is None:
         return f"{words}; not all are written alike, and they come out in one form"
+    if form and is_moved_to_utc(form):
+        return f"{words}; of several distances from UTC, and they come out in UTC"
     if form and is_ambiguous(cells.known, attribute, form):
         return f"{words}; day and month may be the other way round: check format"
     return words

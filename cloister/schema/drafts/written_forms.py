@@ -27,10 +27,14 @@ _DAYS = (
 _CLOCKS = (
     *("T%H:%M:%S", " %H:%M:%S", "T%H:%M", " %H:%M", " %-H:%M", " %-H:%M:%S", "T%H%M%S"),
     *(" %I:%M %p", " %-I:%M %p", " %I:%M:%S %p", " %-I:%M:%S %p", "T%H:%M:%S.000"),
-    *(" %H:%M:%S.000", "T%H:%M:%S.%f", " %H:%M:%S.%f"),
+    *(" %H:%M:%S.000", "T%H:%M:%S.000000", " %H:%M:%S.000000", "T%H:%M:%S.%3f", " %H:%M:%S.%3f"),
+    *("T%H:%M:%S.%6f", " %H:%M:%S.%6f", "T%H:%M:%S.%f", " %H:%M:%S.%f"),
 )
 _MIDNIGHTS = ("T00:00:00", " 00:00:00", "T00:00", " 00:00", " 0:00", "T00:00:00.000")
 _ZONES = ("", "Z", "+00:00", "+0000", "+00")
+_OFFSET = re.compile("[+-][01][0-9]:?[0-5][0-9]$")
+"""A distance from UTC at the end of a moment."""
+
 _USUAL = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S")
 """What is written without a format."""
 
@@ -48,7 +52,9 @@ def date_format(texts: pd.Series) -> str | None:
 
 def moment_format(texts: pd.Series) -> str | None:
     """The format that all texts of a column of moments have; None if there is none."""
-    return _first_fit(texts, ANY_MOMENT, [clock + zone for clock in _CLOCKS for zone in _ZONES])
+    own = _OFFSET.search(str(texts.iloc[0]))
+    zones = (*_ZONES, *([own[0]] if own else []), "%:z", "%z")
+    return _first_fit(texts, ANY_MOMENT, [clock + zone for clock in _CLOCKS for zone in zones])
 
 
 def is_compact_date(digits: pd.Series) -> bool:

@@ -11,7 +11,7 @@ import pandas as pd
 from pandas.api import types as pt
 
 from cloister.arrays import Array
-from cloister.schema.attributes import AnyAttribute, Date, Float, Integer
+from cloister.schema.attributes import AnyAttribute, Date, Datetime, Float, Integer
 from cloister.schema.encodings import BYTE_ORDER_MARK, is_wide
 from cloister.schema.formats import write_moments, write_numbers
 from cloister.schema.spec import SourceSpec, Spec
@@ -65,14 +65,21 @@ def _texts(values: pd.Series, attribute: AnyAttribute, source: SourceSpec) -> Ar
 def _written(values: pd.Series, attribute: AnyAttribute, source: SourceSpec) -> Array:
     form: str | None = getattr(attribute, "format", None)
     if pt.is_datetime64_dtype(values.dtype):
-        usual = _DAY if isinstance(attribute, Date) else _MOMENT
-        return write_moments(values.to_numpy(), form or usual)
+        return write_moments(values.to_numpy(), form or _usual_form(attribute))
     if pt.is_bool_dtype(values.dtype) or not pt.is_numeric_dtype(values.dtype):
         return values.astype("str").to_numpy(dtype=object)
     whole = pt.is_integer_dtype(values.dtype)
     numbers = values.to_numpy(dtype="int64" if whole else _width(values))
     own = form if isinstance(attribute, Integer | Float) else None
     return write_numbers(numbers, own, source.decimal, source.thousands)
+
+
+def _usual_form(attribute: AnyAttribute) -> str:
+    """How a date or moment is written whose spec declares no form."""
+    if isinstance(attribute, Date):
+        return _DAY
+    places = attribute.places if isinstance(attribute, Datetime) else 0
+    return f"{_MOMENT}.%{places}f" if places else _MOMENT
 
 
 def _width(values: pd.Series) -> str:

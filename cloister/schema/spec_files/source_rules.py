@@ -42,11 +42,13 @@ def source_rules(spec: Spec) -> _Broken:
 
 
 def _holds_its_values(name: str, attribute: AnyAttribute, spec: Spec) -> bool:
-    """Whether the first, the last, special and missing values survive the dtype of the column."""
+    """Whether the dtype of the column keeps its first two, last, special and missing values."""
     try:
         column = column_of(name, attribute, spec.folder)
         special = range(getattr(column, "steps", column.values), column.values)
-        codes = np.unique([0, *special, column.values - 1, column.size - 1])
+        codes = np.unique(
+            [0, min(1, column.values - 1), *special, column.values - 1, column.size - 1]
+        )
         return bool((column.encode(column.decode(codes)) == codes).all())
     except CloisterError:
         return True
