@@ -9,7 +9,7 @@ import numpy as np
 from cloister.arrays import Floats
 from models.relational.candidates import Workload
 from models.relational.link import Link, Side
-from models.relational.profiles import MOST_UNKNOWNS, Problem, Profiles
+from models.relational.matching.profiles import MOST_UNKNOWNS, Problem, Profiles
 
 
 class Answers:

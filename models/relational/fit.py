@@ -29,10 +29,10 @@ from cloister.schema.joins import (
 from models.protocol import AnySynthesizer, DatabaseDoor, Model, Plan
 from models.relational.answers import Answers
 from models.relational.candidates import Workload, candidates
+from models.relational.constraints.pair_keys import distinct_pairs
 from models.relational.drawing import Drawing
 from models.relational.link import Link, Measured
 from models.relational.model import RelationalModel
-from models.relational.pairs import distinct_pairs
 from models.relational.parts import Parts, parts_by
 from models.relational.plan import RelationalParameters, tasks_of_rows
 from models.relational.schedule import DEGREES, MEAN_NOISE, MEASURE, SELECT, LinkNoise

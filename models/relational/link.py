@@ -10,10 +10,10 @@ import numpy as np
 from cloister.arrays import Floats, Integers
 from cloister.schema.database import ForeignKey
 from models.relational.candidates import Workload
-from models.relational.matching import match
+from models.relational.matching.match import match
+from models.relational.matching.profiles import MOST_UNKNOWNS, Problem, Profiles, Target
+from models.relational.matching.slices import match_in_slices
 from models.relational.parts import Parts
-from models.relational.profiles import MOST_UNKNOWNS, Problem, Profiles, Target
-from models.relational.slices import match_in_slices
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,10 +14,10 @@ from cloister.schema.database import Database, ForeignKey
 from cloister.schema.joins import joined_domain, joined_table
 from models.protocol import AnySynthesizer, Arrays, Model
 from models.relational.candidates import Workload
+from models.relational.constraints.key_rules import rules_across
+from models.relational.constraints.pair_keys import distinct_pairs
 from models.relational.drawing import Drawing
-from models.relational.key_rules import rules_across
 from models.relational.link import Link, Measured
-from models.relational.pairs import distinct_pairs
 from models.relational.parts import numbers_of, parts_of
 from models.several_tables import part_of_arrays
 from models.task import DatabaseTask, Task

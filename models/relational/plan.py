@@ -26,10 +26,10 @@ from cloister.schema.domain import Domain
 from cloister.schema.joins import joined_domain, joined_table, rows_domain
 from models.protocol import AnyPlan, AnySynthesizer, Forecast, Parameters, Plan
 from models.relational.candidates import candidates
-from models.relational.key_rules import rules_across
-from models.relational.pairs import distinct_pairs, kept_by_links
+from models.relational.constraints.key_rules import rules_across
+from models.relational.constraints.pair_keys import distinct_pairs, kept_by_links
+from models.relational.matching.profiles import MOST_UNKNOWNS
 from models.relational.parts import MOST_PARTS
-from models.relational.profiles import MOST_UNKNOWNS
 from models.relational.schedule import DEGREES_ONLY, LinkNoise, link_noise, link_stages
 from models.several_tables import DIGITS, json_texts, labelled, largest_within
 from models.task import Budget, DatabaseTask, Task

@@ -13,7 +13,7 @@ from cloister.schema.attributes import Boolean, Categorical, Date, Integer, Text
 from cloister.schema.database import Database, ForeignKey, Schema
 from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
-from models.relational.across import Placement
+from models.relational.constraints.placement import Placement
 
 KEY = TextKey(type="text", pattern="{1..99999}")
 DAYS = {"type": "date", "min": "2000-01-01", "max": "2000-12-31"}

@@ -23,10 +23,10 @@ from cloister.schema.joins import joined_tables, require_unique_keys
 from models.registry import create
 from models.relational.candidates import MOST_CANDIDATES, Workload, workloads
 from models.relational.link import Link, Measured, Side
-from models.relational.matching import match
+from models.relational.matching.match import match
+from models.relational.matching.profiles import Problem, Profiles, Target, project_columns
+from models.relational.matching.rounding import round_unbiased, sample_exactly
 from models.relational.parts import parts_by
-from models.relational.profiles import Problem, Profiles, Target, project_columns
-from models.relational.rounding import round_unbiased, sample_exactly
 from models.relational.synthesizer import RelationalSynthesizer
 from models.task import Budget, DatabaseTask, Task
 
@@ -146,7 +146,7 @@ def test_degrees_follow_their_distribution_and_matches_the_joint_table() -> None
 
 def test_sliced_rows_are_matched_within_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("models.relational.link.MOST_UNKNOWNS", 3)
-    monkeypatch.setattr("models.relational.slices.PAIRS", 2_000)
+    monkeypatch.setattr("models.relational.matching.slices.PAIRS", 2_000)
     rng = np.random.default_rng(6)
     patients = Table(PATIENTS, {"id": np.arange(400), "sex": rng.integers(0, 2, 400)})
     drawn = Table(Domain((VISITS["cost"],)), {"cost": rng.integers(0, 100, 700)})

@@ -12,9 +12,9 @@ from cloister.schema.attributes import Categorical, TextKey
 from cloister.schema.database import ForeignKey, Schema
 from cloister.schema.domain import Domain, Table
 from models.relational.candidates import Workload
-from models.relational.distinct import without_duplicates
+from models.relational.constraints.distinct_links import without_duplicates
+from models.relational.constraints.hierarchy import on_cycles, without_cycles
 from models.relational.drawing import Drawing
-from models.relational.hierarchy import on_cycles, without_cycles
 from models.relational.link import Link, Measured
 from models.relational.parts import parts_of
 

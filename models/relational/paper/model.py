@@ -24,10 +24,10 @@ from cloister.schema.database import Database, ForeignKey
 from cloister.schema.joins import joined_domain, joined_table, of_parent, of_row
 from models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model, Plan
 from models.relational.candidates import candidates
+from models.relational.constraints.pair_keys import distinct_pairs
 from models.relational.drawing import Drawing
 from models.relational.link import Link, Measured, Side
 from models.relational.model import link_arrays, link_meta, restored_link
-from models.relational.pairs import distinct_pairs
 from models.relational.paper.plan import PaperParameters, link_of, sides_of
 from models.relational.paper.relationship import Relationship, Slicing
 from models.relational.parts import Parts, parts_by

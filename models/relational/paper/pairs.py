@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from models.relational.profiles import Target, project_columns
-from models.relational.rounding import sample_exactly
+from models.relational.matching.profiles import Target, project_columns
+from models.relational.matching.rounding import sample_exactly
 
 STEPS = 50
 """Steps of the projected gradient of a slice; the paper does not say how many it takes."""

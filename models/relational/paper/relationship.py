@@ -13,8 +13,8 @@ import numpy as np
 from cloister.arrays import Floats, Integers
 from models.relational.candidates import Workload
 from models.relational.link import Link, Side
+from models.relational.matching.profiles import Target
 from models.relational.paper.pairs import Pairs
-from models.relational.profiles import Target
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
-from models.relational.matching import Tilts, admitted, with_total
-from models.relational.profiles import Problem, Target
+from models.relational.matching.match import Tilts, admitted, with_total
+from models.relational.matching.profiles import Problem, Target
 
 PAIRS = 200_000
 """Pairs of rows in one slice: a matrix of them stays in the cache of a processor."""

@@ -14,8 +14,8 @@ from cloister.errors import PlanError
 from cloister.schema.database import ForeignKey, Schema
 from cloister.schema.domain import Table
 from cloister.schema.joins import joined_table
-from models.relational.across import Placement
-from models.relational.pairs import distinct_pairs
+from models.relational.constraints.pair_keys import distinct_pairs
+from models.relational.constraints.placement import Placement
 from models.task import DatabaseTask
 
 

@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from models.relational.profiles import Problem
-from models.relational.rounding import round_unbiased
+from models.relational.matching.profiles import Problem
+from models.relational.matching.rounding import round_unbiased
 
 _SCALINGS = 12
 """Times that expected degrees are scaled to their distribution; further ones change little."""
