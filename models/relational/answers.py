@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ from cloister.arrays import Floats
 from models.relational.candidates import Workload
 from models.relational.link import Link, Side
 from models.relational.matching.profiles import MOST_UNKNOWNS, Problem, Profiles
+from models.relational.parts import joint_number
 
 
 class Answers:
@@ -36,11 +38,9 @@ class Answers:
 
     def _within(self, names: tuple[str, ...], profiles: Profiles) -> Floats:
         """The share (cells, profiles) of each joint part among the rows of each profile."""
-        joint = np.zeros(len(profiles.of_rows), dtype=np.int64)
-        cells = 1
-        for name in names:
-            size = self._link.parts[name].size
-            joint, cells = joint * size + self._parts[name], cells * size
+        sizes = [self._link.parts[name].size for name in names]
+        joint = joint_number([self._parts[name] for name in names], sizes, len(profiles.of_rows))
+        cells = math.prod(sizes)
         flat = joint * profiles.number + profiles.of_rows
         counts = np.bincount(flat, minlength=cells * profiles.number)
         return np.asarray(counts.reshape(cells, profiles.number) / profiles.counts)

@@ -22,19 +22,19 @@ from cloister.schema.joins import (
     degree_column,
     degree_table,
     earlier_keys,
-    joined_domain,
     joined_table,
     rows_domain,
 )
-from models.protocol import AnySynthesizer, DatabaseDoor, Model, Plan
+from models.protocol import AnySynthesizer, DatabaseDoor, Plan
 from models.relational.answers import Answers
 from models.relational.candidates import Workload, candidates
 from models.relational.constraints.pair_keys import distinct_pairs
 from models.relational.drawing import Drawing
 from models.relational.link import Link, Measured
 from models.relational.model import RelationalModel
-from models.relational.parts import Parts, parts_by
-from models.relational.plan import RelationalParameters, tasks_of_rows
+from models.relational.parts import Parts, parts_across
+from models.relational.plan import RelationalParameters
+from models.relational.rows import tasks_of_rows, train_rows
 from models.relational.schedule import DEGREES, MEAN_NOISE, MEASURE, SELECT, LinkNoise
 from models.several_tables import LabelledDoor
 from models.task import DatabaseTask
@@ -54,10 +54,7 @@ def train_relational(
 ) -> RelationalModel:
     """The models of the rows of all tables, then the relationships between them."""
     rows, parameters = tasks_of_rows(task), plan.parameters
-    models: dict[str, Model] = {
-        name: base.train(LabelledDoor(private.table(name), name), rows[name], own)
-        for name, own in parameters.plans.items()
-    }
+    models = train_rows(base, private, rows, parameters.plans)
     rng = SamplingSource(_SEED)
     pools = Drawing(task.schema, rng.generator, distinct_pairs(task))
     links: dict[str, Link] = {}
@@ -156,12 +153,7 @@ class _LinkFit:
     def _parts(self) -> dict[str, Parts]:
         parents, children, _ = self.pools.sides(self.key)
         codes = {**parents.codes, **children.codes}
-        domains = joined_domain(self.pools.schema, self.key)
-        return {
-            column.name: parts_by(column, codes[column.name])
-            for domain in domains
-            for column in domain
-        }
+        return parts_across(self.pools.schema, self.key, codes)
 
     def _choose(self, link: Link, left: list[Workload], picks: int) -> list[Workload]:
         """The joint tables of one round, by how far they are from the answers so far.

@@ -19,6 +19,7 @@ from models.relational.constraints.pair_keys import distinct_pairs
 from models.relational.drawing import Drawing
 from models.relational.link import Link, Measured
 from models.relational.parts import numbers_of, parts_of
+from models.relational.rows import post_processing_of_rows, restore_rows, rows_state
 from models.several_tables import part_of_arrays
 from models.task import DatabaseTask, Task
 
@@ -62,14 +63,9 @@ class RelationalModel:
 
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
-        of_rows = (
-            f"{name}: {sentence}"
-            for name, model in self.models.items()
-            for sentence in model.post_processing()
-        )
         linked = (_DEGREES, _MATCHED, _MOVED) if self.links else ()
         kept = (_KEPT,) if rules_across(self.task) else ()
-        return (_ROWS, *of_rows, *linked, *kept, _NUMBERED)
+        return (_ROWS, *post_processing_of_rows(self.models), *linked, *kept, _NUMBERED)
 
     def sample(self, rows: int, rng: SamplingSource) -> Database:
         """Tables with so many ``rows`` in that of the units, in which each reference names a row.
@@ -104,15 +100,11 @@ class RelationalModel:
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
         """The model as JSON and arrays; :func:`restore_relational` reads them."""
-        meta: dict[str, Any] = {"base": self.base, "models": {}, "links": {}}
-        arrays: dict[str, NDArray[np.generic]] = {}
-        for name, model in self.models.items():
-            meta["models"][name], own = model.state()
-            arrays |= {f"models.{name}/{key}": array for key, array in own.items()}
+        models, arrays = rows_state(self.models)
         for name, link in self.links.items():
-            meta["links"][name] = link_meta(link)
             arrays |= {f"links.{name}/{key}": array for key, array in link_arrays(link).items()}
-        return meta, arrays
+        links = {name: link_meta(link) for name, link in self.links.items()}
+        return {"base": self.base, "models": models, "links": links}, arrays
 
 
 def link_meta(link: Link) -> dict[str, Any]:
@@ -140,10 +132,7 @@ def restore_relational(
 ) -> RelationalModel:
     """The model whose :meth:`RelationalModel.state` is given; ``create`` makes a method of rows."""
     base = create(meta["base"])
-    models = {
-        name: base.restore(rows[name], own, part_of_arrays(arrays, f"models.{name}"))
-        for name, own in meta["models"].items()
-    }
+    models = restore_rows(base, rows, meta["models"], arrays)
     links = {
         name: restored_link(task, key, meta["links"][name], part_of_arrays(arrays, f"links.{name}"))
         for name, key in ((joined_table(key), key) for key in task.schema.keys)

@@ -13,25 +13,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 from cloister.errors import PlanError
 from cloister.privacy.accounting.calibration import zcdp_rho
-from cloister.schema.columns import Serial
-from cloister.schema.database import ForeignKey
 from cloister.schema.domain import Domain
-from cloister.schema.joins import joined_domain, joined_table, rows_domain
+from cloister.schema.joins import joined_domain, joined_table
 from models.protocol import AnyPlan, AnySynthesizer, Forecast, Parameters, Plan
 from models.relational.candidates import candidates
-from models.relational.constraints.key_rules import rules_across
-from models.relational.constraints.pair_keys import distinct_pairs, kept_by_links
 from models.relational.matching.profiles import MOST_UNKNOWNS
 from models.relational.parts import MOST_PARTS
+from models.relational.rows import (
+    most_drawn,
+    plans_json,
+    row_sequence,
+    row_stages,
+    tasks_of_rows,
+)
 from models.relational.schedule import DEGREES_ONLY, LinkNoise, link_noise, link_stages
-from models.several_tables import DIGITS, json_texts, labelled, largest_within
+from models.several_tables import DIGITS, json_texts, largest_within
 from models.task import Budget, DatabaseTask, Task
 
 _RELATIONSHIPS = Fraction(1, 3)
@@ -66,67 +69,8 @@ class RelationalParameters(Parameters):
 
     def to_json(self) -> dict[str, Any]:
         """The parameters as JSON values."""
-        plans = {
-            name: {"sequence": list(plan.sequence), "parameters": plan.parameters.to_json()}
-            for name, plan in self.plans.items()
-        }
         links = {name: json_texts(asdict(noise)) for name, noise in self.links.items()}
-        return {"base": self.base, "plans": plans, "links": links}
-
-
-def tasks_of_rows(task: DatabaseTask) -> dict[str, Task]:
-    """The task of each table's rows, without the columns that refer to others.
-
-    Tables that only relate others have none.
-
-    Raises:
-        PlanError: a table has no attribute and no reference, a hard constraint is on a column that
-            refers, or a key has too few numbers.
-    """
-    distinct_pairs(task)
-    rules_across(task)
-    found = {}
-    for name, own in task.tables.items():
-        alone = _alone(task, name, own)
-        if alone.domain.modelled:
-            found[name] = alone
-        elif name == task.schema.lead or not _required(task, name):
-            raise PlanError(
-                f"table '{name}' has no attribute besides keys, and the rows of each are modelled; "
-                "declare one, or leave the table out"
-            )
-    return found
-
-
-def _alone(task: DatabaseTask, name: str, own: Task) -> Task:
-    keys = task.schema.parents_of(name)
-    references = {key.column for key in keys}
-    for rule in own.hard:
-        if references.intersection(rule.attributes) and not kept_by_links(task, name, rule):
-            raise PlanError(
-                f"constraint '{rule.name}' is on a column that refers to another table, whose "
-                "rows are drawn before it is known; make it soft, or drop it (a key of one "
-                "reference is kept with max_rows: 1, one of two references that are never missing "
-                "is kept too)"
-            )
-    rules = tuple(c for c in own.constraints if not references.intersection(c.attributes))
-    domain, wanted = rows_domain(task.schema, name), _wanted(task, own)
-    for column in domain:
-        if isinstance(column, Serial) and column.values < wanted:
-            raise PlanError(
-                f"table '{name}', column '{column.name}': its pattern has {column.values:,} keys "
-                f"for up to {wanted:,} rows; widen the pattern or request fewer rows"
-            )
-    return replace(own, domain=domain, constraints=rules, wanted_rows=wanted)
-
-
-def _required(task: DatabaseTask, name: str) -> list[ForeignKey]:
-    return [key for key in task.schema.parents_of(name) if not key.optional]
-
-
-def _wanted(task: DatabaseTask, own: Task) -> int:
-    """The most rows of a table that are drawn: as many for each unit as were declared."""
-    return -(-own.data_rows * task.output_rows // task.data_rows)
+        return {"base": self.base, "plans": plans_json(self.plans), "links": links}
 
 
 def plan_relational(
@@ -242,18 +186,12 @@ class _Division:
             name: link_noise(self.task, key, amounts["link", name], not self.budget.delta)
             for name, key in keys.items()
         }
-        stages = [
-            labelled(stage, name, f"rows of {name}: ")
-            for name, plan in plans.items()
-            for stage in plan.stages
-        ]
+        stages = row_stages(plans)
         for name, noise in links.items():
             stages += link_stages(self.task, keys[name], noise)
-        sequence = tuple(
-            f"{name}.{column}" for name, plan in plans.items() for column in plan.sequence
-        )
         parameters = RelationalParameters(self.base.name, plans, links)
-        return Plan(self.name, sequence, tuple(stages), parameters, self._forecast(plans, links))
+        forecast = self._forecast(plans, links)
+        return Plan(self.name, row_sequence(plans), tuple(stages), parameters, forecast)
 
     def _part(self, name: str, epsilon: Fraction) -> AnyPlan:
         task = self.rows[name]
@@ -268,7 +206,7 @@ class _Division:
 
     def _forecast(self, plans: Mapping[str, AnyPlan], links: Mapping[str, LinkNoise]) -> Forecast:
         tables, schema = self.task.tables, self.task.schema
-        drawn = {name: _wanted(self.task, own) for name, own in tables.items()}
+        drawn = {name: most_drawn(self.task, own) for name, own in tables.items()}
         seconds = sum(plan.forecast.seconds for plan in plans.values())
         for key in schema.keys:
             sides = zip((key.table, key.parent), joined_domain(schema, key), strict=True)

@@ -18,7 +18,8 @@ from models.protocol import (
     Progress,
     silent,
 )
-from models.relational.plan import RelationalParameters, plan_relational, tasks_of_rows
+from models.relational.plan import RelationalParameters, plan_relational
+from models.relational.rows import tasks_of_rows
 from models.task import Budget, DatabaseTask
 
 if TYPE_CHECKING:

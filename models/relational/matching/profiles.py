@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
+from models.relational.parts import joint_number
 
 MOST_UNKNOWNS = 200_000
 """Pairs of profiles in one problem; of more, rows are sliced at random, as in section 6."""
@@ -76,10 +77,8 @@ class Profiles:
 
     def joint(self, names: Sequence[str], sizes: Mapping[str, int]) -> Integers:
         """The joint part (profiles,) of some attributes, the last varying fastest."""
-        found = np.zeros(self.number, dtype=np.int64)
-        for name in names:
-            found = found * sizes[name] + self.parts[name]
-        return found
+        own = [self.parts[name] for name in names]
+        return joint_number(own, [sizes[name] for name in names], self.number)
 
 
 @dataclass(frozen=True, eq=False)

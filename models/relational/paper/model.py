@@ -1,4 +1,4 @@
-"""The fit and the model of the paper: tables, then the matrix of the relationship between them.
+"""The model of the paper: of the rows of two tables, and of the matrix between them.
 
 The model holds what was measured, round by round. Other rows than those of the fit are drawn from
 it for a release; their matrix learns from the same answers in the same rounds, which is
@@ -16,28 +16,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.arrays import Integers
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.privacy.queries.candidate_scores import Candidate, CandidateScores
-from cloister.privacy.queries.partition_counts import PartitionCounts
-from cloister.schema.database import Database, ForeignKey
-from cloister.schema.joins import joined_domain, joined_table, of_parent, of_row
-from models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model, Plan
-from models.relational.candidates import candidates
-from models.relational.constraints.pair_keys import distinct_pairs
-from models.relational.drawing import Drawing
-from models.relational.link import Link, Measured, Side
+from cloister.schema.database import Database
+from models.protocol import AnySynthesizer, Arrays, Model
+from models.relational.link import Link, Measured
 from models.relational.model import link_arrays, link_meta, restored_link
-from models.relational.paper.plan import PaperParameters, link_of, sides_of
+from models.relational.paper.drawn import Drawn
+from models.relational.paper.plan import link_of
 from models.relational.paper.relationship import Relationship, Slicing
-from models.relational.parts import Parts, parts_by
-from models.relational.plan import tasks_of_rows
-from models.relational.schedule import MEASURE, SELECT
-from models.several_tables import LabelledDoor, part_of_arrays
+from models.relational.rows import (
+    post_processing_of_rows,
+    restore_rows,
+    rows_state,
+    tasks_of_rows,
+)
+from models.several_tables import part_of_arrays
 from models.task import DatabaseTask, Task
-
-_SEED = 20_240_518
-"""Public seed of the rows on which the matrix is learned during the fit."""
 
 _ROWS = "the rows of both tables are drawn by a model of each alone"
 _MATRIX = (
@@ -45,97 +39,6 @@ _MATRIX = (
     "rows, round by round, and links are sampled without bias; degrees are not bounded"
 )
 _NUMBERED = "keys are numbered afresh, and name no row of the data"
-
-
-def train_paper(
-    base: AnySynthesizer, private: DatabaseDoor, task: DatabaseTask, plan: Plan[PaperParameters]
-) -> PaperModel:
-    """The models of both tables, then all rounds."""
-    rows, parameters = tasks_of_rows(task), plan.parameters
-    models: dict[str, Model] = {
-        name: base.train(LabelledDoor(private.table(name), name), rows[name], own)
-        for name, own in parameters.plans.items()
-    }
-    key = link_of(task)
-    drawn = Drawn.of(task, models, task.output_rows, SamplingSource(_SEED))
-    empty = Link(key, np.ones(1), drawn.parts())
-    model = PaperModel(
-        base.name, task, rows, models, empty, parameters.workloads, parameters.slicing
-    )
-    matrix = model.relationship(drawn, empty)
-    door = LabelledDoor(private.table(joined_table(key)), joined_table(key))
-    left, link = list(candidates(task.schema, key, parameters.ways)), empty
-    for _ in range(parameters.rounds):
-        expected = matrix.answers(left)
-        choices = [
-            Candidate(tuple(link.parts[name] for name in own.names), table, 0.0)
-            for own, table in zip(left, expected, strict=True)
-        ]
-        for _ in range(min(parameters.workloads, len(left))):
-            at = door.answer(CandidateScores(tuple(choices)), parameters.selection, SELECT)
-            workload, chosen = left.pop(at), choices.pop(at)
-            counts = door.answer(PartitionCounts(chosen.partitions), parameters.tables, MEASURE)
-            link = link.with_measured([Measured(workload, counts)])
-        matrix.learn(link)
-    return PaperModel(base.name, task, rows, models, link, parameters.workloads, parameters.slicing)
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """Drawn rows of both tables of a relationship."""
-
-    task: DatabaseTask
-    key: ForeignKey
-    drawing: Drawing
-    scale: float
-
-    @classmethod
-    def of(
-        cls, task: DatabaseTask, models: Mapping[str, Model], rows: int, rng: SamplingSource
-    ) -> Drawn:
-        drawing, scale = (
-            Drawing(task.schema, rng.generator, distinct_pairs(task)),
-            rows / task.data_rows,
-        )
-        for name, model in models.items():
-            number = max(round(task.tables[name].data_rows * scale), 1)
-            drawing.add(name, model.sample(number, rng), number)
-        return cls(task, link_of(task), drawing, scale)
-
-    @property
-    def one_parent(self) -> bool:
-        """Whether rows of a table refer, each to one parent, and not a link to two."""
-        return self.task.schema.parents_of(self.key.table)[0] == self.key
-
-    @property
-    def sides(self) -> tuple[Side, Side]:
-        """The parents; and the rows that refer, or those of the first parent of links."""
-        one, other = sides_of(self.task, self.key)
-        parents, rows = self.drawing.rows[other], self.drawing.rows[one]
-        everyone = np.arange(rows.rows)
-        first = self.task.schema.parents_of(self.key.table)[0]
-        own = of_row(one, rows, everyone) if self.one_parent else of_parent(first, rows, everyone)
-        above = of_parent(self.key, parents, np.arange(parents.rows))
-        return Side(above, parents.rows), Side(own, rows.rows)
-
-    def database(self, rows: Integers, parents: Integers) -> Database:
-        """The tables with links between rows and parents."""
-        first, *later = self.task.schema.parents_of(self.key.table)
-        if later:
-            self.drawing.add(self.key.table, None, len(rows))
-            self.drawing.owners[joined_table(first)] = rows
-        self.drawing.owners[joined_table(self.key)] = parents
-        return self.drawing.database()
-
-    def parts(self) -> dict[str, Parts]:
-        """At most eight parts of each attribute, of equal mass among these rows."""
-        codes = {name: own for side in self.sides for name, own in side.codes.items()}
-        domains = joined_domain(self.task.schema, self.key)
-        return {
-            column.name: parts_by(column, codes[column.name])
-            for domain in domains
-            for column in domain
-        }
 
 
 @dataclass(frozen=True)
@@ -161,12 +64,7 @@ class PaperModel:
 
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
-        of_rows = (
-            f"{name}: {sentence}"
-            for name, model in self.models.items()
-            for sentence in model.post_processing()
-        )
-        return (_ROWS, *of_rows, _MATRIX, _NUMBERED)
+        return (_ROWS, *post_processing_of_rows(self.models), _MATRIX, _NUMBERED)
 
     def sample(self, rows: int, rng: SamplingSource) -> Database:
         """Tables with so many ``rows`` in that of the units."""
@@ -185,20 +83,23 @@ class PaperModel:
         declared = self.task.tables[self.link.key.table].data_rows
         number = max(round(declared * drawn.scale), 1)
         one = drawn.one_parent
-        rng = drawn.drawing.rng
         return Relationship(
-            link, parents, children, children.rows if one else number, one, self.slicing, rng
+            link,
+            parents,
+            children,
+            number=children.rows if one else number,
+            one_parent=one,
+            slicing=self.slicing,
+            rng=drawn.drawing.rng,
         )
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
         """The model as JSON and arrays; :func:`restore_paper` reads them."""
-        meta: dict[str, Any] = {"base": self.base, "models": {}, "workloads": self.workloads}
+        models, arrays = rows_state(self.models)
+        meta = {"base": self.base, "models": models, "workloads": self.workloads}
         meta |= {"slicing": asdict(self.slicing), "link": link_meta(self.link)}
-        arrays = {f"link/{name}": array for name, array in link_arrays(self.link).items()}
-        for name, model in self.models.items():
-            meta["models"][name], own = model.state()
-            arrays |= {f"models.{name}/{part}": array for part, array in own.items()}
-        return meta, arrays
+        of_link = {f"link/{name}": array for name, array in link_arrays(self.link).items()}
+        return meta, of_link | arrays
 
 
 def restore_paper(
@@ -209,10 +110,7 @@ def restore_paper(
 ) -> PaperModel:
     """The model whose :meth:`PaperModel.state` is given; ``create`` makes a method of rows."""
     base, rows = create(meta["base"]), tasks_of_rows(task)
-    models = {
-        name: base.restore(rows[name], own, part_of_arrays(arrays, f"models.{name}"))
-        for name, own in meta["models"].items()
-    }
+    models = restore_rows(base, rows, meta["models"], arrays)
     link = restored_link(task, link_of(task), meta["link"], part_of_arrays(arrays, "link"))
     slicing = Slicing(**meta["slicing"])
     return PaperModel(base.name, task, rows, models, link, meta["workloads"], slicing)

@@ -25,9 +25,9 @@ from models.protocol import AnyPlan, AnySynthesizer, Forecast, Parameters, Plan,
 from models.relational.candidates import candidates
 from models.relational.paper.pairs import STEPS
 from models.relational.paper.relationship import Slicing
-from models.relational.plan import tasks_of_rows
+from models.relational.rows import plans_json, row_sequence, row_stages, tasks_of_rows
 from models.relational.schedule import MEASURE, SELECT, exponent_of, neighbours_of
-from models.several_tables import json_texts, labelled
+from models.several_tables import json_texts
 from models.task import Budget, DatabaseTask, Task
 
 ROUNDS, WORKLOADS, FITTED, SLICE, SLICES, WAYS = 15, 3, 8, 1_000, 8, 3
@@ -67,13 +67,9 @@ class PaperParameters(Parameters):
 
     def to_json(self) -> dict[str, Any]:
         """The parameters as JSON values."""
-        plans = {
-            name: {"sequence": list(plan.sequence), "parameters": plan.parameters.to_json()}
-            for name, plan in self.plans.items()
-        }
         own = {name: value for name, value in vars(self).items() if name != "plans"}
         own |= {name: asdict(own[name]) for name in ("selection", "tables", "slicing")}
-        return {**json_texts(own), "plans": plans}
+        return {**json_texts(own), "plans": plans_json(self.plans)}
 
 
 def link_of(task: DatabaseTask) -> ForeignKey:
@@ -132,15 +128,9 @@ def plan_paper(
         ways,
         Slicing(asked.fitted or FITTED, asked.slices or SLICES, asked.slice or SLICE),
     )
-    stages = [
-        labelled(stage, table, f"rows of {table}: ")
-        for table, own in plans.items()
-        for stage in own.stages
-    ]
-    stages += _stages(task, key, parameters, tables)
-    sequence = tuple(f"{table}.{column}" for table, own in plans.items() for column in own.sequence)
+    stages = [*row_stages(plans), *_stages(task, key, parameters, tables)]
     forecast = _forecast(task, key, parameters)
-    return Plan(name, sequence, tuple(stages), parameters, forecast)
+    return Plan(name, row_sequence(plans), tuple(stages), parameters, forecast)
 
 
 def printed_rho(epsilon: Fraction, delta: Fraction) -> Fraction:

@@ -5,6 +5,7 @@ Source: arXiv 2405.18670, algorithms 1 and 4, section 6 (random slicing).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from models.relational.candidates import Workload
 from models.relational.link import Link, Side
 from models.relational.matching.profiles import Target
 from models.relational.paper.pairs import Pairs
+from models.relational.parts import joint_number
 
 
 @dataclass(frozen=True)
@@ -100,12 +102,16 @@ class Relationship:
 
     def _cells(self, workload: Workload) -> Target:
         """The cell of each row of both sides; shares are of no table."""
-        joint, sizes = [], []
-        for side, names in ((self.parents, workload.parent), (self.children, workload.child)):
-            cells, size = np.zeros(side.rows, dtype=np.int64), 1
-            for name in names:
-                part = self.link.parts[name]
-                cells, size = cells * part.size + part.of(side.codes[name]), size * part.size
-            joint.append(cells)
-            sizes.append(size)
-        return Target(joint[0], joint[1], np.zeros(sizes))
+        parents = self._cell_of_rows(self.parents, workload.parent)
+        children = self._cell_of_rows(self.children, workload.child)
+        shape = [
+            math.prod(self.link.parts[name].size for name in names)
+            for names in (workload.parent, workload.child)
+        ]
+        return Target(parents, children, np.zeros(shape))
+
+    def _cell_of_rows(self, side: Side, names: Sequence[str]) -> Integers:
+        """The joint part (rows,) of each row of a side."""
+        parts = [self.link.parts[name] for name in names]
+        numbers = [own.of(side.codes[own.name]) for own in parts]
+        return joint_number(numbers, [own.size for own in parts], side.rows)

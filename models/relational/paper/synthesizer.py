@@ -54,7 +54,7 @@ class PaperSynthesizer(DatabaseSynthesizer[PaperParameters, "PaperModel"]):
         self, private: DatabaseDoor, task: DatabaseTask, plan: Plan[PaperParameters]
     ) -> PaperModel:
         """The rows of each table, then the rounds."""
-        from models.relational.paper.model import train_paper
+        from models.relational.paper.fit import train_paper
 
         return train_paper(self._base(plan.parameters.base), private, task, plan)
 
