@@ -11,21 +11,21 @@ the row are those of t1, and columns of the row that it refers to those of t2.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from cloister.arrays import Booleans, Integers
 from cloister.constraints.binding import BoundConstraint, bind
 from cloister.constraints.counting.violations import ViolationReport
 from cloister.constraints.denial import Cell, DenialConstraint, Predicate
 from cloister.constraints.text import parse_denial, quote, unquote
 from cloister.errors import ConstraintError
+from cloister.schema.columns import Column
 from cloister.schema.database import Database, ForeignKey, Schema
 from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
-from cloister.schema.joins import own_column, parent_column
+from cloister.schema.joins import own_column, parent_column, parent_rows
 
 _PART = r"(?:`(?:[^`]|``)+`|[^\W\d]\w*(?:-(?!>)\w+)*)"
 _PIECES = re.compile(rf"'(?:[^']|'')*'|{_PART}(?:\.{_PART})+")
@@ -56,25 +56,28 @@ class AcrossConstraint:
             ConstraintError: values are compared that cannot be.
         """
         own, above = schema.tables[self.key.table], schema.tables[self.key.parent]
-        columns = [own_column(self.key.table, own[name]) for name in own.modelled]
-        columns += [parent_column(self.key, above[name]) for name in above.modelled]
-        return bind(self.rule, Domain(tuple(columns)))
+        columns = (*self._renamed(own).values(), *self._renamed_above(above).values())
+        return bind(self.rule, Domain(columns))
 
     def sides(self, rows: Table, parents: Table) -> tuple[Table, Table]:
         """The columns that take part, of rows and of parents, under their names in the rule."""
-        own = [own_column(self.key.table, rows.domain[name]) for name in rows.domain.modelled]
-        above = [parent_column(self.key, parents.domain[name]) for name in parents.domain.modelled]
+        own = self._part(rows, self._renamed(rows.domain))
+        return own, self._part(parents, self._renamed_above(parents.domain))
+
+    def _renamed(self, own: Domain) -> Mapping[str, Column]:
+        """The columns of a row in the joined table, by their names in its own."""
+        return {name: own_column(self.key.table, own[name]) for name in own.modelled}
+
+    def _renamed_above(self, above: Domain) -> Mapping[str, Column]:
+        """The columns of a parent in the joined table, by their names in its own."""
+        return {name: parent_column(self.key, above[name]) for name in above.modelled}
+
+    def _part(self, table: Table, columns: Mapping[str, Column]) -> Table:
+        """The columns of a table that take part in the rule, renamed."""
         used = set(self.rule.attributes)
-        found = []
-        for columns, table in ((own, rows), (above, parents)):
-            kept = [
-                (column, name)
-                for column, name in zip(columns, table.domain.modelled, strict=True)
-                if column.name in used
-            ]
-            codes = {column.name: table.codes[name] for column, name in kept}
-            found.append(Table(Domain(tuple(column for column, _ in kept)), codes))
-        return found[0], found[1]
+        kept = {name: column for name, column in columns.items() if column.name in used}
+        codes = {column.name: table.codes[name] for name, column in kept.items()}
+        return Table(Domain(tuple(kept.values())), codes)
 
     def report(self, database: Database) -> ViolationReport:
         """The rows that violate it, and their share of all that refer to a row."""
@@ -88,16 +91,6 @@ class AcrossConstraint:
         number = int(broken.sum())
         percent = 100 * number / len(linked) if len(linked) else 0.0
         return ViolationReport(self.name, hard=True, violations=number, percent=percent)
-
-
-def parent_rows(database: Database, key: ForeignKey) -> Integers:
-    """The row number (n,) of each row's parent; -1 where it names none that is there."""
-    keys, named = database.tables[key.parent].codes[key.key], database.references(key)
-    found = np.full(len(named), -1)
-    linked: Booleans = database.referring(key)
-    order = np.argsort(keys, kind="stable")
-    found[linked] = order[np.searchsorted(keys[order], named[linked])]
-    return found
 
 
 def across_constraints(
@@ -204,6 +197,7 @@ class _Reading:
 
 
 def _on_two_rows(predicate: Predicate, above: set[str]) -> Predicate:
+    """A predicate on the joined table as one of t1 and t2; ``above`` are the columns of t2."""
     left, right = (
         Cell(2 if side.attribute in above else 1, side.attribute)
         if isinstance(side, Cell)

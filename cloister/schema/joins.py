@@ -129,8 +129,9 @@ def joined_tables(database: Database) -> Mapping[str, Table]:
     found: dict[str, Table] = {}
     rows = row_tables(database)
     for key in database.schema.keys:
-        linked = np.flatnonzero(database.referring(key))
-        places = _places(database, key, linked)
+        parents = parent_rows(database, key)
+        linked = np.flatnonzero(parents >= 0)
+        places = parents[linked]
         degrees = np.bincount(places, minlength=database.tables[key.parent].rows)
         column = degree_column(key)
         found[degree_table(key)] = Table(
@@ -139,7 +140,7 @@ def joined_tables(database: Database) -> Mapping[str, Table]:
         codes = of_parent(key, rows[key.parent], places)
         codes |= of_row(key.table, rows[key.table], linked)
         for earlier in earlier_keys(database.schema, key):
-            owners = _places(database, earlier, linked)
+            owners = parent_rows(database, earlier)[linked]
             codes |= of_parent(earlier, rows[earlier.parent], owners)
         sides = joined_domain(database.schema, key)
         domain = Domain(tuple(column for side in sides for column in side))
@@ -168,8 +169,11 @@ def of_parent(key: ForeignKey, parents: Table, places: Integers) -> dict[str, In
     }
 
 
-def _places(database: Database, key: ForeignKey, rows: Integers) -> Integers:
-    """The row numbers (n,) that some rows refer to; all of them are there."""
-    keys, references = database.tables[key.parent].codes[key.key], database.references(key)[rows]
+def parent_rows(database: Database, key: ForeignKey) -> Integers:
+    """The row number (n,) of each row's parent; -1 where it names none that is there."""
+    keys, named = database.tables[key.parent].codes[key.key], database.references(key)
+    found = np.full(len(named), -1)
+    linked = database.referring(key)
     order = np.argsort(keys, kind="stable")
-    return order[np.searchsorted(keys[order], references)]
+    found[linked] = order[np.searchsorted(keys[order], named[linked])]
+    return found

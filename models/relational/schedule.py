@@ -58,6 +58,9 @@ shape (docs/benchmarks/relational.md): errors differ little from half to twice a
 MEAN_NOISE = math.sqrt(2 / math.pi)
 """Mean of the absolute value of a normal of deviation 1: what noise alone makes a count differ."""
 
+_FLOAT_ERROR = 1e-9
+"""Relative error beyond that of a root in floating point, by which an epsilon is lowered."""
+
 Noise = DiscreteGaussian | DiscreteLaplace
 
 
@@ -90,6 +93,7 @@ def link_noise(task: DatabaseTask, key: ForeignKey, amount: Fraction, pure: bool
 
 
 def _schedules(task: DatabaseTask) -> tuple[tuple[int, ...], ...]:
+    """The rounds among which noise decides, from most to fewest: one where the spec says."""
     declared = task.relational
     if declared.rounds is None and declared.workloads is None:
         return _ROUNDS
@@ -114,6 +118,7 @@ def _bearable(task: DatabaseTask, key: ForeignKey, noise: Noise) -> bool:
 def _noise(
     task: DatabaseTask, key: ForeignKey, asked: tuple[int, ...], amount: Fraction, pure: bool
 ) -> LinkNoise:
+    """The noise of given rounds, in one round without selection where they take all candidates."""
     possible = len(candidates(task.schema, key, task.relational.ways))
     everything = possible <= sum(asked)
     rounds = (possible,) if everything else asked
@@ -168,4 +173,4 @@ def exponent_of(rho: Fraction) -> Fraction:
 
     Rounded down. Source: Cesar, Rogers (arXiv 2010.13981), lemma 3.4.
     """
-    return Fraction(math.floor(math.sqrt(8 * rho) * (1 - 1e-9) * DIGITS), DIGITS)
+    return Fraction(math.floor(math.sqrt(8 * rho) * (1 - _FLOAT_ERROR) * DIGITS), DIGITS)

@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.constraints.across import across_constraints, parent_rows
+from cloister.constraints.across import across_constraints
 from cloister.errors import ConstraintError
 from cloister.schema.attributes import Boolean, Categorical, Date, Integer, TextKey
 from cloister.schema.database import Database, ForeignKey, Schema
 from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
+from cloister.schema.joins import parent_rows
+from models.relational.constraints.compatibility import Compatibility
 from models.relational.constraints.placement import Placement
 
 KEY = TextKey(type="text", pattern="{1..99999}")
@@ -134,9 +136,8 @@ def settled(seed: int, parents: int, texts: tuple[str, ...], shared: tuple[str, 
     owners = rng.permutation(np.repeat(np.arange(parents), 4))[:rows]
     own, above = drawn("orders", rows, rng), drawn("customers", parents, rng)
     rules = declared(*texts)
-    return owners, own, above, rules, Placement(
-        SCHEMA, own, above, rules, shared, 4, copied, rng
-    ).settle(owners)  # fmt: skip
+    compatible = Compatibility(SCHEMA, own, above, rules, shared)
+    return owners, own, above, rules, Placement(compatible, 4, copied, rng).settle(owners)
 
 
 @settings(max_examples=60, deadline=None)
@@ -179,7 +180,8 @@ def test_exchanges_keep_degrees_and_rows_where_they_are_enough() -> None:
     own = having(own, "placed on", 100 + own.codes["placed on"] * 5 // 8)
     above = having(above, "since", above.codes["since"] // 3)
     owners = np.repeat(np.arange(1_000), 2)
-    found = Placement(SCHEMA, own, above, declared(LATE), (), 4, True, rng).settle(owners)
+    compatible = Compatibility(SCHEMA, own, above, declared(LATE), ())
+    found = Placement(compatible, 4, True, rng).settle(owners)
     assert (found.source == np.arange(2_000)).all()
     assert (np.bincount(found.owners, minlength=1_000) == 2).all()
     assert (found.owners != owners).sum() < 600  # most rows keep their parent
@@ -190,7 +192,6 @@ def test_rows_that_fit_no_parent_are_left_out_and_no_others() -> None:
     own, above = drawn("orders", 40, rng), drawn("customers", 20, rng)
     above = having(above, "since", np.full(20, 200))
     own = having(own, "placed on", np.arange(40) * 9)
-    found = Placement(SCHEMA, own, above, declared(LATE), (), 4, False, rng).settle(
-        rng.integers(0, 20, 40) // 2 * 2
-    )
+    compatible = Compatibility(SCHEMA, own, above, declared(LATE), ())
+    found = Placement(compatible, 4, False, rng).settle(rng.integers(0, 20, 40) // 2 * 2)
     assert ((found.owners >= 0) == (own.codes["placed on"] >= 200)).all()

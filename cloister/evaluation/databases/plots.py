@@ -20,6 +20,12 @@ from cloister.evaluation.plots import REAL, SYNTHETIC, figure_label, title_axes,
 _MOST_DEGREES = 30
 """Degrees that a figure shows; greater ones are added to the last."""
 
+_WIDTH, _HEIGHT = 8.5, 2.2
+"""Inches of a figure, and of each foreign key in it."""
+
+_BAR = 0.4
+"""Width of a bar, where degrees are 1 apart: a pair of them leaves a gap to the next."""
+
 _MOST_FIGURES = 12
 """Foreign keys at most in one figure, those that differ most."""
 
@@ -54,7 +60,7 @@ def _label(relation: Relation) -> str:
 
 def _degrees_figure(evaluation: DatabaseEvaluation) -> Figure:
     shown = sorted(evaluation.relations, key=lambda own: -own.degrees_half_l1)[:_MOST_FIGURES]
-    figure = Figure(figsize=(8.5, 2.2 * len(shown)), layout="constrained")
+    figure = Figure(figsize=(_WIDTH, _HEIGHT * len(shown)), layout="constrained")
     all_axes = figure.subplots(len(shown), 1, squeeze=False)[:, 0]
     for axes, relation in zip(all_axes, shown, strict=True):
         _draw_degrees(axes, relation)
@@ -64,14 +70,15 @@ def _degrees_figure(evaluation: DatabaseEvaluation) -> Figure:
 def _draw_degrees(axes: Axes, relation: Relation) -> None:
     real, synthetic = (_cut(shares) for shares in relation.degrees)
     places = np.arange(len(real))
-    axes.bar(places - 0.2, real, width=0.4, color=REAL, label="real")
-    axes.bar(places + 0.2, synthetic, width=0.4, color=SYNTHETIC, label="synthetic")
+    axes.bar(places - _BAR / 2, real, width=_BAR, color=REAL, label="real")
+    axes.bar(places + _BAR / 2, synthetic, width=_BAR, color=SYNTHETIC, label="synthetic")
     axes.legend(frameon=False, fontsize=8)
     below = f"rows of {figure_label(relation.table)} that refer to the same one"
-    title_axes(axes, f"{figure_label(_label(relation))}", below)
+    title_axes(axes, figure_label(_label(relation)), below)
 
 
 def _cut(shares: np.ndarray) -> np.ndarray:
+    """The shares (degrees,) that are shown, the last of all greater ones too."""
     if len(shares) <= _MOST_DEGREES:
         return shares
     return np.append(shares[: _MOST_DEGREES - 1], shares[_MOST_DEGREES - 1 :].sum())

@@ -77,6 +77,7 @@ def type_of(column: Column) -> sa.types.TypeEngine[Any]:
 
 
 def _whole_range(column: Column) -> tuple[int, int]:
+    """The least and the greatest whole number of a column, its special values among them."""
     if isinstance(column, Grid):
         last = column.origin + (column.steps - 1) * column.stride
         return min(column.origin, *column.beyond, last), max(last, *column.beyond, column.origin)
@@ -97,6 +98,7 @@ def _decimal(column: Column) -> sa.Numeric[Any] | None:
 
 
 def _longest(column: Column) -> int:
+    """Characters of the longest text of a column, one at least: SQL has no text of none."""
     if isinstance(column, Serial):
         return len(column.prefix) + max(column.width, len(str(column.last))) + len(column.suffix)
     return max(map(len, column.labels or ("",)), default=1) or 1

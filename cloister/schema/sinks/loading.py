@@ -165,6 +165,7 @@ def _add_references(connection: sa.Connection, tables: Sequence[sa.Table]) -> No
 
 
 def _notes(metadata: sa.MetaData) -> sa.Table:
+    """The table of notes; its texts hold the names of specs, of 100 characters at most."""
     return sa.Table(
         NOTES,
         metadata,
@@ -201,7 +202,7 @@ def _pieces(file: Path, table: sa.Table) -> Iterator[pa.Table]:
     """The rows of a Parquet file, a few at a time, in the types of a table."""
     for batch in pq.ParquetFile(file).iter_batches(_ROWS_LOADED):
         rows = pa.Table.from_batches([batch])
-        columns = [_plain(rows[column.name], column.type) for column in table.columns]
+        columns = [_in_type(rows[column.name], column.type) for column in table.columns]
         yield pa.table(columns, names=_names(table))
 
 
@@ -209,13 +210,15 @@ def _names(table: sa.Table) -> list[str]:
     return [column.name for column in table.columns]
 
 
-def _plain(column: pa.ChunkedArray, kind: sa.types.TypeEngine[Any]) -> pa.ChunkedArray:
+def _in_type(column: pa.ChunkedArray, kind: sa.types.TypeEngine[Any]) -> pa.ChunkedArray:
+    """A column of a Parquet file without its dictionary, a day as one where the type is DATE."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     return column.cast(pa.date32()) if isinstance(kind, sa.Date) else column
 
 
 def _texts_of_moments(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Days and moments as ISO texts, moments to the second; other columns as they are."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("s"))
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):

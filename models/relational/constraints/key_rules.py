@@ -14,6 +14,7 @@ from cloister.errors import PlanError
 from cloister.schema.database import ForeignKey, Schema
 from cloister.schema.domain import Table
 from cloister.schema.joins import joined_table
+from models.relational.constraints.compatibility import Compatibility
 from models.relational.constraints.pair_keys import distinct_pairs
 from models.relational.constraints.placement import Placement
 from models.task import DatabaseTask
@@ -73,14 +74,12 @@ def keep_rules(
     """
     rows, parents = sides
     linked = np.flatnonzero(owners >= 0)
-    placement = Placement(
-        schema, rows.take(linked), parents, own.rules, own.shared, most, own.copied, rng
-    )
+    compatible = Compatibility(schema, rows.take(linked), parents, own.rules, own.shared)
     owners = owners.copy()
     if key.to_itself:
-        owners[linked[~placement.fits(np.arange(len(linked)), owners[linked])]] = -1
+        owners[linked[~compatible.fits(np.arange(len(linked)), owners[linked])]] = -1
         return rows, owners
-    settled = placement.settle(owners[linked])
+    settled = Placement(compatible, most, own.copied, rng).settle(owners[linked])
     owners[linked] = settled.owners
     source = np.arange(rows.rows)
     source[linked] = linked[np.maximum(settled.source, 0)]

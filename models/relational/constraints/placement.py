@@ -7,17 +7,12 @@ parent, then is left out. Nothing but drawn rows and released facts is used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 
-from cloister.arrays import Booleans, Floats, Integers
-from cloister.constraints import Op, Operand, holds
-from cloister.constraints.across import AcrossConstraint
-from cloister.schema.database import Schema
-from cloister.schema.domain import Table
+from cloister.arrays import Floats, Integers
+from models.relational.constraints.compatibility import Compatibility
 
 _EXCHANGES = 60
 """Rounds of exchanges; each leaves a part of the violations that the rule's own rate decides."""
@@ -53,103 +48,38 @@ class Settled:
 
 
 @dataclass(frozen=True, eq=False)
-class _Numbers:
-    """A side of a predicate: numbers of all rows (1) or all parents (2), or of a constant (0)."""
-
-    side: int
-    numbers: Floats
-
-    @classmethod
-    def of(cls, operand: Operand | float, tables: Mapping[int, Table]) -> _Numbers:
-        """The numbers of a bound operand."""
-        if isinstance(operand, Operand):
-            return cls(operand.row, operand.of(tables[operand.row]))
-        return cls(0, np.array(operand))
-
-    def at(self, rows: Integers, parents: Integers) -> Floats:
-        """The numbers (n,) of some rows with some parents; of a constant itself."""
-        return self.numbers[rows if self.side == 1 else parents] if self.side else self.numbers
-
-
-@dataclass(frozen=True, eq=False)
 class Placement:
-    """Rows and parents of one foreign key whose constraints are to hold.
+    """Changes of who refers to whom, after which each row is compatible with its parent.
 
-    ``rules`` compare a row with its parent; on the columns ``shared`` all rows of one parent agree.
     At most ``most`` rows have the same parent; rows may take others' attributes if ``copied``.
     """
 
-    schema: Schema
-    rows: Table
-    parents: Table
-    rules: Sequence[AcrossConstraint]
-    shared: Sequence[str]
+    compatible: Compatibility
     most: int
     copied: bool
     rng: np.random.Generator
-    _modes: dict[str, Integers] = field(default_factory=dict)
 
     def settle(self, owners: Integers) -> Settled:
         """Owners (rows,), all of them a parent's row number, changed until all constraints hold."""
-        owners, source = owners.copy(), np.arange(self.rows.rows)
-        self._choose_shared(owners)
+        owners, source = owners.copy(), np.arange(self.compatible.rows.rows)
+        self.compatible.agree(owners, self.rng)
         waiting = self._sorted(owners, self._exchanged(owners))
         waiting = self._moved(owners, waiting)
         waiting = self._copied(owners, source, waiting)
         owners[waiting] = source[waiting] = -1
         return Settled(owners, source)
 
-    def _choose_shared(self, owners: Integers) -> None:
-        """Fix what the rows of a parent agree on: a value of one of them, or -1 where it has none.
-
-        That of a row at random, so that values are as frequent as before.
-        """
-        first = self.rng.permutation(len(owners))
-        for name in self.shared:
-            values = np.full(self.parents.rows, -1)
-            values[owners[first]] = self.rows.codes[name][first]
-            self._modes[name] = values
-
-    def fits(self, rows: Integers, parents: Integers) -> Booleans:
-        """Whether each row (n,) may have each parent (n,)."""
-        good = np.ones(len(rows), dtype=bool)
-        for rule in self._compiled:
-            broken = np.ones(len(rows), dtype=bool)
-            for op, left, right in rule:
-                broken &= holds(op, left.at(rows, parents), right.at(rows, parents))
-            good &= ~broken
-        for name, values in self._modes.items():
-            wanted = values[parents]
-            good &= (wanted == -1) | (wanted == self.rows.codes[name][rows])
-        return good
-
-    @cached_property
-    def _compiled(self) -> list[list[tuple[Op, _Numbers, _Numbers]]]:
-        """The predicates of each rule."""
-        found = []
-        for rule in self.rules:
-            own, above = rule.sides(self.rows, self.parents)
-            tables = {1: own, 2: above}
-            bound = rule.bound(self.schema)
-            found.append(
-                [
-                    (each.op, _Numbers.of(each.left, tables), _Numbers.of(each.right, tables))
-                    for each in bound.predicates
-                ]
-            )
-        return found
-
     def _exchanged(self, owners: Integers) -> Integers:
         """Exchange parents of rows that violate with others; the rows that still violate."""
         everyone = np.arange(len(owners))
-        waiting = everyone[~self.fits(everyone, owners)]
+        waiting = everyone[~self.compatible.fits(everyone, owners)]
         for _ in range(_EXCHANGES):
             if not len(waiting):
                 break
             number = min(max(len(waiting), _POOL), len(owners))
             others = self.rng.choice(len(owners), number, replace=False)
             self._exchange(owners, self.rng.permutation(np.union1d(waiting, others)), worsening=-1)
-            before, waiting = len(waiting), waiting[~self.fits(waiting, owners[waiting])]
+            before, waiting = len(waiting), waiting[~self.compatible.fits(waiting, owners[waiting])]
             if len(waiting) > _STALLED * before:
                 break
         return waiting
@@ -160,7 +90,7 @@ class Placement:
         Of one rule of one order between a row and its parent: each parent gets the first row that
         is not before it. Rows of the part then exchange parents where both still fit.
         """
-        ordered = self._ordered
+        ordered = self.compatible.ordered
         for _ in range(_SORTS):
             if ordered is None or not len(waiting):
                 break
@@ -170,26 +100,8 @@ class Placement:
             owners[mixed] = owners[mixed][_in_order(ordered[0][mixed], ordered[1][owners[mixed]])]
             for _ in range(_MIXINGS):
                 self._exchange(owners, self.rng.permutation(part), worsening=0)
-            waiting = part[~self.fits(part, owners[part])]
+            waiting = part[~self.compatible.fits(part, owners[part])]
         return waiting
-
-    @property
-    def _ordered(self) -> tuple[Floats, Floats] | None:
-        """Numbers of rows and of parents, if all that is to hold is that none is before its parent.
-
-        None if there is more. Missing numbers are before all parents, and after all rows.
-        """
-        if self.shared or len(self._compiled) != 1 or len(self._compiled[0]) != 1:
-            return None
-        ((op, left, right),) = self._compiled[0]
-        if not op.is_order or {left.side, right.side} != {1, 2}:
-            return None
-        op, row, parent = (op, left, right) if left.side == 1 else (op.mirrored, right, left)
-        sign = 1 if op in (Op.LT, Op.LE) else -1
-        # strictly after: the next number that a float can hold
-        numbers = sign * parent.numbers
-        numbers = np.nextafter(numbers, np.inf) if op in (Op.LE, Op.GE) else numbers
-        return np.nan_to_num(sign * row.numbers, nan=np.inf), np.nan_to_num(numbers, nan=-np.inf)
 
     def _exchange(self, owners: Integers, pool: Integers, worsening: int) -> None:
         """Exchange the parents of random pairs where it adds no more violations than given."""
@@ -202,11 +114,11 @@ class Placement:
         owners[one], owners[other] = owners[other], owners[one]
 
     def _violations(self, rows: Integers, parents: Integers) -> Integers:
-        return (~self.fits(rows, parents)).astype(np.int64)
+        return (~self.compatible.fits(rows, parents)).astype(np.int64)
 
     def _moved(self, owners: Integers, waiting: Integers) -> Integers:
         """Move rows to free places of parents that fit; the rows for which there is none."""
-        degrees = np.bincount(owners, minlength=self.parents.rows)
+        degrees = np.bincount(owners, minlength=self.compatible.parents.rows)
         free = np.flatnonzero(degrees < self.most)
         for _ in range(_TRIES):
             if not (len(waiting) and len(free)):
@@ -218,7 +130,7 @@ class Placement:
             free = np.flatnonzero(degrees < self.most)
             if (at + 1) * len(free) > _MOST_PAIRS:
                 return np.array([*kept, *waiting[at:].tolist()], dtype=np.int64)
-            able = free[self.fits(np.full(len(free), row), free)]
+            able = free[self.compatible.fits(np.full(len(free), row), free)]
             if len(able):
                 self._admit(owners, degrees, np.array([row]), self.rng.choice(able, 1))
             else:
@@ -229,14 +141,13 @@ class Placement:
         self, owners: Integers, degrees: Integers, rows: Integers, wanted: Integers
     ) -> Integers:
         """Move the rows that fit to the parents they want, one to each; the rows left."""
-        good = self.fits(rows, wanted) & (degrees[wanted] < self.most)
+        good = self.compatible.fits(rows, wanted) & (degrees[wanted] < self.most)
         _, first = np.unique(wanted[good], return_index=True)
         chosen = np.flatnonzero(good)[first]
         np.subtract.at(degrees, owners[rows[chosen]], 1)
         np.add.at(degrees, wanted[chosen], 1)
         owners[rows[chosen]] = wanted[chosen]
-        for name, values in self._modes.items():
-            values[wanted[chosen]] = self.rows.codes[name][rows[chosen]]
+        self.compatible.agree_with(rows[chosen], wanted[chosen])
         return np.delete(rows, chosen)
 
     def _copied(self, owners: Integers, source: Integers, waiting: Integers) -> Integers:
@@ -247,7 +158,7 @@ class Placement:
             if not len(waiting):
                 return waiting
             donors = self.rng.choice(len(owners), len(waiting))
-            good = self.fits(donors, owners[waiting])
+            good = self.compatible.fits(donors, owners[waiting])
             source[waiting[good]] = donors[good]
             waiting = waiting[~good]
         kept: list[int] = []
@@ -255,7 +166,7 @@ class Placement:
             everyone = np.arange(len(owners))
             if (at + 1) * len(owners) > _MOST_PAIRS:
                 return np.array([*kept, *waiting[at:].tolist()], dtype=np.int64)
-            able = everyone[self.fits(everyone, np.full(len(owners), owners[row]))]
+            able = everyone[self.compatible.fits(everyone, np.full(len(owners), owners[row]))]
             if len(able):
                 source[row] = self.rng.choice(able)
             else:

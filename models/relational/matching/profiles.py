@@ -31,10 +31,10 @@ _LARGEST_JOINT = 2**62
 _STEPS = 80
 """Steps of the projected gradient; more change answers by less than noise does."""
 
-_POWER_STEPS = 12
+POWER_STEPS = 12
 """Steps of the power iteration for the greatest eigenvalue; all entries are positive."""
 
-_MARGIN = 1.05
+POWER_MARGIN = 1.05
 """Factor on that eigenvalue, which power iteration approaches from below."""
 
 _PROJECTIONS = 50
@@ -143,6 +143,7 @@ class Problem:
         return np.asarray(unknowns * self._pairs)
 
     def _answers(self, unknowns: Floats) -> list[Floats]:
+        """The shares (cells,) of each joint table."""
         weights = (unknowns * self._pairs).ravel()
         return [
             np.bincount(cells, weights, minlength=target.shares.size).astype(np.float64)
@@ -160,18 +161,20 @@ class Problem:
         )
 
     def _back(self, residuals: list[Floats], shape: tuple[int, ...]) -> Floats:
+        """The sum (U, V) of the residuals of the cells that each pair of profiles is in."""
         total = np.zeros(shape[0] * shape[1])
         for cells, residual in zip(self._cells, residuals, strict=True):
             total += residual[cells]
         return total.reshape(shape)
 
     def _curvature(self, start: Floats) -> float:
+        """The greatest eigenvalue of the least squares, of which a step is the inverse."""
         found, greatest = start, 1.0
-        for _ in range(_POWER_STEPS):
+        for _ in range(POWER_STEPS):
             found = found / np.sqrt((found**2 * self._pairs).sum())
             found = self._back(self._answers(found), found.shape)
             greatest = float(np.sqrt((found**2 * self._pairs).sum()))
-        return _MARGIN * greatest
+        return POWER_MARGIN * greatest
 
 
 def project_columns(points: Floats, weights: Floats) -> Floats:

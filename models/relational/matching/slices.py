@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
-from models.relational.matching.match import Tilts, admitted, with_total
+from models.relational.matching.degrees import Tilts, with_total
+from models.relational.matching.match import admitted
 from models.relational.matching.profiles import Problem, Target
 
 PAIRS = 200_000

@@ -11,17 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from models.relational.matching.profiles import Target, project_columns
+from models.relational.matching.profiles import POWER_MARGIN, POWER_STEPS, Target, project_columns
 from models.relational.matching.rounding import sample_exactly
 
 STEPS = 50
 """Steps of the projected gradient of a slice; the paper does not say how many it takes."""
-
-_POWER_STEPS = 12
-"""Steps of the power iteration for the greatest singular value."""
-
-_MARGIN = 1.05
-"""Factor on that value, which power iteration approaches from below."""
 
 _HALVINGS = 60
 """Halvings of the interval of nu: to the last digit of a share."""
@@ -66,6 +60,7 @@ class Pairs:
         ]
 
     def _back(self, residuals: Sequence[Floats]) -> Floats:
+        """The sum (rows that refer, parents) of the residuals of the cells of each pair."""
         total = sum(
             own[target.parent][:, target.child]
             for own, target in zip(residuals, self.targets, strict=True)
@@ -73,11 +68,12 @@ class Pairs:
         return np.asarray(total).T
 
     def _curvature(self, shape: tuple[int, ...]) -> float:
+        """The square of the greatest singular value, of which a step is the inverse."""
         found, greatest = np.ones(shape), 1.0
-        for _ in range(_POWER_STEPS):
+        for _ in range(POWER_STEPS):
             found = self._back(self.answers(found / np.linalg.norm(found)))
             greatest = float(np.linalg.norm(found))
-        return _MARGIN * greatest
+        return POWER_MARGIN * greatest
 
     def _project(self, points: Floats, mass: float) -> Floats:
         if self.one_parent:

@@ -30,14 +30,29 @@ from models.relational.schedule import MEASURE, SELECT, exponent_of, neighbours_
 from models.several_tables import json_texts
 from models.task import Budget, DatabaseTask, Task
 
-ROUNDS, WORKLOADS, FITTED, SLICE, SLICES, WAYS = 15, 3, 8, 1_000, 8, 3
-"""T, K, joint tables fitted at once, rows of a side of a slice, slices a round, ways: section 8."""
+_ROUNDS, _WORKLOADS = 15, 3
+"""T rounds, each of K joint tables: section 8, as are the four that follow."""
+
+_FITTED = 8
+"""Joint tables fitted at once, those of greatest error."""
+
+_SLICE, _SLICES = 1_000, 8
+"""Rows of a side of a slice, and slices a round."""
+
+_WAYS = 3
+"""Attributes of a joint table."""
 
 _ALPHA = Fraction(1, 4)
 """Part of a round for its selection; the number is lost in the text that we have."""
 
 _RELATED = Fraction(1, 3)
 """Part of epsilon for relationships where none is declared: as much as each of two tables."""
+
+_FLOAT_ERROR = 1e-9
+"""Relative error beyond that of roots in floating point, by which rho is lowered."""
+
+_DIGITS = 10**15
+"""Denominator of rho."""
 
 _SECONDS_OF_PAIR = 2.5e-9
 """Seconds a pair of rows, a joint table and a step: two products with indicators, and a gather."""
@@ -113,8 +128,8 @@ def plan_paper(
         raise PlanError("relationships have all of epsilon; lower release.relational.epsilon")
     part = Budget((budget.epsilon - related) / len(rows), budget.delta / (len(rows) + 1))
     plans = {table: base.search(own, base.sequence(own), part) for table, own in rows.items()}
-    rounds, workloads = asked.rounds or ROUNDS, asked.workloads or WORKLOADS
-    ways = asked.ways or WAYS
+    rounds, workloads = asked.rounds or _ROUNDS, asked.workloads or _WORKLOADS
+    ways = asked.ways or _WAYS
     tables = min(rounds * workloads, len(candidates(task.schema, key, ways)))
     each = printed_rho(related, part.delta) / tables
     alpha = asked.alpha or _ALPHA
@@ -126,7 +141,7 @@ def plan_paper(
         -(-tables // workloads),
         workloads,
         ways,
-        Slicing(asked.fitted or FITTED, asked.slices or SLICES, asked.slice or SLICE),
+        Slicing(asked.fitted or _FITTED, asked.slices or _SLICES, asked.slice or _SLICE),
     )
     stages = [*row_stages(plans), *_stages(task, key, parameters, tables)]
     forecast = _forecast(task, key, parameters)
@@ -140,7 +155,7 @@ def printed_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     """
     log = math.log(1 / delta)
     rho = (math.sqrt(log + float(epsilon)) - math.sqrt(log)) ** 2
-    return Fraction(math.floor(rho * (1 - 1e-9) * 10**15), 10**15)
+    return Fraction(math.floor(rho * (1 - _FLOAT_ERROR) * _DIGITS), _DIGITS)
 
 
 def _stages(
