@@ -114,27 +114,33 @@ def plan_paper(
     Raises:
         PlanError: there is none, or it would take too long or too much memory.
     """
-    key, rows, asked = link_of(task), tasks_of_rows(task), task.relational
+    key, rows = link_of(task), tasks_of_rows(task)
     if not budget.delta:
         raise PlanError("method relational-paper adds Gaussian noise; set delta above 0")
     _require_kept(task, key)
-    if task.across:
-        raise PlanError(
-            f"constraint '{task.across[0].name}' is across a reference, and method "
-            "relational-paper draws links without it; use --method relational, or drop it"
-        )
-    related = asked.epsilon or _RELATED * budget.epsilon
+    related = task.relational.epsilon or _RELATED * budget.epsilon
     if related >= budget.epsilon:
         raise PlanError("relationships have all of epsilon; lower release.relational.epsilon")
     part = Budget((budget.epsilon - related) / len(rows), budget.delta / (len(rows) + 1))
     plans = {table: base.search(own, base.sequence(own), part) for table, own in rows.items()}
+    rho = printed_rho(related, part.delta)
+    parameters, tables = _parameters(task, key, base.name, plans, rho)
+    stages = [*row_stages(plans), *_stages(task, key, parameters, tables)]
+    forecast = _forecast(task, key, parameters)
+    return Plan(name, row_sequence(plans), tuple(stages), parameters, forecast)
+
+
+def _parameters(
+    task: DatabaseTask, key: ForeignKey, base: str, plans: Mapping[str, AnyPlan], rho: Fraction
+) -> tuple[PaperParameters, int]:
+    """The mechanisms of all rounds, which share rho, and how many joint tables they measure."""
+    asked = task.relational
     rounds, workloads = asked.rounds or _ROUNDS, asked.workloads or _WORKLOADS
-    ways = asked.ways or _WAYS
+    ways, alpha = asked.ways or _WAYS, asked.alpha or _ALPHA
     tables = min(rounds * workloads, len(candidates(task.schema, key, ways)))
-    each = printed_rho(related, part.delta) / tables
-    alpha = asked.alpha or _ALPHA
+    each = rho / tables
     parameters = PaperParameters(
-        base.name,
+        base,
         plans,
         Exponential(exponent_of(alpha * each)),
         DiscreteGaussian(noise_multiplier((1 - alpha) * each)),
@@ -143,9 +149,7 @@ def plan_paper(
         ways,
         Slicing(asked.fitted or _FITTED, asked.slices or _SLICES, asked.slice or _SLICE),
     )
-    stages = [*row_stages(plans), *_stages(task, key, parameters, tables)]
-    forecast = _forecast(task, key, parameters)
-    return Plan(name, row_sequence(plans), tuple(stages), parameters, forecast)
+    return parameters, tables
 
 
 def printed_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
@@ -186,7 +190,13 @@ def sides_of(task: DatabaseTask, key: ForeignKey) -> tuple[str, str]:
 
 
 def _require_kept(task: DatabaseTask, key: ForeignKey) -> None:
-    """A hard constraint on one reference is not kept: degrees are not bounded in the paper."""
+    """Check that no hard constraint is on one reference alone, or across one.
+
+    The paper bounds no degrees, and draws links without rules.
+
+    Raises:
+        PlanError: names it.
+    """
     columns = {own.column for own in task.schema.parents_of(key.table)}
     for rule in task.tables[key.table].hard:
         if len(columns.intersection(rule.attributes)) == 1:
@@ -194,6 +204,11 @@ def _require_kept(task: DatabaseTask, key: ForeignKey) -> None:
                 f"constraint '{rule.name}' is on a reference, and method relational-paper bounds "
                 "no number of rows that refer to one; use --method relational, or drop it"
             )
+    if task.across:
+        raise PlanError(
+            f"constraint '{task.across[0].name}' is across a reference, and method "
+            "relational-paper draws links without it; use --method relational, or drop it"
+        )
 
 
 def _forecast(task: DatabaseTask, key: ForeignKey, parameters: PaperParameters) -> Forecast:
