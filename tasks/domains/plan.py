@@ -229,6 +229,11 @@ def _names_files(spec: Spec) -> bool:
 
 
 def _require_measurable(path: Path, spec: Spec) -> None:
+    if spec.tables:
+        raise SpecError(
+            f"{path}: of a dataset of several tables nothing is measured; declare bounds, values "
+            "and numbers of rows public"
+        )
     ordered = [
         name for name, attribute in to_measure(spec).items() if isinstance(attribute, Ordinal)
     ]

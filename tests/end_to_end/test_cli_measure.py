@@ -7,6 +7,7 @@ import datetime as dt
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -193,6 +194,31 @@ def test_what_cannot_be_measured_is_refused_before_anything_is_charged(draft, ca
 
 def test_an_order_cannot_be_measured(draft, capsys):
     assert "order" in refused(draft, capsys, ("type: categorical", "type: ordinal"))
+
+
+def test_of_several_tables_each_gap_is_named_and_nothing_is_measured(tmp_path, capsys):
+    with sqlite3.connect(tmp_path / "shop.db") as server:
+        server.executescript(
+            "CREATE TABLE buyers (id INTEGER PRIMARY KEY, born DATE NOT NULL);"
+            "CREATE TABLE orders (buyer INTEGER NOT NULL REFERENCES buyers (id), paid REAL);"
+        )
+    server.close()
+    drafted = tmp_path / "shop.yaml"
+    url = f"sqlite:///{tmp_path}/shop.db"
+    assert run(["spec", "draft", url, "--out", str(drafted)]) == 0
+    capsys.readouterr()
+
+    assert run(["spec", "check", str(drafted)]) == 2
+    said = capsys.readouterr().err
+    for table in ("buyers", "orders"):
+        assert f"tables.{table}.attributes: " in said
+    assert "privacy.rows: " in said
+    assert "tables.orders.rows: " in said
+    assert "spec measure" not in said
+
+    assert run(command(drafted)) == 2
+    assert "several tables" in capsys.readouterr().err
+    assert existing_ledger(Home.current()) is None
 
 
 def test_a_budget_with_which_nothing_could_be_found_is_refused(draft, capsys):

@@ -324,6 +324,19 @@ def test_a_draft_has_links_hierarchies_and_what_may_be_missing(tmp_path):
     assert set(data_derived(spec)) == {"born", "kind", "stars"}
 
 
+def test_a_draft_has_a_column_of_each_type_of_numbers(tmp_path):
+    types = ["REAL", "FLOAT", "DOUBLE PRECISION", "NUMERIC(8, 2)", "DECIMAL(5, 1)"]
+    with sqlite3.connect(tmp_path / "a.db") as server:
+        columns = ", ".join(f"n{place} {each} NOT NULL" for place, each in enumerate(types))
+        server.execute(f"CREATE TABLE a ({columns})")
+    server.close()
+    (tmp_path / "a.yaml").write_text(draft_database(f"sqlite:///{tmp_path}/a.db"), encoding="utf-8")
+    spec = load_spec(tmp_path / "a.yaml")
+    assert not spec.ignore
+    assert {type(attribute) for attribute in spec.attributes.values()} == {Float}
+    assert [attribute.decimals for attribute in spec.attributes.values()][3:] == [2, 1]
+
+
 def test_rows_may_refer_to_later_rows_of_their_own_table(url, tmp_path):
     key = TextKey(type="text", pattern="{1..99}", dtype="Int64")
     boss = key.model_copy(update={"nullable": True})

@@ -261,7 +261,7 @@ def _places(kind: Any) -> Keys:
 _BOUNDS = "write its bounds"
 _BY_TYPE: tuple[tuple[Any, Keys, str], ...] = (
     (sa.Integer, {"type": "integer", "min": 0, "max": 0}, _BOUNDS),
-    (sa.Numeric, {"type": "float", "min": 0.0, "max": 0.0}, _BOUNDS),
+    ((sa.Numeric, sa.Float), {"type": "float", "min": 0.0, "max": 0.0}, _BOUNDS),
     (sa.DateTime, {"type": "datetime", "min": "2000-01-01", "max": "2000-01-01"}, _BOUNDS),
     (sa.Date, {"type": "date", "min": "2000-01-01", "max": "2000-01-01"}, _BOUNDS),
     (

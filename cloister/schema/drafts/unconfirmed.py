@@ -6,7 +6,7 @@ into a category.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import data_derived
@@ -43,19 +43,30 @@ def unconfirmed_facts(spec: Spec) -> list[UnconfirmedFact]:
 
 
 def unmeasured_facts(spec: Spec) -> list[UnconfirmedFact]:
-    """What a release may not take as declared, and a measurement finds out."""
-    found: list[UnconfirmedFact] = []
-    if any(part.privacy.rows.measured for part in spec.parts.values()):
-        text = "the number of rows is not known; declare it, {public: NUMBER}, or have it measured"
-        found.append((("privacy", "rows"), f"{text}: cloister spec measure"))
-    if marked := data_derived(spec):
-        text = (
-            f"{_named(marked)} are marked data-derived; declare public what is known without the "
-            "data: correct the line, and write in provenance where it is known from; have the rest "
-            "measured: cloister spec measure"
-        )
-        found.append((("attributes",), text))
-    return found
+    """What a release may not take as declared; of one table, a measurement finds it out."""
+    return [*_unknown_rows(spec), *_unknown_domains(spec)]
+
+
+def _unknown_rows(spec: Spec) -> Iterator[UnconfirmedFact]:
+    measure = "" if spec.tables else ", or have it measured: cloister spec measure"
+    text = f"the number of rows is not known; declare it, {{public: NUMBER}}{measure}"
+    if spec.privacy.rows.measured:
+        yield ("privacy", "rows"), text
+    for name, table in spec.tables.items():
+        if table.rows is not None and table.rows.measured:
+            yield ("tables", name, "rows"), text
+
+
+def _unknown_domains(spec: Spec) -> Iterator[UnconfirmedFact]:
+    measure = "" if spec.tables else "; have the rest measured: cloister spec measure"
+    for name, part in spec.parts.items():
+        if marked := data_derived(part):
+            place = ("tables", name, "attributes") if spec.tables else ("attributes",)
+            text = (
+                f"{_named(marked)} are marked data-derived; declare public what is known without "
+                "the data: correct the line, and write in provenance where it is known from"
+            )
+            yield place, text + measure
 
 
 def _named(names: Sequence[str]) -> str:

@@ -77,7 +77,7 @@ def _as_text_unless_plain(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
     return _untyped(column) if isinstance(column.type, _PLAIN) else sa.cast(column, sa.Text)
 
 
-_PLAIN = (sa.Boolean, sa.Integer, sa.Numeric, sa.String, sa.LargeBinary, sa.Uuid)
+_PLAIN = (sa.Boolean, sa.Integer, sa.Numeric, sa.Float, sa.String, sa.LargeBinary, sa.Uuid)
 _DRIVERS: dict[
     str, tuple[Callable[[sa.Connection], None], Callable[[sa.Column[Any]], sa.ColumnElement[Any]]]
 ] = {
