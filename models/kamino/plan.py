@@ -186,7 +186,8 @@ def plan_kamino(
         )
     outline = _Outline.of(task, sequence, recipe)
     noises = _Noises.of(outline, float(zcdp_rho(budget.epsilon, budget.delta)))
-    require_signal(float(noises.histograms), task.data_rows, budget)
+    scale = DiscreteGaussian(noises.histograms).scale(task.neighbours.partition)
+    require_signal(scale, task.data_rows, budget)
     counts = list(_counts(outline, noises))
     noise = (
         _training_noise(outline, budget, [stage.event for stage in counts])

@@ -270,7 +270,8 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
     signal = task.data_rows * math.sqrt(rho)
     about = _exact(math.sqrt(1 / (2 * rho)))
     outline = _without_drowned_values(_outline(task, sequence, signal), about)
-    require_signal(float(outline.levels(about)["histograms"]), task.data_rows, budget)
+    counted = DiscreteGaussian(outline.levels(about)["histograms"])
+    require_signal(counted.scale(task.neighbours.partition), task.data_rows, budget)
     noise = calibrate(
         lambda level: Composed(tuple((stage.event, 1) for stage in outline.stages(level))),
         budget.epsilon,
@@ -292,8 +293,8 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
         dependence_penalty=_DEPENDENCE_PENALTY * signal / _TYPICAL_SIGNAL,
     )
     stages = tuple(outline.stages(noise))
-    counted = levels.get("soft constraints")
-    rate = None if counted is None else WEIGHER.deviation(float(counted), task)
+    soft = levels.get("soft constraints")
+    rate = None if soft is None else WEIGHER.deviation(float(soft), task)
     mapped = outline.mapped(noise)
     expected = forecast_fit(
         task,

@@ -1,6 +1,7 @@
 """Laws of every registered method: it spends its plan, satisfies hard constraints, samples rows."""
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -254,6 +255,15 @@ def test_a_hopeless_budget_is_refused_and_the_order_of_one_that_would_do_named(m
     named = re.search(r"use at least about (\d\.\d+), or more rows$", str(refusal.value))
     assert named
     assert make_plan(synthesizer, task, Budget(4 * Fraction(named[1]), DELTA)).stages
+
+
+@pytest.mark.parametrize("method", ONE_TABLE)
+def test_noise_that_the_rows_of_one_unit_need_is_held_against_the_rows(method):
+    task, budget = suited(method, world()[0]), Budget(Fraction(2), DELTA)
+    assert make_plan(create(method), task, budget).stages
+    neighbours = replace(task.neighbours, max_rows=task.data_rows)
+    with pytest.raises(PlanError):
+        make_plan(create(method), replace(task, neighbours=neighbours), budget)
 
 
 PURE = {"dpview", "dpview+", "independent", "copula", "copula-identity", "copula-ones"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -212,6 +213,16 @@ def test_parts_of_a_plan_are_within_the_budget_and_nearly_spend_it(delta: Fracti
     plan = create("relational").search(task_of(), ("patients", "visits"), budget)
     assert 0.98 <= spend(plan.event, delta, Relation.ADD_REMOVE).epsilon <= 1
     assert plan.parameters.base == ("mixture" if delta else "independent")
+
+
+def test_a_table_whose_noise_drowns_its_rows_is_refused_with_what_bounds_them() -> None:
+    task = task_of()
+    many = replace(task.tables["visits"], neighbours=Neighbours(Relation.ADD_REMOVE, 500))
+    task = replace(task, tables={**task.tables, "visits": many})
+    with pytest.raises(PlanError, match=r"'visits'.* up to 500 of its rows: .*lower max_rows"):
+        create("relational").search(
+            task, ("patients", "visits"), Budget(Fraction(1), Fraction(1, 10**6))
+        )
 
 
 KEY_RULE = DenialConstraint(
