@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cloister.constraints.counting import ViolationReport
+from cloister.constraints.violation_report import ViolationReport
 from cloister.evaluation.databases.report import AnyEvaluation
 from cloister.privacy.exact import decimal
 from cloister.privacy.ledger import BudgetStatus

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.constraints.binding import BoundConstraint, bind
-from cloister.constraints.counting.violations import ViolationReport
 from cloister.constraints.denial import Cell, DenialConstraint, Predicate
 from cloister.constraints.text import parse_denial, quote, unquote
+from cloister.constraints.violation_report import ViolationReport
 from cloister.errors import ConstraintError
 from cloister.schema.columns import Column
 from cloister.schema.database import Database, ForeignKey, Schema

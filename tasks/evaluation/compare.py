@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cloister.constraints.counting import ViolationReport, violation_reports
+from cloister.constraints.counting import violation_reports
+from cloister.constraints.violation_report import ViolationReport
 from cloister.errors import InputError
 from cloister.evaluation.databases.report import (
     AnyEvaluation,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from cloister.constraints.counting import ViolationReport
+from cloister.constraints.violation_report import ViolationReport
 from cloister.schema.database import ForeignKey
 from cloister.schema.domain import Table
 from models.collapse import find_collapses

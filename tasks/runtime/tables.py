@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cloister.constraints import DenialConstraint
-from cloister.constraints.counting import ViolationReport, violation_reports
+from cloister.constraints.counting import violation_reports
+from cloister.constraints.violation_report import ViolationReport
 from cloister.errors import InputError, SampleError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.database import Database, ForeignKey

@@ -71,9 +71,13 @@ def test_a_deployment_holds_the_schedule_and_the_parameters_and_no_command(
             "delta": None,
             "rows": 500,
             "out": None,
+            "database": None,
             "csv": True,
             "seed": None,
             "evaluate": "none",
+            "sampling": None,
+            "resample": None,
+            "tries": None,
             "by": request["by"],
         }
     }

@@ -161,7 +161,7 @@ def test_seventh_method_is_charged_released_certified_and_verified(released, cap
     assert "soft constraints" not in page
     assert run(["review", "approve", said["release"], "--reason", "fine"]) == 0
     out = place.folder / "more.csv"
-    assert run(["sample", said["release"], "--rows", "2001", "--out", str(out)]) == 1
+    assert run(["sample", said["release"], "--rows", "2001", "--out", str(out)]) == 2
     assert "at most 2000" in capsys.readouterr().err
     assert run(["sample", said["release"], "--rows", "50", "--out", str(out)]) == 0
     assert len(out.read_text(encoding="utf-8").splitlines()) == 51

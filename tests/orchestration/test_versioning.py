@@ -68,6 +68,7 @@ def dvc(versions: Versions, *words: str) -> str:
     environment = os.environ | {
         "DVC_NO_ANALYTICS": "1",
         "DVC_SITE_CACHE_DIR": str(versions.folder / "site"),
+        "COLUMNS": "1000",  # or long paths are folded
     }
     done = subprocess.run(
         command, cwd=versions.folder, env=environment, capture_output=True, text=True, check=True

@@ -3,7 +3,6 @@
 from cloister.constraints.counting.tuples import Tuples
 from cloister.constraints.counting.violations import (
     Partners,
-    ViolationReport,
     count_violations,
     violation_reports,
     violation_share,
@@ -13,7 +12,6 @@ from cloister.constraints.counting.violations import (
 __all__ = [
     "Partners",
     "Tuples",
-    "ViolationReport",
     "count_violations",
     "violation_reports",
     "violation_share",

@@ -20,17 +20,8 @@ from cloister.constraints.counting.conjunctions import Conjunction, either_order
 from cloister.constraints.counting.matching import Matching
 from cloister.constraints.counting.tuples import Tuples
 from cloister.constraints.denial import DenialConstraint
+from cloister.constraints.violation_report import ViolationReport
 from cloister.schema.domain import Table
-
-
-@dataclass(frozen=True)
-class ViolationReport:
-    """Violations of one constraint: rows or unordered pairs, and their share in percent."""
-
-    name: str
-    hard: bool
-    violations: int
-    percent: float
 
 
 def count_violations(constraint: DenialConstraint, table: Table) -> int:

@@ -17,7 +17,7 @@ import yaml
 
 from cloister.constraints import DenialConstraint
 from cloister.constraints.across import AcrossConstraint
-from cloister.constraints.counting.violations import ViolationReport
+from cloister.constraints.violation_report import ViolationReport
 from cloister.errors import PrivacyError, VerificationError
 from cloister.privacy.certificate.provenance import (
     across_origins,

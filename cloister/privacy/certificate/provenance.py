@@ -28,7 +28,7 @@ from cloister.schema.database import ForeignKey
 from cloister.schema.spec import PersonUnit, Spec
 
 if TYPE_CHECKING:
-    from cloister.constraints.counting import ViolationReport
+    from cloister.constraints.violation_report import ViolationReport
 
 # Most values of a declared list that are written out.
 _MOST_SHOWN = 8
