@@ -22,7 +22,7 @@ FEW = {
 
 
 # The same of tables of persons, which are fitted twice.
-FEW_OF_PERSONS = {"independent": 8, "dpview": 5, "copula": 3, "mixture": 2}
+FEW_OF_PERSONS = {"independent": 8, "dpview": 5, "copula": 3, "mixture": 5}
 
 
 def declared_for(method, shape):
