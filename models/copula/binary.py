@@ -21,7 +21,7 @@ from cloister.schema.domain import Domain, Table
 from models.copula.copula import Copula
 from models.discretization.bins import Bins
 from models.protocol import Where
-from models.sampling.sampler import CHUNK_ROWS
+from models.sampling.chunks import chunks_of
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,8 @@ class BinarySampler:
         """
         if where:
             raise SampleError("binary columns are drawn without conditions")
-        streams = list(enumerate(rng.spawn(max(1, -(-rows // CHUNK_ROWS)))))
-        for number, stream in streams[first:]:
-            wanted = min(CHUNK_ROWS, rows - number * CHUNK_ROWS)
-            ones = self.copula.ones(wanted, stream.generator).T.astype(np.int64)
+        for own in chunks_of(rows, rng, first):
+            ones = self.copula.ones(own.rows, own.stream.generator).T.astype(np.int64)
             yield Table(self.domain, dict(zip(self.domain.names, ones, strict=True)))
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from models.copula.chain import ScoredChain, ScoredSampler
 from models.copula.copula import Copula
+from models.sampling.chunks import CHUNK_ROWS
 from models.sampling.proposals import ProposingSampler
-from models.sampling.sampler import CHUNK_ROWS
 
 _CHUNK_CELLS = 2**24
 """Scores of a chunk at most."""

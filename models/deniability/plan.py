@@ -20,11 +20,11 @@ from models.deniability.bayes.plan import (
     Outline,
     PartRows,
     calibrate_level,
-    require_delta,
 )
 from models.deniability.forecast import forecast_records
 from models.deniability.paper.plan import PaperParameters, most_costs, plan_paper
 from models.deniability.seeding import SeedParameters, choose_seeding
+from models.planning.noise import require_delta
 from models.protocol import Forecast, Parameters, Plan, Stage
 from models.task import Budget, Task
 

@@ -16,8 +16,8 @@ from cloister.schema.domain import Domain, Table
 from models.deniability.bayes.model import NetworkModel, restore_network
 from models.discretization.bins import Bins
 from models.protocol import Arrays, ModelState, Where, sample_whole
+from models.sampling.chunks import chunks_of, number_keys
 from models.sampling.conditions import Condition
-from models.sampling.sampler import CHUNK_ROWS, number_keys
 from models.serialization import merge_states
 from models.task import Task
 
@@ -131,8 +131,8 @@ class PoolSampler:
                 "others than the released ones; ask for fewer rows"
             )
         chosen = rng.generator.permutation(fitting)[:rows]
-        for begin in range(first * CHUNK_ROWS, max(rows, 1), CHUNK_ROWS):
-            yield number_keys(self.pool.take(chosen[begin : begin + CHUNK_ROWS]), begin)
+        for own in chunks_of(rows, rng, first):
+            yield number_keys(self.pool.take(chosen[own.begin : own.begin + own.rows]), own.begin)
 
     def _fitting(self, where: Where | None) -> NDArray[np.int64]:
         """The numbers of the rows that fulfil a condition."""

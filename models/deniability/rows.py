@@ -17,8 +17,9 @@ from cloister.schema.domain import Table
 from models.deniability.bayes.model import NetworkModel
 from models.sampling.ancestral import AncestralSampler
 from models.sampling.chain import Batch
+from models.sampling.chunks import chunks_of
 from models.sampling.row_by_row import AcceptedRows, Penalty
-from models.sampling.sampler import CHUNK_ROWS, ConstraintSampler
+from models.sampling.sampler import ConstraintSampler
 
 
 @dataclass(frozen=True)
@@ -45,17 +46,17 @@ class RecordSampler(AncestralSampler):
 def rows_of_records(model: NetworkModel, records: Integers, rng: SamplingSource) -> Table:
     """The rows (n,) of records (r, k) that break no hard constraint, with values for levels."""
     sampler = model.constraint_sampler
-    streams = rng.spawn(max(1, -(-len(records) // CHUNK_ROWS)))
+    chunks = tuple(chunks_of(len(records), rng))
     tables = [
-        _refined(sampler, records[at * CHUNK_ROWS : (at + 1) * CHUNK_ROWS], stream.generator)
-        for at, stream in enumerate(streams)
+        _refined(sampler, records[own.begin : own.begin + own.rows], own.stream.generator)
+        for own in chunks
     ]
     rows = Table.concatenate(tables)
     if not sampler.pair_rules:
         return rows
     hard = [Penalty(rule) for rule in sampler.pair_rules]
     accepted = AcceptedRows(sampler.domain, sampler.chain, sampler.algorithm, hard, whole=True)
-    return rows.take(accepted.admit(rows, streams[0].generator))
+    return rows.take(accepted.admit(rows, chunks[0].stream.generator))
 
 
 def _refined(sampler: ConstraintSampler, records: Integers, rng: np.random.Generator) -> Table:

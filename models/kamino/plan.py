@@ -22,7 +22,7 @@ from models.discretization.histograms import counted_by_value
 from models.kamino.recipe import KaminoRecipe
 from models.kamino.sizes import Runs
 from models.planning.constraint_marginals import wanted_tables
-from models.planning.noise import counts_stage, require_signal
+from models.planning.noise import counts_stage, require_delta, require_signal
 from models.protocol import Forecast, Parameters, Plan, Stage
 from models.sampling.sizes import OVERSAMPLING, POOL_ROWS
 from models.task import Budget, Task
@@ -179,11 +179,7 @@ def plan_kamino(
     Raises:
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
-    if budget.delta <= 0:
-        raise PlanError(
-            f"method {recipe.name} adds Gaussian noise and needs a delta above 0; "
-            "allow one, such as 1e-6"
-        )
+    require_delta(recipe.name, budget)
     outline = _Outline.of(task, sequence, recipe)
     noises = _Noises.of(outline, float(zcdp_rho(budget.epsilon, budget.delta)))
     scale = DiscreteGaussian(noises.histograms).scale(task.neighbours.partition)

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from cloister.errors import PlanError
 from cloister.figures import figure_range
 from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
 from cloister.privacy.events import Composed, Event, repeat
@@ -26,7 +25,7 @@ from models.planning.constraint_marginals import (
     valued_attributes,
     wanted_tables,
 )
-from models.planning.noise import counts_stage, require_signal
+from models.planning.noise import counts_stage, require_delta, require_signal
 from models.planning.sampling_choice import SEQUENTIAL, SUPPORTS
 from models.protocol import Parameters, Plan, Stage
 from models.soft_constraints.pair_counts import PairCounts
@@ -262,10 +261,7 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
     Raises:
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
-    if budget.delta <= 0:
-        raise PlanError(
-            "method mixture adds Gaussian noise and needs a delta above 0; allow one, such as 1e-6"
-        )
+    require_delta("mixture", budget)
     rho = zcdp_rho(budget.epsilon, budget.delta)
     signal = task.data_rows * math.sqrt(rho)
     about = _exact(math.sqrt(1 / (2 * rho)))

@@ -24,9 +24,10 @@ from models.persons.parts import PersonTasks
 from models.persons.people import People, draw_people
 from models.protocol import Model, Where
 from models.sampling.chain import flattened
+from models.sampling.chunks import CHUNK_ROWS, number_keys
 from models.sampling.given import GivenSampler
 from models.sampling.row_by_row import AcceptedRows, Penalty
-from models.sampling.sampler import CHUNK_ROWS, ConstraintSampler, number_keys
+from models.sampling.sampler import ConstraintSampler
 
 _TRIES = 1_000
 """Draws of one row under its person's attributes, before something about the person is changed."""

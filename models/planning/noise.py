@@ -41,6 +41,19 @@ def require_signal(scale: float, rows: int, budget: Budget) -> None:
         )
 
 
+def require_delta(method: str, budget: Budget) -> None:
+    """Check that there is a delta for Gaussian noise.
+
+    Raises:
+        PlanError: there is none.
+    """
+    if budget.delta <= 0:
+        raise PlanError(
+            f"method {method} adds Gaussian noise and needs a delta above 0; allow one, such as "
+            "1e-6"
+        )
+
+
 def laplace_deviation(scale: float) -> float:
     """The standard deviation of discrete Laplace noise, in rows."""
     ratio = math.exp(-1.0 / scale)

@@ -24,7 +24,7 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from models.discretization.bins import Bins
 from models.protocol import Where
-from models.sampling.sampler import CHUNK_ROWS, number_keys
+from models.sampling.chunks import chunks_of, number_keys
 from models.sampling.sizes import MOST_PAIRS, OVERSAMPLING
 
 _TRIES = 16
@@ -84,9 +84,8 @@ class BalancedSampler:
 
         A chunk depends on the seed and its number alone.
         """
-        for number, stream in list(enumerate(rng.spawn(max(1, -(-rows // CHUNK_ROWS)))))[first:]:
-            chunk = self._chunk(min(CHUNK_ROWS, rows - number * CHUNK_ROWS), stream, where)
-            yield number_keys(chunk, number * CHUNK_ROWS)
+        for own in chunks_of(rows, rng, first):
+            yield number_keys(self._chunk(own.rows, own.stream, where), own.begin)
 
     def _chunk(self, wanted: int, stream: SamplingSource, where: Where | None) -> Table:
         draws = (

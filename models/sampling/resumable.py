@@ -23,7 +23,7 @@ from cloister.errors import SampleError, StorageError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from models.protocol import Sampler, Where
-from models.sampling.sampler import CHUNK_ROWS
+from models.sampling.chunks import CHUNK_ROWS
 
 
 @dataclass(frozen=True)

@@ -23,28 +23,23 @@ from cloister.constraints.counting import violations_per_row
 from cloister.constraints.supports import Support
 from cloister.errors import SampleError
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain, Table
 from models.discretization.bins import Bins
 from models.protocol import Where, sample_whole
 from models.sampling.ancestral import AncestralSampler
 from models.sampling.chain import Batch, ConstrainedChain, Probabilities, TupleModel, flattened
+from models.sampling.chunks import chunks_of, number_keys
 from models.sampling.conditions import Condition
 from models.sampling.row_by_row import AcceptedRows, Algorithm3, Penalty
 
 __all__ = [
-    "CHUNK_ROWS",
     "Acceptance",
     "AncestralSampler",
     "ConstraintSampler",
     "EveryRow",
     "Probabilities",
     "TupleModel",
-    "number_keys",
 ]
-
-CHUNK_ROWS = 32_768
-"""Rows of a chunk; it is part of what makes an unfinished draw the same as another."""
 
 _TRIES = 300
 """Rows drawn for each row wanted, beyond `_IDLE`, before the draw is given up."""
@@ -121,11 +116,8 @@ class ConstraintSampler:
         """
         draw = _Draw(self, where)
         draw.before.record(before)
-        for number, stream in list(enumerate(rng.spawn(max(1, -(-rows // CHUNK_ROWS)))))[first:]:
-            chunk = draw.chunk(
-                number * CHUNK_ROWS, min(CHUNK_ROWS, rows - number * CHUNK_ROWS), stream.generator
-            )
-            yield number_keys(chunk, number * CHUNK_ROWS)
+        for own in chunks_of(rows, rng, first):
+            yield number_keys(draw.chunk(own.begin, own.rows, own.stream.generator), own.begin)
 
     def independent(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows in one piece, keys left unset.
@@ -239,24 +231,6 @@ class _Draw:
 def rows_to_draw(missing: int, kept: int, drawn: int) -> int:
     """Rows to draw so that about ``missing`` are kept, if ``kept`` of ``drawn`` were before."""
     return min(max(4 * missing, _LEAST), int(1.1 * missing * drawn / max(kept, 1)) + 16)
-
-
-def number_keys(table: Table, first: int, kept: tuple[str, ...] = ()) -> Table:
-    """The table with its keys: those of rows ``first``, ``first + 1``, ...; ``kept`` stay.
-
-    Raises:
-        SampleError: a key's pattern has fewer keys.
-    """
-    codes = dict(table.codes)
-    for column in table.domain:
-        if isinstance(column, Serial) and column.name not in kept:
-            if first + table.rows > column.values:
-                raise SampleError(
-                    f"column '{column.name}': its pattern has only {column.values} keys; "
-                    "widen the pattern"
-                )
-            codes[column.name] = np.arange(first, first + table.rows, dtype=np.int64)
-    return Table(table.domain, codes)
 
 
 def _require_rows(supports: Sequence[Support]) -> None:

@@ -5,7 +5,7 @@ import io
 import pandas as pd
 import pytest
 
-import models.sampling.balanced
+import models.sampling.chunks
 import models.sampling.resumable
 from flows.cli.app import run
 
@@ -54,7 +54,7 @@ def test_conditions_that_cannot_be_met_are_refused(approved, own, capsys, where,
 
 
 def test_an_interrupted_draw_goes_on(approved, own, cloister, monkeypatch):
-    monkeypatch.setattr(models.sampling.balanced, "CHUNK_ROWS", 100)
+    monkeypatch.setattr(models.sampling.chunks, "CHUNK_ROWS", 100)
     written = []
 
     def stop_at_the_third(self, number, chunk, write=models.sampling.resumable._Parts.write):

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from cloister.errors import PlanError
 from cloister.figures import figure
 from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
@@ -19,7 +18,7 @@ from models.deniability.bayes.forecast import forecast_network
 from models.discretization.attribute_order import NETWORKED_LEVELS, public_sizes
 from models.discretization.histograms import counted_by_value
 from models.planning.constraint_marginals import sizes_by_value, valued_attributes, wanted_tables
-from models.planning.noise import counts_stage, require_signal
+from models.planning.noise import counts_stage, require_delta, require_signal
 from models.protocol import Parameters, Plan, Stage
 from models.soft_constraints.pair_counts import PairCounts
 from models.task import Budget, Task
@@ -261,15 +260,6 @@ def rate_deviation(outline: Outline, level: Fraction) -> float | None:
     """The deviation of the noise of a soft constraint's rate; None if there is none."""
     noise = outline.noise(level).get("soft constraints")
     return None if noise is None else WEIGHER.deviation(float(noise), outline.task)
-
-
-def require_delta(method: str, budget: Budget) -> None:
-    """Check that there is a delta for Gaussian noise; PlanError if not."""
-    if budget.delta <= 0:
-        raise PlanError(
-            f"method {method} adds Gaussian noise and needs a delta above 0; allow one, such as "
-            "1e-6"
-        )
 
 
 def _exact(number: float) -> Fraction:

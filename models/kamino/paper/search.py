@@ -23,7 +23,7 @@ from models.discretization.attribute_order import count_networked, public_sizes
 from models.kamino.plan import KaminoParameters, forecast_kamino
 from models.kamino.recipe import KaminoRecipe
 from models.kamino.sizes import Runs
-from models.planning.noise import counts_stage, require_signal
+from models.planning.noise import counts_stage, require_delta, require_signal
 from models.protocol import Plan, Stage
 from models.task import Budget, Task
 
@@ -135,11 +135,7 @@ def search_as_printed(
     Raises:
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
-    if budget.delta <= 0:
-        raise PlanError(
-            f"method {recipe.name} adds Gaussian noise and needs a delta above 0; "
-            "allow one, such as 1e-6"
-        )
+    require_delta(recipe.name, budget)
     sizes = quantized_sizes(task)
     deep = count_networked(public_sizes(task.domain))
     runs = recipe.trainer.runs([sizes[name] for name in sequence[:deep]])

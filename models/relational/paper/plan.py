@@ -21,6 +21,7 @@ from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
 from cloister.schema.database import ForeignKey
 from cloister.schema.joins import joined_table
+from models.planning.noise import require_delta
 from models.protocol import AnyPlan, AnySynthesizer, Forecast, Parameters, Plan, Stage
 from models.relational.candidates import candidates
 from models.relational.paper.pairs import STEPS
@@ -115,8 +116,7 @@ def plan_paper(
         PlanError: there is none, or it would take too long or too much memory.
     """
     key, rows = link_of(task), tasks_of_rows(task)
-    if not budget.delta:
-        raise PlanError("method relational-paper adds Gaussian noise; set delta above 0")
+    require_delta("relational-paper", budget)
     _require_kept(task, key)
     related = task.relational.epsilon or _RELATED * budget.epsilon
     if related >= budget.epsilon:
