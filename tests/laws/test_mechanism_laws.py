@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from cloister.arrays import Integers
+from cloister.errors import UnsupportedEvent
 from cloister.privacy.accounting.accountants import epsilon
-from cloister.privacy.events import Event, Sensitivity
+from cloister.privacy.events import Bounded, Event, Sensitivity
+from cloister.privacy.mechanisms import counts, grid, privacy_tests, selection
 from cloister.privacy.mechanisms.clipping import Outer, clipped_sum
 from cloister.privacy.mechanisms.counts import (
     CountMechanism,
@@ -28,6 +30,13 @@ from cloister.privacy.mechanisms.counts import (
     DiscreteLaplace,
     GaussianGradient,
     SparseHistogram,
+)
+from cloister.privacy.mechanisms.grid import GRID_STEPS, GridNoise, OnGridSensitivity
+from cloister.privacy.mechanisms.privacy_tests import (
+    CandidateSet,
+    DeniableTest,
+    DeterministicTest,
+    RandomisedTest,
 )
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
@@ -99,6 +108,30 @@ def counts_trial(
 
     delta = 0.0 if isinstance(mechanism, DiscreteLaplace) else 1e-2
     return Trial(draw, mechanism.event(sensitivity), delta, relation)
+
+
+def grid_trial(mechanism: GridNoise) -> Trial:
+    """A number of a grid that one row moves by all its steps; statistics in such moves."""
+    sensitivity = OnGridSensitivity(Sensitivity.box(1, GRID_STEPS), 1)
+
+    def draw(which: int, trials: int) -> Numbers:
+        exact = np.full(trials, which * GRID_STEPS)
+        return mechanism.release(exact, sensitivity, NoiseSource())[:, None] / GRID_STEPS
+
+    return Trial(draw, mechanism.event(sensitivity), 0.0)
+
+
+def threshold_trial(test: RandomisedTest) -> Trial:
+    """Which of equal candidates pass: a row more is a plausible seed more of each."""
+    made = CandidateSet(Fraction(4), 1, Fraction(1, 2), test.k)
+
+    def draw(which: int, trials: int) -> Numbers:
+        candidates = np.tile([0, test.k - 1 + which], (trials, 1))
+        candidates[:, 0] = np.arange(trials)
+        passed = test.release(candidates, made, NoiseSource())[:, 0]
+        return np.isin(np.arange(trials), passed).astype(np.float64)[:, None]
+
+    return Trial(draw, Bounded(test.epsilon0), 0.0)
 
 
 def selection_trial(mechanism) -> Trial:
@@ -203,10 +236,37 @@ MECHANISMS: Mapping[str, Trial] = {
     "sparse Gaussian": sparse_trial(
         SparseHistogram(DiscreteGaussian(Fraction(2)), Fraction(1, 100)), 0.02
     ),
+    "noise on a grid": grid_trial(GridNoise(DiscreteLaplace(Fraction(1)))),
+    "randomised threshold": threshold_trial(RandomisedTest(12, Fraction(1), 4)),
 }
 
 
 BLUNT = ("sparse", "spread")
+
+
+TRIED = {DiscreteLaplace, DiscreteGaussian, SparseHistogram, GridNoise, GaussianGradient}
+TRIED |= {PermuteAndFlip, Exponential, RandomisedTest}
+DENIABLE = {DeterministicTest, DeniableTest}
+
+
+def test_every_mechanism_is_tried() -> None:
+    """With a trial above, and a broken twin below."""
+    found = {
+        kind
+        for module in (counts, grid, privacy_tests, selection)
+        for kind in vars(module).values()
+        if getattr(kind, "__module__", "") == module.__name__
+        and hasattr(kind, "release")
+        and kind is not CountMechanism
+    }
+    assert found == TRIED | DENIABLE
+
+
+def test_no_accountant_reads_plausible_deniability_alone() -> None:
+    made = CandidateSet(Fraction(4), 1, Fraction(1, 2), 12)
+    for test in (DeterministicTest(12), DeniableTest(RandomisedTest(12, Fraction(1), 4))):
+        with pytest.raises(UnsupportedEvent):
+            epsilon(test.event(made), 1e-6, "add_remove")
 
 
 @pytest.mark.parametrize("trials", [FEW, MANY])
@@ -272,15 +332,33 @@ class Eager(SparseHistogram):
 
 @dataclass(frozen=True)
 class Sharpened:
-    """A selection with twice the epsilon that it claims."""
+    """A selection with three times the epsilon that it claims."""
 
-    kept: PermuteAndFlip
+    kept: PermuteAndFlip | Exponential
 
     def select(self, scores: Numbers, sensitivity: Fraction, source: NoiseSource) -> int:
-        return PermuteAndFlip(3 * self.kept.epsilon).select(scores, sensitivity, source)
+        return type(self.kept)(3 * self.kept.epsilon).select(scores, sensitivity, source)
 
     def event(self) -> Event:
         return self.kept.event()
+
+
+@dataclass(frozen=True)
+class OfOneStep(GridNoise):
+    """Noise for a number that moves by one step of the grid."""
+
+    def release(
+        self, exact: Integers, sensitivity: OnGridSensitivity, source: NoiseSource
+    ) -> Integers:
+        return self.counts.release(exact, ROW, source)
+
+
+@dataclass(frozen=True)
+class WithoutNoise(RandomisedTest):
+    """The exact threshold, under the claim of a noisy one."""
+
+    def release(self, exact: Integers, sensitivity: CandidateSet, source: NoiseSource) -> Integers:
+        return DeterministicTest(self.k).release(exact, sensitivity, source)
 
 
 LAPLACE, GAUSSIAN = DiscreteLaplace(Fraction(1)), DiscreteGaussian(Fraction(1))
@@ -294,7 +372,13 @@ BROKEN: Mapping[str, Trial] = {
     "forgetful of replacement": counts_trial(Forgetful(LAPLACE), REPLACED, SWAP, "replace_one"),
     "unclipped descent": descent_trial(GRADIENT, (0.0, 30.0), "add_remove", lambda value, _: value),
     "eager sparse histogram": sparse_trial(Eager(LAPLACE, Fraction(1, 100)), 0.01),
+    "eager sparse Gaussian": sparse_trial(
+        Eager(DiscreteGaussian(Fraction(2)), Fraction(1, 100)), 0.02
+    ),
     "sharpened selection": selection_trial(Sharpened(PermuteAndFlip(Fraction(1)))),
+    "sharpened exponential": selection_trial(Sharpened(Exponential(Fraction(1)))),
+    "noise of one grid step": grid_trial(OfOneStep(LAPLACE)),
+    "exact threshold": threshold_trial(WithoutNoise(12, Fraction(1), 4)),
 }
 
 
