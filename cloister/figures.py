@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, Context
 
 
 def figure(number: float, digits: int = 3) -> str:
@@ -12,11 +13,21 @@ def figure(number: float, digits: int = 3) -> str:
         return "0"
     places = digits - 1 - math.floor(math.log10(abs(number)))
     rounded = round(number, places)
-    text = f"{rounded:,.{max(places, 0)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return _plain(f"{rounded:,.{max(places, 0)}f}")
+
+
+def figure_above(number: float, digits: int = 3) -> str:
+    """A bound as :func:`figure` has it, but never less than it is: ``1.23`` for 1.2214."""
+    above = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(str(number))
+    return _plain(f"{above:,f}")
 
 
 def figure_range(numbers: Sequence[float], digits: int = 3) -> str:
     """The least and the greatest of some numbers: ``1,430 to 4,800``; one, if they look alike."""
     least, most = figure(min(numbers), digits), figure(max(numbers), digits)
     return least if least == most else f"{least} to {most}"
+
+
+def _plain(text: str) -> str:
+    """A number without zeros at its end."""
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from fractions import Fraction
 
@@ -18,6 +19,7 @@ from cloister.privacy.certificate.provenance import domain_words, exact_text
 from cloister.privacy.certificate.spend import describe, second_cost
 from cloister.privacy.certificate.wording import (
     best_guess,
+    meaning,
     posterior,
     true_alarms,
     unit_statement,
@@ -28,6 +30,7 @@ from cloister.privacy.events import (
     Composed,
     GaussianCounts,
     LaplaceCounts,
+    OnGrid,
     Parallel,
     SampledGaussian,
     Selection,
@@ -120,11 +123,28 @@ def test_the_second_reading_is_never_below_the_first(events):
     assert second.epsilon >= first
 
 
-def test_there_is_no_second_reading_of_disjoint_parts():
+def test_a_second_reading_of_disjoint_parts_is_of_their_worst_path():
+    parts = Parallel((Composed(((GAUSSIAN, 3),)), GAUSSIAN))
+    delta = Fraction(1, 10**6)
+    second = second_cost([Stage(parts)], delta, "add_remove")
+    assert second == second_cost([Stage(Composed(((GAUSSIAN, 3),)))], delta, "add_remove")
+
+
+@pytest.mark.parametrize("promised", ["0.2", "1", "2.3", "7"])
+def test_a_bound_in_words_is_not_rounded_below_itself(facts: Facts, promised: str):
+    """e^0.2 is 1.2214: a factor of at most 1.22 would be more than was shown."""
+    spec = facts.spec
+    said = meaning(spec, Fraction(promised), Fraction(0), secure=True)[0]
+    factor = float(re.search(r"at most ([\d.,]+\d)", said)[1].replace(",", ""))
+    assert 0 <= factor - math.exp(float(promised)) <= 0.01 * factor
     assert (
-        second_cost([Stage(Parallel((GAUSSIAN, GAUSSIAN)))], Fraction(1, 10**6), "add_remove")
-        is None
+        describe(Bounded(Fraction(12341, 100_000))) == "a mechanism shown to be (0.1235, 0)-private"
     )
+
+
+def test_a_grid_is_told_by_what_a_whole_unit_moves():
+    noise = GaussianCounts(Fraction(1), Sensitivity.box(2, 640))
+    assert "one unit moves a number by at most 640 steps" in describe(OnGrid(noise, 5))
 
 
 def test_what_costs_more_than_was_charged_is_not_certified(facts: Facts):

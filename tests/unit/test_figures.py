@@ -1,11 +1,12 @@
 """Numbers in texts for people."""
 
 import math
+from fractions import Fraction
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cloister.figures import figure, figure_range
+from cloister.figures import figure, figure_above, figure_range
 
 
 def test_numbers_are_written_in_full():
@@ -22,3 +23,16 @@ def test_a_figure_has_no_exponent_and_is_near(number):
     text = figure(number)
     assert "e" not in text
     assert math.isclose(float(text.replace(",", "")), number, rel_tol=0.006)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False, min_value=0), st.integers(1, 6))
+def test_a_bound_is_never_written_below_itself(number, digits):
+    assume(number == 0 or 1e-300 < number < 1e300)
+    written = Fraction(figure_above(number, digits).replace(",", ""))
+    assert written >= Fraction(str(number))
+    assert math.isclose(written, number, rel_tol=1.001 * 10 ** (1 - digits))
+
+
+def test_a_bound_that_has_few_digits_is_written_as_it_is():
+    said = [figure_above(x) for x in (0, 0.1, 2, 1.2214, 1430, 9.991, 7.58e-10)]
+    assert said == ["0", "0.1", "2", "1.23", "1,430", "10", "0.000000000758"]

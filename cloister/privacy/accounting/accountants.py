@@ -201,31 +201,44 @@ def spend(event: Event, delta: float | Fraction, relation: Relation | str) -> Sp
     return _spend(event, Fraction(str(delta)), Relation(relation))
 
 
-def leak(event: Event, relation: Relation | str) -> Fraction:
-    """The mass that the event may reveal outright on its worst path: no delta can be less."""
-    return max(_path_leak(path) for path in _paths(event, Relation(relation)))
-
-
 @lru_cache(maxsize=512)
 def _spend(event: Event, delta: Fraction, relation: Relation) -> Spend:
     spends = [_path_spend(path, delta, relation) for path in _paths(event, relation)]
     return max(spends, key=lambda spent: spent.epsilon)
 
 
+def readings(event: Event, delta: Fraction, relation: Relation | str) -> dict[str, float]:
+    """What the event costs by each accountant that reads it on every path through its parts.
+
+    Errors: UnsupportedEvent if delta is too small for what it may reveal.
+    """
+    relation = Relation(relation)
+    found = [_path_answers(path, delta, relation)[0] for path in _paths(event, relation)]
+    shared = set[str].intersection(*map(set, found))
+    return {name: max(answers[name] for answers in found) for name in shared}
+
+
 def _path_spend(path: Leaves, delta: Fraction, relation: Relation) -> Spend:
-    left = delta - _path_leak(path)
-    if left < 0:
-        raise UnsupportedEvent(
-            f"The event may reveal more than delta {float(delta):g} allows; allow a larger delta."
-        )
-    leaves = _merge((_without_leak(leaf), times) for leaf, times in path)
-    answers, refusals = _answers(leaves, math.nextafter(float(left), 0), relation)
+    answers, refusals = _path_answers(path, delta, relation)
     if not answers:
         raise UnsupportedEvent(
             f"No accountant reads the whole event at delta {float(delta):g}. {' '.join(refusals)}"
         )
     best = min(answers, key=lambda name: answers[name])
     return Spend(answers[best], float(delta), best)
+
+
+def _path_answers(
+    path: Leaves, delta: Fraction, relation: Relation
+) -> tuple[dict[str, float], list[str]]:
+    """Epsilons by the accountants that have a finite one, and why others refuse."""
+    left = delta - _path_leak(path)
+    if left < 0:
+        raise UnsupportedEvent(
+            f"The event may reveal more than delta {float(delta):g} allows; allow a larger delta."
+        )
+    leaves = _merge((_without_leak(leaf), times) for leaf, times in path)
+    return _answers(leaves, math.nextafter(float(left), 0), relation)
 
 
 def _answers(
@@ -259,10 +272,10 @@ def _paths(event: Event, relation: Relation) -> set[Leaves]:
         return _parallel_paths(event, relation)
     if isinstance(event, Composed):
         return _composed_paths(event, relation)
-    return {(simple_leaf(event, relation),)}
+    return {(_simple_leaf(event, relation),)}
 
 
-def simple_leaf(event: Event, relation: Relation) -> tuple[Event, int]:
+def _simple_leaf(event: Event, relation: Relation) -> tuple[Event, int]:
     """A simple event as accountants read it, and how often it happened."""
     match event:
         case SampledGaussian():

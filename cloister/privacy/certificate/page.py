@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from decimal import ROUND_CEILING, Context
 from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined
@@ -21,6 +22,7 @@ def page(certificate: Certificate) -> str:
     )
     environment.filters |= {
         "figure": _figure,
+        "small": _small,
         "percent": _percent,
         "grouped": _grouped,
         "event": _event,
@@ -35,6 +37,12 @@ def _figure(amount: float) -> str:
     digits = max(3, 2 - math.floor(math.log10(abs(amount))))
     scale = 10**digits
     return f"{math.ceil(round(amount * scale, 6)) / scale:.{digits}f}".rstrip("0").rstrip(".")
+
+
+def _small(amount: float) -> str:
+    """Two digits of a figure that may be tiny: never rounded down."""
+    above = Context(prec=2, rounding=ROUND_CEILING).create_decimal(str(amount))
+    return f"{above:.2g}"
 
 
 def _percent(share: float) -> str:

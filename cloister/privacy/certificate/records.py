@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from cloister.errors import UnsupportedEvent
-from cloister.figures import figure
+from cloister.figures import figure_above
 from cloister.privacy.accounting.accountants import spend
 from cloister.privacy.accounting.deniability import best_record_guarantee, row_steps
 from cloister.privacy.certificate.provenance import exact_text
@@ -131,7 +131,7 @@ def record_words(records: RecordGuarantees) -> tuple[str, ...]:
 
 
 def _terms(bound: RecordBound) -> dict[str, str]:
-    return {"epsilon": figure(bound.epsilon, 4), "delta": figure(bound.delta, 2)}
+    return {"epsilon": figure_above(bound.epsilon, 4), "delta": figure_above(bound.delta, 2)}
 
 
 def _bound(event: Event | None, delta: Fraction, relation: Relation | str) -> RecordBound | None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from fractions import Fraction
 
 from cloister.errors import UnsupportedEvent
-from cloister.figures import figure
-from cloister.privacy.accounting.accountants import ACCOUNTANTS, leak, simple_leaf, spend
+from cloister.figures import figure, figure_above
+from cloister.privacy.accounting.accountants import readings, spend
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.certificate.schema import AccountedCost, MechanismRecord, StageSpend
 from cloister.privacy.events import (
@@ -92,32 +91,14 @@ def accounted_cost(
 def second_cost(
     stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str
 ) -> AccountedCost | None:
-    """The least answer of any accountant but that of `accounted_cost`; None if no other has one.
-
-    Events on disjoint parts are read by the first accountant only.
-    """
-    first, event = accounted_cost(stages, delta, relation), _accounted(stages)
-    left = delta - leak(event, relation)
-    try:
-        leaves = _leaves(event, Relation(relation))
-    except UnsupportedEvent:
+    """The least answer of any accountant but that of `accounted_cost`; None if no other has one."""
+    first = accounted_cost(stages, delta, relation)
+    others = readings(_accounted(stages), delta, relation)
+    others.pop(first.accountant, None)
+    if not others:
         return None
-    answers = []
-    for name, accountant in ACCOUNTANTS.items():
-        if name != first.accountant:
-            try:
-                answers.append(
-                    (
-                        accountant.epsilon(
-                            leaves, math.nextafter(float(left), 0), Relation(relation)
-                        ),
-                        name,
-                    )
-                )
-            except UnsupportedEvent:
-                continue
-    finite = [answer for answer in answers if answer[0] < math.inf]
-    return AccountedCost(epsilon=min(finite)[0], accountant=min(finite)[1]) if finite else None
+    least = min(others, key=lambda name: others[name])
+    return AccountedCost(epsilon=others[least], accountant=least)
 
 
 def stage_spends(
@@ -177,7 +158,7 @@ def _describe_simple(event: Event) -> str:
             epsilon = figure(float(event.epsilon), 4)
             return f"a choice by the exponential mechanism at epsilon {epsilon}"
         case Bounded():
-            epsilon = figure(float(event.epsilon), 4)
+            epsilon = figure_above(float(event.epsilon), 4)
             return f"a mechanism shown to be ({epsilon}, {exact_text(event.delta)})-private"
         case OnGrid() | SeededRecords() | PlausiblyDeniable():
             return _describe_rarer(event)
@@ -188,7 +169,8 @@ def _describe_rarer(event: OnGrid | SeededRecords | PlausiblyDeniable) -> str:
     match event:
         case OnGrid():
             words = _describe_simple(event.noise).replace(" rows on counts", " steps on numbers")
-            return f"{words} of a grid; one row moves a number {event.noise.sensitivity.step} steps"
+            most = event.noise.sensitivity.step
+            return f"{words} of a grid; one unit moves a number by at most {most} steps"
         case SeededRecords():
             scale = figure(float(1 / event.epsilon0), 4)
             return (
@@ -247,28 +229,3 @@ def _simple(event: Event) -> Iterator[Event]:
         yield event.noise
     else:
         yield event
-
-
-def _leaves(event: Event, relation: Relation) -> tuple[tuple[Event, int], ...]:
-    """Simple events and how often each happened, as accountants read them."""
-    times: dict[Event, int] = {}
-    for leaf, count in _counted(event, relation):
-        times[leaf] = times.get(leaf, 0) + count
-    return tuple(sorted(times.items(), key=repr))
-
-
-def _counted(event: Event, relation: Relation) -> Iterator[tuple[Event, int]]:
-    match event:
-        case Composed():
-            yield from (
-                (leaf, count * times)
-                for part, times in event.parts
-                for leaf, count in _counted(part, relation)
-            )
-        case Thresholded():
-            yield event.counts, 1
-        case Parallel():
-            raise UnsupportedEvent("Events on disjoint parts have no single list of simple events.")
-        case _:
-            leaf, times = simple_leaf(event, relation)
-            yield replace(leaf, delta=Fraction(0)) if isinstance(leaf, Bounded) else leaf, times

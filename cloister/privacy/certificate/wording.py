@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from cloister.figures import figure
+from cloister.figures import figure_above
 from cloister.privacy.certificate import several_tables
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.certificate.schema import Detection, Odds
@@ -276,7 +276,7 @@ def _unit_limits(spec: Spec) -> tuple[str, ...]:
 
 def _factor(epsilon: float) -> str:
     if epsilon < _LARGEST_EXPONENT:
-        return figure(math.exp(epsilon))
+        return figure_above(math.exp(epsilon))
     return f"10^{math.ceil(epsilon / math.log(10))}"
 
 
