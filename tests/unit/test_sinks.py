@@ -27,14 +27,12 @@ from cloister.schema.attributes import (
 )
 from cloister.schema.database import ForeignKey
 from cloister.schema.domain import Domain, Table
-from cloister.schema.drafts.reflection import draft_database
 from cloister.schema.sinks.definitions import SyntheticTable
 from cloister.schema.sinks.loading import NOTES, Target, load_tables, require_loadable
 from cloister.schema.sources.databases import connect
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.sources.urls import holds_password
 from cloister.schema.spec import Spec
-from cloister.schema.spec_files.loading import data_derived, load_spec
 
 PARENT = {
     "id": TextKey(type="text", pattern="{1..9999}", dtype="int64"),
@@ -284,57 +282,6 @@ def test_a_sqlite_source_that_is_not_there_is_not_made(tmp_path):
         pass
     assert not (tmp_path / "a").exists()
     sqlite3.connect(tmp_path / "a").close()
-
-
-LINKS = """
-CREATE TABLE people (
-  id INTEGER PRIMARY KEY, boss INTEGER REFERENCES people (id), born DATE NOT NULL
-);
-CREATE TABLE films (code CHAR(5) PRIMARY KEY, kind VARCHAR(9) NOT NULL, poster BLOB);
-CREATE TABLE seen (
-  person INTEGER NOT NULL REFERENCES people (id), film CHAR(5) NOT NULL REFERENCES films (code),
-  stars SMALLINT, at TIME, PRIMARY KEY (person, film)
-);
-"""
-
-
-def test_a_draft_has_links_hierarchies_and_what_may_be_missing(tmp_path):
-    with sqlite3.connect(tmp_path / "a.db") as server:
-        server.executescript(LINKS)
-        server.execute("INSERT INTO people VALUES (4711, NULL, '1931-07-13')")
-    server.close()
-    text = draft_database(f"sqlite:///{tmp_path}/a.db")
-    assert "4711" not in text
-    assert "1931" not in text
-    (tmp_path / "a.yaml").write_text(text, encoding="utf-8")
-    spec = load_spec(tmp_path / "a.yaml")
-    assert spec.privacy.unit.table == "people"
-    assert spec.tables["people"].attributes["boss"].nullable
-    assert not spec.tables["people"].attributes["id"].nullable
-    assert spec.tables["films"].ignore == ("poster",)
-    assert spec.tables["films"].attributes["code"].pattern == "K{0001..9999}"
-    seen = spec.tables["seen"]
-    assert {column: to.table for column, to in seen.references.items()} == {
-        "person": "people",
-        "film": "films",
-    }
-    assert seen.constraints[0].key == ["person", "film"]
-    assert seen.ignore == ("at",)
-    assert seen.attributes["stars"].nullable
-    assert set(data_derived(spec)) == {"born", "kind", "stars"}
-
-
-def test_a_draft_has_a_column_of_each_type_of_numbers(tmp_path):
-    types = ["REAL", "FLOAT", "DOUBLE PRECISION", "NUMERIC(8, 2)", "DECIMAL(5, 1)"]
-    with sqlite3.connect(tmp_path / "a.db") as server:
-        columns = ", ".join(f"n{place} {each} NOT NULL" for place, each in enumerate(types))
-        server.execute(f"CREATE TABLE a ({columns})")
-    server.close()
-    (tmp_path / "a.yaml").write_text(draft_database(f"sqlite:///{tmp_path}/a.db"), encoding="utf-8")
-    spec = load_spec(tmp_path / "a.yaml")
-    assert not spec.ignore
-    assert {type(attribute) for attribute in spec.attributes.values()} == {Float}
-    assert [attribute.decimals for attribute in spec.attributes.values()][3:] == [2, 1]
 
 
 def test_rows_may_refer_to_later_rows_of_their_own_table(url, tmp_path):

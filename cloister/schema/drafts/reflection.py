@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +15,7 @@ import sqlalchemy as sa
 from cloister.errors import DataError, InputError
 from cloister.schema.attributes import DATA_DERIVED
 from cloister.schema.drafts.column_cells import Guess, Keys
+from cloister.schema.drafts.reflected_tables import ReflectedTable, reflected_tables
 from cloister.schema.sinks.loading import NOTES
 from cloister.schema.sources.databases import connect
 from cloister.schema.sources.urls import HIDE_IT, holds_password
@@ -49,25 +49,6 @@ _DIGITS_OF_SMALL = 4
 """Digits that a SMALLINT holds, whatever they are."""
 
 
-@dataclass(frozen=True)
-class _Table:
-    """A table as its schema describes it; ``references`` are single columns, by their names.
-
-    ``linked`` are the two of them that are its primary key, ``wider`` counts those of more columns.
-    """
-
-    name: str
-    columns: Sequence[Mapping[str, Any]]
-    key: str | None
-    references: Mapping[str, tuple[str, str]]
-    linked: Sequence[str]
-    wider: int
-
-    @property
-    def keyed(self) -> set[str]:
-        return {*self.references, *([self.key] if self.key else [])}
-
-
 def draft_database(url: str, wanted: Sequence[str] = ()) -> str:
     """The YAML text of a drafted spec for the tables of a database, or for those that are wanted.
 
@@ -79,62 +60,25 @@ def draft_database(url: str, wanted: Sequence[str] = ()) -> str:
     if holds_password(url):
         raise InputError(f"the URL {HIDE_IT}")
     with connect(url, "the schema of the database cannot be read") as connection:
-        tables = _parents_first(_reflected(sa.inspect(connection), wanted))
+        schema = sa.inspect(connection)
+        tables = reflected_tables(schema, _names(schema, wanted))
         name = wanted[0] if len(wanted) == 1 else str(connection.engine.url.database or "")
     if len(tables) == 1:
         return _draft_of_one(url, tables[0])
     return _draft_of_several(url, re.sub(r".*/|\.\w+$", "", name), tables)
 
 
-def _reflected(schema: sa.Inspector, wanted: Sequence[str]) -> list[_Table]:
+def _names(schema: sa.Inspector, wanted: Sequence[str]) -> list[str]:
     found = [name for name in schema.get_table_names() if name != NOTES]
     if unknown := [name for name in wanted if name not in found]:
         raise DataError(f"the database has no table '{unknown[0]}'; correct --table")
     names = list(wanted) or found
     if not names:
         raise DataError("the database has no table; correct the URL, or its search path")
-    return [_table(schema, name, names) for name in names]
+    return names
 
 
-def _table(schema: sa.Inspector, name: str, others: Sequence[str]) -> _Table:
-    primary = schema.get_pk_constraint(name)["constrained_columns"]
-    foreign = [key for key in schema.get_foreign_keys(name) if key["referred_table"] in others]
-    single = {
-        key["constrained_columns"][0]: (
-            key["referred_table"],
-            (key["referred_columns"] or _primary(schema, key["referred_table"]))[0],
-        )
-        for key in foreign
-        if len(key["constrained_columns"]) == 1
-    }
-    own = primary[0] if len(primary) == 1 and primary[0] not in single else None
-    columns = [
-        {**column, "nullable": column["nullable"] and column["name"] not in primary}
-        for column in schema.get_columns(name)
-    ]
-    linked = primary if len(primary) == 2 and set(primary) <= set(single) else []
-    return _Table(name, columns, own, single, linked, len(foreign) - len(single))
-
-
-def _primary(schema: sa.Inspector, name: str) -> list[str]:
-    return list(schema.get_pk_constraint(name)["constrained_columns"])
-
-
-def _parents_first(tables: list[_Table]) -> list[_Table]:
-    """The tables in an order in which each follows those that it refers to, if there is one."""
-    found: list[_Table] = []
-    while waiting := [table for table in tables if table not in found]:
-        names = {table.name for table in waiting}
-        ready = [
-            table
-            for table in waiting
-            if not names & {to for to, _ in table.references.values() if to != table.name}
-        ]
-        found += ready or waiting
-    return found
-
-
-def _draft_of_one(url: str, table: _Table) -> str:
+def _draft_of_one(url: str, table: ReflectedTable) -> str:
     lines = [
         _HEAD.format(name=_dataset(table.name)),
         f"source: {{{entries({'url': url, 'table': table.name})}}}\n",
@@ -142,13 +86,14 @@ def _draft_of_one(url: str, table: _Table) -> str:
         *_ignored(table, ""),
         "attributes:\n",
         *_attributes(table, {table.name: table}, "  "),
-        'constraints: [] # such as {fd: zip -> city} or {deny: "t1.start > t1.end"}\n',
+        *_left_out(table, ""),
+        f"constraints: {flow(_rules(table))} # such as {{fd: zip -> city}} or {{deny: ...}}\n",
         _FOOT.format(method="auto"),
     ]
     return "".join(lines)
 
 
-def _draft_of_several(url: str, name: str, tables: Sequence[_Table]) -> str:
+def _draft_of_several(url: str, name: str, tables: Sequence[ReflectedTable]) -> str:
     unit = _unit(tables)
     said = f"{{table: {scalar(unit.name)}}} # whose rows are protected, with all that refer to them"
     by_name = {table.name: table for table in tables}
@@ -157,7 +102,9 @@ def _draft_of_several(url: str, name: str, tables: Sequence[_Table]) -> str:
     return head + "tables:\n" + "".join(parts) + _FOOT.format(method="relational")
 
 
-def _part(url: str, table: _Table, is_unit: bool, tables: Mapping[str, _Table]) -> Iterator[str]:
+def _part(
+    url: str, table: ReflectedTable, is_unit: bool, tables: Mapping[str, ReflectedTable]
+) -> Iterator[str]:
     referred = {
         to[1] for each in tables.values() for to in each.references.values() if to[0] == table.name
     }
@@ -170,18 +117,31 @@ def _part(url: str, table: _Table, is_unit: bool, tables: Mapping[str, _Table]) 
     if table.references:
         yield "    references:\n"
     for column, (to, _) in table.references.items():
-        keys = entries({"table": to, "max_rows": _MAX_ROWS})
+        keys = entries({"table": to, "max_rows": 1 if table.is_one_to_one(column) else _MAX_ROWS})
         yield f"      {scalar(column)}: {{{keys}}} # the most rows that may refer to the same\n"
-    if table.linked:
-        yield f"    constraints: [{{key: {flow(table.linked)}}}]\n"
-    if table.wider:
-        yield f"    # foreign keys of several columns are not kept; left out: {table.wider}\n"
+    yield from _left_out(table, "    ")
+    if rules := _rules(table):
+        yield f"    constraints: {flow(rules)}\n"
     yield from _ignored(table, "    ")
     yield "    attributes:\n"
     yield from _attributes(table, tables, "      ")
 
 
-def _unit(tables: Sequence[_Table]) -> _Table:
+def _rules(table: ReflectedTable) -> list[dict[str, list[str]]]:
+    ignored = set(_without_values(table))
+    return [{"key": list(key)} for key in table.hard_keys() if not ignored & set(key)]
+
+
+def _left_out(table: ReflectedTable, indent: str) -> Iterator[str]:
+    """Comments on the keys of the schema that the draft does not hold."""
+    yield from (f"{indent}# {words}\n" for words in (*table.left_out, *table.lost_keys()))
+    ignored = set(_without_values(table))
+    for key in table.hard_keys():
+        if held := [column for column in key if column in ignored]:
+            yield f"{indent}# key ({', '.join(key)}) is not kept: {held[0]} is left out\n"
+
+
+def _unit(tables: Sequence[ReflectedTable]) -> ReflectedTable:
     """The table that refers to no other and to which most others do, directly or not."""
     below: dict[str, set[str]] = {table.name: set() for table in tables}
     for table in reversed(tables):
@@ -193,13 +153,20 @@ def _unit(tables: Sequence[_Table]) -> _Table:
     return max(roots or tables, key=lambda table: len(below[table.name]))
 
 
-def _ignored(table: _Table, indent: str) -> Iterator[str]:
-    names = [c["name"] for c in table.columns if _guess(c) is None and c["name"] not in table.keyed]
-    if names:
+def _ignored(table: ReflectedTable, indent: str) -> Iterator[str]:
+    if names := _without_values(table):
         yield f"{indent}ignore: {flow(names)} # of types that hold no single values\n"
 
 
-def _attributes(table: _Table, tables: Mapping[str, _Table], indent: str) -> Iterator[str]:
+def _without_values(table: ReflectedTable) -> list[str]:
+    """The columns of types that hold no single values, which a spec ignores."""
+    names = (column["name"] for column in table.columns if _guess(column) is None)
+    return [name for name in names if name not in table.keyed]
+
+
+def _attributes(
+    table: ReflectedTable, tables: Mapping[str, ReflectedTable], indent: str
+) -> Iterator[str]:
     for column in table.columns:
         guess = _key_of(column, table, tables) or _guess(column)
         if guess is not None:
@@ -208,7 +175,9 @@ def _attributes(table: _Table, tables: Mapping[str, _Table], indent: str) -> Ite
             yield f"{indent}{scalar(column['name'])}: {{{keys}}} # {guess.why}\n"
 
 
-def _key_of(column: Mapping[str, Any], table: _Table, tables: Mapping[str, _Table]) -> Guess | None:
+def _key_of(
+    column: Mapping[str, Any], table: ReflectedTable, tables: Mapping[str, ReflectedTable]
+) -> Guess | None:
     """A key, or a reference, which is declared as the key that it refers to."""
     if column["name"] in table.references:
         to, name = table.references[column["name"]]
@@ -216,6 +185,8 @@ def _key_of(column: Mapping[str, Any], table: _Table, tables: Mapping[str, _Tabl
         return Guess(_numbered(referred["type"]), f"refers to {scalar(to)}")
     if column["name"] == table.key:
         return Guess(_numbered(column["type"]), "key: output gets fresh numbers")
+    if column["name"] in table.identifiers and isinstance(column["type"], sa.Integer | sa.String):
+        return Guess(_numbered(column["type"]), "unique: output gets fresh numbers")
     return None
 
 

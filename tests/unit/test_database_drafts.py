@@ -1,0 +1,111 @@
+"""Drafts from the schema of a database: what they hold of its keys, and what they say they lack."""
+
+import sqlite3
+from pathlib import Path
+
+from cloister.schema.attributes import Float
+from cloister.schema.drafts.reflection import draft_database
+from cloister.schema.spec import Spec
+from cloister.schema.spec_files.loading import data_derived, load_spec
+
+
+def drafted(folder: Path, statements: str) -> tuple[str, Spec]:
+    """The draft of a SQLite database made by statements, and the spec that it reads as."""
+    with sqlite3.connect(folder / "a.db") as server:
+        server.executescript(statements)
+    server.close()
+    text = draft_database(f"sqlite:///{folder}/a.db")
+    (folder / "a.yaml").write_text(text, encoding="utf-8")
+    return text, load_spec(folder / "a.yaml")
+
+
+LINKS = """
+CREATE TABLE people (
+  id INTEGER PRIMARY KEY, boss INTEGER REFERENCES people (id), born DATE NOT NULL
+);
+CREATE TABLE films (code CHAR(5) PRIMARY KEY, kind VARCHAR(9) NOT NULL, poster BLOB);
+CREATE TABLE seen (
+  person INTEGER NOT NULL REFERENCES people (id), film CHAR(5) NOT NULL REFERENCES films (code),
+  stars SMALLINT, at TIME, PRIMARY KEY (person, film)
+);
+"""
+
+
+def test_a_draft_has_links_hierarchies_and_what_may_be_missing(tmp_path):
+    text, spec = drafted(tmp_path, f"{LINKS} INSERT INTO people VALUES (4711, NULL, '1931-07-13')")
+    assert "4711" not in text
+    assert "1931" not in text
+    assert spec.privacy.unit.table == "people"
+    assert spec.tables["people"].attributes["boss"].nullable
+    assert not spec.tables["people"].attributes["id"].nullable
+    assert spec.tables["films"].ignore == ("poster",)
+    assert spec.tables["films"].attributes["code"].pattern == "K{0001..9999}"
+    seen = spec.tables["seen"]
+    assert {column: to.table for column, to in seen.references.items()} == {
+        "person": "people",
+        "film": "films",
+    }
+    assert seen.constraints[0].key == ["person", "film"]
+    assert seen.ignore == ("at",)
+    assert seen.attributes["stars"].nullable
+    assert set(data_derived(spec)) == {"born", "kind", "stars"}
+
+
+def test_a_draft_has_a_column_of_each_type_of_numbers(tmp_path):
+    types = ["REAL", "FLOAT", "DOUBLE PRECISION", "NUMERIC(8, 2)", "DECIMAL(5, 1)"]
+    columns = ", ".join(f"n{place} {each} NOT NULL" for place, each in enumerate(types))
+    _, spec = drafted(tmp_path, f"CREATE TABLE a ({columns})")
+    assert not spec.ignore
+    assert {type(attribute) for attribute in spec.attributes.values()} == {Float}
+    assert [attribute.decimals for attribute in spec.attributes.values()][3:] == [2, 1]
+
+
+STAYS = """
+CREATE TABLE patients (id INTEGER PRIMARY KEY, card TEXT UNIQUE, born DATE);
+CREATE TABLE beds (ward INTEGER, bed INTEGER, width INTEGER, PRIMARY KEY (ward, bed));
+CREATE TABLE stays (
+  patient INTEGER NOT NULL REFERENCES patients (id), nr INTEGER, ward INTEGER, bed INTEGER,
+  PRIMARY KEY (patient, nr), FOREIGN KEY (ward, bed) REFERENCES beds (ward, bed)
+);
+CREATE TABLE drugs (
+  patient INTEGER NOT NULL, nr INTEGER, name TEXT, sheet BLOB, UNIQUE (nr, sheet),
+  FOREIGN KEY (patient, nr) REFERENCES stays (patient, nr)
+);
+CREATE TABLE wills (patient INTEGER PRIMARY KEY REFERENCES patients (id), sealed BOOLEAN);
+"""
+
+
+def test_a_key_of_several_columns_is_a_rule_unless_one_of_them_refers(tmp_path):
+    text, spec = drafted(tmp_path, STAYS)
+    assert [rule.key for rule in spec.tables["beds"].constraints] == [["ward", "bed"]]
+    assert not spec.tables["stays"].constraints
+    assert "# primary key (patient, nr) is not kept: a key with a reference" in text
+    assert "# key (nr, sheet) is not kept: sheet is left out" in text
+
+
+def test_what_a_foreign_key_of_several_columns_leads_to_is_kept(tmp_path):
+    text, spec = drafted(tmp_path, STAYS)
+    assert spec.tables["drugs"].references["patient"].table == "patients"
+    assert "(patient, nr) to stays (patient, nr) is not kept: a reference is one column" in text
+    assert "(ward, bed) to beds (ward, bed) is not kept: a reference is one column; its" in text
+
+
+def test_a_unique_column_gets_fresh_numbers_and_a_unique_reference_one_row(tmp_path):
+    _, spec = drafted(tmp_path, STAYS)
+    assert spec.tables["patients"].attributes["card"].type == "text"
+    assert spec.tables["wills"].references["patient"].max_rows == 1
+
+
+def test_a_foreign_key_that_no_single_key_answers_is_named(tmp_path):
+    text, spec = drafted(
+        tmp_path,
+        "CREATE TABLE a (id INTEGER PRIMARY KEY, code INTEGER UNIQUE, x INTEGER);"
+        "CREATE TABLE b (id INTEGER PRIMARY KEY, x INTEGER);"
+        "CREATE TABLE c (of_a INTEGER REFERENCES a (code), of_b INTEGER NOT NULL REFERENCES b (id),"
+        " FOREIGN KEY (of_b) REFERENCES a (id));",
+    )
+    assert list(spec.tables["c"].references) == ["of_b"]
+    assert "(of_a) to a (code) is not kept: rows are named by the key of their table, id" in text
+    assert "(of_b) to b (id) is not kept: a column refers to one table" in text or (
+        "(of_b) to a (id) is not kept: a column refers to one table" in text
+    )
