@@ -191,6 +191,11 @@ class DatabaseModel(Protocol):
         """How many rows of the first table it may ever give; None if any number."""
         ...
 
+    @property
+    def histograms(self) -> Mapping[str, Mapping[str, Bins]]:
+        """The released histograms of the rows of each table, if it has any."""
+        ...
+
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
         ...

@@ -26,7 +26,8 @@ from tasks.requests.plan import (
     total_cost,
 )
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
-from tasks.requests.soft_constraints import soft_facts, soft_json, unweighed_soft
+from tasks.requests.soft_constraints import soft_facts, soft_json
+from tasks.requests.warnings import plan_warnings
 
 if TYPE_CHECKING:
     from cloister.evaluation.databases.report import AnyEvaluation
@@ -72,6 +73,7 @@ def show_plan(request: ResolvedRequest, as_json: bool, whole: bool = False) -> N
                 "expected_two_way_error": expected_error(request),
                 "soft_rate_deviation": made.rate_deviation,
                 **soft_json(request, context),
+                "warnings": list(plan_warnings(request, context)),
                 "ignored": list(ignored_columns(context.spec)),
             }
         )
@@ -83,7 +85,7 @@ def show_plan(request: ResolvedRequest, as_json: bool, whole: bool = False) -> N
     )
     show_records(made, request, context)
     _show_dependencies(expected, request.budget)
-    for sentence in unweighed_soft(request, context):
+    for sentence in plan_warnings(request, context):
         warn(sentence)
     show_facts(
         "Plan",

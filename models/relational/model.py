@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.database import Database, ForeignKey
 from cloister.schema.joins import joined_domain, joined_table
+from models.discretization.bins import Bins
 from models.protocol import AnySynthesizer, Arrays, Model
 from models.relational.candidates import Workload
 from models.relational.constraints.key_rules import rules_across
@@ -41,6 +42,12 @@ _KEPT = (
     "left out"
 )
 
+_DROPPED = (
+    "of a table to itself, a reference that violates a constraint across it is dropped, and the "
+    "row keeps its attributes"
+)
+_ROOTED = "no row is above itself: of such circles rows exchange or lose what they refer to"
+
 
 @dataclass(frozen=True)
 class RelationalModel:
@@ -61,11 +68,27 @@ class RelationalModel:
         """The least that the model of rows of the first table may give."""
         return self.models[self.task.schema.lead].capacity
 
+    @property
+    def histograms(self) -> Mapping[str, Mapping[str, Bins]]:
+        """The released histograms of the rows of each table."""
+        return {name: model.histograms for name, model in self.models.items()}
+
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
         linked = (_DEGREES, _MATCHED, _MOVED) if self.links else ()
-        kept = (_KEPT,) if rules_across(self.task) else ()
-        return (_ROWS, *post_processing_of_rows(self.models), *linked, *kept, _NUMBERED)
+        rows = (_ROWS, *post_processing_of_rows(self.models))
+        return (*rows, *linked, *self._repaired(), _NUMBERED)
+
+    def _repaired(self) -> Iterator[str]:
+        """What is done to references so that constraints and hierarchies hold."""
+        keys, ruled = self.task.schema.keys, rules_across(self.task)
+        itself = [key for key in keys if key.to_itself]
+        if len(ruled) > sum(joined_table(key) in ruled for key in itself):
+            yield _KEPT
+        if itself:
+            yield _ROOTED
+        if any(joined_table(key) in ruled for key in itself):
+            yield _DROPPED
 
     def sample(self, rows: int, rng: SamplingSource) -> Database:
         """Tables with so many ``rows`` in that of the units, in which each reference names a row.

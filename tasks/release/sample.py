@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import cast
 
 from cloister.constraints.violation_report import ViolationReport
-from cloister.schema.database import ForeignKey
+from cloister.schema.database import Database, ForeignKey
 from cloister.schema.domain import Table
+from cloister.schema.joins import row_tables
 from models.collapse import find_collapses
-from models.protocol import AnyModel, Model
+from models.discretization.bins import Bins
+from models.lost_references import find_lost_references
+from models.protocol import AnyModel, DatabaseModel, Model
 from models.storage import load_model
 from models.task import Task
 from tasks.release.charge import ReservedRelease
@@ -80,10 +84,24 @@ def sample_rows(
 def _warnings(
     context: PublicContext, fitted: AnyModel, tables: Mapping[str, Table]
 ) -> tuple[str, ...]:
-    if not isinstance(context.task, Task):
-        return ()
-    fitted = cast("Model", fitted)
-    found = tuple(map(str, find_collapses(fitted.histograms, tables[context.spec.name])))
+    if isinstance(context.task, Task):
+        one = cast("Model", fitted)
+        found = _collapsed("", one.histograms, tables[context.spec.name])
+    else:
+        found = _of_several(cast("DatabaseModel", fitted), Database(context.task.schema, tables))
     for sentence in found:
         note_warning("%s", sentence)
     return found
+
+
+def _of_several(fitted: DatabaseModel, database: Database) -> tuple[str, ...]:
+    histograms, rows = fitted.histograms, row_tables(database)
+    collapsed = (
+        _collapsed(f"table '{name}', ", histograms[name], rows[name]) for name in histograms
+    )
+    lost = map(str, find_lost_references(histograms, database))
+    return (*chain.from_iterable(collapsed), *lost)
+
+
+def _collapsed(place: str, histograms: Mapping[str, Bins], rows: Table) -> tuple[str, ...]:
+    return tuple(f"{place}{found}" for found in find_collapses(histograms, rows))

@@ -44,8 +44,8 @@ def soft_facts(request: ResolvedRequest, context: PublicContext, made: AnyPlan) 
 
 
 def soft_json(request: ResolvedRequest, context: PublicContext) -> dict[str, Any]:
-    """The same for programs: the way of drawing and why, what is known, what is left alone."""
-    found: dict[str, Any] = {"warnings": list(unweighed_soft(request, context))}
+    """The same for programs: the way of drawing and why, and what is known."""
+    found: dict[str, Any] = {}
     if not context.spec.tables and context.one.soft:
         choice = choose_sampling(context.one, _method(request).samplings)
         found["sampling"] = {"way": choice.way, "reason": choice.reason}

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.database import Database
+from models.discretization.bins import Bins
 from models.protocol import AnySynthesizer, Arrays, Model
 from models.relational.link import Link, Measured
 from models.relational.model import link_arrays, link_meta, restored_link
@@ -61,6 +62,11 @@ class PaperModel:
         """The least that the model of rows of the first table may give."""
         lead = self.models.get(self.task.schema.lead)
         return lead.capacity if lead else None
+
+    @property
+    def histograms(self) -> Mapping[str, Mapping[str, Bins]]:
+        """The released histograms of the rows of each table."""
+        return {name: model.histograms for name, model in self.models.items()}
 
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
