@@ -43,7 +43,11 @@ class DataError(InputError):
 
 
 class ConstraintError(InputError):
-    """A constraint cannot be read, bound or satisfied."""
+    """A constraint cannot be read, bound or satisfied; ``keys`` of a spec lead to it, if known."""
+
+    def __init__(self, message: str, keys: tuple[str | int, ...] = ()) -> None:
+        super().__init__(message)
+        self.keys = keys
 
 
 class PlanError(InputError):

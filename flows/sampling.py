@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-
-import pandas as pd
 
 from cloister.constraints.counting import violation_reports
 from cloister.errors import InputError, StorageError
 from cloister.privacy.ledger import Release, State
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.columns import OUTSIDE, Column
-from cloister.schema.domain import Domain
 from flows.cli.console import show_facts, show_json, warn
 from flows.database_sampling import (
     draw_database,
@@ -24,6 +19,7 @@ from flows.database_sampling import (
     target_of,
     write_tables,
 )
+from flows.sampling_conditions import conditions, require_declared, require_unconditional
 from models.protocol import HasBinaryColumns, Where
 from models.sampling.resumable import SampleRequest, sample_to
 from models.storage import SavedModel, load_saved
@@ -144,64 +140,6 @@ def approved_model(home: Home, release: str) -> SavedModel:
     held = release_of(home, release)
     _require_open(held)
     return load_saved(home.release(release) / "model", _bound_model(home, held))
-
-
-def conditions(texts: Iterable[str]) -> Where:
-    """The condition of some COLUMN=VALUE texts.
-
-    Nothing after the last sign of a text is a missing value.
-
-    Raises:
-        InputError: a text has no sign, or a column has two conditions.
-    """
-    where: dict[str, str | None] = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign:
-            raise InputError(
-                f"--where {name}: give COLUMN=VALUE, as in --where education=Doctorate"
-            )
-        if name in where:
-            raise InputError(f"--where {name}: the column has two conditions; give one")
-        where[name] = value or None
-    return where
-
-
-def require_declared(where: Where, domain: Domain) -> None:
-    """Check that a condition names columns and values that are declared.
-
-    Raises:
-        InputError: it does not.
-    """
-    for name, value in where.items():
-        if name not in domain or domain[name].kind == "key":
-            others = ", ".join(domain.modelled)
-            raise InputError(
-                f"--where: no column '{name}' can have a condition; use one of {others}"
-            )
-        if not _declares(domain[name], value):
-            raise InputError(
-                f"--where: the value of '{name}' is not in its declared domain; use a declared one"
-            )
-
-
-def require_unconditional(where: Where, task: Task) -> None:
-    """Check that no condition is asked of rows that belong to persons.
-
-    Raises:
-        InputError: one is.
-    """
-    if where and task.persons:
-        raise InputError(
-            "--where: rows that belong to persons are not drawn under conditions; draw without, "
-            "and select rows of the output"
-        )
-
-
-def _declares(column: Column, value: object) -> bool:
-    if value is None:
-        return column.null_code is not None
-    return bool(column.encode(pd.Series([value], dtype=object))[0] != OUTSIDE)
 
 
 def _write(saved: SavedModel, draw: Draw, where: Where) -> None:

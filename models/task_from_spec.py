@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from cloister.constraints import DenialConstraint, constraints_of, functional_dependency
 from cloister.constraints.across import across_constraints
+from cloister.constraints.declared import declared_at
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.domain import Domain
@@ -47,12 +48,11 @@ def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> A
         )
     schema = schema_of(spec)
     changed = rows_changed(schema)
-    tables = {
-        name: _named(
-            name, _of_one(spec.table(name), rows[name], Neighbours(relation, changed[name]), None)
-        )
-        for name in schema.tables
-    }
+    tables: dict[str, Task] = {}
+    for name in schema.tables:
+        neighbours = Neighbours(relation, changed[name])
+        with declared_at("tables", name):
+            tables[name] = _named(name, _of_one(spec.table(name), rows[name], neighbours, None))
     lead = {schema.lead: replace(tables[schema.lead], wanted_rows=wanted)}
     across = across_constraints(spec.constraints, schema)
     related = spec.release.relational or RelationalSpec()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.constraints.binding import BoundConstraint, bind
+from cloister.constraints.declared import declared_at
 from cloister.constraints.denial import Cell, DenialConstraint, Predicate
 from cloister.constraints.text import parse_denial, quote, unquote
 from cloister.constraints.violation_report import ViolationReport
@@ -102,14 +103,9 @@ def across_constraints(
         ConstraintError: one cannot be read, is soft or no deny, or is not across one foreign key.
     """
     found = []
-    for place, declared in enumerate(declarations, 1):
-        name = declared.name or f"constraint_{place}"
-        if declared.deny is None or declared.soft:
-            raise ConstraintError(
-                f"constraint '{name}': across tables a rule is a deny, and hard; write fd and key "
-                "in the constraints of a table, and leave soft out"
-            )
-        found.append(_Reading(schema, name, declared.deny).constraint())
+    for place, declared in enumerate(declarations):
+        with declared_at("constraints", place):
+            found.append(_across(declared, declared.name or f"constraint_{place + 1}", schema))
     names = [constraint.name for constraint in found]
     for name in names:
         if names.count(name) > 1:
@@ -117,6 +113,15 @@ def across_constraints(
                 f"constraint '{name}': two constraints have this name; rename one"
             )
     return tuple(found)
+
+
+def _across(declared: ConstraintDeclaration, name: str, schema: Schema) -> AcrossConstraint:
+    if declared.deny is None or declared.soft:
+        raise ConstraintError(
+            f"constraint '{name}': across tables a rule is a deny, and hard; write fd and key "
+            "in the constraints of a table, and leave soft out"
+        )
+    return _Reading(schema, name, declared.deny).constraint()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ An entry without a name is named by its place, ``constraint_1``; those of a file
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,15 +41,27 @@ def constraints_of(
         ConstraintError: one cannot be read, names an unknown attribute, or two have the same name.
         StorageError: a constraint file cannot be read.
     """
-    constraints = tuple(
-        _with_known(constraint, declaration)
-        for place, declaration in enumerate(declarations, 1)
-        for constraint in _constraints(declaration, place, folder)
-    )
+    constraints: list[DenialConstraint] = []
+    for place, declaration in enumerate(declarations):
+        with declared_at("constraints", place):
+            for constraint in _constraints(declaration, place + 1, folder):
+                _require_known(constraint, attribute_names, ignored)
+                constraints.append(_with_known(constraint, declaration))
     _require_unique([constraint.name for constraint in constraints])
-    for constraint in constraints:
-        _require_known(constraint, attribute_names, ignored)
-    return constraints
+    return tuple(constraints)
+
+
+@contextmanager
+def declared_at(*keys: str | int) -> Iterator[None]:
+    """Add the keys of a spec, under which constraints are read inside, to what is wrong with one.
+
+    Raises:
+        ConstraintError: that of inside, with the keys that lead to the constraint.
+    """
+    try:
+        yield
+    except ConstraintError as error:
+        raise ConstraintError(str(error), (*keys, *error.keys)) from None
 
 
 def declaration_of(constraint: DenialConstraint) -> ConstraintDeclaration:

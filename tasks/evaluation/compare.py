@@ -24,6 +24,7 @@ from cloister.schema.spec import SourceSpec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.schema.validation import read_table
 from models.task import DatabaseTask, Task
+from tasks.requests.constraint_lines import constraints_in
 from tasks.requests.resolved import PublicContext, declared_context
 from tasks.runtime.files import write_json
 from tasks.runtime.home import Home
@@ -218,4 +219,5 @@ def _targets(context: PublicContext, asked: EvaluationOptions) -> tuple[Predicti
 def _public_context(path: Path) -> PublicContext:
     """The context of a spec where its number of rows does not matter."""
     spec = load_spec(path)
-    return declared_context(spec, spec.privacy.rows.public or 1)
+    with constraints_in(path):
+        return declared_context(spec, spec.privacy.rows.public or 1)

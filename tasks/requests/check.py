@@ -13,6 +13,7 @@ from cloister.schema.columns import Serial
 from cloister.schema.spec_files.citations import citations_of, uncited
 from cloister.schema.spec_files.loading import load_spec
 from models.task import Budget, DatabaseTask
+from tasks.requests.constraint_lines import constraints_in
 from tasks.requests.resolved import (
     PublicContext,
     declared_context,
@@ -30,7 +31,8 @@ def checked_spec(path: Path) -> dict[str, Any]:
     """
     spec = load_spec(path)
     require_public(path, spec)
-    context = declared_context(spec, public_rows(spec))
+    with constraints_in(path):
+        context = declared_context(spec, public_rows(spec))
     tasks = [part.one for part in context.tables.values()]
     require_satisfiable(context)
     require_small_delta(Budget(spec.release.epsilon, spec.release.delta), spec)

@@ -20,6 +20,7 @@ from models.auto import AUTO, Choice, choose_method
 from models.registry import create, present_name
 from models.task import AS_USUAL, AnyTask, Budget, RowSampling, Task
 from models.task_from_spec import rows_by_default, sampling_of, task_of
+from tasks.requests.constraint_lines import constraints_in
 from tasks.requests.limits import MOST_ROWS, MOST_SEED
 
 # Least epsilon: with less, every answer of every method is noise.
@@ -94,7 +95,8 @@ class ResolvedRequest:
         budget, rows = budget_of(declared, options), _rows(declared, options)
         sampling = _sampling(declared, options)
         require_small_delta(budget, declared)
-        choice = method_of(declared, options, budget)
+        with constraints_in(path):
+            choice = method_of(declared, options, budget)
         return cls(
             path,
             spec_digest(declared),
@@ -195,7 +197,8 @@ def _public_context(path: Path, digest: str, wanted: int, sampling: RowSampling)
     spec = load_spec(path)
     if spec_digest(spec) != digest:
         raise SpecError(f"{path} was changed since the release began; run the command again")
-    context = declared_context(spec, public_rows(spec), wanted)
+    with constraints_in(path):
+        context = declared_context(spec, public_rows(spec), wanted)
     return context.drawn_by(sampling)
 
 

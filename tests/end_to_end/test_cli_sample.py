@@ -42,7 +42,9 @@ def test_rows_are_drawn_under_conditions(approved, own, cloister):
     [
         (["north"], "COLUMN=VALUE"),
         (["nowhere=1"], "'nowhere'"),
-        (["age=17"], "'age'"),
+        (["age=17"], "'age' is not in its declared domain"),
+        (["age=20,5"], "'age' is no whole number"),
+        (["age="], "'age' is never missing"),
         (["age=20", "age=30"], "two conditions"),
     ],
 )

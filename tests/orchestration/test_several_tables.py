@@ -101,6 +101,10 @@ class SharesModel:
             tables[name] = Table(domain, codes)
         return Database(self.schema, tables)
 
+    @property
+    def histograms(self) -> dict[str, dict[str, Any]]:
+        return {}
+
     def post_processing(self) -> tuple[str, ...]:
         return ("each column is drawn on its own",)
 

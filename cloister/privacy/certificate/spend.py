@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
@@ -130,15 +131,22 @@ def _stage_spend(stage: PlannedStage, delta: Fraction, relation: Relation | str)
 def describe(event: Event) -> str:
     """What was done to the data, in words; noise in rows, or in multiples of the clipping norm."""
     if isinstance(event, Composed):
-        return "; ".join(
-            f"{times} times: {describe(e)}" if times > 1 else describe(e)
-            for e, times in event.parts
-        )
+        return _describe_all(event)
     if isinstance(event, Parallel):
         return f"on disjoint parts of the rows: {'; '.join(describe(part) for part in event.parts)}"
     if isinstance(event, Thresholded):
         return f"{describe(event.counts)} of non-empty cells, small ones withheld"
     return _describe_simple(event)
+
+
+def _describe_all(event: Composed) -> str:
+    """Every part in words, once with the number of its times."""
+    times: Counter[str] = Counter()
+    for part, number in event.parts:
+        times[describe(part)] += number
+    return "; ".join(
+        f"{number} times: {words}" if number > 1 else words for words, number in times.items()
+    )
 
 
 def _describe_simple(event: Event) -> str:

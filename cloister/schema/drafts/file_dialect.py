@@ -31,9 +31,6 @@ _BLOCK_BYTES = 1 << 20
 _CONTROLS = bytes(range(0x80, 0xA0))
 """Bytes that are letters in cp1252, and nothing in Latin-1."""
 
-_USUAL = (("encoding", UTF_8), ("decimal", "."))
-"""Keys that a draft leaves out, since they are so without them."""
-
 Marks = tuple[str, str | None]
 
 _MARKS: tuple[Marks, ...] = (
@@ -84,8 +81,7 @@ def drafted_csv(path: Path) -> DraftedFile:
     dialect |= {"decimal": decimal} | ({"thousands": thousands} if thousands else {})
     source = SourceSpec(**dialect, missing=tuple(missing))
     return DraftedFile(
-        {key: value for key, value in dialect.items() if (key, value) not in _USUAL}
-        | {"missing": missing},
+        dialect | {"missing": missing},
         written,
         pd.DataFrame({name: _plain(written[name], source) for name in names}),
         {name: max(found, key=found.__getitem__) for name, found in counts.items() if found},
