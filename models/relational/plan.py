@@ -203,8 +203,8 @@ class _Division:
             raise PlanError(
                 f"table '{name}' has a part of epsilon {float(self.budget.epsilon):g}, and a unit "
                 f"up to {task.neighbours.max_rows:,} of its rows: {refusal}; or lower max_rows of "
-                "its references, or leave the table out (what refers to it may be declared as a "
-                "number or a list)"
+                "its references, or leave the table out: what refers to it is then a number or a "
+                "public list of values"
             ) from None
 
     def _forecast(self, plans: Mapping[str, AnyPlan], links: Mapping[str, LinkNoise]) -> Forecast:
