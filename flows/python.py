@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from cloister.constraints.counting import violation_reports
+from cloister.devices import AUTO, resolve_device
 from cloister.errors import InputError
 from cloister.evaluation.options import Level
 from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.sources.parquet_files import parquet_names, read_native
+from cloister.schema.spec import Sampling
 from flows import html
 from flows.cli.options import split_place, user
 from flows.database_sampling import draw_database
@@ -32,6 +34,7 @@ from tasks.release.certify import TABLE_NAME
 from tasks.requests.forecast import forecast_of
 from tasks.requests.plan import StageCost, plan_of, stage_costs, total_cost
 from tasks.requests.resolved import Options, ResolvedRequest, public_context_of
+from tasks.requests.training_device import device_words
 from tasks.runtime.home import Home
 from tasks.runtime.tables import require_capacity, require_hard_constraints
 
@@ -62,7 +65,10 @@ class SpendSummary:
 
 @dataclass(frozen=True)
 class PlanSummary:
-    """The plan of a release and its cost; ``seconds`` of processor time, ``memory`` in bytes."""
+    """The plan of a release and its cost; ``seconds`` of processor time, ``memory`` in bytes.
+
+    ``device`` says where it trains, and what that promises.
+    """
 
     method: str
     reason: str
@@ -70,6 +76,7 @@ class PlanSummary:
     spend: SpendSummary
     seconds: float
     memory: int
+    device: str
 
     def _repr_html_(self) -> str:
         facts = {
@@ -77,6 +84,7 @@ class PlanSummary:
             "rows": self.rows,
             "time": f"about {self.seconds:.0f} s of processor time",
             "memory": f"about {self.memory / 2**30:.1f} GiB",
+            "device": self.device,
         }
         return html.facts_table("Plan", facts) + self.spend._repr_html_()
 
@@ -182,16 +190,36 @@ def plan(
     epsilon: _Amount | None = None,
     delta: _Amount | None = None,
     rows: int | None = None,
+    sampling: Sampling | None = None,
+    resample: float | None = None,
+    accept_reject: int | None = None,
+    device: str | None = None,
 ) -> PlanSummary:
     """What a release would query and spend; touches no data and costs nothing.
+
+    What is left out is as the spec says. Rows under soft constraints are drawn by ``sampling``,
+    "supports" or "sequential": then a share ``resample`` of cells is drawn anew, and
+    ``accept_reject`` are the tries of a cell. ``device`` is "auto", "cpu", "cuda" or "cuda:NUMBER".
 
     Raises:
         InputError: the spec or an option cannot be used.
     """
     request = ResolvedRequest.of(
-        Path(spec), Options(method, _text(epsilon), _text(delta), rows), user()
+        Path(spec),
+        Options(
+            method,
+            _text(epsilon),
+            _text(delta),
+            rows,
+            sampling=sampling,
+            resample=resample,
+            tries=accept_reject,
+            device=device,
+        ),
+        user(),
     )
-    needed = forecast_of(request, public_context_of(request), plan_of(request))
+    made = plan_of(request)
+    needed = forecast_of(request, public_context_of(request), made)
     return PlanSummary(
         request.method,
         request.reason,
@@ -199,6 +227,7 @@ def plan(
         _spend(request),
         needed.seconds,
         needed.memory,
+        device_words(request, made),
     )
 
 
@@ -214,11 +243,16 @@ def release(
     csv: bool = False,
     seed_sampling: int | None = None,
     evaluate: Level = "quick",
+    sampling: Sampling | None = None,
+    resample: float | None = None,
+    accept_reject: int | None = None,
+    device: str | None = None,
 ) -> ReleaseResult:
     """Release a synthetic table; charges the dataset's budget in the ledger of ``CLOISTER_HOME``.
 
     ``data`` takes the place of the spec's source; a frame is kept in the private home while the
-    release runs. Called again after a crash, the same call resumes at no further cost.
+    release runs. ``sampling`` and what follows it are those of :func:`plan`. Called again after a
+    crash, the same call resumes at no further cost, on any device.
 
     Raises:
         CloisterError: nothing was charged if it is an InputError.
@@ -238,26 +272,35 @@ def release(
             seed_sampling,
             evaluate,
             database,
+            sampling,
+            resample,
+            accept_reject,
+            device,
         )
         with confirm_delivery(home, user()):
             return _released(_run(Path(spec), options, home))
 
 
 def evaluate(
-    spec: str | Path, data: _Data, synthetic: _Data, *, level: Level = "quick"
+    spec: str | Path,
+    data: _Data,
+    synthetic: _Data,
+    *,
+    level: Level = "quick",
+    device: str = AUTO,
 ) -> EvaluationResult:
     """Measure a synthetic table against the real one. Internal: the figures are not private.
+
+    Boosted trees are trained on the ``device``; see :func:`plan`.
 
     Raises:
         InputError: the spec or a table cannot be used.
     """
-    home = Home.current()
+    home, asked = Home.current(), EvaluationOptions(level, device=resolve_device(device))
     with _file_of(data, home) as real, _file_of(synthetic, home) as drawn:
         if real is None or drawn is None:
             raise TypeError("evaluate needs two tables: data and synthetic")
-        return EvaluationResult(
-            compare_files(Path(spec), str(real), str(drawn), EvaluationOptions(level), home)
-        )
+        return EvaluationResult(compare_files(Path(spec), str(real), str(drawn), asked, home))
 
 
 def load(release: str) -> LoadedModel:

@@ -48,6 +48,7 @@ from tasks.release.stores import prepare_stores
 from tasks.requests.plan import stage_costs, total_cost
 from tasks.requests.release_request import ReleaseRequest
 from tasks.requests.resolved import ResolvedRequest, public_context_of
+from tasks.requests.training_device import require_device_memory
 from tasks.runtime.home import Home
 from tasks.runtime.temporary import temporary_files
 from tasks.stores.prefect_run_page import attach_certificate, decline_run, note
@@ -75,6 +76,7 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
     resolved, home = request.resolve(), Home.current()
     require_usable(resolved, public_context_of(resolved), home)
     plan = search_parameters(resolved, sequence_attributes(resolved))
+    require_device_memory(resolved, plan)
     stores = prepare_stores(resolved, home)
     source = source_of(resolved)
     try:

@@ -57,11 +57,13 @@ class Stage:
 class Forecast:
     """What something will need: seconds of processor time, and bytes of memory.
 
-    Within a factor of two on a server of a few years ago.
+    Within a factor of two on a server of a few years ago. ``device_memory`` is what training takes
+    of a CUDA device, if it is on one; 0 for what never is.
     """
 
     seconds: float
     memory: int
+    device_memory: int = 0
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from cloister.constraints import DenialConstraint
 from cloister.constraints.across import AcrossConstraint
+from cloister.devices import CPU, Device
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.database import Schema
 from cloister.schema.domain import Domain
@@ -70,7 +71,8 @@ class Task:
     where another one is wanted; neither is the true number of rows, which stays behind the door.
     ``persons`` are the privacy units where one may have several rows, ``sampling`` is how rows are
     drawn under soft constraints, ``dpview`` how views are counted and linked. ``guarantee`` is what
-    records made from seeds are released under, and ``deniability`` how they are made.
+    records made from seeds are released under, and ``deniability`` how they are made. ``device`` is
+    where tensors are computed, which changes neither queries nor noise.
     """
 
     domain: Domain
@@ -83,6 +85,7 @@ class Task:
     deniability: DeniabilitySpec = BY_PUBLIC_FACTS
     sampling: RowSampling = AS_USUAL
     dpview: DPViewSpec = VIEWS_BY_PUBLIC_FACTS
+    device: Device = CPU
 
     @property
     def output_rows(self) -> int:

@@ -10,9 +10,10 @@ import numpy as np
 from joblib import Parallel, cpu_count, delayed
 from numpy.typing import NDArray
 from scipy.stats import rankdata
-from xgboost import XGBClassifier
 
 from cloister.arrays import Booleans, Integers
+from cloister.devices import CPU, Device
+from cloister.evaluation.boosted_trees import BoostedTrees
 from cloister.evaluation.features import Matrix
 from cloister.evaluation.ranges import declared_range
 from cloister.schema.domain import Table
@@ -64,7 +65,7 @@ def detectable(real: Table, synthetic: Table) -> bool:
     return min(real.rows, synthetic.rows) >= _FEWEST_ROWS and len(real.domain.modelled) > 0
 
 
-def detect(real: Table, synthetic: Table) -> DetectionScore:
+def detect(real: Table, synthetic: Table, device: Device = CPU) -> DetectionScore:
     """The detection of a synthetic table by XGBoost with its defaults, in five folds.
 
     Features are codes and numbers, with missing values as such. At most 20,000 rows of each table,
@@ -76,7 +77,7 @@ def detect(real: Table, synthetic: Table) -> DetectionScore:
     labels = np.repeat([0, 1], [table.rows for table in tables])
     folds = np.concatenate([rng.permutation(table.rows) % _FOLDS for table in tables])
     detectors = Parallel(n_jobs=min(_FOLDS, cpu_count()), prefer="threads")(
-        delayed(_detect_fold)(features, labels, folds == fold) for fold in range(_FOLDS)
+        delayed(_detect_fold)(features, labels, folds == fold, device) for fold in range(_FOLDS)
     )
     aucs, gains = zip(*detectors, strict=True)
     telling = tuple(_greatest(real.domain.modelled, np.sum(gains, axis=0)))
@@ -84,12 +85,11 @@ def detect(real: Table, synthetic: Table) -> DetectionScore:
 
 
 def _detect_fold(
-    features: Matrix, labels: Integers, tested: Booleans
+    features: Matrix, labels: Integers, tested: Booleans, device: Device
 ) -> tuple[float, NDArray[np.float32]]:
     """ROC-AUC of the tested rows under a detector of all others, and its gains (attributes,)."""
-    detector = XGBClassifier(random_state=0, n_jobs=1).fit(features[~tested], labels[~tested])
-    scores = detector.predict_proba(features[tested])[:, 1]
-    return roc_auc(scores, labels[tested] == 1), detector.feature_importances_
+    detector = BoostedTrees(device).fit(features[~tested], labels[~tested])
+    return roc_auc(detector.scores(features[tested]), labels[tested] == 1), detector.gains
 
 
 def roc_auc(scores: NDArray[np.floating], positive: Booleans) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cloister.constraints.denial import DenialConstraint
+from cloister.devices import CPU, Device
 from cloister.evaluation.attacks import (
     FEWEST_ATTACK_ROWS,
     closest_records,
@@ -44,6 +45,7 @@ def evaluate_tables(
     panel: Panel = "nine",
     teach: Teacher = train_and_test,
     persons: PersonColumns | None = None,
+    device: Device = CPU,
 ) -> Evaluation:
     """Measure a synthetic table against the real one.
 
@@ -51,7 +53,7 @@ def evaluate_tables(
     records; ``full`` also trains a ``panel`` of models on synthetic and on real rows, and attacks
     membership if there are ``held_out`` real rows of the same population that took no part in the
     fit. ``persons`` says which rows belong to one person, if any do. ``teach`` trains on the real
-    rows, or returns scores that were computed before.
+    rows, or returns scores that were computed before. Boosted trees are trained on the ``device``.
 
     Raises:
         DataError: the tables have other columns, or one has no rows.
@@ -67,7 +69,7 @@ def evaluate_tables(
         marginals=compare_marginals(real, synthetic),
         queries=compare_queries(real, synthetic) if real.domain.modelled else None,
         violations=compare_violations(constraints, real, synthetic),
-        detection=detect(real, synthetic) if detectable(real, synthetic) else None,
+        detection=detect(real, synthetic, device) if detectable(real, synthetic) else None,
         closest=closest_records(real, synthetic) if comparable_records(real, synthetic) else None,
         persons=compare_persons(real, synthetic, persons) if persons else None,
     )
@@ -82,7 +84,8 @@ def evaluate_tables(
         infer_membership(real, held_out, synthetic) if attackable and held_out is not None else None
     )
     return replace(
-        _with_learning(evaluation, real, synthetic, targets, panel, teach), membership=membership
+        _with_learning(evaluation, real, synthetic, targets, panel, teach, device),
+        membership=membership,
     )
 
 
@@ -93,11 +96,14 @@ def _with_learning(
     targets: Sequence[PredictionTarget],
     panel: Panel,
     teach: Teacher,
+    device: Device,
 ) -> Evaluation:
     if not learnable(real, synthetic, targets):
         return evaluation
     split = Split.of(real)
-    learning = train_and_test(synthetic_training_rows(synthetic), split.test, targets, panel)
+    learnt = synthetic_training_rows(synthetic)
     return replace(
-        evaluation, learning=learning, truth=teach(split.train, split.test, targets, panel)
+        evaluation,
+        learning=train_and_test(learnt, split.test, targets, panel, device),
+        truth=teach(split.train, split.test, targets, panel, device),
     )

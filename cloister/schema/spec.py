@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from cloister.devices import PATTERN as DEVICE_PATTERN
 from cloister.schema.attributes import AnyAttribute, Declared, Scalar
 from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.encodings import UTF_8, require_encoding
@@ -264,6 +265,7 @@ class ReleaseSpec(Declared):
     ``sampling`` of soft constraints is inside ``supports``, where rows are independent, or
     ``sequential``, row by row (Kamino, Algorithm 3): then a share ``resample`` of each attribute's
     cells is drawn anew, and candidates may be drawn by ``accept_reject``.
+    ``device`` is where tensors are computed: auto, cpu, cuda or cuda:NUMBER.
     """
 
     method: str = "auto"
@@ -279,6 +281,7 @@ class ReleaseSpec(Declared):
     sampling: Sampling | None = Field(default=None, exclude_if=_is_none)
     resample: float | None = Field(default=None, ge=0, le=1, exclude_if=_is_none)
     accept_reject: AcceptRejectSpec | None = Field(default=None, exclude_if=_is_none)
+    device: str | None = Field(default=None, pattern=DEVICE_PATTERN, exclude_if=_is_none)
 
 
 class Above(Declared):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.measure import add_measure_command
-from flows.cli.options import Json, LevelOption, PanelOption, SpecFile, example
+from flows.cli.options import DeviceOption, Json, LevelOption, PanelOption, SpecFile, example
 
 DataFile = Annotated[Path, typer.Option("--data", help="The real table, CSV or Parquet.")]
 
@@ -74,6 +74,7 @@ def evaluate_table(
     out: Annotated[
         Path | None, typer.Option(help="A folder for evaluation.json, tables and plots.")
     ] = None,
+    device: DeviceOption = None,
     as_json: Json = False,
 ) -> None:
     """Measure a synthetic table against the real one. Internal: the figures are not private.
@@ -81,12 +82,14 @@ def evaluate_table(
     Of several tables, each alone and what relates them: references, degrees, joint tables and
     queries across foreign keys.
     """
+    from cloister.devices import AUTO, resolve_device
     from flows.cli.console import show_facts, show_json
     from flows.cli.reports import INTERNAL_NOTE, show_metrics
     from tasks.evaluation.compare import EvaluationOptions, compare_files, write_evaluation
     from tasks.runtime.home import Home
 
-    asked = EvaluationOptions(level.value, panel.value, tuple(target or ()), held_out)
+    on = resolve_device(device or AUTO)
+    asked = EvaluationOptions(level.value, panel.value, tuple(target or ()), held_out, on)
     evaluation = compare_files(spec, data, synthetic, asked, Home.current())
     if out:
         write_evaluation(evaluation, out)

@@ -15,6 +15,7 @@ from flows.cli.options import (
     CsvOption,
     DataOption,
     DeltaOption,
+    DeviceOption,
     EpsilonOption,
     EvaluateOption,
     Json,
@@ -76,6 +77,7 @@ def deploy(
     sampling: SamplingChoiceOption = None,
     resample: ResampleOption = None,
     accept_reject: AcceptRejectOption = None,
+    device: DeviceOption = None,
     allow_unauthenticated: Unauthenticated = False,
     as_json: Json = False,
 ) -> None:
@@ -88,7 +90,9 @@ def deploy(
     from tasks.requests.resolved import Options
     from tasks.runtime.home import Home
 
-    given = Options(method, epsilon, delta, rows, data, csv=csv, evaluate=evaluate.value)
+    given = Options(
+        method, epsilon, delta, rows, data, csv=csv, evaluate=evaluate.value, device=device
+    )
     options = drawn_by(given, sampling, resample, accept_reject)
     _show(
         _deployed(spec, options, (cron, timezone), Home.current(), not allow_unauthenticated),

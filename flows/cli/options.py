@@ -99,6 +99,9 @@ AcceptRejectOption = Annotated[
     int | None,
     typer.Option(metavar="TRIES", help="Of sequential rows: draw cells by accept-reject."),
 ]
+DeviceOption = Annotated[
+    str | None, typer.Option(help="Where to train: auto, cpu, cuda or cuda:NUMBER.")
+]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Write synthetic.csv too.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 By = Annotated[

@@ -12,6 +12,7 @@ from flows.cli.options import (
     CsvOption,
     DataOption,
     DeltaOption,
+    DeviceOption,
     EpsilonOption,
     EvaluateOption,
     Json,
@@ -92,6 +93,7 @@ def release_table(
     sampling: SamplingChoiceOption = None,
     resample: ResampleOption = None,
     accept_reject: AcceptRejectOption = None,
+    device: DeviceOption = None,
     as_json: Json = False,
 ) -> None:
     """Release a synthetic table: plan, charge, train, draw, measure, certify, register.
@@ -104,7 +106,8 @@ def release_table(
 
     folder, database = split_place(out)
     given = Options(
-        *(method, epsilon, delta, rows, data, folder, csv, seed_sampling, evaluate.value, database)
+        *(method, epsilon, delta, rows, data, folder, csv, seed_sampling, evaluate.value, database),
+        device=device,
     )
     options = drawn_by(given, sampling, resample, accept_reject)
     _release(spec, options, Home.current(), as_json)
@@ -129,6 +132,7 @@ def plan_release(
     sampling: SamplingChoiceOption = None,
     resample: ResampleOption = None,
     accept_reject: AcceptRejectOption = None,
+    device: DeviceOption = None,
     whole: Annotated[bool, typer.Option("--all", help="Show long lists whole.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -142,7 +146,7 @@ def plan_release(
     from tasks.requests.resolved import Options, ResolvedRequest
 
     at = str(EPSILONS[-1]) if until else epsilon
-    given = Options(method, at, delta, rows, evaluate=evaluate.value)
+    given = Options(method, at, delta, rows, evaluate=evaluate.value, device=device)
     options = drawn_by(given, sampling, resample, accept_reject)
     asked = ResolvedRequest.of(spec, options, user())
     show_plan(raise_budget(asked, until.value) if until else asked, as_json, whole)
@@ -218,11 +222,12 @@ def run_release(spec: Path, options: Options, home: Home) -> Outcome | Finished:
     from tasks.requests.plan import plan_of
     from tasks.requests.release_request import ReleaseRequest
     from tasks.requests.resolved import public_context_of
+    from tasks.requests.training_device import require_device_memory
 
     request = ReleaseRequest.of(spec, options, user())
     resolved = request.resolve()
     require_usable(resolved, public_context_of(resolved), home)
-    plan_of(resolved)
+    require_device_memory(resolved, plan_of(resolved))
     home.prepare()
     return _run(request)
 

@@ -27,6 +27,7 @@ from tasks.requests.plan import (
 )
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from tasks.requests.soft_constraints import soft_facts, soft_json
+from tasks.requests.training_device import device_json, device_words
 from tasks.requests.warnings import plan_warnings
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def show_plan(request: ResolvedRequest, as_json: bool, whole: bool = False) -> N
                 "soft_rate_deviation": made.rate_deviation,
                 **soft_json(request, context),
                 "warnings": list(plan_warnings(request, context)),
+                **device_json(request, made),
                 "ignored": list(ignored_columns(context.spec)),
             }
         )
@@ -99,6 +101,7 @@ def show_plan(request: ResolvedRequest, as_json: bool, whole: bool = False) -> N
             "columns left out": told(", ".join(ignored_columns(context.spec)) or "none", whole),
             "time": f"about {_duration(needed.seconds)} of processor time, {_evaluation(request)}",
             "memory": f"about {needed.memory / 2**30:.1f} GiB",
+            "device": device_words(request, made),
         },
     )
 

@@ -1,4 +1,4 @@
-"""Per-example gradients in the units of a learner, summed on the accelerator, sums on the host.
+"""Per-example gradients in the units of a learner, summed on a device, sums on the host.
 
 A parameter that is learnt in units of ``gain`` changes as if it were written gain * x and x were
 learnt: its gradient is multiplied by the gain before clipping, and so is its step. Units decide
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache, singledispatch
+from functools import singledispatch
 
 import torch
 from torch import Tensor
@@ -21,12 +21,6 @@ from cloister.privacy.mechanisms.clipping import (
     Lookup,
     Outer,
 )
-
-
-@lru_cache(maxsize=1)
-def device() -> torch.device:
-    """Where networks are trained: on the first CUDA device, if there is one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @dataclass(frozen=True)
@@ -41,7 +35,7 @@ class Dense:
     def weighted_sum(self, weights: Tensor) -> Tensor:
         return torch.tensordot(weights, self.values.double(), dims=1)
 
-    def take(self, examples: Tensor) -> Dense:
+    def take(self, examples: Tensor | slice) -> Dense:
         return Dense(self.values[examples])
 
 
@@ -57,7 +51,7 @@ class HostSum:
     def weighted_sum(self, weights: Tensor) -> Tensor:
         return self.block.weighted_sum(weights).cpu()
 
-    def take(self, examples: Tensor) -> HostSum:
+    def take(self, examples: Tensor | slice) -> HostSum:
         return HostSum(self.block.take(examples))
 
 

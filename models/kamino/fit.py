@@ -81,6 +81,7 @@ class KaminoFit:
             gradients,
             TrainingSchedule(parameters.steps, parameters.learning_rate),
             torch.Generator().manual_seed(KAMINO_SEED),
+            self.task.device,
             progress,
         )
 

@@ -134,5 +134,5 @@ def _layered(vectors: Tensor, gates: Tensor) -> Tensor:
 
 def _error(logits: Tensor, truth: Tensor) -> Tensor:
     error = torch.softmax(logits, 1)
-    error[torch.arange(len(truth)), truth] -= 1.0
+    error[torch.arange(len(truth), device=truth.device), truth] -= 1.0
     return error

@@ -20,8 +20,9 @@ from cloister.privacy.mechanisms.counts import DiscreteGaussian, GaussianGradien
 from models.discretization.attribute_order import count_networked, public_sizes
 from models.discretization.histograms import counted_by_value
 from models.kamino.recipe import KaminoRecipe
-from models.kamino.sizes import Runs
+from models.kamino.sizes import EMBEDDING_WIDTH, LARGEST_BLOCK, Runs
 from models.planning.constraint_marginals import wanted_tables
+from models.planning.forecasts import DEVICE_CONTEXT
 from models.planning.noise import counts_stage, require_delta, require_signal
 from models.protocol import Forecast, Parameters, Plan, Stage
 from models.sampling.sizes import OVERSAMPLING, POOL_ROWS
@@ -56,6 +57,13 @@ _LEAST_BATCH = 512
 
 _TRAINED = 2e-9
 """Seconds of training for each row of a batch and weight that it meets, forward and backward."""
+
+_DEVICE_BYTES = 100
+"""Bytes on a device of each output and embedded level of a row that is computed: some ten copies,
+in single and in double precision."""
+
+_DEVICE_COPIES = 12
+"""Copies of all parameters on a device: moments, averages, gradients, sums in double precision."""
 
 _GREATEST_BATCH = 8192
 """Rows of an expected batch at most."""
@@ -297,7 +305,10 @@ def _parameters(outline: _Outline, noises: _Noises, noise: Fraction) -> KaminoPa
 def forecast_kamino(
     task: Task, sizes: Mapping[str, int], deep: int, steps: int, batch: float
 ) -> Forecast:
-    """Seconds and bytes of ``steps`` of training in batches, of weighing and of drawing."""
+    """Seconds on the processor and bytes of training in batches, of weighing and of drawing.
+
+    ``steps`` of training, on batches of ``batch`` rows, of ``deep`` attributes.
+    """
     rows, drawn = task.data_rows, task.output_rows
     levels = sum(size for size in sizes.values() if size <= 256)
     train = steps * batch * (levels * 24 + deep**2 * 24) * _TRAINED
@@ -306,6 +317,10 @@ def forecast_kamino(
     memory = (
         max(rows, drawn) * len(sizes) * 40 + int(batch) * (levels + deep * 96) * 16 + 400_000_000
     )
+    on_device = _DEVICE_BYTES * LARGEST_BLOCK * (levels + deep * EMBEDDING_WIDTH)
+    on_device += _DEVICE_COPIES * 4 * EMBEDDING_WIDTH * (2 * levels + deep**2)
     return Forecast(
-        seconds=round(2 + train + weigh + OVERSAMPLING * drawn * draw, 1), memory=memory
+        seconds=round(2 + train + weigh + OVERSAMPLING * drawn * draw, 1),
+        memory=memory,
+        device_memory=DEVICE_CONTEXT + on_device if steps else 0,
     )

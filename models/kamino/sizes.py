@@ -7,6 +7,9 @@ from collections.abc import Sequence
 EMBEDDING_WIDTH = 24
 """Dimensions of an embedded level."""
 
+LARGEST_BLOCK = 2048
+"""Rows that are computed at once at most; see `cloister.privacy.mechanisms.clipping`."""
+
 Runs = tuple[tuple[int, ...], ...]
 """Places of the attributes of each unit."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cloister.arrays import Floats
+from cloister.devices import Device
 from models.discretization.bins import Bins
 from models.kamino.sizes import Runs, single_runs
 from models.protocol import Arrays, Progress
@@ -28,6 +29,7 @@ class Material:
 
     ``bins`` of all attributes in schema sequence, of which the first ``networked`` are modelled
     jointly in ``runs``; ``first`` (levels,) the released shares of the first run's joint levels.
+    Starts are drawn by the ``generator`` on the host, and trained on the ``device``.
     """
 
     bins: Sequence[Bins]
@@ -37,6 +39,7 @@ class Material:
     gradients: Callable[[], NoisyGradients]
     schedule: TrainingSchedule
     generator: torch.Generator
+    device: Device
     progress: Progress
 
     @property
@@ -104,7 +107,12 @@ class Joint:
         if not self.repeats(len(material.runs)):
             return NetworkChain(network, start, material.shares)
         trained = train_privately(
-            network, start, material.gradients(), material.schedule, material.progress
+            network,
+            start,
+            material.gradients(),
+            material.schedule,
+            material.device,
+            material.progress,
         )
         calibrated = calibrate_biases(network, trained, shares, material.generator)
         return NetworkChain(network, calibrated, material.shares)

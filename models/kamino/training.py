@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Floats
+from cloister.devices import Device
 from cloister.privacy.mechanisms.clipping import FactoredGradient
-from models.kamino.blocks import device, gradient_in_units
+from models.kamino.blocks import gradient_in_units
 from models.kamino.gradients import NoisyGradients
 from models.kamino.network import Network, Tensors
 from models.protocol import Progress
@@ -108,15 +109,17 @@ def train_privately(
     start: Tensors,
     training: NoisyGradients,
     schedule: TrainingSchedule,
+    device: Device,
     progress: Progress,
 ) -> dict[str, Tensor]:
     """Parameters after ``schedule.steps`` noisy steps, averaged over the second half.
 
-    They are returned in the memory of the host.
+    Gradients, their norms and clipped sums are computed on the device; the noise is added to the
+    sums on the host, where the parameters are returned.
     """
-    where = device()
-    gains = _to_device(learner.gains(), where)
-    parameters, average = _to_device(start, where), Average()
+    where = device.torch
+    gains = _moved(learner.gains(), where)
+    parameters, average = _moved(start, where), Average()
     adam = Adam(parameters, training.noise_variance)
     for step in range(schedule.steps):
         now = parameters
@@ -124,7 +127,7 @@ def train_privately(
         def gradient(codes: Tensor, now: Tensors = now) -> FactoredGradient:
             return gradient_in_units(learner.gradient(now, codes.to(where)), gains)
 
-        directions = adam.directions(_to_device(training.step(gradient, parameters), where))
+        directions = adam.directions(_moved(training.step(gradient, parameters), where))
         rate = schedule.rate * 0.5 * (1 + math.cos(math.pi * step / schedule.steps))
         parameters = {
             name: value - rate * gains[name] * directions[name]
@@ -133,10 +136,10 @@ def train_privately(
         if step >= schedule.steps // 2:
             average.add(parameters)
         progress(step + 1, schedule.steps)
-    return _to_device(average.mean, torch.device("cpu"))
+    return _moved(average.mean, torch.device("cpu"))
 
 
-def _to_device(tensors: Mapping[str, Tensor], where: torch.device) -> dict[str, Tensor]:
+def _moved(tensors: Mapping[str, Tensor], where: torch.device) -> dict[str, Tensor]:
     return {name: value.to(where) for name, value in tensors.items()}
 
 

@@ -85,7 +85,8 @@ def fit_mixture(
         if set(names) <= set(inside)
     ]
 
-    fit = Fit(_start(layout, bins, parameters.components), parameters.dependence_penalty)
+    device, penalty = task.device.torch, parameters.dependence_penalty
+    fit = Fit(_start(layout, bins, parameters.components), penalty, device=device)
     candidates = {name: bins[name] for name in _candidate_attributes(task, parameters, layout)}
     run_rounds(private, parameters, fit, released, candidates, rows, progress)
 
@@ -99,7 +100,7 @@ def fit_mixture(
         {name: bins[name].size for name in sequence}, inside, rules.supports
     )
     layout = arrangement.layout if arrangement else layout
-    last = Fit(transfer(fit.mixture, layout), parameters.dependence_penalty)
+    last = Fit(transfer(fit.mixture, layout), penalty, device=device)
     targets = [TableTarget.of(table, layout, rows) for table in released]
     last.descend(targets, LAST_STEPS, _RATE, _LAST_RATE)
     even = arrangement is not None and not rules.pair_rules

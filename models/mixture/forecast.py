@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from models.planning.forecasts import DRAWN_CELL, MIB, balanced_seconds
+from models.planning.forecasts import DEVICE_CONTEXT, DRAWN_CELL, MIB, balanced_seconds
 from models.protocol import Forecast
 from models.sampling.sizes import EXPECTED_ROWS, OVERSAMPLING, PAIR_CELLS
 from models.task import Task
@@ -51,6 +51,12 @@ _DRAWN_ROWS = 32_768
 _JOINED = 1.5
 """Levels of a factor that joins attributes, for each joint level of their left sides."""
 
+_DEVICE_COPIES = 20
+"""Copies of the shares of all levels on a device: parameters, moments, views, slopes, scratch."""
+
+_DEVICE_TABLES = 3
+"""Copies on a device of the largest table of two attributes, in every component."""
+
 _RATE_TURNS = 320
 """Steps of the fit to the rates of soft constraints, in all turns."""
 
@@ -63,7 +69,7 @@ def forecast_fit(
     components: int,
     candidates: int,
 ) -> Forecast:
-    """Seconds and bytes of a fit, and of drawing the output.
+    """Seconds of a fit on the processor and bytes, and those of drawing the output.
 
     ``sizes`` are the greatest numbers of bins, ``joint`` the joint tables of hard constraints;
     ``schedule`` the rounds, the steps after each, and those of the last fit.
@@ -82,9 +88,11 @@ def forecast_fit(
     draw += _DRAWN * OVERSAMPLING * task.output_rows * len(sizes)
     drawn = OVERSAMPLING * min(task.output_rows, _DRAWN_ROWS) * len(sizes) * DRAWN_CELL
     work = 12 * components * (EXPECTED_ROWS if joint else levels)
+    on_device = _DEVICE_COPIES * (levels + joined) + _DEVICE_TABLES * PAIR_CELLS
     return Forecast(
         seconds=round(fit + choose + count + expect + weigh + draw, 1),
         memory=round(200 * MIB + work + drawn + 40 * max(task.data_rows, task.output_rows)),
+        device_memory=round(DEVICE_CONTEXT + 4 * components * on_device),
     )
 
 

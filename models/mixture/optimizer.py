@@ -25,6 +25,9 @@ _FIRST_DECAY = 0.9
 _SECOND_DECAY = 0.99
 """Decay of Adam's second moment a step; Adam's usual value is 0.999."""
 
+_HOST = torch.device("cpu")
+"""Where mixtures and targets are made, and where the rest of a fit reads them."""
+
 
 @dataclass(frozen=True)
 class NoisyMarginal:
@@ -47,11 +50,15 @@ class Objective(Protocol):
         """The axes of the table; it has one line for each joint part of all but the last."""
         ...
 
-    def loss_and_gradient(self, table: Tensor) -> tuple[float, Tensor]:
-        """Half the chi-square of a table, and its slope by the table.
+    def loss_and_gradient(self, table: Tensor) -> tuple[Tensor, Tensor]:
+        """Half the chi-square of a table, a number, and its slope by the table.
 
         Shapes: (product of all views but the last, size of the last).
         """
+        ...
+
+    def to(self, device: torch.device) -> Objective:
+        """The same target with its numbers on a device."""
         ...
 
 
@@ -81,10 +88,14 @@ class TableTarget:
             views, torch.as_tensor(shares).float(), torch.as_tensor(rows / deviation).float()
         )
 
-    def loss_and_gradient(self, table: Tensor) -> tuple[float, Tensor]:
+    def loss_and_gradient(self, table: Tensor) -> tuple[Tensor, Tensor]:
         """See :class:`Objective`."""
         error = (table - self.shares) * self.precision
-        return float(error.square().sum()) / 2, error * self.precision
+        return error.square().sum() / 2, error * self.precision
+
+    def to(self, device: torch.device) -> TableTarget:
+        """See :class:`Objective`."""
+        return TableTarget(self.views, self.shares.to(device), self.precision.to(device))
 
 
 @dataclass(frozen=True)
@@ -113,10 +124,14 @@ class MeanTarget:
         ordered = numbers.transpose(axes).reshape(-1, views[-1].size)
         return cls(views, torch.as_tensor(ordered).float(), mean, 1 / deviation)
 
-    def loss_and_gradient(self, table: Tensor) -> tuple[float, Tensor]:
+    def loss_and_gradient(self, table: Tensor) -> tuple[Tensor, Tensor]:
         """See :class:`Objective`."""
-        error = (float((table * self.numbers).sum()) - self.mean) * self.precision
-        return error**2 / 2, error * self.precision * self.numbers
+        error = ((table * self.numbers).sum().double() - self.mean) * self.precision
+        return error.square() / 2, error * self.precision * self.numbers
+
+    def to(self, device: torch.device) -> MeanTarget:
+        """See :class:`Objective`."""
+        return MeanTarget(self.views, self.numbers.to(device), self.mean, self.precision)
 
 
 @dataclass(frozen=True)
@@ -136,8 +151,10 @@ class Targets:
     _scratch: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, objectives: Sequence[Objective], layout: Layout) -> Targets:
-        """The targets, sorted by kind."""
+    def of(
+        cls, objectives: Sequence[Objective], layout: Layout, device: torch.device = _HOST
+    ) -> Targets:
+        """The targets, sorted by kind, with their tensors on a device."""
         whole = [aim for aim in objectives if isinstance(aim, TableTarget) and _is_whole(aim)]
         joint = [
             aim for aim in objectives if not isinstance(aim, TableTarget) or not _is_whole(aim)
@@ -150,11 +167,13 @@ class Targets:
         ]
         none = torch.zeros(0)
         return cls(
-            tuple((aim, tuple(place[_key(view)] for view in aim.views)) for aim in joint),
-            tuple(views.values()),
-            torch.cat([none.long(), *levels]),
-            torch.cat([none, *(target.shares.flatten() for target in whole)]),
-            torch.cat([none, *(target.precision.flatten() for target in whole)]),
+            tuple(
+                (aim.to(device), tuple(place[_key(view)] for view in aim.views)) for aim in joint
+            ),
+            tuple(view.to(device) for view in views.values()),
+            torch.cat([none.long(), *levels]).to(device),
+            torch.cat([none, *(target.shares.flatten() for target in whole)]).to(device),
+            torch.cat([none, *(target.precision.flatten() for target in whole)]).to(device),
         )
 
     def scratch(self, like: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
@@ -182,16 +201,24 @@ class Fit:
 
     The loss is half the chi-square of the targets plus the ``dependence_penalty``, see
     :func:`add_dependence_penalty`. Adam divides each slope by its recent size; with a ``floor``, as
-    a multiple of the root mean square of these sizes, small slopes make small steps.
+    a multiple of the root mean square of these sizes, small slopes make small steps. Steps are
+    computed on the ``device``; targets and mixtures are on the host.
     """
 
-    def __init__(self, start: Mixture, dependence_penalty: float, floor: float = 0.0) -> None:
+    def __init__(
+        self,
+        start: Mixture,
+        dependence_penalty: float,
+        floor: float = 0.0,
+        device: torch.device = _HOST,
+    ) -> None:
         self._layout, self._dependence_penalty, self._floor = (
             start.layout,
             dependence_penalty,
             floor,
         )
-        self._parameters = [torch.log(start.weights + 1e-12), torch.log(start.shares + 1e-12)]
+        self._device, begin = device, start.to(device)
+        self._parameters = [torch.log(begin.weights + 1e-12), torch.log(begin.shares + 1e-12)]
         self._mean = [torch.zeros_like(p) for p in self._parameters]
         self._square = [torch.zeros_like(p) for p in self._parameters]
         self._sizes = [torch.empty_like(p) for p in self._parameters]
@@ -199,7 +226,10 @@ class Fit:
 
     @property
     def mixture(self) -> Mixture:
-        """The mixture now."""
+        """The mixture now, on the host."""
+        return self._now().to(_HOST)
+
+    def _now(self) -> Mixture:
         weights, logits = self._parameters
         shares = torch.cat([torch.softmax(logits[a:b], 0) for a, b in pairwise(self._layout.edges)])
         return Mixture(self._layout, torch.softmax(weights, 0), shares)
@@ -208,9 +238,9 @@ class Fit:
         self, targets: Sequence[Objective], steps: int, first_rate: float, last_rate: float
     ) -> None:
         """Some steps of Adam on the loss, at a rate that changes linearly from first to last."""
-        sorted_targets = Targets.of(targets, self._layout)
+        sorted_targets = Targets.of(targets, self._layout, self._device)
         for step in range(steps):
-            mixture = self.mixture
+            mixture = self._now()
             _, to_weights, to_shares = gradient(mixture, sorted_targets)
             add_dependence_penalty(mixture, self._dependence_penalty, to_weights, to_shares)
             rate = first_rate + (last_rate - first_rate) * step / steps
@@ -232,12 +262,15 @@ class Fit:
             )
 
 
-def _root_mean_square(numbers: Tensor) -> float:
-    return float(torch.linalg.vector_norm(numbers)) / numbers.numel() ** 0.5
+def _root_mean_square(numbers: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(numbers) / numbers.numel() ** 0.5
 
 
-def gradient(mixture: Mixture, targets: Targets) -> tuple[float, Tensor, Tensor]:
-    """Half the chi-square of all targets, and its slopes by component weights and by shares."""
+def gradient(mixture: Mixture, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
+    """Half the chi-square of all targets, a number, and its slopes by weights and by shares.
+
+    No number is read back from the device: it would wait for all that was asked of it before.
+    """
     to_weights, to_shares = torch.zeros_like(mixture.weights), torch.zeros_like(mixture.shares)
     scratch = targets.scratch(mixture.shares)
     shares = mixture.shares[targets.levels]
@@ -245,14 +278,14 @@ def gradient(mixture: Mixture, targets: Targets) -> tuple[float, Tensor, Tensor]
     slope = error * targets.precision
     to_weights += slope @ shares
     to_shares.index_add_(0, targets.levels, slope[:, None] * mixture.weights)
-    loss = float(error.square().sum()) / 2
+    loss = error.square().sum() / 2
     views = [
         mixture.view_shares(view, own)
         for view, (own, _) in zip(targets.views, scratch, strict=True)
     ]
     slopes = [own.zero_() for _, own in scratch]
     for aim, places in targets.joint:
-        loss += _add_gradient(
+        loss = loss + _add_gradient(
             aim,
             mixture.weights,
             [views[at] for at in places],
@@ -289,7 +322,7 @@ def _add_gradient(
     views: Sequence[Tensor],
     slopes: Sequence[Tensor],
     to_weights: Tensor,
-) -> float:
+) -> Tensor:
     """Half the chi-square of an objective; its slopes are added to those of views and weights.
 
     ``views`` are the shares (size, components) of its views.

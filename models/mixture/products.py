@@ -49,6 +49,12 @@ class FactorView:
     index: Tensor | None
     size: int
 
+    def to(self, device: torch.device) -> FactorView:
+        """The same view with its index on a device."""
+        if self.index is None:
+            return self
+        return FactorView(self.at, self.index.to(device), self.size)
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -105,6 +111,10 @@ class Mixture:
     layout: Layout
     weights: Tensor
     shares: Tensor
+
+    def to(self, device: torch.device) -> Mixture:
+        """The same mixture on a device."""
+        return Mixture(self.layout, self.weights.to(device), self.shares.to(device))
 
     def factor(self, at: int) -> Tensor:
         """Shares of the levels of one factor; shape (size, components)."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from cloister.arrays import Floats
 from cloister.constraints import DenialConstraint
+from cloister.devices import CPU, Device
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
 from models.discretization.coarsening import Coarsening, coarse, fine
@@ -76,12 +77,13 @@ def fit_rates(
     deviation: float,
     dependence_penalty: float,
     rng: SamplingSource,
+    device: Device = CPU,
 ) -> MixtureModel:
     """The model with its mixture fitted to the posterior rates of soft constraints.
 
     Other tables are held at the mixture's own, with deviations in proportion to the ``deviation``,
     in rows, that tables were measured with. Constraints on attributes outside the mixture, or on
-    very many, are left out.
+    very many, are left out. Fits are computed on the ``device``.
     """
     rates = [
         rate
@@ -92,7 +94,7 @@ def fit_rates(
         return model
     held = _held_tables(model, [set(constraint.attributes) for constraint, _ in rates], deviation)
     for source in rng.spawn(_TURNS):
-        fit = Fit(model.mixture, dependence_penalty, _FLOOR)
+        fit = Fit(model.mixture, dependence_penalty, _FLOOR, device.torch)
         targets = _rate_targets(model, rates, model.pool(POOL_ROWS, source))
         fit.descend([*held, *targets], _STEPS, _RATE, _LAST_RATE)
         model = replace(model, mixture=fit.mixture)

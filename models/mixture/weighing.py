@@ -50,7 +50,8 @@ def _fitted(
     deviation = DiscreteGaussian(noises.get("rounds", noises["histograms"])).scale(
         task.neighbours.partition
     )
-    return fit_rates(model, posteriors, deviation, parameters.dependence_penalty, _source())
+    penalty, source = parameters.dependence_penalty, _source()
+    return fit_rates(model, posteriors, deviation, penalty, source, task.device)
 
 
 def _source() -> SamplingSource:

@@ -146,6 +146,7 @@ class _Division:
         forecast = Forecast(
             round(persons.forecast.seconds + rows.forecast.seconds, 1),
             max(persons.forecast.memory, rows.forecast.memory),
+            max(persons.forecast.device_memory, rows.forecast.device_memory),
         )
         return Plan(rows.method, rows.sequence, stages, parameters, forecast, rows.mapped)
 

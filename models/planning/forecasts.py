@@ -14,6 +14,9 @@ MIB = 1 << 20
 DRAWN_CELL = 40
 """Bytes that a cell of drawn rows takes, in all its copies."""
 
+DEVICE_CONTEXT = 700 * MIB
+"""Bytes of a CUDA device that the driver and the libraries of torch take for a process."""
+
 NOISE = 2.2e-5
 """Seconds for the exact noise of one count."""
 

@@ -218,7 +218,9 @@ class _Division:
             sliced = math.prod(profiles) > MOST_UNKNOWNS
             seconds += _SECONDS + sliced * _SECONDS_OF_FACTORS + _SECONDS_OF_ROW * drawn[key.table]
         memory = max((plan.forecast.memory for plan in plans.values()), default=0)
-        return Forecast(round(seconds, 1), memory + _MEMORY + _BYTES_OF_ROW * sum(drawn.values()))
+        memory += _MEMORY + _BYTES_OF_ROW * sum(drawn.values())
+        on_device = max((plan.forecast.device_memory for plan in plans.values()), default=0)
+        return Forecast(round(seconds, 1), memory, on_device)
 
 
 def _most_profiles(domain: Domain, rows: int, tables: int) -> int:

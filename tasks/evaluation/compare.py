@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cloister.constraints.counting import violation_reports
 from cloister.constraints.violation_report import ViolationReport
+from cloister.devices import CPU, Device
 from cloister.errors import InputError
 from cloister.evaluation.databases.report import (
     AnyEvaluation,
@@ -37,13 +38,14 @@ class EvaluationOptions:
     Classifiers of the ``panel`` predict the ``targets``, all of the spec's if none is given.
 
     ``held_out`` is a file of real rows of the same population that took no part in the release, for
-    attacks on membership.
+    attacks on membership. Boosted trees are trained on the ``device``.
     """
 
     level: Level
     panel: Panel = "nine"
     targets: tuple[str, ...] = ()
     held_out: Path | None = None
+    device: Device = CPU
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ def compare_tables(
     rules, panel = context.task.constraints, asked.panel
     people = _persons(context.one)
     return evaluate_tables(
-        real, synthetic, rules, targets, asked.level, others, panel, reference.scores, people
+        *(real, synthetic, rules, targets, asked.level, others, panel, reference.scores, people),
+        device=asked.device,
     )
 
 

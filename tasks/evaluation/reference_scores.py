@@ -17,6 +17,7 @@ import numpy as np
 import sklearn
 import xgboost
 
+from cloister.devices import CPU, Device
 from cloister.evaluation.learning import Learning, Score, train_and_test
 from cloister.evaluation.options import Panel
 from cloister.evaluation.targets import PredictionTarget
@@ -36,23 +37,34 @@ class ReferenceScores:
     spec: str
 
     def scores(
-        self, train: Table, test: Table, targets: Sequence[PredictionTarget], panel: Panel
+        self,
+        train: Table,
+        test: Table,
+        targets: Sequence[PredictionTarget],
+        panel: Panel,
+        device: Device = CPU,
     ) -> Learning:
         """The scores of :func:`~cloister.evaluation.learning.train_and_test`, stored or new."""
         self.home.prepare()
         path = (
             private_folder(self.home.folder / "truths")
-            / f"{self._key(train, test, targets, panel)}.json"
+            / f"{self._key(train, test, targets, panel, device)}.json"
         )
         if not path.is_file():
-            scores = asdict(train_and_test(train, test, targets, panel))
+            scores = asdict(train_and_test(train, test, targets, panel, device))
             write_json(path, scores)
         return _learning(json.loads(path.read_text(encoding="utf-8")))
 
     def _key(
-        self, train: Table, test: Table, targets: Sequence[PredictionTarget], panel: Panel
+        self,
+        train: Table,
+        test: Table,
+        targets: Sequence[PredictionTarget],
+        panel: Panel,
+        device: Device,
     ) -> str:
-        decisive = [self.spec, evaluating_digest(), panel, [target.attribute for target in targets]]
+        names = [target.attribute for target in targets]
+        decisive = [self.spec, evaluating_digest(), panel, names, str(device)]
         digest = hashlib.sha256(json.dumps([*decisive, *_LIBRARIES]).encode())
         for table in (train, test):
             for name in table.domain.modelled:

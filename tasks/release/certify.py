@@ -23,6 +23,7 @@ from tasks.release.charge import ReservedRelease
 from tasks.release.sample import Drawn
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from tasks.requests.soft_constraints import unweighed_soft
+from tasks.requests.training_device import training_device
 from tasks.runtime.code_version import code_digest
 from tasks.runtime.home import Home
 from tasks.runtime.references import Reference, digest_of
@@ -112,7 +113,9 @@ def _facts(
         budget=status,
         composition=COMPOSITION,
         anchor=done.anchor,
-        software=software(code_digest()),
+        software=software(code_digest()).model_copy(
+            update={"device": str(training_device(request, done.plan))}
+        ),
         artefacts=artefacts,
         written=datetime.now(UTC).date(),
         secure=done.spent.private.secure,

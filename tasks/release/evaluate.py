@@ -35,8 +35,12 @@ def evaluate_release(
     return write_evaluation(evaluation, home.release(spent.release) / "internal")
 
 
+def _options(request: ResolvedRequest) -> EvaluationOptions:
+    return EvaluationOptions(request.evaluate, device=request.device)
+
+
 def _measured(request: ResolvedRequest, spent: AnySpent, drawn: Drawn, home: Home) -> AnyEvaluation:
-    context, asked = public_context_of(request), EvaluationOptions(request.evaluate)
+    context, asked = public_context_of(request), _options(request)
     if request.evaluate == "none" and isinstance(context.task, Task):
         return Evaluation("none", spent.rows.rows, request.rows)
     tables = {

@@ -46,7 +46,8 @@ def forecast_of(request: ResolvedRequest, context: PublicContext, plan: AnyPlan)
         seconds += _QUICK[0] + _QUICK[1] * cells
     if request.evaluate == "full":
         seconds += sum(map(_training, context.tables.values()))
-    return Forecast(round(seconds, 1), _START_BYTES + _memory(tasks, plan))
+    memory = _START_BYTES + _memory(tasks, plan)
+    return Forecast(round(seconds, 1), memory, plan.forecast.device_memory)
 
 
 def _memory(tasks: list[Task], plan: AnyPlan) -> int:

@@ -9,6 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
+from cloister.devices import AUTO as AUTO_DEVICE
+from cloister.devices import CPU, Device, resolve_device
 from cloister.errors import InputError, PlanError, SpecError
 from cloister.evaluation.options import Level
 from cloister.privacy.exact import exact
@@ -36,6 +38,7 @@ class Options:
     ``epsilon`` and ``delta`` are text, so that they are exact. ``seed`` fixes the drawing of rows,
     never the noise. ``database`` is the URL of one to load the tables into. ``sampling``,
     ``resample`` and ``tries`` (of accept-reject) are how rows are drawn under soft constraints.
+    ``device`` is auto, cpu, cuda or cuda:NUMBER.
     """
 
     method: str | None = None
@@ -51,6 +54,7 @@ class Options:
     sampling: Sampling | None = None
     resample: float | None = None
     tries: int | None = None
+    device: str | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,8 @@ class ResolvedRequest:
     """A release request in which everything but the seed is fixed.
 
     ``rows`` is the size of the output. ``digest`` is that of the spec and its files, ``by`` the
-    person, ``reason`` why the method is used.
+    person, ``reason`` why the method is used. ``device`` is one of this machine; a release may be
+    resumed on another.
     """
 
     spec: Path
@@ -75,6 +80,7 @@ class ResolvedRequest:
     reason: str
     database: str | None = None
     sampling: RowSampling = AS_USUAL
+    device: Device = CPU
 
     @classmethod
     def of(cls, spec: Path, options: Options, by: str) -> Self:
@@ -83,7 +89,7 @@ class ResolvedRequest:
         Raises:
             SpecError: the spec cannot be used, or holds what was read from the data.
             PlanError: epsilon, delta, the number of rows or the sampling cannot be.
-            InputError: the seed cannot be, or there is no such method.
+            InputError: the seed cannot be, or there is no such method or device.
         """
         path = spec.absolute()
         declared = load_spec(path)
@@ -112,6 +118,7 @@ class ResolvedRequest:
             choice.reason,
             options.database,
             sampling,
+            resolve_device(options.device or declared.release.device or AUTO_DEVICE),
         )
 
     def with_seed(self, seed: int | None) -> ResolvedRequest:
@@ -131,7 +138,11 @@ class ResolvedRequest:
         """The request that :meth:`to_json` wrote."""
         budget = Budget(Fraction(fields["budget"]["epsilon"]), Fraction(fields["budget"]["delta"]))
         places = {name: Path(fields[name]) if fields[name] else None for name in ("data", "out")}
-        made = {"budget": budget, "sampling": RowSampling(**fields.get("sampling", {}))}
+        made = {
+            "budget": budget,
+            "sampling": RowSampling(**fields.get("sampling", {})),
+            "device": Device(**fields.get("device", {})),
+        }
         return cls(**(fields | places | made | {"spec": Path(fields["spec"])}))
 
 
@@ -147,6 +158,13 @@ class PublicContext:
         if not isinstance(self.task, Task):
             return self
         return replace(self, task=replace(self.task, sampling=sampling))
+
+    def computed_on(self, device: Device) -> PublicContext:
+        """The context of a release whose tensors are on a device."""
+        if isinstance(self.task, Task):
+            return replace(self, task=replace(self.task, device=device))
+        tables = {name: replace(own, device=device) for name, own in self.task.tables.items()}
+        return replace(self, task=replace(self.task, tables=tables))
 
     @property
     def tables(self) -> dict[str, PublicContext]:
@@ -189,7 +207,8 @@ def public_context_of(request: ResolvedRequest) -> PublicContext:
         PlanError: the spec does not declare the number of rows.
         ConstraintError: a constraint cannot be used.
     """
-    return _public_context(request.spec, request.digest, request.rows, request.sampling)
+    context = _public_context(request.spec, request.digest, request.rows, request.sampling)
+    return context.computed_on(request.device)
 
 
 @lru_cache(maxsize=4)

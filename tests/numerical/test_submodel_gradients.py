@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch.func import grad, vmap
 
+from cloister.devices import CPU
 from cloister.privacy.mechanisms.clipping import clipped_sum
 from models.kamino.blocks import Dense, HostSum, gradient_in_units
 from models.kamino.network import Network
@@ -99,7 +100,7 @@ def test_descent_is_plain(tied):
             return {n: blocks[n].weighted_sum(ones).float() / len(codes) for n in shapes}
 
     schedule = TrainingSchedule(1, 0.5)
-    found = descend(submodel, parameters, Sums(), schedule, lambda done, total: None)
+    found = descend(submodel, parameters, Sums(), schedule, CPU, lambda done, total: None)
     for name, value in parameters.items():
         torch.testing.assert_close(found[name], value - 0.5 * dense[name].mean(0))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Part(BaseModel):
@@ -176,7 +176,10 @@ class MechanismRecord(Part):
 
 
 class Software(Part):
-    """The code that made the release; ``lock`` and ``sources`` are SHA-256 digests."""
+    """The code that made the release; ``lock`` and ``sources`` are SHA-256 digests.
+
+    ``device`` is where the model was trained; certificates of older versions do not say.
+    """
 
     cloister: str
     sources: str
@@ -185,6 +188,7 @@ class Software(Part):
     python: str
     platform: str
     libraries: dict[str, str]
+    device: str | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 class LedgerEntry(Part):

@@ -44,7 +44,7 @@ class Factored(Protocol):
         """Sum over examples of weight times gradient, float64, of the parameter block's shape."""
         ...
 
-    def take(self, examples: Tensor) -> Factored:
+    def take(self, examples: Tensor | slice) -> Factored:
         """The gradients of some examples, by number."""
         ...
 
@@ -62,7 +62,7 @@ class Outer:
     def weighted_sum(self, weights: Tensor) -> Tensor:
         return (self.left.double() * weights[:, None]).T @ self.right.double()
 
-    def take(self, examples: Tensor) -> Outer:
+    def take(self, examples: Tensor | slice) -> Outer:
         return Outer(self.left[examples], self.right[examples])
 
 
@@ -86,7 +86,7 @@ class LayeredOuter:
         product = torch.bmm(weighted, self.right.double().permute(2, 0, 1))
         return product.permute(1, 2, 0) * self.mask.double()[:, :, None]
 
-    def take(self, examples: Tensor) -> LayeredOuter:
+    def take(self, examples: Tensor | slice) -> LayeredOuter:
         return LayeredOuter(self.left[examples], self.right[examples], self.mask)
 
 
@@ -111,7 +111,7 @@ class Lookup:
         table = torch.zeros(self.rows, self.values.shape[1], dtype=torch.float64)
         return table.index_add_(0, self.index.cpu(), weighted)
 
-    def take(self, examples: Tensor) -> Lookup:
+    def take(self, examples: Tensor | slice) -> Lookup:
         return Lookup(self.index[examples], self.values[examples], self.rows)
 
 
@@ -145,7 +145,7 @@ class Block:
         """The gradients of the rows alone."""
         if self.held == len(self.codes):
             return gradient
-        return _taken(gradient, torch.arange(self.held))
+        return _taken(gradient, slice(self.held))
 
 
 def block_size(expected: float) -> int:
@@ -168,5 +168,5 @@ def in_blocks(codes: Tensor, rows: Integers, size: int) -> Iterator[Block]:
         yield Block(padded, len(chosen))
 
 
-def _taken(gradient: FactoredGradient, examples: Tensor) -> FactoredGradient:
+def _taken(gradient: FactoredGradient, examples: Tensor | slice) -> FactoredGradient:
     return {name: block.take(examples) for name, block in gradient.items()}

@@ -99,6 +99,7 @@ class PrintedFit:
             gradients,
             schedule,
             generator,
+            self.task.device,
             progress,
         )
 

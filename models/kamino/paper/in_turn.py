@@ -44,7 +44,11 @@ def _train_in_turn(
             material.progress(before + done, total)
 
         start = submodel.initial(known, material.generator)
-        trained.append(train_privately(submodel, start, gradients, material.schedule, progress))
+        trained.append(
+            train_privately(
+                submodel, start, gradients, material.schedule, material.device, progress
+            )
+        )
     return tuple(trained)
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from models.kamino.blocks import device, gradient_in_units
+from cloister.devices import Device
+from models.kamino.blocks import gradient_in_units
 from models.kamino.gradients import NoisyGradients
 from models.kamino.network import Tensors
 from models.kamino.paper.hyper_attributes import Units
@@ -39,7 +40,7 @@ def train_as_printed(material: Material, recipe: Mapping[str, Any]) -> UnitChain
             material.progress(before + done, total)
 
         start = submodel.initial(known, material.generator)
-        own = descend(submodel, start, gradients, material.schedule, progress)
+        own = descend(submodel, start, gradients, material.schedule, material.device, progress)
         trained.append(own)
         known |= own
     return UnitChain(units, submodels, tuple(trained), material.first, material.shares, recipe)
@@ -50,10 +51,12 @@ def descend(
     start: Tensors,
     training: NoisyGradients,
     schedule: TrainingSchedule,
+    device: Device,
     progress: Progress,
 ) -> dict[str, Tensor]:
     """Parameters after ``schedule.steps`` steps of plain gradient descent (lines 11 to 17)."""
-    where, gains = device(), learner.gains()
+    where = device.torch
+    gains = {name: value.to(where) for name, value in learner.gains().items()}
     parameters = {name: value.to(where) for name, value in start.items()}
     for step in range(schedule.steps):
         now = parameters

@@ -234,7 +234,8 @@ def _forecast(task: DatabaseTask, key: ForeignKey, parameters: PaperParameters) 
         )
     seconds = sum(plan.forecast.seconds for plan in parameters.plans.values())
     most = max((plan.forecast.memory for plan in parameters.plans.values()), default=0)
-    return Forecast(round(seconds + fits, 1), most + memory)
+    on_device = max((plan.forecast.device_memory for plan in parameters.plans.values()), default=0)
+    return Forecast(round(seconds + fits, 1), most + memory, on_device)
 
 
 def _rows(task: Task, scale: float) -> int:
