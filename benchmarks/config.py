@@ -20,6 +20,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from cloister.devices import PATTERN
 from cloister.errors import InputError, SpecError
 from cloister.evaluation.options import Level, Panel
 from cloister.privacy.exact import decimal
@@ -73,7 +74,7 @@ class Dataset(Declared):
 
 
 class Variant(Declared):
-    """A release with other constraints, records, rows or relationships than the spec declares.
+    """A release with other constraints, records, rows, relationships or device than declared.
 
     An empty list switches all constraints off. What is left out is as in the spec.
     """
@@ -86,6 +87,7 @@ class Variant(Declared):
     resample: float | None = Field(default=None, ge=0, le=1)
     accept_reject: AcceptRejectSpec | None = None
     relational: RelationalSpec | None = None
+    device: str | None = Field(default=None, pattern=PATTERN)
 
     def applied(self, declared: Spec) -> Spec:
         """The spec, changed."""

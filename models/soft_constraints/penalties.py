@@ -25,7 +25,7 @@ from models.task import Task
 _PILOT_ROWS = 3_000
 """Rows of a table drawn on trial: its rates then have a relative error of some percent."""
 
-_TURNS = 3
+_TURNS = 5
 """Tables drawn on trial under weights: after each, these are corrected by what its rates were."""
 
 _MOST = 50.0
@@ -58,22 +58,62 @@ def fit_penalties(
     """The ``known`` penalties, and those with which rows of ``sampler`` have the ``wanted`` rates.
 
     Weights are fitted as if rows of the ``pool`` were kept by chance, and then corrected by the
-    rates of tables that are drawn row by row; those of the nearest table are taken, none among
-    them. As in the paper they are not negative: rows violate no more often than without weights.
+    rates of tables that are drawn row by row: between a weight that was too small and one that was
+    too great, since rows that follow those before them can change much at one weight. Those of the
+    nearest table are taken, none among them. As in the paper they are not negative: rows violate no
+    more often than without weights.
     """
     if not wanted:
         return known
     half = rng.permutation(pool.rows)[: pool.rows // 2]
     rates = np.array(list(wanted.values()))
     fit = RateFit.of(list(wanted), rates.tolist(), pool, half, np.asarray)
-    pilot, best = _Pilot(task, sampler, known), (np.inf, np.zeros(len(rates)))
-    weights = best[1]
+    pilot, brackets = _Pilot(task, sampler, known), _Brackets.of(len(rates))
+    weights, best = brackets.low, (np.inf, brackets.low)
     for source in SamplingSource(_SEED).spawn(1 + _TURNS):
         off = np.log(pilot.rates(list(wanted), weights, source) / rates)
         best = min(best, (float(np.square(off).sum()), weights), key=lambda tried: tried[0])
         fit = replace(fit, aims=fit.aims - off) if weights.any() else fit
-        weights = fit.weights(0.0, _MOST, _FARTHEST) / fit.means
+        brackets = brackets.narrowed(weights, off)
+        weights = brackets.inside(fit.weights(0.0, _MOST, _FARTHEST) / fit.means)
     return (*known, *_by_share(wanted, best[1]))
+
+
+@dataclass(frozen=True)
+class _Brackets:
+    """The greatest weight of each constraint (c,) that was too small, the least that was too great.
+
+    With the log of the rate over the wanted one there; infinite and nan where none was tried.
+    """
+
+    low: Floats
+    low_off: Floats
+    high: Floats
+    high_off: Floats
+
+    @classmethod
+    def of(cls, constraints: int) -> _Brackets:
+        """Nothing was tried."""
+        nan = np.full(constraints, np.nan)
+        return cls(np.zeros(constraints), nan, np.full(constraints, np.inf), nan)
+
+    def narrowed(self, weights: Floats, off: Floats) -> _Brackets:
+        """With what a table under some weights has shown."""
+        small, great = (off > 0) & (weights >= self.low), (off <= 0) & (weights <= self.high)
+        return _Brackets(
+            np.where(small, weights, self.low),
+            np.where(small, off, self.low_off),
+            np.where(great, weights, self.high),
+            np.where(great, off, self.high_off),
+        )
+
+    def inside(self, proposed: Floats) -> Floats:
+        """The next weights: by the straight line where both ends are known, else as proposed."""
+        both = np.isfinite(self.low_off) & np.isfinite(self.high)
+        with np.errstate(invalid="ignore"):
+            part = self.low_off / (self.low_off - self.high_off)
+            between = self.low + part * (self.high - self.low)
+        return np.where(both, between, np.clip(proposed, self.low, self.high))
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from cloister.constraints import KnownFigure
@@ -12,6 +13,7 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from models.mixture.weighing import weigh_mixture
 from models.sampling.violation_index import Penalty
 from models.serialization import restore_algorithm, state_of_algorithm
+from models.soft_constraints.penalties import _Brackets
 from models.task import RowSampling
 from tests.numerical.test_fit_rates import RULE, model, rate
 
@@ -102,3 +104,18 @@ def test_the_certificate_says_how_rows_are_drawn():
     assert "noisy counts of violations" not in said
     rated = weighed(model(), KnownFigure(rate=0.05, provenance="audit"), RowSampling())
     assert "about as often as the declared rates say" in " ".join(rated.post_processing())
+
+
+def test_weights_between_one_too_small_and_one_too_great_meet_a_rate_that_changes_at_one_weight():
+    wanted, brackets, weights = np.array([0.1]), _Brackets.of(1), np.zeros(1)
+    for _ in range(12):
+        rate = 0.16 / (1 + np.exp(8 * (weights - 5))) + 0.02
+        brackets = brackets.narrowed(weights, np.log(rate / wanted))
+        weights = brackets.inside(np.array([6.9]))
+    assert weights[0] == pytest.approx(5, abs=0.01)
+
+
+def test_a_weight_that_is_not_between_two_is_the_one_proposed():
+    brackets = _Brackets.of(2).narrowed(np.array([1.0, 1.0]), np.array([0.5, -0.5]))
+    assert brackets.inside(np.array([0.5, 0.5])).tolist() == [1.0, 0.5]
+    assert brackets.inside(np.array([3.0, 3.0])).tolist() == [3.0, 1.0]
