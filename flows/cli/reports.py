@@ -16,7 +16,7 @@ from models.planning.dependency_forecast import DependencyForecast
 from models.protocol import AnyPlan
 from models.task import Budget
 from tasks.requests.check import require_satisfiable
-from tasks.requests.forecast import forecast_of
+from tasks.requests.forecast import NEW_HOME, forecast_of
 from tasks.requests.plan import (
     dependencies_of,
     expected_error,
@@ -99,7 +99,8 @@ def show_plan(request: ResolvedRequest, as_json: bool, whole: bool = False) -> N
             "rows to draw": request.rows,
             "sequence": told(", ".join(made.sequence), whole),
             "columns left out": told(", ".join(ignored_columns(context.spec)) or "none", whole),
-            "time": f"about {_duration(needed.seconds)} of processor time, {_evaluation(request)}",
+            "time": f"about {_duration(needed.seconds)} of processor time, {_evaluation(request)}; "
+            f"{_duration(NEW_HOME)} more in a new home",
             "memory": f"about {needed.memory / 2**30:.1f} GiB",
             "device": device_words(request, made),
         },
