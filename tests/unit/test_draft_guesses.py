@@ -74,12 +74,33 @@ LISTED = {"type": "categorical", "values": DIGITS}
         ("n", some("1,234", "5,000,000", "7"), {"type": "integer", "format": "%'d"}),
         ("n", some("0.50", "11.25"), {"type": "float", "decimals": 2, "format": "%.2f"}),
         ("lat", some("46.5", "47.25"), {"type": "float", "min": -90.0, "max": 90.0}),
+        ("score", some("1", "9"), {"type": "integer", "min": 1, "max": 10}),
+        ("smoker", some("j", "n"), {"type": "boolean", "true": "j", "false": "n"}),
+        ("Pat.-Nr.", some(*(f"P-{n:03d}" for n in range(30))), {"pattern": "P-{000..999}"}),
+        (
+            "n",
+            some(*map(str, range(22)), *["unbekannt"] * 3),
+            {"type": "integer", "nullable": True},
+        ),
     ],
 )
 def test_a_column_is_guessed_and_the_reason_is_said(tmp_path, name, cells, expected):
     found, said = column(tmp_path, name, cells)
     assert {key: found.get(key) for key in expected} == expected
     assert len(said) > 20
+
+
+@pytest.mark.parametrize(
+    ("cells", "remark"),
+    [
+        ([f"{n},50 €" for n in range(60)], "numbers with '€': write the numbers alone"),
+        ([f"$ {n}.50" for n in range(60)], "numbers with '$': write the numbers alone"),
+        ([f"unit {n}" for n in range(60)], "one word and a number: type text with a pattern"),
+        ([f"{n} {n} in {n}" for n in range(60)], "60 texts; give the public list"),
+    ],
+)
+def test_numbers_in_texts_are_remarked(tmp_path, cells, remark):
+    assert remark in column(tmp_path, "x", cells * 2)[1]
 
 
 def test_a_day_that_may_be_a_month_is_remarked(tmp_path):

@@ -37,7 +37,7 @@ _RANGES: dict[str, tuple[Range, ...]] = {
     "lng": ((-180, 180),),
     "rating": ((1, 5), (0, 5), (0, 10), (0, 100)),
     "stars": ((1, 5), (0, 5)),
-    "score": ((0, 100),),
+    "score": ((1, 5), (0, 5), (1, 10), (0, 10), (0, 100)),
     "share": ((0, 1), (0, 100)),
     "rate": ((0, 1), (0, 100)),
     "ratio": ((0, 1),),
@@ -64,6 +64,7 @@ _PERSONS = frozenset(
     (
         *("person", "user", "patient", "customer", "client", "member", "subject", "participant"),
         *("employee", "student", "pupil", "resident", "household", "citizen", "respondent"),
+        *("pat", "cust", "emp"),
     )
 )
 """Words of those who may own several rows."""

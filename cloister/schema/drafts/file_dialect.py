@@ -5,6 +5,7 @@ Privacy: one row may decide any of it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -24,6 +25,15 @@ from cloister.schema.spec import SourceSpec
 
 _MISSING = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "NaN", "nan", "?", " ?", "-", ".")
 """Texts that usually stand for a missing value; the empty cell always does."""
+
+_MOST_WORDS = 3
+"""Words beside the numbers or dates of a column at most, for them to stand for missing values."""
+
+_FEWEST_NUMBERS = 20
+"""Different numbers or dates beside them at least: fewer may be categories."""
+
+_FEWEST_ROWS = 3
+"""Rows of each such word at least: fewer may be slips, which are remarked."""
 
 _BLOCK_BYTES = 1 << 20
 """Bytes of a file that are looked at together."""
@@ -120,16 +130,30 @@ def _blocks(path: Path) -> Iterator[bytes]:
 
 
 def _missing_counts(cells: pd.Series) -> dict[str, int]:
-    found = cells[cells.isin(["", *_MISSING])].value_counts()
+    found = cells[cells.isin(["", *_MISSING, *_words_among_numbers(cells)])].value_counts()
     return {str(token): int(count) for token, count in found.items()}
+
+
+def _words_among_numbers(cells: pd.Series) -> list[str]:
+    """The words of a column of numbers or dates: ``unknown`` in any language.
+
+    Each in several rows, and few of them, so that they are no slips and no categories.
+    """
+    counts = cells[~cells.isin(["", *_MISSING])].value_counts()
+    texts = counts.index.to_series()
+    words = counts[~texts.str.contains("[0-9]", regex=True)]
+    numbers = texts.str.match(r"\s*[+-]?[.,]?[0-9]").sum()
+    few = len(words) <= _MOST_WORDS and len(words) + numbers == len(counts)
+    if not few or numbers < _FEWEST_NUMBERS or (words < _FEWEST_ROWS).any():
+        return []
+    return [str(word) for word in words.index]
 
 
 def _by_frequency(counts: Iterable[dict[str, int]]) -> list[str]:
     """The missing texts that occur, the most frequent first, and the empty cell at last."""
-    total = dict.fromkeys(["", *_MISSING], 0)
+    total = Counter({"": 0})
     for found in counts:
-        for token, count in found.items():
-            total[token] += count
+        total.update(found)
     ordered = sorted(total, key=lambda token: -total[token])
     return [token for token in ordered if total[token] or token == ""]
 

@@ -48,7 +48,7 @@ from cloister.schema.parsing import parse
 _BOOLEAN_WORDS = (
     *(("True", "False"), ("true", "false"), ("TRUE", "FALSE"), ("T", "F"), ("t", "f")),
     *(("yes", "no"), ("Yes", "No"), ("YES", "NO"), ("Y", "N"), ("y", "n"), ("on", "off")),
-    *(("ja", "nein"), ("Ja", "Nein"), ("oui", "non"), ("Oui", "Non")),
+    *(("j", "n"), ("J", "N"), ("ja", "nein"), ("Ja", "Nein"), ("oui", "non"), ("Oui", "Non")),
     *(("1", "0"), ("1.0", "0.0"), ("1,0", "0,0")),
 )
 _FLAGS = ("1", "0")
@@ -64,6 +64,15 @@ _MIDNIGHT = 2400
 
 _STEPS = (3600 * MICROS, 60 * MICROS, *(10**places for places in range(6, -1, -1)))
 """Microseconds that all moments of a column may be multiples of."""
+
+_NUMBERED = re.compile(r"(\D{0,12}?)\s?([+-]?\d[\d.,' \u00a0]*?)\s?([^\d\s]\D{0,9})?")
+"""A number with what stands before it, and its unit."""
+
+_CURRENCIES = ("$", "€", "£", "¥", "US$", "CHF", "EUR", "USD", "GBP")
+"""What stands before a number that is an amount of money."""
+
+_MOSTLY = 0.9
+"""The share of values that must be alike for a hint on all of them."""
 
 _MOST_ODD = 0.02
 """The share of values that a remark takes for slips; with more, the column is of its own type."""
@@ -240,8 +249,25 @@ def _listed(cells: ColumnCells) -> Guess:
     if len(values) == 1:
         why = "one text alone: declare what else it may be, or put it in ignore"
     elif len(values) > _LISTED_WITHOUT_REMARK:
-        why = f"{len(values)} texts; give the public list as {{file: NAME}}, or ignore free text"
+        why = _many_words(values)
     return Guess({"type": "categorical", "values": values}, why)
+
+
+def _many_words(values: list[str]) -> str:
+    """Why a long list of texts was guessed, and what it may be instead."""
+    words = f"{len(values)} texts"
+    parts = [found.groups() for value in values if (found := _NUMBERED.fullmatch(value))]
+    if len(parts) >= _MOSTLY * len(values) and len({before for before, _, _ in parts}) == 1:
+        units = sorted({after for _, _, after in parts if after})
+        before = parts[0][0]
+        if units or before.strip() in _CURRENCIES:
+            unit = " and ".join(f"'{unit}'" for unit in units[:3]) or f"'{before}'"
+            return f"{words}, nearly all of them numbers with {unit}: write the numbers alone"
+        return (
+            f"{words}, all of them one word and a number: type text with a pattern if they name "
+            "persons or rows, else the public list as {pattern: ...} or {file: NAME}"
+        )
+    return f"{words}; give the public list as {{file: NAME}}, or ignore free text"
 
 
 _KINDS = (_boolean, guess_digits, _compact_date, _integer, _float, _date, _datetime, guess_key)
