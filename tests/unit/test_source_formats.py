@@ -6,18 +6,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from declared_table import MOMENT, WHOLE, declared
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cloister.errors import ConstraintError, DataError, SpecError
+from cloister.errors import DataError, SpecError
 from cloister.schema.domain import Domain, Table
 from cloister.schema.formats import MICROS, written_micros
 from cloister.schema.sources.reading import read_frame
-from cloister.schema.spec import Spec
-from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.spec_files.writing import spec_text
 from cloister.schema.validation import validate_rows
-from models.task_from_spec import task_of
 from tasks.runtime.tables import write_csv, write_table
 
 DAYS = ["%d/%m/%Y", "%-m/%-d/%y", "%Y%m%d", "%d. %B %Y", "%b-%d-%Y", "%Y-%m-%d", None]
@@ -33,28 +30,6 @@ WIDE = ["utf-16-le", "utf-16-be"]
 STEPS = [60, 1, 0.5, 0.001, 1e-6]
 MISSING = ["", "NA", "n/a", "--"]
 LATIN = [chr(code) for code in range(0xA1, 0x100) if code != 0xAD]
-
-
-def content(attributes, source=(), **more):
-    return {
-        "name": "table",
-        "source": {"path": "table.csv", **dict(source)},
-        "privacy": {
-            "unit": "row",
-            "relation": "add_remove",
-            "rows": {"public": 100},
-            "budget": {"epsilon": 10, "delta": 1e-6, "per": "year"},
-        },
-        **more,
-        "attributes": attributes,
-        "release": {"epsilon": 1, "delta": 1e-7},
-    }
-
-
-def declared(folder, attributes, source=(), **more) -> Spec:
-    path = folder / "spec.yaml"
-    path.write_text(spec_text(content(attributes, source, **more)), encoding="utf-8")
-    return load_spec(path)
 
 
 words = st.text(
@@ -222,10 +197,6 @@ def test_a_date_is_read_in_its_format_alone(tmp_path, text):
         validate_rows(read_frame(spec), spec)
 
 
-WHOLE = {"type": "integer", "min": 0, "max": 9}
-MOMENT = {"type": "datetime", "min": "2000-01-01", "max": "2030-01-01"}
-
-
 @pytest.mark.parametrize(
     ("attributes", "source", "words"),
     [
@@ -270,140 +241,6 @@ MOMENT = {"type": "datetime", "min": "2000-01-01", "max": "2030-01-01"}
 def test_formats_that_cannot_be_kept_are_told(tmp_path, attributes, source, words):
     with pytest.raises(SpecError, match=words):
         declared(tmp_path, attributes, source)
-
-
-TWO = {"a": WHOLE, "b": WHOLE}
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ({"ignore": ["a"]}, "under attributes too"),
-        ({"ignore": ["x"], "evaluation": {"targets": {"x": {"above": 1}}}}, "left out by ignore"),
-    ],
-)
-def test_a_column_that_is_left_out_is_not_used(tmp_path, more, words):
-    with pytest.raises(SpecError, match=words):
-        declared(tmp_path, TWO, **more)
-
-
-@pytest.mark.parametrize("rule", [{"fd": "x -> a"}, {"deny": "t.a > t.x"}, {"key": ["a", "x"]}])
-def test_a_constraint_on_a_column_that_is_left_out_is_refused(tmp_path, rule):
-    spec = declared(tmp_path, TWO, ignore=["x"], constraints=[rule])
-    with pytest.raises(ConstraintError, match="'x' is left out by ignore"):
-        task_of(spec, {spec.name: 100})
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_a_column_that_is_left_out_may_be_in_the_source_or_not(tmp_path, ending):
-    path = tmp_path / f"table.{ending}"
-    spec = declared(tmp_path, TWO, {"path": str(path)}, ignore=["x"])
-    for names in ("abx", "ab"):
-        frame = pd.DataFrame({name: [1, 2] for name in names})
-        frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
-        assert list(read_frame(spec)) == ["a", "b"]
-
-
-POOL = [
-    *(b"1.5", b"1,5", b"1.234,5", b"1'234", b"-7", b"", b"NA", b"x\x81", b"\xe4", b"\xff", b"\x8d"),
-    *(
-        b"31.12.2020",
-        b"31.12.2020 10:00",
-        b"2020-12-31",
-        b"1",
-        b"0",
-        b'"a\n"',
-        b"01.02.03",
-        b"\xa01",
-    ),
-]
-KINDS = {
-    "text": {"type": "categorical", "values": ["ä", "1"]},
-    "whole": {"type": "integer", "min": -9, "max": 9999},
-    "number": {"type": "float", "min": -9, "max": 9999},
-    "day": {"type": "date", "min": "2000-01-01", "max": "2030-01-01", "format": "%d.%m.%Y"},
-    "at": {**MOMENT, "format": "%d.%m.%Y %H:%M", "step": 60},
-    "flag": {"type": "boolean", "true": "1", "false": "0"},
-}
-
-
-def stored(raw, encoding):
-    """The bytes of a file; in UTF-16 bytes that are no letter of UTF-8 become half letters."""
-    if encoding not in WIDE:
-        return raw
-    return raw.decode("utf-8", "surrogateescape").encode(encoding, "surrogatepass")
-
-
-@settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(
-    st.lists(st.tuples(*[st.sampled_from(POOL)] * len(KINDS)), min_size=2, max_size=5),
-    st.sampled_from(["utf-8", "latin-1", "cp1252", *WIDE]),
-    st.sampled_from([(",", "."), (",", None), (".", "'")]),
-)
-def test_no_row_changes_how_another_is_read(tmp_path, rows, encoding, marks):
-    attributes = {name: {**keys, "nullable": True} for name, keys in KINDS.items()}
-    source = {"path": str(tmp_path / "t.csv"), "delimiter": ";", "encoding": encoding}
-    source |= {"decimal": marks[0], "missing": ["NA", ""]}
-    source |= {"thousands": marks[1]} if marks[1] else {}
-    spec = declared(tmp_path, attributes, source)
-
-    def read(some):
-        lines = [";".join(KINDS).encode(), *(b";".join(row) for row in some)]
-        (tmp_path / "t.csv").write_bytes(stored(b"\n".join(lines) + b"\n", encoding))
-        frame = read_frame(spec)
-        return [column.encode(frame[column.name]) for column in Domain.of(spec.attributes, Path())]
-
-    together, alone = read(rows), [read([row]) for row in rows]
-    for at, codes in enumerate(together):
-        np.testing.assert_array_equal(codes, np.concatenate([own[at] for own in alone]))
-
-
-@pytest.mark.parametrize("encoding", WIDE)
-@pytest.mark.parametrize("mark", ["\ufeff", ""])
-def test_utf_16_is_read_with_and_without_its_mark_and_written_with_it(tmp_path, encoding, mark):
-    text = 'größe,"n"\nZoë,1\n日😀,2\n'
-    source = {"path": str(tmp_path / "table.csv"), "encoding": encoding}
-    Path(source["path"]).write_bytes((mark + text).encode(encoding))
-    listed = {"type": "categorical", "values": ["Zoë", "日😀"]}
-    spec = declared(tmp_path, {"größe": listed, "n": WHOLE}, source)
-    frame, report = validate_rows(read_frame(spec), spec)
-    assert report.valid
-    write_table(Domain.of(spec.attributes, spec.folder).encode(frame), tmp_path / "o.parquet")
-    write_csv(tmp_path / "o.parquet", tmp_path / "o", spec)
-    assert (tmp_path / "o").read_bytes() == ("\ufeff" + text.replace('"', "")).encode(encoding)
-
-
-def test_half_a_letter_of_utf_16_spoils_its_own_cell_alone(tmp_path):
-    source = {"path": str(tmp_path / "table.csv"), "encoding": "utf-16-le"}
-    Path(source["path"]).write_bytes(
-        "a,b\n\ud800,1\nx,2\ny,\udc00\n".encode("utf-16-le", "surrogatepass")
-    )
-    letters = {"type": "categorical", "values": ["x", "y"], "nullable": True}
-    attributes = {"a": letters, "b": {**WHOLE, "nullable": True}}
-    spec = declared(tmp_path, attributes, source, validation={"on_invalid": "clip"})
-    frame, report = validate_rows(read_frame(spec), spec)
-    assert frame["a"].fillna("-").tolist() == ["-", "x", "y"]
-    assert frame["b"].fillna(-1).tolist() == [1, 2, -1]
-    assert not report.valid
-
-
-@pytest.mark.parametrize(
-    ("encoding", "found"), [("utf-8", "le"), ("utf-16-be", "le"), ("utf-16-le", "be")]
-)
-def test_a_file_of_the_other_byte_order_is_refused_by_its_name(tmp_path, encoding, found):
-    source = {"path": str(tmp_path / "table.csv"), "encoding": encoding}
-    Path(source["path"]).write_bytes("\ufeffa,b\n1,2\n".encode(f"utf-16-{found}"))
-    with pytest.raises(DataError, match=f"declare source.encoding: utf-16-{found}"):
-        read_frame(declared(tmp_path, TWO, source))
-
-
-def test_ragged_rows_of_utf_16_are_numbered(tmp_path):
-    source = {"path": str(tmp_path / "table.csv"), "encoding": "utf-16-le"}
-    Path(source["path"]).write_bytes("\ufeffa,b\n1,2\n3\n".encode("utf-16-le"))
-    with pytest.raises(DataError, match="rows 2"):
-        read_frame(declared(tmp_path, TWO, source))
 
 
 @pytest.mark.parametrize(
