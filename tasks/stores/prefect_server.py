@@ -25,8 +25,10 @@ from tasks.runtime.garbage import SELDOM
 from tasks.runtime.home import Home
 from tasks.runtime.locks import exclusive
 
-# Seconds that a configured server may take to answer.
+# Seconds that a server may take to accept a connection.
 _PATIENCE = 5.0
+# Seconds that one that accepted it may take to answer: on a busy machine five were too few.
+_BUSY = 30.0
 # Seconds that a temporary server may take to start; it first makes its database, which takes long
 # on a busy machine.
 _STARTING = 180.0
@@ -107,16 +109,17 @@ def require_answer(url: str) -> None:
     Raises:
         InputError: it does not.
     """
-    if not _answers(url, _PATIENCE):
+    if not _answers(url):
         raise InputError(
             f"no Prefect server answers at {_shown(url)}; start it, correct PREFECT_API_URL, or "
             "unset it to have a temporary server"
         )
 
 
-def _answers(url: str, patience: float) -> bool:
+def _answers(url: str) -> bool:
     """Whether something at a URL says that it is in health, or wants a password first."""
     try:
+        patience = httpx.Timeout(_PATIENCE, read=_BUSY)
         return httpx.get(f"{url}/health", timeout=patience).status_code in (200, 401, 403)
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
         return False
@@ -164,7 +167,7 @@ def _started(secret: str, folder: Path) -> tuple[int, subprocess.Popen[bytes]]:
     server = _launched(port, secret)
     deadline = time.monotonic() + _STARTING
     while time.monotonic() < deadline and server.poll() is None:
-        if _listening(port) and _answers(f"http://127.0.0.1:{port}/api", _PATIENCE):
+        if _listening(port) and _answers(f"http://127.0.0.1:{port}/api"):
             return port, server
         time.sleep(_PAUSE)
     _end(server)

@@ -1,5 +1,7 @@
 """Sub-models' per-example gradients are those of automatic differentiation, in any units."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ from models.kamino.paper.attention import ATTENTIONS
 from models.kamino.paper.heads import LevelHead, NormalHead
 from models.kamino.paper.hyper_attributes import Units
 from models.kamino.paper.printed import descend
+from models.kamino.paper.side_by_side import Stack
 from models.kamino.paper.submodels import SubModel
 from models.kamino.paper.tied import TiedSubModel
 from models.kamino.training import TrainingSchedule, fit_bias
@@ -168,3 +171,24 @@ def test_joint_levels_of_a_unit_split_into_those_of_its_attributes():
     assert joint.tolist() == [[5, 3, 4], [1, 0, 0]]
     assert torch.equal(UNITS.separate(joint[:, 0], 0), codes[:, :2])
     assert UNITS.at(1) == (0, 1) and UNITS.at(3) == (2, 0)
+
+
+def test_sub_models_side_by_side_have_their_own_gradients_whoever_computes_them():
+    generator = torch.Generator().manual_seed(6)
+    heads = [LevelHead(np.full(size, 1 / size)) for size in UNITS.levels]
+    submodels = tuple(SubModel(at, UNITS, ATTENTIONS["softmax"], heads[at], 6) for at in (1, 2))
+    codes = torch.stack(
+        [torch.randint(0, size, (13,), generator=generator) for size in UNITS.sizes], 1
+    )
+    weights, found = torch.ones(13).double(), []
+    for workers in (1, 2):
+        with ThreadPoolExecutor(workers) as pool:
+            stack = Stack(submodels, pool)
+            start = stack.joined([own.initial({}, generator.manual_seed(6)) for own in submodels])
+            blocks = stack.gradient(start, codes)
+            assert set(blocks) == set(start) == set(stack.gains())
+            found.append({name: own.weighted_sum(weights) for name, own in blocks.items()})
+    for at, submodel in enumerate(submodels):
+        for name, block in submodel.gradient(stack.part(start, at), codes).items():
+            for sums in found:
+                assert torch.equal(sums[f"{at}.{name}"], block.weighted_sum(weights))

@@ -14,31 +14,29 @@ from torch import Tensor
 from models.kamino.network import Tensors
 from models.kamino.paper.heads import LevelHead
 from models.kamino.paper.hyper_attributes import Units
-from models.kamino.paper.submodels import INHERITANCES, SubModel
+from models.kamino.paper.submodels import SubModel, last_embeddings
 from models.kamino.paper.unit_chain import UnitChain, submodels_of
 from models.kamino.trainers import Material
 from models.kamino.training import CALIBRATION_ROWS, fit_bias, train_privately
 
 
-def train_chain(
-    material: Material, steps: int, inheritance: str, recipe: Mapping[str, Any]
-) -> UnitChain:
+def train_chain(material: Material, steps: int, recipe: Mapping[str, Any]) -> UnitChain:
     """The chain of sub-models that are each trained for ``steps``, by the names of a recipe."""
     units = Units(material.runs, material.sizes)
     submodels = submodels_of(units, material.bins, recipe)
-    trained = _train_in_turn(submodels, material, steps, inheritance) if submodels else ()
+    trained = _train_in_turn(submodels, material, steps) if submodels else ()
     chain = UnitChain(units, submodels, trained, material.first, material.shares, recipe)
-    return _calibrate(chain, material)
+    return calibrate_chain(chain, material)
 
 
 def _train_in_turn(
-    submodels: Sequence[SubModel], material: Material, steps: int, inheritance: str
+    submodels: Sequence[SubModel], material: Material, steps: int
 ) -> tuple[Tensors, ...]:
     trained: list[dict[str, Tensor]] = []
     total = len(submodels) * steps
     gradients = material.gradients()
     for at, submodel in enumerate(submodels):
-        known = INHERITANCES[inheritance](trained)
+        known = last_embeddings(trained)
 
         def progress(done: int, _: int, before: int = at * steps) -> None:
             material.progress(before + done, total)
@@ -52,7 +50,7 @@ def _train_in_turn(
     return tuple(trained)
 
 
-def _calibrate(chain: UnitChain, material: Material) -> UnitChain:
+def calibrate_chain(chain: UnitChain, material: Material) -> UnitChain:
     """The chain with biases moved so that each attribute has its released shares."""
     codes = torch.zeros(CALIBRATION_ROWS, len(material.sizes), dtype=torch.long)
     parameters = [dict(own) for own in chain.parameters]

@@ -1,6 +1,6 @@
-"""One sub-model after the other, as the paper trains them.
+"""One sub-model after the other, as the paper trains them, or all side by side.
 
-Source: Kamino Algorithm 2; section 4.1 for the variant in which each starts from its own.
+Source: Kamino Algorithm 2; section 4.1, last paragraph, for those side by side.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.discretization.bins import Bins
 from models.kamino.paper.runs import RUNS
-from models.kamino.sizes import EMBEDDING_WIDTH, Runs
+from models.kamino.sizes import EMBEDDING_WIDTH, Runs, single_runs
 from models.kamino.trainers import Material
 from models.protocol import Arrays
 
@@ -25,14 +25,12 @@ class OneByOne:
 
     ``units`` of :data:`models.kamino.paper.runs.RUNS`, ``heads`` of
     :data:`models.kamino.paper.heads.HEADS`, ``attention`` of
-    :data:`models.kamino.paper.attention.ATTENTIONS`, ``inheritance`` of
-    :data:`models.kamino.paper.submodels.INHERITANCES`.
+    :data:`models.kamino.paper.attention.ATTENTIONS`.
     """
 
     units: str = "attributes"
     attention: str = "softmax"
     heads: str = "levels"
-    inheritance: str = "embeddings"
     steps: int = 100
     width: int = field(default=EMBEDDING_WIDTH)
 
@@ -45,7 +43,7 @@ class OneByOne:
     def train(self, material: Material) -> UnitChain:
         from models.kamino.paper.in_turn import train_chain
 
-        return train_chain(material, self.steps, self.inheritance, self._recipe)
+        return train_chain(material, self.steps, self._recipe)
 
     def restore(self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Bins]) -> UnitChain:
         from models.kamino.paper.unit_chain import restore_unit_chain
@@ -61,3 +59,34 @@ class OneByOne:
     @property
     def _recipe(self) -> Mapping[str, Any]:
         return {"attention": self.attention, "heads": self.heads, "width": self.width}
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """One run for sub-models that share nothing: a step changes them all."""
+
+    steps: int = 200
+    width: int = field(default=EMBEDDING_WIDTH)
+
+    def runs(self, sizes: Sequence[int]) -> Runs:
+        return single_runs(sizes)
+
+    def repeats(self, units: int) -> int:
+        return int(units > 1)
+
+    def train(self, material: Material) -> UnitChain:
+        from models.kamino.paper.side_by_side import train_side_by_side
+
+        recipe = {"attention": "softmax", "heads": "levels", "width": self.width}
+        return train_side_by_side(material, recipe)
+
+    def restore(self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Bins]) -> UnitChain:
+        from models.kamino.paper.unit_chain import restore_unit_chain
+
+        return restore_unit_chain(meta, arrays, bins)
+
+    def explain(self, units: int, attributes: int) -> str:
+        return (
+            f"{self.steps} steps of DP-SGD on {max(units - 1, 0)} sub-models side by side, "
+            f"on {attributes} attributes"
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from models.discretization.attribute_order import printed_sequence
 from models.kamino.paper.ablations import Unweighed, random_sequence
 from models.kamino.paper.matrix_ascent import MatrixAscent
-from models.kamino.paper.one_by_one import OneByOne
+from models.kamino.paper.one_by_one import OneByOne, SideBySide
 from models.kamino.recipe import KaminoRecipe
 from models.kamino.trainers import Joint
 from models.kamino.weighing import ByRates
@@ -23,8 +23,8 @@ PAPER_RECIPES = (
     ),
     KaminoRecipe(
         "kamino-parallel",
-        "kamino with one sub-model an attribute, each from its own start",
-        OneByOne(inheritance="nothing"),
+        "kamino with one sub-model an attribute, each from its own start, all trained at once",
+        SideBySide(),
         ByRates(),
     ),
     KaminoRecipe(

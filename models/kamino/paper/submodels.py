@@ -1,13 +1,13 @@
 """One discriminative sub-model a unit, trained one after the other.
 
 Source: Kamino Algorithm 2: sub-model j predicts unit j from the units before it. Each starts from
-the embeddings of the one before (lines 7 and 19), or from its own, so that all could be trained at
-once (section 4.1, last paragraph).
+the embeddings of the one before (lines 7 and 19), or from its own, so that all are trained at once
+(section 4.1, last paragraph).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -105,23 +105,11 @@ def with_one(vectors: Tensor) -> Tensor:
     return torch.cat([vectors, torch.ones_like(vectors[:, :1])], 1)
 
 
-def _last_embeddings(trained: Sequence[Tensors]) -> Mapping[str, Tensor]:
+def last_embeddings(trained: Sequence[Tensors]) -> Mapping[str, Tensor]:
+    """What the next sub-model starts from: the embeddings of the last."""
     return {
         name: value
         for own in trained[-1:]
         for name, value in own.items()
         if name.startswith("embed.")
     }
-
-
-def _no_embeddings(trained: Sequence[Tensors]) -> Mapping[str, Tensor]:  # noqa: ARG001
-    return {}
-
-
-Inheritance = Callable[[Sequence[Tensors]], Mapping[str, Tensor]]
-
-INHERITANCES: Mapping[str, Inheritance] = {
-    "embeddings": _last_embeddings,
-    "nothing": _no_embeddings,
-}
-"""What the next sub-model starts from: the embeddings of the last, or nothing."""
