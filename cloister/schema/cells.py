@@ -27,6 +27,9 @@ _GROWTH = 1_000.0
 Half of the bins then cover the first thirtieth of a range from zero.
 """
 
+_GEOMETRIC_BINS = 96
+"""Bins of a geometric grid at most: of a year in seconds, each is a fifth wider than the last."""
+
 _KNOTS = 2_000
 """Points on either side of zero by which a logarithmic scale is inverted."""
 
@@ -110,6 +113,8 @@ def _bin_starts(column: Grid) -> Codes:
     declared: int | None = getattr(column.attribute, "bins", None)
     bins = declared or (column.steps if column.steps <= _MOST_WHOLE_VALUES else _DEFAULT_BINS)
     bins = min(bins, column.steps)
+    if column.geometric:
+        return _geometric_starts(column.steps)
     growing = _growing_part(column)
     if growing:
         return _growing_starts(column, bins, growing)
@@ -120,6 +125,12 @@ def _equal_starts(column: Grid, bins: int) -> Codes:
     bins = min(bins, column.steps)
     # Python's integers: the product of bins and microseconds may exceed 64 bits
     return np.array([place * column.steps // bins for place in range(bins)], dtype=np.int64)
+
+
+def _geometric_starts(steps: int) -> Codes:
+    """Starts of bins that grow by a constant factor, the first ones of one value each."""
+    starts = np.floor(np.geomspace(1.0, steps + 1.0, _GEOMETRIC_BINS + 1)[:-1] + 1e-9)
+    return np.unique(starts.astype(np.int64)) - 1
 
 
 def _growing_part(column: Grid) -> float:

@@ -210,13 +210,15 @@ class Grid(Column):
 
     A special value that lies on the grid has its code there. Values are measured in ticks: one for
     integers, 10^-decimals for floats, a day for dates, a second or the last decimal place of its
-    step for moments; ``stride`` is the number of ticks from one value to the next.
+    step for moments; ``stride`` is the number of ticks from one value to the next. The bins of a
+    ``geometric`` grid grow by a constant factor from its first value on.
     """
 
     origin: int
     stride: int
     steps: int
     beyond: tuple[int, ...]
+    geometric: bool = False
 
     @property
     def kind(self) -> ColumnKind:

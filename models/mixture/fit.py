@@ -16,11 +16,15 @@ from cloister.constraints import functional_dependency
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
 from cloister.privacy.queries.candidate_scores import Candidate, CandidateScores
+from cloister.privacy.queries.derived import DerivedDoor
 from cloister.privacy.queries.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.cells import declared_cells
 from cloister.schema.columns import Column
+from models.differences.columns import WithDifferences, choose_differences, task_with
+from models.differences.model import DifferencedModel, inner_task
+from models.differences.pairs import differences_of
 from models.discretization.bins import Bins
 from models.discretization.coarsening import fine
 from models.discretization.two_levels import TwoLevels, bin_deviations
@@ -59,15 +63,39 @@ _LAST_RATE = 0.002
 
 def fit_mixture(
     private: Door[TableRows], task: Task, plan: Plan[MixtureParameters], progress: Progress
-) -> MixtureModel:
+) -> MixtureModel | DifferencedModel[MixtureModel]:
     """Measure histograms and tables of constraints, run the rounds, then fit inside the supports.
 
-    Privacy: releases what the plan holds; all else is post-processing.
+    Ordered numbers give way to differences that vary less.
+
+    Privacy: releases what the plan holds; all else is post-processing. Differences are functions of
+        single rows.
     """
+    differences = differences_of(task)
+    if not differences:
+        bins = _measure_histograms(private, task, plan)
+        return _fit_inside(private, task, plan, bins, progress)
+    door = DerivedDoor(private, WithDifferences(differences))
+    bins = _measure_histograms(door, task_with(task, differences), plan)
+    chosen = choose_differences(differences, task, bins)
+    inner = inner_task(task, chosen)
+    kept = {name: own for name, own in bins.items() if name in inner.domain}
+    model = _fit_inside(door, inner, plan, kept, progress)
+    moved = {own.moved.name: bins[own.moved.name] for own in chosen}
+    return DifferencedModel(task, model, chosen, moved) if chosen else model
+
+
+def _fit_inside(
+    private: Door[TableRows],
+    task: Task,
+    plan: Plan[MixtureParameters],
+    bins: Mapping[str, Bins],
+    progress: Progress,
+) -> MixtureModel:
+    """The model over the released ``bins``: the rounds, the supports, the last fit inside them."""
     parameters, rows = plan.parameters, task.data_rows
-    bins = _measure_histograms(private, task, plan)
     inside = _modelled(plan, bins)
-    sequence = (*inside, *(name for name in plan.sequence if name not in inside))
+    sequence = (*inside, *(name for name in bins if name not in inside))
     layout = separate_factors({name: bins[name].size for name in inside})
 
     tables = {
@@ -180,9 +208,7 @@ def _modelled(plan: Plan[MixtureParameters], bins: Mapping[str, Bins]) -> tuple[
     Numeric ones whose values have bins of their own are among them.
     """
     most = max(_MOST_MODELLED, min(own.size for own in bins.values()))
-    return tuple(
-        name for name in plan.sequence if bins[name].size <= most or name in plan.parameters.valued
-    )
+    return tuple(name for name in bins if bins[name].size <= most or name in plan.parameters.valued)
 
 
 def _one_way(

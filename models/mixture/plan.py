@@ -246,6 +246,10 @@ class _Outline:
         ]
         scales = [mechanism.scale(partition) for mechanism in mechanisms.values()]
         words = "one-way histograms of all attributes, those of many cells with less noise"
+        if differences := [
+            own.name for own in self.task.domain if getattr(own, "geometric", False)
+        ]:
+            words += f"; of differences of ordered numbers as well: {', '.join(differences)}"
         if self.two_levels:
             words += f" and in wide cells too: {', '.join(self.two_levels)}"
         return Stage(

@@ -8,10 +8,13 @@ with exact marginals and a penalty on dependence.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
+from models.differences.columns import task_with
+from models.differences.pairs import differences_of
 from models.discretization.attribute_order import public_sizes, schema_sequence
 from models.mixture.plan import (
     MIXTURE_BINS,
@@ -23,12 +26,15 @@ from models.protocol import Arrays, Plan, Progress, Synthesizer, silent
 from models.task import Budget, Task
 
 if TYPE_CHECKING:
+    from models.differences.model import DifferencedModel
     from models.mixture.model import MixtureModel
+
+    FittedMixture = MixtureModel | DifferencedModel[MixtureModel]
 
 MixturePlan = Plan[MixtureParameters]
 
 
-class MixtureSynthesizer(Synthesizer[MixtureParameters, "MixtureModel"]):
+class MixtureSynthesizer(Synthesizer[MixtureParameters, "FittedMixture"]):
     """Marginals chosen round by round, a mixture of products, rows drawn inside the supports."""
 
     gives_conditionals = True
@@ -45,13 +51,14 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "MixtureModel"]):
 
     def sequence(self, task: Task) -> tuple[str, ...]:
         """The schema sequence (Kamino, Algorithm 4); public."""
-        return schema_sequence(public_sizes(task.domain, MIXTURE_BINS), task.constraints)
+        known = task_with(task, differences_of(task))
+        return schema_sequence(public_sizes(known.domain, MIXTURE_BINS), known.constraints)
 
     def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> MixturePlan:
         """All parameters from the budget and public sizes."""
-        return plan_mixture(task, sequence, budget)
+        return plan_mixture(task_with(task, differences_of(task)), sequence, budget)
 
-    def train(self, private: Door[TableRows], task: Task, plan: MixturePlan) -> MixtureModel:
+    def train(self, private: Door[TableRows], task: Task, plan: MixturePlan) -> FittedMixture:
         """Histograms, joint tables of hard constraints, the rounds.
 
         Then the supports and the last fit inside them.
@@ -61,23 +68,36 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "MixtureModel"]):
         return fit_mixture(private, task, plan, self._progress)
 
     def weigh(
-        self, private: Door[TableRows], task: Task, plan: MixturePlan, model: MixtureModel
-    ) -> MixtureModel:
+        self,
+        private: Door[TableRows],
+        task: Task,
+        plan: MixturePlan,
+        model: FittedMixture,
+    ) -> FittedMixture:
         """The mixture, fitted to noisy rates of the soft constraints.
 
         Rows are reweighted where that fails.
         """
         if not task.soft:
             return model
+        from models.differences.model import DifferencedModel
         from models.mixture.weighing import weigh_mixture
 
+        if isinstance(model, DifferencedModel):
+            inner = weigh_mixture(private, model.inner.task, plan, model.inner)
+            return replace(model, inner=inner)
         return weigh_mixture(private, task, plan, model)
 
-    def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> MixtureModel:
+    def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> FittedMixture:
         """A model from its saved state."""
+        from models.differences.model import DifferencedModel, chosen_of, inner_task, restore_moved
         from models.mixture.model import restore_mixture
 
-        return restore_mixture(task, meta, arrays)
+        chosen = chosen_of(task, meta)
+        model = restore_mixture(inner_task(task, chosen), meta, arrays)
+        if not chosen:
+            return model
+        return DifferencedModel(task, model, chosen, restore_moved(task, chosen, arrays))
 
 
 def variant(_name: str, progress: Progress) -> MixtureSynthesizer:

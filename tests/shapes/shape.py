@@ -24,7 +24,7 @@ from cloister.schema.domain import Table
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.validation import validate_rows
 from models.auto import choose_method
-from models.protocol import Plan, fit, make_plan
+from models.protocol import Model, Plan, fit, make_plan
 from models.registry import create
 from models.task import Budget, Task
 from models.task_from_spec import task_of
@@ -54,10 +54,11 @@ class Shape:
 
 @dataclass(frozen=True)
 class Trial:
-    """One release of a shape: the real rows that were used, and the synthetic ones."""
+    """One release of a shape: its model, the real rows that were used, and the synthetic ones."""
 
     task: Task
     plan: Plan[Any]
+    model: Model
     real: Table
     synthetic: Table
 
@@ -79,7 +80,7 @@ def release_once(
         model = fit(synthesizer, door, task, plan)
         drawn = model.sample(task.output_rows, SamplingSource(0))
         journal.close()
-    return Trial(task, plan, real, drawn)
+    return Trial(task, plan, model, real, drawn)
 
 
 def _door(

@@ -35,6 +35,14 @@ class Partition(Protocol):
         ...
 
 
+class Derivation(Protocol):
+    """A public function of single rows: the same rows, with further columns."""
+
+    def of(self, table: Table) -> Table:
+        """The derived table, whose row r depends on row r of ``table`` alone."""
+        ...
+
+
 class TableRows:
     """The rows of a table behind the door.
 
@@ -46,6 +54,14 @@ class TableRows:
         self._columns: dict[int, tuple[Partition, PartNumbers]] = {}
         self._counts: dict[tuple[int, ...], Integers] = {}
         self._stacks: dict[tuple[int, ...], tuple[Sequence[Partition], PartNumbers]] = {}
+        self._derived: dict[int, tuple[Derivation, TableRows]] = {}
+
+    def derived(self, derivation: Derivation) -> TableRows:
+        """The rows that a derivation makes of these; cached by identity."""
+        if id(derivation) not in self._derived:
+            rows = TableRows(derivation.of(self.table))
+            self._derived[id(derivation)] = (derivation, rows)
+        return self._derived[id(derivation)][1]
 
     def column(self, partition: Partition, rows: slice = ALL_ROWS) -> PartNumbers:
         """Parts (n,) of some rows."""

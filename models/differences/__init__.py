@@ -1,0 +1,1 @@
+"""Ordered numbers, of which one is modelled as its difference from the other."""

@@ -1,0 +1,223 @@
+"""A model of rows in which differences take the place of numbers, and its sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from cloister.errors import SampleError
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.cells import Cells
+from cloister.schema.columns import OUTSIDE
+from cloister.schema.domain import Domain, Table
+from models.constrained import ConstrainedModel
+from models.differences.columns import WithDifferences, task_with, task_without
+from models.differences.pairs import Difference, differences_of
+from models.discretization.bins import Bins
+from models.protocol import Arrays, ModelState, Sampler, Where, sample_whole
+from models.sampling.sampler import CHUNK_ROWS, number_keys
+from models.serialization import merge_states, state_of_bins
+from models.task import Task
+
+_TRIES = 20_000
+"""Rows drawn for each row wanted, under a condition on a number that is made from a difference."""
+
+_IDLE = 1_000_000
+"""Rows drawn under such a condition of which none is kept, before the draw is given up."""
+
+_MADE = (
+    "'{}' is made from '{}' and the difference of the two, whose noisy histogram varies less than "
+    "its own; a difference that leads out of the domain is drawn anew inside it"
+)
+
+
+_InnerT = TypeVar("_InnerT", bound=ConstrainedModel)
+
+
+@dataclass(frozen=True)
+class DifferencedModel(Generic[_InnerT]):
+    """A model ``inner`` of rows in which ``differences`` take the place of numbers.
+
+    ``bins`` are the released histograms of these numbers. The later of the differences are undone
+    first: earlier ones may start from what they make.
+    """
+
+    task: Task
+    inner: _InnerT
+    differences: tuple[Difference, ...]
+    bins: Mapping[str, Bins]
+
+    @property
+    def sampler(self) -> Sampler:
+        """The rows of the inner model, with numbers made from differences."""
+        return DifferencedSampler(self.task.domain, self.inner.sampler, self.differences, self._own)
+
+    @property
+    def capacity(self) -> int | None:
+        """None: a model of released statistics gives any number of rows."""
+        return self.inner.capacity
+
+    @property
+    def histograms(self) -> Mapping[str, Bins]:
+        """The released histograms of the table's own columns."""
+        found = {**self.inner.histograms, **self.bins}
+        return {name: own for name, own in found.items() if name in self.task.domain}
+
+    def post_processing(self) -> tuple[str, ...]:
+        """What is done to the noisy answers until they are rows, in sentences for a certificate."""
+        made = (_MADE.format(own.moved.name, own.base.name) for own in self.differences)
+        return (*self.inner.post_processing(), *made)
+
+    def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
+        """Exactly ``rows`` rows that satisfy every hard constraint.
+
+        SampleError if they cannot be drawn.
+        """
+        return sample_whole(self.sampler, rows, rng, where)
+
+    def state(self) -> ModelState:
+        """The model as JSON and arrays."""
+        moved = state_of_bins(self.bins, [own.moved.name for own in self.differences])
+        meta = {"differences": [own.name for own in self.differences]}
+        arrays = {f"moved.{name}": array for name, array in moved.items()}
+        return merge_states(self.inner.state(), (meta, arrays))
+
+    @property
+    def _own(self) -> Mapping[str, Bins]:
+        """The bins of the differences."""
+        return {own.name: self.inner.bins[own.name] for own in self.differences}
+
+
+def inner_task(task: Task, chosen: tuple[Difference, ...]) -> Task:
+    """The task on rows in which differences take the place of numbers."""
+    return task_without(task_with(task, chosen), [own.moved.name for own in chosen])
+
+
+def chosen_of(task: Task, meta: Mapping[str, Any]) -> tuple[Difference, ...]:
+    """The differences of a saved model."""
+    known = {own.name: own for own in differences_of(task)}
+    return tuple(known[name] for name in meta.get("differences", ()))
+
+
+def restore_moved(task: Task, chosen: tuple[Difference, ...], arrays: Arrays) -> dict[str, Bins]:
+    """The bins of the numbers that are made from differences, from a saved model."""
+    return {
+        own.moved.name: Bins(
+            Cells(task.domain[own.moved.name], arrays[f"moved.cells.{at}"]),
+            arrays[f"moved.groups.{at}"],
+            arrays[f"moved.histogram.{at}"],
+        )
+        for at, own in enumerate(chosen)
+    }
+
+
+@dataclass(frozen=True)
+class DifferencedSampler:
+    """Draws rows of an ``inner`` sampler and makes numbers from ``differences``.
+
+    ``bins`` are those of the differences.
+    """
+
+    domain: Domain
+    inner: Sampler
+    differences: tuple[Difference, ...]
+    bins: Mapping[str, Bins]
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a chunk depends on those before it."""
+        return self.inner.remembers
+
+    def chunks(
+        self,
+        rows: int,
+        rng: SamplingSource,
+        where: Where | None = None,
+        first: int = 0,
+        before: Iterable[Table] = (),
+    ) -> Iterator[Table]:
+        """The chunks from number ``first`` on, given those ``before``."""
+        _require_columns(where or {}, self.domain)
+        asked = {name: value for name, value in (where or {}).items() if name in self._moved}
+        rest = {name: value for name, value in (where or {}).items() if name not in asked}
+        inside = [self._inside(table) for table in before]
+        if not asked:
+            for chunk in self.inner.chunks(rows, rng, rest or None, first, inside):
+                yield self._outside(chunk)
+            return
+        codes = {name: self._code(name, value) for name, value in asked.items()}
+        for number, stream in list(enumerate(rng.spawn(max(1, -(-rows // CHUNK_ROWS)))))[first:]:
+            wanted = min(CHUNK_ROWS, rows - number * CHUNK_ROWS)
+            kept = self._under(codes, rest, wanted, stream, inside)
+            inside.append(kept)
+            yield number_keys(self._outside(kept), number * CHUNK_ROWS)
+
+    def _under(
+        self,
+        codes: Mapping[str, int],
+        rest: Where,
+        wanted: int,
+        stream: SamplingSource,
+        before: list[Table],
+    ) -> Table:
+        """Inner rows from which numbers with the wanted codes are made, by rejection."""
+        kept: list[Table] = []
+        missing, drawn = wanted, 0
+        while missing and (drawn < _IDLE or (kept and drawn < _TRIES * wanted)):
+            (source,) = stream.spawn(1)
+            found = Table.concatenate(
+                self.inner.chunks(CHUNK_ROWS, source, rest or None, 0, [*before, *kept])
+            )
+            made = self._outside(found)
+            fits = np.all([made.codes[name] == code for name, code in codes.items()], axis=0)
+            if fits.any():
+                kept.append(found.take(np.flatnonzero(fits)[:missing]))
+                missing -= kept[-1].rows
+            drawn += found.rows
+        if missing:
+            names = ", ".join(f"'{name}'" for name in codes)
+            raise SampleError(
+                f"only {wanted - missing} rows could be drawn under the condition on {names}; "
+                "request fewer rows or choose another value"
+            )
+        return Table.concatenate(kept)
+
+    @cached_property
+    def _moved(self) -> set[str]:
+        return {own.moved.name for own in self.differences}
+
+    def _code(self, name: str, value: object) -> int:
+        code = int(self.domain[name].encode(pd.Series([value], dtype=object))[0])
+        if code == OUTSIDE:
+            raise SampleError(
+                f"the condition on '{name}' gives a value outside its domain; use a declared value"
+            )
+        return code
+
+    def _inside(self, table: Table) -> Table:
+        """Rows as the inner model has them."""
+        derived = WithDifferences(self.differences).of(table)
+        columns = tuple(own for own in derived.domain if own.name not in self._moved)
+        return Table(Domain(columns), {own.name: derived.stored[own.name] for own in columns})
+
+    def _outside(self, table: Table) -> Table:
+        """Rows of the table's own columns, made from inner ones."""
+        codes = dict(table.codes)
+        for own in reversed(self.differences):
+            codes[own.moved.name] = own.moved_codes(
+                codes[own.base.name], codes[own.name], self.bins[own.name]
+            )
+        return Table(self.domain, {name: codes[name] for name in self.domain.names})
+
+
+def _require_columns(where: Where, domain: Domain) -> None:
+    unknown = next((name for name in where if name not in domain), None)
+    if unknown is not None:
+        raise SampleError(
+            f"the condition on '{unknown}' names no column; use one of the declared columns"
+        )

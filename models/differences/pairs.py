@@ -1,0 +1,175 @@
+"""Two numbers that a rule orders, such as two dates, and their difference; public.
+
+Joint tables over bins say nothing of a difference that is smaller than a bin: two dates in the same
+month come out any number of days apart. The difference is a function of the row, so it can be an
+attribute like any other, in bins that grow from the least difference on, and one of the two numbers
+is then the other one and the difference.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cloister.arrays import Integers
+from cloister.constraints import DenialConstraint
+from cloister.constraints.denial import Cell, Op
+from cloister.schema.attributes import Datetime, Integer
+from cloister.schema.columns import Codes, Grid, float_decimals
+from cloister.schema.domain import Domain
+from models.discretization.bins import Bins
+from models.task import Task
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Two columns of a rule: ``moved`` is ``base`` more the difference, or less it if ``sign`` < 0.
+
+    The difference has at least ``least`` ticks. Every value of ``base`` leaves ``moved`` a value.
+    """
+
+    rule: DenialConstraint
+    name: str
+    base: Grid
+    moved: Grid
+    sign: int
+    least: int
+
+    @cached_property
+    def column(self) -> Grid:
+        """The column of the difference, in ticks of the two; missing where ``moved`` is."""
+        least, most = self._unit * -(-self._extremes[0] // self._unit), self._extremes[1]
+        number = Integer(
+            type="integer", min=least, max=most, nullable=self.moved.attribute.nullable
+        )
+        steps = (most - least) // self._unit + 1
+        return Grid(self.name, number, least, self._unit, steps, (), geometric=True)
+
+    @property
+    def _unit(self) -> int:
+        """The greatest step of which all differences are multiples."""
+        shift = self.moved.origin - self.base.origin
+        return math.gcd(self.base.stride, self.moved.stride, shift)
+
+    @property
+    def _extremes(self) -> tuple[int, int]:
+        """The least and greatest difference, in ticks."""
+        low, high = _ends(self.base), _ends(self.moved)
+        found = [self.sign * (one - other) for one in high for other in low]
+        return max(self.least, min(found)), max(found)
+
+    def of(self, base: Codes, moved: Codes) -> Codes:
+        """Fine codes (n,) of the differences of two columns; 0 in rows that break the rule."""
+        ticks = self.sign * (self.moved.ticks(moved) - self.base.ticks(base))
+        codes = np.maximum((ticks - self.column.origin) // self._unit, 0)
+        if self.moved.null_code is not None:
+            codes[moved == self.moved.null_code] = self.column.null_code
+        return codes
+
+    def moved_codes(self, base: Codes, differences: Codes, bins: Bins) -> Codes:
+        """Fine codes (n,) of ``moved``, given those of ``base`` and of the difference.
+
+        A difference that leads out of the domain is drawn anew inside it, at its quantile in the
+        released histogram of differences, ``bins``.
+        """
+        start = self.base.ticks(base)
+        missing = differences == self.column.null_code
+        boxes = self._allowed(start)
+        outside = ~missing & ((differences < boxes[:, 0]) | (differences >= boxes[:, 1]))
+        whole = np.broadcast_to([0, self.column.steps], boxes.shape)
+        quantile = bins.quantile_in_box(whole, np.where(missing, 0, differences))
+        inside = np.where(outside, bins.refine_box(boxes, quantile), differences)
+        ticks = start + self.sign * self.column.ticks(np.where(missing, 0, inside))
+        away = self.sign * (ticks - self.moved.origin)
+        codes = np.clip(self.sign * -(-away // self.moved.stride), 0, self.moved.steps - 1)
+        if self.moved.null_code is not None:
+            codes[missing] = self.moved.null_code
+        return codes
+
+    def _allowed(self, start: Integers) -> Integers:
+        """The fine codes [first, last) (n, 2) of differences that lead from ticks to the domain."""
+        nearest, farthest = _ends(self.moved)[:: self.sign]
+        first = self.sign * (nearest - start) - self.column.origin
+        last = self.sign * (farthest - start) - self.column.origin
+        low = np.maximum(-(-first // self._unit), 0)
+        return np.stack([low, np.maximum(last // self._unit, low) + 1], axis=1)
+
+
+def differences_of(task: Task) -> tuple[Difference, ...]:
+    """The differences that may each take the place of a number.
+
+    A hard rule orders two numbers on one scale, without special values. The number that gives way
+    is in no other constraint, but for such rules by which a further number gives way to it. None
+    where a unit may have several rows: these are drawn under values that their person gives.
+    """
+    if task.neighbours.max_rows > 1:
+        return ()
+    options = ((_difference(rule, task.domain, sign) for sign in (1, -1)) for rule in task.hard)
+    found = (next((own for own in two if own and _gives_way(own, task)), None) for two in options)
+    return tuple(own for own in found if own is not None)
+
+
+def _gives_way(own: Difference, task: Task, before: tuple[str, ...] = ()) -> bool:
+    """Whether all other rules on the number that is moved let a further one follow it."""
+    name = own.moved.name
+    others = [c for c in task.constraints if name in c.attributes and c is not own.rule]
+    return name not in before and all(
+        (further := _difference(rule, task.domain, own.sign)) is not None
+        and rule.hard
+        and further.base.name == name
+        and _gives_way(further, task, (*before, name))
+        for rule in others
+    )
+
+
+def _difference(rule: DenialConstraint, domain: Domain, sign: int) -> Difference | None:
+    """The difference of the two numbers of a rule; the greater is moved, or the less if sign < 0.
+
+    None if the rule is another one, the numbers are not comparable, the one that stays may be
+    missing, or a value of it leaves the other none.
+    """
+    names = _ordered(rule)
+    if names is None or any(not isinstance(domain[name], Grid) for name in names[:2]):
+        return None
+    less, greater, least = names
+    base, moved = (domain[name] for name in (less, greater)[::sign])
+    assert isinstance(base, Grid)
+    assert isinstance(moved, Grid)
+    comparable = _scale(base) == _scale(moved) and not base.special_codes + moved.special_codes
+    leaves = sign * (_ends(moved)[::sign][1] - _ends(base)[::sign][1]) >= least
+    if not comparable or base.attribute.nullable or not leaves:
+        return None
+    return Difference(rule, _unused(f"{greater} less {less}", domain), base, moved, sign, least)
+
+
+def _unused(name: str, domain: Domain) -> str:
+    return _unused(f"{name}_", domain) if name in domain else name
+
+
+def _ordered(rule: DenialConstraint) -> tuple[str, str, int] | None:
+    """The less and the greater number of a rule on one row, and their least difference in ticks."""
+    if len(rule.predicates) != 1 or rule.arity != 1:
+        return None
+    predicate = rule.predicates[0]
+    left, op, right = predicate.left, predicate.op, predicate.right
+    if not isinstance(right, Cell) or left.attribute == right.attribute or not op.is_order:
+        return None
+    names = (left.attribute, right.attribute)
+    less, greater = names if op in (Op.GT, Op.GE) else names[::-1]
+    return less, greater, int(op in (Op.GE, Op.LE))
+
+
+def _scale(column: Grid) -> tuple[str, int]:
+    """What a tick of a column is."""
+    attribute = column.attribute
+    if isinstance(attribute, Datetime):
+        return "datetime", attribute.tick_micros
+    return attribute.type, float_decimals(attribute) if attribute.type == "float" else 0
+
+
+def _ends(column: Grid) -> tuple[int, int]:
+    """The ticks of the first and last value of a grid."""
+    return column.origin, column.origin + (column.steps - 1) * column.stride

@@ -1,0 +1,79 @@
+"""Stays in a hospital: one date soon after another, a ward that no child may be in, few columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from shape import Shape
+
+WARDS = {
+    "surgery": 0.31,
+    "medicine": 0.38,
+    "children": 0.18,
+    "maternity": 0.112,
+    "geriatrics": 0.018,
+}
+DAYS = {"surgery": 5.0, "medicine": 8.5, "children": 4.0, "maternity": 3.0, "geriatrics": 18.0}
+"""Days of a stay, on average."""
+
+_YEARS = {"surgery": 52, "medicine": 58, "children": 8, "maternity": 31, "geriatrics": 81}
+_DEVIATION = {"surgery": 17, "medicine": 18, "children": 4, "maternity": 6, "geriatrics": 7}
+
+
+def stays(rows: int = 8_000, seed: int = 1) -> Shape:
+    """Three years of stays; a discharge follows its admission by 6.8 days on average."""
+    rng = np.random.default_rng(seed)
+    ward = rng.choice(list(WARDS), rows, p=list(WARDS.values()))
+    mean, deviation = (pd.Series(ward).map(own).to_numpy() for own in (_YEARS, _DEVIATION))
+    age = np.rint(rng.normal(mean, deviation)).clip(0, 99).astype(int)
+    age = np.where(ward == "children", age.clip(0, 17), age.clip(16, 99))
+    days = np.floor(rng.gamma(1.1, pd.Series(ward).map(DAYS).to_numpy() / 1.0, rows)).astype(int)
+    urgent = rng.random(rows) < np.where(ward == "surgery", 0.35, 0.6)
+    into_year = (rng.beta(1.3, 1.1, rows) * 1_060).astype(int)
+    admitted = np.datetime64("2021-01-01") + into_year
+    frame = pd.DataFrame(
+        {
+            "ward": ward,
+            "age": age,
+            "sex": np.where(rng.random(rows) < np.where(ward == "maternity", 1.0, 0.48), "F", "M"),
+            "urgent": np.where(urgent, "yes", "no"),
+            "admitted": admitted,
+            "discharged": admitted + days,
+            "insurer": rng.choice(list("ABCDEF"), rows, p=[0.4, 0.25, 0.15, 0.1, 0.07, 0.03]),
+            "cost": np.rint(rng.lognormal(6.8 + 0.5 * urgent, 0.5) + 620.0 * days).clip(0, 99_999),
+        }
+    ).astype({"cost": int})
+    return Shape(frame, _spec(rows))
+
+
+def _listed(*values: str) -> dict:
+    return {"type": "categorical", "values": list(values), "provenance": "list"}
+
+
+def _spec(rows: int) -> dict:
+    date = {"type": "date", "min": "2021-01-01", "max": "2024-06-30", "provenance": "calendar"}
+    return {
+        "name": "stays",
+        "source": {"path": "stays.csv"},
+        "privacy": {
+            "unit": "row",
+            "relation": "add_remove",
+            "rows": {"public": rows},
+            "budget": {"epsilon": 100, "delta": 1e-4, "per": "year"},
+        },
+        "attributes": {
+            "ward": _listed(*WARDS),
+            "age": {"type": "integer", "min": 0, "max": 110, "provenance": "form"},
+            "sex": _listed("F", "M"),
+            "urgent": {"type": "boolean", "true": "yes", "false": "no"},
+            "admitted": date,
+            "discharged": date,
+            "insurer": _listed(*"ABCDEF"),
+            "cost": {"type": "integer", "min": 0, "max": 100_000, "provenance": "form"},
+        },
+        "constraints": [
+            {"name": "dates", "deny": "t.admitted > t.discharged"},
+            {"name": "no children", "deny": "t.age < 16 and t.ward = 'geriatrics'"},
+        ],
+        "release": {"method": "auto", "epsilon": 1, "delta": 1e-6},
+    }

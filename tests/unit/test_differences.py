@@ -1,0 +1,182 @@
+"""Ordered numbers and their differences: both ways, where they apply, and through a fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from shape import release_once
+from stays import stays
+
+from cloister.constraints.counting import count_violations
+from cloister.errors import SampleError
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.cells import declared_cells
+from cloister.schema.domain import Table
+from cloister.schema.spec import Spec
+from models.differences.columns import WithDifferences
+from models.differences.pairs import Difference, differences_of
+from models.discretization.bins import bin_cells
+from models.registry import create
+from models.task import Task
+from models.task_from_spec import task_of
+
+DAY = {"type": "date", "min": "2020-01-01", "max": "2020-12-31"}
+COUNT = {"type": "integer", "min": 3, "max": 40}
+FORMS = {
+    "dates": (DAY, DAY | {"max": "2021-06-30"}, "t.a > t.b"),
+    "missing": (DAY, DAY | {"nullable": True}, "t.b < t.a"),
+    "strict": (COUNT, COUNT | {"max": 60}, "t.a >= t.b"),
+    "steps": (COUNT | {"step": 2}, COUNT | {"min": -20, "max": 61, "step": 3}, "t.a > t.b"),
+    "less moved": (COUNT | {"nullable": True}, COUNT | {"max": 60}, "t.a > t.b"),
+    "less is far below": (COUNT, {"type": "integer", "min": 100, "max": 900}, "t.a > t.b"),
+    "decimals": (
+        {"type": "float", "min": 0, "max": 9, "decimals": 2},
+        {"type": "float", "min": 1, "max": 11.5, "decimals": 2},
+        "t.a >= t.b",
+    ),
+    "moments": (
+        {"type": "datetime", "min": "2020-01-01T00:00:00", "max": "2020-01-03T00:00:00"},
+        {"type": "datetime", "min": "2020-01-01T00:00:00", "max": "2020-01-09T00:00:00"},
+        "t.a > t.b",
+    ),
+}
+
+
+def task_with(attributes: dict, *rules: str, soft: tuple[str, ...] = ()) -> Task:
+    content = {
+        "name": "pairs",
+        "source": {"path": "pairs.csv"},
+        "privacy": {
+            "unit": "row",
+            "relation": "add_remove",
+            "rows": {"public": 100},
+            "budget": {"epsilon": 1, "delta": 1e-6, "per": "year"},
+        },
+        "attributes": attributes,
+        "release": {"method": "mixture", "epsilon": 1, "delta": 1e-6},
+        "constraints": [{"name": f"r{at}", "deny": rule} for at, rule in enumerate(rules)]
+        + [{"name": f"s{at}", "deny": rule, "soft": True} for at, rule in enumerate(soft)],
+    }
+    return task_of(Spec.declared_in(Path(), content), {"pairs": 100})
+
+
+def ordered_rows(task: Task, rows: int = 400) -> Table:
+    """Random rows that satisfy the task's rules."""
+    rng = np.random.default_rng(1)
+    codes = {column.name: rng.integers(0, column.size, rows) for column in task.domain}
+    table = Table(task.domain, codes)
+    kept = np.ones(rows, dtype=bool)
+    for rule in task.hard:
+        kept &= np.array([count_violations(rule, table.take([at])) == 0 for at in range(rows)])
+    return table.take(kept)
+
+
+def only(task: Task) -> Difference:
+    (found,) = differences_of(task)
+    return found
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_a_number_is_the_other_and_the_difference(form: tuple[dict, dict, str]) -> None:
+    task = task_with({"a": form[0], "b": form[1]}, form[2])
+    table, own = ordered_rows(task), only(task)
+    cells = declared_cells(own.column)
+    bins = bin_cells(cells, np.full(cells.size, 1 / cells.size), 0.0, keep=False)
+    base, moved = table.codes[own.base.name], table.codes[own.moved.name]
+    assert table.rows > 20
+    assert np.array_equal(own.moved_codes(base, own.of(base, moved), bins), moved)
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_any_difference_leads_to_a_row_that_keeps_the_rule(form: tuple[dict, dict, str]) -> None:
+    task = task_with({"a": form[0], "b": form[1]}, form[2])
+    own, rng = only(task), np.random.default_rng(2)
+    cells = declared_cells(own.column)
+    bins = bin_cells(cells, np.full(cells.size, 1 / cells.size), 0.0, keep=False)
+    base = rng.integers(0, own.base.size, 2_000)
+    moved = own.moved_codes(base, rng.integers(0, own.column.size, 2_000), bins)
+    rows = Table(task.domain, {own.base.name: base, own.moved.name: moved})
+    assert moved.min() >= 0
+    assert moved.max() < own.moved.size
+    assert count_violations(task.hard[0], rows) == 0
+
+
+def test_a_derived_row_depends_on_the_same_row_alone() -> None:
+    task = task_with({"a": DAY, "b": DAY, "c": COUNT}, "t.a > t.b")
+    table, derivation = ordered_rows(task), WithDifferences(differences_of(task))
+    order = np.random.default_rng(3).permutation(table.rows)[::2]
+    whole = derivation.of(table).take(order)
+    part = derivation.of(table.take(order))
+    assert list(whole.stored) == ["a", "b", "c", "b less a"]
+    assert all(np.array_equal(whole.stored[name], part.stored[name]) for name in whole.stored)
+
+
+def test_numbers_of_a_chain_give_way_one_after_the_other() -> None:
+    task = task_with({"a": DAY, "b": DAY, "c": DAY}, "t.a > t.b", "t.b > t.c")
+    assert [own.moved.name for own in differences_of(task)] == ["b", "c"]
+
+
+def test_the_less_of_two_gives_way_where_the_greater_is_bound() -> None:
+    task = task_with(
+        {"a": DAY, "b": DAY, "c": COUNT}, "t.a > t.b", "t.b = '2020-03-01' and t.c > 9"
+    )
+    assert only(task).moved.name == "a"
+
+
+@pytest.mark.parametrize(
+    ("second", "rule", "soft"),
+    [
+        (COUNT, "t.a > t.b", ()),
+        (DAY, "t.b > t.a", ("t1.a = t2.a and t1.b != t2.b",)),
+        (DAY, "t.a = t.b", ()),
+        (DAY, "t1.a > t2.b", ()),
+        (DAY, "t.a > t.b and t.c > 5", ()),
+    ],
+    ids=["another scale", "both bound", "no order", "two rows", "under a condition"],
+)
+def test_other_pairs_stay_as_they_are(second: dict, rule: str, soft: tuple[str, ...]) -> None:
+    assert not differences_of(task_with({"a": DAY, "b": second, "c": COUNT}, rule, soft=soft))
+
+
+def test_rows_of_persons_have_none() -> None:
+    task = task_with({"a": DAY, "b": DAY}, "t.a > t.b")
+    assert not differences_of(replace(task, neighbours=Neighbours(max_rows=3)))
+
+
+@pytest.fixture(scope="module")
+def released():
+    return release_once(stays(3_000), 3, "mixture")
+
+
+def test_differences_come_out_as_in_the_data(released) -> None:
+    real, drawn = (table.frame() for table in (released.real, released.synthetic))
+    days = [(rows["discharged"] - rows["admitted"]).dt.days for rows in (real, drawn)]
+    assert abs(days[1].mean() / days[0].mean() - 1) < 0.25
+    assert days[1].corr(drawn["cost"]) > 0.6
+    assert not any(count_violations(rule, released.synthetic) for rule in released.task.hard)
+
+
+def test_a_stored_model_draws_the_same_rows_and_keeps_conditions(released) -> None:
+    model = released.model
+    restored = create("mixture").restore(released.task, *model.state())
+    first, second = (own.sample(200, SamplingSource(5)) for own in (model, restored))
+    assert all(np.array_equal(first.codes[n], second.codes[n]) for n in first.codes)
+    day = first.frame()["discharged"].iloc[0].date().isoformat()
+    where = {"discharged": day, "sex": "F"}
+    under = restored.sample(3, SamplingSource(6), where).frame()
+    assert (under["discharged"].dt.date.astype(str) == day).all()
+    assert (under["sex"] == "F").all()
+    with pytest.raises(SampleError, match="names no column"):
+        restored.sample(1, SamplingSource(7), {"discharged less admitted": 3})
+
+
+def test_the_spend_names_the_differences(released) -> None:
+    words = next(stage.explanation for stage in released.plan.stages)
+    assert "differences of ordered numbers as well: discharged less admitted" in words
+    assert any(
+        "'discharged' is made from 'admitted'" in own for own in released.model.post_processing()
+    )
