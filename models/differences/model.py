@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -20,7 +20,7 @@ from models.differences.columns import WithDifferences, task_with, task_without
 from models.differences.pairs import Difference, differences_of
 from models.discretization.bins import Bins
 from models.protocol import Arrays, ModelState, Sampler, Where, sample_whole
-from models.sampling.sampler import CHUNK_ROWS, number_keys
+from models.sampling.chunks import CHUNK_ROWS, Chunk, chunks_of, number_keys
 from models.serialization import merge_states, state_of_bins
 from models.task import Task
 
@@ -151,25 +151,19 @@ class DifferencedSampler:
                 yield self._outside(chunk)
             return
         codes = {name: self._code(name, value) for name, value in asked.items()}
-        for number, stream in list(enumerate(rng.spawn(max(1, -(-rows // CHUNK_ROWS)))))[first:]:
-            wanted = min(CHUNK_ROWS, rows - number * CHUNK_ROWS)
-            kept = self._under(codes, rest, wanted, stream, inside)
+        for own in chunks_of(rows, rng, first):
+            kept = self._under(codes, rest, own, inside)
             inside.append(kept)
-            yield number_keys(self._outside(kept), number * CHUNK_ROWS)
+            yield number_keys(self._outside(kept), own.begin)
 
     def _under(
-        self,
-        codes: Mapping[str, int],
-        rest: Where,
-        wanted: int,
-        stream: SamplingSource,
-        before: list[Table],
+        self, codes: Mapping[str, int], rest: Where, chunk: Chunk, before: Sequence[Table]
     ) -> Table:
         """Inner rows from which numbers with the wanted codes are made, by rejection."""
         kept: list[Table] = []
-        missing, drawn = wanted, 0
-        while missing and (drawn < _IDLE or (kept and drawn < _TRIES * wanted)):
-            (source,) = stream.spawn(1)
+        missing, drawn = chunk.rows, 0
+        while missing and (drawn < _IDLE or (kept and drawn < _TRIES * chunk.rows)):
+            (source,) = chunk.stream.spawn(1)
             found = Table.concatenate(
                 self.inner.chunks(CHUNK_ROWS, source, rest or None, 0, [*before, *kept])
             )
@@ -182,7 +176,7 @@ class DifferencedSampler:
         if missing:
             names = ", ".join(f"'{name}'" for name in codes)
             raise SampleError(
-                f"only {wanted - missing} rows could be drawn under the condition on {names}; "
+                f"only {chunk.rows - missing} rows could be drawn under the condition on {names}; "
                 "request fewer rows or choose another value"
             )
         return Table.concatenate(kept)

@@ -37,6 +37,7 @@ from cloister.privacy.mechanisms.grid import OnGridSensitivity
 from cloister.privacy.queries.candidate_scores import Candidate, CandidateScores
 from cloister.privacy.queries.column_counts import BucketCounts, RawColumns, RowCount, TextCounts
 from cloister.privacy.queries.conjunction_counts import ConjunctionCounts, DummyCoding
+from cloister.privacy.queries.derived import OnDerived
 from cloister.privacy.queries.distances import Distances, ExpectedTable
 from cloister.privacy.queries.entropies import Entropies, entropy_bound
 from cloister.privacy.queries.gradient_sum import GradientSum, SampledRows
@@ -49,8 +50,10 @@ from cloister.privacy.queries.violating_pairs import ViolatingPairs
 from cloister.privacy.queries.violation_matrix import ViolationMatrix
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.cells import declared_cells
+from cloister.schema.domain import Table
 
 CELLS = [declared_cells(column) for column in domain_of(3, 2, 4)]
+FURTHER = domain_of(3, 2, 4, 3)
 RULE = parse_denial("t1.c0 = t2.c0 and t1.c2 != t2.c2", "function", hard=False)
 ALONE = parse_denial("t.c0 = 'v0' and t.c2 = 'v0'", "row", hard=False)
 STEPS = GaussianGradient(Fraction(1, 2), Fraction(1), 2.0)
@@ -183,6 +186,29 @@ def gradient(codes: torch.Tensor) -> dict[str, Outer]:
     return {"w": Outer(torch.ones(len(codes), 1), 50.0 * (codes - 1.0))}
 
 
+class Sum:
+    """A further column: the sum of two codes of a row."""
+
+    def of(self, table):
+        own = (table.codes["c0"] + table.codes["c2"]) % FURTHER["c3"].size
+        return Table(FURTHER, {**table.stored, "c3": own})
+
+
+class RunningSum:
+    """A further column of the codes of all rows before."""
+
+    def of(self, table):
+        own = np.cumsum(table.codes["c0"]) % FURTHER["c3"].size
+        return Table(FURTHER, {**table.stored, "c3": own})
+
+
+class OnRunningSum(OnDerived):
+    """A derived row depends on the rows before it."""
+
+    def exact(self, rows, source):
+        return self.query.exact(rows.derived(RunningSum()), source)
+
+
 class Cumulative(PartitionCounts):
     """Counts of all parts up to each, with the sensitivity of single ones."""
 
@@ -272,6 +298,10 @@ class OnFirstLines(ViolationMatrix):
 
 LAWS: dict[type, Law] = {
     PartitionCounts: Law(lambda kind: kind(tuple(CELLS[:2])), Cumulative),
+    OnDerived: Law(
+        lambda kind: kind(PartitionCounts((CELLS[1], declared_cells(FURTHER["c3"]))), Sum()),
+        OnRunningSum,
+    ),
     ConjunctionCounts: Law(
         lambda kind: kind(tuple(CELLS), DummyCoding((3, 2, 4), (False, True, False))), BothOrders
     ),
