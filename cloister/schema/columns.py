@@ -379,7 +379,8 @@ def _ticks_of_series(attribute: AnyAttribute, typed: pd.Series) -> Codes:
         return typed.to_numpy().astype("datetime64[D]").astype(np.int64)
     if attribute.type == "integer":
         return typed.to_numpy(dtype=np.int64)
-    ticks = np.rint(typed.to_numpy(dtype=np.float64) * _ticks_per_unit(attribute))
+    with np.errstate(over="ignore"):  # a warning would tell of one row
+        ticks = np.rint(typed.to_numpy(dtype=np.float64) * _ticks_per_unit(attribute))
     return np.clip(ticks, -_FARTHEST_TICK, _FARTHEST_TICK).astype(np.int64)
 
 

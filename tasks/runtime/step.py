@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import functools
 import traceback
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -86,13 +87,19 @@ def _may_pass(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
 
 
 def report_progress(name: str, function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The function with its start and end reported, and its unforeseen errors scrubbed."""
+    """The function with its start and end reported, and its unforeseen errors scrubbed.
+
+    Privacy: warnings of libraries are dropped, here and not by commands alone. That there is one
+        can be a fact about a single row, such as a number too large for its grid.
+    """
 
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         reporter().start(name)
         try:
-            result = function(*args, **kwargs)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                result = function(*args, **kwargs)
         except CloisterError:
             reporter().fail(name)
             raise

@@ -176,3 +176,13 @@ def test_a_million_rows_take_seconds():
         frame.astype("str"), _spec("drop", {name: ATTRIBUTES[name] for name in frame})
     )
     assert len(kept) == 10**6 - report.dropped == (frame["kind"] != "c").sum()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("on_invalid", ["drop", "clip"])
+def test_a_number_too_large_for_its_grid_is_outside_without_a_warning(on_invalid):
+    """A warning would be a fact about one row."""
+    spec = _spec(on_invalid, {"share": ATTRIBUTES["share"]})
+    rows, report = validate_rows(pd.DataFrame({"share": ["0.5", "1e308", "-1e308"]}), spec)
+    assert rows["share"].tolist() == ([0.5, 1, 0] if on_invalid == "clip" else [0.5])
+    assert report.findings

@@ -1,0 +1,21 @@
+"""What a step says of the data: nothing, by no error and no warning."""
+
+import warnings
+
+import pytest
+
+from cloister.errors import CloisterError
+from tasks.runtime.step import report_progress
+
+
+def test_a_step_drops_warnings_and_the_message_of_an_unforeseen_error():
+    def fail():
+        warnings.warn("Ann has 7", stacklevel=1)
+        raise ValueError("Ann has 7")
+
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        with pytest.raises(CloisterError, match="ValueError") as failure:
+            report_progress("train", fail)()
+    assert not shown
+    assert "Ann" not in str(failure.value)
