@@ -34,16 +34,17 @@ def rows_changed(schema: Schema) -> Mapping[str, int]:
     alone of a table that holds no rows of units, if no row refers to it.
 
     Privacy: proof. Let a unit start at a row of table X, and r[T] be the rows of T that go with it:
-        r[X] = 1, and by each reference of T that is not optional r[P] d of its parent P, with
-        d = ``max_rows``, since bounded data has no more. Joined rows of a key T -> P: the own rows
+        r[X] = 1, and by each reference of T that is not optional r[P] d of its parent P, with d =
+        ``max_rows``, since bounded data has no more. Joined rows of a key T -> P: the own rows
         r[T]; if it is optional, also the r[P] d rows that stay without a parent, and if links are
         truncated there, r[T] that take the free places of own ones at parents that stay, one for
         one, because a row has one link and what stays of a parent's rows is a function of that
-        parent's rows. Where it is not optional, truncation takes place at the only parent that
-        holds rows of units, and own rows go with it: no place becomes free. Degrees of a key: the
-        r[P] rows of parents that go, and two rows (one less, one more) for each parent that stays
-        and loses one: at most as many as own rows that did not come through this key. The greatest
-        over all X holds for every unit (``tests/laws/test_relational_laws.py``).
+        parent's rows as they were read, whatever became of their other references. Where it is not
+        optional, truncation takes place at the only parent that holds rows of units, and own rows
+        go with it: no place becomes free. Degrees of a key: the r[P] rows of parents that go, and
+        two rows (one less, one more) for each parent that stays and loses one: at most as many as
+        own rows that did not come through this key. The greatest over all X holds for every unit
+        (``tests/laws/test_relational_laws.py``).
     """
     starts = [_of_unit(schema, start, alone=False) for start in schema.units or (schema.lead,)]
     others = [name for name in schema.tables if name not in schema.holding]

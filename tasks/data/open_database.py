@@ -93,23 +93,28 @@ def bound(database: Database, key: bytes) -> Database:
         for reference in filter(partial(is_truncated, schema), required):
             stay = _bounded(tables[name].codes[reference.column], reference, key)
             tables[name] = tables[name].take(np.sort(stay))
+    as_read = dict(tables)
     for reference in schema.keys:
         found = Database(schema, tables)
         if reference.optional:
-            tables[reference.table] = _linked(found, reference, key)
+            tables[reference.table] = _linked(found, reference, as_read[reference.table], key)
         if is_refused(schema, reference):
             _require_bound(found, reference)
     return Database(schema, tables)
 
 
-def _linked(database: Database, reference: ForeignKey, key: bytes) -> Table:
-    """The table with references unlinked that lead to no row, or beyond the bound of a parent."""
+def _linked(database: Database, reference: ForeignKey, as_read: Table, key: bytes) -> Table:
+    """The table with references unlinked that lead to no row, or beyond the bound of a parent.
+
+    Privacy: lots are of rows ``as_read``. What became of another reference may depend on other
+        units: by it, a row that goes would exchange links of rows that stay.
+    """
     table, domain = database.tables[reference.table], database.schema.tables[reference.table]
     codes = table.codes[reference.column].astype(np.int64)
     stay = np.flatnonzero(database.referring(reference))
     if is_truncated(database.schema, reference):
         own = key + reference.table.encode() + reference.column.encode()
-        stay = stay[rows_first_in_line(codes[stay], table.take(stay), reference.max_rows, own)]
+        stay = stay[rows_first_in_line(codes[stay], as_read.take(stay), reference.max_rows, own)]
     linked = codes == domain[reference.column].null_code
     linked[stay] = True
     return Table(table.domain, {**table.codes, reference.column: np.where(linked, codes, UNLINKED)})

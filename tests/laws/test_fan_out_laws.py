@@ -1,0 +1,99 @@
+"""Fan-outs of any schema: random tables, references that may be missing, units and bounds."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from tiny_databases import counted, domain, without
+
+from cloister.errors import DataError
+from cloister.schema.attributes import Integer, TextKey
+from cloister.schema.database import Database, ForeignKey, Schema
+from cloister.schema.domain import Table
+from cloister.schema.fan_out import rows_changed
+from cloister.schema.joins import joined_tables
+from tasks.data.open_database import bound
+
+SCHEMAS = int(os.environ.get("CLOISTER_TEST_TABLES", "3000"))
+LOST = (1_075, 1_380, 1_821, 2_458)
+"""Schemas of two references that may be missing, in which one that was lost moved another."""
+
+
+def random_schema(rng: np.random.Generator) -> Schema:
+    """Two to four tables, each with up to two references, and perhaps one to itself."""
+    tables, keys = {}, []
+
+    def refer(columns: dict, table: str, column: str, parent: str, optional: bool) -> None:
+        columns[column] = TextKey(type="text", pattern="A{0..99}", nullable=optional)
+        most = int(rng.integers(1, 4 if parent != table else 3))
+        keys.append(ForeignKey(table, column, parent, "id", most, optional))
+
+    for at in range(int(rng.integers(2, 5))):
+        columns = {
+            "id": TextKey(type="text", pattern="A{0..99}"),
+            "x": Integer(type="integer", min=0, max=2),
+        }
+        for number in range(int(rng.integers(0 if at > 1 else 1, 3)) if at else 0):
+            parent, optional = int(rng.integers(0, at)), bool(rng.random() < 0.4)
+            refer(columns, f"t{at}", f"k{number}", f"t{parent}", optional)
+        if rng.random() < 0.2:
+            refer(columns, f"t{at}", "s", f"t{at}", optional=True)
+        tables[f"t{at}"] = domain(**columns)
+    if rng.random() < 0.5:
+        return Schema(tables, tuple(keys))
+    chosen = tuple(tables) if rng.random() < 0.6 else (f"t{int(rng.integers(0, len(tables)))}",)
+    return Schema(tables, tuple(keys), chosen)
+
+
+def random_database(rng: np.random.Generator, schema: Schema) -> Database:
+    tables = {}
+    for name, own in schema.tables.items():
+        rows, codes = int(rng.integers(1, 8)), {}
+        for column in own:
+            found = rng.integers(0, 3, rows)
+            if column.null_code is not None:
+                found = np.where(rng.random(rows) < 0.25, column.null_code, found)
+            codes[column.name] = np.arange(rows) if column.name == "id" else found
+        tables[name] = Table(own, codes)
+    return Database(schema, tables)
+
+
+def is_referred_to(whole: Database, start: str, row: int) -> bool:
+    gone = whole.tables[start].codes["id"][row]
+    keys = [key for key in whole.schema.keys if key.parent == start]
+    return any((whole.references(key) == gone).any() for key in keys)
+
+
+def beyond_fan_out(seed: int, databases: int = 12) -> list[str]:
+    """The tables of which a unit changed more rows than its fan-out."""
+    rng = np.random.default_rng(seed)
+    schema = random_schema(rng)
+    alone = [name for name in schema.tables if name not in schema.holding]
+    most, found = rows_changed(schema), []
+    for _ in range(databases):
+        whole = random_database(rng, schema)
+        start = str(rng.choice([*(schema.units or [schema.lead]), *alone]))
+        row = int(rng.integers(0, whole.tables[start].rows))
+        if start in alone and is_referred_to(whole, start, row):
+            continue
+        try:
+            one, other = (
+                counted(each, bound, joined_tables) for each in (whole, without(whole, start, row))
+            )
+        except DataError:
+            continue
+        changes = {name: (one[name] - other[name]) + (other[name] - one[name]) for name in one}
+        found += [name for name, change in changes.items() if change.total() > most[name]]
+    return found
+
+
+@pytest.mark.parametrize("seed", [*LOST, *range(40)])
+def test_a_unit_of_any_schema_changes_no_more_rows_than_its_fan_out(seed: int) -> None:
+    assert not beyond_fan_out(seed)
+
+
+@pytest.mark.slow
+def test_units_of_many_schemas_change_no_more_rows_than_their_fan_out() -> None:
+    assert not [seed for seed in range(SCHEMAS) if beyond_fan_out(seed)]
