@@ -1,5 +1,8 @@
 """The ledger separates budgets, states and runs, and refuses what does not fit."""
 
+import subprocess
+import sys
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -302,3 +305,26 @@ def test_the_ledger_file_is_its_owners(tmp_path: Path) -> None:
     ledger = Ledger.open(f"sqlite:///{tmp_path}/l.db")
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
     assert (tmp_path / "l.db").stat().st_mode & 0o777 == 0o600
+
+
+READ_AND_LEAVE = """
+import sqlite3, sys
+ledger = sqlite3.connect(sys.argv[1])
+print(ledger.execute("SELECT count(*) FROM answers").fetchone()[0])
+ledger.close()
+"""
+
+
+def test_what_a_run_commits_stays_while_other_commands_come_and_go(tmp_path: Path) -> None:
+    """Opening the ledger anew gives up no lock that a lease of the same process holds."""
+    path, seen = tmp_path / "l.db", list[bytes]()
+    with closing(Ledger.open(path).store.connect()) as lease:
+        with lease.begin():
+            lease.exec_driver_sql("CREATE TABLE answers (number)")
+        Ledger.open(path)
+        for number in range(3):
+            other = [sys.executable, "-c", READ_AND_LEAVE, str(path)]
+            seen.append(subprocess.run(other, check=True, capture_output=True).stdout)
+            with lease.begin():
+                lease.exec_driver_sql(f"INSERT INTO answers VALUES ({number})")
+    assert [int(count) for count in seen] == [0, 1, 2]

@@ -14,7 +14,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -25,6 +25,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from cloister.errors import StorageError
+from cloister.files import write_whole
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.storage.guards import STATEMENTS, TABLE
 from cloister.privacy.ledger.storage.objects import DECLARED, LIST_OBJECTS, differences
@@ -212,10 +213,7 @@ def _make_file(url: URL, timeout: float) -> None:
     path = Path(str(url.database))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        folder = os.open(path.parent, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
+        _make_empty(path)
         _use_wal(path, timeout)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
@@ -224,6 +222,21 @@ def _make_file(url: URL, timeout: float) -> None:
         ) from error
     except sqlite3.Error as error:
         raise StorageError(f"The ledger {path} {_explain(error, timeout)}") from error
+
+
+def _make_empty(path: Path) -> None:
+    """Make an empty file for its owner alone, unless there is one, which is not opened.
+
+    Who closes a file gives up all locks that this process has on it, those of its other connections
+    too (POSIX). SQLite of another process would then take the database for unused and remove the
+    log of a connection that goes on writing: what it commits would be lost.
+
+    Source: https://www.sqlite.org/howtocorrupt.html, section 2.2.
+    """
+    if path.exists():
+        return
+    with suppress(FileExistsError):
+        write_whole(path, lambda _: None, replace=False)
 
 
 def _use_wal(path: Path, timeout: float) -> None:
