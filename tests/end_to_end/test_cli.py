@@ -75,7 +75,7 @@ def test_a_plan_loads_nothing_that_only_rows_or_a_fit_need():
     spec = Path(__file__).parents[2] / "data" / "specs" / "demo.yaml"
     methods = ("auto", "kamino", "kamino-paper", "dpview", "independent", "bayes")
     commands = [["spec", "check", str(spec)]] + [
-        ["plan", str(spec), "--method", method, "--json"] for method in methods
+        ["plan", str(spec), "--method", method, "--device", "cpu", "--json"] for method in methods
     ]
     program = (
         f"import sys; from flows.cli.app import run; "
