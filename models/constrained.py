@@ -28,6 +28,10 @@ from models.soft_constraints.reweighting import Reweighting
 from models.task import Task
 
 CUT_OFF = "noisy counts below zero are cut off, and shares are made to add up to one"
+_SMOOTHED = (
+    "noisy histograms are moved towards their mean, or towards neighbouring cells, where that "
+    "lowers their estimated error"
+)
 _TAILED = "outer parts of a number's range with less mass than noise follow a fitted tail"
 _MERGED = (
     "values of an attribute are merged to bins by its released histogram, and spread inside them "
@@ -58,6 +62,7 @@ def estimated_histograms(bins: Mapping[str, Bins]) -> tuple[str, ...]:
     """What is done to noisy histograms until they are bins, in sentences for a certificate."""
     steps = {
         CUT_OFF: True,
+        _SMOOTHED: True,
         _TAILED: any(isinstance(own.cells.column, Grid) for own in bins.values()),
         _MERGED: any(own.size < own.cells.size for own in bins.values()),
     }

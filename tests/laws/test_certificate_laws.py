@@ -78,6 +78,12 @@ def test_views_and_mixtures_are_spoken_of_by_their_own_methods_alone(certified):
     assert "network" not in said or chosen.method.startswith(("kamino", "bayes", "deniability"))
 
 
+def test_estimates_of_histograms_are_told_of_methods_that_make_them(certified):
+    chosen, _, certificate = certified
+    told = "towards their mean" in sentences(certificate)
+    assert told == (not chosen.method.endswith("-paper"))
+
+
 def test_more_rows_are_promised_only_by_models_that_give_any_number(certified):
     _, model, certificate = certified
     said = sentences(certificate)

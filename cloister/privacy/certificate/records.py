@@ -33,7 +33,7 @@ _INSIDE = (
 _UNITS = ", which belong to {units:,} privacy units or more,"
 _NOISE = ", give or take the noise of the threshold,"
 _COPIED = (
-    "A record keeps values of one row, its seed: whoever knows that row may recognise them, but "
+    "A record may keep values of one row, its seed: whoever knows that row may recognise them, but "
     "cannot say that this row, and none of the others, was the seed."
 )
 _ALONE = (
