@@ -74,7 +74,7 @@ def show_plan(request: ResolvedRequest, as_json: bool, whole: bool = False) -> N
                 "expected_two_way_error": expected_error(request),
                 "soft_rate_deviation": made.rate_deviation,
                 **soft_json(request, context),
-                "warnings": list(plan_warnings(request, context)),
+                "warnings": list(plan_warnings(request, context, made)),
                 **device_json(request, made),
                 "ignored": list(ignored_columns(context.spec)),
             }
@@ -87,7 +87,7 @@ def show_plan(request: ResolvedRequest, as_json: bool, whole: bool = False) -> N
     )
     show_records(made, request, context)
     _show_dependencies(expected, request.budget)
-    for sentence in plan_warnings(request, context):
+    for sentence in plan_warnings(request, context, made):
         warn(sentence)
     show_facts(
         "Plan",

@@ -112,13 +112,49 @@ def test_progress_off_a_terminal_is_text_and_json_if_asked(capsys):
     assert [json.loads(event)["state"] for event in events] == ["started", "running"]
 
 
-def test_a_plan_shows_the_ends_of_long_lists(tmp_path, capsys):
+def write_wide(folder, rows):
+    """The spec of a table of 294 columns."""
     lines = [f"  c{at:03}: {{type: boolean}}" for at in range(294)]
     budget = "{epsilon: 9, delta: 1e-6, per: year}"
-    privacy = f"{{unit: row, relation: add_remove, rows: {{public: 100000}}, budget: {budget}}}"
+    privacy = f"{{unit: row, relation: add_remove, rows: {{public: {rows}}}, budget: {budget}}}"
     text = f"name: wide\nsource: {{path: w.csv}}\nprivacy: {privacy}\nattributes:\n"
     release = "release: {method: independent, epsilon: 1, delta: 1e-7}"
-    (tmp_path / "wide.yaml").write_text(text + "\n".join([*lines, release]))
+    (folder / "wide.yaml").write_text(text + "\n".join([*lines, release]))
+
+
+@pytest.mark.parametrize(("rows", "drowned"), [(100_000, False), (700, True)])
+def test_a_plan_warns_of_noise_that_drowns_counts(tmp_path, cloister, rows, drowned):
+    write_wide(tmp_path, rows)
+    warnings = cloister("plan", tmp_path / "wide.yaml")["warnings"]
+    assert any(f"rows beside {rows:,} rows" in sentence for sentence in warnings) == drowned
+
+
+STAFF = """
+name: staff
+privacy:
+  {unit: row, relation: add_remove, rows: {public: 5000}, budget: {epsilon: 9, delta: 0, per: ever}}
+tables:
+  staff:
+    source: {path: staff.csv}
+    key: id
+    references: {boss: {table: staff, max_rows: 9}}
+    attributes:
+      id: {type: text, pattern: "{1..99999}"}
+      boss: {type: text, pattern: "{1..99999}", nullable: true}
+      pay: {type: integer, min: 0, max: 9}
+constraints: [{name: top, deny: "staff.pay > staff.boss.pay"}]
+release: {method: relational, epsilon: 4, delta: 0}
+"""
+
+
+def test_a_plan_warns_of_references_that_a_rule_will_drop(tmp_path, cloister):
+    (tmp_path / "staff.yaml").write_text(STAFF)
+    (warning,) = cloister("plan", tmp_path / "staff.yaml")["warnings"]
+    assert "'top' is across staff.boss, of a table to itself" in warning
+
+
+def test_a_plan_shows_the_ends_of_long_lists(tmp_path, capsys):
+    write_wide(tmp_path, 100_000)
     assert run(["plan", str(tmp_path / "wide.yaml")]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "c011, ... (278 more; --all) ..., c290" in shown
