@@ -38,7 +38,7 @@ from cloister.schema.spec import (
     Spec,
 )
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.spec_files.marked_yaml import Key, Problem, read_marked, spec_error
+from cloister.schema.spec_files.marked_yaml import Key, SpecProblem, read_marked, spec_error
 from tasks.evaluation.compare import EvaluationOptions
 
 DECLARED = "declared"
@@ -372,7 +372,7 @@ def require_public(benchmark: Benchmark) -> None:
         )
 
 
-def _problem(details: ErrorDetails, line: Callable[[Sequence[Key]], int]) -> Problem:
+def _problem(details: ErrorDetails, line: Callable[[Sequence[Key]], int]) -> SpecProblem:
     keys = details["loc"]
     unknown = details["type"] == "extra_forbidden"
     rule = (
@@ -380,4 +380,4 @@ def _problem(details: ErrorDetails, line: Callable[[Sequence[Key]], int]) -> Pro
         if unknown
         else details["msg"].removeprefix("Value error, ")
     )
-    return Problem(line(keys), keys, rule)
+    return SpecProblem(line(keys), keys, rule)

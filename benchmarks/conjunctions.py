@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cloister.evaluation.conjunctions import Answers, DummyColumns, conjunction_errors
+from cloister.evaluation.conjunctions import ConjunctionAnswers, DummyColumns, conjunction_errors
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.spec_files.loading import load_spec
@@ -33,14 +33,14 @@ class RealRows:
 
     context: PublicContext
     columns: DummyColumns
-    answers: Answers
+    answers: ConjunctionAnswers
 
     @property
     def neighbours(self) -> Neighbours:
         """The neighbours that the spec declares."""
         return self.context.one.neighbours
 
-    def errors(self, other: Answers) -> Measured:
+    def errors(self, other: ConjunctionAnswers) -> Measured:
         """The errors of other answers, a record for each set of queries."""
         return [found.to_dict() for found in conjunction_errors(self.columns, self.answers, other)]
 

@@ -20,7 +20,7 @@ from benchmarks.conjunctions import RealRows, real_rows
 from benchmarks.runs import Run, record_of
 from cloister.arrays import Floats
 from cloister.errors import CloisterError
-from cloister.evaluation.conjunctions import Answers
+from cloister.evaluation.conjunctions import ConjunctionAnswers
 from cloister.privacy.accounting.advanced_composition import epsilon_of_each
 from cloister.privacy.mechanisms.counts import DiscreteLaplace
 from cloister.privacy.mechanisms.randomness import NoiseSource
@@ -53,7 +53,7 @@ def run(combination: Combination, own: Home) -> Run:
     return done
 
 
-def noisy_answers(real: RealRows, epsilon: Fraction, delta: Fraction) -> Answers:
+def noisy_answers(real: RealRows, epsilon: Fraction, delta: Fraction) -> ConjunctionAnswers:
     """Each answer with Laplace noise of its own, none below zero.
 
     Advanced composition gives one epsilon to all one- and two-way tables of the attributes, as to
@@ -71,7 +71,7 @@ def noisy_answers(real: RealRows, epsilon: Fraction, delta: Fraction) -> Answers
         _noisy(answers, number, real, epsilon, delta)
         for answers, number in zip(real.answers.ways, tables, strict=True)
     )
-    return Answers(real.answers.rows, (one, two, three))
+    return ConjunctionAnswers(real.answers.rows, (one, two, three))
 
 
 def _noisy(

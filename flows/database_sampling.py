@@ -36,7 +36,7 @@ def draw_database(saved: SavedModel, rows: int, seed: int | None) -> dict[str, T
     return tables
 
 
-def write_tables(saved: SavedModel, tables: Mapping[str, Table], out: Path, csv: bool) -> None:
+def write_database(saved: SavedModel, tables: Mapping[str, Table], out: Path, csv: bool) -> None:
     """Write tables as files of a new folder, which appears whole or not at all.
 
     Raises:

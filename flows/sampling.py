@@ -17,7 +17,7 @@ from flows.database_sampling import (
     load_drawn,
     require_new_folder,
     target_of,
-    write_tables,
+    write_database,
 )
 from flows.sampling_conditions import conditions, require_declared, require_unconditional
 from models.protocol import HasBinaryColumns, Where
@@ -119,7 +119,7 @@ def _sample_database(home: Home, saved: SavedModel, draw: Draw, where: Where) ->
         load_drawn(saved, draw_database(saved, draw.rows, draw.seed), target, home)
         return
     require_new_folder(draw.out)
-    write_tables(saved, draw_database(saved, draw.rows, draw.seed), draw.out, draw.csv)
+    write_database(saved, draw_database(saved, draw.rows, draw.seed), draw.out, draw.csv)
 
 
 def _drawn(draw: Draw) -> str:

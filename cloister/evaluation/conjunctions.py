@@ -49,7 +49,7 @@ Coded = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Answers:
+class ConjunctionAnswers:
     """Rows that the one-, two- and three-way queries find; in all there are ``rows``.
 
     Shapes: each of ``ways`` (queries,), in the order of :class:`DummyColumns`.
@@ -58,10 +58,10 @@ class Answers:
     rows: float
     ways: tuple[Floats, Floats, Floats]
 
-    def scaled(self, rows: float) -> Answers:
+    def scaled(self, rows: float) -> ConjunctionAnswers:
         """The answers for another number of rows, in proportion."""
         one, two, three = (own * (rows / self.rows) for own in self.ways)
-        return Answers(rows, (one, two, three))
+        return ConjunctionAnswers(rows, (one, two, three))
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class DummyColumns:
             coded[np.arange(table.rows), begin + cells.of(table.codes[cells.name])] = 1.0
         return coded
 
-    def answers(self, table: Table) -> Answers:
+    def answers(self, table: Table) -> ConjunctionAnswers:
         """The answers on a table with at least one row.
 
         Privacy: reads rows without noise. Of real rows, the result is internal.
@@ -146,7 +146,7 @@ class DummyColumns:
         )
         return self.counted(blocks)
 
-    def counted(self, blocks: Iterator[Coded]) -> Answers:
+    def counted(self, blocks: Iterator[Coded]) -> ConjunctionAnswers:
         """The answers on the rows of all ``blocks`` (n, width) of zeros and ones."""
         rows = 0
         ways = [np.zeros(0), np.zeros(0), np.zeros(0)]
@@ -156,7 +156,7 @@ class DummyColumns:
                 for before, found in zip(ways, self._count(coded), strict=True)
             ]
             rows += len(coded)
-        return Answers(rows, (ways[0], ways[1], ways[2]))
+        return ConjunctionAnswers(rows, (ways[0], ways[1], ways[2]))
 
     def _count(self, coded: Coded) -> tuple[Floats, Floats, Floats]:
         """The answers on one block, by products of its columns."""
@@ -169,7 +169,7 @@ class DummyColumns:
                 three.append((own.T @ own).astype(np.float64)[seconds - begin, thirds - begin])
         return both.diagonal().copy(), both[self.pairs], np.concatenate(three)
 
-    def independent_answers(self, real: Answers) -> Answers:
+    def independent_answers(self, real: ConjunctionAnswers) -> ConjunctionAnswers:
         """The answers if attributes were independent: products of the means of a table's columns.
 
         Source: Asghar et al., section 4.3.1, no-cor.
@@ -180,9 +180,9 @@ class DummyColumns:
         three += [means[one] * means[two] * means[others] for one, two, others in self.triples()]
         two = means[first] * means[second]
         found = (real.ways[0], two * real.rows, np.concatenate(three) * real.rows)
-        return Answers(real.rows, found)
+        return ConjunctionAnswers(real.rows, found)
 
-    def correlations(self, real: Answers) -> Floats:
+    def correlations(self, real: ConjunctionAnswers) -> Floats:
         """Pearson's correlation of the two columns of each two-way query; 0 if one is constant."""
         means = real.ways[0] / real.rows
         first, second = np.nonzero(self.pairs)
@@ -227,7 +227,7 @@ class QueryErrors:
 
 
 def conjunction_errors(
-    columns: DummyColumns, real: Answers, other: Answers
+    columns: DummyColumns, real: ConjunctionAnswers, other: ConjunctionAnswers
 ) -> tuple[QueryErrors, ...]:
     """The errors of other answers: 1-, 2- and 3-way, and of correlated pairs and the rest.
 

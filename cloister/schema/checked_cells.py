@@ -22,7 +22,7 @@ from cloister.schema.attributes import Date, Datetime, Float, Integer
 from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import code_type
 from cloister.schema.parsing import parse
-from cloister.schema.sources.batches import Cells
+from cloister.schema.sources.batches import SourceCells
 from cloister.schema.spec import OnInvalid
 from cloister.schema.validation_report import Rule
 
@@ -58,9 +58,9 @@ class ColumnCheck:
         self._schema = pandera_column(column)
         self._repairs = on_invalid == "clip"
         self._moves = isinstance(column.attribute, _Movable) and not identifies
-        self._last: tuple[Cells, CheckedCells] | None = None
+        self._last: tuple[SourceCells, CheckedCells] | None = None
 
-    def check(self, cells: Cells) -> CheckedCells:
+    def check(self, cells: SourceCells) -> CheckedCells:
         """What becomes of the stored cells; those of the batch before are not checked again."""
         if self._last is None or not cells.stores_same(self._last[0]):
             self._last = (cells, self._checked(cells.distinct()))

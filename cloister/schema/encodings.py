@@ -54,7 +54,7 @@ def can_encode(text: str, encoding: str) -> bool:
     return True
 
 
-def decode(raw: bytes, encoding: str) -> str:
+def decode_text(raw: bytes, encoding: str) -> str:
     """The text of some bytes; bytes that stand for no character become backslash escapes."""
     return raw.decode(encoding, "backslashreplace")
 

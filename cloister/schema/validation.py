@@ -17,7 +17,7 @@ import pandera.pandas as pa
 from cloister.arrays import Booleans
 from cloister.schema.checked_cells import CheckedCells, ColumnCheck, pandera_column
 from cloister.schema.domain import Domain, Table
-from cloister.schema.sources.batches import Batch, Cells
+from cloister.schema.sources.batches import SourceBatch, SourceCells
 from cloister.schema.sources.csv_files import malformed_rows
 from cloister.schema.sources.reading import read_batches
 from cloister.schema.sources.required_columns import require_columns
@@ -40,7 +40,7 @@ class ValidRows:
     """The rows of a batch that lie in the declared domain."""
 
     domain: Domain
-    cells: Mapping[str, Cells]
+    cells: Mapping[str, SourceCells]
     checked: Mapping[str, CheckedCells]
     kept: Booleans
 
@@ -92,7 +92,7 @@ class Validation:
             unit.key if isinstance(unit, PersonUnit) else None,
         )
 
-    def check(self, batch: Batch) -> ValidRows:
+    def check(self, batch: SourceBatch) -> ValidRows:
         """The rows of the next batch that are kept."""
         kept = np.ones(batch.rows, dtype=bool)
         checked = {name: own.check(batch.cells[name]) for name, own in self._checks.items()}
@@ -108,7 +108,7 @@ class Validation:
         self._tally.end_batch(kept, batch.malformed)
         return ValidRows(self.domain, batch.cells, checked, kept)
 
-    def table(self, batches: Iterable[Batch]) -> Table:
+    def table(self, batches: Iterable[SourceBatch]) -> Table:
         """The fine codes of the rows that are kept of all batches."""
         return Table.concatenate(self.check(batch).table() for batch in batches)
 
@@ -145,7 +145,7 @@ def validate_rows(frame: pd.DataFrame, spec: Spec) -> tuple[pd.DataFrame, Valida
     """
     require_columns(list(frame.columns), list(spec.attributes), "the table")
     validation = Validation.of(spec)
-    batch = Batch.of_frame(frame)
-    rows = validation.check(Batch(batch.cells, malformed_rows(frame)))
+    batch = SourceBatch.of_frame(frame)
+    rows = validation.check(SourceBatch(batch.cells, malformed_rows(frame)))
     report = validation.report()
     return pd.DataFrame({name: rows.typed(name) for name in spec.attributes}), report

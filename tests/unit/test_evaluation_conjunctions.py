@@ -9,7 +9,7 @@ import pytest
 
 from cloister.evaluation import conjunctions
 from cloister.evaluation.conjunctions import (
-    Answers,
+    ConjunctionAnswers,
     DummyColumns,
     QueryErrors,
     conjunction_errors,
@@ -93,7 +93,7 @@ def test_a_table_twice_as_long_is_scaled_and_has_no_error():
 
 def test_errors_of_known_answers():
     truth = COLUMNS.answers(table(150, 2))
-    off = Answers(150, tuple(answers + 3 for answers in truth.ways))
+    off = ConjunctionAnswers(150, tuple(answers + 3 for answers in truth.ways))
     for way in conjunction_errors(COLUMNS, truth, off):
         assert way.best(99) == (3, 3)
 

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cloister.evaluation.databases.relations import Relation
+from cloister.evaluation.databases.relations import ForeignKeyMeasures
 from cloister.evaluation.databases.report import DatabaseEvaluation
 from cloister.evaluation.marginals import marginal_records
 from cloister.evaluation.plots import REAL, SYNTHETIC, figure_label, title_axes, write_files
@@ -54,7 +54,7 @@ def _records(evaluation: DatabaseEvaluation) -> Iterator[dict[str, object]]:
             yield {"relation": _label(relation), "measure": measure, "value": value}
 
 
-def _label(relation: Relation) -> str:
+def _label(relation: ForeignKeyMeasures) -> str:
     return f"{relation.table}.{relation.column} -> {relation.parent}"
 
 
@@ -67,7 +67,7 @@ def _degrees_figure(evaluation: DatabaseEvaluation) -> Figure:
     return figure
 
 
-def _draw_degrees(axes: Axes, relation: Relation) -> None:
+def _draw_degrees(axes: Axes, relation: ForeignKeyMeasures) -> None:
     real, synthetic = (_cut(shares) for shares in relation.degrees)
     places = np.arange(len(real))
     axes.bar(places - _BAR / 2, real, width=_BAR, color=REAL, label="real")

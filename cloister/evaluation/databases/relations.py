@@ -22,7 +22,7 @@ Pair = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Relation:
+class ForeignKeyMeasures:
     """Measures of one foreign key, pairs real and synthetic.
 
     ``rows`` refer to one that is there; ``orphans`` to none, though they should; ``beyond`` are
@@ -77,11 +77,11 @@ class Relation:
         }
 
 
-def compare_relation(real: Database, synthetic: Database, key: ForeignKey) -> Relation:
+def compare_relation(real: Database, synthetic: Database, key: ForeignKey) -> ForeignKeyMeasures:
     """The measures of a foreign key in two databases of one schema."""
     one, other = (_References.of(database, key) for database in (real, synthetic))
     most = max(one.largest_degree, other.largest_degree, key.max_rows)
-    return Relation(
+    return ForeignKeyMeasures(
         key.table,
         key.column,
         key.parent,

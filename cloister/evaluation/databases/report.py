@@ -14,8 +14,8 @@ import numpy as np
 
 from cloister.constraints.across import AcrossConstraint
 from cloister.evaluation.databases.relations import (
+    ForeignKeyMeasures,
     Pair,
-    Relation,
     compare_relation,
     duplicate_links,
 )
@@ -36,7 +36,7 @@ class DatabaseEvaluation:
 
     level: Level
     tables: Mapping[str, Evaluation]
-    relations: tuple[Relation, ...] = ()
+    relations: tuple[ForeignKeyMeasures, ...] = ()
     duplicates: Mapping[str, Pair] = field(default_factory=dict)
     across: tuple[Violations, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ def _violations(rule: AcrossConstraint, real: Database, synthetic: Database) -> 
     )
 
 
-def _name(relation: Relation) -> str:
+def _name(relation: ForeignKeyMeasures) -> str:
     return f"{_plain(relation.table)}.to_{_plain(relation.parent)}_by_{_plain(relation.column)}"
 
 

@@ -25,7 +25,7 @@ _Reader = Callable[[pa.Array], pd.Series]
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class SourceCells:
     """The cells of a column: row r holds the one at ``places[r]`` of those that are ``stored``.
 
     ``stored`` are the different cells of a file as an Arrow array, which ``read`` gives in their
@@ -37,7 +37,7 @@ class Cells:
     read: _Reader
 
     @classmethod
-    def of_arrow(cls, column: pa.Array, read: _Reader) -> Cells:
+    def of_arrow(cls, column: pa.Array, read: _Reader) -> SourceCells:
         """The cells of an Arrow array (n,)."""
         coded = column if isinstance(column, pa.DictionaryArray) else _coded(column)
         if coded is None:
@@ -49,7 +49,7 @@ class Cells:
         return cls(stored, places.to_numpy(), read)._without_unused()
 
     @classmethod
-    def of_series(cls, values: pd.Series) -> Cells:
+    def of_series(cls, values: pd.Series) -> SourceCells:
         """The cells of a series (n,), in their storage."""
         return cls(values, np.arange(len(values)), column_of_arrow)
 
@@ -61,12 +61,12 @@ class Cells:
         """The cells (n,) in their storage."""
         return self.distinct().take(self.places).reset_index(drop=True)
 
-    def stores_same(self, other: Cells) -> bool:
+    def stores_same(self, other: SourceCells) -> bool:
         """Whether both surely store the same cells in the same order."""
         one, two = self.stored, other.stored
         return isinstance(one, pa.Array) and isinstance(two, pa.Array) and bool(one.equals(two))
 
-    def _without_unused(self) -> Cells:
+    def _without_unused(self) -> SourceCells:
         """The cells without those of no row, where more are stored than there are rows.
 
         The dictionary of a file holds those of all its rows.
@@ -74,23 +74,23 @@ class Cells:
         if len(self.stored) <= len(self.places):
             return self
         used, places = np.unique(self.places, return_inverse=True)
-        return Cells(self.stored.take(pa.array(used)), places, self.read)
+        return SourceCells(self.stored.take(pa.array(used)), places, self.read)
 
 
 @dataclass(frozen=True)
-class Batch:
+class SourceBatch:
     """Some rows of a source, by column.
 
     ``malformed`` lines with more or fewer cells than the header were left out before or among them.
     """
 
-    cells: Mapping[str, Cells]
+    cells: Mapping[str, SourceCells]
     malformed: int = 0
 
     @classmethod
-    def of_frame(cls, frame: pd.DataFrame) -> Batch:
+    def of_frame(cls, frame: pd.DataFrame) -> SourceBatch:
         """All rows of a frame."""
-        return cls({str(name): Cells.of_series(frame[name]) for name in frame.columns})
+        return cls({str(name): SourceCells.of_series(frame[name]) for name in frame.columns})
 
     @property
     def rows(self) -> int:

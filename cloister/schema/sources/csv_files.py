@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from cloister.errors import DataError
-from cloister.schema.encodings import UTF_8, decode, is_wide
-from cloister.schema.sources.batches import Batch, Cells
+from cloister.schema.encodings import UTF_8, decode_text, is_wide
+from cloister.schema.sources.batches import SourceBatch, SourceCells
 from cloister.schema.sources.numbers import has_own_marks, plain_numbers
 from cloister.schema.sources.required_columns import ROWS_NAMED, require_columns
 from cloister.schema.sources.storage_types import text_of_arrow
@@ -35,7 +35,7 @@ _LATIN = "latin-1"
 """The encoding in which each byte is a letter."""
 
 
-def read_csv(path: Path, spec: Spec) -> Iterator[Batch]:
+def read_csv(path: Path, spec: Spec) -> Iterator[SourceBatch]:
     """The declared columns of a CSV file as text, some rows at a time.
 
     Numbers in the marks of the source are written as ``1234.5``. Bytes that are not of the source's
@@ -56,8 +56,8 @@ def read_csv(path: Path, spec: Spec) -> Iterator[Batch]:
     }
     for piece, malformed in _pieces(path, source, names):
         ragged += malformed
-        cells = {name: Cells.of_arrow(piece[name], read) for name, read in readers.items()}
-        yield Batch(cells, malformed)
+        cells = {name: SourceCells.of_arrow(piece[name], read) for name, read in readers.items()}
+        yield SourceBatch(cells, malformed)
     if ragged and spec.validation.on_invalid == "fail":
         raise DataError(_ragged_message(path, source))
 
@@ -76,7 +76,7 @@ def read_text(path: Path, source: SourceSpec, names: Sequence[str]) -> pd.DataFr
     read = partial(_read_cells, source=source)
     columns = {name: pa.concat_arrays([piece[name] for piece, _ in pieces]) for name in names}
     return pd.DataFrame(
-        {name: Cells.of_arrow(cells, read).values() for name, cells in columns.items()}
+        {name: SourceCells.of_arrow(cells, read).values() for name, cells in columns.items()}
     )
 
 
@@ -188,7 +188,8 @@ def _read_cells(cells: pa.Array, source: SourceSpec, marks: bool = False) -> pd.
     else:
         letters = cells.cast(pa.large_string()).to_pylist()
         read = [
-            None if own is None else decode(own.encode(_LATIN), source.encoding) for own in letters
+            None if own is None else decode_text(own.encode(_LATIN), source.encoding)
+            for own in letters
         ]
         texts = pd.Series(read, dtype="str")
     return plain_numbers(texts, source) if marks else texts

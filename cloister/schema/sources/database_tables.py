@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import sqlalchemy as sa
 
-from cloister.schema.sources.batches import Batch, Cells
+from cloister.schema.sources.batches import SourceBatch, SourceCells
 from cloister.schema.sources.databases import connect
 from cloister.schema.sources.required_columns import require_columns
 from cloister.schema.sources.urls import table_place
@@ -18,7 +18,7 @@ _ROWS_FETCHED = 50_000
 """Rows fetched from a database at a time: few, so that a driver's own copy of them is small."""
 
 
-def read_database(spec: Spec) -> Iterator[Batch]:
+def read_database(spec: Spec) -> Iterator[SourceBatch]:
     """The declared columns of a database's table, some rows at a time, as Python values.
 
     Raises:
@@ -30,7 +30,7 @@ def read_database(spec: Spec) -> Iterator[Batch]:
         yield from _selected(connection, spec)
 
 
-def _selected(connection: sa.Connection, spec: Spec) -> Iterator[Batch]:
+def _selected(connection: sa.Connection, spec: Spec) -> Iterator[SourceBatch]:
     names = list(spec.attributes)
     schema, table = table_place(str(spec.source.table))
     prepare, stored = _DRIVERS.get(connection.dialect.name, (_as_given, _untyped))
@@ -42,8 +42,11 @@ def _selected(connection: sa.Connection, spec: Spec) -> Iterator[Batch]:
     rows = connection.execution_options(stream_results=True).execute(query)
     for some in rows.partitions(_ROWS_FETCHED):
         columns = zip(names, zip(*some, strict=True), strict=True)
-        yield Batch(
-            {name: Cells.of_series(pd.Series(list(cells), dtype=object)) for name, cells in columns}
+        yield SourceBatch(
+            {
+                name: SourceCells.of_series(pd.Series(list(cells), dtype=object))
+                for name, cells in columns
+            }
         )
 
 

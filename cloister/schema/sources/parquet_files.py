@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cloister.errors import DataError
-from cloister.schema.sources.batches import Batch, Cells, read_arrow
+from cloister.schema.sources.batches import SourceBatch, SourceCells, read_arrow
 from cloister.schema.sources.required_columns import require_columns
 from cloister.schema.sources.storage_types import column_of_arrow, is_readable, is_text_of_arrow
 from cloister.schema.spec import Spec
@@ -22,7 +22,7 @@ _BATCH_CELLS = 1 << 22
 _AS_STORED: dict[str, Any] = {"coerce_int96_timestamp_unit": "us"}
 
 
-def read_parquet(path: Path, spec: Spec) -> Iterator[Batch]:
+def read_parquet(path: Path, spec: Spec) -> Iterator[SourceBatch]:
     """The declared columns of a Parquet file, some rows at a time.
 
     Raises:
@@ -34,7 +34,7 @@ def read_parquet(path: Path, spec: Spec) -> Iterator[Batch]:
     yield from read_columns(path, list(spec.attributes))
 
 
-def read_columns(path: Path, names: Sequence[str]) -> Iterator[Batch]:
+def read_columns(path: Path, names: Sequence[str]) -> Iterator[SourceBatch]:
     """The named columns of a Parquet file, some rows at a time.
 
     Raises:
@@ -49,7 +49,9 @@ def read_columns(path: Path, names: Sequence[str]) -> Iterator[Batch]:
     with opened as file:
         pieces = file.iter_batches(rows, columns=list(names))
         while piece := _parquet(path, lambda _: next(pieces, None)):
-            yield Batch({name: Cells.of_arrow(piece.column(name), read_arrow) for name in names})
+            yield SourceBatch(
+                {name: SourceCells.of_arrow(piece.column(name), read_arrow) for name in names}
+            )
 
 
 def parquet_names(path: Path) -> list[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pandas as pd
 
 from cloister.errors import DataError, SpecError, StorageError
-from cloister.schema.sources.batches import Batch
+from cloister.schema.sources.batches import SourceBatch
 from cloister.schema.sources.csv_files import mark_malformed, read_csv
 from cloister.schema.sources.database_tables import read_database
 from cloister.schema.sources.parquet_files import read_parquet
@@ -32,7 +32,7 @@ _FORMATS = {
 }
 
 
-def read_batches(spec: Spec, data: Path | None = None) -> Iterator[Batch]:
+def read_batches(spec: Spec, data: Path | None = None) -> Iterator[SourceBatch]:
     """The rows of a spec's source, or of ``data`` in its place, some at a time and at least one.
 
     CSV cells stay text (dtype ``str``), the declared missing tokens become missing; Parquet columns
@@ -83,7 +83,7 @@ def table_format(path: Path, declared: str | None = None) -> str:
     return known
 
 
-def _read_path(path: Path, spec: Spec) -> Iterator[Batch]:
+def _read_path(path: Path, spec: Spec) -> Iterator[SourceBatch]:
     read = {"csv": read_csv, "parquet": read_parquet}[table_format(path, spec.source.format)]
     with guarded_reading(path):
         yield from read(path, spec)

@@ -39,7 +39,7 @@ _MOST_DIGITS = 40
 
 
 @dataclass(frozen=True)
-class Problem:
+class SpecProblem:
     """One fault of a file: its line (from 1), the keys that lead to it, rule and remedy."""
 
     line: int
@@ -71,9 +71,9 @@ class Marked:
             line, node = entry
         return line + 1
 
-    def problem(self, keys: Sequence[Key], text: str) -> Problem:
+    def problem(self, keys: Sequence[Key], text: str) -> SpecProblem:
         """A problem at ``keys``."""
-        return Problem(self.line(keys), tuple(keys), text)
+        return SpecProblem(self.line(keys), tuple(keys), text)
 
 
 class _Loader(yaml.SafeLoader):
@@ -138,7 +138,7 @@ def read_marked(path: Path) -> Marked:
     return Marked(_value(root), root)
 
 
-def spec_error(path: Path, problems: Sequence[Problem]) -> SpecError:
+def spec_error(path: Path, problems: Sequence[SpecProblem]) -> SpecError:
     """The one error that lists all problems of a spec file, in the order of its lines."""
     ordered = sorted(dict.fromkeys(problems), key=lambda problem: problem.line)
     if len(ordered) == 1:
@@ -241,9 +241,9 @@ def _entries(node: yaml.Node) -> dict[Key, tuple[int, yaml.Node]]:
     return {}
 
 
-def _problems(node: yaml.Node, keys: tuple[Key, ...]) -> list[Problem]:
+def _problems(node: yaml.Node, keys: tuple[Key, ...]) -> list[SpecProblem]:
     if isinstance(node, yaml.ScalarNode):
-        return [Problem(node.start_mark.line + 1, keys, text) for text in _scalar_rules(node)]
+        return [SpecProblem(node.start_mark.line + 1, keys, text) for text in _scalar_rules(node)]
     found = [
         problem
         for key, (_, child) in _entries(node).items()
@@ -253,12 +253,12 @@ def _problems(node: yaml.Node, keys: tuple[Key, ...]) -> list[Problem]:
     for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
         line = key.start_mark.line + 1
         if not isinstance(key.value, str):
-            found.append(Problem(line, keys, "a key must be text; put quotes around it"))
+            found.append(SpecProblem(line, keys, "a key must be text; put quotes around it"))
         elif not _encodable(key.value):
-            found.append(Problem(line, keys, f"a key {_HALF}"))
+            found.append(SpecProblem(line, keys, f"a key {_HALF}"))
         elif key.value in seen:
             found.append(
-                Problem(
+                SpecProblem(
                     line,
                     (*keys, key.value),
                     f"the key is also on line {seen[key.value]}; keep one",

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 from cloister.schema import attributes as kinds
 from cloister.schema import spec
 from cloister.schema.declarations import ConstraintDeclaration
-from cloister.schema.spec_files.marked_yaml import Key, Marked, Problem
+from cloister.schema.spec_files.marked_yaml import Key, Marked, SpecProblem
 
 ATTRIBUTE_TYPES: dict[str, type[kinds.Attribute]] = {
     "categorical": kinds.Categorical,
@@ -89,7 +89,7 @@ _SHAPES = {
 }
 
 
-def problems_of(error: ValidationError, document: Marked) -> list[Problem]:
+def problems_of(error: ValidationError, document: Marked) -> list[SpecProblem]:
     """The problems behind a validation error of a document, without repetitions."""
     return list(
         dict.fromkeys(_problem(details, document) for details in error.errors(include_url=False))
@@ -106,7 +106,7 @@ def closest(word: str, known: Iterable[str]) -> str:
     return f"use one of {', '.join(names[:12])}{more}"
 
 
-def _problem(details: ErrorDetails, document: Marked) -> Problem:
+def _problem(details: ErrorDetails, document: Marked) -> SpecProblem:
     keys, inside_union = _place(details, document.content)
     if inside_union:
         shape = (
