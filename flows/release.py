@@ -43,6 +43,7 @@ from tasks.release.plan import search_parameters, sequence_attributes
 from tasks.release.preflight import require_usable
 from tasks.release.publish import Recorded, publish_release
 from tasks.release.register import register_release, version_release
+from tasks.release.retained import kept_prior
 from tasks.release.sample import sample_rows
 from tasks.release.stores import prepare_stores
 from tasks.requests.plan import stage_costs, total_cost
@@ -89,6 +90,8 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
         resolved.budget.epsilon,
         resolved.budget.delta,
     )
+    if prior := kept_prior(home.release(charge.release)):
+        note("the noisy numbers of release %s are used again", prior)
     with temporary_files(home), Session(source) as session:
         finished = charge.finished
         done = (

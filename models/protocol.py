@@ -237,6 +237,7 @@ class Synthesizer(Protocol[ParametersT, ModelT]):
     of_database: bool = False
     gives_conditionals: bool = False
     gives_deniability: bool = False
+    reuses_numbers: bool = False
     weighs_soft: bool = False
     samplings: tuple[Sampling, ...] = ("supports",)
 
@@ -270,6 +271,18 @@ class Synthesizer(Protocol[ParametersT, ModelT]):
         ...
 
 
+@runtime_checkable
+class ReusesNumbers(Protocol):
+    """A method whose fits can use the noisy numbers of an earlier model of the same columns."""
+
+    def following(self, earlier: AnyModel) -> AnySynthesizer:
+        """The method, whose fits use the numbers of a model again, which is post-processing.
+
+        InputError if the model holds none.
+        """
+        ...
+
+
 class DatabaseSynthesizer(Protocol[ParametersT, DatabaseModelT]):
     """A method of synthesis of several tables; the steps are those of :class:`Synthesizer`."""
 
@@ -277,6 +290,7 @@ class DatabaseSynthesizer(Protocol[ParametersT, DatabaseModelT]):
     summary: str
     of_database: bool = True
     gives_deniability: bool = False
+    reuses_numbers: bool = False
     weighs_soft: bool = False
     samplings: tuple[Sampling, ...] = ("supports",)
 
@@ -324,6 +338,7 @@ class AnySynthesizer(Protocol):
     summary: str
     of_database: bool
     gives_deniability: bool
+    reuses_numbers: bool
     weighs_soft: bool
     samplings: tuple[Sampling, ...]
 

@@ -254,6 +254,12 @@ class RelationalSpec(Declared):
     slices: int | None = Field(default=None, ge=1)
 
 
+LATEST = "latest"
+"""In place of a release: the latest one of the dataset that can be used."""
+
+PriorRelease = Annotated[str, Field(pattern=r"^(latest|r-[0-9a-z]{1,32})$")]
+
+
 class ReleaseSpec(Declared):
     """What one release spends, by which method.
 
@@ -261,7 +267,8 @@ class ReleaseSpec(Declared):
     public facts: sizes, domains, constraints and budget. ``guarantee`` is what records made from
     seeds are released under, ``deniability`` how method deniability makes them,
     ``dpview`` how methods dpview* count and link, ``relational`` how method relational relates
-    several tables.
+    several tables. ``prior`` is an earlier release, or the ``latest``, whose noisy numbers are used
+    again.
     ``sampling`` of soft constraints is inside ``supports``, where rows are independent, or
     ``sequential``, row by row (Kamino, Algorithm 3): then a share ``resample`` of each attribute's
     cells is drawn anew, and candidates may be drawn by ``accept_reject``.
@@ -279,6 +286,7 @@ class ReleaseSpec(Declared):
     dpview: DPViewSpec | None = Field(default=None, exclude_if=_is_none)
     relational: RelationalSpec | None = Field(default=None, exclude_if=_is_none)
     sampling: Sampling | None = Field(default=None, exclude_if=_is_none)
+    prior: PriorRelease | None = Field(default=None, exclude_if=_is_none)
     resample: float | None = Field(default=None, ge=0, le=1, exclude_if=_is_none)
     accept_reject: AcceptRejectSpec | None = Field(default=None, exclude_if=_is_none)
     device: str | None = Field(default=None, pattern=DEVICE_PATTERN, exclude_if=_is_none)

@@ -22,6 +22,7 @@ from flows.cli.options import (
     LevelOption,
     MethodOption,
     OutputRowsOption,
+    PriorOption,
     ResampleOption,
     SamplingChoiceOption,
     SpecFile,
@@ -78,6 +79,7 @@ def deploy(
     resample: ResampleOption = None,
     accept_reject: AcceptRejectOption = None,
     device: DeviceOption = None,
+    prior: PriorOption = None,
     allow_unauthenticated: Unauthenticated = False,
     as_json: Json = False,
 ) -> None:
@@ -91,7 +93,11 @@ def deploy(
     from tasks.runtime.home import Home
 
     given = Options(
-        method, epsilon, delta, rows, data, csv=csv, evaluate=evaluate.value, device=device
+        *(method, epsilon, delta, rows, data),
+        csv=csv,
+        evaluate=evaluate.value,
+        device=device,
+        prior=prior,
     )
     options = drawn_by(given, sampling, resample, accept_reject)
     _show(

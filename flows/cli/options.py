@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # The names that a spec may give its dataset.
 _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+# What may be used again: a release, or the latest.
+_PRIOR = re.compile(r"latest|r-[0-9a-z]{1,32}")
 # Letters of the name of the column that identifies persons.
 _LONGEST_UNIT = 200
 
@@ -51,6 +53,12 @@ def _words(text: str) -> str:
     if not (text.isprintable() and text.strip()):
         raise typer.BadParameter("write a few words, without line breaks and control characters")
     return text
+
+
+def _prior(named: str | None) -> str | None:
+    if named is not None and not _PRIOR.fullmatch(named):
+        raise typer.BadParameter("name a release, such as r-0123456789, or latest")
+    return named
 
 
 SpecFile = Annotated[
@@ -101,6 +109,14 @@ AcceptRejectOption = Annotated[
 ]
 DeviceOption = Annotated[
     str | None, typer.Option(help="Where to train: auto, cpu, cuda or cuda:NUMBER.")
+]
+PriorOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RELEASE|latest",
+        help="An earlier release of the dataset whose noisy numbers are used again.",
+        callback=_prior,
+    ),
 ]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Write synthetic.csv too.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]

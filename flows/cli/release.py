@@ -19,6 +19,7 @@ from flows.cli.options import (
     LevelOption,
     MethodOption,
     OutputRowsOption,
+    PriorOption,
     ReleaseId,
     ResampleOption,
     SamplingChoiceOption,
@@ -94,6 +95,7 @@ def release_table(
     resample: ResampleOption = None,
     accept_reject: AcceptRejectOption = None,
     device: DeviceOption = None,
+    prior: PriorOption = None,
     as_json: Json = False,
 ) -> None:
     """Release a synthetic table: plan, charge, train, draw, measure, certify, register.
@@ -108,6 +110,7 @@ def release_table(
     given = Options(
         *(method, epsilon, delta, rows, data, folder, csv, seed_sampling, evaluate.value, database),
         device=device,
+        prior=prior,
     )
     options = drawn_by(given, sampling, resample, accept_reject)
     _release(spec, options, Home.current(), as_json)

@@ -7,7 +7,10 @@ noise too, and a value that noise does not explain becomes a cell of its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtri
@@ -46,33 +49,67 @@ def _countable(cells: Cells, rows: int) -> bool:
     return cells.size < cells.column.size <= _VALUES_PER_ROW * rows
 
 
-def released_histogram(
+@dataclass(frozen=True)
+class HistogramCounts:
+    """Noisy counts of one attribute: of its cells, and of wide cells and single values, if counted.
+
+    Shapes: ``counts`` (cells,), ``wide`` (wide cells,), ``values`` (fine codes,). ``deviation`` is
+    the standard deviation of the noise of cells and wide cells, in rows, ``value_deviation`` that
+    of single values.
+    """
+
+    cells: Cells
+    counts: Floats
+    deviation: float
+    wide: Floats | None = None
+    values: Floats | None = None
+    value_deviation: float = math.inf
+
+    @cached_property
+    def levels(self) -> TwoLevels | None:
+        """The cells and the wide ones, if these are counted."""
+        return None if self.wide is None else TwoLevels.of(self.cells)
+
+    def estimate(self, rows: int) -> tuple[Cells, Floats]:
+        """The cells, values that stand out apart, and their shares of ``rows`` rows."""
+        if self.levels is None or self.wide is None:
+            shares = estimate_shares(self.counts, self.deviation, self.cells, rows)
+        else:
+            shares = self.levels.estimate_shares(self.counts, self.wide, self.deviation, rows)
+        if self.values is None:
+            return self.cells, shares
+        return with_spikes(self.cells, shares, self.values / rows, self.value_deviation / rows)
+
+
+def count_histogram(
     private: Door[TableRows],
     cells: Cells,
     mechanism: DiscreteGaussian,
-    rows: int,
     by_value: DiscreteGaussian | None,
     levels: TwoLevels | None = None,
-) -> tuple[Cells, Floats]:
-    """Cells of one attribute, values that stand out apart, and their released shares of rows.
+) -> HistogramCounts:
+    """The noisy counts of one attribute.
 
     ``mechanism`` counts the cells and the wide cells of ``levels``, ``by_value`` the single values,
     if these are counted.
+
+    Privacy: one to three partitions of the rows, each with the noise of its mechanism.
     """
-    deviation = mechanism.scale(private.neighbours.partition)
-    counts = private.answer(PartitionCounts((cells,)), mechanism, f"histogram {cells.name}")
-    if levels is None:
-        shares = estimate_shares(counts, deviation, cells, rows)
-    else:
-        label = f"wide histogram {cells.name}"
-        wide = private.answer(PartitionCounts((levels.wide,)), mechanism, label)
-        shares = levels.estimate_shares(counts, wide, deviation, rows)
+
+    def count(own: Cells, with_noise: DiscreteGaussian, label: str) -> Floats:
+        query, label = PartitionCounts((own,)), f"{label} {cells.name}"
+        return private.answer(query, with_noise, label).astype(np.float64)
+
+    partition = private.neighbours.partition
+    counts = count(cells, mechanism, "histogram")
+    wide = None if levels is None else count(levels.wide, mechanism, "wide histogram")
     if by_value is None:
-        return cells, shares
-    values = Cells(cells.column, np.arange(cells.column.size, dtype=np.int64))
-    single = private.answer(PartitionCounts((values,)), by_value, f"values {cells.name}")
-    of_value = by_value.scale(private.neighbours.partition)
-    return with_spikes(cells, shares, single / rows, of_value / rows)
+        return HistogramCounts(cells, counts, mechanism.scale(partition), wide)
+    single = Cells(cells.column, np.arange(cells.column.size, dtype=np.int64))
+    values = count(single, by_value, "values")
+    return HistogramCounts(
+        cells, counts, mechanism.scale(partition), wide, values, by_value.scale(partition)
+    )
 
 
 def with_spikes(

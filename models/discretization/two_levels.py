@@ -25,6 +25,8 @@ from models.discretization.denoising import (
     stein_risk,
 )
 
+Counts = Integers | Floats
+
 _WIDE = 16
 """Wide cells of an attribute, special and missing values apart."""
 
@@ -74,7 +76,7 @@ class TwoLevels:
         return deviation * np.sqrt(self.members / (self.members + 1.0))
 
     def estimate_shares(
-        self, counts: Integers, wide_counts: Integers, deviation: float, rows: int
+        self, counts: Counts, wide_counts: Counts, deviation: float, rows: int
     ) -> Floats:
         """The share of rows in each cell, (cells,), from noisy counts of both kinds.
 

@@ -7,7 +7,8 @@ products in place of a graphical model.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -20,22 +21,23 @@ from cloister.privacy.queries.derived import DerivedDoor
 from cloister.privacy.queries.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from cloister.schema.cells import declared_cells
-from cloister.schema.columns import Column
 from models.differences.columns import WithDifferences, choose_differences, task_with
 from models.differences.model import DifferencedModel, inner_task
 from models.differences.pairs import differences_of
 from models.discretization.bins import Bins
 from models.discretization.coarsening import fine
-from models.discretization.two_levels import TwoLevels, bin_deviations
 from models.mixture.candidates import candidate_tables, expected_shares
 from models.mixture.factors import arrange_factors, separate_factors, transfer
+from models.mixture.measured import Histograms, measure_histograms
 from models.mixture.model import MixtureModel, chain_of
 from models.mixture.optimizer import Fit, NoisyMarginal, TableTarget
 from models.mixture.plan import LAST_STEPS, MixtureParameters
+from models.mixture.prior import NO_TABLES, EarlierTables, with_earlier_mass
 from models.mixture.products import Layout, Mixture
-from models.planning.stages import measure_histogram, measure_joint_table, measure_values
+from models.mixture.released import ReleasedNumbers
+from models.planning.stages import measure_joint_table
 from models.protocol import Plan, Progress
+from models.sampling.expected_shares import JointTable
 from models.sampling.support_builder import SupportBuilder
 from models.task import Task
 
@@ -62,98 +64,154 @@ _LAST_RATE = 0.002
 
 
 def fit_mixture(
-    private: Door[TableRows], task: Task, plan: Plan[MixtureParameters], progress: Progress
+    private: Door[TableRows],
+    task: Task,
+    plan: Plan[MixtureParameters],
+    progress: Progress,
+    prior: ReleasedNumbers | None = None,
 ) -> MixtureModel | DifferencedModel[MixtureModel]:
     """Measure histograms and tables of constraints, run the rounds, then fit inside the supports.
 
-    Ordered numbers give way to differences that vary less.
+    Ordered numbers give way to differences that vary less. Numbers of a ``prior`` release are used
+    beside the new ones.
 
     Privacy: releases what the plan holds; all else is post-processing. Differences are functions of
         single rows.
     """
     differences = differences_of(task)
     if not differences:
-        bins = _measure_histograms(private, task, plan)
-        return _fit_inside(private, task, plan, bins, progress)
+        found = measure_histograms(private, task, plan, prior)
+        return _fit_inside(private, task, plan, found, progress, prior)
     door = DerivedDoor(private, WithDifferences(differences))
-    bins = _measure_histograms(door, task_with(task, differences), plan)
-    chosen = choose_differences(differences, task, bins)
+    found = measure_histograms(door, task_with(task, differences), plan, prior)
+    chosen = choose_differences(differences, task, found.bins)
     inner = inner_task(task, chosen)
-    kept = {name: own for name, own in bins.items() if name in inner.domain}
-    model = _fit_inside(door, inner, plan, kept, progress)
-    moved = {own.moved.name: bins[own.moved.name] for own in chosen}
+    kept = found.among(inner.domain.names)
+    model = _fit_inside(door, inner, plan, kept, progress, prior)
+    moved = {own.moved.name: found.bins[own.moved.name] for own in chosen}
     return DifferencedModel(task, model, chosen, moved) if chosen else model
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known before the rounds, with what an earlier release adds to it.
+
+    ``inside`` are the attributes of the mixture, ``joint`` the tables of hard constraints.
+    """
+
+    histograms: Histograms
+    inside: tuple[str, ...]
+    joint: Mapping[tuple[str, ...], JointTable]
+    earlier: EarlierTables
+
+    @property
+    def layout(self) -> Layout:
+        """Each attribute of the mixture on its own."""
+        return separate_factors({name: self.histograms.bins[name].size for name in self.inside})
+
+    def marginals(self, rows: int) -> list[NoisyMarginal]:
+        """The histograms, one for each attribute of the mixture, and the tables inside it."""
+        inside = (own for names, own in self._tables.items() if set(names) <= set(self.inside))
+        return [*(self.histograms.marginal(name, rows) for name in self.inside), *inside]
+
+    def numbers(self, rows: int, released: Sequence[NoisyMarginal]) -> ReleasedNumbers:
+        """All noisy numbers of a fit that has ``released`` these marginals, histograms first."""
+        outside = (own for names, own in self._tables.items() if not set(names) <= set(self.inside))
+        tables = (*outside, *released[len(self.inside) :])
+        return ReleasedNumbers(rows, self.histograms.bins, self.histograms.counted, tables)
+
+    @property
+    def _tables(self) -> dict[tuple[str, ...], NoisyMarginal]:
+        bins = self.histograms.bins
+        return {
+            names: NoisyMarginal(
+                tuple(fine(bins[name]) for name in names), table.counts, table.deviation
+            )
+            for names, table in self.joint.items()
+        }
 
 
 def _fit_inside(
     private: Door[TableRows],
     task: Task,
     plan: Plan[MixtureParameters],
-    bins: Mapping[str, Bins],
+    found: Histograms,
     progress: Progress,
+    prior: ReleasedNumbers | None,
 ) -> MixtureModel:
-    """The model over the released ``bins``: the rounds, the supports, the last fit inside them."""
-    parameters, rows = plan.parameters, task.data_rows
-    inside = _modelled(plan, bins)
+    """The model over released histograms: the rounds, the supports, the last fit inside them."""
+    parameters, rows, bins = plan.parameters, task.data_rows, found.bins
+    known = _measure_joint(private, task, plan, found, prior)
+    inside = known.inside
     sequence = (*inside, *(name for name in bins if name not in inside))
-    layout = separate_factors({name: bins[name].size for name in inside})
-
-    tables = {
-        names: measure_joint_table(
-            private,
-            [bins[name] for name in names],
-            DiscreteGaussian(parameters.noise["joint tables"]),
-            f"joint {' x '.join(names)}",
-        )
-        for names in parameters.joint_tables
-    }
-    released = [_one_way(private, bins[name], parameters, rows) for name in inside] + [
-        NoisyMarginal(tuple(fine(bins[name]) for name in names), table.counts, table.deviation)
-        for names, table in tables.items()
-        if set(names) <= set(inside)
-    ]
-
     device, penalty = task.device.torch, parameters.dependence_penalty
-    fit = Fit(_start(layout, bins, parameters.components), penalty, device=device)
-    candidates = {name: bins[name] for name in _candidate_attributes(task, parameters, layout)}
-    run_rounds(private, parameters, fit, released, candidates, rows, progress)
+    fit = Fit(_start(known.layout, bins, parameters.components), penalty, device=device)
+    candidates = _candidates(task, parameters, known, prior)
+    released = run_rounds(
+        *(private, parameters, fit, known.marginals(rows), candidates, rows, progress),
+        known.earlier,
+    )
 
     chain = chain_of(fit.mixture, sequence, bins)
     rng = np.random.default_rng(MIXTURE_SEED)
     builder = SupportBuilder(
-        task.domain, sequence, bins, chain, len(inside), tables, rng, task.output_rows
+        task.domain, sequence, bins, chain, len(inside), known.joint, rng, task.output_rows
     )
     rules = builder.build(task.hard)
     arrangement = arrange_factors(
         {name: bins[name].size for name in sequence}, inside, rules.supports
     )
-    layout = arrangement.layout if arrangement else layout
+    layout = arrangement.layout if arrangement else known.layout
     last = Fit(transfer(fit.mixture, layout), penalty, device=device)
     targets = [TableTarget.of(table, layout, rows) for table in released]
     last.descend(targets, LAST_STEPS, _RATE, _LAST_RATE)
     even = arrangement is not None and not rules.pair_rules
-    return MixtureModel(task, sequence, bins, last.mixture, rules, even)
+    numbers = known.numbers(rows, released)
+    return MixtureModel(task, sequence, bins, last.mixture, rules, even, numbers=numbers)
+
+
+def _measure_joint(
+    private: Door[TableRows],
+    task: Task,
+    plan: Plan[MixtureParameters],
+    found: Histograms,
+    prior: ReleasedNumbers | None,
+) -> _Known:
+    """Measure the tables of hard constraints, and pool them with those of a prior."""
+    earlier, bins = NO_TABLES, found.bins
+    if prior:
+        earlier = EarlierTables.of(prior, bins, found.changes, task.data_rows)
+    joint: dict[tuple[str, ...], JointTable] = {}
+    for names in plan.parameters.joint_tables:
+        mechanism = DiscreteGaussian(plan.parameters.noise["joint tables"])
+        partitions, label = [bins[name] for name in names], f"joint {' x '.join(names)}"
+        table = measure_joint_table(private, partitions, mechanism, label)
+        joint[names], earlier = earlier.pooled_with(table)
+    inside = _modelled(plan, bins)
+    return _Known(found, inside, joint, earlier.among(inside))
 
 
 def run_rounds(
     private: Door[TableRows],
     parameters: MixtureParameters,
     fit: Fit,
-    released: list[NoisyMarginal],
+    released: Sequence[NoisyMarginal],
     bins: Mapping[str, Bins],
     rows: int,
     progress: Progress,
-) -> None:
+    earlier: EarlierTables = NO_TABLES,
+) -> tuple[NoisyMarginal, ...]:
     """Choose the table that the model explains worst, measure it, and fit again, round by round.
 
-    Tables are joint tables of the attributes of ``bins``. Each is added to those ``released``.
-    ``rows`` is the declared number of rows.
+    Tables are joint tables of the attributes of ``bins``. Returns those ``released``, those of an
+    ``earlier`` release, and the new ones. ``rows`` is the declared number of rows.
 
     Source: AIM, algorithm 1. The score of a table is the L1 distance, in rows, of its counts from
     those that the model expects, less the expected L1 norm of the noise of measuring it.
     """
+    known = (*released, *earlier.marginals)
     if not parameters.rounds:
-        return
+        return known
     selection = Exponential(parameters.noise["selection"])
     counting = DiscreteGaussian(parameters.noise["rounds"])
     deviation = counting.scale(private.neighbours.partition)
@@ -161,8 +219,9 @@ def run_rounds(
 
     layout = fit.mixture.layout
     tables = candidate_tables(bins, rows, MIXTURE_SEED)
-    targets = [TableTarget.of(table, layout, rows) for table in released]
+    targets = [TableTarget.of(table, layout, rows) for table in known]
     fit.descend(targets, _START_STEPS, _RATE, _RATE)
+    new: tuple[NoisyMarginal, ...] = ()
     for number in range(1, parameters.rounds + 1):
         shares = expected_shares(fit.mixture, tables)
         candidates = tuple(
@@ -173,33 +232,13 @@ def run_rounds(
         chosen = tables[private.answer(CandidateScores(candidates), selection, label)]
         counts = private.answer(PartitionCounts(chosen), counting, label).astype(np.float64)
 
-        released.append(NoisyMarginal(chosen, counts, deviation))
-        targets.append(TableTarget.of(released[-1], layout, rows))
+        new = (*new, NoisyMarginal(chosen, counts, deviation))
+        earlier = earlier.compared_with(new[-1])
+        known = (*released, *earlier.marginals, *new)
+        targets = [TableTarget.of(table, layout, rows) for table in known]
         fit.descend(targets, parameters.steps, _RATE, _RATE)
         progress(number, parameters.rounds)
-
-
-def _measure_histograms(
-    private: Door[TableRows], task: Task, plan: Plan[MixtureParameters]
-) -> dict[str, Bins]:
-    return {name: _measure_bins(private, task, name, plan.parameters) for name in plan.sequence}
-
-
-def _measure_bins(
-    private: Door[TableRows], task: Task, name: str, parameters: MixtureParameters
-) -> Bins:
-    cells, counted = DiscreteGaussian(parameters.histogram_noise[name]), name in parameters.by_value
-    levels = _levels(task.domain[name], parameters)
-    if name in parameters.valued:
-        values = DiscreteGaussian(parameters.noise["joint tables"]) if counted else None
-        return measure_values(private, task, name, cells, values, parameters.groups, levels)
-    values = cells if counted else None
-    return measure_histogram(private, task, name, cells, values, parameters.groups, levels)
-
-
-def _levels(column: Column, parameters: MixtureParameters) -> TwoLevels | None:
-    counted_twice = column.name in parameters.two_levels
-    return TwoLevels.of(declared_cells(column)) if counted_twice else None
+    return known
 
 
 def _modelled(plan: Plan[MixtureParameters], bins: Mapping[str, Bins]) -> tuple[str, ...]:
@@ -211,16 +250,6 @@ def _modelled(plan: Plan[MixtureParameters], bins: Mapping[str, Bins]) -> tuple[
     return tuple(name for name in bins if bins[name].size <= most or name in plan.parameters.valued)
 
 
-def _one_way(
-    private: Door[TableRows], bins: Bins, parameters: MixtureParameters, rows: int
-) -> NoisyMarginal:
-    """The histogram over bins."""
-    mechanism = DiscreteGaussian(parameters.histogram_noise[bins.name])
-    levels = _levels(bins.cells.column, parameters)
-    deviations = bin_deviations(bins, levels, mechanism.scale(private.neighbours.partition))
-    return NoisyMarginal((fine(bins),), bins.mass * rows, deviations)
-
-
 def _start(layout: Layout, bins: Mapping[str, Bins], components: int) -> Mixture:
     """Equal components, each near the one-way histograms, with random differences."""
     generator = torch.Generator().manual_seed(MIXTURE_SEED)
@@ -230,6 +259,21 @@ def _start(layout: Layout, bins: Mapping[str, Bins], components: int) -> Mixture
         differences = torch.randn(size, components, generator=generator)
         parts.append(torch.softmax(logs + _START_SPREAD * differences, 0))
     return Mixture(layout, torch.full((components,), 1 / components), torch.cat(parts))
+
+
+def _candidates(
+    task: Task, parameters: MixtureParameters, known: _Known, prior: ReleasedNumbers | None
+) -> dict[str, Bins]:
+    """The attributes that rounds may measure: all but those that nearly repeat others.
+
+    Their bins are cut into parts as those of a prior were, unless the attribute has changed.
+    """
+    bins = known.histograms.bins
+    own = {name: bins[name] for name in _candidate_attributes(task, parameters, known.layout)}
+    unchanged = {name for name, change in known.histograms.changes.items() if not change}
+    if prior:
+        own |= {n: with_earlier_mass(own[n], prior.bins[n]) for n in own if n in unchanged}
+    return own
 
 
 def _candidate_attributes(

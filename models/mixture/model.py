@@ -19,6 +19,7 @@ from models.discretization.bins import Bins
 from models.mixture.dependent import DependentAttribute
 from models.mixture.factors import arrange_factors
 from models.mixture.products import Factor, Layout, Mixture
+from models.mixture.released import ReleasedNumbers, restore_numbers
 from models.mixture.sampler import EvenSampler
 from models.mixture.within_bins import Relation, relations_between
 from models.protocol import Arrays, ModelState, Sampler
@@ -102,6 +103,7 @@ class MixtureModel(SequentialModel):
     even: bool
     reweighting: Reweighting | None = None
     algorithm: Algorithm3 = PLAIN
+    numbers: ReleasedNumbers | None = None
 
     @property
     def sampler(self) -> Sampler:
@@ -164,7 +166,8 @@ class MixtureModel(SequentialModel):
 
     def own_state(self) -> ModelState:
         """The mixture as JSON and arrays."""
-        return merge_states(({"even": self.even}, {}), _state_of_mixture(self.mixture))
+        numbers = self.numbers.state(self.sequence) if self.numbers else ({}, {})
+        return merge_states(({"even": self.even}, {}), _state_of_mixture(self.mixture), numbers)
 
     def own_post_processing(self) -> tuple[str, ...]:
         """How rows are made from the mixture."""
@@ -203,4 +206,7 @@ def restore_mixture(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Mixt
     rules = restore_rules(task, meta, arrays)
     reweighting = restore_reweighting(task, meta, arrays)
     algorithm = restore_algorithm(task, meta)
-    return MixtureModel(task, sequence, bins, mixture, rules, meta["even"], reweighting, algorithm)
+    numbers = restore_numbers(task, bins, meta, arrays)
+    return MixtureModel(
+        task, sequence, bins, mixture, rules, meta["even"], reweighting, algorithm, numbers
+    )

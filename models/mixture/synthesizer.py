@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from cloister.errors import InputError
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from models.differences.columns import task_with
@@ -22,12 +23,13 @@ from models.mixture.plan import (
     MixtureParameters,
     plan_mixture,
 )
-from models.protocol import Arrays, Plan, Progress, Synthesizer, silent
+from models.protocol import AnyModel, Arrays, Plan, Progress, Synthesizer, silent
 from models.task import Budget, Task
 
 if TYPE_CHECKING:
     from models.differences.model import DifferencedModel
     from models.mixture.model import MixtureModel
+    from models.mixture.released import ReleasedNumbers
 
     FittedMixture = MixtureModel | DifferencedModel[MixtureModel]
 
@@ -38,6 +40,7 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "FittedMixture"]):
     """Marginals chosen round by round, a mixture of products, rows drawn inside the supports."""
 
     gives_conditionals = True
+    reuses_numbers = True
     weighs_soft = True
     samplings = MIXTURE_SAMPLINGS
     name = "mixture"
@@ -46,8 +49,19 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "FittedMixture"]):
         "hard constraints"
     )
 
-    def __init__(self, progress: Progress = silent) -> None:
+    def __init__(self, progress: Progress = silent, prior: ReleasedNumbers | None = None) -> None:
         self._progress = progress
+        self._prior = prior
+
+    def following(self, earlier: AnyModel) -> MixtureSynthesizer:
+        """The method with the noisy numbers of an earlier model; see `ReusesNumbers`."""
+        from models.differences.model import DifferencedModel
+        from models.mixture.model import MixtureModel
+
+        earlier = earlier.inner if isinstance(earlier, DifferencedModel) else earlier
+        if not isinstance(earlier, MixtureModel) or earlier.numbers is None:
+            raise InputError("its model was saved without its noisy numbers")
+        return MixtureSynthesizer(self._progress, earlier.numbers)
 
     def sequence(self, task: Task) -> tuple[str, ...]:
         """The schema sequence (Kamino, Algorithm 4); public."""
@@ -65,7 +79,7 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "FittedMixture"]):
         """
         from models.mixture.fit import fit_mixture
 
-        return fit_mixture(private, task, plan, self._progress)
+        return fit_mixture(private, task, plan, self._progress, self._prior)
 
     def weigh(
         self,

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cloister.errors import PlanError
+from cloister.errors import InputError, PlanError
 from models.persons.parts import PERSONS, split_task
 from models.persons.plan import plan_persons
 from models.planning.sampling_choice import choose_sampling, seconds_in_turn
-from models.protocol import AnyPlan, AnySynthesizer, Arrays
+from models.protocol import AnyModel, AnyPlan, AnySynthesizer, Arrays, ReusesNumbers
 from models.task import Budget, Task
 
 
@@ -28,7 +28,14 @@ class OfPersons:
         self._base = base
         self.name, self.summary = base.name, base.summary
         self.gives_deniability = base.gives_deniability
+        self.reuses_numbers = base.reuses_numbers
         self.weighs_soft, self.samplings = base.weighs_soft, base.samplings
+
+    def following(self, earlier: AnyModel) -> AnySynthesizer:
+        """The method with the noisy numbers of an earlier model; InputError if it uses none."""
+        if not isinstance(self._base, ReusesNumbers):
+            raise InputError(f"method '{self.name}' makes no use of an earlier release")
+        return OfPersons(self._base.following(earlier))
 
     def sequence(self, task: Task) -> tuple[str, ...]:
         """The method's sequence; of persons, their attributes first."""

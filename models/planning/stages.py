@@ -12,7 +12,7 @@ from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import Partition, TableRows
 from cloister.schema.cells import declared_cells
 from models.discretization.bins import NUMERIC_BINS, Bins, bin_cells, bin_values
-from models.discretization.histograms import released_histogram
+from models.discretization.histograms import HistogramCounts, count_histogram
 from models.discretization.two_levels import TwoLevels
 from models.sampling.expected_shares import JointTable
 from models.task import Task
@@ -29,18 +29,24 @@ def measure_histogram(
 ) -> Bins:
     """The bins of one attribute, at most ``most`` of a numeric one, from its noisy histogram.
 
-    Values of attributes in hard constraints are not merged. ``mechanism`` counts the cells, and the
-    wide cells of ``levels``, ``by_value`` every single value too.
+    ``mechanism`` counts the cells, and the wide cells of ``levels``, ``by_value`` every single
+    value too.
 
     Privacy: one to three partitions of the rows, each with the noise of its mechanism.
     """
     declared = declared_cells(task.domain[name])
-    cells, shares = released_histogram(
-        private, declared, mechanism, task.data_rows, by_value, levels
-    )
-    deviation = mechanism.scale(private.neighbours.partition) / task.data_rows
-    constrained = any(name in constraint.attributes for constraint in task.hard)
-    return bin_cells(cells, shares, deviation, constrained, most)
+    counted = count_histogram(private, declared, mechanism, by_value, levels)
+    return bins_of_histogram(task, counted, most)
+
+
+def bins_of_histogram(task: Task, counted: HistogramCounts, most: int = NUMERIC_BINS) -> Bins:
+    """The bins of an attribute, at most ``most`` of a numeric one, from its noisy counts.
+
+    Values of attributes in hard constraints are not merged.
+    """
+    cells, shares = counted.estimate(task.data_rows)
+    constrained = any(cells.name in constraint.attributes for constraint in task.hard)
+    return bin_cells(cells, shares, counted.deviation / task.data_rows, constrained, most)
 
 
 def measure_values(
@@ -54,12 +60,15 @@ def measure_values(
 ) -> Bins:
     """The bins of a numeric attribute whose values matter; see :func:`measure_histogram`."""
     declared = declared_cells(task.domain[name])
-    cells, shares = released_histogram(
-        private, declared, mechanism, task.data_rows, by_value, levels
-    )
-    counted = mechanism if by_value is None else by_value
-    deviation = counted.scale(private.neighbours.partition) / task.data_rows
-    return bin_values(cells, shares, deviation, most)
+    counted = count_histogram(private, declared, mechanism, by_value, levels)
+    return bins_of_values(task, counted, most)
+
+
+def bins_of_values(task: Task, counted: HistogramCounts, most: int = NUMERIC_BINS) -> Bins:
+    """The bins of a numeric attribute whose values matter, from its noisy counts."""
+    cells, shares = counted.estimate(task.data_rows)
+    deviation = counted.deviation if counted.values is None else counted.value_deviation
+    return bin_values(cells, shares, deviation / task.data_rows, most)
 
 
 def measure_joint_table(

@@ -20,6 +20,8 @@ from tasks.data.session import AnySpent
 from tasks.ledger.queries import deniable_releases
 from tasks.ledger.transitions import COMPOSITION, open_ledger
 from tasks.release.charge import ReservedRelease
+from tasks.release.prior import reused_releases
+from tasks.release.retained import kept_prior
 from tasks.release.sample import Drawn
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from tasks.requests.soft_constraints import unweighed_soft
@@ -96,6 +98,7 @@ def _facts(
     home: Home,
 ) -> Facts:
     context = public_context_of(request)
+    prior = kept_prior(home.release(done.charge.release))
     return Facts(
         spec=context.spec,
         constraints=context.task.constraints,
@@ -125,6 +128,7 @@ def _facts(
         warnings=(*done.drawn.warnings, *unweighed_soft(request, context)),
         of_persons=_of_persons(context.task),
         deniable_releases=deniable_releases(home, context.spec.name),
+        reused=reused_releases(prior, status, home) if prior else (),
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cloister.errors import CloisterError, InputError
 from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.spec import LATEST
 from models.protocol import AnyPlan
 from tasks.data.refusals import usable
 from tasks.data.session import DoorT, Opened, RawT, RowSource, Session, Spent
@@ -19,9 +20,10 @@ from tasks.ledger.transitions import (
     open_ledger,
     release_request,
 )
-from tasks.release.retained import kept_seed
+from tasks.release.prior import find_prior, prior_digest
+from tasks.release.retained import kept_prior, kept_seed
 from tasks.requests.plan import plan_digest, plan_json, require_within_budget
-from tasks.requests.resolved import ResolvedRequest
+from tasks.requests.resolved import PublicContext, ResolvedRequest
 from tasks.runtime.code_version import code_version
 from tasks.runtime.files import write_json
 from tasks.runtime.home import Home
@@ -76,30 +78,31 @@ def reserve_budget(
     folder = home.release(release)
     if reservation.resumed:
         reporter().resume(release)
-    _keep_request(folder / "order.json", request)
+    _keep_request(folder / "order.json", request, context, home)
     if reservation.release.undelivered:
         return ReservedRelease(release, resumed=True, finished=True)
     write_json(folder / "plan.json", plan_json(plan))
     return ReservedRelease(release, reservation.resumed)
 
 
-def _keep_request(path: Path, request: ResolvedRequest) -> None:
-    """Write the request with its seed, unless an earlier run did.
+def _keep_request(path: Path, request: ResolvedRequest, context: PublicContext, home: Home) -> None:
+    """Write the request with its seed and its prior, unless an earlier run did.
 
     Raises:
-        InputError: the earlier run had another seed.
+        InputError: the earlier run had others, or the prior cannot be used.
     """
     if not path.exists():
-        write_json(
-            path,
-            request.with_seed(
-                SamplingSource().seed if request.seed is None else request.seed
-            ).to_json(),
-        )
-    elif request.seed not in (None, kept_seed(path.parent)):
+        prior = find_prior(request, context, home)
+        seed = SamplingSource().seed if request.seed is None else request.seed
+        kept = request.with_seed(seed).with_prior(prior.id if prior else None)
+        write_json(path, kept.to_json())
+        return
+    if request.seed not in (None, kept_seed(path.parent)):
         raise InputError(
             "this release was begun with another --seed-sampling; give that one, or leave it out"
         )
+    if request.prior not in (None, LATEST, kept_prior(path.parent)):
+        raise InputError("this release was begun with another --prior; give that one")
 
 
 @contextmanager
@@ -144,6 +147,8 @@ def spend_budget(
         "code": code_version(),
         "plan": plan_digest(plan),
     }
+    if prior := kept_prior(home.release(release)):
+        parts["prior"] = prior_digest(prior, home)
     journal = session.open_journal(home.journal(release), parts)
     task = session.source.context(request).task
     private = session.source.door(opened.rows.value, task, plan.event, journal, home)

@@ -10,6 +10,8 @@ from models.registry import create
 from models.storage import load_model, save_model
 from tasks.data.session import AnySpent
 from tasks.ledger.transitions import seal
+from tasks.release.prior import reusing
+from tasks.release.retained import kept_prior
 from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from tasks.runtime.home import Home
 from tasks.runtime.progress import reporter
@@ -26,6 +28,8 @@ def train_model(request: ResolvedRequest, spent: AnySpent, plan: AnyPlan, home: 
     """
     context = public_context_of(request)
     synthesizer = create(request.method, partial(_advanced, "train"))
+    if prior := kept_prior(home.release(spent.release)):
+        synthesizer = reusing(synthesizer, prior, home)
     model = synthesizer.train(spent.private, context.task, plan)
     return _saved(home.release(spent.release) / "trained", request, context, model)
 

@@ -14,6 +14,7 @@ from cloister.schema.sources.databases import require_table
 from cloister.schema.spec import Spec
 from tasks.ledger.queries import pending_release
 from tasks.release.load import require_database
+from tasks.release.prior import find_prior
 from tasks.requests.check import require_satisfiable
 from tasks.requests.resolved import (
     PublicContext,
@@ -40,9 +41,11 @@ def require_usable(request: ResolvedRequest, context: PublicContext, home: Home)
     Raises:
         ConstraintError: the hard constraints contradict each other, or cannot hold for this
             number of rows.
+        PlanError, InputError: the numbers of an earlier release cannot be used again.
         StorageError: the data cannot be read, an output cannot be written, or the disk has no room.
     """
     require_satisfiable(context)
+    find_prior(request, context, home)
     for part in context.tables.values():
         require_readable(request, part.spec)
     require_home(home)

@@ -13,6 +13,7 @@ import hmac
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from cloister.errors import StorageError, VerificationError
 from tasks.runtime.files import write_json
@@ -74,20 +75,44 @@ def kept_seed(folder: Path) -> int:
     Raises:
         VerificationError: the request in its folder was altered.
     """
+    seed = _kept_request(folder).get("seed")
+    if type(seed) is not int:
+        raise _altered(folder)
+    return seed
+
+
+def kept_prior(folder: Path) -> str | None:
+    """The release whose numbers a release was begun to use again; None if it uses none.
+
+    Raises:
+        VerificationError: the request in its folder was altered.
+    """
+    prior = _kept_request(folder).get("prior")
+    if not isinstance(prior, str | None):
+        raise _altered(folder)
+    return prior
+
+
+def _kept_request(folder: Path) -> dict[str, Any]:
     path = folder / "order.json"
     try:
-        seed = json.loads(path.read_text(encoding="utf-8"))["seed"]
+        request = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise StorageError(
             f"{path} cannot be read ({error.strerror}); restore it from a backup"
         ) from None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        seed = None
-    if type(seed) is not int:
-        raise VerificationError(
-            f"{path} was altered; restore it, or withdraw the release and start a new one"
-        )
-    return seed
+    except (ValueError, RecursionError):
+        raise _altered(folder) from None
+    if not isinstance(request, dict):
+        raise _altered(folder)
+    return request
+
+
+def _altered(folder: Path) -> VerificationError:
+    return VerificationError(
+        f"{folder / 'order.json'} was altered; restore it, or withdraw the release and start a "
+        "new one"
+    )
 
 
 def _present(home: Home, release: str) -> set[str]:

@@ -46,6 +46,9 @@ class ReleaseRequest(BaseModel):
     resample: float | None = Field(None, description="Share of cells drawn anew, if sequential.")
     tries: int | None = Field(None, description="Tries a cell of accept-reject, if sequential.")
     device: str | None = Field(None, description="Where to train: auto, cpu, cuda or cuda:NUMBER.")
+    prior: str | None = Field(
+        None, description="A release whose noisy numbers are used again, or latest."
+    )
     by: str = Field("prefect", description="Who requests it.")
 
     @classmethod

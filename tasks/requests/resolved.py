@@ -39,6 +39,7 @@ class Options:
     never the noise. ``database`` is the URL of one to load the tables into. ``sampling``,
     ``resample`` and ``tries`` (of accept-reject) are how rows are drawn under soft constraints.
     ``device`` is auto, cpu, cuda or cuda:NUMBER.
+    ``prior`` is an earlier release whose noisy numbers are used again, or the latest.
     """
 
     method: str | None = None
@@ -55,6 +56,7 @@ class Options:
     resample: float | None = None
     tries: int | None = None
     device: str | None = None
+    prior: str | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class ResolvedRequest:
 
     ``rows`` is the size of the output. ``digest`` is that of the spec and its files, ``by`` the
     person, ``reason`` why the method is used. ``device`` is one of this machine; a release may be
-    resumed on another.
+    resumed on another. ``prior`` is the release whose noisy numbers are used again, or the latest.
     """
 
     spec: Path
@@ -81,6 +83,7 @@ class ResolvedRequest:
     database: str | None = None
     sampling: RowSampling = AS_USUAL
     device: Device = CPU
+    prior: str | None = None
 
     @classmethod
     def of(cls, spec: Path, options: Options, by: str) -> Self:
@@ -119,11 +122,16 @@ class ResolvedRequest:
             options.database,
             sampling,
             resolve_device(options.device or declared.release.device or AUTO_DEVICE),
+            options.prior or declared.release.prior,
         )
 
     def with_seed(self, seed: int | None) -> ResolvedRequest:
         """The same request with another seed for drawing rows."""
         return replace(self, seed=seed)
+
+    def with_prior(self, release: str | None) -> ResolvedRequest:
+        """The same request, that uses the numbers of this release again."""
+        return replace(self, prior=release)
 
     def to_json(self) -> dict[str, Any]:
         """The request as JSON values."""

@@ -252,7 +252,7 @@ class RecordingDoor:
 
 def test_a_round_scores_what_the_model_expects_less_noise_and_measures_what_is_chosen():
     fit, bins, rows = Fit(mixture_on(LAYOUTS["separate"]), 1.0), bins_of(SIZES), 1_000
-    door, released, done = RecordingDoor(fit), [], []
+    door, done = RecordingDoor(fit), []
     parameters = MixtureParameters(
         noise={"selection": Fraction(1), "rounds": Fraction(5)},
         histogram_noise={},
@@ -264,7 +264,9 @@ def test_a_round_scores_what_the_model_expects_less_noise_and_measures_what_is_c
         components=COMPONENTS,
         dependence_penalty=1.0,
     )
-    run_rounds(door, parameters, fit, released, bins, rows, lambda *progress: done.append(progress))
+    released = run_rounds(
+        door, parameters, fit, (), bins, rows, lambda *progress: done.append(progress)
+    )
     assert [label for *_, label in door.asked] == ["round 1", "round 1", "round 2", "round 2"]
     assert done == [(1, 2), (2, 2)]
     deviation = DiscreteGaussian(Fraction(5)).scale(door.neighbours.partition)

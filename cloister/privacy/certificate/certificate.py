@@ -43,6 +43,7 @@ from cloister.privacy.certificate.schema import (
     MechanismRecord,
     Part,
     RecordGuarantees,
+    ReusedRelease,
     Software,
     StageSpend,
     Subject,
@@ -60,12 +61,13 @@ from cloister.privacy.certificate.wording import (
     meaning,
     odds,
     relation_words,
+    reuse_words,
     rows_words,
     safeguards,
     unit_statement,
     unit_words,
 )
-from cloister.privacy.exact import decimal
+from cloister.privacy.exact import decimal, exact
 from cloister.privacy.ledger import Anchor, BudgetStatus
 from cloister.privacy.mechanisms.counts import up
 from cloister.privacy.stages import PlannedStage, deniable_event, event_of_stages
@@ -94,7 +96,8 @@ class Facts:
         warnings: what the rows have lost of the released histograms, in sentences.
         deniable_releases: of the dataset, those under plausible deniability alone, this one
         included. of_persons: where persons have several rows, their key and their attributes.
-        across: the constraints across foreign keys.
+        across: the constraints across foreign keys. reused: earlier releases whose numbers were
+        used again.
     """
 
     spec: Spec
@@ -123,6 +126,17 @@ class Facts:
     warnings: Sequence[str] = ()
     deniable_releases: int = 0
     across: Sequence[AcrossConstraint] = ()
+    reused: Sequence[ReusedRelease] = ()
+
+    @property
+    def shown_epsilon(self) -> Fraction:
+        """What the rows reveal at most: of this release, and of those whose numbers it uses."""
+        return self.epsilon + sum(exact(own.epsilon) for own in self.reused)
+
+    @property
+    def shown_delta(self) -> Fraction:
+        """The delta of what the rows reveal."""
+        return self.delta + sum(exact(own.delta) for own in self.reused)
 
     @property
     def deniable(self) -> bool:
@@ -134,7 +148,7 @@ class Certificate(Part):
     """The certificate of one release.
 
     ``ignored`` names columns of the source that were left out, ``model`` is the digest of its
-    model; certificates of older versions have neither.
+    model, ``reused`` are releases whose numbers it uses; certificates of older versions have none.
     """
 
     certificate: int
@@ -156,6 +170,7 @@ class Certificate(Part):
     model: str | None = None
     ignored: tuple[str, ...] = ()
     records: RecordGuarantees | None = None
+    reused: tuple[ReusedRelease, ...] = ()
 
     @property
     def deniable(self) -> bool:
@@ -164,7 +179,9 @@ class Certificate(Part):
 
     def to_yaml(self) -> str:
         """The text of ``certificate.yaml``; the same certificate always gives the same text."""
-        absent = {name for name in ("model", "ignored", "records") if not getattr(self, name)}
+        absent = {
+            name for name in ("model", "ignored", "records", "reused") if not getattr(self, name)
+        }
         content = self.model_dump(mode="json", exclude=absent)
         return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
 
@@ -221,6 +238,7 @@ def certify(facts: Facts) -> Certificate:
         model=facts.model,
         ignored=ignored_columns(facts.spec),
         records=_records(facts),
+        reused=tuple(facts.reused),
     )
 
 
@@ -277,7 +295,7 @@ def _guarantee(facts: Facts) -> Guarantee:
         second=second_cost(facts.stages, facts.delta, privacy.relation),
         meaning=_meaning(facts),
         odds=odds(epsilon, period),
-        detection=detection(epsilon, facts.delta, period, facts.budget.budget.delta),
+        detection=detection(epsilon, facts.shown_delta, period, _period_delta(facts)),
     )
 
 
@@ -291,8 +309,14 @@ def _meaning(facts: Facts) -> tuple[str, ...]:
     if records and facts.deniable and facts.secure:
         return deniable_meaning(records)
     words = record_words(records) if records and facts.secure else ()
-    said = meaning(facts.spec, facts.epsilon, facts.delta, facts.secure, facts.capacity)
-    return (*said, *words)
+    shown = facts.shown_epsilon, facts.shown_delta
+    said = meaning(facts.spec, *shown, facts.secure, facts.capacity)
+    return (*said, *_reuse_words(facts), *words)
+
+
+def _reuse_words(facts: Facts) -> tuple[str, ...]:
+    charged = exact_text(facts.epsilon), exact_text(facts.delta)
+    return reuse_words(facts.reused, *charged) if facts.secure else ()
 
 
 def _worst_epsilons(facts: Facts) -> tuple[float, float]:
@@ -302,10 +326,17 @@ def _worst_epsilons(facts: Facts) -> tuple[float, float]:
     """
     if not facts.secure or facts.deniable:
         return math.inf, math.inf
-    spent = facts.budget.spent
+    shown, spent = float(facts.shown_epsilon), facts.budget.spent
     if spent is None or facts.deniable_releases:
-        return float(facts.epsilon), math.inf
-    return float(facts.epsilon), float(max(spent, facts.epsilon))
+        return shown, math.inf
+    before = sum(exact(own.epsilon) for own in facts.reused if not own.in_period)
+    return shown, max(float(max(spent, facts.epsilon) + before), shown)
+
+
+def _period_delta(facts: Facts) -> Fraction:
+    """The delta of all releases of the budget period, and of those whose numbers were used."""
+    before = sum(exact(own.delta) for own in facts.reused if not own.in_period)
+    return facts.budget.budget.delta + before
 
 
 def _cumulative(status: BudgetStatus, composition: str) -> Cumulative:

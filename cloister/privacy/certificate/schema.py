@@ -143,6 +143,18 @@ class Cumulative(Part):
     composition: str
 
 
+class ReusedRelease(Part):
+    """An earlier release whose noisy numbers were used again, and what it was charged.
+
+    ``in_period`` says whether that is part of what the budget period of this release has spent.
+    """
+
+    release: str
+    epsilon: str
+    delta: str
+    in_period: bool
+
+
 class AttributeOrigin(Part):
     """The declared domain of an attribute and where it comes from."""
 

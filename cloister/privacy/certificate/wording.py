@@ -9,7 +9,7 @@ from fractions import Fraction
 from cloister.figures import figure_above
 from cloister.privacy.certificate import several_tables
 from cloister.privacy.certificate.provenance import exact_text
-from cloister.privacy.certificate.schema import Detection, Odds
+from cloister.privacy.certificate.schema import Detection, Odds, ReusedRelease
 from cloister.privacy.certificate.spend import kinds
 from cloister.privacy.events import (
     GaussianCounts,
@@ -57,6 +57,12 @@ _NO_MORE = (
 _GROUPS = (
     "It does not hide what is true of many: what the release shows of a group, it shows whether or "
     "not any one {noun} took part."
+)
+
+_REUSED = (
+    "The rows follow noisy numbers of earlier releases too: {releases}. What is said above is of "
+    "all of them together; this release was charged epsilon {epsilon}, delta {delta}, each other "
+    "one its own when it was made."
 )
 
 _EXACT_COUNTS = (
@@ -178,6 +184,17 @@ def meaning(
         "certainty": f"{100 * _up(best_guess(float(epsilon), float(delta))):.1f} %",
     }
     return tuple(sentence.format(**terms) for sentence in (_CHANGE, _CERTAINTY, _ANYONE, _GROUPS))
+
+
+def reuse_words(reused: Sequence[ReusedRelease], epsilon: str, delta: str) -> tuple[str, ...]:
+    """That numbers of earlier releases were used again, in a sentence; none without any.
+
+    ``epsilon`` and ``delta`` are what this release was charged.
+    """
+    named = [f"{own.release} (epsilon {own.epsilon}, delta {own.delta})" for own in reused]
+    if not named:
+        return ()
+    return (_REUSED.format(releases=", ".join(named), epsilon=epsilon, delta=delta),)
 
 
 def odds(epsilon: float, period: float) -> tuple[Odds, ...]:

@@ -1,0 +1,307 @@
+"""An earlier release of the same columns as evidence: its noisy numbers beside the new ones.
+
+Numbers of both are weighted by inverse variance. Where the table has changed in between, the
+earlier ones count for less: what the two differ by beyond their noise is added to their variance.
+Everything here is post-processing of released numbers.
+
+Source: the variance of a change is estimated as that between studies, DerSimonian and Laird,
+"Meta-analysis in clinical trials" (1986).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from cloister.arrays import Floats, Integers
+from cloister.schema.cells import Cells
+from cloister.schema.columns import Grid
+from models.discretization.bins import Bins
+from models.discretization.coarsening import Coarsening
+from models.discretization.histograms import HistogramCounts
+from models.mixture.optimizer import NoisyMarginal
+from models.mixture.released import ReleasedNumbers
+from models.sampling.expected_shares import JointTable
+
+_SIGNIFICANT = 3.0
+"""Standard deviations by which a sum of squares exceeds that of noise where a table has changed.
+
+With every excess taken for a change the second release of unchanged rows was 3 % worse.
+"""
+
+_SPLIT = 3
+"""Bins of a number that an earlier one has parts of, from which on it is split: one is whole."""
+
+
+@dataclass(frozen=True)
+class PooledHistogram:
+    """Noisy counts of an attribute in two releases together, and how far the table changed.
+
+    ``change`` is the sum of squared changes of all counts, in rows, as far as noise does not
+    explain them.
+    """
+
+    counted: HistogramCounts
+    change: float
+
+
+def pool_histograms(new: HistogramCounts, old: HistogramCounts, scale: float) -> PooledHistogram:
+    """The counts of both; the old ones are times ``scale``, new rows for each old one.
+
+    Counts of single values are pooled where both releases have them.
+    """
+    levels = [(new.counts, old.counts * scale)]
+    if new.wide is not None and old.wide is not None:
+        levels.append((new.wide, old.wide * scale))
+    noise = new.deviation**2 + (old.deviation * scale) ** 2
+    changes = [squared_change(*counts, noise) for counts in levels]
+    most = max(own / len(counts) for own, (counts, _) in zip(changes, levels, strict=True))
+    weight, deviation = _both(new.deviation, math.hypot(old.deviation * scale, math.sqrt(most)))
+    counts, *wide = [first + weight * (second - first) for first, second in levels]
+    values, value_deviation = _pooled_values(new, old, scale)
+    pooled = replace(
+        new,
+        counts=counts,
+        wide=wide[0] if wide else None,
+        deviation=deviation,
+        values=values,
+        value_deviation=value_deviation,
+    )
+    return PooledHistogram(pooled, changes[0])
+
+
+def squared_change(new: Floats, old: Floats, variance: Floats | float) -> float:
+    """The sum of squared differences of noisy counts, less what their noise explains.
+
+    ``variance`` is that of a difference. Zero where noise alone may well differ by as much.
+    """
+    noise = np.broadcast_to(variance, new.shape)
+    change = float((np.square(new - old) - noise).sum())
+    return change if change > _SIGNIFICANT * math.sqrt(2 * np.square(noise).sum()) else 0.0
+
+
+def _both(new: float, old: float) -> tuple[float, float]:
+    """The weight of the second of two counts by their deviations, and the deviation of the mean."""
+    weight = new**2 / (new**2 + old**2)
+    return weight, old * math.sqrt(weight)
+
+
+def _pooled_values(
+    new: HistogramCounts, old: HistogramCounts, scale: float
+) -> tuple[Floats | None, float]:
+    if new.values is None or old.values is None:
+        return new.values, new.value_deviation
+    earlier, deviation = old.values * scale, old.value_deviation * scale
+    noise = new.value_deviation**2 + deviation**2
+    change = squared_change(new.values, earlier, noise) / len(earlier)
+    weight, both = _both(new.value_deviation, math.hypot(deviation, math.sqrt(change)))
+    return new.values + weight * (earlier - new.values), both
+
+
+def refine_bins(earlier: Bins, bins: Bins) -> Bins:
+    """The bins, without any that has parts of two earlier ones.
+
+    Of a number they are the earlier ones, but for those that are much wider than the new.
+    """
+    column = bins.cells.column
+    cells = Cells(column, np.union1d(earlier.cells.starts, bins.cells.starts))
+    old, own = earlier.of(cells.starts), bins.of(cells.starts)
+    if isinstance(column, Grid):
+        parts = np.unique(old * bins.size + own) // bins.size
+        own = np.where(np.bincount(parts)[old] < _SPLIT, 0, own)
+    of_cell = np.unique(old * bins.size + own, return_inverse=True)[1].astype(np.int64)
+    whole = bins.cells.of(cells.starts)
+    return Bins(cells, of_cell, bins.shares[whole] * cells.widths / bins.cells.widths[whole])
+
+
+@dataclass(frozen=True)
+class EarlierTable:
+    """A joint table of an earlier release, as of the rows of the new one.
+
+    ``expected`` are its rows if attributes were independent. ``change`` is the sum of squared
+    changes that histograms suggest, ``compared`` the one that a new table shows; None if none does.
+    """
+
+    measured: NoisyMarginal
+    expected: Floats
+    change: float
+    compared: float | None = None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Its attributes."""
+        return frozenset(own.name for own in self.measured.coarsenings)
+
+    def with_change(self, change: float) -> NoisyMarginal:
+        """The table, in whose variance the change is spread by the expected rows."""
+        spread = change * self.expected / self.expected.sum()
+        deviation = np.sqrt(np.square(self.measured.deviation) + spread)
+        return replace(self.measured, deviation=deviation)
+
+
+@dataclass(frozen=True)
+class EarlierTables:
+    """The joint tables of an earlier release, trusted as far as new tables agree with them.
+
+    Each has changed at least as much as the histograms of its attributes; one that no new table can
+    be compared with at least as much as the others on average.
+    """
+
+    tables: tuple[EarlierTable, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        numbers: ReleasedNumbers,
+        bins: Mapping[str, Bins],
+        changes: Mapping[str, float],
+        rows: int,
+    ) -> EarlierTables:
+        """Those of a release over new ``bins``; ``changes`` are of the pooled histograms."""
+        scale = rows / numbers.rows
+        return cls(
+            tuple(
+                _as_of(table, bins, changes, scale, rows)
+                for table in numbers.tables
+                if all(own.name in bins for own in table.coarsenings)
+            )
+        )
+
+    def among(self, names: Collection[str]) -> EarlierTables:
+        """The tables of these attributes alone."""
+        return EarlierTables(tuple(own for own in self.tables if own.names <= set(names)))
+
+    @cached_property
+    def marginals(self) -> tuple[NoisyMarginal, ...]:
+        """The tables with noise and change as their deviations.
+
+        Tables of the same attributes have one change in common, which no number of them averages.
+        """
+        known = [own.compared for own in self.tables if own.compared is not None]
+        typical = float(np.mean(known)) if known else 0.0
+        shown = (typical if own.compared is None else own.compared for own in self.tables)
+        alike = Counter(own.names for own in self.tables)
+        return tuple(
+            own.with_change(alike[own.names] * max(own.change, change))
+            for own, change in zip(self.tables, shown, strict=True)
+        )
+
+    def compared_with(self, new: NoisyMarginal) -> EarlierTables:
+        """The same, where those that share two attributes or more with a new table know more."""
+        return EarlierTables(tuple(_compared(own, new) for own in self.tables))
+
+    def pooled_with(self, new: JointTable) -> tuple[JointTable, EarlierTables]:
+        """A new table over bins with an earlier one of just its cells, and the other tables."""
+        for at, own in enumerate(self.tables):
+            if _same_cells(own.measured, new):
+                others = EarlierTables(self.tables[:at] + self.tables[at + 1 :])
+                return _pooled_table(new, own.measured), others
+        return new, self
+
+
+NO_TABLES = EarlierTables()
+"""No earlier release is used."""
+
+
+def _as_of(
+    table: NoisyMarginal,
+    bins: Mapping[str, Bins],
+    changes: Mapping[str, float],
+    scale: float,
+    rows: int,
+) -> EarlierTable:
+    coarsenings = tuple(_over(own, bins[own.name]) for own in table.coarsenings)
+    measured = NoisyMarginal(coarsenings, table.counts * scale, table.deviation * scale)
+    expected = np.full((), float(rows))
+    for own in coarsenings:
+        expected = np.multiply.outer(expected, np.bincount(own.parts, weights=own.bins.mass))
+    return EarlierTable(measured, expected, max(changes[own.name] for own in coarsenings))
+
+
+def _over(earlier: Coarsening, bins: Bins) -> Coarsening:
+    """An earlier coarsening over bins none of which has parts of two earlier ones."""
+    first = np.unique(bins.of_cell, return_index=True)[1]
+    return Coarsening(bins, earlier.of(bins.cells.starts[first]))
+
+
+def _compared(own: EarlierTable, new: NoisyMarginal) -> EarlierTable:
+    """The table with its change, as the common attributes of a new table show it."""
+    axes = {other.name: other for other in new.coarsenings}
+    common = [each for each in own.measured.coarsenings if each.name in axes]
+    if len(common) < 2:
+        return own
+    joint = {each.name: _common_parts(each, axes[each.name]) for each in common}
+    (first, noise), (second, more) = (_projected(each, joint) for each in (own.measured, new))
+    change = squared_change(first, second, noise + more)
+    return replace(own, compared=max(change, own.compared or 0.0))
+
+
+def _common_parts(first: Coarsening, second: Coarsening) -> Integers:
+    """The finest partition of bins (bins,) that is coarser than both."""
+    ends, size = (first.parts, first.size + second.parts), first.size + second.size
+    pairs = coo_array((np.ones(len(first.parts)), ends), shape=(size, size))
+    return connected_components(pairs, directed=False)[1][first.parts].astype(np.int64)
+
+
+def _projected(table: NoisyMarginal, joint: Mapping[str, Integers]) -> tuple[Floats, Floats]:
+    """Counts and variances of a table summed to partitions of bins, axes in their order."""
+    counts = np.asarray(table.counts, dtype=np.float64)
+    variances = np.broadcast_to(np.square(table.deviation), counts.shape)
+    axes = {own.name: axis for axis, own in enumerate(table.coarsenings)}
+    for name, parts in joint.items():
+        onto = _onto(table.coarsenings[axes[name]], parts)
+        counts, variances = (_summed(each, axes[name], onto) for each in (counts, variances))
+    others = tuple(axis for name, axis in axes.items() if name not in joint)
+    kept = [name for name in axes if name in joint]
+    order = [kept.index(name) for name in joint]
+    return (
+        counts.sum(axis=others).transpose(order),
+        variances.sum(axis=others).transpose(order),
+    )
+
+
+def _onto(own: Coarsening, parts: Integers) -> Integers:
+    """The part in a coarser partition (bins,) of each part of a coarsening; shape (size,)."""
+    onto = np.empty(own.size, dtype=np.int64)
+    onto[own.parts] = parts
+    return np.unique(onto, return_inverse=True)[1]
+
+
+def _summed(table: Floats, axis: int, onto: Integers) -> Floats:
+    shape = list(table.shape)
+    shape[axis] = int(onto.max()) + 1
+    summed = np.zeros(shape)
+    np.add.at(np.moveaxis(summed, axis, 0), onto, np.moveaxis(table, axis, 0))
+    return summed
+
+
+def _same_cells(earlier: NoisyMarginal, new: JointTable) -> bool:
+    names = tuple(own.name for own in earlier.coarsenings)
+    return names == new.attributes and all(own.whole for own in earlier.coarsenings)
+
+
+def _pooled_table(new: JointTable, earlier: NoisyMarginal) -> JointTable:
+    variance = float(np.mean(np.square(earlier.deviation)))
+    change = squared_change(new.counts, earlier.counts, new.deviation**2 + variance)
+    old = math.sqrt(variance + change / earlier.counts.size)
+    weight, both = _both(new.deviation, old)
+    return JointTable(new.attributes, new.counts + weight * (earlier.counts - new.counts), both)
+
+
+def with_earlier_mass(bins: Bins, earlier: Bins) -> Bins:
+    """The same bins, with the released shares of earlier ones.
+
+    What is made of them is then cut at the same places as in the earlier release, so that tables
+    of both can be compared.
+    """
+    whole = earlier.cells.of(bins.cells.starts)
+    return replace(
+        bins, shares=earlier.shares[whole] * bins.cells.widths / earlier.cells.widths[whole]
+    )
