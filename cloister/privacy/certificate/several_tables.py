@@ -13,9 +13,10 @@ _TRUNCATED = (
     "at random beforehand."
 )
 _UNLINKED = (
-    "A row with {keys} that leads to no row, or to one with more than the declared number, was "
-    "kept without its parent."
+    "A row whose {keys} leads to no row, or that is above the declared number of those that refer "
+    "to the same, was kept without its parent."
 )
+_LEADING_NOWHERE = "A row whose {keys} leads to no row was kept without its parent."
 _DANGLING = "Rows that refer to none by {keys} were left out."
 _REFUSED = "That no row has more than the declared number that refer to it by {keys} was required."
 _ALONE = (
@@ -44,11 +45,13 @@ def limits(schema: Schema) -> tuple[str, ...]:
     """What was left out before anything was asked, and what is protected less."""
     required = [key for key in schema.keys if not key.optional]
     cut = [key for key in schema.keys if is_truncated(schema, key)]
+    loose = [key for key in schema.keys if key.optional and key not in cut]
     alone = [name for name in schema.tables if name not in schema.holding]
     said = (
         _said(_TRUNCATED, (key for key in cut if not key.optional)),
         _said(_DANGLING, required),
-        _said(_UNLINKED, (key for key in schema.keys if key.optional)),
+        _said(_UNLINKED, (key for key in cut if key.optional)),
+        _said(_LEADING_NOWHERE, loose),
         _said(_REFUSED, (key for key in schema.keys if is_refused(schema, key))),
         _ALONE.format(tables=", ".join(alone)) if alone else "",
     )
