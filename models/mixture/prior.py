@@ -33,7 +33,7 @@ from models.sampling.expected_shares import JointTable
 _SIGNIFICANT = 3.0
 """Standard deviations by which a sum of squares exceeds that of noise where a table has changed.
 
-With every excess taken for a change the second release of unchanged rows was 3 % worse.
+A release compares dozens of histograms and tables; at 2, some would seem changed by noise alone.
 """
 
 _SPLIT = 3
