@@ -3,6 +3,9 @@
 import sqlite3
 from pathlib import Path
 
+import pytest
+
+from cloister.errors import SpecError
 from cloister.schema.attributes import Float
 from cloister.schema.drafts.reflection import draft_database
 from cloister.schema.spec import Spec
@@ -94,6 +97,24 @@ def test_a_unique_column_gets_fresh_numbers_and_a_unique_reference_one_row(tmp_p
     _, spec = drafted(tmp_path, STAYS)
     assert spec.tables["patients"].attributes["card"].type == "text"
     assert spec.tables["wills"].references["patient"].max_rows == 1
+
+
+def test_what_names_a_row_by_a_column_that_refers_names_the_row_above(tmp_path):
+    text, spec = drafted(
+        tmp_path,
+        "CREATE TABLE a (id INTEGER PRIMARY KEY, x INTEGER);"
+        "CREATE TABLE b (id INTEGER PRIMARY KEY REFERENCES a (id), x INTEGER);"
+        "CREATE TABLE c (of_b INTEGER NOT NULL REFERENCES b (id), x INTEGER);",
+    )
+    assert spec.tables["b"].references["id"].max_rows == 1
+    assert spec.tables["c"].references["of_b"].table == "a"
+    assert "(of_b) to b (id) is kept as one to a" in text
+    chained = text.replace('of_b: {table: "a"', 'of_b: {table: "b"').replace(
+        "    references:\n      id:", "    key: id\n    references:\n      id:"
+    )
+    (tmp_path / "chained.yaml").write_text(chained, encoding="utf-8")
+    with pytest.raises(SpecError, match="refer to 'a', or give 'b' a key of its own"):
+        load_spec(tmp_path / "chained.yaml")
 
 
 def test_a_foreign_key_that_no_single_key_answers_is_named(tmp_path):

@@ -152,6 +152,10 @@ def _with_references(
             left_out.append(_not_kept(key, passed))
         elif key.columns[0] in found:
             left_out.append(f"{key} is not kept: a column refers to one table; choose which")
+        elif above := _passed_on(key, parents):
+            found |= above
+            to = above[key.columns[0]][0]
+            left_out.append(f"{key} is kept as one to {to}, to which that column refers itself")
         elif (own := (parents | {table.name: table})[key.table].key) not in (None, key.to[0]):
             left_out.append(f"{key} is not kept: rows are named by the key of their table, {own}")
         else:

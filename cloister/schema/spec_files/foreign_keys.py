@@ -70,7 +70,7 @@ def broken_relations(spec: Spec) -> _Broken:
         _parents_first(spec)
     except SpecError as error:
         found.append((("tables",), str(error)))
-    yield from found or _held_rules(spec)
+    yield from found or (*_chained_rules(spec), *_held_rules(spec))
 
 
 def _table_rules(spec: Spec, name: str) -> _Broken:
@@ -107,6 +107,20 @@ def _required(spec: Spec, name: str) -> Mapping[str, ForeignKeySpec]:
         for column, to in declared.references.items()
         if column in declared.attributes and not declared.attributes[column].nullable
     }
+
+
+def _chained_rules(spec: Spec) -> _Broken:
+    """A row is named by a key of its own: a column that refers is drawn after its rows."""
+    for name, declared in spec.tables.items():
+        for column, to in declared.references.items():
+            parent = spec.tables[to.table]
+            if parent.key in parent.references:
+                above = parent.references[parent.key].table
+                text = (
+                    f"names rows of '{to.table}' by a column that refers to '{above}' itself; "
+                    f"refer to '{above}', or give '{to.table}' a key of its own"
+                )
+                yield ("tables", name, "references", column), text
 
 
 def _held_rules(spec: Spec) -> _Broken:
