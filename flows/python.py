@@ -240,6 +240,7 @@ def release(
     delta: _Amount | None = None,
     rows: int | None = None,
     out: str | Path | None = None,
+    replace: bool = False,
     csv: bool = False,
     seed_sampling: int | None = None,
     evaluate: Level = "quick",
@@ -251,8 +252,9 @@ def release(
     """Release a synthetic table; charges the dataset's budget in the ledger of ``CLOISTER_HOME``.
 
     ``data`` takes the place of the spec's source; a frame is kept in the private home while the
-    release runs. ``sampling`` and what follows it are those of :func:`plan`. Called again after a
-    crash, the same call resumes at no further cost, on any device.
+    release runs. With the URL of a database as ``out``, ``replace`` is for tables that an earlier
+    release made there. ``sampling`` and what follows it are those of :func:`plan`. Called again
+    after a crash, the same call resumes at no further cost, on any device.
 
     Raises:
         CloisterError: nothing was charged if it is an InputError.
@@ -276,6 +278,7 @@ def release(
             resample,
             accept_reject,
             device,
+            replace=replace,
         )
         with confirm_delivery(home, user()):
             return _released(_run(Path(spec), options, home))

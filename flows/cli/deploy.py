@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cloister.errors import InputError
 from flows.cli.options import (
     AcceptRejectOption,
     CsvOption,
@@ -23,11 +24,14 @@ from flows.cli.options import (
     MethodOption,
     OutputRowsOption,
     PriorOption,
+    ReplaceOption,
     ResampleOption,
     SamplingChoiceOption,
     SpecFile,
     drawn_by,
     example,
+    placed_in,
+    split_place,
     user,
 )
 
@@ -73,6 +77,11 @@ def deploy(
     delta: DeltaOption = None,
     rows: OutputRowsOption = None,
     data: DataOption = None,
+    out: Annotated[
+        str | None,
+        typer.Option(help="The URL of a database whose tables each run replaces; with --replace."),
+    ] = None,
+    replace: ReplaceOption = False,
     csv: CsvOption = False,
     evaluate: EvaluateOption = LevelOption.quick,
     sampling: SamplingChoiceOption = None,
@@ -92,14 +101,14 @@ def deploy(
     from tasks.requests.resolved import Options
     from tasks.runtime.home import Home
 
+    folder, database = split_place(out)
     given = Options(
-        *(method, epsilon, delta, rows, data),
-        csv=csv,
-        evaluate=evaluate.value,
+        *(method, epsilon, delta, rows, data, folder, csv, None, evaluate.value, database),
         device=device,
         prior=prior,
     )
-    options = drawn_by(given, sampling, resample, accept_reject)
+    options = placed_in(drawn_by(given, sampling, resample, accept_reject), replace)
+    _require_repeatable(options)
     _show(
         _deployed(spec, options, (cron, timezone), Home.current(), not allow_unauthenticated),
         as_json,
@@ -124,6 +133,19 @@ def serve_releases(allow_unauthenticated: Unauthenticated = False, as_json: Json
     else:
         say(f"Serving the recurring releases of this home; {server} says when they are due.")
     serve(flow, Home.current())
+
+
+def _require_repeatable(options: Options) -> None:
+    """Check that each run has a place, which the one before does not take.
+
+    Raises:
+        InputError: it has none.
+    """
+    if options.out or (options.database and not options.replace):
+        raise InputError(
+            "--out: a second run would find its place taken; give the URL of a database, with "
+            "--replace, or leave it out"
+        )
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,12 @@ PriorOption = Annotated[
     ),
 ]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Write synthetic.csv too.")]
+ReplaceOption = Annotated[
+    bool,
+    typer.Option(
+        "--replace", help="Replace the tables that an earlier release made in the database."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 By = Annotated[
     str,
@@ -175,6 +181,11 @@ def drawn_by(
     """The options with how rows are drawn under soft constraints."""
     way: Sampling | None = sampling.value if sampling else None
     return replace(given, sampling=way, resample=resample, tries=tries)
+
+
+def placed_in(given: Options, replaced: bool) -> Options:
+    """The options with whether tables of an earlier release are replaced in the database."""
+    return replace(given, replace=replaced)
 
 
 def example(*lines: str) -> str:

@@ -21,12 +21,14 @@ from flows.cli.options import (
     OutputRowsOption,
     PriorOption,
     ReleaseId,
+    ReplaceOption,
     ResampleOption,
     SamplingChoiceOption,
     SpecFile,
     Until,
     drawn_by,
     example,
+    placed_in,
     split_place,
     user,
 )
@@ -86,6 +88,7 @@ def release_table(
             help="A new folder for the public files, or the URL of a database for the tables."
         ),
     ] = None,
+    replace: ReplaceOption = False,
     csv: CsvOption = False,
     seed_sampling: Annotated[
         int | None, typer.Option(help="Seed for drawing rows; the noise has none.", min=0)
@@ -112,7 +115,7 @@ def release_table(
         device=device,
         prior=prior,
     )
-    options = drawn_by(given, sampling, resample, accept_reject)
+    options = placed_in(drawn_by(given, sampling, resample, accept_reject), replace)
     _release(spec, options, Home.current(), as_json)
 
 

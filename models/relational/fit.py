@@ -65,7 +65,7 @@ def train_relational(
         pools.add(name, model.sample(number, rng) if model else None, number)
         for key in task.schema.parents_of(name):
             link = joined_table(key)
-            fit = _LinkFit(private, key, parameters.links[link], pools, links, task.relational.ways)
+            fit = _LinkFit(private, key, parameters.links[link], pools, links)
             links[link] = fit.fit()
             pools.relate(links[link])
     return RelationalModel(base.name, task, rows, models, links)
@@ -92,22 +92,18 @@ def weigh_relational(
 
 @dataclass(frozen=True)
 class _LinkFit:
-    """One relationship, whose degrees are counted first; ``links`` are those before it.
-
-    Joint tables have so many attributes if ``ways`` says.
-    """
+    """One relationship, whose degrees are counted first; ``links`` are those before it."""
 
     private: DatabaseDoor
     key: ForeignKey
     noise: LinkNoise
     pools: Drawing
     links: dict[str, Link]
-    ways: int | None
 
     def fit(self) -> Link:
         """The link after all rounds."""
         link = Link(self.key, self._degrees(), self._parts())
-        left = list(candidates(self.pools.schema, self.key, self.ways))
+        left = list(candidates(self.pools.schema, self.key, self.noise.ways))
         for picks in self.noise.rounds:
             chosen = self._choose(link, left, picks)
             left = [workload for workload in left if workload not in chosen]

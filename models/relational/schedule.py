@@ -55,6 +55,14 @@ since the tables share one budget: the most where noise is 2/3 of dependence. Tr
 shape (docs/benchmarks/relational.md): errors differ little from half to twice as many tables.
 """
 
+_NOISY_OF_THREE = 2 / 3 * _NOISY
+"""The same where tables of three attributes are candidates, too.
+
+They are many and have many cells, so selections and counts are noisier, and most of what they say
+is in tables of two; where noise is small they add the rest. Tried: a half, which makes errors of
+two attributes smaller and of three greater where tables are sparse.
+"""
+
 MEAN_NOISE = math.sqrt(2 / math.pi)
 """Mean of the absolute value of a normal of deviation 1: what noise alone makes a count differ."""
 
@@ -68,14 +76,16 @@ Noise = DiscreteGaussian | DiscreteLaplace
 class LinkNoise:
     """The mechanisms of one relationship.
 
-    Each of ``rounds`` selects and measures so many joint tables. Without ``selection`` all are
-    measured; where none can be there are no ``tables``.
+    Each of ``rounds`` selects and measures so many joint tables, of ``ways`` attributes or, if it
+    is None, of two and three. Without ``selection`` all are measured; where none can be there are
+    no ``tables``.
     """
 
     degrees: Noise
     selection: Exponential | PermuteAndFlip | None
     tables: Noise | None
     rounds: tuple[int, ...]
+    ways: int | None
 
 
 def link_noise(task: DatabaseTask, key: ForeignKey, amount: Fraction, pure: bool) -> LinkNoise:
@@ -84,56 +94,67 @@ def link_noise(task: DatabaseTask, key: ForeignKey, amount: Fraction, pure: bool
     One at least, if there are any. ``amount`` is an epsilon of ``pure`` privacy, else a rho.
     """
     found = None
-    for rounds in _schedules(task):
-        found = _noise(task, key, rounds, amount, pure)
-        if found.tables is None or _bearable(task, key, found.tables):
+    for ways, rounds, noisy in _schedules(task):
+        found = _noise(task, key, rounds, ways, amount, pure)
+        if found.tables is None or _moved(task, key, found.tables, ways) <= noisy:
             break
     assert found is not None
     return found
 
 
-def _schedules(task: DatabaseTask) -> tuple[tuple[int, ...], ...]:
-    """The rounds among which noise decides, from most to fewest: one where the spec says."""
-    declared = task.relational
-    if declared.rounds is None and declared.workloads is None:
-        return _ROUNDS
-    most = _ROUNDS[0]
-    return ((declared.workloads or most[0],) * (declared.rounds or len(most)),)
+def _schedules(
+    task: DatabaseTask,
+) -> Iterator[tuple[int | None, tuple[int, ...], float]]:
+    """Ways, rounds and the noise that they bear, from most to fewest tables.
+
+    Noise decides only what the spec leaves open.
+    """
+    declared, most = task.relational, _ROUNDS[0]
+    fixed = (declared.workloads or most[0],) * (declared.rounds or len(most))
+    free = declared.rounds is None and declared.workloads is None
+    if declared.ways is None:
+        yield None, most if free else fixed, _NOISY_OF_THREE
+    for rounds in _ROUNDS if free else (fixed,):
+        yield declared.ways or 2, rounds, _NOISY
 
 
-def _bearable(task: DatabaseTask, key: ForeignKey, noise: Noise) -> bool:
-    """Whether noise moves few enough of the rows of a joint table."""
+def _moved(task: DatabaseTask, key: ForeignKey, noise: Noise, ways: int | None) -> float:
+    """The share of rows that noise moves in a joint table, on average over the candidates."""
     sizes = {
         column.name: min(column.size, MOST_PARTS)
         for side in joined_domain(task.schema, key)
         for column in side
     }
-    found = candidates(task.schema, key, task.relational.ways)
+    found = candidates(task.schema, key, ways)
     cells = sum(math.prod(sizes[name] for name in own.names) for own in found) / len(found)
     partition = neighbours_of(task, joined_table(key)).partition
-    moved = MEAN_NOISE * cells * noise.scale(partition) / 2
-    return moved <= _NOISY * task.tables[key.table].data_rows
+    return MEAN_NOISE * cells * noise.scale(partition) / 2 / task.tables[key.table].data_rows
 
 
 def _noise(
-    task: DatabaseTask, key: ForeignKey, asked: tuple[int, ...], amount: Fraction, pure: bool
+    task: DatabaseTask,
+    key: ForeignKey,
+    asked: tuple[int, ...],
+    ways: int | None,
+    amount: Fraction,
+    pure: bool,
 ) -> LinkNoise:
-    """The noise of given rounds, in one round without selection where they take all candidates."""
-    possible = len(candidates(task.schema, key, task.relational.ways))
-    everything = possible <= sum(asked)
-    rounds = (possible,) if everything else asked
-    tables = sum(rounds)
-    alpha = Fraction(0) if everything else task.relational.alpha or _SELECTING
+    """The noise of given rounds; of one without selection where all candidates need no more."""
+    possible, alpha = len(candidates(task.schema, key, ways)), task.relational.alpha or _SELECTING
+    everything = possible * (1 - alpha) <= sum(asked)
+    if everything:
+        asked, alpha = (possible,), Fraction(0)
+    tables = sum(asked)
     degrees = DEGREES_ONLY if tables else Fraction(1)
     each = (1 - degrees) * amount / max(tables, 1)
     own, select, measure = degrees * amount, each * alpha, each * (1 - alpha)
     if pure:
         flip = None if everything else PermuteAndFlip(select)
         laplace = DiscreteLaplace(measure) if tables else None
-        return LinkNoise(DiscreteLaplace(own), flip, laplace, rounds)
+        return LinkNoise(DiscreteLaplace(own), flip, laplace, asked, ways)
     choice = None if everything else Exponential(exponent_of(select))
     gaussian = DiscreteGaussian(noise_multiplier(measure)) if tables else None
-    return LinkNoise(DiscreteGaussian(noise_multiplier(own)), choice, gaussian, rounds)
+    return LinkNoise(DiscreteGaussian(noise_multiplier(own)), choice, gaussian, asked, ways)
 
 
 def link_stages(task: DatabaseTask, key: ForeignKey, noise: LinkNoise) -> Iterator[Stage]:

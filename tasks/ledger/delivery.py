@@ -54,7 +54,7 @@ def publish_finished(
     if request.out and not (request.out.is_dir() and digest_of(request.out) == digest_of(public)):
         copy_whole(public, request.out, charge.release)
     if request.database:
-        load_release(request.database, public_context_of(request), charge.release, public)
+        load_release(request, request.database, charge.release, public)
     status = open_ledger(home).budget(content["dataset"], public_context_of(request).unit)
     files = {**content["files"], "public": str(request.out or public)}
     files |= {"database": request.database} if request.database else {}

@@ -12,10 +12,12 @@ from cloister.schema.sinks.definitions import SyntheticTable
 from cloister.schema.sinks.loading import Target, load_tables, require_loadable
 from cloister.schema.sources.urls import HIDE_IT, holds_password
 from models.task import AnyTask, DatabaseTask, Task
-from tasks.requests.resolved import PublicContext
+from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 
 
-def require_database(url: str, context: PublicContext, release: str | None) -> None:
+def require_database(
+    request: ResolvedRequest, url: str, context: PublicContext, release: str | None
+) -> None:
     """Check that the tables of a release can be made in a database, before anything is charged.
 
     Those of ``release``, an unfinished one of the same request, may be there.
@@ -27,7 +29,8 @@ def require_database(url: str, context: PublicContext, release: str | None) -> N
     require_no_password(url)
     unwritten = dict.fromkeys(context.tables, Path())
     require_loadable(
-        Target(url, release or "", context.spec.name), synthetic_tables(context.task, unwritten)
+        Target(url, release or "", context.spec.name, request.replace),
+        synthetic_tables(context.task, unwritten),
     )
 
 
@@ -41,14 +44,16 @@ def require_no_password(url: str) -> None:
         raise InputError(f"--out: the URL {HIDE_IT}")
 
 
-def load_release(url: str, context: PublicContext, release: str, folder: Path) -> None:
+def load_release(request: ResolvedRequest, url: str, release: str, folder: Path) -> None:
     """Load the synthetic tables in a folder into a database; done once for each release.
 
     Raises:
         StorageError: they cannot be written; none is.
     """
+    context = public_context_of(request)
     files = {name: folder / f"{stem}.parquet" for name, stem in context.files.items()}
-    load_tables(Target(url, release, context.spec.name), synthetic_tables(context.task, files))
+    target = Target(url, release, context.spec.name, request.replace)
+    load_tables(target, synthetic_tables(context.task, files))
 
 
 def synthetic_tables(task: AnyTask, files: Mapping[str, Path]) -> list[SyntheticTable]:

@@ -53,7 +53,7 @@ def require_usable(request: ResolvedRequest, context: PublicContext, home: Home)
         require_place(request.out, home)
         require_new(request.out, _pending(request, context, home))
     if request.database:
-        require_database(request.database, context, _pending(request, context, home))
+        require_database(request, request.database, context, _pending(request, context, home))
     tasks = [part.one for part in context.tables.values()]
     cells = sum(task.output_rows * len(task.domain.names) for task in tasks)
     for folder in _written(request, home):

@@ -19,7 +19,7 @@ from tasks.release.certify import Certified
 from tasks.release.load import load_release
 from tasks.release.preflight import require_new
 from tasks.release.retained import write_kept
-from tasks.requests.resolved import ResolvedRequest, public_context_of
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.code_version import code_version
 from tasks.runtime.home import Home
 from tasks.runtime.references import Reference, digest_of
@@ -69,7 +69,7 @@ def publish_release(
     if request.out:
         copy_whole(public, request.out, release)
     if request.database:
-        load_release(request.database, public_context_of(request), release, public)
+        load_release(request, request.database, release, public)
     record_candidate(release, request.by, _evidence(manifest, public, recorded.run), home)
     return request.out or public
 

@@ -37,6 +37,9 @@ class ReleaseRequest(BaseModel):
     database: str | None = Field(
         None, description="URL of a database to load the tables into, without a password."
     )
+    replace: bool = Field(
+        default=False, description="Replace the tables of an earlier release in the database."
+    )
     csv: bool = Field(default=False, description="Write synthetic.csv too.")
     seed: int | None = Field(None, description="Seed for drawing rows; the noise has none.")
     evaluate: Level = Field("quick", description="Measures against the real data; internal.")
@@ -70,11 +73,11 @@ class ReleaseRequest(BaseModel):
         return ResolvedRequest.of(self.spec, self.options, self.by)
 
     def recurring(self) -> Self:
-        """The request with absolute paths, without places: a second run would find them taken."""
+        """The request with absolute paths, without places that a second run would find taken."""
         data = self.data.absolute() if self.data else None
+        taken = ("out", "seed") if self.replace else ("out", "database", "seed")
         return self.model_copy(
-            update={"spec": self.spec.absolute(), "data": data}
-            | dict.fromkeys(("out", "database", "seed"))
+            update={"spec": self.spec.absolute(), "data": data} | dict.fromkeys(taken)
         )
 
     def parameters(self) -> dict[str, Any]:

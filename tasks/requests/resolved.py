@@ -36,9 +36,9 @@ class Options:
     """What a command line may say about a release; what is None is as the spec says.
 
     ``epsilon`` and ``delta`` are text, so that they are exact. ``seed`` fixes the drawing of rows,
-    never the noise. ``database`` is the URL of one to load the tables into. ``sampling``,
-    ``resample`` and ``tries`` (of accept-reject) are how rows are drawn under soft constraints.
-    ``device`` is auto, cpu, cuda or cuda:NUMBER.
+    never the noise. ``database`` is the URL of one to load the tables into, which ``replace`` those
+    that an earlier release made there. ``sampling``, ``resample`` and ``tries`` (of accept-reject)
+    are how rows are drawn under soft constraints. ``device`` is auto, cpu, cuda or cuda:NUMBER.
     ``prior`` is an earlier release whose noisy numbers are used again, or the latest.
     """
 
@@ -57,6 +57,7 @@ class Options:
     tries: int | None = None
     device: str | None = None
     prior: str | None = None
+    replace: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class ResolvedRequest:
     sampling: RowSampling = AS_USUAL
     device: Device = CPU
     prior: str | None = None
+    replace: bool = False
 
     @classmethod
     def of(cls, spec: Path, options: Options, by: str) -> Self:
@@ -92,8 +94,11 @@ class ResolvedRequest:
         Raises:
             SpecError: the spec cannot be used, or holds what was read from the data.
             PlanError: epsilon, delta, the number of rows or the sampling cannot be.
-            InputError: the seed cannot be, or there is no such method or device.
+            InputError: the seed cannot be, there is no such method or device, or no database in
+                which tables could be replaced.
         """
+        if options.replace and not options.database:
+            raise InputError("--replace is of tables in a database; give its URL with --out")
         path = spec.absolute()
         declared = load_spec(path)
         require_public(path, declared)
@@ -123,6 +128,7 @@ class ResolvedRequest:
             sampling,
             resolve_device(options.device or declared.release.device or AUTO_DEVICE),
             options.prior or declared.release.prior,
+            options.replace,
         )
 
     def with_seed(self, seed: int | None) -> ResolvedRequest:

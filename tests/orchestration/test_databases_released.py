@@ -211,6 +211,8 @@ def _require_dump_loads(url: str, file: Path, orders: int) -> None:
         ("mysql://officer@127.0.0.1:1/x", "cannot be written to the database"),
         ("sqlite:////no/such/folder/x.db", "cannot be written to the database"),
         ("TAKEN", "not of this release"),
+        ("TAKEN --replace", "no release of this dataset made"),
+        ("new-folder --replace", "--replace is of tables in a database"),
     ],
 )
 def test_a_place_that_cannot_be_loaded_is_refused_before_a_charge(
@@ -219,7 +221,7 @@ def test_a_place_that_cannot_be_loaded_is_refused_before_a_charge(
     run(["spec", "draft", shop[0], "--out", "draft.yaml"])
     text = (tmp_path / "draft.yaml").read_text(encoding="utf-8")
     (tmp_path / "shop.yaml").write_text(_filled(text), encoding="utf-8")
-    assert run(["release", "shop.yaml", "--out", out.replace("TAKEN", shop[0])]) == 2
+    assert run(["release", "shop.yaml", "--out", *out.replace("TAKEN", shop[0]).split()]) == 2
     said = capsys.readouterr()
     assert message in said.err
     assert "hush" not in said.err + said.out

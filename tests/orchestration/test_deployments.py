@@ -72,12 +72,15 @@ def test_a_deployment_holds_the_schedule_and_the_parameters_and_no_command(
             "rows": 500,
             "out": None,
             "database": None,
+            "replace": False,
             "csv": True,
             "seed": None,
             "evaluate": "none",
             "sampling": None,
             "resample": None,
             "tries": None,
+            "device": None,
+            "prior": None,
             "by": request["by"],
         }
     }
@@ -201,6 +204,19 @@ def test_a_wrong_spec_is_refused(server, refused):
 
 def test_data_that_is_not_there_is_refused(refused):
     assert "nowhere.csv" in refused("--cron", MONTHLY, "--data", "nowhere.csv")
+
+
+@pytest.mark.parametrize("out", ["out", "sqlite:///taken.db"])
+def test_a_place_that_a_second_run_would_find_taken_is_refused(refused, out):
+    assert "with --replace" in refused("--cron", MONTHLY, "--out", out)
+
+
+def test_a_database_whose_tables_each_run_replaces_is_registered(server, deploy):
+    place = f"sqlite:///{server.folder}/out.db"
+    deploy("--cron", MONTHLY, "--data", server.data, "--out", place, "--replace")
+    (held,) = registered()
+    assert held.parameters["request"]["database"] == place
+    assert held.parameters["request"]["replace"]
 
 
 def test_a_plan_that_cannot_be_is_refused(refused):

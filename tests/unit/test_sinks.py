@@ -174,6 +174,58 @@ def test_a_table_of_another_release_is_never_touched(url, tmp_path):
         load_tables(Target(url, "r-2", "shop"), tables)
 
 
+def test_a_later_release_replaces_the_tables_of_its_dataset_alone(url, tmp_path):
+    load_tables(Target(url, "r-1", "shop"), tables_in(tmp_path))
+    fewer = tables_in(tmp_path, children=300)
+    later = Target(url, "r-2", "shop", replaces=True)
+    require_loadable(later, fewer)
+    assert _held(url) == (500, {"r-1"}), "a check changes nothing"
+    load_tables(later, fewer)
+    load_tables(later, fewer)
+    assert _held(url) == (300, {"r-2"})
+    with pytest.raises(StorageError, match="'Parent t' that no release of this dataset made"):
+        load_tables(Target(url, "r-3", "library", replaces=True), fewer)
+    frame = pd.read_parquet(fewer[1].file)
+    frame.loc[0, "parent"] = 9_999
+    frame.to_parquet(fewer[1].file)
+    with pytest.raises(StorageError, match="IntegrityError"):
+        load_tables(Target(url, "r-4", "shop", replaces=True), fewer)
+    assert _held(url) == (300, {"r-2"}), "what fails leaves the earlier release whole"
+    load_tables(Target(url, "r-5", "shop", replaces=True), fewer[:1])
+    with connect(url, "schema") as connection:
+        assert set(sa.inspect(connection).get_table_names()) == {"Parent t", NOTES}
+
+
+def _held(url: str) -> tuple[int, set[str]]:
+    """Rows of the child table, and the releases that the table of notes names."""
+    with connect(url, "rows") as connection:
+        rows = connection.execute(sa.text("SELECT count(*) FROM child")).scalar_one()
+        notes = connection.execute(sa.text(f"SELECT release FROM {NOTES}")).scalars()  # noqa: S608
+        return rows, set(notes)
+
+
+def test_tables_that_somebody_dropped_are_loaded_again(url, tmp_path):
+    tables = tables_in(tmp_path)
+    load_tables(Target(url, "r-1", "shop"), tables)
+    with connect(url, "tables") as connection:
+        for name in ("child", '"Parent t"'):
+            connection.execute(sa.text(f"DROP TABLE {name}"))
+        connection.commit()
+    load_tables(Target(url, "r-2", "shop"), tables)
+    assert _held(url) == (500, {"r-2"})
+
+
+def test_a_table_that_nobody_noted_is_never_replaced(url, tmp_path):
+    tables = tables_in(tmp_path)
+    with connect(url, "table", made=True) as connection:
+        connection.execute(sa.text("CREATE TABLE child (number INTEGER)"))
+        connection.commit()
+    with pytest.raises(StorageError, match="'child' that no release of this dataset made"):
+        require_loadable(Target(url, "r-1", "shop", replaces=True), tables)
+    with pytest.raises(StorageError, match="'child' that is not of this release"):
+        require_loadable(Target(url, "", "shop"), tables[1:])
+
+
 def test_references_of_no_row_leave_nothing(url, tmp_path):
     tables = tables_in(tmp_path)
     frame = pd.read_parquet(tables[1].file)

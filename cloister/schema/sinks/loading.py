@@ -35,11 +35,15 @@ NOTES = "cloister_release"
 
 @dataclass(frozen=True)
 class Target:
-    """A database to load tables into, and the release and dataset that they are of."""
+    """A database to load tables into, and the release and dataset that they are of.
+
+    If it ``replaces``, tables that earlier releases of the dataset made there are dropped first.
+    """
 
     url: str
     release: str
     dataset: str
+    replaces: bool = False
 
     @property
     def what(self) -> str:
@@ -55,11 +59,14 @@ def require_loadable(target: Target, tables: Sequence[SyntheticTable]) -> None:
     """
     with _transaction(target, keep=False) as connection:
         if not _loaded(connection, target, tables):
+            _make_room(connection, target, tables)
             _make(connection, tables)
 
 
 def load_tables(target: Target, tables: Sequence[SyntheticTable]) -> None:
     """Make and fill tables, parents first; nothing is done if the release's are there.
+
+    Others see those of an earlier release until all of these are there.
 
     Raises:
         StorageError: they cannot be written; nothing was.
@@ -67,16 +74,13 @@ def load_tables(target: Target, tables: Sequence[SyntheticTable]) -> None:
     with _transaction(target, keep=True) as connection:
         if _loaded(connection, target, tables):
             return
+        _make_room(connection, target, tables)
         made = _make(connection, tables)
         for table, definition in zip(tables, made, strict=True):
             _FILL[connection.dialect.name](connection, definition, table.file)
         if connection.dialect.name == "postgresql":
             _add_references(connection, made)
-        notes = [
-            {"table_name": table.name, "release": target.release, "dataset": target.dataset}
-            for table in tables
-        ]
-        connection.execute(sa.insert(_notes(sa.MetaData())), notes)
+        _note(connection, target, tables)
 
 
 @contextmanager
@@ -121,27 +125,63 @@ def _remove_empty(url: sa.URL) -> None:
 
 
 def _loaded(connection: sa.Connection, target: Target, tables: Sequence[SyntheticTable]) -> bool:
-    """Whether the tables of this release are there.
+    """Whether all tables of this release are there."""
+    notes, seen = _noted(connection), sa.inspect(connection)
+    return all(
+        table.name in notes
+        and notes[table.name][0] == target.release
+        and seen.has_table(table.name)
+        for table in tables
+    )
+
+
+def _make_room(connection: sa.Connection, target: Target, tables: Sequence[SyntheticTable]) -> None:
+    """Drop the tables of earlier releases of the dataset, if they are to be replaced.
 
     Raises:
-        StorageError: a table of one of their names is there that is of no release, or of another.
+        StorageError: a table of one of the names is there that must not be dropped.
     """
-    seen = sa.inspect(connection)
-    there = [table.name for table in tables if seen.has_table(table.name)]
-    if not there:
-        return False
-    noted: set[str] = set()
-    if seen.has_table(NOTES):
-        notes = _notes(sa.MetaData())
-        asked = sa.select(notes.c.table_name).where(notes.c.release == target.release)
-        noted = set(connection.execute(asked).scalars())
-    others = [name for name in there if name not in noted]
-    if others:
-        raise StorageError(
-            f"the database has a table '{others[0]}' that is not of this release; drop it, or "
-            "give an empty database or schema with --out"
-        )
-    return len(there) == len(tables)
+    notes, seen = _noted(connection), sa.inspect(connection)
+    replaced = [
+        name
+        for name, (_, dataset) in notes.items()
+        if target.replaces and dataset == target.dataset and seen.has_table(name)
+    ]
+    for table in tables:
+        if seen.has_table(table.name) and table.name not in replaced:
+            raise StorageError(
+                f"the database has a table '{table.name}' that {_WHOSE[target.replaces]}; drop it, "
+                "or give an empty database or schema with --out"
+            )
+    if not replaced:
+        return
+    held = sa.MetaData()
+    held.reflect(connection, only=replaced, resolve_fks=False)
+    held.drop_all(connection)
+    _forget(connection, replaced)
+
+
+def _note(connection: sa.Connection, target: Target, tables: Sequence[SyntheticTable]) -> None:
+    """Note the release of each table, in place of what was noted of one that was dropped."""
+    _forget(connection, [table.name for table in tables])
+    notes = [
+        {"table_name": table.name, "release": target.release, "dataset": target.dataset}
+        for table in tables
+    ]
+    connection.execute(sa.insert(_notes(sa.MetaData())), notes)
+
+
+def _forget(connection: sa.Connection, names: Sequence[str]) -> None:
+    notes = _notes(sa.MetaData())
+    connection.execute(sa.delete(notes).where(notes.c.table_name.in_(names)))
+
+
+def _noted(connection: sa.Connection) -> dict[str, tuple[str, str]]:
+    """The release and the dataset of each table that a release made, by its name."""
+    if not sa.inspect(connection).has_table(NOTES):
+        return {}
+    found = connection.execute(sa.select(_notes(sa.MetaData()))).all()
+    return {name: (release, dataset) for name, release, dataset in found}
 
 
 def _make(connection: sa.Connection, tables: Sequence[SyntheticTable]) -> list[sa.Table]:
@@ -225,6 +265,12 @@ def _texts_of_moments(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.string())
     return column
 
+
+_WHOSE = {
+    False: "is not of this release (--replace replaces those of an earlier one)",
+    True: "no release of this dataset made",
+}
+"""What is wrong with a table that is in the way, by whether earlier ones are replaced."""
 
 _BEGIN = {"sqlite": _begin_sqlite, "postgresql": _begin_postgresql}
 _FILL = {"sqlite": _insert, "postgresql": _copy}
