@@ -211,10 +211,7 @@ class _AttributeStep:
         nodes = [self.batch.nodes[at] for at, _ in self.draw.chain.supports_at[self.place]]
         if not nodes:
             return np.zeros(self.batch.rows, dtype=np.int64), np.zeros((1, 0), dtype=np.int64)
-        together = reduce(
-            lambda key, node: np.unique(key, return_inverse=True)[1] * (node.max() + 1) + node,
-            nodes,
-        )
+        together = reduce(_joint_number, nodes)
         _, first, kind = np.unique(together, return_index=True, return_inverse=True)
         return kind, np.stack([node[first] for node in nodes], axis=1)
 
@@ -306,3 +303,8 @@ def _pick(
         np.searchsorted(heights, target, side="right") - 1, begin, np.maximum(end - 1, begin)
     )
     return np.where(begin == end, 0, np.append(level, 0)[found])
+
+
+def _joint_number(key: Integers, node: Integers) -> Integers:
+    """A number (n,) for each pair of a key and a node, both (n,); of no rows as well."""
+    return np.unique(key, return_inverse=True)[1] * (node.max(initial=0) + 1) + node

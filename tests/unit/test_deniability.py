@@ -80,9 +80,10 @@ def planned(task, method="deniability", budget=BUDGET):
     return make_plan(create(method), task, budget)
 
 
-def fitted(task, folder, method="deniability", noise=None):
+def fitted(task, folder, method="deniability", noise=None, real=None):
+    """The plan and the model, of the first ``real`` rows of the data."""
     chosen = planned(task, method)
-    table = task.domain.encode(people(task.data_rows))
+    table = task.domain.encode(people(task.data_rows)).take(slice(real))
     journal = Journal.open(folder, {"run": "unit"})
     private = PrivateTable(
         table, task.neighbours, chosen.event, journal, noise or NoiseSource.insecure(2)
@@ -145,6 +146,13 @@ def test_charged_records_are_released_and_filled_up(tmp_path):
     assert model.capacity == 10 >= model.seeded > 0
     assert chosen.parameters.seeding.kept == (1, 1)
     require_within_budget(chosen, BUDGET, task_of(wanted_rows=10))
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_rows_are_released_where_no_record_passes(rows, tmp_path):
+    """As many as were asked for, of the network: also where parts of the data are empty."""
+    _, model = fitted(task_of(**deniable()), tmp_path, real=rows)
+    assert (model.seeded, model.pool.rows) == (0, ROWS)
 
 
 def test_what_is_only_deniable_is_read_by_no_accountant_and_needs_a_declaration():
