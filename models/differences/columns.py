@@ -11,7 +11,6 @@ from cloister.schema.columns import Grid
 from cloister.schema.domain import Domain, Table
 from models.differences.pairs import Difference
 from models.discretization.bins import Bins
-from models.discretization.denoising import apart
 from models.task import Task
 
 _LEAST_SHARE = 1e-12
@@ -86,7 +85,7 @@ def spread(bins: Bins) -> float:
     """The differential entropy, in nats, of the values in ticks of a number, missing ones apart."""
     cells, column = bins.cells, bins.cells.column
     assert isinstance(column, Grid)
-    there = ~apart(cells) | (cells.starts < column.steps)
+    there = cells.starts < column.steps
     shares = bins.shares[there] + _LEAST_SHARE
     shares = shares / shares.sum()
     return float(-(shares * np.log(shares / (cells.widths[there] * column.stride))).sum())

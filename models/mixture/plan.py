@@ -32,7 +32,7 @@ from models.soft_constraints.pair_counts import PairCounts
 from models.task import Budget, Task
 
 _TYPICAL_SIGNAL = 5_000.0
-"""A typical signal: rows times the square root of rho, the only scale that the noise has."""
+"""A typical signal; see `signal_of`."""
 
 _HISTOGRAMS = 0.12
 """Part of the budget, as a share of rho, of one-way histograms at the typical signal."""
@@ -267,7 +267,7 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
     """
     require_delta("mixture", budget)
     rho = zcdp_rho(budget.epsilon, budget.delta)
-    signal = task.data_rows * math.sqrt(rho)
+    signal = signal_of(task, float(rho))
     about = _exact(math.sqrt(1 / (2 * rho)))
     outline = _without_drowned_values(_outline(task, sequence, signal), about)
     counted = DiscreteGaussian(outline.levels(about)["histograms"])
@@ -337,6 +337,14 @@ def _without_drowned_values(outline: _Outline, noise: Fraction) -> _Outline:
         or _STANDS_OUT * DiscreteGaussian(levels[name]).scale(partition) <= most
     )
     return replace(outline, by_value=kept)
+
+
+def signal_of(task: Task, rho: float) -> float:
+    """The rows, times the square root of rho, by the rows of a unit: how weak the noise is.
+
+    All noise is in proportion to the rows that one unit may have, over the square root of rho.
+    """
+    return task.data_rows * math.sqrt(rho) / task.neighbours.max_rows
 
 
 def rounds_for(signal: float, attributes: int) -> int:

@@ -13,6 +13,7 @@ from hospital import DEPENDENCIES, hospital
 from loans import loans
 from ratings import ratings
 from shape import release_once
+from stays import stays
 
 from cloister.constraints.counting import count_violations
 from cloister.evaluation.learning import Split, synthetic_training_rows, train_and_test
@@ -171,6 +172,28 @@ def signals(real, drawn):
             found[f"{name}, {side}"] = rows[name].corr(target)
             found[f"{name} missing, {side}"] = rows[name].isna().astype(float).corr(target)
     return found
+
+
+@pytest.mark.parametrize("epsilon", [1])
+def test_stays(epsilon):
+    figures = []
+    for _ in range(RELEASES):
+        trial = delivered(stays(), epsilon, "mixture")
+        real, drawn = (table.frame() for table in (trial.real, trial.synthetic))
+        days = [(rows["discharged"] - rows["admitted"]).dt.days for rows in (real, drawn)]
+        ways = compare_marginals(trial.real, trial.synthetic)
+        figures.append(
+            {
+                "days, mean of data": days[0].mean(),
+                "days, mean": days[1].mean(),
+                "days with cost, correlation of data": days[0].corr(real["cost"]),
+                "days with cost, correlation": days[1].corr(drawn["cost"]),
+                "rows of the smallest ward, of data": (real["ward"] == "geriatrics").sum(),
+                "rows of the smallest ward": (drawn["ward"] == "geriatrics").sum(),
+                **{f"{way.ways}-way half L1": way.half_l1 for way in ways},
+            }
+        )
+    show(f"stays, epsilon {epsilon}", figures)
 
 
 @pytest.mark.parametrize("epsilon", [1])

@@ -1,8 +1,12 @@
 """The public choices of the mixture's plan: monotone in the signal, within their bounds."""
 
+import math
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.schema.domain import Domain
 from models.mixture.plan import (
     FEWEST_COMPONENTS,
     FEWEST_STEPS,
@@ -16,8 +20,10 @@ from models.mixture.plan import (
     emphasis_for,
     histograms_for,
     rounds_for,
+    signal_of,
     steps_for,
 )
+from models.task import Task
 
 signals = st.floats(1e-3, 1e8)
 
@@ -50,3 +56,10 @@ def test_one_attribute_needs_no_round(signal):
 def test_a_histogram_of_more_cells_never_gets_more_noise(one, other):
     few, many = sorted((one, other))
     assert 1 <= emphasis_for(few) <= emphasis_for(many) <= MOST_EMPHASIS_CELLS
+
+
+@given(st.integers(1, 10**6), st.integers(1, 100), st.floats(1e-9, 1e3))
+def test_rows_of_one_unit_weaken_the_signal(rows, of_unit, rho):
+    persons = Task(Domain(()), (), rows * of_unit, Neighbours(max_rows=of_unit))
+    single = Task(Domain(()), (), rows, Neighbours())
+    assert math.isclose(signal_of(persons, rho), signal_of(single, rho))
