@@ -1,0 +1,57 @@
+"""A questionnaire: tens of answers of all kinds, which a few traits of a person decide."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from shape import Shape
+
+GROUP = 6
+"""Questions that one trait decides."""
+OPTIONS = 5
+
+
+def questionnaire(rows: int = 5_000, questions: int = 60, seed: int = 1) -> Shape:
+    """Answers of the kinds yes or no, one of five, whole number, and amount, in turn."""
+    rng = np.random.default_rng(seed)
+    answers: dict[str, np.ndarray] = {}
+    attributes: dict[str, dict[str, object]] = {}
+    for at in range(questions):
+        if at % GROUP == 0:
+            trait = rng.random(rows)
+        level = (trait + rng.random(rows)) / 2
+        name, kind = f"q{at:02d}", at % 4
+        values = (
+            np.where(level < 1 / 2, "no", "yes"),
+            np.array([f"option {option}" for option in range(OPTIONS)])[
+                (level * OPTIONS).astype(int)
+            ],
+            (level * 100).astype(int),
+            np.round(-50 * np.log1p(-level), 1),
+        )
+        answers[name] = values[kind]
+        attributes[name] = _DECLARED[kind] | {"provenance": "the form"}
+    return Shape(pd.DataFrame(answers), _spec(rows, attributes))
+
+
+_DECLARED: tuple[dict[str, object], ...] = (
+    {"type": "categorical", "values": ["no", "yes"]},
+    {"type": "categorical", "values": [f"option {option}" for option in range(OPTIONS)]},
+    {"type": "integer", "min": 0, "max": 99},
+    {"type": "float", "min": 0, "max": 2000, "decimals": 1},
+)
+
+
+def _spec(rows: int, attributes: dict[str, dict[str, object]]) -> dict[str, object]:
+    return {
+        "name": "questionnaire",
+        "source": {"path": "questionnaire.csv"},
+        "privacy": {
+            "unit": "row",
+            "relation": "add_remove",
+            "rows": {"public": rows},
+            "budget": {"epsilon": 100, "delta": "1e-5", "per": "ever"},
+        },
+        "attributes": attributes,
+        "release": {"method": "mixture", "epsilon": 1, "delta": "1e-7"},
+    }
