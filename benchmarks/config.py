@@ -25,18 +25,17 @@ from cloister.errors import InputError, SpecError
 from cloister.evaluation.options import Level, Panel
 from cloister.privacy.exact import decimal
 from cloister.schema.attributes import Declared
-from cloister.schema.declarations import ConstraintDeclaration
-from cloister.schema.spec import (
+from cloister.schema.declarations.constraints import ConstraintDeclaration
+from cloister.schema.declarations.numbers import DeclaredDelta, DeclaredEpsilon
+from cloister.schema.declarations.release import (
     AcceptRejectSpec,
-    DeclaredDelta,
-    DeclaredEpsilon,
     DeniabilitySpec,
     DPViewSpec,
     Guarantee,
     RelationalSpec,
     Sampling,
-    Spec,
 )
+from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.spec_files.marked_yaml import Key, SpecProblem, read_marked, spec_error
 from tasks.evaluation.compare import EvaluationOptions

@@ -11,14 +11,14 @@ from cloister.constraints.across import AcrossConstraint
 from cloister.devices import CPU, Device
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.database import Schema
-from cloister.schema.domain import Domain
-from cloister.schema.spec import (
+from cloister.schema.declarations.release import (
     DeniabilitySpec,
     DPViewSpec,
     Guarantee,
     RelationalSpec,
     Sampling,
 )
+from cloister.schema.domain import Domain
 
 BY_PUBLIC_FACTS = DeniabilitySpec()
 """Everything about records made from seeds is chosen by public facts."""

@@ -10,9 +10,10 @@ from cloister.constraints.across import across_constraints
 from cloister.constraints.declared import declared_at
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.schema.declarations.release import DeniabilitySpec, RelationalSpec, ReleaseSpec
 from cloister.schema.domain import Domain
 from cloister.schema.fan_out import rows_changed
-from cloister.schema.spec import DeniabilitySpec, PersonUnit, RelationalSpec, ReleaseSpec, Spec
+from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.spec_files.foreign_keys import schema_of
 from models.task import (
     VIEWS_BY_PUBLIC_FACTS,

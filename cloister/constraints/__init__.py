@@ -26,7 +26,7 @@ from cloister.constraints.text import (
     parse_denial,
     parse_dependency,
 )
-from cloister.schema.declarations import ConstraintDeclaration
+from cloister.schema.declarations.constraints import ConstraintDeclaration
 
 __all__ = [
     "BoundConstraint",

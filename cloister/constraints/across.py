@@ -24,7 +24,7 @@ from cloister.constraints.violation_report import ViolationReport
 from cloister.errors import ConstraintError
 from cloister.schema.columns import Column
 from cloister.schema.database import Database, ForeignKey, Schema
-from cloister.schema.declarations import ConstraintDeclaration
+from cloister.schema.declarations.constraints import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
 from cloister.schema.joins import own_column, parent_column, parent_rows
 

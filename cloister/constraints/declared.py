@@ -24,7 +24,7 @@ from cloister.constraints.text import (
     parse_dependency,
 )
 from cloister.errors import ConstraintError
-from cloister.schema.declarations import ConstraintDeclaration, KnownSoftness
+from cloister.schema.declarations.constraints import ConstraintDeclaration, KnownSoftness
 
 
 def constraints_of(

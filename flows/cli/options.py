@@ -14,7 +14,7 @@ import typer
 from cloister.schema.sources.urls import is_url
 
 if TYPE_CHECKING:
-    from cloister.schema.spec import Sampling
+    from cloister.schema.declarations.release import Sampling
     from tasks.requests.resolved import Options
 
 # The names that a spec may give its dataset.

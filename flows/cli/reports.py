@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cloister.figures import figure
 from cloister.privacy.certificate.provenance import exact_text, ignored_columns
 from cloister.privacy.certificate.records import record_guarantees
-from cloister.schema.spec import PLAUSIBLE_DENIABILITY
+from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
 from flows.cli.console import say, show_facts, show_json, show_table, warn
 from models.planning.dependency_forecast import DependencyForecast
 from models.protocol import AnyPlan

@@ -27,7 +27,7 @@ from cloister.privacy.mechanisms.privacy_tests import (
     DeterministicTest,
     RandomisedTest,
 )
-from cloister.schema.spec import DeniabilitySpec
+from cloister.schema.declarations.release import DeniabilitySpec
 from models.protocol import Parameters
 from models.task import Budget, Task
 

@@ -21,7 +21,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from cloister.arrays import Floats, Integers
-from cloister.schema.spec import Linking
+from cloister.schema.declarations.release import Linking
 from models.dpview.rounding import WholeView
 from models.dpview.views import Names, View, margin_over
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from cloister.schema.spec import Linking
+from cloister.schema.declarations.release import Linking
 from models.constrained import ConstrainedModel
 from models.discretization.bins import Bins
 from models.discretization.coarsening import Coarsening

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.declarations.release import Linking
 from cloister.schema.domain import Table
-from cloister.schema.spec import Linking
 from models.discretization.coarsening import Coarsening
 from models.dpview.chain import RecordChain, RecordSampler
 from models.dpview.linking import PAIRINGS, Records, link_views

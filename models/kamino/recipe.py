@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from cloister.constraints import DenialConstraint
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from cloister.schema.spec import Sampling
+from cloister.schema.declarations.release import Sampling
 from models.discretization.attribute_order import schema_sequence
 from models.kamino.trainers import Joint, Trainer
 from models.kamino.weighing import ByRates

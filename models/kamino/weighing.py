@@ -11,7 +11,7 @@ import numpy as np
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from cloister.schema.spec import Sampling
+from cloister.schema.declarations.release import Sampling
 from models.planning.sampling_choice import SEQUENTIAL, SUPPORTS, choose_sampling
 from models.protocol import Stage
 from models.sampling.sizes import POOL_ROWS

@@ -28,13 +28,13 @@ from models.discretization.bins import Bins
 from models.discretization.coarsening import fine
 from models.mixture.candidates import candidate_tables, expected_shares
 from models.mixture.factors import arrange_factors, separate_factors, transfer
-from models.mixture.measured import Histograms, measure_histograms
+from models.mixture.histograms import Histograms, measure_histograms
 from models.mixture.model import MixtureModel, chain_of
 from models.mixture.optimizer import Fit, NoisyMarginal, TableTarget
 from models.mixture.plan import LAST_STEPS, MixtureParameters
-from models.mixture.prior import NO_TABLES, EarlierTables, with_earlier_mass
+from models.mixture.prior.pooling import NO_TABLES, EarlierTables, with_earlier_mass
+from models.mixture.prior.released import ReleasedNumbers
 from models.mixture.products import Layout, Mixture
-from models.mixture.released import ReleasedNumbers
 from models.planning.stages import measure_joint_table
 from models.protocol import Plan, Progress
 from models.sampling.expected_shares import JointTable

@@ -18,8 +18,8 @@ from models.constrained import BALANCED, SequentialModel, sources_of_rates
 from models.discretization.bins import Bins
 from models.mixture.dependent import DependentAttribute
 from models.mixture.factors import arrange_factors
+from models.mixture.prior.released import ReleasedNumbers, restore_numbers
 from models.mixture.products import Factor, Layout, Mixture
-from models.mixture.released import ReleasedNumbers, restore_numbers
 from models.mixture.sampler import EvenSampler
 from models.mixture.within_bins import Relation, relations_between
 from models.protocol import Arrays, ModelState, Sampler

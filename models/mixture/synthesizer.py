@@ -29,7 +29,7 @@ from models.task import Budget, Task
 if TYPE_CHECKING:
     from models.differences.model import DifferencedModel
     from models.mixture.model import MixtureModel
-    from models.mixture.released import ReleasedNumbers
+    from models.mixture.prior.released import ReleasedNumbers
 
     FittedMixture = MixtureModel | DifferencedModel[MixtureModel]
 

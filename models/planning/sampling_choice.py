@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cloister.errors import PlanError
-from cloister.schema.spec import Sampling
+from cloister.schema.declarations.release import Sampling
 from models.task import RowSampling, Task
 
 SEQUENTIAL: Sampling = "sequential"

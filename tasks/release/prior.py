@@ -12,8 +12,8 @@ from cloister.privacy.certificate.schema import ReusedRelease
 from cloister.privacy.events import Relation
 from cloister.privacy.ledger import BudgetStatus, Release, State
 from cloister.schema.columns import Column
+from cloister.schema.declarations.release import LATEST
 from cloister.schema.domain import Domain
-from cloister.schema.spec import LATEST
 from models.protocol import AnySynthesizer, ReusesNumbers
 from models.registry import create
 from models.storage import SavedModel, load_saved, model_digest

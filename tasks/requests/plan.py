@@ -15,7 +15,7 @@ from cloister.errors import PlanError, PrivacyError
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.mechanisms.counts import up
 from cloister.privacy.stages import accountable, deniable_event, event_of_stages
-from cloister.schema.spec import PLAUSIBLE_DENIABILITY
+from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
 from models.planning.dependency_forecast import (
     EPSILONS,
     DependencyForecast,

@@ -10,7 +10,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from cloister.evaluation.options import Level
-from cloister.schema.spec import Sampling
+from cloister.schema.declarations.release import Sampling
 from tasks.requests.resolved import Options, ResolvedRequest
 
 

@@ -14,8 +14,9 @@ from cloister.devices import CPU, Device, resolve_device
 from cloister.errors import InputError, PlanError, SpecError
 from cloister.evaluation.options import Level
 from cloister.privacy.exact import exact
+from cloister.schema.declarations.release import MOST_TRIES, PLAUSIBLE_DENIABILITY, Sampling
 from cloister.schema.drafts.unconfirmed import UnconfirmedFact, unconfirmed_facts, unmeasured_facts
-from cloister.schema.spec import MOST_TRIES, PLAUSIBLE_DENIABILITY, Sampling, Spec
+from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.schema.spec_files.marked_yaml import read_marked, spec_error
 from models.auto import AUTO, Choice, choose_method

@@ -22,7 +22,7 @@ from cloister.privacy.mechanisms.privacy_tests import RandomisedTest
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.privacy.queries.seeded_records import Kept, SeededCandidates
 from cloister.privacy.queries.table_rows import TableRows
-from cloister.schema.spec import PLAUSIBLE_DENIABILITY, DeniabilitySpec
+from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY, DeniabilitySpec
 from models.protocol import fit, make_plan
 from models.registry import create
 from models.task import Budget

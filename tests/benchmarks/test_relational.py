@@ -22,10 +22,10 @@ from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.database import Database, ForeignKey, Schema
+from cloister.schema.declarations.release import RelationalSpec
 from cloister.schema.domain import Domain, Table
 from cloister.schema.fan_out import rows_changed
 from cloister.schema.joins import joined_tables, row_tables
-from cloister.schema.spec import RelationalSpec
 from cloister.schema.spec_files.loading import load_spec
 from models.protocol import Forecast, make_plan
 from models.registry import create

@@ -18,8 +18,8 @@ from cloister.privacy.events import Composed, LaplaceCounts, Relation
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer, Ordinal, TextKey
+from cloister.schema.declarations.release import DPViewSpec
 from cloister.schema.domain import Domain
-from cloister.schema.spec import DPViewSpec
 from models.dpview.view_choice import MOST_TABLE_CELLS, Shaping, allocate_budget, planned_tables
 from models.dpview.views import with_upper
 from models.protocol import fit, make_plan

@@ -20,8 +20,8 @@ from models.discretization.bins import Bins
 from models.discretization.coarsening import Coarsening, fine
 from models.discretization.histograms import HistogramCounts
 from models.mixture.optimizer import NoisyMarginal
-from models.mixture.prior import EarlierTables, pool_histograms, refine_bins
-from models.mixture.released import ReleasedNumbers
+from models.mixture.prior.pooling import EarlierTables, pool_histograms, refine_bins
+from models.mixture.prior.released import ReleasedNumbers
 from models.mixture.synthesizer import MixtureSynthesizer
 from models.protocol import fit, make_plan
 from models.sampling.expected_shares import JointTable

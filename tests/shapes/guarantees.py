@@ -7,7 +7,8 @@ from typing import Any
 
 from cloister.privacy.events import Event
 from cloister.privacy.stages import accountable, event_of_stages
-from cloister.schema.spec import PLAUSIBLE_DENIABILITY, Spec
+from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
+from cloister.schema.spec import Spec
 from models.protocol import Plan
 from models.registry import create
 from models.task import Task

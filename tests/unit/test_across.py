@@ -11,7 +11,7 @@ from cloister.constraints.across import across_constraints
 from cloister.errors import ConstraintError
 from cloister.schema.attributes import Boolean, Categorical, Date, Integer, TextKey
 from cloister.schema.database import Database, ForeignKey, Schema
-from cloister.schema.declarations import ConstraintDeclaration
+from cloister.schema.declarations.constraints import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
 from cloister.schema.joins import parent_rows
 from models.relational.constraints.compatibility import Compatibility

@@ -26,8 +26,8 @@ from cloister.privacy.events import PlausiblyDeniable, Relation, SeededRecords
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer, TextKey
+from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY, DeniabilitySpec
 from cloister.schema.domain import Domain
-from cloister.schema.spec import PLAUSIBLE_DENIABILITY, DeniabilitySpec
 from models.deniability.seeding import choose_seeding
 from models.protocol import fit, make_plan
 from models.registry import create

@@ -13,8 +13,8 @@ from cloister.errors import PlanError
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.cells import equal_cells
+from cloister.schema.declarations.release import DPViewSpec
 from cloister.schema.domain import Domain
-from cloister.schema.spec import DPViewSpec
 from cloister.schema.spec_files.loading import load_spec
 from models.dpview.linking import Records, apply_referee, by_matching, by_priority, count_matches
 from models.dpview.paper.guideline import share_above_noise, width_by_guideline

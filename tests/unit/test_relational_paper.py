@@ -21,10 +21,10 @@ from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, TextKey
 from cloister.schema.database import Database, ForeignKey, Schema
+from cloister.schema.declarations.release import RelationalSpec
 from cloister.schema.domain import Domain, Table
 from cloister.schema.fan_out import rows_changed
 from cloister.schema.joins import joined_tables, row_tables
-from cloister.schema.spec import RelationalSpec
 from models.protocol import make_plan
 from models.registry import create
 from models.relational.paper.pairs import project_capped

@@ -11,8 +11,8 @@ import pytest
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Categorical, TextKey
 from cloister.schema.database import ForeignKey, Schema
+from cloister.schema.declarations.release import RelationalSpec
 from cloister.schema.domain import Domain
-from cloister.schema.spec import RelationalSpec
 from models.relational.schedule import LinkNoise, link_noise
 from models.task import DatabaseTask, Task
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cloister.constraints.declared import constraints_of
-from cloister.schema.declarations import ConstraintDeclaration
+from cloister.schema.declarations.constraints import ConstraintDeclaration
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import data_derived, load_spec
 from cloister.schema.validation import validate_rows

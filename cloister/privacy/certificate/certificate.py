@@ -72,7 +72,8 @@ from cloister.privacy.ledger import Anchor, BudgetStatus
 from cloister.privacy.mechanisms.counts import up
 from cloister.privacy.stages import PlannedStage, deniable_event, event_of_stages
 from cloister.schema.database import ForeignKey
-from cloister.schema.spec import PLAUSIBLE_DENIABILITY, Spec
+from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
+from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import spec_digest
 
 # Version of the format, as written into each certificate.

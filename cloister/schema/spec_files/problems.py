@@ -11,7 +11,8 @@ from pydantic_core import ErrorDetails
 
 from cloister.schema import attributes as kinds
 from cloister.schema import spec
-from cloister.schema.declarations import ConstraintDeclaration
+from cloister.schema.declarations import release
+from cloister.schema.declarations.constraints import ConstraintDeclaration
 from cloister.schema.spec_files.marked_yaml import Key, Marked, SpecProblem
 
 ATTRIBUTE_TYPES: dict[str, type[kinds.Attribute]] = {
@@ -31,9 +32,9 @@ _SECTIONS: dict[tuple[Key, ...], type[BaseModel]] = {
     ("privacy",): spec.PrivacySpec,
     ("privacy", "rows"): spec.RowsSpec,
     ("privacy", "budget"): spec.BudgetSpec,
-    ("release",): spec.ReleaseSpec,
-    ("release", "accept_reject"): spec.AcceptRejectSpec,
-    ("release", "dpview"): spec.DPViewSpec,
+    ("release",): release.ReleaseSpec,
+    ("release", "accept_reject"): release.AcceptRejectSpec,
+    ("release", "dpview"): release.DPViewSpec,
     ("evaluation",): spec.EvaluationSpec,
     ("validation",): spec.ValidationSpec,
 }

@@ -17,7 +17,7 @@ from cloister.constraints import DenialConstraint
 from cloister.privacy.events import Composed
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from cloister.schema.spec import Sampling
+from cloister.schema.declarations.release import Sampling
 from models.discretization.attribute_order import NETWORKED_LEVELS
 from models.planning.sampling_choice import SUPPORTS
 from models.protocol import Stage

@@ -19,7 +19,7 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.privacy.queries.violation_matrix import ViolationMatrix
-from cloister.schema.spec import Sampling
+from cloister.schema.declarations.release import Sampling
 from models.kamino.weighing import KAMINO_SEED
 from models.planning.sampling_choice import SEQUENTIAL, choose_sampling
 from models.protocol import Stage

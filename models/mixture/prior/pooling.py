@@ -27,7 +27,7 @@ from models.discretization.bins import Bins
 from models.discretization.coarsening import Coarsening
 from models.discretization.histograms import HistogramCounts
 from models.mixture.optimizer import NoisyMarginal
-from models.mixture.released import ReleasedNumbers
+from models.mixture.prior.released import ReleasedNumbers
 from models.sampling.expected_shares import JointTable
 
 _SIGNIFICANT = 3.0

@@ -15,8 +15,8 @@ from models.discretization.histograms import HistogramCounts, count_histogram
 from models.discretization.two_levels import TwoLevels, bin_deviations
 from models.mixture.optimizer import NoisyMarginal
 from models.mixture.plan import MixtureParameters
-from models.mixture.prior import pool_histograms, refine_bins
-from models.mixture.released import ReleasedNumbers
+from models.mixture.prior.pooling import pool_histograms, refine_bins
+from models.mixture.prior.released import ReleasedNumbers
 from models.planning.stages import bins_of_histogram, bins_of_values
 from models.protocol import Plan
 from models.task import Task
