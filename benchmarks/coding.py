@@ -23,7 +23,7 @@ from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain, Table
 from cloister.schema.spec_files.loading import load_spec
 from tasks.evaluation.compare import table_of
-from tasks.requests.resolved import declared_context
+from tasks.requests.public_context import declared_context
 
 Matrix = NDArray[np.int64]
 

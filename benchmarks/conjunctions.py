@@ -19,7 +19,7 @@ from models.discretization.bins import Bins
 from models.protocol import HasBinaryColumns
 from models.storage import load_saved
 from tasks.evaluation.compare import table_of
-from tasks.requests.resolved import PublicContext, declared_context
+from tasks.requests.public_context import PublicContext, declared_context
 
 BINARY = "binary columns"
 """What the output of a model is called that is no table of records."""

@@ -20,7 +20,7 @@ from cloister.schema.spec_files.loading import load_spec
 from models.deniability.accuracy import model_errors, network_of
 from models.storage import load_saved
 from tasks.evaluation.compare import table_of
-from tasks.requests.resolved import declared_context
+from tasks.requests.public_context import declared_context
 
 _TESTED = 20_000
 """Real rows at most on which models are tested; the paper draws millions, with repetition."""

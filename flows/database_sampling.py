@@ -11,7 +11,7 @@ from cloister.schema.domain import Table
 from cloister.schema.sinks.loading import Target, load_tables, require_loadable
 from models.storage import SavedModel
 from tasks.release.load import require_no_password, synthetic_tables
-from tasks.requests.resolved import PublicContext
+from tasks.requests.public_context import PublicContext
 from tasks.runtime.home import Home
 from tasks.runtime.tables import (
     count_all_violations,

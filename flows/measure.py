@@ -39,8 +39,9 @@ from tasks.release.charge import (
     spend_budget,
     validate_data,
 )
+from tasks.requests.options import Options
 from tasks.requests.plan import StageCost, stage_costs, total_cost
-from tasks.requests.resolved import Options, ResolvedRequest
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
 from tasks.runtime.temporary import temporary_files
 from tasks.stores.prefect_run_page import decline_run

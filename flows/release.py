@@ -47,8 +47,9 @@ from tasks.release.retained import kept_prior
 from tasks.release.sample import sample_rows
 from tasks.release.stores import prepare_stores
 from tasks.requests.plan import stage_costs, total_cost
+from tasks.requests.public_context import public_context_of
 from tasks.requests.release_request import ReleaseRequest
-from tasks.requests.resolved import ResolvedRequest, public_context_of
+from tasks.requests.resolved import ResolvedRequest
 from tasks.requests.training_device import require_device_memory
 from tasks.runtime.home import Home
 from tasks.runtime.temporary import temporary_files

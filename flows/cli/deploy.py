@@ -37,7 +37,7 @@ from flows.cli.options import (
 
 if TYPE_CHECKING:
     from tasks.ledger.allowance import Allowance
-    from tasks.requests.resolved import Options
+    from tasks.requests.options import Options
     from tasks.runtime.home import Home
     from tasks.stores.prefect_deployment import Recurring
 
@@ -98,7 +98,7 @@ def deploy(
     does not admit. Run again, the command replaces the schedule of the same dataset. cloister serve
     runs what is due.
     """
-    from tasks.requests.resolved import Options
+    from tasks.requests.options import Options
     from tasks.runtime.home import Home
 
     folder, database = split_place(out)
@@ -166,9 +166,9 @@ def _deployed(
     from tasks.ledger.allowance import allowance_of
     from tasks.release.preflight import require_usable
     from tasks.requests.plan import plan_of
+    from tasks.requests.public_context import public_context_of
     from tasks.requests.recurring import Registration, settings_digest
     from tasks.requests.release_request import ReleaseRequest
-    from tasks.requests.resolved import public_context_of
     from tasks.stores.prefect_deployment import Recurring, register_deployment, require_server
     from tasks.stores.prefect_schedule import ReleaseSchedule
 

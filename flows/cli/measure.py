@@ -12,7 +12,7 @@ from flows.cli.options import DataOption, Json, SpecFile, example, user
 if TYPE_CHECKING:
     from flows.measure import DomainMeasurement
     from flows.outcome import Finished
-    from tasks.requests.resolved import Options
+    from tasks.requests.options import Options
 
 
 def add_measure_command(group: typer.Typer) -> None:
@@ -42,7 +42,7 @@ def measure_spec(
     """
     from tasks.domains.plan import domain_request, release_plan, require_ready
     from tasks.ledger.delivery import confirm_delivery
-    from tasks.requests.resolved import Options
+    from tasks.requests.options import Options
     from tasks.runtime.home import Home
 
     home, options = Home.current(), Options(epsilon=epsilon, delta=delta, data=data, out=out)

@@ -15,7 +15,7 @@ from cloister.schema.sources.urls import is_url
 
 if TYPE_CHECKING:
     from cloister.schema.declarations.release import Sampling
-    from tasks.requests.resolved import Options
+    from tasks.requests.options import Options
 
 # The names that a spec may give its dataset.
 _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

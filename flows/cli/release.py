@@ -36,8 +36,8 @@ from tasks.requests.limits import MOST_ROWS
 
 if TYPE_CHECKING:
     from flows.outcome import Finished, Outcome
+    from tasks.requests.options import Options
     from tasks.requests.release_request import ReleaseRequest
-    from tasks.requests.resolved import Options
     from tasks.runtime.home import Home
 
 
@@ -68,7 +68,7 @@ def add_release_commands(app: typer.Typer) -> None:
 def demo(as_json: Json = False) -> None:
     """Release the built-in demo data, a fictional civic registry, end to end."""
     from tasks.data.demo import demo_data, demo_spec
-    from tasks.requests.resolved import Options
+    from tasks.requests.options import Options
     from tasks.runtime.home import Home
 
     home = Home.current()
@@ -106,7 +106,7 @@ def release_table(
     Run again after a crash, the same command resumes where it stopped, or finds the finished
     release, and charges nothing twice.
     """
-    from tasks.requests.resolved import Options
+    from tasks.requests.options import Options
     from tasks.runtime.home import Home
 
     folder, database = split_place(out)
@@ -148,8 +148,9 @@ def plan_release(
     """
     from flows.cli.reports import show_plan
     from models.planning.dependency_forecast import EPSILONS
+    from tasks.requests.options import Options
     from tasks.requests.plan import raise_budget
-    from tasks.requests.resolved import Options, ResolvedRequest
+    from tasks.requests.resolved import ResolvedRequest
 
     at = str(EPSILONS[-1]) if until else epsilon
     given = Options(method, at, delta, rows, evaluate=evaluate.value, device=device)
@@ -226,8 +227,8 @@ def run_release(spec: Path, options: Options, home: Home) -> Outcome | Finished:
     """Check what can be checked before an orchestrator is started, then run the flow."""
     from tasks.release.preflight import require_usable
     from tasks.requests.plan import plan_of
+    from tasks.requests.public_context import public_context_of
     from tasks.requests.release_request import ReleaseRequest
-    from tasks.requests.resolved import public_context_of
     from tasks.requests.training_device import require_device_memory
 
     request = ReleaseRequest.of(spec, options, user())

@@ -25,7 +25,8 @@ from tasks.requests.plan import (
     stage_costs,
     total_cost,
 )
-from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
+from tasks.requests.public_context import PublicContext, public_context_of
+from tasks.requests.resolved import ResolvedRequest
 from tasks.requests.soft_constraints import soft_facts, soft_json
 from tasks.requests.training_device import device_json, device_words
 from tasks.requests.warnings import plan_warnings

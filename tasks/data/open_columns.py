@@ -22,7 +22,8 @@ from tasks.data.contribution_bound import person_numbers, rows_within_bound
 from tasks.data.open_table import noise_source
 from tasks.data.session import RowSource, Session, keyed_digest
 from tasks.domains.plan import domain_context
-from tasks.requests.resolved import PublicContext, ResolvedRequest
+from tasks.requests.public_context import PublicContext
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
 
 ColumnsSession = Session[pd.DataFrame, PrivateColumns]

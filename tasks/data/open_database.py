@@ -22,7 +22,8 @@ from tasks.data.contribution_bound import rows_first_in_line, rows_within_bound
 from tasks.data.open_table import noise_source
 from tasks.data.refusals import write_validation
 from tasks.data.session import RowSource, keyed_digest
-from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
+from tasks.requests.public_context import PublicContext, public_context_of
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
 
 

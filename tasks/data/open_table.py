@@ -26,7 +26,8 @@ from tasks.data.contribution_bound import (
 )
 from tasks.data.refusals import write_validation
 from tasks.data.session import RowSource, Session, keyed_digest
-from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
+from tasks.requests.public_context import PublicContext, public_context_of
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
 
 TableSession = Session[Table, PrivateTable | PrivateDatabase]

@@ -31,7 +31,8 @@ from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Event
 from cloister.privacy.ledger import Anchor
 from models.task import AnyTask
-from tasks.requests.resolved import PublicContext, ResolvedRequest
+from tasks.requests.public_context import PublicContext
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
 
 RawT = TypeVar("RawT")

@@ -8,7 +8,8 @@ from models.task import Task
 from tasks.data.open_database import DatabaseSource
 from tasks.data.open_table import TableSource
 from tasks.data.session import RowSource
-from tasks.requests.resolved import ResolvedRequest, public_context_of
+from tasks.requests.public_context import public_context_of
+from tasks.requests.resolved import ResolvedRequest
 
 
 def source_of(request: ResolvedRequest) -> RowSource[Any, Any]:

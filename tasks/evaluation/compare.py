@@ -26,7 +26,7 @@ from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.schema.validation import read_table
 from models.task import DatabaseTask, Task
 from tasks.requests.constraint_lines import constraints_in
-from tasks.requests.resolved import PublicContext, declared_context
+from tasks.requests.public_context import PublicContext, declared_context
 from tasks.runtime.files import write_json
 from tasks.runtime.home import Home
 

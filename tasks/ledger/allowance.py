@@ -13,7 +13,8 @@ from cloister.privacy.exact import decimal
 from cloister.privacy.ledger import BudgetGrant, Period, Release
 from models.task import Budget as Price
 from tasks.ledger.queries import budgets, releases
-from tasks.requests.resolved import PublicContext, ResolvedRequest
+from tasks.requests.public_context import PublicContext
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
 
 

@@ -23,7 +23,8 @@ from tasks.ledger.verify import release_problems
 from tasks.release.charge import ReservedRelease
 from tasks.release.load import load_release
 from tasks.release.publish import copy_whole
-from tasks.requests.resolved import ResolvedRequest, public_context_of
+from tasks.requests.public_context import public_context_of
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.files import replace_file, write_json
 from tasks.runtime.home import Home
 from tasks.runtime.references import digest_of

@@ -13,7 +13,8 @@ from cloister.privacy.ledger import Anchor, BudgetStatus, Ledger, Release
 from cloister.privacy.ledger.composition import together
 from cloister.privacy.stages import is_deniable
 from tasks.ledger.transitions import open_ledger, spend_id
-from tasks.requests.resolved import PublicContext, ResolvedRequest
+from tasks.requests.public_context import PublicContext
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
 
 

@@ -15,7 +15,8 @@ from cloister.privacy.ledger.records import REFUSED
 from models.protocol import AnyPlan
 from models.task import AS_USUAL
 from tasks.data.open_table import noise_source
-from tasks.requests.resolved import PublicContext, ResolvedRequest
+from tasks.requests.public_context import PublicContext
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.code_version import code_version
 from tasks.runtime.home import Home
 

@@ -23,7 +23,8 @@ from tasks.release.charge import ReservedRelease
 from tasks.release.prior import reused_releases
 from tasks.release.retained import kept_prior
 from tasks.release.sample import Drawn
-from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
+from tasks.requests.public_context import PublicContext, public_context_of
+from tasks.requests.resolved import ResolvedRequest
 from tasks.requests.soft_constraints import unweighed_soft
 from tasks.requests.training_device import training_device
 from tasks.runtime.code_version import code_digest

@@ -23,7 +23,8 @@ from tasks.ledger.transitions import (
 from tasks.release.prior import find_prior, prior_digest
 from tasks.release.retained import kept_prior, kept_seed
 from tasks.requests.plan import plan_digest, plan_json, require_within_budget
-from tasks.requests.resolved import PublicContext, ResolvedRequest
+from tasks.requests.public_context import PublicContext
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.code_version import code_version
 from tasks.runtime.files import write_json
 from tasks.runtime.home import Home

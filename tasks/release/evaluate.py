@@ -17,7 +17,8 @@ from tasks.evaluation.compare import (
     write_evaluation,
 )
 from tasks.release.sample import Drawn
-from tasks.requests.resolved import ResolvedRequest, public_context_of
+from tasks.requests.public_context import public_context_of
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
 from tasks.runtime.step import step
 from tasks.runtime.tables import read_synthetic

@@ -12,7 +12,8 @@ from tasks.data.session import AnySpent
 from tasks.ledger.transitions import seal
 from tasks.release.prior import reusing
 from tasks.release.retained import kept_prior
-from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
+from tasks.requests.public_context import PublicContext, public_context_of
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
 from tasks.runtime.progress import reporter
 from tasks.runtime.references import Reference

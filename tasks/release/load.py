@@ -12,7 +12,8 @@ from cloister.schema.sinks.definitions import SyntheticTable
 from cloister.schema.sinks.loading import Target, load_tables, require_loadable
 from cloister.schema.sources.urls import HIDE_IT, holds_password
 from models.task import AnyTask, DatabaseTask, Task
-from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
+from tasks.requests.public_context import PublicContext, public_context_of
+from tasks.requests.resolved import ResolvedRequest
 
 
 def require_database(

@@ -16,10 +16,8 @@ from tasks.ledger.queries import pending_release
 from tasks.release.load import require_database
 from tasks.release.prior import find_prior
 from tasks.requests.check import require_satisfiable
-from tasks.requests.resolved import (
-    PublicContext,
-    ResolvedRequest,
-)
+from tasks.requests.public_context import PublicContext
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
 
 # Bytes of memory and disk that a cell of the output takes, in all its copies.

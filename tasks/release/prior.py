@@ -22,7 +22,8 @@ from tasks.data.open_table import noise_source
 from tasks.ledger.certificates import recorded_certificate
 from tasks.ledger.queries import release_of, releases
 from tasks.ledger.release_findings import released_manifest
-from tasks.requests.resolved import PublicContext, ResolvedRequest
+from tasks.requests.public_context import PublicContext
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
 
 _DELIVERED = (State.CANDIDATE, State.APPROVED, State.PUBLISHED)

@@ -10,7 +10,8 @@ from tasks.ledger.certificates import read_certificate
 from tasks.release.certify import Certified
 from tasks.release.retained import RUNS_NAME
 from tasks.requests.plan import plan_json
-from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
+from tasks.requests.public_context import PublicContext, public_context_of
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.files import write_json
 from tasks.runtime.home import Home
 from tasks.runtime.references import Reference, digest_of

@@ -19,7 +19,8 @@ from models.storage import load_model
 from models.task import Task
 from tasks.release.charge import ReservedRelease
 from tasks.release.retained import kept_seed
-from tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
+from tasks.requests.public_context import PublicContext, public_context_of
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
 from tasks.runtime.references import Reference
 from tasks.runtime.step import step

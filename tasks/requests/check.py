@@ -14,13 +14,9 @@ from cloister.schema.spec_files.citations import citations_of, uncited
 from cloister.schema.spec_files.loading import load_spec
 from models.task import Budget, DatabaseTask
 from tasks.requests.constraint_lines import constraints_in
-from tasks.requests.resolved import (
-    PublicContext,
-    declared_context,
-    public_rows,
-    require_public,
-    require_small_delta,
-)
+from tasks.requests.options import public_rows, require_small_delta
+from tasks.requests.public_context import PublicContext, declared_context
+from tasks.requests.resolved import require_public
 
 
 def checked_spec(path: Path) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from cloister.schema.domain import Domain, code_type
 from models.protocol import AnyPlan, Forecast
 from models.task import Task
-from tasks.requests.resolved import PublicContext, ResolvedRequest
+from tasks.requests.public_context import PublicContext
+from tasks.requests.resolved import ResolvedRequest
 
 _START = 14.0
 """Seconds of a release of next to nothing: loading libraries, a Prefect server for its time,

@@ -25,7 +25,8 @@ from models.planning.error_forecast import forecast_error
 from models.protocol import AnyPlan, Stage, search_plan
 from models.registry import create
 from models.task import AnyTask, Budget, Task
-from tasks.requests.resolved import ResolvedRequest, public_context_of
+from tasks.requests.public_context import public_context_of
+from tasks.requests.resolved import ResolvedRequest
 
 
 @dataclass(frozen=True)

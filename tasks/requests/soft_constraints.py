@@ -10,7 +10,8 @@ from cloister.figures import figure
 from models.planning.sampling_choice import choose_sampling
 from models.protocol import AnyPlan, AnySynthesizer
 from models.registry import create
-from tasks.requests.resolved import PublicContext, ResolvedRequest
+from tasks.requests.public_context import PublicContext
+from tasks.requests.resolved import ResolvedRequest
 
 _UNWEIGHED = (
     "{names}: method {method} does nothing about soft constraints; rows break them as often as "

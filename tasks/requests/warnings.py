@@ -9,7 +9,8 @@ from cloister.figures import figure_range
 from cloister.privacy.events import Composed, Event, GaussianCounts, LaplaceCounts
 from models.protocol import AnyPlan
 from models.task import AnyTask, DatabaseTask
-from tasks.requests.resolved import PublicContext, ResolvedRequest
+from tasks.requests.public_context import PublicContext
+from tasks.requests.resolved import ResolvedRequest
 from tasks.requests.soft_constraints import unweighed_soft
 
 _DROPPED = (

@@ -26,7 +26,8 @@ from cloister.schema.spec_files.marked_yaml import read_marked
 from cloister.schema.spec_files.writing import spec_text
 from tasks.domains.plan import domain_context, domain_plan, domain_request, to_measure
 from tasks.domains.steps import measured_content
-from tasks.requests.resolved import Options, ResolvedRequest
+from tasks.requests.options import Options
+from tasks.requests.resolved import ResolvedRequest
 
 ROWS = 60
 TYPE_KEYS = ("type", "true", "false", "dtype", "format", "missing")

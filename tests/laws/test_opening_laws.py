@@ -15,7 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tasks.data.open_table import open_data
-from tasks.requests.resolved import Options, ResolvedRequest, public_context_of
+from tasks.requests.options import Options
+from tasks.requests.public_context import public_context_of
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
 
 MOST = 2

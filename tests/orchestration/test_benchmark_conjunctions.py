@@ -21,7 +21,7 @@ from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import validate_rows
 from flows.cli.app import run
 from tasks.ledger.queries import releases
-from tasks.requests.resolved import declared_context
+from tasks.requests.public_context import declared_context
 from tasks.runtime.home import Home
 
 PAGE = "<!-- generated: pairs -->\n<!-- end: pairs -->\n"

@@ -21,7 +21,8 @@ from cloister.privacy.ledger import Ledger, State
 from flows import release as flow_module
 from tasks.ledger.queries import existing_ledger
 from tasks.ledger.verify import verify_records
-from tasks.requests.resolved import ResolvedRequest, public_context_of
+from tasks.requests.public_context import public_context_of
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.tables import read_synthetic
 from tasks.stores.mlflow_registry import ModelRegistry
 

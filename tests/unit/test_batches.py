@@ -20,7 +20,9 @@ from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import read_table, validate_rows
 from tasks.data.open_table import open_data
 from tasks.data.session import keyed_digest
-from tasks.requests.resolved import Options, ResolvedRequest, public_context_of
+from tasks.requests.options import Options
+from tasks.requests.public_context import public_context_of
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
 
 ATTRIBUTES = {

@@ -9,8 +9,10 @@ from cloister.devices import CPU, Device, require_memory, resolve_device
 from cloister.errors import InputError, PlanError
 from flows.cli.app import run
 from tasks.ledger.transitions import spend_id
+from tasks.requests.options import Options
 from tasks.requests.plan import plan_of
-from tasks.requests.resolved import Options, ResolvedRequest, public_context_of
+from tasks.requests.public_context import public_context_of
+from tasks.requests.resolved import ResolvedRequest
 from tasks.requests.training_device import device_words, training_device
 
 

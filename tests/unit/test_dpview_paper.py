@@ -27,7 +27,9 @@ from models.protocol import make_plan
 from models.registry import create
 from models.task import Budget, Task
 from models.task_from_spec import task_of
-from tasks.requests.resolved import Options, ResolvedRequest, public_context_of
+from tasks.requests.options import Options
+from tasks.requests.public_context import public_context_of
+from tasks.requests.resolved import ResolvedRequest
 
 ADULT = Path(__file__).parents[2] / "data" / "specs" / "adult.yaml"
 PURE = Budget(Fraction(1), Fraction(0))

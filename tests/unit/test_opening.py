@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from tasks.data.open_table import open_data
-from tasks.requests.resolved import Options, ResolvedRequest, public_context_of
+from tasks.requests.options import Options
+from tasks.requests.public_context import public_context_of
+from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
 
 MOST = 3
