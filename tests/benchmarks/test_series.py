@@ -1,0 +1,67 @@
+"""What the second release of a series gains from the numbers of the first, at the same budget."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cloister.evaluation.marginals import compare_marginals
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.table import PrivateTable
+from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
+from models.protocol import fit, make_plan
+from models.registry import create
+from models.task import Budget
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]  # seconds
+PAIRS = int(os.environ.get("CLOISTER_TEST_PAIRS", "10"))
+BUDGET = Budget(Fraction(1, 10), Fraction(1, 10**6))
+
+
+@pytest.mark.parametrize(("name", "file"), [("adult", "adult.csv"), ("br2000", "br2000.csv")])
+def test_second_releases_are_better(record, real_table, name, file):
+    real = real_table(name, file)
+    errors = np.array([pair_of_errors(real) for _ in range(PAIRS)])
+    means, deviations = errors.mean(0), errors.std(0, ddof=1)
+    cells = [
+        [f"{mean:.4f} ± {deviation:.4f}" for mean, deviation in zip(*both, strict=True)]
+        for both in zip(means, deviations, strict=True)
+    ]
+    record(
+        f"series-{name}",
+        f"Half L1 errors of {PAIRS} pairs of releases of {name}, epsilon 0.1 each, of which the "
+        "second uses the numbers of the first",
+        ("marginals", "first", "second", "ratio of means"),
+        [
+            (f"{ways}-way", first, second, f"{means[1, ways - 1] / means[0, ways - 1]:.2f}")
+            for ways, first, second in zip((1, 2, 3), *cells, strict=True)
+        ],
+    )
+    assert (means[1] < means[0]).all()
+
+
+def pair_of_errors(real):
+    """The errors (2, 3) of two releases, of 1-, 2- and 3-way marginals."""
+    alone = create("mixture")
+    first = fitted(real, alone)
+    return [errors_of(real, first), errors_of(real, fitted(real, alone.following(first)))]
+
+
+def fitted(real, method):
+    plan = make_plan(method, real.task, BUDGET)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Journal.open(Path(folder), {"benchmark": "series"}) as journal,
+    ):
+        door = PrivateTable(real.table, real.task.neighbours, plan.event, journal, NoiseSource())
+        return fit(method, door, real.task, plan)
+
+
+def errors_of(real, model):
+    drawn = model.sample(real.table.rows, SamplingSource(1))
+    return [way.half_l1 for way in compare_marginals(real.table, drawn)]
