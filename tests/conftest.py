@@ -34,6 +34,7 @@ from models.task import Budget, Task
 from tasks.runtime.home import Home
 
 os.environ["CLOISTER_HOME"] = tempfile.mkdtemp(prefix="cloister-tests-")
+os.environ.pop("PREFECT_HOME", None)  # that of the process that started this one, if it tests too
 Home.current().prepare()
 Home.current().configure()
 absl_logging.get_absl_handler().python_handler.stream = (
