@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,9 @@ def _transaction(target: Target, *, keep: bool) -> Iterator[sa.Connection]:
             yield connection
             connection.exec_driver_sql("COMMIT" if keep else "ROLLBACK")
         except BaseException:
-            connection.exec_driver_sql("ROLLBACK")
+            # A lost connection or a full disk has ended the transaction: that is what went wrong.
+            with suppress(sa.exc.DBAPIError):
+                connection.exec_driver_sql("ROLLBACK")
             raise
     if not keep:
         _remove_empty(connection.engine.url)
