@@ -55,57 +55,63 @@ def show_plan(request: ResolvedRequest, as_json: bool, whole: bool = False) -> N
     context = public_context_of(request)
     require_satisfiable(context)
     made = plan_of(request)
-    stages = stage_costs(made, request.budget, context.task)
-    total = total_cost(made, request.budget, context.task)
-    expected = dependencies_of(made, context.task)
-    needed = forecast_of(request, context, made)
     if as_json:
-        costs = [{"name": stage.name, "epsilon": stage.epsilon} for stage in stages]
-        forecasts = [_dependency(own, request.budget) for own in expected]
-        show_json(
-            plan_json(made)
-            | {
-                "forecast": asdict(needed),
-                "reason": request.reason,
-                "epsilon": str(request.budget.epsilon),
-                "costs": costs,
-                "accounted_epsilon": total,
-                **_records(made, request, context),
-                "dependencies": forecasts,
-                "expected_two_way_error": expected_error(request),
-                "soft_rate_deviation": made.rate_deviation,
-                **soft_json(request, context),
-                "warnings": list(plan_warnings(request, context, made)),
-                **device_json(request, made),
-                "ignored": list(ignored_columns(context.spec)),
-            }
-        )
+        show_json(_plan_as_json(request, context, made))
         return
     _show_stages(
-        [(stage.name, stage.epsilon, told(stage.explanation, whole)) for stage in stages],
-        total,
+        [
+            (stage.name, stage.epsilon, told(stage.explanation, whole))
+            for stage in stage_costs(made, request.budget, context.task)
+        ],
+        total_cost(made, request.budget, context.task),
         request.budget,
     )
     show_records(made, request, context)
-    _show_dependencies(expected, request.budget)
+    _show_dependencies(dependencies_of(made, context.task), request.budget)
     for sentence in plan_warnings(request, context, made):
         warn(sentence)
-    show_facts(
-        "Plan",
-        {
-            "dataset": context.spec.name,
-            "epsilon": exact_text(request.budget.epsilon),
-            "method": f"{request.method}: {request.reason}",
-            **_expected_errors(request, context, made),
-            "rows to draw": request.rows,
-            "sequence": told(", ".join(made.sequence), whole),
-            "columns left out": told(", ".join(ignored_columns(context.spec)) or "none", whole),
-            "time": f"about {_duration(needed.seconds)} of processor time, {_evaluation(request)}; "
-            f"{_duration(NEW_HOME)} more in a new home",
-            "memory": f"about {needed.memory / 2**30:.1f} GiB",
-            "device": device_words(request, made),
-        },
-    )
+    show_facts("Plan", _plan_facts(request, context, made, whole))
+
+
+def _plan_as_json(
+    request: ResolvedRequest, context: PublicContext, made: AnyPlan
+) -> dict[str, Any]:
+    stages = stage_costs(made, request.budget, context.task)
+    expected = dependencies_of(made, context.task)
+    return plan_json(made) | {
+        "forecast": asdict(forecast_of(request, context, made)),
+        "reason": request.reason,
+        "epsilon": str(request.budget.epsilon),
+        "costs": [{"name": stage.name, "epsilon": stage.epsilon} for stage in stages],
+        "accounted_epsilon": total_cost(made, request.budget, context.task),
+        **_records(made, request, context),
+        "dependencies": [_dependency(own, request.budget) for own in expected],
+        "expected_two_way_error": expected_error(request),
+        "soft_rate_deviation": made.rate_deviation,
+        **soft_json(request, context),
+        "warnings": list(plan_warnings(request, context, made)),
+        **device_json(request, made),
+        "ignored": list(ignored_columns(context.spec)),
+    }
+
+
+def _plan_facts(
+    request: ResolvedRequest, context: PublicContext, made: AnyPlan, whole: bool
+) -> dict[str, Any]:
+    needed = forecast_of(request, context, made)
+    return {
+        "dataset": context.spec.name,
+        "epsilon": exact_text(request.budget.epsilon),
+        "method": f"{request.method}: {request.reason}",
+        **_expected_errors(request, context, made),
+        "rows to draw": request.rows,
+        "sequence": told(", ".join(made.sequence), whole),
+        "columns left out": told(", ".join(ignored_columns(context.spec)) or "none", whole),
+        "time": f"about {_duration(needed.seconds)} of processor time, {_evaluation(request)}; "
+        f"{_duration(NEW_HOME)} more in a new home",
+        "memory": f"about {needed.memory / 2**30:.1f} GiB",
+        "device": device_words(request, made),
+    }
 
 
 def _records(
