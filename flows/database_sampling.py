@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cloister.errors import InputError, StorageError
 from cloister.schema.domain import Table
-from cloister.schema.sinks.loading import Target, load_tables, require_loadable
+from cloister.schema.sinks.loading import LoadTarget, load_tables, require_loadable
 from models.storage import SavedModel
 from tasks.release.load import require_no_password, synthetic_tables
 from tasks.requests.public_context import PublicContext
@@ -70,7 +70,7 @@ def require_new_folder(out: Path) -> None:
         raise StorageError(f"{out.parent} is no folder; make it, or give another with --out")
 
 
-def target_of(saved: SavedModel, url: str, release: str, draw: str) -> Target:
+def target_of(saved: SavedModel, url: str, release: str, draw: str) -> LoadTarget:
     """The database that a draw goes into, checked before anything is drawn.
 
     Raises:
@@ -78,13 +78,15 @@ def target_of(saved: SavedModel, url: str, release: str, draw: str) -> Target:
         StorageError: the tables cannot be made there.
     """
     require_no_password(url)
-    target = Target(url, f"{release}, {draw}", saved.dataset)
+    target = LoadTarget(url, f"{release}, {draw}", saved.dataset)
     names = PublicContext(saved.spec, saved.task).tables
     require_loadable(target, synthetic_tables(saved.task, dict.fromkeys(names, Path())))
     return target
 
 
-def load_drawn(saved: SavedModel, tables: Mapping[str, Table], target: Target, home: Home) -> None:
+def load_drawn(
+    saved: SavedModel, tables: Mapping[str, Table], target: LoadTarget, home: Home
+) -> None:
     """Load tables into a database, in one transaction.
 
     Raises:

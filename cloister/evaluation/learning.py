@@ -177,7 +177,7 @@ def _mean(values: Iterator[float | None]) -> float | None:
 
 
 @dataclass(frozen=True)
-class Split:
+class TrainTestSplit:
     """A fixed random split of real rows into training and test rows.
 
     At most 10,000 of 30 % to test on, at most 5,000 of the others to train on.
@@ -187,7 +187,7 @@ class Split:
     test: Table
 
     @classmethod
-    def of(cls, real: Table) -> Split:
+    def of(cls, real: Table) -> TrainTestSplit:
         """The split of a real table of at least two rows."""
         order = np.random.default_rng(_SEED).permutation(real.rows)
         tests = max(1, real.rows - int(_TRAIN_SHARE * real.rows))

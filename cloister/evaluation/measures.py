@@ -19,8 +19,8 @@ from cloister.evaluation.attacks import (
 )
 from cloister.evaluation.detection import detect, detectable
 from cloister.evaluation.learning import (
-    Split,
     Teacher,
+    TrainTestSplit,
     learnable,
     synthetic_training_rows,
     train_and_test,
@@ -100,7 +100,7 @@ def _with_learning(
 ) -> Evaluation:
     if not learnable(real, synthetic, targets):
         return evaluation
-    split = Split.of(real)
+    split = TrainTestSplit.of(real)
     learnt = synthetic_training_rows(synthetic)
     return replace(
         evaluation,

@@ -206,7 +206,7 @@ def _planned(
     if budget.epsilon <= 0:
         raise PlanError("no noise keeps an epsilon of 0; allow a larger epsilon")
     outline = _Outline(task, sequence, _groups_for(task, sequence), pairs, not budget.delta)
-    require_columns(outline.coding)
+    require_few_columns(outline.coding)
     estimated = outline.parameters(_level_by_rho(outline, budget)).mechanism(HISTOGRAMS)
     require_signal(estimated.scale(task.neighbours.partition), task.data_rows, budget)
     level = _level(outline, budget)
@@ -242,7 +242,7 @@ def _groups_for(task: Task, sequence: Sequence[str]) -> int:
     return _BINS[-1]
 
 
-def require_columns(coding: DummyCoding) -> None:
+def require_few_columns(coding: DummyCoding) -> None:
     """Check that there are not too many binary columns.
 
     Raises:
@@ -255,7 +255,7 @@ def require_columns(coding: DummyCoding) -> None:
         )
 
 
-def plan_paper(
+def plan_copula_paper(
     method: str, task: Task, sequence: tuple[str, ...], budget: Budget
 ) -> Plan[CopulaParameters]:
     """The paper's plan: Laplace noise of one epsilon for all attributes and pairs.
@@ -271,7 +271,7 @@ def plan_paper(
             "delta above 0; allow a delta such as 1e-9, or use copula"
         )
     coding = paper_coding(task, sequence)
-    require_columns(coding)
+    require_few_columns(coding)
     pairs = math.comb(len(sequence), 2)
     each = epsilon_of_each(budget.epsilon, budget.delta, len(sequence) + pairs)
     mechanism, partition = DiscreteLaplace(each), task.neighbours.partition

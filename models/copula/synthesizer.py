@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from models.copula.plan import CopulaParameters, plan_alone, plan_copula, plan_paper
+from models.copula.plan import CopulaParameters, plan_alone, plan_copula, plan_copula_paper
 from models.discretization.attribute_order import public_sizes, schema_sequence
 from models.protocol import Arrays, Plan, Progress, Synthesizer, silent
 from models.task import Budget, Task
@@ -46,7 +46,7 @@ RECIPES = {
         CopulaRecipe(
             "copula-paper",
             "the Gaussian copula as its paper prints it: Laplace noise, advanced composition",
-            plan_paper,
+            plan_copula_paper,
         ),
         CopulaRecipe(
             "copula-identity",

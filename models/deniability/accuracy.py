@@ -11,7 +11,7 @@ import numpy as np
 
 from cloister.arrays import Floats, Integers
 from models.deniability.bayes.model import NetworkModel
-from models.deniability.bayes.network import Network
+from models.deniability.bayes.network import BayesianNetwork
 from models.deniability.pool import DeniableModel
 
 _BLOCK = 8_192
@@ -32,19 +32,19 @@ class ModelError:
     guess: float
 
 
-def network_of(model: object) -> Network | None:
+def network_of(model: object) -> BayesianNetwork | None:
     """The Bayesian network of a model, if it has one."""
     if isinstance(model, DeniableModel):
         return model.network.network
     return model.network if isinstance(model, NetworkModel) else None
 
 
-def model_errors(network: Network, levels: Integers) -> list[ModelError]:
+def model_errors(network: BayesianNetwork, levels: Integers) -> list[ModelError]:
     """The errors on rows of levels (n, m), by attribute in the order of the network."""
     return [_error(network, levels, place) for place in range(len(network.sequence))]
 
 
-def _error(network: Network, levels: Integers, place: int) -> ModelError:
+def _error(network: BayesianNetwork, levels: Integers, place: int) -> ModelError:
     own = network.partitions[place]
     said = most_likely(network, levels, place)
     mode = int(own.mass.argmax())
@@ -56,7 +56,7 @@ def _error(network: Network, levels: Integers, place: int) -> ModelError:
     )
 
 
-def most_likely(network: Network, levels: Integers, place: int) -> Integers:
+def most_likely(network: BayesianNetwork, levels: Integers, place: int) -> Integers:
     """The most likely level (n,) of the attribute at a place, given the others of rows (n, m)."""
     blocks = [
         _scores(network, levels[begin : begin + _BLOCK], place).argmax(axis=1)
@@ -65,7 +65,7 @@ def most_likely(network: Network, levels: Integers, place: int) -> Integers:
     return np.concatenate([np.zeros(0, dtype=np.int64), *blocks])
 
 
-def _scores(network: Network, levels: Integers, place: int) -> Floats:
+def _scores(network: BayesianNetwork, levels: Integers, place: int) -> Floats:
     """log2 of the joint probability (n, size) of rows (n, m) with each level at a place.
 
     Factors in which the attribute does not occur are left out. Those of its children depend on the
@@ -87,5 +87,5 @@ def _scores(network: Network, levels: Integers, place: int) -> Floats:
     return scores
 
 
-def _parents(network: Network, child: str) -> tuple[str, ...]:
+def _parents(network: BayesianNetwork, child: str) -> tuple[str, ...]:
     return network.parents.get(child, ())

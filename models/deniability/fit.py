@@ -11,7 +11,7 @@ from cloister.privacy.queries.table_rows import TableRows
 from models.deniability.bayes.fit import NetworkDoors, NetworkFit
 from models.deniability.bayes.model import NetworkModel
 from models.deniability.paper.fit import PaperFit
-from models.deniability.paper.plan import PaperParameters
+from models.deniability.paper.plan import DeniabilityPaperParameters
 from models.deniability.plan import (
     PARAMETERS,
     SEEDS,
@@ -52,7 +52,7 @@ def _network(
 ) -> NetworkModel:
     own = NetworkDoors(doors.get(STRUCTURE, doors[PARAMETERS]), doors[PARAMETERS])
     parameters = plan.parameters.network
-    if isinstance(parameters, PaperParameters):
+    if isinstance(parameters, DeniabilityPaperParameters):
         return PaperFit(own, task, plan.sequence, parameters).train()
     return NetworkFit(own, task, plan.sequence, parameters, progress).train()
 

@@ -14,7 +14,7 @@ from cloister.figures import figure
 from cloister.privacy.events import Relation
 from cloister.privacy.queries.split import Split
 from cloister.schema.cells import declared_cells
-from models.deniability.bayes.forecast import forecast_fit, forecast_printed
+from models.deniability.bayes.forecast import forecast_network_fit, forecast_printed
 from models.deniability.bayes.plan import (
     NetworkParameters,
     Outline,
@@ -22,7 +22,11 @@ from models.deniability.bayes.plan import (
     calibrate_level,
 )
 from models.deniability.forecast import forecast_records
-from models.deniability.paper.plan import PaperParameters, most_costs, plan_paper
+from models.deniability.paper.plan import (
+    DeniabilityPaperParameters,
+    most_costs,
+    plan_deniability_paper,
+)
 from models.deniability.seeding import SeedParameters, choose_seeding
 from models.planning.noise import require_delta
 from models.protocol import Forecast, Parameters, Plan, Stage
@@ -69,7 +73,7 @@ def divided_parts(stages: tuple[Stage, ...]) -> DividedParts:
 class DeniabilityParameters(Parameters):
     """The network, and how records are made with it and tested."""
 
-    network: NetworkParameters | PaperParameters
+    network: NetworkParameters | DeniabilityPaperParameters
     seeding: SeedParameters
 
 
@@ -78,7 +82,7 @@ class PlannedNetwork:
     """The part of a plan that is of the network."""
 
     stages: tuple[Stage, ...]
-    parameters: NetworkParameters | PaperParameters
+    parameters: NetworkParameters | DeniabilityPaperParameters
     forecast: Forecast
     mapped: Mapping[tuple[str, ...], float]
 
@@ -122,7 +126,7 @@ def plan_calibrated(
     outline.require_signal(_shared(task, budget))
     level = calibrate_level(outline, (records,), task, budget)
     parameters = outline.parameters(level)
-    stages, forecast = tuple(outline.stages(level)), forecast_fit(task, parameters)
+    stages, forecast = tuple(outline.stages(level)), forecast_network_fit(task, parameters)
     return PlannedNetwork(stages, parameters, forecast, outline.mapped(level))
 
 
@@ -134,7 +138,7 @@ def plan_printed(
     records: Stage,  # noqa: ARG001 - on other rows, or within its half of the budget
 ) -> PlannedNetwork:
     """The network with the noise of the paper."""
-    stages, parameters = plan_paper(task, sequence, _shared(task, budget), parts)
+    stages, parameters = plan_deniability_paper(task, sequence, _shared(task, budget), parts)
     sizes = [declared_cells(task.domain[name]).size for name in sequence]
     tables = sum(size * most for size, most in zip(sizes, most_costs(sizes), strict=True))
     forecast = forecast_printed(task, parts, len(sequence), tables)

@@ -23,7 +23,7 @@ from models.sampling.sampler import ConstraintSampler
 
 
 @dataclass(frozen=True)
-class RecordSampler(AncestralSampler):
+class ReleasedRecordSampler(AncestralSampler):
     """Draws rows that take the levels of ``records`` (n, k), wherever the supports allow."""
 
     records: Integers = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
@@ -60,7 +60,9 @@ def rows_of_records(model: NetworkModel, records: Integers, rng: SamplingSource)
 
 
 def _refined(sampler: ConstraintSampler, records: Integers, rng: np.random.Generator) -> Table:
-    batch = RecordSampler(sampler.chain, records=records.astype(np.int64)).draw(len(records), rng)
+    batch = ReleasedRecordSampler(sampler.chain, records=records.astype(np.int64)).draw(
+        len(records), rng
+    )
     unknown = np.zeros(batch.rows, dtype=np.int64)
     rows = Table(sampler.domain, {n: batch.codes.get(n, unknown) for n in sampler.domain.names})
     rows = rows.take(batch.alive)

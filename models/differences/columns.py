@@ -63,7 +63,11 @@ def choose_differences(
     that other rules bind gives way after those numbers that follow it.
     """
     chosen: list[Difference] = []
-    narrow = [own for own in differences if spread(bins[own.name]) < spread(bins[own.moved.name])]
+    narrow = [
+        own
+        for own in differences
+        if differential_entropy(bins[own.name]) < differential_entropy(bins[own.moved.name])
+    ]
     while True:
         kept = {own.rule.name for own in chosen}
         free = [
@@ -81,7 +85,7 @@ def choose_differences(
         chosen.extend(free)
 
 
-def spread(bins: Bins) -> float:
+def differential_entropy(bins: Bins) -> float:
     """The differential entropy, in nats, of the values in ticks of a number, missing ones apart."""
     cells, column = bins.cells, bins.cells.column
     assert isinstance(column, Grid)

@@ -38,7 +38,9 @@ class ViewChain:
             return self.bins[name].mass[None]
         table, known = self._table(name)
         parts = [self.coarsenings[k].parts[context[:, self.sequence.index(k)]] for k in known]
-        return spread(table[tuple(parts)] if parts else table[None], self.coarsenings[name])
+        return spread_over_bins(
+            table[tuple(parts)] if parts else table[None], self.coarsenings[name]
+        )
 
     def _table(self, name: str) -> tuple[Floats, Names]:
         """Shares of an attribute's parts given those before it in the first view that has it."""
@@ -50,7 +52,7 @@ class ViewChain:
         return counts / counts.sum(axis=-1, keepdims=True), known
 
 
-def spread(shares: Floats, coarsening: Coarsening) -> Floats:
+def spread_over_bins(shares: Floats, coarsening: Coarsening) -> Floats:
     """Shares of bins (n, bins) from shares of parts (n, parts) and the released histogram."""
     mass = coarsening.bins.mass + 1e-12
     whole = np.bincount(coarsening.parts, weights=mass, minlength=coarsening.size)
@@ -76,7 +78,7 @@ class RecordChain(ConstrainedChain):
         if name not in self.records:
             return super().conditional(place, context)
         shares = np.eye(self.coarsenings[name].size)[self.records[name]]
-        return spread(shares, self.coarsenings[name]) + _FLOOR * self.bins[name].mass
+        return spread_over_bins(shares, self.coarsenings[name]) + _FLOOR * self.bins[name].mass
 
     def free(self, place: int) -> bool:
         """Whether the attribute at a place is in the records and in no support."""
@@ -96,7 +98,7 @@ class RecordChain(ConstrainedChain):
 
 
 @dataclass(frozen=True)
-class RecordSampler(AncestralSampler):
+class ViewRecordSampler(AncestralSampler):
     """Draws rows that follow records; attributes in no support without computing probabilities."""
 
     chain: RecordChain

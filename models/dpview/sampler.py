@@ -15,7 +15,7 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.declarations.release import Linking
 from cloister.schema.domain import Table
 from models.discretization.coarsening import Coarsening
-from models.dpview.chain import RecordChain, RecordSampler
+from models.dpview.chain import RecordChain, ViewRecordSampler
 from models.dpview.linking import PAIRINGS, Records, link_views
 from models.dpview.rounding import ROUNDINGS, UNBIASED, round_views
 from models.dpview.views import View
@@ -64,11 +64,11 @@ class LinkedSampler(ProposingSampler):
         records = link_views(whole, self.referees, rng, PAIRINGS[self.linking])
         return Records(records.names, records.parts[rng.permutation(rows)])
 
-    def follower(self, rows: int, rng: np.random.Generator) -> RecordSampler:
+    def follower(self, rows: int, rng: np.random.Generator) -> ViewRecordSampler:
         """What draws rows that follow linked records."""
         chain, records = self.plain.chain, self.records(rows, rng)
         parts = dict(zip(records.names, records.parts.T, strict=True))
-        return RecordSampler(
+        return ViewRecordSampler(
             RecordChain(
                 chain.sequence, chain.bins, chain.model, chain.supports, parts, self.coarsenings
             )

@@ -14,7 +14,7 @@ from cloister.privacy.queries.table_rows import TableRows
 from models.discretization.attribute_order import public_sizes, schema_sequence
 from models.dpview.paper.plan import PAPER_RECIPES
 from models.dpview.plan import DPViewRecipe, plan_dpview
-from models.dpview.view_choice import Shaping, ViewParameters, alone
+from models.dpview.view_choice import Shaping, ViewParameters, attributes_alone
 from models.dpview.views import ViewList, with_upper
 from models.protocol import Arrays, Plan, Progress, Synthesizer, silent
 from models.task import Budget, Task
@@ -38,7 +38,9 @@ DPVIEW_PLUS = DPViewRecipe(
     Shaping(with_upper),
 )
 INDEPENDENT = DPViewRecipe(
-    "independent", "every attribute alone, from its noisy histogram; delta may be 0", alone
+    "independent",
+    "every attribute alone, from its noisy histogram; delta may be 0",
+    attributes_alone,
 )
 
 RECIPES = {recipe.name: recipe for recipe in (DPVIEW, DPVIEW_PLUS, INDEPENDENT, *PAPER_RECIPES)}

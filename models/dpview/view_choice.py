@@ -150,7 +150,7 @@ def determined_attributes(task: Task, tables: tuple[Names, ...]) -> set[str]:
     return {d[1] for d in found if d is not None and (*d[0], d[1]) in tables}
 
 
-def alone(_task: Task, _epsilon: Fraction) -> Shape:
+def attributes_alone(_task: Task, _epsilon: Fraction) -> Shape:
     """Every attribute alone."""
     return Shape(None, 1, ())
 

@@ -14,7 +14,7 @@ import torch
 
 from cloister.arrays import Floats, Integers
 from models.discretization.bins import Bins
-from models.kamino.network import Network, Tensors
+from models.kamino.network import Tensors, TupleNetwork
 from models.protocol import Arrays, ModelState
 from models.sampling.chain import Probabilities
 
@@ -40,7 +40,7 @@ class TrainedChain(Protocol):
 class NetworkChain:
     """One network for all sub-models."""
 
-    network: Network
+    network: TupleNetwork
     parameters: Tensors
     shares: tuple[Floats, ...]
 
@@ -72,4 +72,6 @@ def restore_network_chain(
         for name, value in arrays.items()
         if name.startswith("net.")
     }
-    return NetworkChain(Network(sizes, meta["width"]), parameters, tuple(own.mass for own in bins))
+    return NetworkChain(
+        TupleNetwork(sizes, meta["width"]), parameters, tuple(own.mass for own in bins)
+    )

@@ -37,7 +37,7 @@ Tensors = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Network:
+class TupleNetwork:
     """The shape of a tuple network over attributes of ``sizes`` levels, in schema sequence.
 
     Parameters: ``embed.a`` (sizes[a], width); ``gates`` (k, k, width), target by context;

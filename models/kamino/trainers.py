@@ -98,10 +98,10 @@ class Joint:
 
     def train(self, material: Material) -> NetworkChain:
         from models.kamino.chains import NetworkChain
-        from models.kamino.network import Network
+        from models.kamino.network import TupleNetwork
         from models.kamino.training import calibrate_biases, train_privately
 
-        network = Network(material.sizes)
+        network = TupleNetwork(material.sizes)
         shares = list(material.shares[: material.networked])
         start = network.initial(shares, material.generator)
         if not self.repeats(len(material.runs)):

@@ -21,7 +21,7 @@ from cloister.devices import Device
 from cloister.privacy.mechanisms.clipping import FactoredGradient
 from models.kamino.blocks import gradient_in_units
 from models.kamino.gradients import NoisyGradients
-from models.kamino.network import Network, Tensors
+from models.kamino.network import Tensors, TupleNetwork
 from models.protocol import Progress
 
 _FIRST_DECAY = 0.9
@@ -179,7 +179,7 @@ def fit_bias(logits: Tensor, shares: Sequence[Tensor]) -> BiasFit:
 
 
 def calibrate_biases(
-    network: Network,
+    network: TupleNetwork,
     parameters: Tensors,
     shares: list[Floats],
     generator: torch.Generator,

@@ -11,7 +11,7 @@ from cloister.arrays import Floats, Integers
 from cloister.schema.database import ForeignKey
 from models.relational.candidates import Workload
 from models.relational.matching.match import match
-from models.relational.matching.profiles import MOST_UNKNOWNS, Problem, Profiles, Target
+from models.relational.matching.profiles import MOST_UNKNOWNS, Problem, Profiles, ProfileTarget
 from models.relational.matching.slices import match_in_slices
 from models.relational.parts import Parts
 
@@ -102,12 +102,12 @@ class Link:
             if name in names
         }
 
-    def _target(self, table: Measured, parents: Profiles, children: Profiles) -> Target:
+    def _target(self, table: Measured, parents: Profiles, children: Profiles) -> ProfileTarget:
         sizes = {name: own.size for name, own in self.parts.items()}
         of_parent, of_child = table.workload.parent, table.workload.child
         rows = int(np.prod([sizes[name] for name in of_parent]))
         shares = table.counts.reshape(rows, -1) / max(self.total(), 1.0)
-        return Target(
+        return ProfileTarget(
             parents.joint(of_parent, sizes),
             children.joint(of_child, sizes),
             shares + (1 - shares.sum()) / shares.size,

@@ -127,7 +127,7 @@ def _moved(task: DatabaseTask, key: ForeignKey, noise: Noise, ways: int | None) 
     }
     found = candidates(task.schema, key, ways)
     cells = sum(math.prod(sizes[name] for name in own.names) for own in found) / len(found)
-    partition = neighbours_of(task, joined_table(key)).partition
+    partition = neighbours_of_table(task, joined_table(key)).partition
     return MEAN_NOISE * cells * noise.scale(partition) / 2 / task.tables[key.table].data_rows
 
 
@@ -159,8 +159,8 @@ def _noise(
 
 def link_stages(task: DatabaseTask, key: ForeignKey, noise: LinkNoise) -> Iterator[Stage]:
     """The stages of a relationship: degrees, selections, joint tables."""
-    parents = neighbours_of(task, degree_table(key)).partition
-    joined = neighbours_of(task, joined_table(key)).partition
+    parents = neighbours_of_table(task, degree_table(key)).partition
+    joined = neighbours_of_table(task, joined_table(key)).partition
     link, tables = joined_table(key), sum(noise.rounds)
     yield Stage(
         f"{link}: {DEGREES}",
@@ -184,7 +184,7 @@ def link_stages(task: DatabaseTask, key: ForeignKey, noise: LinkNoise) -> Iterat
         )
 
 
-def neighbours_of(task: DatabaseTask, name: str) -> Neighbours:
+def neighbours_of_table(task: DatabaseTask, name: str) -> Neighbours:
     """The rows of a table behind the door that one unit changes."""
     return Neighbours(task.neighbours.relation, rows_changed(task.schema)[name])
 

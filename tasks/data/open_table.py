@@ -34,7 +34,7 @@ TableSession = Session[Table, PrivateTable | PrivateDatabase]
 
 
 @dataclass(frozen=True, repr=False)
-class RealRows:
+class SensitiveRows:
     """The rows of a release, and a keyed digest of all that were read."""
 
     table: Table
@@ -78,7 +78,7 @@ def person_door(
 
 def open_data(
     release: str, request: ResolvedRequest, context: PublicContext, home: Home
-) -> tuple[RealRows, ValidationReport]:
+) -> tuple[SensitiveRows, ValidationReport]:
     """Read, validate, encode and bound the rows of a release.
 
     Raises:
@@ -88,7 +88,7 @@ def open_data(
     spec, domain, unit = context.spec, context.one.domain, context.spec.privacy.unit
     if not isinstance(unit, PersonUnit):
         table, report = read_table(spec, domain, request.data)
-        return RealRows(table, _digest(table, release, home)), report
+        return SensitiveRows(table, _digest(table, release, home)), report
     require_named_persons(domain, unit)
     validation, people = Validation.of(spec, domain), []
 
@@ -100,7 +100,7 @@ def open_data(
 
     table = Table.concatenate(tables())
     report, digest = validation.report(), _digest(table, release, home)
-    return RealRows(
+    return SensitiveRows(
         bound_contribution(table, np.concatenate(people), unit, home.key()), digest
     ), report
 

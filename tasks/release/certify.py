@@ -22,7 +22,7 @@ from tasks.ledger.transitions import COMPOSITION, open_ledger
 from tasks.release.charge import ReservedRelease
 from tasks.release.prior import reused_releases
 from tasks.release.retained import kept_prior
-from tasks.release.sample import Drawn
+from tasks.release.sample import DrawnRows
 from tasks.requests.public_context import PublicContext, public_context_of
 from tasks.requests.resolved import ResolvedRequest
 from tasks.requests.soft_constraints import unweighed_soft
@@ -44,7 +44,7 @@ class Certified:
     spent: AnySpent
     plan: AnyPlan
     model: Reference
-    drawn: Drawn
+    drawn: DrawnRows
 
     @property
     def anchor(self) -> Anchor:
@@ -77,7 +77,7 @@ def fresh(folder: Path) -> Path:
 
 
 def _place_tables(
-    drawn: Drawn, request: ResolvedRequest, context: PublicContext, folder: Path
+    drawn: DrawnRows, request: ResolvedRequest, context: PublicContext, folder: Path
 ) -> dict[str, str]:
     """The synthetic tables, as Parquet and CSV if that was asked; SHA-256 by file name."""
     digests = {}

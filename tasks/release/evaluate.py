@@ -16,7 +16,7 @@ from tasks.evaluation.compare import (
     compare_tables,
     write_evaluation,
 )
-from tasks.release.sample import Drawn
+from tasks.release.sample import DrawnRows
 from tasks.requests.public_context import public_context_of
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
@@ -26,7 +26,7 @@ from tasks.runtime.tables import read_synthetic
 
 @step("evaluate", "evaluate {spent.release} ({request.evaluate})")
 def evaluate_release(
-    request: ResolvedRequest, spent: AnySpent, drawn: Drawn, home: Home
+    request: ResolvedRequest, spent: AnySpent, drawn: DrawnRows, home: Home
 ) -> EvaluationRecord:
     """Measure the synthetic tables against the rows of this release.
 
@@ -40,7 +40,9 @@ def _options(request: ResolvedRequest) -> EvaluationOptions:
     return EvaluationOptions(request.evaluate, device=request.device)
 
 
-def _measured(request: ResolvedRequest, spent: AnySpent, drawn: Drawn, home: Home) -> AnyEvaluation:
+def _measured(
+    request: ResolvedRequest, spent: AnySpent, drawn: DrawnRows, home: Home
+) -> AnyEvaluation:
     context, asked = public_context_of(request), _options(request)
     if request.evaluate == "none" and isinstance(context.task, Task):
         return Evaluation("none", spent.rows.rows, request.rows)

@@ -9,7 +9,7 @@ from cloister.constraints import key_attributes
 from cloister.errors import InputError
 from cloister.schema.database import ForeignKey
 from cloister.schema.sinks.definitions import SyntheticTable
-from cloister.schema.sinks.loading import Target, load_tables, require_loadable
+from cloister.schema.sinks.loading import LoadTarget, load_tables, require_loadable
 from cloister.schema.sources.urls import HIDE_IT, holds_password
 from models.task import AnyTask, DatabaseTask, Task
 from tasks.requests.public_context import PublicContext, public_context_of
@@ -30,7 +30,7 @@ def require_database(
     require_no_password(url)
     unwritten = dict.fromkeys(context.tables, Path())
     require_loadable(
-        Target(url, release or "", context.spec.name, request.replace),
+        LoadTarget(url, release or "", context.spec.name, request.replace),
         synthetic_tables(context.task, unwritten),
     )
 
@@ -53,7 +53,7 @@ def load_release(request: ResolvedRequest, url: str, release: str, folder: Path)
     """
     context = public_context_of(request)
     files = {name: folder / f"{stem}.parquet" for name, stem in context.files.items()}
-    target = Target(url, release, context.spec.name, request.replace)
+    target = LoadTarget(url, release, context.spec.name, request.replace)
     load_tables(target, synthetic_tables(context.task, files))
 
 

@@ -36,7 +36,7 @@ from tasks.stores.prefect_run_page import note_warning
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnRows:
     """The synthetic file of each table, and what a certificate says of them; all public.
 
     ``violations`` are those of every constraint, and ``dangling`` the rows that break each foreign
@@ -55,7 +55,7 @@ class Drawn:
 @step("sample", "draw {request.rows} rows for {charge.release}")
 def sample_rows(
     request: ResolvedRequest, charge: ReservedRelease, model: Reference, home: Home
-) -> Drawn:
+) -> DrawnRows:
     """Draw exactly the requested rows, and count every constraint on the file that was written.
 
     Raises:
@@ -72,7 +72,7 @@ def sample_rows(
     violations = count_all_violations(context.task, tables)
     require_hard_constraints(violations)
     references = {name: Reference.of(path) for name, path in files.items()}
-    return Drawn(
+    return DrawnRows(
         references,
         violations,
         fitted.post_processing(),

@@ -16,7 +16,7 @@ from shape import release_once
 from stays import stays
 
 from cloister.constraints.counting import count_violations
-from cloister.evaluation.learning import Split, synthetic_training_rows, train_and_test
+from cloister.evaluation.learning import TrainTestSplit, synthetic_training_rows, train_and_test
 from cloister.evaluation.marginals import compare_marginals
 from cloister.evaluation.persons import PersonColumns, compare_persons
 from cloister.evaluation.targets import targets_of
@@ -122,7 +122,7 @@ def test_loans(epsilon, method):
         trial = delivered(shape, epsilon, method)
         real, drawn = (table.frame() for table in (trial.real, trial.synthetic))
         targets = targets_of(shape.declared().evaluation.targets, trial.task.domain)
-        split = Split.of(trial.real)
+        split = TrainTestSplit.of(trial.real)
         learning = train_and_test(synthetic_training_rows(trial.synthetic), split.test, targets)
         truth = train_and_test(split.train, split.test, targets)
         ways = compare_marginals(trial.real, trial.synthetic)

@@ -33,7 +33,7 @@ from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.gradient_sum import GradientSum, SampledRows
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, Table
-from models.kamino.network import Network
+from models.kamino.network import TupleNetwork
 
 DECLARED, CLIP = 8192, 2.0
 NEXT_TO_NONE = Fraction(1, 10**9)
@@ -101,7 +101,7 @@ def summed(
 
 
 def network_gradient(scale: float) -> Callable[[Tensor], FactoredGradient]:
-    network = Network(SIZES, width=8)
+    network = TupleNetwork(SIZES, width=8)
     generator = torch.Generator().manual_seed(4)
     start = network.initial([np.full(size, 1 / size) for size in SIZES], generator)
     parameters = {

@@ -26,7 +26,7 @@ from models.discretization.bins import bin_cells
 from models.discretization.coarsening import coarse, fine
 from models.kamino.blocks import HostSum
 from models.kamino.gradients import NoisyGradients
-from models.kamino.network import Network
+from models.kamino.network import TupleNetwork
 from models.kamino.paper.attention import ATTENTIONS
 from models.kamino.paper.heads import LevelHead, NormalHead
 from models.kamino.paper.hyper_attributes import Units
@@ -83,7 +83,7 @@ def bins():
 
 
 LEARNERS = {
-    "network": Network(UNITS.sizes, 6),
+    "network": TupleNetwork(UNITS.sizes, 6),
     "sub-model": SubModel(2, UNITS, ATTENTIONS["softmax"], LEVELS[2], 6),
     "sub-model of a number": SubModel(2, UNITS, ATTENTIONS["gates"], NUMBER, 6),
     "tied": TiedSubModel(2, UNITS, ATTENTIONS["softmax"], LEVELS[2], 6, LEVELS),
@@ -95,7 +95,7 @@ LEARNERS = {
 
 def start_of(learner):
     generator = torch.Generator().manual_seed(1)
-    if isinstance(learner, Network):
+    if isinstance(learner, TupleNetwork):
         return learner.initial([np.full(size, 1 / size) for size in learner.sizes], generator)
     return learner.initial({}, generator)
 

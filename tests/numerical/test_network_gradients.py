@@ -6,7 +6,7 @@ import torch
 from torch.func import grad, vmap
 
 from cloister.privacy.mechanisms.clipping import LayeredOuter, Lookup, Outer, clipped_sum
-from models.kamino.network import Network
+from models.kamino.network import TupleNetwork
 
 SIZES = (3, 2, 5, 4)
 
@@ -21,7 +21,7 @@ def loss(network, parameters, row):
 
 @pytest.fixture
 def setting():
-    network = Network(SIZES, width=6)
+    network = TupleNetwork(SIZES, width=6)
     generator = torch.Generator().manual_seed(1)
     start = network.initial([np.full(size, 1 / size) for size in SIZES], generator)
     parameters = {

@@ -10,7 +10,7 @@ from torch.func import grad, vmap
 from cloister.devices import CPU
 from cloister.privacy.mechanisms.clipping import clipped_sum
 from models.kamino.blocks import Dense, HostSum, gradient_in_units
-from models.kamino.network import Network
+from models.kamino.network import TupleNetwork
 from models.kamino.paper.attention import ATTENTIONS
 from models.kamino.paper.heads import LevelHead, NormalHead
 from models.kamino.paper.hyper_attributes import Units
@@ -133,7 +133,7 @@ def test_units_multiply_gradients_before_clipping(setting):
 
 
 def test_units_of_the_joint_network_multiply_its_gradients():
-    network = Network((2, 3, 4), width=5)
+    network = TupleNetwork((2, 3, 4), width=5)
     generator = torch.Generator().manual_seed(0)
     parameters = network.initial([np.full(size, 1 / size) for size in network.sizes], generator)
     codes = torch.stack(

@@ -13,7 +13,7 @@ from cloister.errors import SpecError
 from cloister.evaluation.features import Features
 from cloister.evaluation.learning import (
     CLASSIFIERS,
-    Split,
+    TrainTestSplit,
     learnable,
     synthetic_training_rows,
     train_and_test,
@@ -151,16 +151,18 @@ def test_a_column_that_is_missing_throughout_gives_features_too() -> None:
 
 
 def test_the_split_of_real_rows_is_fixed_and_disjoint() -> None:
-    split = Split.of(related(1_000, 0))
+    split = TrainTestSplit.of(related(1_000, 0))
     assert (split.train.rows, split.test.rows) == (700, 300)
     assert not set(split.train.codes["id"]) & set(split.test.codes["id"])
-    assert np.array_equal(split.test.codes["id"], Split.of(related(1_000, 1)).test.codes["id"])
+    assert np.array_equal(
+        split.test.codes["id"], TrainTestSplit.of(related(1_000, 1)).test.codes["id"]
+    )
 
 
 def test_good_synthetic_rows_teach_and_unrelated_ones_do_not(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    split = Split.of(related(1_500, 0))
+    split = TrainTestSplit.of(related(1_500, 0))
     rng = np.random.default_rng(2)
     unrelated = related(1_000, 3)
     unrelated = Table(
@@ -181,7 +183,7 @@ def test_good_synthetic_rows_teach_and_unrelated_ones_do_not(
 
 
 def test_the_same_rows_give_the_same_scores() -> None:
-    split = Split.of(related(300, 0))
+    split = TrainTestSplit.of(related(300, 0))
     targets = targets_of({"member": [True]}, DOMAIN)
     assert train_and_test(split.train, split.test, targets) == train_and_test(
         split.train, split.test, targets
@@ -189,7 +191,7 @@ def test_the_same_rows_give_the_same_scores() -> None:
 
 
 def test_targets_of_one_class_are_named_and_scored_by_it() -> None:
-    split = Split.of(related(300, 0))
+    split = TrainTestSplit.of(related(300, 0))
     never = PredictionTarget("pay", PositiveAbove(20_000.0))
     learnt = train_and_test(split.train, split.test, [never])
     assert learnt.one_class == ("pay",)
@@ -199,7 +201,7 @@ def test_targets_of_one_class_are_named_and_scored_by_it() -> None:
 
 
 def test_a_class_that_the_synthetic_rows_lack_is_scored_as_never_predicted() -> None:
-    split = Split.of(related(300, 0))
+    split = TrainTestSplit.of(related(300, 0))
     poor = split.train.take(split.train.codes["member"] == 0)
     learnt = train_and_test(poor, split.test, targets_of({"member": [True]}, DOMAIN))
     assert learnt.one_class == ("member",)

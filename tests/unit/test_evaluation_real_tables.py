@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cloister.constraints.declared import constraints_of
-from cloister.evaluation.learning import Split, train_and_test
+from cloister.evaluation.learning import TrainTestSplit, train_and_test
 from cloister.evaluation.measures import evaluate_tables
 from cloister.evaluation.targets import targets_of
 from cloister.schema.domain import Domain, Table
@@ -47,7 +47,7 @@ def test_halves_of_adult_are_alike_by_every_measure() -> None:
 def test_models_of_real_adult_rows_reach_the_figure_of_the_paper() -> None:
     """Kamino, section 7.2.2: 0.88 is the mean accuracy of models trained on the true rows."""
     spec, table = adult()
-    split = Split.of(table)
+    split = TrainTestSplit.of(table)
     truth = train_and_test(
         split.train, split.test, targets_of(spec.evaluation.targets, table.domain)
     )

@@ -11,7 +11,7 @@ from cloister.schema.attributes import Categorical
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
 from models.deniability.accuracy import model_errors, most_likely
-from models.deniability.bayes.network import Network, in_steps
+from models.deniability.bayes.network import BayesianNetwork, in_steps
 from models.discretization.bins import Bins
 from models.discretization.coarsening import Coarsening
 
@@ -33,7 +33,7 @@ def network_of(seed):
         coarsenings[name] = Coarsening(bins[name], np.arange(size) * 2 // size)
         configurations = 2 ** len(PARENTS[name])
         tables[name] = in_steps(rng.dirichlet(np.ones(size), configurations))
-    return Network(tuple(SIZES), bins, coarsenings, PARENTS, tables)
+    return BayesianNetwork(tuple(SIZES), bins, coarsenings, PARENTS, tables)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -25,7 +25,7 @@ from models.registry import create
 from models.relational.candidates import MOST_CANDIDATES, Workload, workloads
 from models.relational.link import Link, Measured, Side
 from models.relational.matching.match import match
-from models.relational.matching.profiles import Problem, Profiles, Target, project_columns
+from models.relational.matching.profiles import Problem, Profiles, ProfileTarget, project_columns
 from models.relational.matching.rounding import round_unbiased, sample_exactly
 from models.relational.parts import parts_by
 from models.relational.synthesizer import RelationalSynthesizer
@@ -103,7 +103,7 @@ def problem_of(dependent: float, rows: int = 40) -> tuple[Problem, np.ndarray]:
     parts = np.arange(rows) % 2
     parents, children = (Profiles.of({"a": parts}, rows) for _ in range(2))
     shares = np.array([[dependent, 1 - dependent], [1 - dependent, dependent]]) / 2
-    target = Target(parents.parts["a"], children.parts["a"], shares)
+    target = ProfileTarget(parents.parts["a"], children.parts["a"], shares)
     return Problem(parents, children, (target,)), shares
 
 
@@ -126,7 +126,7 @@ def test_each_row_refers_to_one_parent_and_no_degree_passes_its_bound(
     ]
     sizes = {"a": 3, "b": 2}
     shares = rng.dirichlet(np.ones(9)).reshape(3, 3) + rng.normal(0, 0.1, (3, 3))
-    target = Target(sides[0].joint(("a",), sizes), sides[1].joint(("a",), sizes), shares)
+    target = ProfileTarget(sides[0].joint(("a",), sizes), sides[1].joint(("a",), sizes), shares)
     problem = Problem(sides[0], sides[1], (target,))
     degrees = rng.dirichlet(np.ones(most + 1))
     found = match(problem, problem.solve(), degrees, rng)

@@ -28,7 +28,7 @@ from cloister.schema.attributes import (
 from cloister.schema.database import ForeignKey
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sinks.definitions import SyntheticTable
-from cloister.schema.sinks.loading import NOTES, Target, load_tables, require_loadable
+from cloister.schema.sinks.loading import NOTES, LoadTarget, load_tables, require_loadable
 from cloister.schema.sources.databases import connect
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.sources.urls import holds_password
@@ -95,7 +95,7 @@ def tables_in(folder: Path, parents: int = 200, children: int = 500) -> list[Syn
 
 def test_what_is_loaded_is_read_back_as_it_was(url, tmp_path):
     tables = tables_in(tmp_path)
-    load_tables(Target(url, "r-1", "shop"), tables)
+    load_tables(LoadTarget(url, "r-1", "shop"), tables)
     for table, attributes in zip(tables, (PARENT, CHILD), strict=True):
         spec = {
             "name": "shop",
@@ -114,7 +114,7 @@ def test_what_is_loaded_is_read_back_as_it_was(url, tmp_path):
 
 
 def test_keys_and_what_may_be_missing_are_enforced(url, tmp_path):
-    load_tables(Target(url, "r-1", "shop"), tables_in(tmp_path))
+    load_tables(LoadTarget(url, "r-1", "shop"), tables_in(tmp_path))
     for statement in (
         "INSERT INTO child (number, parent, count) VALUES ('C9999', 9999, 1)",
         "INSERT INTO child (number, parent, count) VALUES ('C0001', 1, -1)",
@@ -128,7 +128,7 @@ def test_keys_and_what_may_be_missing_are_enforced(url, tmp_path):
 
 
 def test_types_are_the_narrowest_that_hold_all_values(url, tmp_path):
-    load_tables(Target(url, "r-1", "shop"), tables_in(tmp_path))
+    load_tables(LoadTarget(url, "r-1", "shop"), tables_in(tmp_path))
     with connect(url, "schema") as connection:
         columns = sa.inspect(connection).get_columns("Parent t")
         (child,) = [
@@ -150,7 +150,7 @@ def test_types_are_the_narrowest_that_hold_all_values(url, tmp_path):
 
 
 def test_a_check_leaves_nothing_and_a_second_load_changes_nothing(url, tmp_path):
-    tables, target = tables_in(tmp_path), Target(url, "r-1", "shop")
+    tables, target = tables_in(tmp_path), LoadTarget(url, "r-1", "shop")
     require_loadable(target, tables)
     assert not (tmp_path / "out.db").exists()
     load_tables(target, tables)
@@ -167,31 +167,31 @@ def test_a_check_leaves_nothing_and_a_second_load_changes_nothing(url, tmp_path)
 
 def test_a_table_of_another_release_is_never_touched(url, tmp_path):
     tables = tables_in(tmp_path)
-    load_tables(Target(url, "r-1", "shop"), tables)
+    load_tables(LoadTarget(url, "r-1", "shop"), tables)
     with pytest.raises(StorageError, match="'Parent t' that is not of this release"):
-        require_loadable(Target(url, "r-2", "shop"), tables)
+        require_loadable(LoadTarget(url, "r-2", "shop"), tables)
     with pytest.raises(StorageError, match="not of this release"):
-        load_tables(Target(url, "r-2", "shop"), tables)
+        load_tables(LoadTarget(url, "r-2", "shop"), tables)
 
 
 def test_a_later_release_replaces_the_tables_of_its_dataset_alone(url, tmp_path):
-    load_tables(Target(url, "r-1", "shop"), tables_in(tmp_path))
+    load_tables(LoadTarget(url, "r-1", "shop"), tables_in(tmp_path))
     fewer = tables_in(tmp_path, children=300)
-    later = Target(url, "r-2", "shop", replaces=True)
+    later = LoadTarget(url, "r-2", "shop", replaces=True)
     require_loadable(later, fewer)
     assert _held(url) == (500, {"r-1"}), "a check changes nothing"
     load_tables(later, fewer)
     load_tables(later, fewer)
     assert _held(url) == (300, {"r-2"})
     with pytest.raises(StorageError, match="'Parent t' that no release of this dataset made"):
-        load_tables(Target(url, "r-3", "library", replaces=True), fewer)
+        load_tables(LoadTarget(url, "r-3", "library", replaces=True), fewer)
     frame = pd.read_parquet(fewer[1].file)
     frame.loc[0, "parent"] = 9_999
     frame.to_parquet(fewer[1].file)
     with pytest.raises(StorageError, match="IntegrityError"):
-        load_tables(Target(url, "r-4", "shop", replaces=True), fewer)
+        load_tables(LoadTarget(url, "r-4", "shop", replaces=True), fewer)
     assert _held(url) == (300, {"r-2"}), "what fails leaves the earlier release whole"
-    load_tables(Target(url, "r-5", "shop", replaces=True), fewer[:1])
+    load_tables(LoadTarget(url, "r-5", "shop", replaces=True), fewer[:1])
     with connect(url, "schema") as connection:
         assert set(sa.inspect(connection).get_table_names()) == {"Parent t", NOTES}
 
@@ -206,12 +206,12 @@ def _held(url: str) -> tuple[int, set[str]]:
 
 def test_tables_that_somebody_dropped_are_loaded_again(url, tmp_path):
     tables = tables_in(tmp_path)
-    load_tables(Target(url, "r-1", "shop"), tables)
+    load_tables(LoadTarget(url, "r-1", "shop"), tables)
     with connect(url, "tables") as connection:
         for name in ("child", '"Parent t"'):
             connection.execute(sa.text(f"DROP TABLE {name}"))
         connection.commit()
-    load_tables(Target(url, "r-2", "shop"), tables)
+    load_tables(LoadTarget(url, "r-2", "shop"), tables)
     assert _held(url) == (500, {"r-2"})
 
 
@@ -221,9 +221,9 @@ def test_a_table_that_nobody_noted_is_never_replaced(url, tmp_path):
         connection.execute(sa.text("CREATE TABLE child (number INTEGER)"))
         connection.commit()
     with pytest.raises(StorageError, match="'child' that no release of this dataset made"):
-        require_loadable(Target(url, "r-1", "shop", replaces=True), tables)
+        require_loadable(LoadTarget(url, "r-1", "shop", replaces=True), tables)
     with pytest.raises(StorageError, match="'child' that is not of this release"):
-        require_loadable(Target(url, "", "shop"), tables[1:])
+        require_loadable(LoadTarget(url, "", "shop"), tables[1:])
 
 
 def test_references_of_no_row_leave_nothing(url, tmp_path):
@@ -232,7 +232,7 @@ def test_references_of_no_row_leave_nothing(url, tmp_path):
     frame.loc[0, "parent"] = 9_999
     frame.to_parquet(tables[1].file)
     with pytest.raises(StorageError, match="IntegrityError"):
-        load_tables(Target(url, "r-1", "shop"), tables)
+        load_tables(LoadTarget(url, "r-1", "shop"), tables)
     with connect(url, "schema", made=True) as connection:
         assert sa.inspect(connection).get_table_names() == []
 
@@ -242,8 +242,8 @@ import sys
 sys.path[:0] = sys.argv[1].split(":")
 from pathlib import Path
 from test_sinks import tables_in
-from cloister.schema.sinks.loading import Target, load_tables
-load_tables(Target(sys.argv[2], "r-1", "shop"), tables_in(Path(sys.argv[3]), 9_000, 9_000))
+from cloister.schema.sinks.loading import LoadTarget, load_tables
+load_tables(LoadTarget(sys.argv[2], "r-1", "shop"), tables_in(Path(sys.argv[3]), 9_000, 9_000))
 """
 
 
@@ -282,7 +282,7 @@ def test_a_load_that_is_killed_leaves_nothing_and_ends_when_repeated(url, tmp_pa
             other.rollback()
     with connect(url, "schema", made=True) as connection:
         assert sa.inspect(connection).get_table_names() == []
-    load_tables(Target(url, "r-1", "shop"), tables)
+    load_tables(LoadTarget(url, "r-1", "shop"), tables)
     with connect(url, "rows") as connection:
         assert connection.execute(sa.text("SELECT count(*) FROM child")).scalar() == 9_000
 
@@ -290,7 +290,7 @@ def test_a_load_that_is_killed_leaves_nothing_and_ends_when_repeated(url, tmp_pa
 def test_names_that_a_database_would_cut_are_refused(tmp_path):
     domain = Domain.of({"a" * 64: PARENT["kind"]}, tmp_path)
     with schema() as place, pytest.raises(StorageError, match="too long a name"):
-        require_loadable(Target(place, "r-1", "x"), [SyntheticTable("x", domain, tmp_path)])
+        require_loadable(LoadTarget(place, "r-1", "x"), [SyntheticTable("x", domain, tmp_path)])
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_rows_may_refer_to_later_rows_of_their_own_table(url, tmp_path):
     rows.frame().to_parquet(tmp_path / "staff.parquet", index=False)
     itself = ForeignKey("staff", "boss", "staff", "id", 2)
     table = SyntheticTable("staff", domain, tmp_path / "staff.parquet", "id", (itself,))
-    load_tables(Target(url, "r-1", "staff"), [table])
+    load_tables(LoadTarget(url, "r-1", "staff"), [table])
     with connect(url, "rows") as connection:
         found = connection.execute(sa.text("SELECT id, boss FROM staff ORDER BY id")).all()
     assert [tuple(row) for row in found] == [(1, 3), (2, None), (3, 2)]

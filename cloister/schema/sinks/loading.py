@@ -34,7 +34,7 @@ NOTES = "cloister_release"
 
 
 @dataclass(frozen=True)
-class Target:
+class LoadTarget:
     """A database to load tables into, and the release and dataset that they are of.
 
     If it ``replaces``, tables that earlier releases of the dataset made there are dropped first.
@@ -51,7 +51,7 @@ class Target:
         return "the tables cannot be written to the database"
 
 
-def require_loadable(target: Target, tables: Sequence[SyntheticTable]) -> None:
+def require_loadable(target: LoadTarget, tables: Sequence[SyntheticTable]) -> None:
     """Check that tables can be made in a database: by making them, and taking it back.
 
     Raises:
@@ -63,7 +63,7 @@ def require_loadable(target: Target, tables: Sequence[SyntheticTable]) -> None:
             _make(connection, tables)
 
 
-def load_tables(target: Target, tables: Sequence[SyntheticTable]) -> None:
+def load_tables(target: LoadTarget, tables: Sequence[SyntheticTable]) -> None:
     """Make and fill tables, parents first; nothing is done if the release's are there.
 
     Others see those of an earlier release until all of these are there.
@@ -84,7 +84,7 @@ def load_tables(target: Target, tables: Sequence[SyntheticTable]) -> None:
 
 
 @contextmanager
-def _transaction(target: Target, *, keep: bool) -> Iterator[sa.Connection]:
+def _transaction(target: LoadTarget, *, keep: bool) -> Iterator[sa.Connection]:
     """A transaction that ends as one: kept, or taken back."""
     with connect(target.url, target.what, made=True) as connection:
         if connection.dialect.name not in _FILL:
@@ -126,7 +126,9 @@ def _remove_empty(url: sa.URL) -> None:
             file.unlink()
 
 
-def _loaded(connection: sa.Connection, target: Target, tables: Sequence[SyntheticTable]) -> bool:
+def _loaded(
+    connection: sa.Connection, target: LoadTarget, tables: Sequence[SyntheticTable]
+) -> bool:
     """Whether all tables of this release are there."""
     notes, seen = _noted(connection), sa.inspect(connection)
     return all(
@@ -137,7 +139,9 @@ def _loaded(connection: sa.Connection, target: Target, tables: Sequence[Syntheti
     )
 
 
-def _make_room(connection: sa.Connection, target: Target, tables: Sequence[SyntheticTable]) -> None:
+def _make_room(
+    connection: sa.Connection, target: LoadTarget, tables: Sequence[SyntheticTable]
+) -> None:
     """Drop the tables of earlier releases of the dataset, if they are to be replaced.
 
     Raises:
@@ -163,7 +167,7 @@ def _make_room(connection: sa.Connection, target: Target, tables: Sequence[Synth
     _forget(connection, replaced)
 
 
-def _note(connection: sa.Connection, target: Target, tables: Sequence[SyntheticTable]) -> None:
+def _note(connection: sa.Connection, target: LoadTarget, tables: Sequence[SyntheticTable]) -> None:
     """Note the release of each table, in place of what was noted of one that was dropped."""
     _forget(connection, [table.name for table in tables])
     notes = [

@@ -17,7 +17,7 @@ from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import Partition, TableRows
 from models.constrained import estimated_histograms
 from models.deniability.bayes.model import NetworkModel
-from models.deniability.bayes.network import Network, in_steps
+from models.deniability.bayes.network import BayesianNetwork, in_steps
 from models.deniability.bayes.parameters import posterior_means
 from models.deniability.bayes.plan import NETWORK_BINS, PARENT_PARTS, WEIGHER, NetworkParameters
 from models.deniability.bayes.structure import (
@@ -132,7 +132,7 @@ class NetworkFit:
 
     def _network(
         self, bins: Mapping[str, Bins], coarsenings: Mapping[str, Coarsening], parents: Parents
-    ) -> Network:
+    ) -> BayesianNetwork:
         shares = {name: bins[name].mass[None] for name in self.sequence}
         if "parameters" in self.parameters.noise:
             shares |= {
@@ -141,7 +141,7 @@ class NetworkFit:
             }
         order = dependency_order(parents, self.sequence)
         tables = {name: in_steps(own) for name, own in shares.items()}
-        return Network(order, bins, coarsenings, parents, tables)
+        return BayesianNetwork(order, bins, coarsenings, parents, tables)
 
     def _table(self, own: Bins, parents: list[Coarsening]) -> Floats:
         mechanism = DiscreteGaussian(self.parameters.noise["parameters"])
@@ -170,7 +170,7 @@ def weigh_network(
 
 def constrain(
     task: Task,
-    network: Network,
+    network: BayesianNetwork,
     networked: int,
     tables: Mapping[tuple[str, ...], JointTable],
     steps: tuple[str, ...],

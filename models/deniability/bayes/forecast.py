@@ -38,14 +38,14 @@ _MOST_DRAWN = 100_000
 
 def forecast_network(task: Task, parameters: NetworkParameters) -> Forecast:
     """Seconds and bytes of a fit of the network, and of drawing the output from it."""
-    attributes, fit = len(task.domain.modelled), forecast_fit(task, parameters)
+    attributes, fit = len(task.domain.modelled), forecast_network_fit(task, parameters)
     drawn = OVERSAMPLING * task.output_rows * attributes
     seconds = fit.seconds + _DRAWN * drawn + balanced_seconds(task.output_rows, attributes)
     held = OVERSAMPLING * min(task.output_rows, _MOST_DRAWN) * attributes * DRAWN_CELL
     return Forecast(round(seconds, 1), fit.memory + held)
 
 
-def forecast_fit(task: Task, parameters: NetworkParameters) -> Forecast:
+def forecast_network_fit(task: Task, parameters: NetworkParameters) -> Forecast:
     """Seconds and bytes of a fit of the network alone."""
     inside, attributes = len(parameters.inside), len(task.domain.modelled)
     pairs, histograms = math.comb(inside, 2), histogram_counts(task)

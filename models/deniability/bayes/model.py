@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
 from models.constrained import BALANCED, ReweightedModel
-from models.deniability.bayes.network import Network
+from models.deniability.bayes.network import BayesianNetwork
 from models.discretization.bins import Bins
 from models.discretization.coarsening import Coarsening
 from models.protocol import Arrays, ModelState, Sampler
@@ -35,7 +35,7 @@ class NetworkModel(ReweightedModel):
     task: Task
     sequence: tuple[str, ...]
     bins: Mapping[str, Bins]
-    network: Network
+    network: BayesianNetwork
     rules: CompiledConstraints
     steps: tuple[str, ...]
     reweighting: Reweighting | None = None
@@ -44,7 +44,7 @@ class NetworkModel(ReweightedModel):
     def of(
         cls,
         task: Task,
-        network: Network,
+        network: BayesianNetwork,
         rules: CompiledConstraints,
         steps: tuple[str, ...],
         reweighting: Reweighting | None = None,
@@ -67,7 +67,7 @@ class NetworkModel(ReweightedModel):
         return plain.independent(min(rows, self.task.data_rows) if plain.remembers else rows, rng)
 
     @property
-    def tuple_model(self) -> Network:
+    def tuple_model(self) -> BayesianNetwork:
         """The network as a chain of conditionals."""
         return self.network
 
@@ -105,6 +105,6 @@ def restore_network(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Netw
     }
     tables = {name: arrays[f"table.{at}"].astype(np.uint64) for at, name in enumerate(sequence)}
     parents = {name: tuple(own) for name, own in meta["parents"].items()}
-    network = Network(sequence, bins, coarsenings, parents, tables)
+    network = BayesianNetwork(sequence, bins, coarsenings, parents, tables)
     rules, reweighting = restore_rules(task, meta, arrays), restore_reweighting(task, meta, arrays)
     return NetworkModel.of(task, network, rules, tuple(meta["steps"]), reweighting)

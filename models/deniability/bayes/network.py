@@ -27,7 +27,7 @@ Tables = Mapping[str, Words]
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class BayesianNetwork:
     """Conditional tables of attributes in the order ``sequence``, parents before children.
 
     Shapes: ``tables[name]`` (configurations, bins) uint64, each row summing to 2^32; configurations

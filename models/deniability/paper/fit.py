@@ -20,7 +20,7 @@ from cloister.schema.cells import Cells, declared_cells
 from models.constrained import CUT_OFF
 from models.deniability.bayes.fit import NetworkDoors, constrain
 from models.deniability.bayes.model import NetworkModel
-from models.deniability.bayes.network import Network, in_steps
+from models.deniability.bayes.network import BayesianNetwork, in_steps
 from models.deniability.bayes.structure import (
     Correlations,
     ParentLimits,
@@ -29,7 +29,7 @@ from models.deniability.bayes.structure import (
     dependency_order,
     symmetrical_uncertainty,
 )
-from models.deniability.paper.plan import PaperParameters, most_costs
+from models.deniability.paper.plan import DeniabilityPaperParameters, most_costs
 from models.discretization.bins import Bins
 from models.discretization.coarsening import Coarsening
 from models.task import Task
@@ -57,7 +57,7 @@ class PaperFit:
     doors: NetworkDoors
     task: Task
     sequence: tuple[str, ...]
-    parameters: PaperParameters
+    parameters: DeniabilityPaperParameters
 
     def train(self) -> NetworkModel:
         """The structure from noisy entropies, then the tables, then the supports."""
@@ -68,7 +68,7 @@ class PaperFit:
         tables = {name: in_steps(drawn_multinomials(own, rng)) for name, own in counts.items()}
         bins = {name: _every_cell(self._cells[name], _shares(counts[name])) for name in order}
         coarsenings = {name: bucketised(own) for name, own in bins.items()}
-        network = Network(order, bins, coarsenings, parents, tables)
+        network = BayesianNetwork(order, bins, coarsenings, parents, tables)
         return constrain(self.task, network, len(order), {}, _PRINTED)
 
     @cached_property

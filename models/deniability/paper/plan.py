@@ -39,7 +39,7 @@ _DIGITS = 12
 
 
 @dataclass(frozen=True)
-class PaperParameters(Parameters):
+class DeniabilityPaperParameters(Parameters):
     """Everything that a fit needs besides the task.
 
     ``rows_epsilon`` is of the number of rows, ``entropy_epsilon`` of one entropy, and
@@ -59,9 +59,9 @@ def most_costs(sizes: Sequence[int]) -> list[int]:
     return [max(min(_MOST_COST, share // size), 1) for size in sizes]
 
 
-def plan_paper(
+def plan_deniability_paper(
     task: Task, sequence: tuple[str, ...], budget: Budget, parts: PartRows
-) -> tuple[tuple[Stage, ...], PaperParameters]:
+) -> tuple[tuple[Stage, ...], DeniabilityPaperParameters]:
     """The stages and parameters of structure and tables, each of the whole budget.
 
     Raises:
@@ -76,7 +76,7 @@ def plan_paper(
     attributes = len(sequence)
     entropies = attributes * (attributes + 1)
     rows_epsilon = budget.epsilon * _ROWS_SHARE
-    parameters = PaperParameters(
+    parameters = DeniabilityPaperParameters(
         rows_epsilon,
         epsilon_of_each(budget.epsilon - rows_epsilon, budget.delta, entropies, _DIGITS),
         epsilon_of_each(budget.epsilon, budget.delta, attributes, _DIGITS),
@@ -89,7 +89,7 @@ def plan_paper(
 
 
 def _stages(
-    task: Task, sequence: tuple[str, ...], own: PaperParameters, parts: PartRows
+    task: Task, sequence: tuple[str, ...], own: DeniabilityPaperParameters, parts: PartRows
 ) -> Iterator[Stage]:
     partition, attributes = task.neighbours.partition, len(sequence)
     part = parts.structure_part

@@ -82,7 +82,7 @@ class Profiles:
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
+class ProfileTarget:
     """A joint table that is known: the joint part of each profile, and the share of each cell.
 
     Shapes: ``parent`` (U,), ``child`` (V,), ``shares`` (cells of parents, cells of children).
@@ -99,7 +99,7 @@ class Problem:
 
     parents: Profiles
     children: Profiles
-    targets: tuple[Target, ...]
+    targets: tuple[ProfileTarget, ...]
 
     @property
     def unknowns(self) -> int:

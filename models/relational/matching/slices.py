@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cloister.arrays import Floats, Integers
 from models.relational.matching.degrees import Tilts, with_total
 from models.relational.matching.match import admitted
-from models.relational.matching.profiles import Problem, Target
+from models.relational.matching.profiles import Problem, ProfileTarget
 
 PAIRS = 200_000
 """Pairs of rows in one slice: a matrix of them stays in the cache of a processor."""
@@ -87,7 +87,7 @@ def fit_factors(problem: Problem, rng: np.random.Generator) -> Logs:
     return logs
 
 
-def _answer(weights: Weights, target: Target, own: Integers, referring: Integers) -> Floats:
+def _answer(weights: Weights, target: ProfileTarget, own: Integers, referring: Integers) -> Floats:
     """The joint table of relationships of some rows, by their profiles."""
     sides = (target.parent[own], target.child[referring])
     one, other = (

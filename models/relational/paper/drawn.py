@@ -21,7 +21,7 @@ from models.task import DatabaseTask
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnLinks:
     """Drawn rows of both tables of a relationship, ``scale`` times as many as declared."""
 
     task: DatabaseTask
@@ -32,7 +32,7 @@ class Drawn:
     @classmethod
     def of(
         cls, task: DatabaseTask, models: Mapping[str, Model], rows: int, rng: SamplingSource
-    ) -> Drawn:
+    ) -> DrawnLinks:
         """So many rows of the units' table, and as many of the other for each as declared."""
         drawing = Drawing(task.schema, rng.generator, distinct_pairs(task))
         scale = rows / task.data_rows

@@ -14,9 +14,9 @@ from cloister.schema.joins import joined_table
 from models.protocol import AnySynthesizer, DatabaseDoor, Plan
 from models.relational.candidates import candidates
 from models.relational.link import Link, Measured
-from models.relational.paper.drawn import Drawn
+from models.relational.paper.drawn import DrawnLinks
 from models.relational.paper.model import PaperModel
-from models.relational.paper.plan import PaperParameters, link_of
+from models.relational.paper.plan import RelationalPaperParameters, link_of
 from models.relational.rows import tasks_of_rows, train_rows
 from models.relational.schedule import MEASURE, SELECT
 from models.several_tables import LabelledDoor
@@ -27,13 +27,16 @@ _SEED = 20_240_518
 
 
 def train_paper(
-    base: AnySynthesizer, private: DatabaseDoor, task: DatabaseTask, plan: Plan[PaperParameters]
+    base: AnySynthesizer,
+    private: DatabaseDoor,
+    task: DatabaseTask,
+    plan: Plan[RelationalPaperParameters],
 ) -> PaperModel:
     """The models of both tables, then all rounds."""
     rows, parameters = tasks_of_rows(task), plan.parameters
     models = train_rows(base, private, rows, parameters.plans)
     key = link_of(task)
-    drawn = Drawn.of(task, models, task.output_rows, SamplingSource(_SEED))
+    drawn = DrawnLinks.of(task, models, task.output_rows, SamplingSource(_SEED))
     empty = Link(key, np.ones(1), drawn.parts())
     model = PaperModel(
         base.name, task, rows, models, empty, parameters.workloads, parameters.slicing

@@ -22,7 +22,7 @@ from models.discretization.bins import Bins
 from models.protocol import AnySynthesizer, Arrays, Model
 from models.relational.link import Link, Measured
 from models.relational.model import link_arrays, link_meta, restored_link
-from models.relational.paper.drawn import Drawn
+from models.relational.paper.drawn import DrawnLinks
 from models.relational.paper.plan import link_of
 from models.relational.paper.relationship import Relationship, Slicing
 from models.relational.rows import (
@@ -74,7 +74,7 @@ class PaperModel:
 
     def sample(self, rows: int, rng: SamplingSource) -> Database:
         """Tables with so many ``rows`` in that of the units."""
-        drawn = Drawn.of(self.task, self.models, rows, rng)
+        drawn = DrawnLinks.of(self.task, self.models, rows, rng)
         matrix = self.relationship(drawn, self.link)
         tables: tuple[Measured, ...] = self.link.measured
         measured: list[Measured] = []
@@ -83,7 +83,7 @@ class PaperModel:
             matrix.learn(replace(self.link, measured=tuple(measured)))
         return drawn.database(*matrix.links())
 
-    def relationship(self, drawn: Drawn, link: Link) -> Relationship:
+    def relationship(self, drawn: DrawnLinks, link: Link) -> Relationship:
         """The matrix of drawn rows, all of whose shares are equal."""
         parents, children = drawn.sides
         declared = self.task.tables[self.link.key.table].data_rows

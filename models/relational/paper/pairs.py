@@ -11,7 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from models.relational.matching.profiles import POWER_MARGIN, POWER_STEPS, Target, project_columns
+from models.relational.matching.profiles import (
+    POWER_MARGIN,
+    POWER_STEPS,
+    ProfileTarget,
+    project_columns,
+)
 from models.relational.matching.rounding import sample_exactly
 
 STEPS = 50
@@ -29,7 +34,7 @@ class Pairs:
     refers has exactly one parent.
     """
 
-    targets: Sequence[Target]
+    targets: Sequence[ProfileTarget]
     one_parent: bool
 
     def solve(self, shares: Floats) -> Floats:

@@ -27,7 +27,7 @@ from models.relational.candidates import candidates
 from models.relational.paper.pairs import STEPS
 from models.relational.paper.relationship import Slicing
 from models.relational.rows import plans_json, row_sequence, row_stages, tasks_of_rows
-from models.relational.schedule import MEASURE, SELECT, exponent_of, neighbours_of
+from models.relational.schedule import MEASURE, SELECT, exponent_of, neighbours_of_table
 from models.several_tables import json_texts
 from models.task import Budget, DatabaseTask, Task
 
@@ -69,7 +69,7 @@ _MOST_MEMORY = 4 << 30
 
 
 @dataclass(frozen=True)
-class PaperParameters(Parameters):
+class RelationalPaperParameters(Parameters):
     """The method and plans of rows, the mechanisms of rounds, and how the matrix is learned."""
 
     base: str
@@ -107,9 +107,9 @@ def link_of(task: DatabaseTask) -> ForeignKey:
     return task.schema.parents_of(child)[-1]
 
 
-def plan_paper(
+def plan_relational_paper(
     name: str, base: AnySynthesizer, task: DatabaseTask, budget: Budget
-) -> Plan[PaperParameters]:
+) -> Plan[RelationalPaperParameters]:
     """The plan of both tables and of the rounds.
 
     Raises:
@@ -132,14 +132,14 @@ def plan_paper(
 
 def _parameters(
     task: DatabaseTask, key: ForeignKey, base: str, plans: Mapping[str, AnyPlan], rho: Fraction
-) -> tuple[PaperParameters, int]:
+) -> tuple[RelationalPaperParameters, int]:
     """The mechanisms of all rounds, which share rho, and how many joint tables they measure."""
     asked = task.relational
     rounds, workloads = asked.rounds or _ROUNDS, asked.workloads or _WORKLOADS
     ways, alpha = asked.ways or _WAYS, asked.alpha or _ALPHA
     tables = min(rounds * workloads, len(candidates(task.schema, key, ways)))
     each = rho / tables
-    parameters = PaperParameters(
+    parameters = RelationalPaperParameters(
         base,
         plans,
         Exponential(exponent_of(alpha * each)),
@@ -163,9 +163,9 @@ def printed_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def _stages(
-    task: DatabaseTask, key: ForeignKey, parameters: PaperParameters, tables: int
+    task: DatabaseTask, key: ForeignKey, parameters: RelationalPaperParameters, tables: int
 ) -> list[Stage]:
-    joined = neighbours_of(task, joined_table(key)).partition
+    joined = neighbours_of_table(task, joined_table(key)).partition
     link = joined_table(key)
     return [
         Stage(
@@ -211,7 +211,9 @@ def _require_kept(task: DatabaseTask, key: ForeignKey) -> None:
         )
 
 
-def _forecast(task: DatabaseTask, key: ForeignKey, parameters: PaperParameters) -> Forecast:
+def _forecast(
+    task: DatabaseTask, key: ForeignKey, parameters: RelationalPaperParameters
+) -> Forecast:
     """Seconds and bytes of the matrix, beside those of the tables.
 
     Raises:

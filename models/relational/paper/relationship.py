@@ -14,7 +14,7 @@ import numpy as np
 from cloister.arrays import Floats, Integers
 from models.relational.candidates import Workload
 from models.relational.link import Link, Side
-from models.relational.matching.profiles import Target
+from models.relational.matching.profiles import ProfileTarget
 from models.relational.paper.pairs import Pairs
 from models.relational.parts import joint_number
 
@@ -53,7 +53,8 @@ class Relationship:
         targets = [self._target(own.workload, link) for own in worst[: self.slicing.fitted]]
         for children, parents in self._slices():
             own = [
-                Target(each.parent[parents], each.child[children], each.shares) for each in targets
+                ProfileTarget(each.parent[parents], each.child[children], each.shares)
+                for each in targets
             ]
             at = np.ix_(children, parents)
             self.shares[at] = Pairs(own, self.one_parent).solve(self.shares[at])
@@ -94,13 +95,13 @@ class Relationship:
         (answer,) = Pairs([target], self.one_parent).answers(self.shares)
         return float(np.abs(answer / self.number - target.shares).sum())
 
-    def _target(self, workload: Workload, link: Link) -> Target:
+    def _target(self, workload: Workload, link: Link) -> ProfileTarget:
         cells = self._cells(workload)
         (table,) = (own for own in link.measured if own.workload == workload)
         shares = table.counts.reshape(cells.shares.shape) / self.number
-        return Target(cells.parent, cells.child, shares)
+        return ProfileTarget(cells.parent, cells.child, shares)
 
-    def _cells(self, workload: Workload) -> Target:
+    def _cells(self, workload: Workload) -> ProfileTarget:
         """The cell of each row of both sides; shares are of no table."""
         parents = self._cell_of_rows(self.parents, workload.parent)
         children = self._cell_of_rows(self.children, workload.child)
@@ -108,7 +109,7 @@ class Relationship:
             math.prod(self.link.parts[name].size for name in names)
             for names in (workload.parent, workload.child)
         ]
-        return Target(parents, children, np.zeros(shape))
+        return ProfileTarget(parents, children, np.zeros(shape))
 
     def _cell_of_rows(self, side: Side, names: Sequence[str]) -> Integers:
         """The joint part (rows,) of each row of a side."""

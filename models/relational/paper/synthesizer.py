@@ -17,7 +17,7 @@ from models.protocol import (
     Plan,
     Progress,
 )
-from models.relational.paper.plan import PaperParameters, plan_paper
+from models.relational.paper.plan import RelationalPaperParameters, plan_relational_paper
 from models.task import Budget, DatabaseTask
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _ROWS = "mixture"
 """Method of rows where none is named; the paper takes AIM and MST, which it resembles."""
 
 
-class PaperSynthesizer(DatabaseSynthesizer[PaperParameters, "PaperModel"]):
+class PaperSynthesizer(DatabaseSynthesizer[RelationalPaperParameters, "PaperModel"]):
     """A method for the rows of two tables, and the matrix of all pairs of rows between them."""
 
     def __init__(self, name: str, progress: Progress) -> None:
@@ -45,13 +45,13 @@ class PaperSynthesizer(DatabaseSynthesizer[PaperParameters, "PaperModel"]):
         task: DatabaseTask,
         sequence: tuple[str, ...],  # noqa: ARG002 - that of the schema
         budget: Budget,
-    ) -> Plan[PaperParameters]:
+    ) -> Plan[RelationalPaperParameters]:
         """The plans of rows and the noise of all rounds."""
         base = self._base(task.relational.table_method or _ROWS)
-        return plan_paper(self.name, base, task, budget)
+        return plan_relational_paper(self.name, base, task, budget)
 
     def train(
-        self, private: DatabaseDoor, task: DatabaseTask, plan: Plan[PaperParameters]
+        self, private: DatabaseDoor, task: DatabaseTask, plan: Plan[RelationalPaperParameters]
     ) -> PaperModel:
         """The rows of each table, then the rounds."""
         from models.relational.paper.fit import train_paper
