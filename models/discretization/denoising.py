@@ -111,12 +111,16 @@ def _best_cut(cells: NoisyCells) -> _Cut | None:
     """The tail with which the estimate of all counts has the least risk; None if none helps."""
     if cells.edges is None:
         return None
-    places = np.flatnonzero(~(cells.alone | isolated(cells.counts, cells.deviation)))
+    spikes = isolated(cells.counts, cells.deviation) & ~cells.alone
+    places = np.flatnonzero(~(cells.alone | spikes))
     last = len(places) - _LEAST_TAIL
     if last < 0:
         return None
     before = cells_before_tail(cells.counts[places], cells.deviation)
-    unsure = not before or before > last
+    after_spike = bool(spikes[: places[min(before, last)]].any())
+    if not before and spikes.any() and not after_spike:
+        return None  # It would rise towards all that is sure.
+    unsure = before > last or not (before or after_spike)
     best, least = None, _best_estimate(cells).risk if unsure else math.inf
     for first in np.unique(np.linspace(0, min(before, last), _CUTS).astype(int)):
         outer = np.zeros(len(cells.counts), dtype=bool)

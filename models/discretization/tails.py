@@ -42,11 +42,14 @@ _LEAST_SCALE = 1e-3
 _LEAST_WIDTH = 0.2
 """... or of its narrowest cell, whichever is greater."""
 
-_AS_GOOD = 0.5
-"""Variances of a count's noise by which risks hardly differ: of such tails the shortest is taken.
+_RISKIER = 1.0
+"""Variances of a count's noise by which the risk of a tail is greater that weighs e times less.
 
-At 0 a long tail that noise drew may multiply a deviation; from 1.5 on heavy ones are cut short.
+At 0.5 tails came out too short, as that of least risk does; at 2 long ones, that noise drew, count.
 """
+
+_LEAST_WEIGHT = 0.01
+"""Weight of a tail, as a share of the greatest, below which it is left out: most are."""
 
 _SURE = 1e-6
 """Cells whose noise is next to none: where no others are, the rows of a tail are known."""
@@ -57,7 +60,7 @@ _FITTED_CELLS = 512
 _WINDOWS = (1, 2, 3, 5, 8, 13, 21, 34, 55, 89)
 """Numbers of neighbouring cells that are searched together for mass."""
 
-_FALSE_ALARMS = 0.05
+_FALSE_ALARMS = 0.01
 """Probability that mass is found in empty cells by noise alone, in a whole histogram."""
 
 _FALSE_SPIKES = 0.002
@@ -99,11 +102,13 @@ class Remainder:
 
 
 def fit_tail(noisy: Floats, edges: Floats, deviation: float, left: Remainder) -> Tail:
-    """The tail of least estimated risk of cells in order, none of them left out.
+    """The tail of cells in order, none of them left out: a mean of those that their counts allow.
 
     Shapes: ``noisy`` (cells,); ``edges`` (cells, 2), the ends of each cell. ``deviation`` is that
     of a count's noise. What is ``left`` to the tail is one more observation: without it, strong
     noise makes every tail look good that has next to no rows.
+
+    Source of the weights: Akaike, "On the likelihood of a model" (1978), of risks for deviances.
     """
     begins = np.arange(0, len(noisy), math.ceil(len(noisy) / _FITTED_CELLS))
     merged = np.diff(begins, append=len(noisy))
@@ -114,18 +119,17 @@ def fit_tail(noisy: Floats, edges: Floats, deviation: float, left: Remainder) ->
     lines = _shares(ends, scales, shapes) / roots
     counts = np.add.reduceat(noisy, begins) / roots
     squares = np.square(lines).sum(1)
-    rows = (lines @ counts + left.weight * left.rows) / (squares + left.weight)
-    rows = np.maximum(rows, 0.0)
+    rows = np.maximum((lines @ counts + left.weight * left.rows) / (squares + left.weight), 0.0)
     errors = np.square(counts - rows[:, None] * lines).sum(1)
     errors += left.weight * np.square(rows - left.rows)
     risks = errors + 2 * deviation**2 * freedoms
-    likely = np.flatnonzero(risks <= risks.min() + _AS_GOOD * deviation**2)
-    means = (lines[likely] * roots) @ ends.mean(1)
-    best = int(likely[np.argmin(means)])
-    shares = _shares(edges, scales[[best]], shapes[[best]])[0]
-    own = float(rows[best])
+    weights = np.exp((risks.min() - risks) / (_RISKIER * deviation**2))
+    likely = weights >= _LEAST_WEIGHT
+    weights = weights[likely] / weights[likely].sum()
+    shares = weights @ _shares(edges, scales[likely], shapes[likely])
+    own = float(weights @ rows[likely])
     risk = float(np.square(noisy - own * shares).sum()) + left.weight * (own - left.rows) ** 2
-    risk += deviation**2 * (2 * float(freedoms[best]) - len(noisy))
+    risk += deviation**2 * (2 * float(weights @ freedoms[likely]) - len(noisy))
     return Tail(own, shares, risk)
 
 

@@ -71,6 +71,18 @@ def test_a_top_code_far_beyond_all_others_is_kept():
     assert estimated[64:-1].sum() < 0.02
 
 
+def test_what_follows_a_value_of_most_rows_falls_from_it_on():
+    """Noise far out is no tail that falls towards that value."""
+    column, far = Integer(type="integer", min=0, max=15), []
+    cells = declared_cells(Domain.of({"count": column}, Path())["count"])
+    counts = np.zeros(cells.size, dtype=np.int64)
+    counts[:7] = [5_300, 60, 20, 15, 10, 5, 3]
+    for seed in range(REPEATS):
+        noisy = noisy_of(counts, np.random.default_rng(seed), 35.0)
+        far.append(estimate_shares(noisy, 35.0, cells, counts.sum())[8:].sum())
+    assert max(far) < 0.01
+
+
 def test_many_cells_are_estimated_like_few():
     values, rng = TAILS["gamma"](np.random.default_rng(3)), np.random.default_rng(4)
     for cells in map(cells_of, (100, 5_000)):
