@@ -22,7 +22,7 @@ from prefect import flow
 from cloister import __version__
 from cloister.errors import BudgetExceeded
 from cloister.privacy.discovery import Findings
-from cloister.privacy.exact import decimal
+from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import BudgetStatus
 from flows.outcome import Finished
 from models.protocol import AnyPlan
@@ -68,7 +68,7 @@ class DomainMeasurement:
             "delta": str(self.request.budget.delta),
             "accounted_epsilon": self.spent,
             "stages": [stage.to_json() for stage in self.stages],
-            "budget_left": decimal(self.budget.left),
+            "budget_left": decimal_below(self.budget.left),
             "budget_window": self.budget.window,
             "rows": self.found.rows,
             "attributes": dict(self.found.attributes),

@@ -8,7 +8,7 @@ from typing import Any
 
 from cloister.constraints.violation_report import ViolationReport
 from cloister.evaluation.databases.report import AnyEvaluation
-from cloister.privacy.exact import decimal
+from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import BudgetStatus
 from tasks.requests.plan import StageCost
 from tasks.requests.resolved import ResolvedRequest
@@ -46,8 +46,8 @@ class Outcome:
             "delta": str(self.request.budget.delta),
             "accounted_epsilon": self.spent,
             "stages": [stage.to_json() for stage in self.stages],
-            "budget_left": decimal(self.budget.left),
-            "budget_granted": decimal(self.budget.budget.epsilon),
+            "budget_left": decimal_below(self.budget.left),
+            "budget_granted": decimal_below(self.budget.budget.epsilon),
             "budget_window": self.budget.window,
             "violations": [
                 {"name": v.name, "hard": v.hard, "violations": v.violations, "percent": v.percent}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from fractions import Fraction
 
 from cloister.errors import InputError
@@ -14,6 +14,9 @@ _SMALLEST = Fraction(1, 2**1022)
 
 # Amounts above this are refused: near the end of the range of doubles.
 _LARGEST = Fraction(2**1022)
+
+# Significant digits of an amount that people read.
+_DIGITS = 6
 
 # Most binary digits of a numerator or denominator, and largest exponent of ten, of an amount.
 _MOST_BITS = 4096
@@ -59,8 +62,22 @@ def ratio(amount: Fraction) -> str:
 
 
 def decimal(amount: Fraction | None) -> str:
-    """A short text for people: six significant digits, ``infinite`` for none."""
-    return "infinite" if amount is None else f"{float(amount):.6g}"
+    """A short text for people: six significant digits, rounded up; ``infinite`` for none.
+
+    So what was spent or asked is never more than it says.
+    """
+    return "infinite" if amount is None else _rounded(amount, ROUND_CEILING)
+
+
+def decimal_below(amount: Fraction | None) -> str:
+    """The same, rounded down: there is never less left than it says."""
+    return "infinite" if amount is None else _rounded(amount, ROUND_FLOOR)
+
+
+def _rounded(amount: Fraction, rounding: str) -> str:
+    context = Context(prec=_DIGITS, rounding=rounding)
+    number = context.divide(Decimal(amount.numerator), Decimal(amount.denominator))
+    return f"{float(number):.{_DIGITS}g}"
 
 
 def _read(text: str) -> Fraction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cloister.errors import InputError
+from cloister.figures import figure_above
 from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Certificate
 from flows.cli.console import say, show_facts, show_json, show_table
 from flows.cli.reports import NO_EPSILON
@@ -37,6 +38,7 @@ def show_certificate(home: Home, release: str, as_json: bool) -> None:
 
 
 def _show(certificate: Certificate, state: str) -> None:
+    accounted = figure_above(certificate.guarantee.accounted.epsilon, 6)
     subject, guarantee, total = certificate.subject, certificate.guarantee, certificate.cumulative
     show_facts(
         f"Release {subject.id}",
@@ -46,7 +48,7 @@ def _show(certificate: Certificate, state: str) -> None:
             "state": state,
             "rows": subject.rows,
             "private": guarantee.private,
-            "epsilon": f"{guarantee.epsilon} (accounted {guarantee.accounted.epsilon:.6g})",
+            "epsilon": f"{guarantee.epsilon} (accounted {accounted})",
             "delta": guarantee.delta,
             "protects": f"{guarantee.unit}; {guarantee.relation_words}",
             "spent so far": f"{total.spent} of {total.cap} in {total.window}",

@@ -246,11 +246,11 @@ def _first_runs(done: Deployed) -> list[dict[str, Any]]:
 
 
 def _budget(allowance: Allowance) -> str:
-    from cloister.privacy.exact import decimal
+    from cloister.privacy.exact import decimal, decimal_below
 
     budget, price = allowance.budget, allowance.price
     return (
-        f"epsilon {decimal(budget.epsilon)} at delta {decimal(budget.delta)} per "
+        f"epsilon {decimal_below(budget.epsilon)} at delta {decimal_below(budget.delta)} per "
         f"{budget.period.value}: {allowance.whole} releases of epsilon {decimal(price.epsilon)}, "
         f"{allowance.left} of them left in {allowance.window}"
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cloister.figures import figure_above
 from flows.cli.options import By, Dataset, Json, Reason, ReleaseId, Unit, example
 
 if TYPE_CHECKING:
@@ -192,18 +193,18 @@ def export(
 
 
 def _budget_json(status: BudgetStatus, together: Spend | None, deniable: int = 0) -> dict[str, Any]:
-    from cloister.privacy.exact import decimal
+    from cloister.privacy.exact import decimal, decimal_below
 
     budget = status.budget
     return {
         "dataset": budget.dataset,
         "unit": budget.unit,
         "window": status.window,
-        "granted": decimal(budget.epsilon),
-        "delta": decimal(budget.delta),
+        "granted": decimal_below(budget.epsilon),
+        "delta": decimal_below(budget.delta),
         "spent": decimal(status.spent),
         "reserved": decimal(status.reserved),
-        "left": decimal(status.left),
+        "left": decimal_below(status.left),
         "lifetime": decimal(status.lifetime),
         "releases": status.releases,
         "refusals": status.refusals,
@@ -214,7 +215,7 @@ def _budget_json(status: BudgetStatus, together: Spend | None, deniable: int = 0
 def _together(together: Spend | None, deniable: int) -> str | None:
     if deniable:
         return f"unbounded: {deniable} under plausible deniability alone"
-    return None if together is None else f"{together.epsilon:.4g}"
+    return None if together is None else figure_above(together.epsilon, 4)
 
 
 def _release_json(release: Release) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from cloister.errors import PlanError, SpecError, StorageError
 from cloister.privacy.discovery import DomainPlan, attribute_outline, plan_domains, require_enough
-from cloister.privacy.exact import decimal
+from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger.records import MEASURE
 from cloister.schema.attributes import AnyAttribute, Ordinal, ValuesFile
 from cloister.schema.domain import Domain
@@ -181,10 +181,10 @@ def _require_rest(request: ResolvedRequest, spec: Spec) -> None:
     rest = declared.epsilon - request.budget.epsilon, declared.delta - request.budget.delta
     if rest[0] < release.epsilon or rest[1] < release.delta:
         raise PlanError(
-            f"of the declared budget, epsilon {decimal(declared.epsilon)} and delta "
-            f"{decimal(declared.delta)}, too little is left for the declared release, epsilon "
-            f"{decimal(release.epsilon)} and delta {decimal(release.delta)}; measure with less, or "
-            "declare a smaller release or a larger budget"
+            f"of the declared budget, epsilon {decimal_below(declared.epsilon)} and delta "
+            f"{decimal_below(declared.delta)}, too little is left for the declared release, "
+            f"epsilon {decimal(release.epsilon)} and delta {decimal(release.delta)}; "
+            "measure with less, or declare a smaller release or a larger budget"
         )
 
 

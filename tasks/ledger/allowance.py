@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import groupby, islice, takewhile
 
 from cloister.errors import BudgetExceeded
-from cloister.privacy.exact import decimal
+from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger import BudgetGrant, Period, Release
 from models.task import Budget as Price
 from tasks.ledger.queries import budgets, releases
@@ -55,9 +55,9 @@ class Allowance:
         budget, last = self.budget, self.budget.period is Period.EVER
         if not (self.left if last else self.whole):
             raise BudgetExceeded(
-                f"the budget of '{budget.dataset}' is epsilon {decimal(budget.epsilon)} at delta "
-                f"{decimal(budget.delta)} per {budget.period.value} and admits {self.whole} "
-                f"releases of epsilon {decimal(self.price.epsilon)} at delta "
+                f"the budget of '{budget.dataset}' is epsilon {decimal_below(budget.epsilon)} at "
+                f"delta {decimal_below(budget.delta)} per {budget.period.value} and "
+                f"admits {self.whole} releases of epsilon {decimal(self.price.epsilon)} at delta "
                 f"{decimal(self.price.delta)}, {self.left} of them now; ask for less, or have more "
                 "granted with cloister budget grant"
             )

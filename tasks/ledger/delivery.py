@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cloister.errors import InputError, VerificationError
-from cloister.privacy.exact import decimal
+from cloister.privacy.exact import decimal_below
 from tasks.domains.plan import SPEC_NAME
 from tasks.ledger.transitions import open_ledger
 from tasks.ledger.verify import release_problems
@@ -59,7 +59,7 @@ def publish_finished(
     status = open_ledger(home).budget(content["dataset"], public_context_of(request).unit)
     files = {**content["files"], "public": str(request.out or public)}
     files |= {"database": request.database} if request.database else {}
-    return content | {"files": files, "earlier": True, "budget_left": decimal(status.left)}
+    return content | {"files": files, "earlier": True, "budget_left": decimal_below(status.left)}
 
 
 @step("write", "write spec of {charge.release}, finished before")

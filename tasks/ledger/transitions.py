@@ -9,7 +9,7 @@ from dataclasses import replace
 from cloister.errors import BudgetExceeded, InputError
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Relation
-from cloister.privacy.exact import decimal
+from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger import Anchor, Ledger, Owner, ReservationRequest, State
 from cloister.privacy.ledger.records import REFUSED
 from models.protocol import AnyPlan
@@ -141,8 +141,8 @@ def _require_declared(request: ResolvedRequest, context: PublicContext) -> None:
     declared = context.spec.privacy.budget
     if request.budget.epsilon > declared.epsilon or request.budget.delta > declared.delta:
         raise BudgetExceeded(
-            f"the spec gives '{context.spec.name}' a budget of epsilon {decimal(declared.epsilon)} "
-            f"and delta {decimal(declared.delta)}, but epsilon {decimal(request.budget.epsilon)} "
-            f"and delta {decimal(request.budget.delta)} was asked; ask for less, or have more "
-            "granted with cloister budget grant"
+            f"the spec gives '{context.spec.name}' a budget of epsilon "
+            f"{decimal_below(declared.epsilon)} and delta {decimal_below(declared.delta)}, but "
+            f"epsilon {decimal(request.budget.epsilon)} and delta {decimal(request.budget.delta)} "
+            "was asked; ask for less, or have more granted with cloister budget grant"
         )

@@ -7,6 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cloister.figures import figure, figure_above, figure_range
+from cloister.privacy.exact import decimal, decimal_below
 
 
 def test_numbers_are_written_in_full():
@@ -36,3 +37,17 @@ def test_a_bound_is_never_written_below_itself(number, digits):
 def test_a_bound_that_has_few_digits_is_written_as_it_is():
     said = [figure_above(x) for x in (0, 0.1, 2, 1.2214, 1430, 9.991, 7.58e-10)]
     assert said == ["0", "0.1", "2", "1.23", "1,430", "10", "0.000000000758"]
+
+
+@given(st.fractions(min_value=Fraction(1, 10**12), max_value=10**6))
+def test_amounts_spent_are_rounded_up_and_amounts_left_down(amount):
+    up, down = Fraction(decimal(amount)), Fraction(decimal_below(amount))
+    assert down <= amount <= up
+    assert up - down <= amount / 10**5
+
+
+def test_amounts_of_few_digits_are_written_as_they_are():
+    said = [(decimal(x), decimal_below(x)) for x in (Fraction(1, 10), Fraction(1, 10**6), None)]
+    assert said == [("0.1", "0.1"), ("1e-06", "1e-06"), ("infinite", "infinite")]
+    assert decimal(Fraction(1, 3)) == "0.333334"
+    assert decimal_below(Fraction(2, 3)) == "0.666666"

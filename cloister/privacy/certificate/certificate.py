@@ -67,7 +67,7 @@ from cloister.privacy.certificate.wording import (
     unit_statement,
     unit_words,
 )
-from cloister.privacy.exact import decimal, exact
+from cloister.privacy.exact import decimal, decimal_below, exact
 from cloister.privacy.ledger import Anchor, BudgetStatus
 from cloister.privacy.mechanisms.counts import up
 from cloister.privacy.stages import PlannedStage, deniable_event, event_of_stages
@@ -347,7 +347,7 @@ def _cumulative(status: BudgetStatus, composition: str) -> Cumulative:
         releases=status.releases,
         spent=decimal(status.spent),
         reserved=decimal(status.reserved),
-        left=decimal(status.left),
+        left=decimal_below(status.left),
         cap=exact_text(status.budget.epsilon),
         cap_delta=exact_text(status.budget.delta),
         lifetime=decimal(status.lifetime),

@@ -163,7 +163,7 @@ def _describe_simple(event: Event) -> str:
                 f"anew, with noise of {noise} times the clipping norm"
             )
         case Selection():
-            epsilon = figure(float(event.epsilon), 4)
+            epsilon = figure_above(float(event.epsilon), 4)
             return f"a choice by the exponential mechanism at epsilon {epsilon}"
         case Bounded():
             epsilon = figure_above(float(event.epsilon), 4)
