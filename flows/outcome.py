@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ class Outcome:
     """A release that is ready for review.
 
     ``spent`` is the epsilon of all stages together as accounted, at most what was asked.
-    ``evaluation`` is internal.
+    ``rows`` are those of each synthetic table; ``evaluation`` is internal.
     """
 
     release: str
@@ -27,6 +28,7 @@ class Outcome:
     request: ResolvedRequest
     stages: tuple[StageCost, ...]
     spent: float
+    rows: Mapping[str, int]
     violations: tuple[ViolationReport, ...]
     evaluation: AnyEvaluation
     budget: BudgetStatus
@@ -42,6 +44,7 @@ class Outcome:
             "method": self.request.method,
             "reason": self.request.reason,
             "rows": self.request.rows,
+            "tables": dict(self.rows),
             "epsilon": str(self.request.budget.epsilon),
             "delta": str(self.request.budget.delta),
             "accounted_epsilon": self.spent,

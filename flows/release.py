@@ -145,6 +145,7 @@ def _outcome(
         resolved,
         stage_costs(done.plan, resolved.budget, context.task),
         total_cost(done.plan, resolved.budget, context.task),
+        done.drawn.rows,
         done.drawn.violations,
         measured.evaluation,
         open_ledger(home).budget(context.spec.name, context.unit),

@@ -228,13 +228,21 @@ def show_outcome(outcome: Outcome | Finished, as_json: bool) -> None:
     show_facts(
         f"Release {outcome.release} of {content['dataset']} {_ended(content)}",
         {
-            "rows": content["rows"],
+            "rows": _rows(content),
             "budget left": f"epsilon {content['budget_left']} of {content['budget_granted']} "
             f"in {content['budget_window']}",
             **{_PLACES[kind]: place for kind, place in content["files"].items()},
             "next": f"cloister review approve {outcome.release} --reason TEXT",
         },
     )
+
+
+def _rows(content: dict[str, Any]) -> str:
+    """Rows of the synthetic table; of several, those of each."""
+    tables: dict[str, int] = content.get("tables", {})
+    if len(tables) < 2:
+        return f"{content['rows']:,}"
+    return ", ".join(f"{rows:,} of {name}" for name, rows in tables.items())
 
 
 def show_metrics(evaluation: AnyEvaluation) -> None:

@@ -37,7 +37,7 @@ from tasks.stores.prefect_run_page import note_warning
 
 @dataclass(frozen=True)
 class DrawnRows:
-    """The synthetic file of each table, and what a certificate says of them; all public.
+    """The synthetic file and ``rows`` of each table, and what a certificate says; all public.
 
     ``violations`` are those of every constraint, and ``dangling`` the rows that break each foreign
     key, counted on the files; ``post_processing`` and ``capacity`` are the model's. ``warnings``
@@ -45,6 +45,7 @@ class DrawnRows:
     """
 
     files: Mapping[str, Reference]
+    rows: Mapping[str, int]
     violations: tuple[ViolationReport, ...]
     post_processing: tuple[str, ...]
     capacity: int | None
@@ -74,6 +75,7 @@ def sample_rows(
     references = {name: Reference.of(path) for name, path in files.items()}
     return DrawnRows(
         references,
+        {name: table.rows for name, table in tables.items()},
         violations,
         fitted.post_processing(),
         fitted.capacity,

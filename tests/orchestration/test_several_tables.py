@@ -196,6 +196,7 @@ def test_two_tables_are_released_with_one_charge_and_one_certificate(clinic: Pat
     }
     patients, visits = (pd.read_parquet(out / f"{name}.parquet") for name in ("patients", "visits"))
     assert (len(patients), len(visits)) == (300, 600)
+    assert said["tables"] == {"patients": 300, "visits": 600}
     assert set(visits["patient"]) <= set(patients["id"])
     assert visits["patient"].value_counts().max() <= 3
     home = Home.current()
