@@ -61,6 +61,12 @@ FEWEST_COMPONENTS = 100
 _DEPENDENCE_PENALTY = 450.0
 """Loss for one nat of information that components have on rows, at the typical signal."""
 
+_PENALTY_POWER = 1.25
+"""The penalty falls with this power of a signal below the typical one (docs/papers.md)."""
+
+LEAST_PENALTY = 12.0
+"""The penalty on dependence at least."""
+
 _ROUNDS = 40
 """Rounds for a table of 15 attributes at the typical signal.
 
@@ -290,7 +296,7 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
         steps=steps_for(outline.rounds),
         groups=MIXTURE_BINS,
         components=components_for(signal),
-        dependence_penalty=_DEPENDENCE_PENALTY * signal / _TYPICAL_SIGNAL,
+        dependence_penalty=penalty_for(signal),
     )
     stages = tuple(outline.stages(noise))
     soft = levels.get("soft constraints")
@@ -363,6 +369,12 @@ def components_for(signal: float) -> int:
     """Number of components, by the signal: fewer where the noise is strong."""
     wanted = round(MOST_COMPONENTS * math.sqrt(signal / _TYPICAL_SIGNAL))
     return min(max(wanted, FEWEST_COMPONENTS), MOST_COMPONENTS)
+
+
+def penalty_for(signal: float) -> float:
+    """The penalty on dependence, by the signal: in proportion to it, or less where it is weak."""
+    ratio = signal / _TYPICAL_SIGNAL
+    return max(_DEPENDENCE_PENALTY * min(ratio, ratio**_PENALTY_POWER), LEAST_PENALTY)
 
 
 def histograms_for(signal: float) -> float:

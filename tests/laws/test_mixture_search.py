@@ -11,6 +11,7 @@ from models.mixture.plan import (
     FEWEST_COMPONENTS,
     FEWEST_STEPS,
     LEAST_HISTOGRAMS,
+    LEAST_PENALTY,
     MOST_COMPONENTS,
     MOST_EMPHASIS_CELLS,
     MOST_HISTOGRAMS,
@@ -19,6 +20,7 @@ from models.mixture.plan import (
     components_for,
     emphasis_for,
     histograms_for,
+    penalty_for,
     rounds_for,
     signal_of,
     steps_for,
@@ -39,6 +41,12 @@ def test_more_signal_never_means_fewer_rounds_or_components(one, other, attribut
 def test_more_signal_never_means_a_greater_share_for_histograms(one, other):
     low, high = sorted((one, other))
     assert LEAST_HISTOGRAMS <= histograms_for(high) <= histograms_for(low) <= MOST_HISTOGRAMS
+
+
+@given(signals, signals)
+def test_more_signal_never_means_a_smaller_penalty_on_dependence(one, other):
+    low, high = sorted((one, other))
+    assert LEAST_PENALTY <= penalty_for(low) <= penalty_for(high)
 
 
 @given(st.integers(0, MOST_ROUNDS), st.integers(0, MOST_ROUNDS))
