@@ -1,7 +1,5 @@
 """Sub-models' per-example gradients are those of automatic differentiation, in any units."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 import torch
@@ -173,22 +171,52 @@ def test_joint_levels_of_a_unit_split_into_those_of_its_attributes():
     assert UNITS.at(1) == (0, 1) and UNITS.at(3) == (2, 0)
 
 
-def test_sub_models_side_by_side_have_their_own_gradients_whoever_computes_them():
+def test_sub_models_side_by_side_have_their_own_gradients():
+    units = Units(((0, 1), (2,), (3,), (4,)), (2, 3, 4, 5, 3))
     generator = torch.Generator().manual_seed(6)
-    heads = [LevelHead(np.full(size, 1 / size)) for size in UNITS.levels]
-    submodels = tuple(SubModel(at, UNITS, ATTENTIONS["softmax"], heads[at], 6) for at in (1, 2))
+    heads = [LevelHead(np.full(size, 1 / size)) for size in units.levels]
+    submodels = tuple(SubModel(at, units, ATTENTIONS["softmax"], heads[at], 6) for at in (1, 2, 3))
+    stack, start = Stack(submodels), []
+    for own in submodels:
+        parameters = own.initial({}, generator).items()
+        start.append({n: v + torch.randn(v.shape, generator=generator) for n, v in parameters})
+    joined = stack.joined(start)
     codes = torch.stack(
-        [torch.randint(0, size, (13,), generator=generator) for size in UNITS.sizes], 1
+        [torch.randint(0, size, (13,), generator=generator) for size in units.sizes], 1
     )
-    weights, found = torch.ones(13).double(), []
-    for workers in (1, 2):
-        with ThreadPoolExecutor(workers) as pool:
-            stack = Stack(submodels, pool)
-            start = stack.joined([own.initial({}, generator.manual_seed(6)) for own in submodels])
-            blocks = stack.gradient(start, codes)
-            assert set(blocks) == set(start) == set(stack.gains())
-            found.append({name: own.weighted_sum(weights) for name, own in blocks.items()})
+    blocks = gradient_in_units(stack.gradient(joined, codes), stack.gains())
+    assert set(blocks) == set(joined) == set(stack.gains())
+    norms = torch.stack([own.squared_norms() for own in blocks.values()]).sum(0)
+    weights = torch.randn(13, generator=generator).double()
+    sums = {name: own.weighted_sum(weights) for name, own in blocks.items()}
     for at, submodel in enumerate(submodels):
-        for name, block in submodel.gradient(stack.part(start, at), codes).items():
-            for sums in found:
-                assert torch.equal(sums[f"{at}.{name}"], block.weighted_sum(weights))
+        assert {n: v.tolist() for n, v in stack.part(joined, at).items()} == {
+            n: v.tolist() for n, v in start[at].items()
+        }
+        alone = gradient_in_units(submodel.gradient(start[at], codes), submodel.gains())
+        for name, found in stack.part(sums, at).items():
+            torch.testing.assert_close(
+                found, alone[name].weighted_sum(weights), rtol=1e-4, atol=1e-5
+            )
+        norms = norms - torch.stack([own.squared_norms() for own in alone.values()]).sum(0)
+    assert norms.abs().max() < 1e-3
+
+
+def test_a_row_has_its_gradient_whatever_rows_are_beside_it_in_a_block():
+    units = Units(((0,), (1,), (2,)), (4, 3, 5))
+    generator = torch.Generator().manual_seed(7)
+    heads = [LevelHead(np.full(size, 1 / size)) for size in units.levels]
+    submodels = tuple(SubModel(at, units, ATTENTIONS["softmax"], heads[at], 6) for at in (1, 2))
+    stack = Stack(submodels)
+    start = stack.joined([own.initial({}, generator) for own in submodels])
+    start = {n: v + torch.randn(v.shape, generator=generator) for n, v in start.items()}
+    codes = torch.stack(
+        [torch.randint(0, size, (64,), generator=generator) for size in units.sizes], 1
+    )
+    others = codes.flip(0).clone()
+    others[5] = codes[5]
+    only = torch.zeros(64).double()
+    only[5] = 1.0
+    first, second = stack.gradient(start, codes), stack.gradient(start, others)
+    for name, block in first.items():
+        assert torch.equal(block.weighted_sum(only), second[name].weighted_sum(only)), name
