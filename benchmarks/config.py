@@ -281,6 +281,22 @@ class Benchmark(Declared):
                 )
         return self
 
+    def only(self, names: Sequence[str]) -> Self:
+        """The benchmark with the named experiments alone, in its own order; all if none is named.
+
+        Raises:
+            SpecError: it has no experiment of a name.
+        """
+        known = [experiment.name for experiment in self.experiments]
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise SpecError(
+                f"the benchmark '{self.name}' has no experiment '{unknown[0]}'; it has "
+                f"{', '.join(known)}"
+            )
+        chosen = tuple(found for found in self.experiments if not names or found.name in names)
+        return self.model_copy(update={"experiments": chosen})
+
     def combinations(self, experiment: Experiment) -> Iterator[Combination]:
         """The runs of one experiment, repeats last."""
         seeds = experiment.seeds or self.seeds

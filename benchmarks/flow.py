@@ -13,6 +13,7 @@ A killed command can be run again: finished runs are kept, and an unfinished rel
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,24 +44,31 @@ class Benchmarked:
     persist_result=False,
     log_prints=False,
 )
-def benchmark(config: str, markdown: str | None = None, by: str = "prefect") -> Benchmarked:
-    """Run a benchmark.
+def benchmark(
+    config: str,
+    markdown: str | None = None,
+    by: str = "prefect",
+    only: Sequence[str] = (),
+) -> Benchmarked:
+    """Run a benchmark, or ``only`` the experiments of these names.
 
     Paths are those of the machine that runs the flow, relative to its working directory.
     """
-    declared, home = load_benchmark(Path(config)), Home.current()
+    declared, home = load_benchmark(Path(config)).only(only), Home.current()
     own = home_of(declared, home)
     runs, kept = _runs(declared, own, home, by)
     results = steps.summarise(declared, runs, own)
     tracking_run = steps.track(declared, results, home)
     if markdown:
-        steps.document(declared, results, command_of(config, markdown), Path(markdown))
+        write = steps.document_some if only else steps.document
+        write(declared, results, command_of(config, markdown, only), Path(markdown))
     return Benchmarked(results, kept, tracking_run)
 
 
-def command_of(config: str, markdown: str) -> str:
-    """The command that makes a document again."""
-    return f"cloister benchmark {config} --markdown {markdown}"
+def command_of(config: str, markdown: str, only: Sequence[str]) -> str:
+    """The command that makes a document, or a part of it, again."""
+    chosen = "".join(f" --only {name}" for name in only)
+    return f"cloister benchmark {config}{chosen} --markdown {markdown}"
 
 
 def _runs(declared: Benchmark, own: Home, home: Home, by: str) -> tuple[list[Run], int]:

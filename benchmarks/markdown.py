@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +17,9 @@ from benchmarks.config import Benchmark, Experiment, Peer
 from benchmarks.figures import Table
 from cloister.errors import InputError, StorageError
 from tasks.runtime.code_version import code_version
+
+# Where the section of an experiment begins.
+SECTION = re.compile(r"^(?=### )", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -48,24 +52,41 @@ def require_markers(document: Path, name: str) -> None:
 def insert(document: Path, name: str, text: str) -> None:
     """Replace the text between the markers of a document."""
     begin, end = markers(name)
-    before, after = _parts(document, name)
+    before, _, after = _parts(document, name)
     document.write_text(f"{before}{begin}\n{text.strip()}\n{end}{after}", encoding="utf-8")
+
+
+def insert_sections(document: Path, name: str, fresh: Sequence[str]) -> None:
+    """Replace the sections of the same headings between the markers; new ones come last."""
+    opening, *held = re.split(SECTION, _parts(document, name)[1])
+    sections = {text.partition("\n")[0]: text.strip() for text in [*held, *fresh]}
+    insert(document, name, "\n\n".join([opening.strip(), *sections.values()]))
 
 
 def render(benchmark: Benchmark, command: str, sections: Sequence[Section], document: Path) -> str:
     """The Markdown of a benchmark; figures are named relative to the document."""
-    parts = [_preamble(benchmark, command)]
-    for section in sections:
-        parts += [f"### {section.experiment.title}", section.experiment.note.strip()]
-        parts += [
-            f"{table.title}:\n\n```sh\n{command}\n```\n\n{markdown(table)}"
-            for table in section.tables
-        ]
-        parts += [
-            f"![{plot.stem}]({plot.relative_to(document.parent).as_posix()})"
-            for plot in section.plots
-        ]
-        parts += [f"Failed: {failure}" for failure in section.failures]
+    texts = [_section(section, command, document, "") for section in sections]
+    return "\n\n".join([_preamble(benchmark, command), *texts])
+
+
+def render_alone(
+    benchmark: Benchmark, command: str, sections: Sequence[Section], document: Path
+) -> list[str]:
+    """The Markdown of single experiments, each of which says where and when it was measured."""
+    said = _preamble(benchmark, command)
+    return [_section(section, command, document, said) for section in sections]
+
+
+def _section(section: Section, command: str, document: Path, said: str) -> str:
+    """The heading of an experiment, what is ``said`` of it, its tables, figures and failures."""
+    parts = [f"### {section.experiment.title}", said, section.experiment.note.strip()]
+    parts += [
+        f"{table.title}:\n\n```sh\n{command}\n```\n\n{markdown(table)}" for table in section.tables
+    ]
+    parts += [
+        f"![{plot.stem}]({plot.relative_to(document.parent).as_posix()})" for plot in section.plots
+    ]
+    parts += [f"Failed: {failure}" for failure in section.failures]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -127,8 +148,8 @@ def _inputs(peer: Peer) -> str:
     return ", ".join((peer.method, *options, given))
 
 
-def _parts(document: Path, name: str) -> tuple[str, str]:
-    """The text before and after the markers of a benchmark."""
+def _parts(document: Path, name: str) -> tuple[str, str, str]:
+    """The text before, between and after the markers of a benchmark."""
     try:
         text = document.read_text(encoding="utf-8")
     except OSError as error:
@@ -138,9 +159,8 @@ def _parts(document: Path, name: str) -> tuple[str, str]:
     begin, end = markers(name)
     before, found, rest = text.partition(begin)
     inside, closed, after = rest.partition(end)
-    del inside
     if not (found and closed):
         raise InputError(
             f"{document} has no lines '{begin}' and '{end}'; write them where the tables belong"
         )
-    return before, after
+    return before, inside, after

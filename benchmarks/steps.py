@@ -15,7 +15,14 @@ from typing import Any
 from benchmarks import peer_steps, references, releases
 from benchmarks.config import REFERENCES, Benchmark, Combination, Experiment
 from benchmarks.figures import UTILITY, Repeats, repeats_of, statistic, tables_of
-from benchmarks.markdown import Section, insert, render, surroundings
+from benchmarks.markdown import (
+    Section,
+    insert,
+    insert_sections,
+    render,
+    render_alone,
+    surroundings,
+)
 from benchmarks.plots import draw_experiment
 from benchmarks.runs import Run
 from tasks.runtime.files import replace_file, write_json
@@ -97,10 +104,21 @@ def track(benchmark: Benchmark, results: Results, home: Home) -> str:
 @step("document", "write the tables of benchmark {benchmark.name}")
 def document(benchmark: Benchmark, results: Results, command: str, path: Path) -> None:
     """Write tables into a document, between its markers, and figures into a folder beside it."""
+    insert(path, benchmark.name, render(benchmark, command, _shown(results, path), path))
+
+
+@step("document", "write the tables of some experiments of {benchmark.name}")
+def document_some(benchmark: Benchmark, results: Results, command: str, path: Path) -> None:
+    """Write the tables of the experiments that were run; those of others stay."""
+    texts = render_alone(benchmark, command, _shown(results, path), path)
+    insert_sections(path, benchmark.name, texts)
+
+
+def _shown(results: Results, path: Path) -> list[Section]:
+    """What a document shows, with figures copied into a folder beside it."""
     folder = path.parent / path.stem
     folder.mkdir(exist_ok=True)
-    sections = [_beside(section, folder) for section in results.sections]
-    insert(path, benchmark.name, render(benchmark, command, sections, path))
+    return [_beside(section, folder) for section in results.sections]
 
 
 def _section(

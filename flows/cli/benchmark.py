@@ -34,6 +34,12 @@ def benchmark(
     markdown: Annotated[
         Path | None, typer.Option(help="A document to write the tables into, between its markers.")
     ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="EXPERIMENT", help="Run this experiment alone; may be given several times."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare methods: run every combination of a configuration, measure, tabulate, draw.
@@ -41,27 +47,28 @@ def benchmark(
     Each run is an ordinary release, charged to the benchmark's own ledger under
     CLOISTER_HOME/benchmarks, or that of a peer: another library in an environment of its own under
     CLOISTER_HOME/environments, for public tables only. Run again, the same command keeps what is
-    finished. Figures are internal; --markdown wants data sets that are declared public. Leaves with
-    exit code 1 if a release failed; a peer that fails or takes too long is a finding.
+    finished. Figures are internal; --markdown wants data sets that are declared public, and with
+    --only it leaves the tables of other experiments as they are. Leaves with exit code 1 if a
+    release failed; a peer that fails or takes too long is a finding.
     """
     from benchmarks.config import load_benchmark, require_public
     from benchmarks.markdown import require_markers
     from benchmarks.preflight import require_usable
     from tasks.runtime.home import Home
 
-    declared = load_benchmark(config)
+    declared = load_benchmark(config).only(only or ())
     require_usable(declared)
     if markdown:
         require_public(declared)
         require_markers(markdown, declared.name)
     Home.current().prepare()
-    done = _run(config, markdown)
+    done = _run(config, markdown, only or [])
     _show(done, as_json)
     if done.results.failed:
         raise typer.Exit(1)
 
 
-def _run(config: Path, markdown: Path | None) -> Benchmarked:
+def _run(config: Path, markdown: Path | None, only: list[str]) -> Benchmarked:
     from benchmarks.flow import benchmark as flow
     from flows.cli.console import progress
     from tasks.runtime.home import Home
@@ -69,7 +76,7 @@ def _run(config: Path, markdown: Path | None) -> Benchmarked:
     from tasks.stores.prefect_server import serving
 
     with progress() as watcher, watched_by(watcher), serving(Home.current()):
-        return flow(str(config), str(markdown) if markdown else None, user())
+        return flow(str(config), str(markdown) if markdown else None, user(), only)
 
 
 def _show(done: Benchmarked, as_json: bool) -> None:

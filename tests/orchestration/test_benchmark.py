@@ -9,7 +9,7 @@ from mlflow import MlflowClient
 
 from benchmarks.config import load_benchmark
 from benchmarks.figures import Statistic
-from benchmarks.markdown import insert, markers
+from benchmarks.markdown import insert, insert_sections, markers
 from benchmarks.releases import finished_run, spec_of
 from benchmarks.runs import home_of
 from cloister.constraints import constraints_of
@@ -195,6 +195,38 @@ def test_text_goes_between_the_markers_only(place):
         *markers("tiny")[1].split(),
         "after",
     ]
+
+
+def test_sections_are_replaced_by_their_headings_and_new_ones_come_last(place):
+    page = document(place)
+    insert(page, "tiny", "all of it\n\n### One\n\nold\n\n### Two\n\nstays\n")
+    insert_sections(page, "tiny", ["### Three\n\nnew", "### One\n\nfresh"])
+    begin, end = markers("tiny")
+    assert page.read_text().split(begin)[1].split(end)[0].split() == [
+        *"all of it ### One fresh ### Two stays ### Three new".split(),
+    ]
+
+
+def test_one_experiment_alone_keeps_the_tables_of_others(prefect_server, place, config, capsys):
+    (experiment,) = yaml.safe_load(config.read_text())["experiments"]
+    other = experiment | {"name": "other", "title": "Another", "epsilons": [1]}
+    path = declared(place, experiments=[experiment, other], evaluate="none")
+    page = document(place)
+    insert(page, "tiny", f"head\n\n### {experiment['title']}\n\nold\n\n### Another\n\nstays\n")
+    options = ["--only", "rules", "--markdown", str(page)]
+    assert run(["benchmark", str(path), *options, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["results"]) == 1
+    text = page.read_text(encoding="utf-8")
+    assert "old" not in text.split("### Another")[0]
+    assert f"cloister benchmark {path} --only rules --markdown {page}" in text
+    assert text.endswith(f"### Another\n\nstays\n{markers('tiny')[1]}\nafter\n")
+
+
+def test_an_experiment_that_there_is_not_is_named(place, config, capsys):
+    assert run(["benchmark", str(config), "--only", "lost"]) == 2
+    said = capsys.readouterr().err
+    assert "no experiment 'lost'" in said and "it has rules" in " ".join(said.split())
+    assert not place.home.folder.exists()
 
 
 def test_a_deviation_is_said_of_repeats_only():
