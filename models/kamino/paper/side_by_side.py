@@ -38,9 +38,9 @@ class Stack:
 
     def gradient(self, parameters: Tensors, codes: Tensor) -> FactoredGradient:
         """Per-example gradients of the sum of the losses of all, from levels (b, k)."""
-        joint = self.submodels[0].units.join(codes, self._count + 1)
+        rows, joint = len(codes), self.submodels[0].units.join(codes, self._count + 1)
         embedded = [
-            parameters[f"embed.{unit}"].index_select(0, joint[:, unit]).unflatten(1, (readers, -1))
+            parameters[f"embed.{unit}"].index_select(0, joint[:, unit]).reshape(rows, readers, -1)
             for unit, readers in enumerate(range(self._count, 0, -1))
         ]
         shares = torch.softmax(self._logits(parameters["attention"]), 1)
