@@ -31,6 +31,7 @@ from models.kamino.paper.attention import ATTENTIONS
 from models.kamino.paper.heads import LevelHead, NormalHead
 from models.kamino.paper.hyper_attributes import Units
 from models.kamino.paper.printed import descend
+from models.kamino.paper.side_by_side import Stack
 from models.kamino.paper.submodels import SubModel
 from models.kamino.paper.tied import TiedSubModel
 from models.kamino.training import TrainingSchedule, train_privately
@@ -90,6 +91,9 @@ LEARNERS = {
     "tied to a number": TiedSubModel(
         2, UNITS, ATTENTIONS["softmax"], NUMBER, 6, (*LEVELS[:2], NUMBER)
     ),
+    "side by side": Stack(
+        tuple(SubModel(at, UNITS, ATTENTIONS["softmax"], LEVELS[at], 6) for at in (1, 2))
+    ),
 }
 
 
@@ -97,6 +101,8 @@ def start_of(learner):
     generator = torch.Generator().manual_seed(1)
     if isinstance(learner, TupleNetwork):
         return learner.initial([np.full(size, 1 / size) for size in learner.sizes], generator)
+    if isinstance(learner, Stack):
+        return learner.joined([own.initial({}, generator) for own in learner.submodels])
     return learner.initial({}, generator)
 
 
