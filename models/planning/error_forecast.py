@@ -2,7 +2,8 @@
 
 The error is the mean half-L1 distance of two-way marginals, numbers in 16 bins, as
 ``cloister.evaluation.marginals`` measures it. It is forecast by a curve in two public figures of
-each pair of attributes of k and l values, among n rows and m attributes:
+each pair of attributes of k and l values, among n rows and m attributes (a number counts for as
+many values as the method's curve says, since methods smooth and few have even shares):
 
     noise      sqrt(k l m) / (n sqrt(rho)), cells times the noise of a count, as a share of rows
     sampling   sqrt(k l / n), what even exact shares lose in n rows
@@ -32,26 +33,27 @@ from cloister.schema.cells import declared_cells
 from cloister.schema.columns import Column
 from models.task import Budget, Task
 
-NUMERIC_PARTS = 16
-"""Bins of a number or an ordered attribute, as evaluations count them."""
-
 
 @dataclass(frozen=True)
 class ErrorCurve:
-    """The constants of one method: of the noise (a, p) and of sampling (b, q)."""
+    """The constants of one method: of the noise (a, p) and of sampling (b, q).
+
+    A number or an ordered attribute counts for ``parts`` values at most.
+    """
 
     noise: float
     noise_power: float
     sampling: float
     sampling_power: float
+    parts: int
 
 
 CURVES: Mapping[str, ErrorCurve] = MappingProxyType(
     {
-        "mixture": ErrorCurve(0.66, 1.23, 0.18, 0.87),
-        "kamino": ErrorCurve(0.76, 0.72, 0.13, 2.00),
-        "dpview": ErrorCurve(0.68, 0.99, 0.13, 0.58),
-        "independent": ErrorCurve(0.59, 1.67, 0.28, 0.58),
+        "mixture": ErrorCurve(0.86, 0.89, 0.18, 0.83, 5),
+        "kamino": ErrorCurve(0.76, 0.72, 0.13, 2.00, 16),
+        "dpview": ErrorCurve(0.68, 0.99, 0.13, 0.58, 16),
+        "independent": ErrorCurve(0.59, 1.67, 0.28, 0.58, 16),
     }
 )
 """The methods whose releases were measured, under approximate differential privacy."""
@@ -63,8 +65,10 @@ def forecast_error(task: Task, method: str, budget: Budget) -> float | None:
     Those are of rows, not of persons, at a delta above 0.
     """
     curve = CURVES.get(method)
-    sizes = [_parts(task.domain[name]) for name in task.domain.modelled]
-    if curve is None or task.persons is not None or not budget.delta or len(sizes) < 2:
+    if curve is None or task.persons is not None or not budget.delta:
+        return None
+    sizes = [_values(task.domain[name], curve.parts) for name in task.domain.modelled]
+    if len(sizes) < 2:
         return None
     cells = np.sqrt(_products(sizes))
     rho = float(zcdp_rho(budget.epsilon, budget.delta))
@@ -81,9 +85,9 @@ def _sensitivity(task: Task) -> float:
     return task.neighbours.max_rows * (math.sqrt(2) if exchanged else 1.0)
 
 
-def _parts(column: Column) -> int:
+def _values(column: Column, parts: int) -> int:
     size = declared_cells(column).size
-    return size if column.kind == "nominal" else min(size, NUMERIC_PARTS)
+    return size if column.kind == "nominal" else min(size, parts)
 
 
 def _products(sizes: list[int]) -> Floats:
