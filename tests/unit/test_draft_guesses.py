@@ -1,7 +1,11 @@
 """What a draft makes of codes, flags, keys, usual ranges, and of a file in a local dialect."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from extract import EMPTY, KINDS, declare_draft, extract, write_extract
 from shape import Shape, release_once
@@ -64,6 +68,22 @@ LISTED = {"type": "categorical", "values": DIGITS}
         ("sold", [str(n**4) for n in range(ROWS)], {"type": "integer", "bins": 50, "scale": None}),
         ("sold", [*map(str, range(59)), "7777"], {"type": "integer", "bins": 50, "scale": "log"}),
         ("distance", some("17", "4983"), {"type": "integer", "min": 0, "max": 5000, "bins": 50}),
+        ("x", [str(n + 100_001) for n in range(ROWS)], {"type": "text", "pattern": "{1..999999}"}),
+        ("x", [str(n + 67) for n in range(ROWS)], {"type": "integer"}),
+        ("year", [str(n + 1900) for n in range(ROWS)], {"type": "integer", "min": 1900}),
+        ("respondent", [str(3 * n + 7) for n in range(ROWS)], {"type": "text"}),
+        ("x", [str(10**19 + 7 * n) for n in range(ROWS)], {"type": "text"}),
+        ("x", some("1" * 22, "2" * 20), {"type": "categorical", "values": ["1" * 22, "2" * 20]}),
+        ("x", [f"A{10**19 + 7 * n}" for n in range(ROWS)], {"type": "text"}),
+        ("Q1", some("0", "4", "10", "99"), {"min": 0, "max": 10, "special": [99]}),
+        ("Q1", some("1", "2", "5", "98", "99"), {"min": 1, "max": 5, "special": [98, 99]}),
+        ("Q1", some("-9", "-1", "1", "5"), {"min": 1, "max": 5, "special": [-9, -1]}),
+        ("sold", some(*map(str, range(30)), "99", "120"), {"max": 120, "special": None}),
+        ("x", some("-1", "-3", "2"), {"min": -3, "max": 2, "special": None}),
+        ("insured", some("5000", "10000", "500000"), {"special": [5000, 10000, 500000]}),
+        ("x", some("2.5e-9", "3.1e-6", "4e-7"), {"type": "float", "decimals": 10}),
+        ("x", some("1.00000001", "1.00000002"), {"type": "float", "decimals": 11}),
+        ("x", some("1e-30", "4e-30"), {"type": "float", "decimals": 12}),
         ("when", some("20240131", "20231224"), {"type": "date", "format": "%Y%m%d"}),
         ("when", some("3/4/2020", "12/24/2020"), {"type": "date", "format": "%-m/%-d/%Y"}),
         ("when", some("2020-01-02 00:00:00"), {"type": "date", "format": "%Y-%m-%d 00:00:00"}),
@@ -118,17 +138,18 @@ def test_flags_and_keys_of_parquet_keep_their_types(tmp_path):
     frame = pd.DataFrame({"id": np.arange(ROWS) + 100, "flag": np.arange(ROWS) % 2})
     frame["sick"] = frame["flag"].astype("Int8").mask(frame["flag"] == 1)
     frame["small"] = np.arange(ROWS, dtype="int8") + 67
+    frame["long"] = np.uint64(2**63) + np.arange(ROWS, dtype="uint64")
     frame["large"] = np.where(np.arange(ROWS) < 9, -5, 10**18 - 1 - np.arange(ROWS))
     frame.to_parquet(tmp_path / "native.parquet")
     (tmp_path / "draft.yaml").write_text(draft(tmp_path / "native.parquet"))
     spec = load_spec(tmp_path / "draft.yaml")
     types = [attribute.type for attribute in spec.attributes.values()]
-    assert types == ["text", "boolean", "boolean", "integer", "integer"]
+    assert types == ["text", "boolean", "boolean", "integer", "text", "integer"]
     assert (spec.attributes["small"].max, spec.attributes["large"].max) == (127, 10**18 - 1)
     typed, report = validate_rows(read_frame(spec), spec)
     assert report.valid
     again = Domain.of(spec.attributes, spec.folder).encode(typed).frame()
-    assert list(map(str, again.dtypes)) == ["int64", "int64", "Int8", "int8", "int64"]
+    assert list(map(str, again.dtypes)) == ["int64", "int64", "Int8", "int8", "uint64", "int64"]
     pd.testing.assert_series_equal(again["flag"], frame["flag"])
 
 
@@ -214,3 +235,25 @@ def test_a_thousands_mark_in_every_number_is_no_decimal_mark():
     texts = pd.Series(["7.675", "-482.625", "10.000.000"])
     assert number_format(texts, whole=True, thousands=".") == "%'d"
     assert number_format(pd.Series(["7.50", "12.00"]), whole=False, thousands=",") == "%.2f"
+
+
+def test_decimals_of_parquet_are_drafted_as_numbers(tmp_path):
+    cells = [Decimal(7 * n).scaleb(-2) if n % 9 else None for n in range(ROWS)]
+    table = pa.table({"price": pa.array(cells, pa.decimal128(12, 2)), "one": ["x"] * ROWS})
+    pq.write_table(table, tmp_path / "exact.parquet")
+    (tmp_path / "draft.yaml").write_text(draft(tmp_path / "exact.parquet"))
+    spec = load_spec(tmp_path / "draft.yaml")
+    price = spec.attributes["price"]
+    assert (price.type, price.decimals, price.nullable) == ("float", 2, True)
+    assert validate_rows(read_frame(spec), spec)[1].valid
+
+
+def test_columns_of_lists_are_left_out_of_a_draft_and_named(tmp_path):
+    frame = pd.DataFrame({"n": np.arange(ROWS) % 3, "tags": [[1, 2]] * ROWS})
+    frame["place"] = [{"x": 1}] * ROWS
+    frame.to_parquet(tmp_path / "nested.parquet")
+    (tmp_path / "draft.yaml").write_text(draft(tmp_path / "nested.parquet"))
+    spec = load_spec(tmp_path / "draft.yaml")
+    assert list(spec.ignore) == ["tags", "place"]
+    assert list(spec.attributes) == ["n"]
+    assert validate_rows(read_frame(spec), spec)[1].valid

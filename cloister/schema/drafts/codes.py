@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 
 import pandas as pd
+from pandas.api import types as pt
 
+from cloister.schema.codelists import MOST_PATTERN_DIGITS
 from cloister.schema.drafts.column_cells import FEWEST_KEYS, ColumnCells, Guess
 from cloister.schema.drafts.column_names import (
     names_a_code,
@@ -24,7 +26,10 @@ _NEARLY_ALL = 0.9
 _CODE_DIGITS = 5
 """Digits from which numbers of one length, each in several rows, are taken for codes."""
 
-_NUMBERED = re.compile(r"([^{}]*?)(\d+)")
+_ROUND = 100
+"""Counters start at multiples of it, or one above: 0, 1, 100001."""
+
+_NUMBERED = re.compile(rf"([^{{}}]*?)(\d{{1,{MOST_PATTERN_DIGITS}}})")
 
 _ROW = "another value in each row: a key, not modelled; synthetic rows get fresh numbers"
 _PERSON = (
@@ -37,10 +42,10 @@ def guess_digits(cells: ColumnCells) -> Guess | None:
     """Digits that are no quantity: a key, dates without marks, or codes."""
     texts = cells.digits()
     if texts is None:
-        return None
+        return _long_digits(cells)
     if _are_persons(cells):
         return _numbered_key(texts, cells, _PERSON)
-    if cells.unique and (names_a_key(cells.name) or names_a_code(cells.name) or _counts_up(texts)):
+    if cells.unique and (_names_rows(cells.name) or _counts_up(texts, cells.name)):
         return _numbered_key(texts, cells, f"{_ROW}; integer if it is a quantity")
     if cells.is_text and is_compact_date(texts):
         return None
@@ -51,10 +56,30 @@ def guess_digits(cells: ColumnCells) -> Guess | None:
     return _code_list(cells, reason) if reason else None
 
 
-def _counts_up(texts: pd.Series) -> bool:
-    """Whether the numbers are 0, 1, 2, ... or 1, 2, 3, ... in some order."""
+def _long_digits(cells: ColumnCells) -> Guess | None:
+    """Digits too long for a whole number: a key where nearly each row has its own, else codes."""
+    if pt.is_bool_dtype(cells.known.dtype) or pt.is_float_dtype(cells.known.dtype):
+        return None
+    if not cells.known.astype("str").str.fullmatch("[0-9]+").all():
+        return None
+    if cells.distinct < max(_NEARLY_ALL * len(cells.known), FEWEST_KEYS):
+        return _code_list(cells, f"digits, some more than {MOST_PATTERN_DIGITS}")
+    dtype = {} if cells.is_text else {"dtype": cells.own_dtype}
+    pattern = f"{{{10 ** (MOST_PATTERN_DIGITS - 1)}..{'9' * MOST_PATTERN_DIGITS}}}"
+    return Guess({"type": "text", "pattern": pattern, **dtype}, _ROW)
+
+
+def _names_rows(name: str) -> bool:
+    """Whether a name is that of a key, of digits that are no quantity, or of a person."""
+    return names_a_key(name) or names_a_code(name) or names_a_person(name)
+
+
+def _counts_up(texts: pd.Series, name: str) -> bool:
+    """Whether different numbers follow each other, in some order, from where counters start."""
     numbers = texts.astype("int64")
-    return bool(numbers.min() in (0, 1) and numbers.max() - numbers.min() == len(numbers) - 1)
+    first, last = int(numbers.min()), int(numbers.max())
+    usual = first > 1 and public_range(name, first, last) is not None
+    return first % _ROUND in (0, 1) and last - first == len(numbers) - 1 and not usual
 
 
 def _code_reason(texts: pd.Series, cells: ColumnCells) -> str:

@@ -12,13 +12,16 @@ import json
 import re
 from pathlib import Path
 
+from pandas.api import types as pt
+
 from cloister.errors import DataError
 from cloister.schema.drafts.column_cells import ColumnCells, Guess
 from cloister.schema.drafts.file_dialect import DraftedFile, drafted_csv
 from cloister.schema.drafts.guessing import guess
-from cloister.schema.sources.parquet_files import parquet_names, read_native
+from cloister.schema.sources.parquet_files import nested_names, parquet_names, read_native
 from cloister.schema.sources.reading import guarded_reading, table_format
 from cloister.schema.sources.required_columns import require_columns
+from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import DraftedFact
 from cloister.schema.spec_files.writing import entries, flow, scalar
 
@@ -40,7 +43,7 @@ _HEAD = """\
 name: {name}
 source: {{{source_keys}}}
 unconfirmed: {unconfirmed} # delete once read through
-ignore: {ignore} # columns to leave out; a draft names those without a value
+ignore: {ignore} # columns to leave out; a draft names those without a value, or of lists
 privacy:
   unit: row # or {{key: COLUMN, max_rows: NUMBER}} when one person may own several rows
   relation: add_remove
@@ -82,7 +85,7 @@ def draft(path: Path) -> str:
         name=name,
         source_keys=entries(file.source),
         unconfirmed=flow(facts),
-        ignore=flow(empty),
+        ignore=flow([*empty, *file.nested]),
     )
     return head + "".join(lines) + _FOOT
 
@@ -90,8 +93,11 @@ def draft(path: Path) -> str:
 def _drafted_parquet(path: Path) -> DraftedFile:
     names = parquet_names(path)
     require_columns(names, names, str(path))
-    frame = read_native(path, names)
-    return DraftedFile({"path": str(path)}, frame, frame, {})
+    nested = nested_names(path)
+    frame = read_native(path, [name for name in names if name not in nested])
+    decimals = frame.columns[[pt.is_object_dtype(kind) for kind in frame.dtypes]]
+    frame = frame.assign(**{name: texts(frame[name]) for name in decimals})
+    return DraftedFile({"path": str(path)}, frame, frame, {}, tuple(nested))
 
 
 def _keyed(file: DraftedFile, name: str) -> Guess:

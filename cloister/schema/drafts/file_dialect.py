@@ -63,12 +63,14 @@ class DraftedFile:
 
     ``plain`` holds the cells with numbers as ``1234.5``, ``written`` as they are in the file; in
     both the ``missing`` texts are missing. ``tokens`` is the usual missing text of each column.
+    ``nested`` are columns without single values, which are in none of them.
     """
 
     source: dict[str, Any]
     written: pd.DataFrame
     plain: pd.DataFrame
     tokens: dict[str, str]
+    nested: tuple[str, ...] = ()
 
 
 def drafted_csv(path: Path) -> DraftedFile:

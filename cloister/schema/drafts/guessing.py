@@ -27,9 +27,11 @@ from cloister.schema.drafts.column_cells import ColumnCells, Guess, Keys
 from cloister.schema.drafts.number_bounds import (
     BINS,
     MOST_DECIMALS,
+    answers_of,
     bins_of,
     bounds_of,
     decimals_of,
+    few_numbers,
     point_mass,
 )
 from cloister.schema.drafts.written_forms import (
@@ -158,14 +160,25 @@ def _integer(cells: ColumnCells) -> Guess | None:
     typed = cells.typed(_ANY_WHOLE)
     if typed is None or pt.is_float_dtype(cells.known.dtype) or cells.zeros_ahead:
         return None
-    low, high, why = bounds_of(cells.name, int(typed.min()), int(typed.max()), "whole numbers")
+    answers = answers_of(typed)
+    asked = typed[~typed.isin(answers)]
+    low, high, why = bounds_of(cells.name, int(asked.min()), int(asked.max()), "whole numbers")
     wide = high - low > 2 * BINS
+    single, said = _single_numbers(answers, asked, wide)
     if cells.distinct > BINS and low >= 0 and high <= _MIDNIGHT and (typed % 100 < 60).all():
         why = f"{why}; clock times as hhmm? list their values, or 60 to 99 minutes come out too"
     least, most = _whole_limits(cells)
     keys = {"type": "integer", "min": max(int(low), least), "max": min(int(high), most)}
-    keys |= bins_of(typed) | point_mass(typed, 0) if wide else {}
-    return Guess(keys | _number_format(cells, whole=True), why)
+    keys |= bins_of(asked) | point_mass(typed, 0) if wide else {}
+    return Guess(keys | single | _number_format(cells, whole=True), why + said)
+
+
+def _single_numbers(answers: list[int], asked: pd.Series, wide: bool) -> tuple[Keys, str]:
+    """The special values that stand for answers, and those of few numbers far apart; and why."""
+    few = few_numbers(asked) if wide else []
+    said = f"; {', '.join(map(str, answers))} taken for answers such as not known" * bool(answers)
+    said += f"; {len(few)} numbers alone, kept single by special" * bool(few)
+    return ({"special": [*few, *answers]} if few or answers else {}), said
 
 
 def _whole_limits(cells: ColumnCells) -> tuple[int, int]:

@@ -24,7 +24,30 @@ _POINT_MASS = 0.1
 """The share of zeros above which zero is guessed a special value."""
 
 MOST_DECIMALS = 6
-"""Decimal places that a guessed grid has at most."""
+"""Decimal places that a guessed grid has at most, if that tells the values apart."""
+
+_FINEST = 12
+"""Decimal places that a grid can have."""
+
+_LEAST, _SMALL, _FINE = 0.01, 10, 1000
+"""A grid has this many steps below all but a share of the values, and from least to greatest."""
+
+_ANSWERS = frozenset(
+    (
+        *(-1, -2, -7, -8, -9, -77, -88, -98, -99, -999, 8, 9, 77, 88, 97, 98, 99),
+        *(777, 888, 997, 998, 999, 7777, 8888, 9997, 9998, 9999, 99999, 999999),
+    )
+)
+"""Numbers that usually stand for no answer, not known, or does not apply."""
+
+_FEWEST_ANSWERS = 3
+"""Rows of such a number at least: fewer may be slips."""
+
+_SCALE = 3
+"""Numbers beside a far one at least, for them to be the scale of a question."""
+
+_FEW, _ROWS_EACH = 12, 20
+"""Numbers of a wide range are kept single if so few, each in so many rows on average."""
 
 _STEPS = 5
 """Round steps from the least to the greatest value, at least, to which bounds are rounded."""
@@ -52,11 +75,48 @@ def _outwards(low: float, high: float) -> tuple[float, float]:
 
 
 def decimals_of(typed: pd.Series) -> int:
-    """The decimal places of all values (n,), six at most."""
+    """The decimal places of all values (n,): six at most, more where values are far below one."""
     numbers = typed.to_numpy(dtype=np.float64)
     places = range(MOST_DECIMALS)
     fitting = (p for p in places if np.array_equal(np.round(numbers, p), numbers))
-    return next(fitting, MOST_DECIMALS)
+    return next(fitting, min(max(MOST_DECIMALS, _telling_decimals(numbers)), _FINEST))
+
+
+def _telling_decimals(numbers: np.ndarray) -> int:
+    """Decimal places by which nearly all of the values are told from zero and from each other."""
+    sizes = np.abs(numbers[numbers != 0])
+    steps = [_SMALL / float(np.quantile(sizes, _LEAST)), _FINE / (float(np.ptp(numbers)) or 1)]
+    return math.ceil(math.log10(max(steps)))
+
+
+def answers_of(typed: pd.Series) -> list[int]:
+    """Numbers far from all others that usually stand for no answer, such as 99 beside 0 to 10."""
+    counts = typed.astype("int64").value_counts()
+    apart = [n for n in counts.index if n in _ANSWERS and counts[n] >= _FEWEST_ANSWERS]
+    others = counts.index[counts.index >= 0]
+    below = [int(n) for n in apart if n < 0]
+    if below and len(others) > 1 and len(others) + len(below) == len(counts):
+        return sorted(below)
+    return _far_above(counts.index.to_numpy(), apart)
+
+
+def _far_above(numbers: np.ndarray, answers: list[int]) -> list[int]:
+    """Of the answers the greatest numbers, if they are as far from the rest as that is wide."""
+    above: list[int] = []
+    for number in sorted(map(int, numbers), reverse=True):
+        if number not in answers:
+            break
+        above.append(number)
+    rest = numbers[~np.isin(numbers, above)]
+    far = len(rest) >= _SCALE and above and min(above) - rest.max() >= np.ptp(rest)
+    return sorted(above) if far else []
+
+
+def few_numbers(typed: pd.Series) -> list[int]:
+    """The numbers of a column that holds few, each in many rows; none if it holds more."""
+    found = typed.unique()
+    few = 1 < len(found) <= min(_FEW, len(typed) // _ROWS_EACH)
+    return sorted(map(int, found)) if few else []
 
 
 def bins_of(typed: pd.Series) -> dict[str, Any]:

@@ -59,6 +59,11 @@ def parquet_names(path: Path) -> list[str]:
     return list(_parquet(path, pq.read_schema).names)
 
 
+def nested_names(path: Path) -> list[str]:
+    """The columns of a Parquet file that hold no single values; DataError if it is not one."""
+    return [field.name for field in _parquet(path, pq.read_schema) if not is_readable(field.type)]
+
+
 def read_native(path: Path, names: Sequence[str]) -> pd.DataFrame:
     """The named columns of a Parquet file in the storage that its schema says, shape (n, columns).
 
@@ -83,7 +88,7 @@ def _require_readable(fields: Sequence[pa.Field], path: Path) -> None:
         if not is_readable(field.type):
             raise DataError(
                 f"{path}: column '{field.name}' is of type {field.type}, which holds no single "
-                "values; write it as numbers, dates or text"
+                "values; write it as numbers, dates or text, or name it under ignore"
             )
 
 
