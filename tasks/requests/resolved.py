@@ -32,6 +32,9 @@ from tasks.requests.options import (
     seed_of,
 )
 
+_OF_TABLES = Choice("relational", "of several tables, the rows of each by the usual method")
+"""What auto means where there are several tables."""
+
 
 @dataclass(frozen=True)
 class ResolvedRequest:
@@ -149,9 +152,8 @@ def method_of(declared: Spec, options: Options, budget: Budget) -> Choice:
             name, "named by the spec" if options.method is None else "named on the command line"
         )
     if declared.tables:
-        raise PlanError(
-            "auto chooses among methods of one table; name one of several with --method"
-        )
+        _require_guarantee(_OF_TABLES.method, declared)
+        return _OF_TABLES
     rows = {declared.name: public_rows(declared)}
     task = task_of(declared, rows, rows_of(declared, options))
     assert isinstance(task, Task)

@@ -230,6 +230,14 @@ def test_a_plan_names_both_tables_and_costs_nothing(clinic: Path, capsys) -> Non
     assert "visits.ward" in said
 
 
+def test_auto_means_relational_where_there_are_several_tables(clinic: Path, capsys) -> None:
+    (clinic / "clinic.yaml").write_text(SPEC.replace(", method: shares", ""), encoding="utf-8")
+    assert run(["plan", "clinic.yaml", "--json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert planned["method"] == "relational"
+    assert "several tables" in str(planned)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -243,7 +251,6 @@ def test_a_plan_names_both_tables_and_costs_nothing(clinic: Path, capsys) -> Non
         ("    key: id\n", "", "other tables refer to it"),
         ("release: {", "attributes: {a: {type: boolean}}\nrelease: {", "exclude each other"),
         ("method: shares", "method: independent", "is of one table"),
-        ("method: shares", "method: auto", "auto chooses among methods of one table"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_refused_before_a_charge(
