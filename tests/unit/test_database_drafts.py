@@ -54,6 +54,22 @@ def test_a_draft_has_links_hierarchies_and_what_may_be_missing(tmp_path):
     assert set(data_derived(spec)) == {"born", "kind", "stars"}
 
 
+def test_where_rows_may_refer_to_none_a_row_is_the_unit(tmp_path):
+    _, spec = drafted(
+        tmp_path,
+        """
+        CREATE TABLE shops (id INTEGER PRIMARY KEY, town CHAR(3) NOT NULL);
+        CREATE TABLE customers (id INTEGER PRIMARY KEY, born DATE NOT NULL);
+        CREATE TABLE orders (
+          id INTEGER PRIMARY KEY, customer INTEGER REFERENCES customers (id), total REAL
+        );
+        CREATE TABLE lines (id INTEGER PRIMARY KEY, nr INTEGER NOT NULL REFERENCES orders (id));
+        """,
+    )
+    assert spec.privacy.unit == "row"
+    assert sum(part.rows is None for part in spec.tables.values()) == 1
+
+
 def test_a_draft_has_a_column_of_each_type_of_numbers(tmp_path):
     types = ["REAL", "FLOAT", "DOUBLE PRECISION", "NUMERIC(8, 2)", "DECIMAL(5, 1)"]
     columns = ", ".join(f"n{place} {each} NOT NULL" for place, each in enumerate(types))

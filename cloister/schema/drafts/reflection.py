@@ -37,6 +37,11 @@ privacy:
 """
 
 _ONE_UNIT = "row # or {key: COLUMN, max_rows: NUMBER} when one person may own several rows"
+_ANY_ROW = (
+    "row # of any table: rows that may refer to none are part of no other unit; {table: NAME} if "
+    "these columns are never missing"
+)
+_WHOSE = "whose rows are protected, with all that refer to them"
 _FOOT = "release: {{method: {method}, epsilon: 1, delta: 1e-7}}\n"
 _SCHEMA = "schema of the database"
 _MAX_ROWS = 10
@@ -95,9 +100,11 @@ def _draft_of_one(url: str, table: ReflectedTable) -> str:
 
 def _draft_of_several(url: str, name: str, tables: Sequence[ReflectedTable]) -> str:
     unit = _unit(tables)
-    said = f"{{table: {scalar(unit.name)}}} # whose rows are protected, with all that refer to them"
+    lost = _is_lost(unit, tables)
+    said = _ANY_ROW if lost else f"{{table: {scalar(unit.name)}}} # {_WHOSE}"
+    counted = tables[0] if lost else unit
     by_name = {table.name: table for table in tables}
-    parts = (line for table in tables for line in _part(url, table, table is unit, by_name))
+    parts = (line for table in tables for line in _part(url, table, table is counted, by_name))
     head = _HEAD.format(name=_dataset(name)) + _PRIVACY.format(unit=said)
     return head + "tables:\n" + "".join(parts) + _FOOT.format(method="relational")
 
@@ -151,6 +158,23 @@ def _unit(tables: Sequence[ReflectedTable]) -> ReflectedTable:
         table for table in tables if all(to == table.name for to, _ in table.references.values())
     ]
     return max(roots or tables, key=lambda table: len(below[table.name]))
+
+
+def _is_lost(unit: ReflectedTable, tables: Sequence[ReflectedTable]) -> bool:
+    """Whether rows may lack the one reference that makes them part of a unit."""
+    held, found = {unit.name}, -1
+    while found != len(held):
+        found = len(held)
+        held |= {table.name for table in tables if _refers(table, held, nullable=False)}
+    return any(_refers(table, held, nullable=True) for table in tables if table.name not in held)
+
+
+def _refers(table: ReflectedTable, to: set[str], nullable: bool) -> bool:
+    missing = {column["name"] for column in table.columns if column["nullable"]}
+    return any(
+        parent in to and (column in missing) == nullable
+        for column, (parent, _) in table.references.items()
+    )
 
 
 def _ignored(table: ReflectedTable, indent: str) -> Iterator[str]:
