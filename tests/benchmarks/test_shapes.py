@@ -20,8 +20,15 @@ from cloister.evaluation.learning import TrainTestSplit, synthetic_training_rows
 from cloister.evaluation.marginals import compare_marginals
 from cloister.evaluation.persons import PersonColumns, compare_persons
 from cloister.evaluation.targets import targets_of
+from cloister.privacy.mechanisms.counts import DiscreteGaussian
+from cloister.schema.cells import declared_cells
+from models.discretization.histograms import HistogramCounts
+from models.discretization.two_levels import TwoLevels
 from models.planning.error_forecast import forecast_error
+from models.protocol import make_plan
+from models.registry import create
 from models.task import Budget
+from models.task_from_spec import task_of
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]
 """Seconds: a release of flights takes ten minutes on a busy core."""
@@ -144,6 +151,36 @@ def test_loans(epsilon, method):
     show(f"loans, {method}, epsilon {epsilon}", figures)
     for one in figures:
         assert 1 / FORECAST_FACTOR < one["2-way half L1 / forecast"] < FORECAST_FACTOR
+
+
+def test_counts_of_loans():
+    """Standard deviations, as shares of the data's, of 300 noisy histograms of two counts."""
+    shape, rng = loans(), np.random.default_rng(11)
+    task = task_of(shape.declared(), {"loans": len(shape.frame)})
+    plan = make_plan(create("mixture"), task, Budget(Fraction(1), Fraction("1e-6")))
+    figures = [{} for _ in range(300)]
+    for name in ("derogatory reports", "delinquent lines"):
+        cells = declared_cells(task.domain[name])
+        levels = TwoLevels.of(cells)
+        noise = DiscreteGaussian(plan.parameters.histogram_noise[name])
+        deviation = noise.scale(task.neighbours.partition)
+        real = shape.frame[name].dropna().astype(int).value_counts()
+        counts = real.reindex(range(cells.size)).fillna(0).to_numpy(copy=True)
+        counts[-1] = shape.frame[name].isna().sum()
+        wide = np.bincount(levels.of_cell, weights=counts)
+        truth = deviation_of(counts)
+        for figure in figures:
+            noisy, noisy_wide = (own + rng.normal(0, deviation, len(own)) for own in (counts, wide))
+            found = HistogramCounts(cells, noisy, deviation, noisy_wide)
+            share = deviation_of(found.estimate(task.data_rows)[1]) / truth
+            figure |= {f"sd {name}": share, f"{name}, within half": float(0.5 < share < 1.5)}
+    show("counts of loans, epsilon 1", figures)
+
+
+def deviation_of(counts):
+    """The standard deviation of whole numbers from 0 on, the missing ones last and left out."""
+    known = np.arange(len(counts) - 1)
+    return np.sqrt(np.cov(known, aweights=counts[:-1], ddof=0))
 
 
 def deviations(real, drawn):
