@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from cloister.constraints import DenialConstraint, constraints_of, functional_dependency
 from cloister.constraints.across import across_constraints
+from cloister.constraints.binding import bind
 from cloister.constraints.declared import declared_at
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.counts import Neighbours
@@ -68,7 +70,8 @@ def sampling_of(declared: ReleaseSpec) -> RowSampling:
 
 def _of_one(spec: Spec, rows: int, neighbours: Neighbours, wanted: int | None) -> Task:
     domain = Domain.of(spec.attributes, spec.folder)
-    constraints = constraints_of(spec.constraints, domain.names, spec.folder, spec.ignore)
+    fits = partial(bind, domain=domain)
+    constraints = constraints_of(spec.constraints, domain.names, spec.folder, spec.ignore, fits)
     return Task(domain, constraints, rows, neighbours, wanted)
 
 

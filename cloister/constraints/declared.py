@@ -7,7 +7,7 @@ An entry without a name is named by its place, ``constraint_1``; those of a file
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -32,10 +32,12 @@ def constraints_of(
     attribute_names: Collection[str],
     folder: Path,
     ignored: Collection[str] = (),
+    require: Callable[[DenialConstraint], object] = type,
 ) -> tuple[DenialConstraint, ...]:
     """The constraints of a spec, in order; files are looked up in ``folder``.
 
-    ``ignored`` columns are left out of the data; no constraint can use them.
+    ``ignored`` columns are left out of the data; no constraint can use them. ``require`` raises a
+    ConstraintError for one that cannot be used, which then has the keys of its declaration.
 
     Raises:
         ConstraintError: one cannot be read, names an unknown attribute, or two have the same name.
@@ -46,6 +48,7 @@ def constraints_of(
         with declared_at("constraints", place):
             for constraint in _constraints(declaration, place + 1, folder):
                 _require_known(constraint, attribute_names, ignored)
+                require(constraint)
                 constraints.append(_with_known(constraint, declaration))
     _require_unique([constraint.name for constraint in constraints])
     return tuple(constraints)

@@ -47,6 +47,9 @@ GOOD_ACROSS = '{deny: "staff.pay > staff.boss.pay"}'
     [
         (ONE.format(rule='{deny: "t.pay > 1 or t.pay < 0"}'), 9),
         (ONE.format(rule="{fd: dept -> wage}"), 9),
+        (ONE.format(rule='{deny: "t.dept > t.pay"}'), 9),
+        (ONE.format(rule="""{deny: "t.dept = 'c'"}"""), 9),
+        (SEVERAL.format(rule="""{deny: "t.pay = 'much'"}""", across=GOOD_ACROSS), 11),
         (SEVERAL.format(rule="{key: [wage]}", across=GOOD_ACROSS), 11),
         (SEVERAL.format(rule=GOOD, across='{deny: "staff.wage > staff.boss.pay"}'), 17),
     ],
