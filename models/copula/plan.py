@@ -28,7 +28,7 @@ from models.copula.forecast import forecast_copula
 from models.discretization.attribute_order import NETWORKED_LEVELS, public_sizes
 from models.discretization.bins import NUMERIC_BINS
 from models.planning.constraint_marginals import wanted_tables
-from models.planning.noise import laplace_deviation, require_signal
+from models.planning.noise import laplace_deviation, require_laplace_signal, require_signal
 from models.protocol import Parameters, Plan, Stage
 from models.task import Budget, Task
 
@@ -276,7 +276,7 @@ def plan_copula_paper(
     each = epsilon_of_each(budget.epsilon, budget.delta, len(sequence) + pairs)
     mechanism, partition = DiscreteLaplace(each), task.neighbours.partition
     scale = mechanism.scale(partition)
-    require_signal(scale, task.data_rows, budget)
+    require_laplace_signal(scale, task.data_rows, budget)
     noise = f"epsilon {float(each)} each; noise of {figure(scale)} rows a count"
     event = mechanism.event(partition)
     stages = [

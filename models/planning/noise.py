@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from fractions import Fraction
 
 from cloister.errors import PlanError
 from cloister.figures import figure
+from cloister.privacy.accounting.calibration import zcdp_rho
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from models.protocol import Stage
@@ -14,6 +16,12 @@ from models.task import Budget, Task
 
 _NOISIEST = 4
 """The scale of the noise of a count, in rows, times this may not exceed the rows."""
+
+_STEPS_TO_DOUBLE = 16
+"""Epsilons that are tried between one and its double: a message needs no more."""
+
+_MOST_DOUBLINGS = 60
+"""How often an epsilon that is too small is doubled at most."""
 
 
 def counts_stage(
@@ -27,18 +35,55 @@ def counts_stage(
 
 
 def require_signal(scale: float, rows: int, budget: Budget) -> None:
-    """Check that noise of a ``scale`` in rows leaves something of one-way counts.
+    """Check that Gaussian noise of a ``scale`` in rows leaves something of one-way counts.
+
+    Without a delta it is taken for Laplace noise.
+
+    Raises:
+        PlanError: says what epsilon would do.
+    """
+    if not budget.delta:
+        require_laplace_signal(scale, rows, budget)
+    if scale * _NOISIEST > rows:
+        raise _drowned(rows, budget, _epsilon_for(budget, scale * _NOISIEST / rows))
+
+
+def require_laplace_signal(scale: float, rows: int, budget: Budget) -> None:
+    """The same of Laplace noise, whose scale falls in proportion to epsilon.
 
     Raises:
         PlanError: says what epsilon would do.
     """
     if scale * _NOISIEST > rows:
-        least = float(budget.epsilon) * scale * _NOISIEST / rows
-        raise PlanError(
-            f"epsilon {figure(float(budget.epsilon), 6)} is too small for {rows:,} rows: "
-            "the noise would drown the counts; "
-            f"use at least about {figure(least, 2)}, or more rows"
-        )
+        raise _drowned(rows, budget, float(budget.epsilon) * scale * _NOISIEST / rows)
+
+
+def _epsilon_for(budget: Budget, times: float) -> float:
+    """The epsilon whose Gaussian noise is so many times less, at the same delta.
+
+    The smaller epsilon is beside delta, the less the noise depends on it.
+    """
+    wanted = float(zcdp_rho(budget.epsilon, budget.delta)) * times**2
+    steps = range(_MOST_DOUBLINGS * _STEPS_TO_DOUBLE)
+    found = bisect.bisect_left(
+        steps,
+        wanted,
+        key=lambda step: float(zcdp_rho(_raised(budget.epsilon, step), budget.delta)),
+    )
+    return float(_raised(budget.epsilon, found))
+
+
+def _raised(epsilon: Fraction, step: int) -> Fraction:
+    doublings, part = divmod(step, _STEPS_TO_DOUBLE)
+    return epsilon * 2**doublings * (_STEPS_TO_DOUBLE + part) / _STEPS_TO_DOUBLE
+
+
+def _drowned(rows: int, budget: Budget, least: float) -> PlanError:
+    return PlanError(
+        f"epsilon {figure(float(budget.epsilon), 6)} is too small for {rows:,} rows: "
+        "the noise would drown the counts; "
+        f"use at least about {figure(least, 2)}, or more rows"
+    )
 
 
 def require_delta(method: str, budget: Budget) -> None:

@@ -18,7 +18,7 @@ from cloister.privacy.mechanisms.grid import GridNoise
 from cloister.privacy.queries.entropies import entropy_sensitivity, paper_entropy_bound
 from cloister.schema.cells import declared_cells
 from models.deniability.bayes.plan import PartRows
-from models.planning.noise import require_signal
+from models.planning.noise import require_laplace_signal
 from models.protocol import Parameters, Stage
 from models.task import Budget, Task
 
@@ -84,7 +84,7 @@ def plan_deniability_paper(
         parts.parameters,
     )
     scale = DiscreteLaplace(parameters.count_epsilon).scale(task.neighbours.partition)
-    require_signal(scale * task.data_rows / parts.parameters, task.data_rows, budget)
+    require_laplace_signal(scale * task.data_rows / parts.parameters, task.data_rows, budget)
     return tuple(_stages(task, sequence, parameters, parts)), parameters
 
 
