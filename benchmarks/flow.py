@@ -19,8 +19,10 @@ from pathlib import Path
 
 from prefect import flow
 
-from benchmarks import peer_steps, references, releases, steps
+from benchmarks import releases, steps
 from benchmarks.config import Benchmark, Combination, load_benchmark
+from benchmarks.measures import references
+from benchmarks.peer_runs import peer_steps
 from benchmarks.runs import Run, home_of
 from benchmarks.steps import Results
 from cloister import __version__

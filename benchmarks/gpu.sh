@@ -10,6 +10,6 @@ export CLOISTER_DATA CLOISTER_WIDE="${CLOISTER_WIDE:-data/raw/wide}"
 
 "$bin/python" -c 'from cloister.devices import resolve_device; print("training on", resolve_device("cuda"))'
 nvidia-smi --query-gpu=name,memory.total --format=csv,noheader
-test -f "$CLOISTER_WIDE/wide.yaml" || "$bin/python" -m benchmarks.wide "$CLOISTER_WIDE"
+test -f "$CLOISTER_WIDE/wide.yaml" || "$bin/python" -m benchmarks.tables.wide "$CLOISTER_WIDE"
 test -f "$out" || printf '# Training on a CUDA device\n\n<!-- generated: gpu -->\n<!-- end: gpu -->\n' > "$out"
 "$bin/cloister" benchmark benchmarks/gpu.yaml --markdown "$out"

@@ -12,8 +12,8 @@ from typing import Any
 
 from benchmarks.commands import Answer, run_cloister
 from benchmarks.config import Benchmark, Combination, expand_path
-from benchmarks.conjunctions import BINARY, measure_binary
-from benchmarks.networks import measure_network
+from benchmarks.measures.conjunctions import BINARY, measure_binary
+from benchmarks.measures.networks import measure_network
 from benchmarks.runs import Run, environment_of, evaluate_table, record_of
 from cloister.errors import CloisterError
 from cloister.privacy.ledger import Ledger

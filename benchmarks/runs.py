@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from benchmarks.commands import Cost, run_cloister
 from benchmarks.config import Benchmark, Combination
-from benchmarks.conjunctions import conjunction_figures, measure_conjunctions
-from benchmarks.networks import network_figures
+from benchmarks.measures.conjunctions import conjunction_figures, measure_conjunctions
+from benchmarks.measures.networks import network_figures
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from tasks.runtime.code_version import code_version
 from tasks.runtime.home import Home

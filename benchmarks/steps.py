@@ -12,10 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import peer_steps, references, releases
+from benchmarks import releases
 from benchmarks.config import REFERENCES, Benchmark, Combination, Experiment
-from benchmarks.figures import UTILITY, Repeats, repeats_of, statistic, tables_of
-from benchmarks.markdown import (
+from benchmarks.measures import references
+from benchmarks.pages.figures import UTILITY, Repeats, repeats_of, statistic, tables_of
+from benchmarks.pages.markdown import (
     Section,
     insert,
     insert_sections,
@@ -23,7 +24,8 @@ from benchmarks.markdown import (
     render_alone,
     surroundings,
 )
-from benchmarks.plots import draw_experiment
+from benchmarks.pages.plots import draw_experiment
+from benchmarks.peer_runs import peer_steps
 from benchmarks.runs import Run
 from tasks.runtime.files import replace_file, write_json
 from tasks.runtime.home import Home, private_folder

@@ -21,7 +21,7 @@ from cloister.evaluation.options import Level
 from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.declarations.release import Sampling
-from cloister.schema.sources.parquet_files import parquet_names, read_native
+from cloister.schema.sources.files.parquet_files import parquet_names, read_native
 from flows import html
 from flows.cli.options import split_place, user
 from flows.database_sampling import draw_database

@@ -10,7 +10,7 @@ import pandas as pd
 from cloister.errors import InputError
 from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain
-from cloister.schema.parsing import parse
+from cloister.schema.values.parsing import parse
 from models.protocol import Where
 from models.task import Task
 

@@ -14,9 +14,9 @@ from cloister.schema.domain import Table
 from models.discretization.bins import Bins
 from models.protocol import ModelState, Sampler, Where, sample_whole
 from models.sampling.chain import TupleModel
-from models.sampling.row_by_row import Algorithm3
 from models.sampling.sampler import ConstraintSampler, EveryRow
-from models.sampling.support_builder import CompiledConstraints
+from models.sampling.sequential.row_by_row import Algorithm3
+from models.sampling.supports.support_builder import CompiledConstraints
 from models.serialization import (
     merge_states,
     state_of_algorithm,

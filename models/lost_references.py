@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloister.schema.database import MISSING, Database, ForeignKey
+from cloister.schema.relations.database import MISSING, Database, ForeignKey
 from models.discretization.bins import Bins
 
 _LOST = 0.02

@@ -24,9 +24,9 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.privacy.stages import event_of_stages
-from cloister.schema.database import Database
 from cloister.schema.declarations.release import Sampling
 from cloister.schema.domain import Domain, Table
+from cloister.schema.relations.database import Database
 from models.discretization.bins import Bins
 from models.task import AnyTask, Budget, DatabaseTask, Task
 

@@ -12,8 +12,8 @@ from cloister.schema.cells import Cells
 from cloister.schema.domain import Table
 from models.discretization.bins import Bins
 from models.protocol import Arrays, ModelState
-from models.sampling.row_by_row import Algorithm3, Penalty
-from models.sampling.support_builder import CompiledConstraints
+from models.sampling.sequential.row_by_row import Algorithm3, Penalty
+from models.sampling.supports.support_builder import CompiledConstraints
 from models.soft_constraints.reweighting import Reweighting
 from models.task import Task
 

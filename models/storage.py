@@ -35,9 +35,9 @@ from cloister.constraints.declared import constraints_of, declaration_of
 from cloister.errors import InputError, StorageError, VerificationError
 from cloister.files import write_whole
 from cloister.schema.attributes import AnyAttribute, Categorical, Ordinal, ValuesFile
-from cloister.schema.codelists import resolve_values
 from cloister.schema.spec import Spec, TableSpec
 from cloister.schema.spec_files.loading import spec_digest
+from cloister.schema.values.codelists import resolve_values
 from models.protocol import AnyModel, Model
 from models.registry import create
 from models.task import AnyTask, Task

@@ -10,7 +10,6 @@ from cloister.constraints import DenialConstraint
 from cloister.constraints.across import AcrossConstraint
 from cloister.devices import CPU, Device
 from cloister.privacy.mechanisms.counts import Neighbours
-from cloister.schema.database import Schema
 from cloister.schema.declarations.release import (
     DeniabilitySpec,
     DPViewSpec,
@@ -19,6 +18,7 @@ from cloister.schema.declarations.release import (
     Sampling,
 )
 from cloister.schema.domain import Domain
+from cloister.schema.relations.database import Schema
 
 BY_PUBLIC_FACTS = DeniabilitySpec()
 """Everything about records made from seeds is chosen by public facts."""

@@ -14,7 +14,7 @@ from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.declarations.release import DeniabilitySpec, RelationalSpec, ReleaseSpec
 from cloister.schema.domain import Domain
-from cloister.schema.fan_out import rows_changed
+from cloister.schema.relations.fan_out import rows_changed
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.spec_files.foreign_keys import schema_of
 from models.task import (

@@ -23,10 +23,10 @@ from cloister.constraints.text import parse_denial, quote, unquote
 from cloister.constraints.violation_report import ViolationReport
 from cloister.errors import ConstraintError
 from cloister.schema.columns import Column
-from cloister.schema.database import Database, ForeignKey, Schema
 from cloister.schema.declarations.constraints import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
-from cloister.schema.joins import own_column, parent_column, parent_rows
+from cloister.schema.relations.database import Database, ForeignKey, Schema
+from cloister.schema.relations.joins import own_column, parent_column, parent_rows
 
 _PART = r"(?:`(?:[^`]|``)+`|[^\W\d]\w*(?:-(?!>)\w+)*)"
 _PIECES = re.compile(rf"'(?:[^']|'')*'|{_PART}(?:\.{_PART})+")

@@ -19,7 +19,7 @@ from pathlib import Path
 from cloister.constraints.denial import Cell, Constant, DenialConstraint, Op, Predicate
 from cloister.constraints.text import compare, format_text, on_first_row, read_number, unquote
 from cloister.errors import ConstraintError, StorageError
-from cloister.schema.sources.small_files import read_small_file, reason_of
+from cloister.schema.sources.files.small_files import read_small_file, reason_of
 
 _MOST_BYTES = 1_000_000
 """Bytes of a constraint file at most: a thousand times the longest that was published."""

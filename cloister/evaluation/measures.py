@@ -17,20 +17,20 @@ from cloister.evaluation.attacks import (
     comparable_records,
     infer_membership,
 )
-from cloister.evaluation.detection import detect, detectable
-from cloister.evaluation.learning import (
+from cloister.evaluation.classifiers.detection import detect, detectable
+from cloister.evaluation.classifiers.learning import (
     Teacher,
     TrainTestSplit,
     learnable,
     synthetic_training_rows,
     train_and_test,
 )
+from cloister.evaluation.classifiers.targets import PredictionTarget
 from cloister.evaluation.marginals import compare_marginals
 from cloister.evaluation.options import Level, Panel
 from cloister.evaluation.persons import PersonColumns, compare_persons
 from cloister.evaluation.queries import compare_queries
 from cloister.evaluation.report import Evaluation, unmeasured
-from cloister.evaluation.targets import PredictionTarget
 from cloister.evaluation.violations import compare_violations
 from cloister.schema.domain import Table
 

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cloister.errors import StorageError
-from cloister.evaluation.learning import Learning
+from cloister.evaluation.classifiers.learning import Learning
 from cloister.evaluation.marginals import Marginals, marginal_records
 from cloister.evaluation.report import Evaluation
 

@@ -15,8 +15,8 @@ from cloister.schema.domain import Table
 
 if TYPE_CHECKING:
     from cloister.evaluation.attacks import ClosestRecords, Membership
-    from cloister.evaluation.detection import DetectionScore
-    from cloister.evaluation.learning import Learning
+    from cloister.evaluation.classifiers.detection import DetectionScore
+    from cloister.evaluation.classifiers.learning import Learning
     from cloister.evaluation.marginals import Marginals
     from cloister.evaluation.persons import PersonMeasures
     from cloister.evaluation.queries import RangeQueries

@@ -28,8 +28,13 @@ from cloister.privacy.mechanisms.counts import (
     Neighbours,
     SparseHistogram,
 )
-from cloister.privacy.queries.column_counts import BucketCounts, RawColumns, RowCount, TextCounts
-from cloister.privacy.queries.partitions import (
+from cloister.privacy.queries.counts.column_counts import (
+    BucketCounts,
+    RawColumns,
+    RowCount,
+    TextCounts,
+)
+from cloister.privacy.queries.counts.partitions import (
     DAY_SECONDS,
     LARGEST_PARTITION,
     MOST_DECIMALS,
@@ -57,8 +62,8 @@ from cloister.schema.attributes import (
     written_years,
 )
 from cloister.schema.columns import EPOCH
-from cloister.schema.formats import in_seconds, utc_offset, written_micros
-from cloister.schema.parsing import holds_numbers
+from cloister.schema.values.formats import in_seconds, utc_offset, written_micros
+from cloister.schema.values.parsing import holds_numbers
 
 # Most probability that the noisy count of any part of an empty partition reaches the threshold.
 _MISTAKES = Fraction(1, 1000)

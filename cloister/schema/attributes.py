@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from cloister.schema.formats import (
+from cloister.schema.values.formats import (
     MICROS,
     has_short_year,
     in_seconds,
@@ -66,7 +66,8 @@ class Attribute(Declared):
     that measured them with noise at a charge, or ``data-derived``, which a release refuses.
     ``dtype`` is the pandas dtype of the column, when it is not the usual one of the type.
     ``missing`` is the text of a missing value in CSV, when it is not the first of the source;
-    ``format`` how CSV writes numbers, and reads and writes dates (`cloister.schema.formats`).
+    ``format`` how CSV writes numbers, and reads and writes dates, see
+    `cloister.schema.values.formats`.
     ``per: person`` says that all rows of a person share one value.
     """
 

@@ -89,7 +89,7 @@ class Column(ABC):
 
     def encode(self, values: pd.Series) -> Codes:
         """Fine codes (n,) of raw or typed values; -1 where a value is outside the domain."""
-        from cloister.schema.parsing import parse
+        from cloister.schema.values.parsing import parse
 
         typed, invalid = parse(values, self.attribute)
         missing = typed.isna().to_numpy()
@@ -165,7 +165,7 @@ class Listed(Column):
 
     @cached_property
     def _index(self) -> pd.Index:
-        from cloister.schema.series import label_index
+        from cloister.schema.values.series import label_index
 
         return label_index(self.labels)
 
@@ -178,12 +178,12 @@ class Listed(Column):
         return float(self.labels.index(str(value)))
 
     def _codes(self, typed: pd.Series) -> Codes:
-        from cloister.schema.series import positions_of
+        from cloister.schema.values.series import positions_of
 
         return positions_of(typed, self._index)
 
     def _series(self, codes: Codes) -> pd.Series:
-        from cloister.schema.series import listed_values
+        from cloister.schema.values.series import listed_values
 
         return listed_values(
             self.listed, _listed_dtype(self.listed, self.attribute.nullable), codes
@@ -267,7 +267,7 @@ class Grid(Column):
         return self.codes_of_ticks(_ticks_of_series(self.attribute, typed))
 
     def _series(self, codes: Codes) -> pd.Series:
-        from cloister.schema.series import typed_values
+        from cloister.schema.values.series import typed_values
 
         return typed_values(*_values_of_ticks(self.attribute, self.ticks(codes)))
 
@@ -306,7 +306,7 @@ class Serial(Column):
         )
 
     def _codes(self, typed: pd.Series) -> Codes:
-        from cloister.schema.series import hash_texts, numbers_in
+        from cloister.schema.values.series import hash_texts, numbers_in
 
         codes = numbers_in(typed, self.prefix, self.suffix, self.first - 1) - self.first
         same = self._series(np.clip(codes, 0, self.values - 1)).to_numpy() == typed.to_numpy()
@@ -315,7 +315,7 @@ class Serial(Column):
         return codes
 
     def _series(self, codes: Codes) -> pd.Series:
-        from cloister.schema.series import numbered_texts
+        from cloister.schema.values.series import numbered_texts
 
         return numbered_texts(self.prefix, codes + self.first, self.width, self.suffix)
 

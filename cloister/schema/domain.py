@@ -13,8 +13,8 @@ import numpy as np
 from cloister.arrays import Array, Booleans, Floats, Integers
 from cloister.errors import DataError
 from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Ordinal, TextKey
-from cloister.schema.codelists import NUMBERED_PATTERN, resolve_values
 from cloister.schema.columns import OUTSIDE, Codes, Column, Grid, Listed, Serial, stride_of, tick_of
+from cloister.schema.values.codelists import NUMBERED_PATTERN, resolve_values
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -52,7 +52,7 @@ def benchmark(
     release failed; a peer that fails or takes too long is a finding.
     """
     from benchmarks.config import load_benchmark, require_public
-    from benchmarks.markdown import require_markers
+    from benchmarks.pages.markdown import require_markers
     from benchmarks.preflight import require_usable
     from tasks.runtime.home import Home
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from cloister.privacy.queries.conjunction_counts import DummyCoding
+from cloister.privacy.queries.counts.conjunction_counts import DummyCoding
 from models.copula.decoding import Scores
 from models.discretization.bins import Bins
 from models.sampling.ancestral import AncestralSampler

@@ -13,9 +13,9 @@ import numpy as np
 from scipy.linalg.blas import strmm
 
 from cloister.arrays import Booleans, Floats, Integers
-from cloister.privacy.queries.conjunction_counts import DummyCoding
-from models.copula.bivariate import latent_correlations
-from models.copula.correlation import SWEEPS, factor, nearest_correlation
+from cloister.privacy.queries.counts.conjunction_counts import DummyCoding
+from models.copula.correlations.bivariate import latent_correlations
+from models.copula.correlations.correlation import SWEEPS, factor, nearest_correlation
 from models.copula.decoding import Scores, decode, first_offsets, fit_offsets, thresholds
 
 _STRONGEST = 0.98

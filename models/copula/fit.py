@@ -10,14 +10,15 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from cloister.arrays import Floats
-from cloister.privacy.queries.conjunction_counts import ConjunctionCounts, DummyCoding
-from cloister.privacy.queries.partition_counts import PartitionCounts
+from cloister.privacy.queries.counts.conjunction_counts import ConjunctionCounts, DummyCoding
+from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.cells import declared_cells
 from models.constrained import estimated_histograms
 from models.copula.chain import LinearChain
 from models.copula.copula import Copula, copula_of, fit_copula_to
+from models.copula.correlations.shrinkage import shrink_conjunctions
 from models.copula.model import CopulaModel
 from models.copula.plan import (
     CONJUNCTIONS,
@@ -27,12 +28,11 @@ from models.copula.plan import (
     deviation_of,
     public_coding,
 )
-from models.copula.shrinkage import shrink_conjunctions
 from models.discretization.bins import Bins, bin_cells
 from models.discretization.denoising import estimate_shares
 from models.protocol import Plan, Progress
-from models.sampling.expected_shares import JointTable
-from models.sampling.support_builder import SupportBuilder
+from models.sampling.supports.expected_shares import JointTable
+from models.sampling.supports.support_builder import SupportBuilder
 from models.task import Task
 
 _SEED = 20_190_206

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cloister.privacy.queries.conjunction_counts import DummyCoding
+from cloister.privacy.queries.counts.conjunction_counts import DummyCoding
 from models.planning.forecasts import COUNT, NOISE, histogram_counts
 from models.protocol import Forecast
 from models.task import Task

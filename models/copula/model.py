@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cloister.privacy.queries.conjunction_counts import DummyCoding
+from cloister.privacy.queries.counts.conjunction_counts import DummyCoding
 from models.constrained import ConstrainedModel
 from models.copula.binary import BinarySampler
 from models.copula.chain import LinearChain
@@ -16,7 +16,7 @@ from models.copula.copula import Copula
 from models.copula.sampler import CopulaSampler
 from models.discretization.bins import Bins
 from models.protocol import Arrays, ModelState
-from models.sampling.support_builder import CompiledConstraints
+from models.sampling.supports.support_builder import CompiledConstraints
 from models.serialization import restore_bins, restore_rules
 from models.task import Task
 

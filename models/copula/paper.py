@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 
 from cloister.arrays import Floats
-from cloister.privacy.queries.partition_counts import PartitionCounts
+from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import Partition, TableRows
 from cloister.schema.cells import Cells, declared_cells
@@ -32,7 +32,7 @@ from models.copula.plan import (
 from models.discretization.bins import Bins
 from models.discretization.denoising import to_shares
 from models.protocol import Plan, Progress
-from models.sampling.expected_shares import JointTable
+from models.sampling.supports.expected_shares import JointTable
 from models.task import Task
 
 _PRINTED = (

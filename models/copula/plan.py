@@ -22,7 +22,7 @@ from cloister.privacy.accounting.advanced_composition import epsilon_of_each
 from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
 from cloister.privacy.events import Composed, Event, Sensitivity, repeat
 from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace
-from cloister.privacy.queries.conjunction_counts import DummyCoding, conjunction_sensitivity
+from cloister.privacy.queries.counts.conjunction_counts import DummyCoding, conjunction_sensitivity
 from cloister.schema.cells import declared_cells
 from models.copula.forecast import forecast_copula
 from models.discretization.attribute_order import NETWORKED_LEVELS, public_sizes

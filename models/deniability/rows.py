@@ -18,8 +18,8 @@ from models.deniability.bayes.model import NetworkModel
 from models.sampling.ancestral import AncestralSampler
 from models.sampling.chain import Batch
 from models.sampling.chunks import chunks_of
-from models.sampling.row_by_row import AcceptedRows, Penalty
 from models.sampling.sampler import ConstraintSampler
+from models.sampling.sequential.row_by_row import AcceptedRows, Penalty
 
 
 @dataclass(frozen=True)

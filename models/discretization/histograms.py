@@ -17,7 +17,7 @@ from scipy.special import ndtri
 
 from cloister.arrays import Floats
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
-from cloister.privacy.queries.partition_counts import PartitionCounts
+from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.cells import Cells, declared_cells

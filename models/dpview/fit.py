@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.privacy.mechanisms.counts import DiscreteLaplace
-from cloister.privacy.queries.partition_counts import PartitionCounts
+from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import Partition, TableRows
 from cloister.schema.cells import declared_cells
@@ -20,15 +20,15 @@ from models.discretization.bins import Bins, bin_cells
 from models.discretization.coarsening import Coarsening, coarse
 from models.discretization.denoising import estimate_shares
 from models.dpview.chain import ViewChain
-from models.dpview.consistency import impose_agreement, make_consistent
 from models.dpview.model import DPViewModel
-from models.dpview.shrinkage import shrink_view
+from models.dpview.tables.consistency import impose_agreement, make_consistent
+from models.dpview.tables.shrinkage import shrink_view
 from models.dpview.view_choice import PlannedTable, ViewParameters, planned_tables
 from models.dpview.views import Names, View
 from models.planning.noise import laplace_deviation
 from models.protocol import Plan, Progress
-from models.sampling.expected_shares import JointTable
-from models.sampling.support_builder import CompiledConstraints, SupportBuilder
+from models.sampling.supports.expected_shares import JointTable
+from models.sampling.supports.support_builder import CompiledConstraints, SupportBuilder
 from models.task import Task
 
 _SEED = 20_211_001

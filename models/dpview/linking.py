@@ -22,7 +22,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from cloister.arrays import Floats, Integers
 from cloister.schema.declarations.release import Linking
-from models.dpview.rounding import WholeView
+from models.dpview.tables.rounding import WholeView
 from models.dpview.views import Names, View, margin_over
 
 Pairing = Callable[[Integers, Integers, Integers, np.random.Generator], Integers]

@@ -13,11 +13,11 @@ from models.constrained import ConstrainedModel
 from models.discretization.bins import Bins
 from models.discretization.coarsening import Coarsening
 from models.dpview.chain import ViewChain
-from models.dpview.rounding import LARGEST, UNBIASED
 from models.dpview.sampler import LinkedSampler
+from models.dpview.tables.rounding import LARGEST, UNBIASED
 from models.dpview.views import Names, View
 from models.protocol import Arrays, ModelState
-from models.sampling.support_builder import CompiledConstraints
+from models.sampling.supports.support_builder import CompiledConstraints
 from models.serialization import restore_bins, restore_rules
 from models.task import Task
 

@@ -17,7 +17,7 @@ from cloister.schema.domain import Table
 from models.discretization.coarsening import Coarsening
 from models.dpview.chain import RecordChain, ViewRecordSampler
 from models.dpview.linking import PAIRINGS, Records, link_views
-from models.dpview.rounding import ROUNDINGS, UNBIASED, round_views
+from models.dpview.tables.rounding import ROUNDINGS, UNBIASED, round_views
 from models.dpview.views import View
 from models.protocol import Where
 from models.sampling.proposals import ProposingSampler

@@ -18,9 +18,9 @@ from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from models.discretization.bins import Bins
 from models.discretization.denoising import to_shares
-from models.kamino.chains import TrainedChain
 from models.kamino.gradients import NoisyGradients
 from models.kamino.model import KaminoModel
+from models.kamino.networks.chains import TrainedChain
 from models.kamino.plan import KaminoParameters
 from models.kamino.recipe import KaminoRecipe
 from models.kamino.trainers import Material
@@ -28,8 +28,8 @@ from models.kamino.training import TrainingSchedule
 from models.kamino.weighing import KAMINO_SEED
 from models.planning.stages import measure_histogram, measure_joint_table
 from models.protocol import Plan, Progress
-from models.sampling.expected_shares import JointTable
-from models.sampling.support_builder import SupportBuilder
+from models.sampling.supports.expected_shares import JointTable
+from models.sampling.supports.support_builder import SupportBuilder
 from models.task import Task
 
 KaminoPlan = Plan[KaminoParameters]

@@ -10,12 +10,12 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
 from models.constrained import BALANCED, SequentialModel
 from models.discretization.bins import Bins
-from models.kamino.chains import TrainedChain
+from models.kamino.networks.chains import TrainedChain
 from models.kamino.trainers import Trainer
 from models.protocol import Arrays, ModelState, Sampler
 from models.sampling.balanced import BalancedSampler
-from models.sampling.row_by_row import PLAIN, Algorithm3, Penalty
-from models.sampling.support_builder import CompiledConstraints
+from models.sampling.sequential.row_by_row import PLAIN, Algorithm3, Penalty
+from models.sampling.supports.support_builder import CompiledConstraints
 from models.serialization import (
     restore_algorithm,
     restore_bins,

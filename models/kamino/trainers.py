@@ -1,6 +1,7 @@
 """What a trainer of a chain of conditionals is, and the default one: all sub-models in one run.
 
-Source: Kamino Algorithm 2; `models.kamino.paper.one_by_one` trains one sub-model after the other.
+Source: Kamino Algorithm 2; `models.kamino.paper.training.one_by_one` trains one sub-model
+after the other.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from models.protocol import Arrays, Progress
 if TYPE_CHECKING:
     import torch
 
-    from models.kamino.chains import NetworkChain, TrainedChain
     from models.kamino.gradients import NoisyGradients
+    from models.kamino.networks.chains import NetworkChain, TrainedChain
     from models.kamino.training import TrainingSchedule
 
 
@@ -97,8 +98,8 @@ class Joint:
         return int(units > 1)
 
     def train(self, material: Material) -> NetworkChain:
-        from models.kamino.chains import NetworkChain
-        from models.kamino.network import TupleNetwork
+        from models.kamino.networks.chains import NetworkChain
+        from models.kamino.networks.network import TupleNetwork
         from models.kamino.training import calibrate_biases, train_privately
 
         network = TupleNetwork(material.sizes)
@@ -120,7 +121,7 @@ class Joint:
     def restore(
         self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Bins]
     ) -> NetworkChain:
-        from models.kamino.chains import restore_network_chain
+        from models.kamino.networks.chains import restore_network_chain
 
         return restore_network_chain(meta, arrays, bins)
 

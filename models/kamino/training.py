@@ -21,7 +21,7 @@ from cloister.devices import Device
 from cloister.privacy.mechanisms.clipping import FactoredGradient
 from models.kamino.blocks import gradient_in_units
 from models.kamino.gradients import NoisyGradients
-from models.kamino.network import Tensors, TupleNetwork
+from models.kamino.networks.network import Tensors, TupleNetwork
 from models.protocol import Progress
 
 _FIRST_DECAY = 0.9

@@ -25,8 +25,8 @@ from models.discretization.coarsening import (
     fine,
     variance_shares,
 )
+from models.mixture.fitting.products import Mixture
 from models.mixture.plan import MOST_CANDIDATES
-from models.mixture.products import Mixture
 from models.sampling.sizes import PAIR_CELLS
 
 TRIPLE_CELLS = 1_500

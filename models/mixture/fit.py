@@ -17,8 +17,8 @@ from cloister.constraints import functional_dependency
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
 from cloister.privacy.queries.candidate_scores import Candidate, CandidateScores
+from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.derived import DerivedDoor
-from cloister.privacy.queries.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from models.differences.columns import WithDifferences, choose_differences, task_with
@@ -27,18 +27,18 @@ from models.differences.pairs import differences_of
 from models.discretization.bins import Bins
 from models.discretization.coarsening import fine
 from models.mixture.candidates import candidate_tables, expected_shares
-from models.mixture.factors import arrange_factors, separate_factors, transfer
+from models.mixture.fitting.factors import arrange_factors, separate_factors, transfer
+from models.mixture.fitting.optimizer import Fit, NoisyMarginal, TableTarget
+from models.mixture.fitting.products import Layout, Mixture
 from models.mixture.histograms import Histograms, measure_histograms
 from models.mixture.model import MixtureModel, chain_of
-from models.mixture.optimizer import Fit, NoisyMarginal, TableTarget
 from models.mixture.plan import LAST_STEPS, MixtureParameters
 from models.mixture.prior.pooling import NO_TABLES, EarlierTables, with_earlier_mass
 from models.mixture.prior.released import ReleasedNumbers
-from models.mixture.products import Layout, Mixture
 from models.planning.stages import measure_joint_table
 from models.protocol import Plan, Progress
-from models.sampling.expected_shares import JointTable
-from models.sampling.support_builder import SupportBuilder
+from models.sampling.supports.expected_shares import JointTable
+from models.sampling.supports.support_builder import SupportBuilder
 from models.task import Task
 
 MIXTURE_SEED = 20_260_105

@@ -13,7 +13,7 @@ from models.discretization.bins import Bins
 from models.discretization.coarsening import fine
 from models.discretization.histograms import HistogramCounts, count_histogram
 from models.discretization.two_levels import TwoLevels, bin_deviations
-from models.mixture.optimizer import NoisyMarginal
+from models.mixture.fitting.optimizer import NoisyMarginal
 from models.mixture.plan import MixtureParameters
 from models.mixture.prior.pooling import pool_histograms, refine_bins
 from models.mixture.prior.released import ReleasedNumbers

@@ -17,16 +17,16 @@ from cloister.schema.domain import Table
 from models.constrained import BALANCED, SequentialModel, sources_of_rates
 from models.discretization.bins import Bins
 from models.mixture.dependent import DependentAttribute
-from models.mixture.factors import arrange_factors
+from models.mixture.fitting.factors import arrange_factors
+from models.mixture.fitting.products import Factor, Layout, Mixture
 from models.mixture.prior.released import ReleasedNumbers, restore_numbers
-from models.mixture.products import Factor, Layout, Mixture
 from models.mixture.sampler import EvenSampler
 from models.mixture.within_bins import Relation, relations_between
 from models.protocol import Arrays, ModelState, Sampler
 from models.sampling.balanced import BalancedSampler, Independent
 from models.sampling.chain import Probabilities
-from models.sampling.row_by_row import PLAIN, Algorithm3, Penalty
-from models.sampling.support_builder import CompiledConstraints
+from models.sampling.sequential.row_by_row import PLAIN, Algorithm3, Penalty
+from models.sampling.supports.support_builder import CompiledConstraints
 from models.serialization import (
     merge_states,
     restore_algorithm,

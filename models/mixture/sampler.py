@@ -16,7 +16,7 @@ from cloister.constraints.counting import violations_per_row
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from models.mixture.dependent import DependentAttribute
-from models.mixture.products import Mixture
+from models.mixture.fitting.products import Mixture
 from models.mixture.within_bins import Relation
 from models.protocol import Where
 from models.sampling.chain import Batch

@@ -26,7 +26,7 @@ from cloister.arrays import Booleans, Floats, Integers
 from cloister.schema.columns import Grid
 from models.discretization.bins import Bins
 from models.discretization.coarsening import alone, fine
-from models.mixture.products import Mixture
+from models.mixture.fitting.products import Mixture
 
 _LEAST_CORRELATION = 0.1
 """Correlation of normal scores below which attributes are not related."""

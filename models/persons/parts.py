@@ -26,8 +26,8 @@ from cloister.errors import PlanError
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Integer
 from cloister.schema.columns import Column, Serial
-from cloister.schema.database import Database, Schema
 from cloister.schema.domain import Domain, Table, column_of
+from cloister.schema.relations.database import Database, Schema
 from models.persons.pair_kinds import ALONE, PairKinds
 from models.task import Persons, Task
 

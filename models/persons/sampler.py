@@ -26,8 +26,8 @@ from models.protocol import Model, Where
 from models.sampling.chain import flattened
 from models.sampling.chunks import CHUNK_ROWS, number_keys
 from models.sampling.given import GivenSampler
-from models.sampling.row_by_row import AcceptedRows, Penalty
 from models.sampling.sampler import ConstraintSampler
+from models.sampling.sequential.row_by_row import AcceptedRows, Penalty
 
 _TRIES = 1_000
 """Draws of one row under its person's attributes, before something about the person is changed."""

@@ -8,9 +8,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cloister.arrays import Booleans, Integers
-from cloister.schema.database import Database, ForeignKey, Schema
 from cloister.schema.domain import Table
-from cloister.schema.joins import earlier_keys, joined_table, of_parent, of_row, rows_domain
+from cloister.schema.relations.database import Database, ForeignKey, Schema
+from cloister.schema.relations.joins import (
+    earlier_keys,
+    joined_table,
+    of_parent,
+    of_row,
+    rows_domain,
+)
 from models.relational.constraints.distinct_links import without_duplicates
 from models.relational.constraints.hierarchy import without_cycles
 from models.relational.constraints.key_rules import KeyRules, keep_rules

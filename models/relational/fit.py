@@ -13,12 +13,12 @@ import numpy as np
 from cloister.arrays import Floats
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.candidate_scores import Candidate, CandidateScores
-from cloister.privacy.queries.partition_counts import PartitionCounts
+from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.cells import Cells
-from cloister.schema.database import ForeignKey
-from cloister.schema.joins import (
+from cloister.schema.relations.database import ForeignKey
+from cloister.schema.relations.joins import (
     degree_column,
     degree_table,
     earlier_keys,

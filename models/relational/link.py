@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from cloister.schema.database import ForeignKey
+from cloister.schema.relations.database import ForeignKey
 from models.relational.candidates import Workload
 from models.relational.matching.match import match
 from models.relational.matching.profiles import MOST_UNKNOWNS, Problem, Profiles, ProfileTarget

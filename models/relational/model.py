@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.database import Database, ForeignKey
-from cloister.schema.joins import joined_domain, joined_table
+from cloister.schema.relations.database import Database, ForeignKey
+from cloister.schema.relations.joins import joined_domain, joined_table
 from models.discretization.bins import Bins
 from models.protocol import AnySynthesizer, Arrays, Model
 from models.relational.candidates import Workload

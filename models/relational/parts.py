@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from cloister.arrays import Integers
 from cloister.schema.cells import Cells
 from cloister.schema.columns import Column, Grid
-from cloister.schema.database import ForeignKey, Schema
-from cloister.schema.joins import joined_domain
+from cloister.schema.relations.database import ForeignKey, Schema
+from cloister.schema.relations.joins import joined_domain
 
 MOST_PARTS = 8
 """Parts of an attribute: two attributes then have 64 cells, and three 512."""

@@ -22,7 +22,7 @@ from typing import Any
 from cloister.errors import PlanError
 from cloister.privacy.accounting.calibration import zcdp_rho
 from cloister.schema.domain import Domain
-from cloister.schema.joins import joined_domain, joined_table
+from cloister.schema.relations.joins import joined_domain, joined_table
 from models.protocol import AnyPlan, AnySynthesizer, Forecast, Parameters, Plan
 from models.relational.candidates import candidates
 from models.relational.matching.profiles import MOST_UNKNOWNS

@@ -16,7 +16,7 @@ from cloister.constraints import DenialConstraint
 from cloister.errors import PlanError
 from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain
-from cloister.schema.joins import rows_domain
+from cloister.schema.relations.joins import rows_domain
 from models.protocol import AnyPlan, AnySynthesizer, Arrays, DatabaseDoor, Model, Stage
 from models.relational.constraints.key_rules import rules_across
 from models.relational.constraints.pair_keys import distinct_pairs, kept_by_links

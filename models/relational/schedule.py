@@ -17,9 +17,9 @@ from cloister.privacy.accounting.calibration import noise_multiplier
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace, Neighbours
 from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
-from cloister.schema.database import ForeignKey
-from cloister.schema.fan_out import rows_changed
-from cloister.schema.joins import degree_table, joined_domain, joined_table
+from cloister.schema.relations.database import ForeignKey
+from cloister.schema.relations.fan_out import rows_changed
+from cloister.schema.relations.joins import degree_table, joined_domain, joined_table
 from models.protocol import Stage
 from models.relational.candidates import candidates
 from models.relational.parts import MOST_PARTS

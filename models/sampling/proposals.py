@@ -21,8 +21,8 @@ from cloister.schema.domain import Domain, Table
 from models.protocol import Where
 from models.sampling.ancestral import AncestralSampler
 from models.sampling.chunks import number_keys
-from models.sampling.row_by_row import AcceptedRows, Penalty
 from models.sampling.sampler import ConstraintSampler
+from models.sampling.sequential.row_by_row import AcceptedRows, Penalty
 
 _Wanted = tuple[int, int, SamplingSource]
 """The first row of a chunk, how many it has, and its source of randomness."""

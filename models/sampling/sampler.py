@@ -30,7 +30,7 @@ from models.sampling.ancestral import AncestralSampler
 from models.sampling.chain import Batch, ConstrainedChain, Probabilities, TupleModel, flattened
 from models.sampling.chunks import chunks_of, number_keys
 from models.sampling.conditions import Condition
-from models.sampling.row_by_row import AcceptedRows, Algorithm3, Penalty
+from models.sampling.sequential.row_by_row import AcceptedRows, Algorithm3, Penalty
 
 __all__ = [
     "Acceptance",

@@ -19,7 +19,7 @@ from models.task import Task
 
 if TYPE_CHECKING:
     from models.sampling.sampler import ConstraintSampler
-    from models.sampling.violation_index import Penalty
+    from models.sampling.sequential.violation_index import Penalty
     from models.soft_constraints.rate_posterior import RatePosterior
     from models.soft_constraints.reweighting import Reweighting
 

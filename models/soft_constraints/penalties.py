@@ -17,7 +17,7 @@ from cloister.constraints import DenialConstraint
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
 from models.sampling.sampler import ConstraintSampler
-from models.sampling.violation_index import Penalty
+from models.sampling.sequential.violation_index import Penalty
 from models.soft_constraints.rate_posterior import own_rates
 from models.soft_constraints.reweighting import RateFit
 from models.task import Task

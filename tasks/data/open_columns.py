@@ -13,10 +13,10 @@ from cloister.errors import DataError
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.events import Event
-from cloister.schema.parsing import parse
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit, Spec
+from cloister.schema.values.parsing import parse
 from models.task import AnyTask
 from tasks.data.contribution_bound import person_numbers, rows_within_bound
 from tasks.data.open_table import noise_source

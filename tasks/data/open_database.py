@@ -12,11 +12,11 @@ from cloister.privacy.door.database import PrivateDatabase
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.counts import Neighbours
-from cloister.schema.database import UNLINKED, Database, ForeignKey
 from cloister.schema.domain import Table
-from cloister.schema.fan_out import is_refused, is_truncated, rows_changed
-from cloister.schema.joins import joined_tables, require_unique_keys, row_tables
-from cloister.schema.validation import read_table
+from cloister.schema.relations.database import UNLINKED, Database, ForeignKey
+from cloister.schema.relations.fan_out import is_refused, is_truncated, rows_changed
+from cloister.schema.relations.joins import joined_tables, require_unique_keys, row_tables
+from cloister.schema.validation.tables import read_table
 from models.task import AnyTask, DatabaseTask
 from tasks.data.contribution_bound import rows_first_in_line, rows_within_bound
 from tasks.data.open_table import noise_source
@@ -81,7 +81,7 @@ def bound(database: Database, key: bytes) -> Database:
     A reference that may be missing is unlinked instead of its row left out.
 
     Privacy: whether a row stays depends on the rows that refer to the same parent alone, and on
-        whether that stays; :func:`cloister.schema.fan_out.is_truncated` says where.
+        whether that stays; :func:`cloister.schema.relations.fan_out.is_truncated` says where.
 
     Raises:
         DataError: more rows refer to the same one than declared, and none may be left out.

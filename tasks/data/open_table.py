@@ -15,8 +15,8 @@ from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.domain import Table
 from cloister.schema.sources.reading import read_batches
 from cloister.schema.spec import PersonUnit
-from cloister.schema.validation import Validation, read_table
-from cloister.schema.validation_report import ValidationReport
+from cloister.schema.validation.report import ValidationReport
+from cloister.schema.validation.tables import Validation, read_table
 from models.persons.parts import neighbours_of_tables, person_tables
 from models.task import AnyTask, Task
 from tasks.data.contribution_bound import (

@@ -9,6 +9,7 @@ from cloister.constraints.counting import violation_reports
 from cloister.constraints.violation_report import ViolationReport
 from cloister.devices import CPU, Device
 from cloister.errors import InputError
+from cloister.evaluation.classifiers.targets import PredictionTarget, targets_of
 from cloister.evaluation.databases.report import (
     AnyEvaluation,
     DatabaseEvaluation,
@@ -17,13 +18,12 @@ from cloister.evaluation.databases.report import (
 from cloister.evaluation.options import Level, Panel
 from cloister.evaluation.persons import PersonColumns
 from cloister.evaluation.report import Evaluation, unmeasured
-from cloister.evaluation.targets import PredictionTarget, targets_of
-from cloister.schema.database import Database
 from cloister.schema.domain import Table
+from cloister.schema.relations.database import Database
 from cloister.schema.sources.urls import is_url
 from cloister.schema.spec import SourceSpec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from cloister.schema.validation import read_table
+from cloister.schema.validation.tables import read_table
 from models.task import DatabaseTask, Task
 from tasks.requests.constraint_lines import constraints_in
 from tasks.requests.public_context import PublicContext, declared_context

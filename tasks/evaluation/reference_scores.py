@@ -18,9 +18,9 @@ import sklearn
 import xgboost
 
 from cloister.devices import CPU, Device
-from cloister.evaluation.learning import Learning, Score, train_and_test
+from cloister.evaluation.classifiers.learning import Learning, Score, train_and_test
+from cloister.evaluation.classifiers.targets import PredictionTarget
 from cloister.evaluation.options import Panel
-from cloister.evaluation.targets import PredictionTarget
 from cloister.schema.domain import Table
 from tasks.runtime.code_version import evaluating_digest
 from tasks.runtime.files import write_json
@@ -44,7 +44,7 @@ class ReferenceScores:
         panel: Panel,
         device: Device = CPU,
     ) -> Learning:
-        """The scores of :func:`~cloister.evaluation.learning.train_and_test`, stored or new."""
+        """The scores of `train_and_test`, stored or new."""
         self.home.prepare()
         path = (
             private_folder(self.home.folder / "truths")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cloister.evaluation.databases.report import AnyEvaluation
 from cloister.evaluation.report import Evaluation
-from cloister.schema.database import Database
+from cloister.schema.relations.database import Database
 from models.task import Task
 from tasks.data.session import AnySpent
 from tasks.evaluation.compare import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cloister.constraints import key_attributes
 from cloister.errors import InputError
-from cloister.schema.database import ForeignKey
+from cloister.schema.relations.database import ForeignKey
 from cloister.schema.sinks.definitions import SyntheticTable
 from cloister.schema.sinks.loading import LoadTarget, load_tables, require_loadable
 from cloister.schema.sources.urls import HIDE_IT, holds_password

@@ -8,9 +8,9 @@ from itertools import chain
 from typing import cast
 
 from cloister.constraints.violation_report import ViolationReport
-from cloister.schema.database import Database, ForeignKey
 from cloister.schema.domain import Table
-from cloister.schema.joins import row_tables
+from cloister.schema.relations.database import Database, ForeignKey
+from cloister.schema.relations.joins import row_tables
 from models.collapse import find_collapses
 from models.discretization.bins import Bins
 from models.lost_references import find_lost_references

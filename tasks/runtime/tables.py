@@ -16,12 +16,12 @@ from cloister.constraints.counting import violation_reports
 from cloister.constraints.violation_report import ViolationReport
 from cloister.errors import InputError, SampleError
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.database import Database, ForeignKey
 from cloister.schema.domain import Domain, Table
-from cloister.schema.sources.parquet_files import frame_of_arrow, read_columns
+from cloister.schema.relations.database import Database, ForeignKey
+from cloister.schema.sources.files.parquet_files import frame_of_arrow, read_columns
 from cloister.schema.sources.writing import write_csv_rows
 from cloister.schema.spec import Spec
-from cloister.schema.validation import Validation
+from cloister.schema.validation.tables import Validation
 from models.protocol import AnyModel
 from models.task import AnyTask, Task
 from tasks.runtime.files import replace_file

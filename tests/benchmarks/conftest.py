@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import figures as rendering
-from benchmarks.markdown import insert, markdown, surroundings
+from benchmarks.pages import figures as rendering
+from benchmarks.pages.markdown import insert, markdown, surroundings
 from cloister.constraints import DenialConstraint, constraints_of
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
@@ -25,7 +25,7 @@ from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.declarations.constraints import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation import read_table
+from cloister.schema.validation.tables import read_table
 from models.protocol import Model, make_plan
 from models.registry import create
 from models.task import Budget, Task

@@ -12,10 +12,14 @@ import numpy as np
 import pytest
 
 from cloister.errors import PlanError
-from cloister.evaluation.detection import detect
-from cloister.evaluation.learning import TrainTestSplit, synthetic_training_rows, train_and_test
+from cloister.evaluation.classifiers.detection import detect
+from cloister.evaluation.classifiers.learning import (
+    TrainTestSplit,
+    synthetic_training_rows,
+    train_and_test,
+)
+from cloister.evaluation.classifiers.targets import targets_of
 from cloister.evaluation.marginals import compare_marginals
-from cloister.evaluation.targets import targets_of
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource

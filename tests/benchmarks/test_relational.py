@@ -14,18 +14,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.movielens import movielens_tables
+from benchmarks.tables.movielens import movielens_tables
 from cloister.evaluation.databases.relations import compare_relation
 from cloister.privacy.door.database import PrivateDatabase
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer, TextKey
-from cloister.schema.database import Database, ForeignKey, Schema
 from cloister.schema.declarations.release import RelationalSpec
 from cloister.schema.domain import Domain, Table
-from cloister.schema.fan_out import rows_changed
-from cloister.schema.joins import joined_tables, row_tables
+from cloister.schema.relations.database import Database, ForeignKey, Schema
+from cloister.schema.relations.fan_out import rows_changed
+from cloister.schema.relations.joins import joined_tables, row_tables
 from cloister.schema.spec_files.loading import load_spec
 from models.protocol import Forecast, make_plan
 from models.registry import create

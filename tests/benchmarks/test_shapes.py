@@ -16,10 +16,14 @@ from shape import release_once
 from stays import stays
 
 from cloister.constraints.counting import count_violations
-from cloister.evaluation.learning import TrainTestSplit, synthetic_training_rows, train_and_test
+from cloister.evaluation.classifiers.learning import (
+    TrainTestSplit,
+    synthetic_training_rows,
+    train_and_test,
+)
+from cloister.evaluation.classifiers.targets import targets_of
 from cloister.evaluation.marginals import compare_marginals
 from cloister.evaluation.persons import PersonColumns, compare_persons
-from cloister.evaluation.targets import targets_of
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.schema.cells import declared_cells
 from models.discretization.histograms import HistogramCounts

@@ -18,7 +18,7 @@ from cloister.privacy.accounting.deniability import (
     record_guarantee,
 )
 from cloister.privacy.events import Relation, SeededRecords
-from cloister.privacy.queries.prefix_counts import PrefixCounts
+from cloister.privacy.queries.counts.prefix_counts import PrefixCounts
 from cloister.privacy.queries.seeded_records import Kept, plausible_seeds
 
 

@@ -18,8 +18,8 @@ from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.events import Event, repeat
 from cloister.privacy.mechanisms.counts import DiscreteLaplace, Neighbours, SparseHistogram
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.column_counts import BucketCounts, RowCount, TextCounts
-from cloister.privacy.queries.partitions import Line, Presence
+from cloister.privacy.queries.counts.column_counts import BucketCounts, RowCount, TextCounts
+from cloister.privacy.queries.counts.partitions import Line, Presence
 from cloister.schema.attributes import Boolean, Categorical, Integer
 
 CHANCE = 1e-10

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from cloister.schema.domain import Domain
 from cloister.schema.drafts.drafting import draft
-from cloister.schema.formats import write_moments, write_numbers
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
+from cloister.schema.values.formats import write_moments, write_numbers
 from tasks.runtime.tables import write_csv, write_table
 
 ROWS = 12

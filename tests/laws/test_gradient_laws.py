@@ -33,7 +33,7 @@ from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.gradient_sum import GradientSum, SampledRows
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, Table
-from models.kamino.network import TupleNetwork
+from models.kamino.networks.network import TupleNetwork
 
 DECLARED, CLIP = 8192, 2.0
 NEXT_TO_NONE = Fraction(1, 10**9)

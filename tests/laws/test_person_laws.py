@@ -11,8 +11,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from cloister.schema.database import Database
 from cloister.schema.domain import Table
+from cloister.schema.relations.database import Database
 from cloister.schema.spec import Spec
 from models.persons.parts import PERSONS, ROWS, neighbours_of_tables, person_tables
 from models.task import Task

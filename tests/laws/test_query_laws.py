@@ -35,14 +35,19 @@ from cloister.privacy.mechanisms.counts import (
 )
 from cloister.privacy.mechanisms.grid import OnGridSensitivity
 from cloister.privacy.queries.candidate_scores import Candidate, CandidateScores
-from cloister.privacy.queries.column_counts import BucketCounts, RawColumns, RowCount, TextCounts
-from cloister.privacy.queries.conjunction_counts import ConjunctionCounts, DummyCoding
+from cloister.privacy.queries.counts.column_counts import (
+    BucketCounts,
+    RawColumns,
+    RowCount,
+    TextCounts,
+)
+from cloister.privacy.queries.counts.conjunction_counts import ConjunctionCounts, DummyCoding
+from cloister.privacy.queries.counts.partition_counts import PartitionCounts
+from cloister.privacy.queries.counts.partitions import Line
 from cloister.privacy.queries.derived import OnDerived
 from cloister.privacy.queries.distances import Distances, ExpectedTable
 from cloister.privacy.queries.entropies import Entropies, entropy_bound
 from cloister.privacy.queries.gradient_sum import GradientSum, SampledRows
-from cloister.privacy.queries.partition_counts import PartitionCounts
-from cloister.privacy.queries.partitions import Line
 from cloister.privacy.queries.query import Query
 from cloister.privacy.queries.seeded_records import SeededCandidates
 from cloister.privacy.queries.table_rows import TableRows

@@ -13,10 +13,10 @@ from tiny_databases import Bound, Build, counted, domain, without
 
 from cloister.errors import DataError
 from cloister.schema.attributes import Categorical, Integer, TextKey
-from cloister.schema.database import UNLINKED, Database, ForeignKey, Schema
 from cloister.schema.domain import Table
-from cloister.schema.fan_out import rows_changed
-from cloister.schema.joins import DEGREE, degree_table, joined_table, joined_tables
+from cloister.schema.relations.database import UNLINKED, Database, ForeignKey, Schema
+from cloister.schema.relations.fan_out import rows_changed
+from cloister.schema.relations.joins import DEGREE, degree_table, joined_table, joined_tables
 from tasks.data.contribution_bound import rows_within_bound
 from tasks.data.open_database import bound
 

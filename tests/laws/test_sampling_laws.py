@@ -25,9 +25,9 @@ from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
 from models.discretization.bins import bin_cells
 from models.discretization.denoising import to_shares
-from models.sampling.row_by_row import Algorithm3, Penalty
 from models.sampling.sampler import ConstraintSampler
-from models.sampling.support_builder import SupportBuilder
+from models.sampling.sequential.row_by_row import Algorithm3, Penalty
+from models.sampling.supports.support_builder import SupportBuilder
 
 LABELS = ["low", "mid", "high"]
 NULLABLE = st.booleans()

@@ -18,7 +18,7 @@ from cloister.privacy.mechanisms.privacy_tests import (
 )
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries import seeded_records
-from cloister.privacy.queries.prefix_counts import PrefixCounts
+from cloister.privacy.queries.counts.prefix_counts import PrefixCounts
 from cloister.privacy.queries.seeded_records import Kept, SeededCandidates, plausible_seeds
 from cloister.privacy.queries.table_rows import TableRows
 

@@ -16,7 +16,7 @@ from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import Composed, Parallel, compose
 from cloister.privacy.mechanisms.counts import DiscreteGaussian, Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.partition_counts import PartitionCounts
+from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.split import Split
 from cloister.schema.cells import declared_cells
 

@@ -16,7 +16,7 @@ from cloister.schema.domain import Domain
 from models.discretization.bins import bin_cells
 from models.discretization.denoising import to_shares
 from models.sampling.sampler import ConstraintSampler
-from models.sampling.support_builder import SupportBuilder
+from models.sampling.supports.support_builder import SupportBuilder
 
 DOMAIN = Domain.of(
     {

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from cloister.privacy.events import Relation, Sensitivity
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries import conjunction_counts
-from cloister.privacy.queries.conjunction_counts import ConjunctionCounts, DummyCoding
+from cloister.privacy.queries.counts import conjunction_counts
+from cloister.privacy.queries.counts.conjunction_counts import ConjunctionCounts, DummyCoding
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.attributes import Categorical
 from cloister.schema.cells import declared_cells

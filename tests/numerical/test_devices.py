@@ -26,19 +26,19 @@ from models.discretization.bins import bin_cells
 from models.discretization.coarsening import coarse, fine
 from models.kamino.blocks import HostSum
 from models.kamino.gradients import NoisyGradients
-from models.kamino.network import TupleNetwork
-from models.kamino.paper.attention import ATTENTIONS
-from models.kamino.paper.heads import LevelHead, NormalHead
+from models.kamino.networks.network import TupleNetwork
 from models.kamino.paper.hyper_attributes import Units
-from models.kamino.paper.printed import descend
-from models.kamino.paper.side_by_side import Stack
-from models.kamino.paper.submodels import SubModel
-from models.kamino.paper.tied import TiedSubModel
+from models.kamino.paper.networks.attention import ATTENTIONS
+from models.kamino.paper.networks.heads import LevelHead, NormalHead
+from models.kamino.paper.networks.submodels import SubModel
+from models.kamino.paper.networks.tied import TiedSubModel
+from models.kamino.paper.training.printed import descend
+from models.kamino.paper.training.side_by_side import Stack
 from models.kamino.training import TrainingSchedule, train_privately
-from models.mixture import optimizer
-from models.mixture.factors import join_supports, separate_factors
-from models.mixture.optimizer import Fit, MeanTarget, NoisyMarginal, TableTarget
-from models.mixture.products import Factor, Mixture
+from models.mixture.fitting import optimizer
+from models.mixture.fitting.factors import join_supports, separate_factors
+from models.mixture.fitting.optimizer import Fit, MeanTarget, NoisyMarginal, TableTarget
+from models.mixture.fitting.products import Factor, Mixture
 
 CUDA = Device(0)
 

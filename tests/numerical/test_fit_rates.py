@@ -18,13 +18,13 @@ from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
 from models.discretization.bins import bin_cells
 from models.discretization.coarsening import fine
-from models.mixture.factors import separate_factors
+from models.mixture.fitting.factors import separate_factors
+from models.mixture.fitting.optimizer import MeanTarget, NoisyMarginal, TableTarget
+from models.mixture.fitting.products import Mixture
 from models.mixture.model import MixtureModel
-from models.mixture.optimizer import MeanTarget, NoisyMarginal, TableTarget
-from models.mixture.products import Mixture
 from models.mixture.sampler import EvenSampler
 from models.mixture.soft_constraints import fit_rates
-from models.sampling.support_builder import CompiledConstraints
+from models.sampling.supports.support_builder import CompiledConstraints
 from models.soft_constraints.rate_posterior import RatePosterior, posterior_rate
 from models.task import Task
 

@@ -18,9 +18,14 @@ from cloister.schema.domain import Domain
 from models.discretization.bins import bin_cells
 from models.discretization.coarsening import coarse, fine
 from models.mixture.candidates import TRIPLE_CELLS, candidate_tables, expected_shares
-from models.mixture.factors import arrange_factors, join_supports, separate_factors, transfer
 from models.mixture.fit import run_rounds
-from models.mixture.optimizer import (
+from models.mixture.fitting.factors import (
+    arrange_factors,
+    join_supports,
+    separate_factors,
+    transfer,
+)
+from models.mixture.fitting.optimizer import (
     Fit,
     NoisyMarginal,
     TableTarget,
@@ -28,8 +33,8 @@ from models.mixture.optimizer import (
     add_dependence_penalty,
     gradient,
 )
+from models.mixture.fitting.products import Factor, Mixture
 from models.mixture.plan import MixtureParameters
-from models.mixture.products import Factor, Mixture
 from models.sampling.sizes import PAIR_CELLS
 
 SIZES = {"a": 3, "b": 12, "c": 2}

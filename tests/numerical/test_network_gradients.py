@@ -6,7 +6,7 @@ import torch
 from torch.func import grad, vmap
 
 from cloister.privacy.mechanisms.clipping import LayeredOuter, Lookup, Outer, clipped_sum
-from models.kamino.network import TupleNetwork
+from models.kamino.networks.network import TupleNetwork
 
 SIZES = (3, 2, 5, 4)
 

@@ -11,7 +11,7 @@ from cloister.constraints import KnownFigure
 from cloister.constraints.counting import violation_share
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from models.mixture.weighing import weigh_mixture
-from models.sampling.violation_index import Penalty
+from models.sampling.sequential.violation_index import Penalty
 from models.serialization import restore_algorithm, state_of_algorithm
 from models.soft_constraints.penalties import _Brackets
 from models.task import RowSampling

@@ -19,12 +19,12 @@ from cloister.schema.domain import Domain, Table
 from models.discretization.bins import Bins
 from models.discretization.coarsening import Coarsening, fine
 from models.discretization.histograms import HistogramCounts
-from models.mixture.optimizer import NoisyMarginal
+from models.mixture.fitting.optimizer import NoisyMarginal
 from models.mixture.prior.pooling import EarlierTables, pool_histograms, refine_bins
 from models.mixture.prior.released import ReleasedNumbers
 from models.mixture.synthesizer import MixtureSynthesizer
 from models.protocol import fit, make_plan
-from models.sampling.expected_shares import JointTable
+from models.sampling.supports.expected_shares import JointTable
 from models.task import Budget, Task
 
 ROWS = 2_000

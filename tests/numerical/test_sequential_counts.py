@@ -16,10 +16,16 @@ from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain, Table
 from models.discretization.bins import bin_cells
 from models.discretization.denoising import to_shares
-from models.sampling.fenwick import penalty
-from models.sampling.row_by_row import Algorithm3
 from models.sampling.sampler import ConstraintSampler
-from models.sampling.violation_index import DIRECT, Chooser, PairIndex, Penalty, accepting
+from models.sampling.sequential.fenwick import penalty
+from models.sampling.sequential.row_by_row import Algorithm3
+from models.sampling.sequential.violation_index import (
+    DIRECT,
+    Chooser,
+    PairIndex,
+    Penalty,
+    accepting,
+)
 
 NUMBERS, LISTED = ("number", "other number", "real"), ("tag", "other tag")
 DOMAIN = Domain.of(

@@ -19,7 +19,7 @@ from cloister.privacy.queries.violating_pairs import ViolatingPairs
 from cloister.privacy.queries.violation_matrix import ViolationMatrix
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, Table
-from models.kamino.paper.matrix_ascent import completed_by, gradient_ascent
+from models.kamino.paper.training.matrix_ascent import completed_by, gradient_ascent
 from models.soft_constraints.reweighting import MEASURES, Reweighting
 
 DOMAIN = Domain.of({name: Integer(type="integer", min=0, max=4) for name in ("a", "b")}, Path())

@@ -12,9 +12,9 @@ from cloister.schema.attributes import Integer
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
 from models.discretization.bins import bin_cells
-from models.mixture.factors import separate_factors
+from models.mixture.fitting.factors import separate_factors
+from models.mixture.fitting.products import Mixture
 from models.mixture.model import chain_of
-from models.mixture.products import Mixture
 from models.mixture.sampler import EvenSampler
 from models.mixture.within_bins import relations_between
 from models.sampling.sampler import ConstraintSampler

@@ -8,8 +8,8 @@ import yaml
 from mlflow import MlflowClient
 
 from benchmarks.config import load_benchmark
-from benchmarks.figures import Statistic
-from benchmarks.markdown import insert, insert_sections, markers
+from benchmarks.pages.figures import Statistic
+from benchmarks.pages.markdown import insert, insert_sections, markers
 from benchmarks.releases import finished_run, spec_of
 from benchmarks.runs import home_of
 from cloister.constraints import constraints_of

@@ -10,15 +10,15 @@ import pytest
 import yaml
 
 from benchmarks.config import load_benchmark
-from benchmarks.conjunctions import real_rows
-from benchmarks.hospital import hospital_table
-from benchmarks.references import noisy_answers
+from benchmarks.measures.conjunctions import real_rows
+from benchmarks.measures.references import noisy_answers
 from benchmarks.runs import home_of
+from benchmarks.tables.hospital import hospital_table
 from cloister.errors import SpecError
 from cloister.evaluation.conjunctions import DummyColumns
 from cloister.privacy.accounting.advanced_composition import epsilon_of_each
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation import validate_rows
+from cloister.schema.validation.tables import validate_rows
 from flows.cli.app import run
 from tasks.ledger.queries import releases
 from tasks.requests.public_context import declared_context

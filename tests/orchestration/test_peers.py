@@ -8,11 +8,11 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
-from benchmarks import peer_steps
-from benchmarks.coding import encode_table
 from benchmarks.config import load_benchmark
-from benchmarks.environments import environment, paragraphs
-from benchmarks.markdown import markers
+from benchmarks.pages.markdown import markers
+from benchmarks.peer_runs import peer_steps
+from benchmarks.peer_runs.coding import encode_table
+from benchmarks.peer_runs.environments import environment, paragraphs
 from benchmarks.runs import home_of
 from cloister.errors import CloisterError
 from cloister.schema.cells import declared_cells

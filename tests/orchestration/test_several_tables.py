@@ -16,10 +16,10 @@ import yaml
 from cloister.privacy.ledger import State
 from cloister.privacy.mechanisms.counts import DiscreteLaplace
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.privacy.queries.partition_counts import PartitionCounts
-from cloister.schema.database import Database, ForeignKey, Schema
+from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.schema.domain import Domain, Table
-from cloister.schema.fan_out import rows_changed
+from cloister.schema.relations.database import Database, ForeignKey, Schema
+from cloister.schema.relations.fan_out import rows_changed
 from cloister.schema.spec_files.loading import load_spec
 from flows.cli.app import run
 from models.protocol import DatabaseSynthesizer, Forecast, Parameters, Plan, Stage

@@ -22,7 +22,7 @@ from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.domain import Table
 from cloister.schema.spec import PersonUnit, Spec
-from cloister.schema.validation import validate_rows
+from cloister.schema.validation.tables import validate_rows
 from models.auto import choose_method
 from models.protocol import Model, Plan, fit, make_plan
 from models.registry import create

@@ -12,9 +12,9 @@ import numpy as np
 
 from cloister.arrays import Integers
 from cloister.schema.columns import Column
-from cloister.schema.database import Database, ForeignKey
 from cloister.schema.domain import Domain, Table
-from cloister.schema.joins import earlier_keys, parent_rows
+from cloister.schema.relations.database import Database, ForeignKey
+from cloister.schema.relations.joins import earlier_keys, parent_rows
 
 
 def joined_with_parents(database: Database, key: ForeignKey) -> tuple[Table, int]:

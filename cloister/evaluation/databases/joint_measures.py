@@ -14,7 +14,7 @@ import numpy as np
 from cloister.evaluation.databases.joined_rows import joined_with_all_above, joined_with_parents
 from cloister.evaluation.marginals import Marginals, compare_sets
 from cloister.evaluation.queries import RangeQueries, compare_answers, queries_over
-from cloister.schema.database import Database, ForeignKey
+from cloister.schema.relations.database import Database, ForeignKey
 
 _MOST_SETS = {2: 500, 3: 100}
 """Sets of attributes of both sides at most that are measured, by the attributes of a set."""

@@ -14,8 +14,8 @@ from cloister.arrays import Floats, Integers
 from cloister.evaluation.databases.joint_measures import compare_across, compare_joins
 from cloister.evaluation.marginals import Marginals
 from cloister.evaluation.queries import RangeQueries
-from cloister.schema.database import MISSING, Database, ForeignKey
-from cloister.schema.joins import parent_rows
+from cloister.schema.relations.database import MISSING, Database, ForeignKey
+from cloister.schema.relations.joins import parent_rows
 
 Pair = tuple[float, float]
 """A figure of the real and of the synthetic tables."""

@@ -22,8 +22,8 @@ from cloister.evaluation.databases.relations import (
 from cloister.evaluation.options import Level
 from cloister.evaluation.report import Evaluation
 from cloister.evaluation.violations import Violations
-from cloister.schema.database import Database
 from cloister.schema.domain import Table
+from cloister.schema.relations.database import Database
 
 
 @dataclass(frozen=True)

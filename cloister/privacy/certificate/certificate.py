@@ -71,8 +71,8 @@ from cloister.privacy.exact import decimal, decimal_below, exact
 from cloister.privacy.ledger import Anchor, BudgetStatus
 from cloister.privacy.mechanisms.counts import up
 from cloister.privacy.stages import PlannedStage, deniable_event, event_of_stages
-from cloister.schema.database import ForeignKey
 from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
+from cloister.schema.relations.database import ForeignKey
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import spec_digest
 

@@ -24,7 +24,7 @@ from cloister.schema.attributes import (
     ValuesFile,
     ValuesPattern,
 )
-from cloister.schema.database import ForeignKey
+from cloister.schema.relations.database import ForeignKey
 from cloister.schema.spec import PersonUnit, Spec
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cloister.schema.database import ForeignKey, Schema
-from cloister.schema.fan_out import arithmetic, is_refused, is_truncated
+from cloister.schema.relations.database import ForeignKey, Schema
+from cloister.schema.relations.fan_out import arithmetic, is_refused, is_truncated
 
 _REFERRING = "all rows of other tables that refer to it, directly or through others"
 _TRUNCATED = (

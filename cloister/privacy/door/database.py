@@ -10,7 +10,7 @@ from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.table_rows import TableRows
-from cloister.schema.database import Database
+from cloister.schema.relations.database import Database
 
 
 class PrivateDatabase:

@@ -21,7 +21,7 @@ from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Composed, Event, Parallel, SampledGaussian
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.column_counts import RawColumns
+from cloister.privacy.queries.counts.column_counts import RawColumns
 from cloister.privacy.queries.query import (
     AnswerT,
     Divider,

@@ -17,7 +17,7 @@ from cloister.arrays import Array, Floats, Integers
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.privacy_tests import CandidateSet
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.prefix_counts import PrefixCounts
+from cloister.privacy.queries.counts.prefix_counts import PrefixCounts
 from cloister.privacy.queries.query import Query
 from cloister.privacy.queries.table_rows import Partition, PartNumbers, TableRows
 

@@ -10,7 +10,6 @@ import re
 import pandas as pd
 from pandas.api import types as pt
 
-from cloister.schema.codelists import MOST_PATTERN_DIGITS
 from cloister.schema.drafts.column_cells import FEWEST_KEYS, ColumnCells, Guess
 from cloister.schema.drafts.column_names import (
     names_a_code,
@@ -19,6 +18,7 @@ from cloister.schema.drafts.column_names import (
     public_range,
 )
 from cloister.schema.drafts.written_forms import is_compact_date
+from cloister.schema.values.codelists import MOST_PATTERN_DIGITS
 
 _NEARLY_ALL = 0.9
 """The share of distinct values from which texts are taken for a key, or for free text."""

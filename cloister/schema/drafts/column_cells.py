@@ -10,7 +10,7 @@ import pandas as pd
 from pandas.api import types as pt
 
 from cloister.schema.attributes import AnyAttribute, Float, Integer
-from cloister.schema.parsing import parse
+from cloister.schema.values.parsing import parse
 
 Keys = dict[str, Any]
 

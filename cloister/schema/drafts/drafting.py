@@ -18,7 +18,7 @@ from cloister.errors import DataError
 from cloister.schema.drafts.column_cells import ColumnCells, Guess
 from cloister.schema.drafts.file_dialect import DraftedFile, drafted_csv
 from cloister.schema.drafts.guessing import guess
-from cloister.schema.sources.parquet_files import nested_names, parquet_names, read_native
+from cloister.schema.sources.files.parquet_files import nested_names, parquet_names, read_native
 from cloister.schema.sources.reading import guarded_reading, table_format
 from cloister.schema.sources.required_columns import require_columns
 from cloister.schema.sources.storage_types import texts

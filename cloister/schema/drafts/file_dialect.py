@@ -16,12 +16,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cloister.schema.encodings import MARKS, UTF_8
-from cloister.schema.formats import number_pattern
-from cloister.schema.sources.csv_files import csv_header, read_text
+from cloister.schema.sources.files.csv_files import csv_header, read_text
+from cloister.schema.sources.files.encodings import MARKS, UTF_8
 from cloister.schema.sources.numbers import plain_numbers
 from cloister.schema.sources.required_columns import DELIMITERS, require_columns
 from cloister.schema.spec import SourceSpec
+from cloister.schema.values.formats import number_pattern
 
 _MISSING = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "NaN", "nan", "?", " ?", "-", ".")
 """Texts that usually stand for a missing value; the empty cell always does."""

@@ -44,8 +44,8 @@ from cloister.schema.drafts.written_forms import (
     moment_format,
     number_format,
 )
-from cloister.schema.formats import MICROS, in_seconds, is_moved_to_utc, written_micros
-from cloister.schema.parsing import parse
+from cloister.schema.values.formats import MICROS, in_seconds, is_moved_to_utc, written_micros
+from cloister.schema.values.parsing import parse
 
 _BOOLEAN_WORDS = (
     *(("True", "False"), ("true", "false"), ("TRUE", "FALSE"), ("T", "F"), ("t", "f")),

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from cloister.schema.attributes import AnyAttribute, Date, Datetime
-from cloister.schema.formats import moment_pattern, require_moment_format
-from cloister.schema.parsing import parse
+from cloister.schema.values.formats import moment_pattern, require_moment_format
+from cloister.schema.values.parsing import parse
 
 ANY_DATE = Date(type="date", min=dt.date.min, max=dt.date.max)
 ANY_MOMENT = Datetime(type="datetime", min=dt.datetime.min, max=dt.datetime.max)  # noqa: DTZ901

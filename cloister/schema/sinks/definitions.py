@@ -14,8 +14,8 @@ from pandas.api import types as pt
 
 from cloister.schema.attributes import Float
 from cloister.schema.columns import Column, Grid, Listed, Serial
-from cloister.schema.database import ForeignKey
 from cloister.schema.domain import Domain
+from cloister.schema.relations.database import ForeignKey
 
 _SMALL = np.iinfo(np.int32)
 """The range of INTEGER; BIGINT holds the rest."""

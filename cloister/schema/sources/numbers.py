@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cloister.schema.attributes import AnyAttribute, Categorical, Float, Integer, Ordinal
-from cloister.schema.formats import number_pattern
-from cloister.schema.parsing import holds_numbers, read_distinct
 from cloister.schema.spec import SourceSpec
+from cloister.schema.values.formats import number_pattern
+from cloister.schema.values.parsing import holds_numbers, read_distinct
 
 _UNREADABLE = "?"
 """Stands for a cell that is no number of its file; no number is read from it."""

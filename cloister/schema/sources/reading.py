@@ -17,9 +17,9 @@ import pandas as pd
 
 from cloister.errors import DataError, SpecError, StorageError
 from cloister.schema.sources.batches import SourceBatch
-from cloister.schema.sources.csv_files import mark_malformed, read_csv
 from cloister.schema.sources.database_tables import read_database
-from cloister.schema.sources.parquet_files import read_parquet
+from cloister.schema.sources.files.csv_files import mark_malformed, read_csv
+from cloister.schema.sources.files.parquet_files import read_parquet
 from cloister.schema.spec import Spec
 
 _FORMATS = {

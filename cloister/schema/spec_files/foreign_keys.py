@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from cloister.errors import SpecError
 from cloister.schema.attributes import TextKey
-from cloister.schema.database import ForeignKey, Schema
 from cloister.schema.domain import Domain
+from cloister.schema.relations.database import ForeignKey, Schema
 from cloister.schema.spec import ForeignKeySpec, PersonUnit, Spec, TableUnit
 from cloister.schema.spec_files.marked_yaml import Key
 from cloister.schema.spec_files.problems import closest

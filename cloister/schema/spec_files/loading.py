@@ -11,12 +11,12 @@ from pydantic import ValidationError
 
 from cloister.errors import SpecError, StorageError
 from cloister.schema.attributes import Categorical, Ordinal, ValuesFile
-from cloister.schema.codelists import MOST_VALUES_BYTES, resolve_values
-from cloister.schema.sources.small_files import read_small_file, reason_of
+from cloister.schema.sources.files.small_files import read_small_file, reason_of
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.marked_yaml import Marked, read_marked, spec_error
 from cloister.schema.spec_files.problems import problems_of
 from cloister.schema.spec_files.rules import broken_rules
+from cloister.schema.values.codelists import MOST_VALUES_BYTES, resolve_values
 
 __all__ = ["data_derived", "load_spec", "resolve_values", "spec_digest"]
 

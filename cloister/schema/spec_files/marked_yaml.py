@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from cloister.errors import SpecError, StorageError
-from cloister.schema.sources.small_files import read_small_file, reason_of
+from cloister.schema.sources.files.small_files import read_small_file, reason_of
 
 Key = str | int
 

@@ -17,18 +17,18 @@ from cloister.schema.attributes import (
     Scalar,
     TextKey,
 )
-from cloister.schema.codelists import (
-    MOST_PATTERN_DIGITS,
-    NUMBERED_PATTERN,
-    require_modest,
-    resolve_values,
-)
 from cloister.schema.columns import float_decimals
 from cloister.schema.spec import Above, PersonUnit, Spec, TableUnit
 from cloister.schema.spec_files.foreign_keys import broken_relations
 from cloister.schema.spec_files.marked_yaml import Key
 from cloister.schema.spec_files.problems import closest
 from cloister.schema.spec_files.source_rules import source_rules
+from cloister.schema.values.codelists import (
+    MOST_PATTERN_DIGITS,
+    NUMBERED_PATTERN,
+    require_modest,
+    resolve_values,
+)
 
 _Broken = Iterator[tuple[tuple[Key, ...], str]]
 

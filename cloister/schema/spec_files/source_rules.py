@@ -8,12 +8,12 @@ import numpy as np
 
 from cloister.errors import CloisterError, SpecError
 from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Ordinal, TextKey
-from cloister.schema.codelists import resolve_values
 from cloister.schema.domain import column_of
-from cloister.schema.encodings import can_encode
+from cloister.schema.sources.files.encodings import can_encode
 from cloister.schema.sources.urls import HIDE_IT, holds_password
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.spec_files.marked_yaml import Key
+from cloister.schema.values.codelists import resolve_values
 
 _Broken = Iterator[tuple[tuple[Key, ...], str]]
 

@@ -32,9 +32,9 @@ from models.discretization.bins import Bins
 from models.discretization.coarsening import Coarsening, coarse
 from models.planning.stages import measure_histogram, measure_joint_table, measure_values
 from models.protocol import Progress
-from models.sampling.expected_shares import JointTable
 from models.sampling.sizes import POOL_ROWS
-from models.sampling.support_builder import SupportBuilder
+from models.sampling.supports.expected_shares import JointTable
+from models.sampling.supports.support_builder import SupportBuilder
 from models.task import Task
 
 _SEED = 20_170_101

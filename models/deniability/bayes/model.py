@@ -17,7 +17,7 @@ from models.discretization.bins import Bins
 from models.discretization.coarsening import Coarsening
 from models.protocol import Arrays, ModelState, Sampler
 from models.sampling.balanced import BalancedSampler
-from models.sampling.support_builder import CompiledConstraints
+from models.sampling.supports.support_builder import CompiledConstraints
 from models.serialization import restore_bins, restore_reweighting, restore_rules
 from models.soft_constraints.reweighting import Reweighting
 from models.task import Task

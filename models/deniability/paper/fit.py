@@ -13,8 +13,8 @@ import numpy as np
 from cloister.arrays import Floats
 from cloister.privacy.mechanisms.counts import DiscreteLaplace
 from cloister.privacy.mechanisms.grid import GridNoise
+from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.entropies import Entropies, paper_entropy_bound
-from cloister.privacy.queries.partition_counts import PartitionCounts
 from cloister.privacy.queries.table_rows import Partition
 from cloister.schema.cells import Cells, declared_cells
 from models.constrained import CUT_OFF

@@ -11,17 +11,17 @@ import numpy as np
 
 from cloister.arrays import Floats
 from cloister.privacy.mechanisms.counts import DiscreteLaplace
-from cloister.privacy.queries.partition_counts import PartitionCounts
+from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.cells import Cells, equal_cells
 from models.discretization.bins import Bins
 from models.discretization.coarsening import fine
-from models.dpview.consistency import make_consistent
 from models.dpview.fit import ReleasedTables, compile_rules
 from models.dpview.model import DPViewModel
 from models.dpview.paper.plan import printed_tables
-from models.dpview.rounding import LARGEST
+from models.dpview.tables.consistency import make_consistent
+from models.dpview.tables.rounding import LARGEST
 from models.dpview.view_choice import ViewParameters
 from models.dpview.views import Names, View
 from models.planning.noise import laplace_deviation

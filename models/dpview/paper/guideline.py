@@ -13,7 +13,7 @@ import math
 
 from scipy.special import chdtr
 
-from models.dpview.rounding import GAMMA
+from models.dpview.tables.rounding import GAMMA
 from models.dpview.view_choice import REACH
 from models.dpview.views import Sizes
 

@@ -13,8 +13,8 @@ import torch
 
 from cloister.arrays import Floats
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
+from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.gradient_sum import SampledRows
-from cloister.privacy.queries.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.cells import Cells, equal_cells
@@ -22,15 +22,15 @@ from models.discretization.bins import Bins
 from models.discretization.denoising import to_shares
 from models.kamino.gradients import NoisyGradients
 from models.kamino.paper.model import PrintedModel
-from models.kamino.paper.printed import level_shares, train_as_printed
 from models.kamino.paper.search import QUANTIZED
+from models.kamino.paper.training.printed import level_shares, train_as_printed
 from models.kamino.paper.unit_chain import UnitChain, evened
 from models.kamino.plan import KaminoParameters
 from models.kamino.trainers import Material
 from models.kamino.training import CALIBRATION_ROWS, TrainingSchedule
 from models.kamino.weighing import KAMINO_SEED
 from models.protocol import Plan, Progress
-from models.sampling.support_builder import SupportBuilder
+from models.sampling.supports.support_builder import SupportBuilder
 from models.task import Task
 
 PRINTED_RECIPE = {"attention": "softmax", "heads": "normal", "tied": True}

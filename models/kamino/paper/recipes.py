@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from models.discretization.attribute_order import printed_sequence
 from models.kamino.paper.ablations import Unweighed, random_sequence
-from models.kamino.paper.matrix_ascent import MatrixAscent
-from models.kamino.paper.one_by_one import OneByOne, SideBySide
+from models.kamino.paper.training.matrix_ascent import MatrixAscent
+from models.kamino.paper.training.one_by_one import OneByOne, SideBySide
 from models.kamino.recipe import KaminoRecipe
 from models.kamino.trainers import Joint
 from models.kamino.weighing import ByRates

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from cloister.arrays import Floats, Integers
 from models.discretization.bins import Bins
-from models.kamino.network import Tensors
-from models.kamino.paper.attention import ATTENTIONS
-from models.kamino.paper.heads import HEADS
+from models.kamino.networks.network import Tensors
 from models.kamino.paper.hyper_attributes import Units
-from models.kamino.paper.submodels import SubModel
-from models.kamino.paper.tied import TiedSubModel
+from models.kamino.paper.networks.attention import ATTENTIONS
+from models.kamino.paper.networks.heads import HEADS
+from models.kamino.paper.networks.submodels import SubModel
+from models.kamino.paper.networks.tied import TiedSubModel
 from models.protocol import Arrays, ModelState
 from models.sampling.chain import Probabilities
 

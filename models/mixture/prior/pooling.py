@@ -26,9 +26,9 @@ from cloister.schema.columns import Grid
 from models.discretization.bins import Bins
 from models.discretization.coarsening import Coarsening
 from models.discretization.histograms import HistogramCounts
-from models.mixture.optimizer import NoisyMarginal
+from models.mixture.fitting.optimizer import NoisyMarginal
 from models.mixture.prior.released import ReleasedNumbers
-from models.sampling.expected_shares import JointTable
+from models.sampling.supports.expected_shares import JointTable
 
 _SIGNIFICANT = 3.0
 """Standard deviations by which a sum of squares exceeds that of noise where a table has changed.

@@ -14,7 +14,7 @@ from cloister.schema.cells import declared_cells
 from models.discretization.bins import Bins
 from models.discretization.coarsening import Coarsening
 from models.discretization.histograms import HistogramCounts
-from models.mixture.optimizer import NoisyMarginal
+from models.mixture.fitting.optimizer import NoisyMarginal
 from models.protocol import Arrays, ModelState
 from models.task import Task
 

@@ -11,8 +11,8 @@ import numpy as np
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints import Op, Operand, holds
 from cloister.constraints.across import AcrossConstraint
-from cloister.schema.database import Schema
 from cloister.schema.domain import Table
+from cloister.schema.relations.database import Schema
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from cloister.constraints import DenialConstraint, functional_dependency
 from cloister.constraints.declared import declaration_of
 from cloister.errors import PlanError
-from cloister.schema.database import ForeignKey
+from cloister.schema.relations.database import ForeignKey
 from models.task import DatabaseTask
 
 

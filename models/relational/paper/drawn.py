@@ -9,8 +9,8 @@ import numpy as np
 
 from cloister.arrays import Integers
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.database import Database, ForeignKey
-from cloister.schema.joins import joined_table, of_parent, of_row
+from cloister.schema.relations.database import Database, ForeignKey
+from cloister.schema.relations.joins import joined_table, of_parent, of_row
 from models.protocol import Model
 from models.relational.constraints.pair_keys import distinct_pairs
 from models.relational.drawing import Drawing

@@ -9,8 +9,8 @@ import numpy as np
 
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.candidate_scores import Candidate, CandidateScores
-from cloister.privacy.queries.partition_counts import PartitionCounts
-from cloister.schema.joins import joined_table
+from cloister.privacy.queries.counts.partition_counts import PartitionCounts
+from cloister.schema.relations.joins import joined_table
 from models.protocol import AnySynthesizer, DatabaseDoor, Plan
 from models.relational.candidates import candidates
 from models.relational.link import Link, Measured

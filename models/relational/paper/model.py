@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.database import Database
+from cloister.schema.relations.database import Database
 from models.discretization.bins import Bins
 from models.protocol import AnySynthesizer, Arrays, Model
 from models.relational.link import Link, Measured

@@ -19,8 +19,8 @@ from cloister.privacy.accounting.calibration import noise_multiplier
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
-from cloister.schema.database import ForeignKey
-from cloister.schema.joins import joined_table
+from cloister.schema.relations.database import ForeignKey
+from cloister.schema.relations.joins import joined_table
 from models.planning.noise import require_delta
 from models.protocol import AnyPlan, AnySynthesizer, Forecast, Parameters, Plan, Stage
 from models.relational.candidates import candidates

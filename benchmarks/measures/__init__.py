@@ -1,0 +1,1 @@
+"""What benchmarks measure beside the evaluation of a release."""

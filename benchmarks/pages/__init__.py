@@ -1,0 +1,1 @@
+"""The tables and plots of a benchmark, and the document that shows them."""

@@ -1,0 +1,1 @@
+"""Runs of other libraries, each in an environment of its own."""

@@ -1,0 +1,164 @@
+"""One combination of a benchmark, run by another library in an environment of its own; done once.
+
+No ledger is charged: the output of a peer is no release, and its tables are declared public. Its
+run is known by its script, requirements, table, epsilon, delta, seed and options, not by Cloister's
+code.
+
+    CLOISTER_HOME/peers/KEY/    job.json, log.txt, outcome.json, synthetic.npy,
+                                evaluation-*.json by code
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.commands import Cost
+from benchmarks.config import Combination, Peer
+from benchmarks.peer_runs.coding import Coded, encode_table
+from benchmarks.peer_runs.environments import digest, environment
+from benchmarks.peer_runs.programs import DRIVER, Outcome, read_cells, run_program
+from benchmarks.runs import Run, evaluate_table
+from cloister.errors import CloisterError
+from cloister.schema.spec_files.loading import load_spec, spec_digest
+from tasks.runtime.code_version import evaluating_digest
+from tasks.runtime.files import write_json
+from tasks.runtime.home import Home, private_folder
+from tasks.runtime.locks import exclusive
+from tasks.runtime.tables import write_parquet
+
+
+@dataclass(frozen=True)
+class Job:
+    """A peer's run: its table, and the folder of its results."""
+
+    peer: Peer
+    coded: Coded
+    seed: int
+    folder: Path
+
+    def outcome(self) -> Outcome | None:
+        """How it ended, if it did; a time limit that was raised since is a reason to try again."""
+        path = self.folder / "outcome.json"
+        if not path.is_file():
+            return None
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        found = Outcome(**{**fields, "cost": Cost(**fields["cost"]) if fields["cost"] else None})
+        return None if found.timed_out and found.seconds < self.peer.seconds else found
+
+
+def job_of(combination: Combination, home: Home) -> Job:
+    """The run of a combination by its peer.
+
+    Raises:
+        InputError: the spec, the table, or a file of the peer cannot be used.
+    """
+    peer = combination.peer
+    assert peer is not None
+    table = encode_table(combination.spec, combination.data, peer.cells)
+    asked = {
+        "sizes": table.sizes,
+        "rows": table.rows,
+        "epsilon": float(combination.epsilon),
+        "delta": float(combination.delta),
+        "seed": combination.seed,
+        "method": peer.method,
+        "options": dict(peer.options),
+    }
+    known = [
+        asked,
+        table.digest,
+        *(digest(path) for path in (peer.program, peer.requirements, DRIVER)),
+    ]
+    key = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
+    folder = private_folder(home.folder / "peers" / key)
+    write_json(folder / "job.json", asked)
+    return Job(peer, table, combination.seed, folder)
+
+
+def finished_run(combination: Combination, home: Home) -> Run | None:
+    """The run of a combination that ended before, well or not, if there is one."""
+    job = job_of(combination, home)
+    outcome = job.outcome()
+    if outcome is None:
+        return None
+    if outcome.error:
+        return _failed(combination, outcome)
+    record = _record(job, combination)
+    return _measured(combination, outcome, _read(record)) if record.is_file() else None
+
+
+def run(combination: Combination, own: Home, home: Home) -> Run:
+    """Have the peer synthesize, and evaluate its table as that of a release.
+
+    A failure is part of the result.
+    """
+    job = job_of(combination, home)
+    try:
+        outcome = synthesize(job, home)
+        if outcome.error:
+            return _failed(combination, outcome)
+        write_json(_record(job, combination), _evaluation(job, combination, own))
+    except CloisterError as error:
+        return Run.of(combination, error=str(error))
+    return _measured(combination, outcome, _read(_record(job, combination)))
+
+
+def synthesize(job: Job, home: Home) -> Outcome:
+    """How the peer's program ended, now or before.
+
+    A program that was killed from outside will be run again.
+
+    Raises:
+        CloisterError: its environment cannot be made, or it was killed from outside.
+    """
+    return job.outcome() or _waited(job, environment(job.peer.requirements, home))
+
+
+def _waited(job: Job, python: Path) -> Outcome:
+    """Let no two processes do the same run."""
+    with exclusive(job.folder / "lock"):
+        outcome = job.outcome() or run_program(
+            python, job.peer.program, job.coded, job.folder, job.peer.seconds
+        )
+        write_json(job.folder / "outcome.json", asdict(outcome))
+        return outcome
+
+
+def _evaluation(job: Job, combination: Combination, own: Home) -> Any:
+    codes = read_cells(job.folder / "synthetic.npy", job.coded.rows, job.coded.sizes)
+    with tempfile.TemporaryDirectory(prefix="cloister-") as folder:
+        path = Path(folder) / "synthetic.parquet"
+        write_parquet(job.coded.decode(codes, job.seed).frame(), path)
+        return evaluate_table(combination, path, own)
+
+
+def _record(job: Job, combination: Combination) -> Path:
+    """The file of the evaluation by this code."""
+    asked = combination.asked
+    parts = (
+        spec_digest(load_spec(combination.spec)),
+        asked.level,
+        asked.panel,
+        *asked.targets,
+        combination.conjunctions,
+        evaluating_digest(),
+    )
+    name = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+    return job.folder / f"evaluation-{name}.json"
+
+
+def _failed(combination: Combination, outcome: Outcome) -> Run:
+    return Run.of(combination, error=outcome.error, finding=True, cost=outcome.cost)
+
+
+def _measured(combination: Combination, outcome: Outcome, evaluation: Any) -> Run:
+    return Run.of(combination, cost=outcome.cost, evaluation=evaluation)
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,205 @@
+"""Public partitions of everything that a raw column may hold, chosen without looking at it.
+
+The parts of readable values come first, then one part for missing and one for unreadable cells, so
+that every row lies in exactly one part and the counts of a partition are those of
+`Sensitivity.partition`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cloister.arrays import Array, Integers
+from cloister.schema.attributes import LARGEST_WHOLE, AnyAttribute, Date, Datetime, Float, Integer
+from cloister.schema.columns import EPOCH
+from cloister.schema.values.parsing import parse
+
+# Powers of two between whose quarters whole numbers are counted.
+_WHOLE_POWERS = range(60)
+
+# Powers of two between whose quarters floats are counted.
+_FLOAT_POWERS = range(-40, 50)
+
+# Parts between two powers of two.
+_QUARTERS = 4
+
+# First days of years and centuries between which dates are counted.
+_YEARS = (*range(1, 2), *range(100, 1900, 100), *range(1900, 2100), *range(2100, 10_001, 100))
+
+# Most decimals of a grid of floats that is recognised.
+MOST_DECIMALS = 6
+
+# Grids of moments that are recognised, in seconds: days, hours, minutes, seconds.
+TIME_STEPS = (86_400, 3_600, 60, 1)
+
+# Seconds of a day; moments have no leap seconds.
+DAY_SECONDS = 86_400
+
+# More parts than all partitions of any one attribute have together.
+LARGEST_PARTITION = 4 * _QUARTERS * len(_FLOAT_POWERS)
+
+
+@dataclass(frozen=True)
+class Buckets(ABC):
+    """A public partition of one attribute's raw cells.
+
+    Parts of readable values come first, then missing cells, then unreadable ones. Shapes: ``of``
+    gives parts (n,) of raw values (n,), from 0 to size - 1.
+    """
+
+    name: str
+    attribute: AnyAttribute
+
+    @property
+    @abstractmethod
+    def missing(self) -> int:
+        """The part of missing cells, which is also the number of parts of readable values."""
+
+    @abstractmethod
+    def _parts(self, typed: pd.Series) -> Integers: ...
+
+    @property
+    def size(self) -> int:
+        """Number of parts."""
+        return self.missing + 2
+
+    def of(self, values: pd.Series) -> Integers:
+        """The part of each raw value."""
+        typed, invalid = parse(values, self.attribute)
+        known = typed.notna().to_numpy(dtype=bool)
+        parts = np.full(len(values), self.missing, dtype=np.int64)
+        parts[known] = self._parts(typed[known])
+        parts[invalid] = self.missing + 1
+        return parts
+
+
+class Presence(Buckets):
+    """Whether there is a readable value at all: what a boolean or a key needs."""
+
+    @property
+    def missing(self) -> int:
+        return 1
+
+    def _parts(self, typed: pd.Series) -> Integers:
+        return np.zeros(len(typed), dtype=np.int64)
+
+
+class Line(Buckets):
+    """All numbers or dates, in order.
+
+    Numbers are parted at quarters of powers of two on both sides of zero, dates at years, or at
+    centuries before 1900 and from 2100. Values beyond the first or last part are counted in it.
+    """
+
+    @property
+    def missing(self) -> int:
+        return len(self.edges) - 1
+
+    @property
+    def edges(self) -> Array:
+        """Part p holds the numbers from edges[p] to below edges[p + 1].
+
+        For dates, days since 1970; for moments, seconds.
+        """
+        return _edges(self.attribute.type)
+
+    @property
+    def zero(self) -> int | None:
+        """The part that begins at zero; None for dates."""
+        return (
+            None
+            if isinstance(self.attribute, Date | Datetime)
+            else int(np.flatnonzero(self.edges == 0)[0])
+        )
+
+    def span(self, first: int, last: int) -> tuple[Any, Any]:
+        """The least and greatest number in the parts from first to last."""
+        low, high = self.edges[first].item(), self.edges[last + 1].item()
+        if isinstance(self.attribute, Float):
+            return low, high
+        if isinstance(self.attribute, Integer):
+            return max(low, -LARGEST_WHOLE), min(high - 1, LARGEST_WHOLE)
+        return low, high - 1
+
+    def _parts(self, typed: pd.Series) -> Integers:
+        places = np.searchsorted(self.edges, _numbers(typed, self.attribute), side="right") - 1
+        return np.clip(places, 0, self.missing - 1).astype(np.int64)
+
+
+class Fineness(Buckets):
+    """How fine values are: the decimals of a float, or the unit of time of a moment.
+
+    Floats with more than 6 decimals have one part more.
+    """
+
+    @property
+    def missing(self) -> int:
+        return len(TIME_STEPS) if isinstance(self.attribute, Datetime) else MOST_DECIMALS + 2
+
+    def _parts(self, typed: pd.Series) -> Integers:
+        numbers = _numbers(typed, self.attribute)
+        if isinstance(self.attribute, Datetime):
+            return np.argmax(numbers[:, None] % np.array(TIME_STEPS) == 0, axis=1).astype(np.int64)
+        places = np.full(len(numbers), MOST_DECIMALS + 1, dtype=np.int64)
+        for decimals in reversed(range(MOST_DECIMALS + 1)):
+            places[np.round(numbers, decimals) == numbers] = decimals
+        return places
+
+
+def value_of(attribute: AnyAttribute, number: float) -> int | float | str:
+    """A number of the line as a spec writes it."""
+    if isinstance(attribute, Date):
+        return (EPOCH + dt.timedelta(days=int(number))).isoformat()
+    if isinstance(attribute, Datetime):
+        epoch = dt.datetime(1970, 1, 1)  # noqa: DTZ001
+        return (epoch + dt.timedelta(seconds=int(number))).isoformat()
+    return float(number) if isinstance(attribute, Float) else int(number)
+
+
+@lru_cache
+def _edges(kind: str) -> Array:
+    if kind in ("date", "datetime"):
+        days = (
+            (np.array(_YEARS) - 1970)
+            .astype("datetime64[Y]")
+            .astype("datetime64[D]")
+            .astype(np.int64)
+        )
+        return days if kind == "date" else days * DAY_SECONDS
+    if kind == "float":
+        return _both_sides(
+            [
+                2.0**power * (1 + part / _QUARTERS)
+                for power in _FLOAT_POWERS
+                for part in range(_QUARTERS)
+            ]
+        )
+    return _both_sides(
+        [
+            2**power * (_QUARTERS + part) // _QUARTERS
+            for power in _WHOLE_POWERS
+            for part in range(_QUARTERS)
+        ]
+    )
+
+
+def _both_sides(positive: list[Any]) -> Array:
+    end = 2 * positive[-_QUARTERS]
+    magnitudes = np.unique(np.array([*positive, end]))
+    return np.concatenate([-magnitudes[::-1], np.zeros(1, dtype=magnitudes.dtype), magnitudes])
+
+
+def _numbers(typed: pd.Series, attribute: AnyAttribute) -> Array:
+    if isinstance(attribute, Float):
+        return typed.to_numpy(dtype=np.float64)
+    if isinstance(attribute, Integer):
+        return typed.to_numpy(dtype=np.int64)
+    seconds = typed.to_numpy().astype("datetime64[s]").astype(np.int64)
+    return seconds // DAY_SECONDS if isinstance(attribute, Date) else seconds

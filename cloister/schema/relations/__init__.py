@@ -1,0 +1,1 @@
+"""Tables that refer to each other."""

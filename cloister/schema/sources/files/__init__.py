@@ -1,0 +1,1 @@
+"""Files that cells come from."""

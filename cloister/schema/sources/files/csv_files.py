@@ -1,0 +1,209 @@
+"""CSV files as text: their header, the rows that have as many cells, and the numbers of others.
+
+Cells are read as bytes, and decoded one by one, so that no row changes how another is read.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from cloister.errors import DataError
+from cloister.schema.sources.batches import SourceBatch, SourceCells
+from cloister.schema.sources.files.encodings import UTF_8, decode_text, is_wide
+from cloister.schema.sources.files.text_files import open_as_utf_8, open_text
+from cloister.schema.sources.numbers import has_own_marks, plain_numbers
+from cloister.schema.sources.required_columns import ROWS_NAMED, require_columns
+from cloister.schema.sources.storage_types import text_of_arrow
+from cloister.schema.spec import SourceSpec, Spec
+
+_BLOCK_BYTES = 16 << 20
+"""Bytes of a CSV file that are parsed at a time."""
+
+_MALFORMED = "malformed"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+_LATIN = "latin-1"
+"""The encoding in which each byte is a letter."""
+
+
+def read_csv(path: Path, spec: Spec) -> Iterator[SourceBatch]:
+    """The declared columns of a CSV file as text, some rows at a time.
+
+    Numbers in the marks of the source are written as ``1234.5``. Bytes that are not of the source's
+    encoding become backslash escapes. Lines with more or fewer cells than the header are left out.
+
+    Raises:
+        DataError: no header, other columns than declared, no text with one line a row, or ragged
+            rows under ``on_invalid: fail``.
+        OSError: it cannot be read.
+    """
+    names, source, ragged = list(spec.attributes), spec.source, 0
+    found = csv_header(path, source.delimiter, source.encoding)
+    declared = [name for name in found if name not in spec.ignore]
+    require_columns(declared, names, str(path), source.delimiter)
+    readers = {
+        name: partial(_read_cells, source=source, marks=has_own_marks(attribute, source))
+        for name, attribute in spec.attributes.items()
+    }
+    for piece, malformed in _pieces(path, source, names):
+        ragged += malformed
+        cells = {name: SourceCells.of_arrow(piece[name], read) for name, read in readers.items()}
+        yield SourceBatch(cells, malformed)
+    if ragged and spec.validation.on_invalid == "fail":
+        raise DataError(_ragged_message(path, source))
+
+
+def read_text(path: Path, source: SourceSpec, names: Sequence[str]) -> pd.DataFrame:
+    """The named columns of a CSV file as text, dtype ``str``, shape (n, columns).
+
+    Bytes that are not of the source's encoding become backslash escapes.
+
+    Raises:
+        DataError: ragged rows, or no text with one line a row.
+    """
+    pieces = list(_pieces(path, source, names))
+    if any(malformed for _, malformed in pieces):
+        raise DataError(_ragged_message(path, source))
+    read = partial(_read_cells, source=source)
+    columns = {name: pa.concat_arrays([piece[name] for piece, _ in pieces]) for name in names}
+    return pd.DataFrame(
+        {name: SourceCells.of_arrow(cells, read).values() for name, cells in columns.items()}
+    )
+
+
+def malformed_rows(frame: pd.DataFrame) -> int:
+    """Number of lines left out, since they had more or fewer cells than the header."""
+    return int(frame.attrs.get(_MALFORMED, 0))
+
+
+def mark_malformed(frame: pd.DataFrame, lines: int) -> pd.DataFrame:
+    """The frame, which remembers how many lines were left out."""
+    frame.attrs[_MALFORMED] = lines
+    return frame
+
+
+def csv_header(path: Path, delimiter: str, encoding: str) -> list[str]:
+    """The names in the first line of a CSV file.
+
+    Raises:
+        DataError: the file is empty or not in its encoding.
+    """
+    with open_text(path, encoding) as text:
+        try:
+            header = next(csv.reader(text, delimiter=delimiter), None)
+        except csv.Error:
+            raise DataError(f"{path}: its first line is no CSV header; close its quotes") from None
+    if any(_SURROGATE.search(name) for name in header or ()):
+        raise DataError(
+            f"{path} is not {encoding.upper()} text; declare source.encoding, such as latin-1, or "
+            "save it as CSV in UTF-8"
+        )
+    if not header:
+        raise DataError(f"{path} is empty; its first line must name the columns")
+    return header
+
+
+def _pieces(
+    path: Path, source: SourceSpec, names: Sequence[str]
+) -> Iterator[tuple[Mapping[str, pa.Array], int]]:
+    """The named columns as bytes, some rows at a time, with the lines left out since the last.
+
+    There is at least one piece.
+    """
+    ragged: list[int] = []
+    try:
+        with _opened(path, source, names, ragged) as pieces:
+            for piece in pieces:
+                malformed = len(ragged)
+                del ragged[:malformed]
+                yield {name: piece.column(name) for name in names}, malformed
+    except pa.ArrowInvalid:
+        raise DataError(
+            f"{path} is not text with one line a row; close its quotes, and save it as CSV"
+        ) from None
+    yield {name: pa.array([], pa.large_binary()) for name in names}, len(ragged)
+
+
+@contextmanager
+def _opened(
+    path: Path, source: SourceSpec, names: Sequence[str], ragged: list[int], threads: bool = True
+) -> Iterator[pacsv.CSVStreamingReader]:
+    """The named columns of a file; the numbers of other lines are added to ``ragged``."""
+
+    def skip(row: pacsv.InvalidRow) -> str:
+        ragged.append(row.number or 0)
+        return "skip"
+
+    wide = is_wide(source.encoding)
+    with (
+        open_as_utf_8(path, source.encoding) if wide else nullcontext(path) as file,
+        pacsv.open_csv(
+            file,
+            _read_options(path, source, threads),
+            pacsv.ParseOptions(
+                delimiter=source.delimiter, newlines_in_values=True, invalid_row_handler=skip
+            ),
+            pacsv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.large_binary()),
+                include_columns=list(names),
+                null_values=[_as_read(text, source.encoding) for text in source.missing],
+                strings_can_be_null=True,
+            ),
+        ) as pieces,
+    ):
+        yield pieces
+
+
+def _is_read_as_utf_8(encoding: str) -> bool:
+    return encoding == UTF_8 or is_wide(encoding)
+
+
+def _read_options(path: Path, source: SourceSpec, threads: bool) -> pacsv.ReadOptions:
+    """Bytes of encodings of one byte are read as the letters of Latin-1, one for each."""
+    options = pacsv.ReadOptions(use_threads=threads, block_size=_BLOCK_BYTES)
+    if not _is_read_as_utf_8(source.encoding):
+        options.encoding = _LATIN
+        options.column_names = csv_header(path, source.delimiter, source.encoding)
+        options.skip_rows_after_names = 1
+    return options
+
+
+def _as_read(text: str, encoding: str) -> str:
+    return text if _is_read_as_utf_8(encoding) else text.encode(encoding).decode(_LATIN)
+
+
+def _read_cells(cells: pa.Array, source: SourceSpec, marks: bool = False) -> pd.Series:
+    """Cells of a file as text (n,), numbers in its own ``marks`` as ``1234.5``."""
+    if _is_read_as_utf_8(source.encoding):
+        texts = text_of_arrow(pa.chunked_array([cells]))
+    else:
+        letters = cells.cast(pa.large_string()).to_pylist()
+        read = [
+            None if own is None else decode_text(own.encode(_LATIN), source.encoding)
+            for own in letters
+        ]
+        texts = pd.Series(read, dtype="str")
+    return plain_numbers(texts, source) if marks else texts
+
+
+def _ragged_message(path: Path, source: SourceSpec) -> str:
+    """The rows with another number of cells than the header; only one thread can number them."""
+    numbers: list[int] = []
+    first = csv_header(path, source.delimiter, source.encoding)[:1]
+    with _opened(path, source, first, numbers, threads=False) as pieces:
+        for _ in pieces:
+            pass
+    rows = ", ".join(str(number - 1) for number in numbers[:ROWS_NAMED])
+    return (
+        f"{path}: {len(numbers)} row(s) have more or fewer cells than the header (rows {rows}); "
+        "put quotes around cells that hold the delimiter, or correct source.delimiter"
+    )

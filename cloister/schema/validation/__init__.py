@@ -1,0 +1,1 @@
+"""Rows beside what is declared of them."""

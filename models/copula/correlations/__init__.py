@@ -1,0 +1,1 @@
+"""Correlations from noisy probabilities."""

@@ -1,0 +1,1 @@
+"""Noisy view tables made consistent, and whole counts of them."""

@@ -1,0 +1,1 @@
+"""The tuple network, and fitted chains of conditionals."""

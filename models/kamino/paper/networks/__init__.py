@@ -1,0 +1,1 @@
+"""The sub-models that the paper trains."""

@@ -1,0 +1,1 @@
+"""The ways in which the paper trains and weighs."""

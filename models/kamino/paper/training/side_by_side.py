@@ -1,0 +1,152 @@
+"""Sub-models side by side: each from its own start, all trained in the same steps.
+
+Source: Kamino section 4.1, last paragraph. A step asks the door once: the gradients of all
+sub-models for a row are one vector, clipped together. All are computed together, as one batch of
+matrices: sub-models are so small that threads, one sub-model each, wait for the interpreter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cloister.privacy.mechanisms.clipping import FactoredGradient, Lookup, Outer
+from models.kamino.blocks import Dense
+from models.kamino.networks.network import Tensors
+from models.kamino.paper.hyper_attributes import Units
+from models.kamino.paper.networks.submodels import SubModel, with_one
+from models.kamino.paper.training.in_turn import calibrate_chain
+from models.kamino.paper.unit_chain import UnitChain, submodels_of
+from models.kamino.trainers import Material
+from models.kamino.training import train_privately
+
+
+@dataclass(frozen=True)
+class Stack:
+    """All m sub-models of a chain as one learner; their attention is the softmax.
+
+    Parameters: ``attention`` (m (m + 1) / 2,), the weights of one sub-model after the other;
+    ``embed.a`` (levels of unit a, (m - a) width), the embeddings of unit a by each sub-model that
+    reads it, side by side; ``head.j`` that of sub-model j, which predicts unit j + 1.
+    """
+
+    submodels: tuple[SubModel, ...]
+
+    def gradient(self, parameters: Tensors, codes: Tensor) -> FactoredGradient:
+        """Per-example gradients of the sum of the losses of all, from levels (b, k)."""
+        rows, joint = len(codes), self.submodels[0].units.join(codes, self._count + 1)
+        embedded = [
+            parameters[f"embed.{unit}"].index_select(0, joint[:, unit]).reshape(rows, readers, -1)
+            for unit, readers in enumerate(range(self._count, 0, -1))
+        ]
+        shares = torch.softmax(self._logits(parameters["attention"]), 1)
+        vectors = torch.zeros_like(embedded[0])
+        for unit, own in enumerate(embedded):
+            vectors[:, unit:].addcmul_(own, shares[unit:, unit, None])
+        inputs = [with_one(vector) for vector in vectors.unbind(1)]
+        errors = self._errors(parameters, inputs, joint)
+        back = torch.stack(
+            [own @ parameters[f"head.{at}"][:, :-1] for at, own in enumerate(errors)], 1
+        )
+        blocks: dict[str, Dense | Outer | Lookup] = {
+            "attention": Dense(self._to_attention(shares, embedded, back))
+        }
+        for at, (left, right) in enumerate(zip(errors, inputs, strict=True)):
+            blocks[f"head.{at}"] = Outer(left, right)
+        for unit, levels in enumerate(self._levels):
+            reached = (back[:, unit:] * shares[unit:, unit, None]).flatten(1)
+            blocks[f"embed.{unit}"] = Lookup(joint[:, unit], reached, levels)
+        return blocks
+
+    def gains(self) -> dict[str, Tensor]:
+        """The units in which each parameter is learnt, the same for all sub-models."""
+        own = self.submodels[-1].gains()
+        heads = {f"head.{at}": own["head"] for at in range(self._count)}
+        return {name: gain for name, gain in own.items() if name != "head"} | heads
+
+    def part(self, parameters: Tensors, at: int) -> dict[str, Tensor]:
+        """The parameters of one sub-model, by its own names."""
+        width = self.submodels[at].width
+        start = at * (at + 1) // 2
+        own = {
+            "attention": parameters["attention"][start : start + at + 1],
+            "head": parameters[f"head.{at}"],
+        }
+        for unit in range(at + 1):
+            columns = slice((at - unit) * width, (at - unit + 1) * width)
+            own[f"embed.{unit}"] = parameters[f"embed.{unit}"][:, columns].contiguous()
+        return own
+
+    def joined(self, parts: Sequence[Tensors]) -> dict[str, Tensor]:
+        """The parameters of all sub-models together."""
+        heads = {f"head.{at}": own["head"] for at, own in enumerate(parts)}
+        embeddings = {
+            name: torch.cat([own[name] for own in parts[unit:]], 1)
+            for unit in range(self._count)
+            if (name := f"embed.{unit}")
+        }
+        return {"attention": torch.cat([own["attention"] for own in parts])} | heads | embeddings
+
+    @property
+    def _count(self) -> int:
+        return len(self.submodels)
+
+    @property
+    def _levels(self) -> tuple[int, ...]:
+        """Levels of each unit that is a context."""
+        return self.submodels[0].units.levels[: self._count]
+
+    def _logits(self, weights: Tensor) -> Tensor:
+        """The attention weights (m, m) of all sub-models; minus infinity for units not read."""
+        rows, columns = torch.tril_indices(self._count, self._count, device=weights.device)
+        square = weights.new_full((self._count, self._count), -torch.inf)
+        square[rows, columns] = weights
+        return square
+
+    def _errors(
+        self, parameters: Tensors, inputs: Sequence[Tensor], joint: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Gradients (b, outputs) of each sub-model's loss, by its outputs."""
+        outputs = [
+            (own @ parameters[f"head.{at}"].T).requires_grad_() for at, own in enumerate(inputs)
+        ]
+        losses = [
+            submodel.head.losses(own, joint[:, submodel.unit]).sum()
+            for submodel, own in zip(self.submodels, outputs, strict=True)
+        ]
+        return torch.autograd.grad(losses, outputs)
+
+    def _to_attention(self, shares: Tensor, embedded: Sequence[Tensor], back: Tensor) -> Tensor:
+        """Gradients (b, weights) of the attention weights in use."""
+        pulls = back.new_zeros(len(back), self._count, self._count)
+        for unit, own in enumerate(embedded):
+            pulls[:, unit:, unit] = (own * back[:, unit:]).sum(2)
+        pulls *= shares
+        found = pulls - shares * pulls.sum(2, keepdim=True)
+        rows, columns = torch.tril_indices(self._count, self._count, device=back.device)
+        return found[:, rows, columns]
+
+
+def train_side_by_side(material: Material, recipe: Mapping[str, Any]) -> UnitChain:
+    """The chain of sub-models that are trained together, each from its own start."""
+    units = Units(material.runs, material.sizes)
+    submodels = submodels_of(units, material.bins, recipe)
+    trained: tuple[Tensors, ...] = ()
+    if submodels:
+        stack = Stack(submodels)
+        start = stack.joined([own.initial({}, material.generator) for own in submodels])
+        found = train_privately(
+            stack,
+            start,
+            material.gradients(),
+            material.schedule,
+            material.device,
+            material.progress,
+        )
+        trained = tuple(stack.part(found, at) for at in range(len(submodels)))
+    chain = UnitChain(units, submodels, trained, material.first, material.shares, recipe)
+    return calibrate_chain(chain, material)

@@ -1,0 +1,1 @@
+"""A mixture of products, and its fit to noisy marginals."""

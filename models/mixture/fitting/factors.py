@@ -1,0 +1,166 @@
+"""Supports as factors: supports that share attributes become one factor of the mixture.
+
+The factor lists the joint levels that all of them allow. Rows of the mixture then satisfy the
+constraints in every component, and the fit corrects for the levels that are left out. Attributes
+whose joint support is too large are drawn afterwards, given their parents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from cloister.arrays import Integers
+from cloister.constraints.supports import Support
+from models.mixture.dependent import DependentAttribute, without
+from models.mixture.fitting.products import Factor, Layout, Mixture
+
+_MOST_FACTOR_LEVELS = 4_000
+"""Joint levels of a factor at most: each has a share in every component."""
+
+_MOST_OUTSIDE = 2_000_000
+"""Joint levels of an attribute outside the mixture with its parents at most."""
+
+_MOST_INSIDE = 20_000
+"""Joint levels of an attribute inside the mixture with its parents at most, if drawn afterwards."""
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """The layout of a mixture whose factors satisfy supports; ``dependents`` in drawing order."""
+
+    layout: Layout
+    dependents: tuple[DependentAttribute, ...] = ()
+
+
+def separate_factors(sizes: Mapping[str, int]) -> Layout:
+    """The layout in which each attribute is a factor of its own."""
+    return Layout(tuple(Factor.single(name, size) for name, size in sizes.items()), dict(sizes))
+
+
+def arrange_factors(
+    sizes: Mapping[str, int], inside: Sequence[str], supports: Sequence[Support]
+) -> Arrangement | None:
+    """Factors over the attributes ``inside`` a mixture that satisfy supports, and dependents.
+
+    Attributes outside are dependent; of those inside one after the other, the largest first, until
+    the supports of the rest can be joined. None if they never can.
+    """
+    partial: _Partial | None = _Partial(
+        tuple(Factor(support.attributes, support.levels) for support in supports)
+    )
+    for name in sizes:
+        if partial and name not in inside and partial.containing(name):
+            partial = partial.detach(name, sizes, _MOST_OUTSIDE)
+    own = {name: sizes[name] for name in inside}
+    while partial:
+        layout = join_supports(own, partial.factors)
+        if layout:
+            return Arrangement(layout, partial.dependents)
+        loose = partial.detachable(inside)
+        largest = max(loose, key=own.__getitem__, default=None)
+        partial = partial.detach(largest, sizes, _MOST_INSIDE) if largest is not None else None
+    return None
+
+
+@dataclass(frozen=True)
+class _Partial:
+    """Supports as factors, not yet joined, without the ``dependents``, in order of drawing."""
+
+    factors: tuple[Factor, ...]
+    dependents: tuple[DependentAttribute, ...] = ()
+
+    def containing(self, name: str) -> list[Factor]:
+        """The factors that an attribute is in."""
+        return [factor for factor in self.factors if name in factor.attributes]
+
+    def detachable(self, names: Sequence[str]) -> list[str]:
+        """The attributes that are in one factor, which has other attributes too."""
+        own = {name: self.containing(name) for name in names}
+        return [name for name in names if len(own[name]) == 1 and len(own[name][0].attributes) > 1]
+
+    def detach(self, name: str, sizes: Mapping[str, int], most: int) -> _Partial | None:
+        """Take an attribute out of its factors and make it dependent on their others.
+
+        None if its joint levels with these are none, or more than ``most``.
+        """
+        own = self.containing(name)
+        whole: Factor | None = own[0]
+        for other in own[1:]:
+            whole = _join(whole, other, most) if whole else None
+        if whole is None or not 0 < whole.size <= most:
+            return None
+        others = tuple(factor for factor in self.factors if name not in factor.attributes)
+        rest = without(name, whole)
+        left = _add(rest, others) if rest.attributes else others
+        return _Partial(left, (DependentAttribute.of(name, whole, sizes), *self.dependents))
+
+
+def _add(rest: Factor, factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
+    """The factors and one more, which only filters another that has all its attributes."""
+    for at, factor in enumerate(factors):
+        filtered = (
+            _join(factor, rest, factor.size)
+            if set(rest.attributes) <= set(factor.attributes)
+            else None
+        )
+        if filtered is not None:
+            return (*factors[:at], filtered, *factors[at + 1 :])
+    return (*factors, rest)
+
+
+def join_supports(sizes: Mapping[str, int], supports: Sequence[Factor]) -> Layout | None:
+    """The layout whose factors are those of supports, joined where they share attributes.
+
+    All other attributes are factors of their own. None if a joint factor would be empty or large.
+    """
+    factors: list[Factor] = []
+    for support in supports:
+        joined: Factor | None = support
+        for other in [f for f in factors if not set(f.attributes).isdisjoint(support.attributes)]:
+            factors.remove(other)
+            joined = _join(other, joined, _MOST_FACTOR_LEVELS) if joined else None
+        if joined is None or not 0 < joined.size <= _MOST_FACTOR_LEVELS:
+            return None
+        factors.append(joined)
+    taken = {name for factor in factors for name in factor.attributes}
+    alone = [Factor.single(name, size) for name, size in sizes.items() if name not in taken]
+    return Layout((*factors, *alone), dict(sizes))
+
+
+def _join(first: Factor, second: Factor, most: int) -> Factor | None:
+    """The joint levels that both factors allow; None if there are more than ``most``."""
+    shared = [name for name in first.attributes if name in second.attributes]
+    left, right = _keys(first, second, shared)
+    order = np.argsort(right, kind="stable")
+    begin, end = (np.searchsorted(right[order], left, side=side) for side in ("left", "right"))
+    counts = end - begin
+    if counts.sum() > most:
+        return None
+    of_first = np.repeat(np.arange(len(left)), counts)
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    of_second = order[np.repeat(begin, counts) + within]
+    new = [at for at, name in enumerate(second.attributes) if name not in shared]
+    levels = np.hstack([first.levels[of_first], second.levels[of_second][:, new]])
+    return Factor((*first.attributes, *(second.attributes[at] for at in new)), levels)
+
+
+def _keys(first: Factor, second: Factor, shared: Sequence[str]) -> tuple[Integers, Integers]:
+    """A number for the shared levels of each level of both factors."""
+    sides = [f.levels[:, [f.attributes.index(name) for name in shared]] for f in (first, second)]
+    _, keys = np.unique(np.vstack(sides), axis=0, return_inverse=True)
+    return keys.ravel()[: first.size], keys.ravel()[first.size :]
+
+
+def transfer(mixture: Mixture, layout: Layout) -> Mixture:
+    """The mixture on another layout: in each component, a factor's levels by their old product."""
+    parts = []
+    for factor in layout.factors:
+        logs = [
+            mixture.logs(name)[factor.levels[:, at]] for at, name in enumerate(factor.attributes)
+        ]
+        parts.append(torch.softmax(torch.stack(logs).sum(0), 0))
+    return Mixture(layout, mixture.weights, torch.cat(parts))

@@ -1,0 +1,365 @@
+"""Violations of one row with all rows before it, by an index that grows with the rows.
+
+Any denial constraint on pairs becomes signed terms. Either order of the pair counts: forward, plus
+exchanged, less both at once; each inequality is all rows less those that agree. What is left of a
+term is a group (the equalities), at most a few orders, and conditions on each row alone: counted by
+:mod:`models.sampling.sequential.fenwick` in O(log^k n) for k orders.
+
+Source: Kamino Algorithm 3, line 8, and equation (4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+
+from cloister.arrays import Booleans, Floats, Integers
+from cloister.constraints import BoundPredicate, DenialConstraint, Op, Operand, bind
+from cloister.constraints.counting import violations_per_row
+from cloister.constraints.counting.conjunctions import Conjunction, either_order
+from cloister.schema.cells import Cells
+from cloister.schema.columns import Column, Grid, float_decimals
+from cloister.schema.domain import Domain, Table
+from models.sampling.sequential.fenwick import (
+    FIRST_MULTIPLIER,
+    GOLDEN,
+    START_SLOTS,
+    NodeKeys,
+    accept_reject,
+    admit_rows,
+    choose_directly,
+    insert_all,
+)
+
+_RANK_BITS = 64
+"""Nodes that one rank can have in one dimension of a Fenwick tree at most: its bits."""
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """A way to choose among candidates: a compiled kernel, and its uniform numbers a row."""
+
+    kernel: Callable[..., tuple[NodeKeys, Integers, int]]
+    draws: int
+
+    def uniforms(self, rows: int, rng: np.random.Generator) -> Floats:
+        """Uniform numbers (rows,), or (rows, draws) where there are several."""
+        return rng.random(rows if self.draws == 1 else (rows, self.draws))
+
+
+DIRECT = Chooser(choose_directly, 1)
+"""One draw from the candidates' probabilities under their penalties."""
+
+
+def accepting(tries: int) -> Chooser:
+    """Draws by probability alone, at most ``tries`` a cell, each accepted by its penalty.
+
+    Penalties are not negative. Two uniform numbers a try.
+    """
+    return Chooser(accept_reject, 2 * tries)
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """A constraint and what one violation costs, in nats; infinite for a hard one.
+
+    ``per`` is "pair" as in the paper, or "share" for the cost of violating with every row before.
+    """
+
+    constraint: DenialConstraint
+    weight: float = np.inf
+    per: str = "pair"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Integers 0, ..., size - 1 in the order of the comparable numbers of one or two columns.
+
+    Exact, or by the public ``knots`` of cells where values of one cell may count as equal.
+    """
+
+    low: float
+    units: float
+    size: int
+    knots: Floats | None = None
+
+    @classmethod
+    def exact(cls, columns: Sequence[Column]) -> Scale:
+        """One integer for each value."""
+        ends = np.concatenate([column.comparable(_extremes(column)) for column in columns])
+        units = max(
+            10.0 ** float_decimals(c.attribute) if c.attribute.type == "float" else 1.0
+            for c in columns
+        )
+        low, high = float(np.nanmin(ends)), float(np.nanmax(ends))
+        return cls(low, units, round((high - low) * units) + 1)
+
+    @classmethod
+    def coarse(cls, cells: Sequence[Cells]) -> Scale:
+        """One integer for each public cell."""
+        starts = np.concatenate([cell.column.comparable(cell.starts) for cell in cells])
+        knots = np.unique(starts[~np.isnan(starts)])
+        return cls(float(knots[0]), 1.0, len(knots), knots)
+
+    def ranks(self, values: Floats) -> Integers:
+        """The integers (n,) of comparable numbers (n,); 0 for missing ones."""
+        known = np.where(np.isnan(values), self.low, values)
+        if self.knots is not None:
+            return np.searchsorted(self.knots, known, side="right") - 1
+        return np.rint((known - self.low) * self.units).astype(np.int64)
+
+
+def _extremes(column: Column) -> Integers:
+    special = column.special_codes if isinstance(column, Grid) else ()
+    last = column.steps - 1 if isinstance(column, Grid) else column.values - 1
+    return np.array([0, last, *special], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Term:
+    """A signed number of matches of a query with points.
+
+    They agree on ``equal`` and are ordered by ``order``; ``query_alone`` and ``point_alone`` are
+    conditions on one of them.
+    """
+
+    sign: int
+    number: int
+    query_alone: tuple[BoundPredicate, ...]
+    point_alone: tuple[BoundPredicate, ...]
+    across: tuple[BoundPredicate, ...]
+    equal: tuple[BoundPredicate, ...]
+    order: tuple[tuple[BoundPredicate, Scale], ...]
+
+    def marks(self, rows: Table, query: bool) -> NodeKeys:
+        """The mark of each row's group (n,); 0 where the term does not count the row."""
+        active = np.ones(rows.rows, dtype=bool)
+        for alone in self.query_alone if query else self.point_alone:
+            active &= alone.holds(rows, rows)
+        for predicate in self.across:
+            active &= ~np.isnan(_side(predicate, query).of(rows))
+        marks = np.full(rows.rows, self.number + 1, dtype=np.uint64) * GOLDEN
+        for predicate in self.equal:
+            values = _side(predicate, query).of(rows) + 0.0
+            marks = _scramble(marks ^ values.view(np.uint64))
+        return np.where(active, marks, np.uint64(0))
+
+    def ranks(self, rows: Table, query: bool) -> list[Integers]:
+        """For each order, integers (n,): a point matches where its integer is below the query's."""
+        return [_ranks(predicate, scale, rows, query) for predicate, scale in self.order]
+
+
+def _side(predicate: BoundPredicate, query: bool) -> Operand:
+    side = predicate.left if query else predicate.right
+    assert isinstance(side, Operand)
+    return side
+
+
+def _ranks(predicate: BoundPredicate, scale: Scale, rows: Table, query: bool) -> Integers:
+    ranks = scale.ranks(_side(predicate, query).of(rows))
+    if predicate.op in (Op.LT, Op.LE):
+        ranks = scale.size - 1 - ranks
+    return ranks + (query and predicate.op in (Op.LE, Op.GE))
+
+
+def _scramble(marks: NodeKeys) -> NodeKeys:
+    marks = (marks ^ (marks >> np.uint64(29))) * FIRST_MULTIPLIER
+    marks = (marks ^ (marks >> np.uint64(32))) * GOLDEN
+    return np.maximum(marks ^ (marks >> np.uint64(30)), np.uint64(1))
+
+
+def terms_of(
+    penalty: Penalty, domain: Domain, cells: Mapping[str, Cells], first: int
+) -> list[Term]:
+    """The signed terms of a constraint on pairs, numbered from ``first``.
+
+    A soft constraint compares the ``cells`` of an attribute, a hard one its values; and for a hard
+    one a pair that violates in both orders may be counted twice.
+    """
+    hard = np.isinf(penalty.weight)
+    terms: list[Term] = []
+    for sign, conjunction in either_order(bind(penalty.constraint, domain).predicates):
+        if conjunction.possible and not (hard and sign < 0):
+            terms += _terms(sign, conjunction, domain, {} if hard else cells, first + len(terms))
+    return terms
+
+
+def _terms(
+    sign: int, conjunction: Conjunction, domain: Domain, cells: Mapping[str, Cells], first: int
+) -> list[Term]:
+    across = tuple(sorted(conjunction.across, key=repr))
+    equal = tuple(p for p in across if p.op is Op.EQ)
+    order = tuple((p, _scale(p, domain, cells)) for p in across if p.op.is_order)
+    alone = tuple(conjunction.first), tuple(conjunction.second)
+    return [
+        Term(sign * (-1) ** len(agreeing), first + at, *alone, across, (*equal, *agreeing), order)
+        for at, agreeing in enumerate(_subsets([p for p in across if p.op is Op.NE]))
+    ]
+
+
+def _subsets(items: Sequence[BoundPredicate]) -> Iterator[tuple[BoundPredicate, ...]]:
+    for size in range(len(items) + 1):
+        yield from combinations(items, size)
+
+
+def _scale(predicate: BoundPredicate, domain: Domain, cells: Mapping[str, Cells]) -> Scale:
+    names = list(dict.fromkeys([predicate.left.attribute, _side(predicate, query=False).attribute]))
+    if all(name in cells for name in names):
+        return Scale.coarse([cells[name] for name in names])
+    return Scale.exact([domain[name] for name in names])
+
+
+@dataclass
+class PairIndex:
+    """All rows so far, as points of the terms of penalties; more rows are chosen against them.
+
+    Soft constraints compare numeric attributes by their ``cells``, hard ones by their values.
+    """
+
+    domain: Domain
+    penalties: tuple[Penalty, ...]
+    cells: Mapping[str, Cells] = field(default_factory=dict)
+    rows: int = field(default=0, init=False)
+    _table: tuple[NodeKeys, Integers, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._table = (
+            np.zeros(START_SLOTS, dtype=np.uint64),
+            np.zeros(START_SLOTS, dtype=np.int64),
+            0,
+        )
+
+    @cached_property
+    def _terms(self) -> list[tuple[Term, Penalty]]:
+        terms: list[tuple[Term, Penalty]] = []
+        for penalty in self.penalties:
+            if penalty.constraint.arity == 2:
+                terms += [
+                    (term, penalty)
+                    for term in terms_of(penalty, self.domain, self.cells, len(terms))
+                ]
+        return terms
+
+    @cached_property
+    def _layout(self) -> tuple[Integers, Integers]:
+        orders = np.array([len(term.order) for term, _ in self._terms], dtype=np.int64)
+        limits = np.zeros((len(orders), max(1, orders.max(initial=0))), dtype=np.int64)
+        for at, (term, _) in enumerate(self._terms):
+            limits[at, : len(term.order)] = [scale.size for _, scale in term.order]
+        return orders, limits
+
+    @cached_property
+    def _scratch(self) -> tuple[NodeKeys, Integers]:
+        nodes = [np.prod([int(limit).bit_length() + 1 for limit in row]) for row in self._layout[1]]
+        return np.zeros(int(max(nodes, default=1)) + 1, dtype=np.uint64), np.zeros(
+            _RANK_BITS, dtype=np.int64
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The attributes of the penalties."""
+        return tuple(
+            dict.fromkeys(
+                name for penalty in self.penalties for name in penalty.constraint.attributes
+            )
+        )
+
+    def record(self, rows: Table, weight: int = 1) -> None:
+        """Add rows as points; take them away again with weight -1."""
+        self._table = insert_all(
+            self._table, self._layout, self._features(rows, query=False), weight, self._scratch
+        )
+        self.rows += weight * rows.rows
+
+    def admit(self, rows: Table, rng: np.random.Generator) -> Booleans:
+        """Mask (n,) of the rows kept, one after the other, each with probability exp(-penalty).
+
+        They become points.
+        """
+        uniforms = rng.random(rows.rows)
+        kept = uniforms < np.exp(-self._alone(rows))
+        queries, points = self._features(rows, query=True), self._features(rows, query=False)
+        self._table = admit_rows(
+            self._table,
+            self._priced,
+            queries,
+            points,
+            self._scales(rows.rows),
+            rng.random(rows.rows),
+            kept,
+            self._scratch,
+        )
+        self.rows += int(kept.sum())
+        return kept
+
+    def choose(
+        self,
+        candidates: Table,
+        logs: Floats,
+        rows: Integers,
+        choice: Integers,
+        chooser: Chooser,
+        rng: np.random.Generator,
+    ) -> None:
+        """Choose one candidate for each of some rows, one after the other; it becomes a point.
+
+        Args:
+            candidates: the d candidates of each of n rows, row by row: n * d rows. logs: (n, d)
+            log-probabilities of the candidates. rows: (n,) places of the rows in ``choice``.
+            choice: set to each row's candidate, or -1 where all violate a hard constraint; a
+            choice that a row has already is withdrawn first.
+            chooser: the way to choose.
+        """
+        queries, points = (
+            self._features(candidates, query=True),
+            self._features(candidates, query=False),
+        )
+        priced = logs - self._alone(candidates).reshape(logs.shape)
+        scales, uniforms = self._scales(len(rows)), chooser.uniforms(len(rows), rng)
+        fresh = int((choice[rows] < 0).sum())
+        self._table = chooser.kernel(
+            self._table,
+            self._priced,
+            queries,
+            points,
+            priced,
+            scales,
+            rows,
+            choice,
+            uniforms,
+            self._scratch,
+        )
+        self.rows += fresh
+
+    def _scales(self, rows: int) -> Floats:
+        return 1.0 / np.maximum(self.rows + np.arange(rows, dtype=np.float64), 1.0)
+
+    @cached_property
+    def _priced(self) -> tuple[Integers, Integers, Floats]:
+        prices = np.zeros((len(self._terms), 3))
+        for at, (term, penalty) in enumerate(self._terms):
+            hard = np.isinf(penalty.weight)
+            kind = 2 if hard else ("pair", "share").index(penalty.per)
+            prices[at, kind] = term.sign * (1.0 if hard else penalty.weight)
+        return (*self._layout, prices)
+
+    def _alone(self, rows: Table) -> Floats:
+        """The cost (n,) of violating constraints on single rows."""
+        cost = np.zeros(rows.rows)
+        for penalty in self.penalties:
+            if penalty.constraint.arity == 1:
+                cost[violations_per_row(penalty.constraint, rows) > 0] += penalty.weight
+        return cost
+
+    def _features(self, rows: Table, query: bool) -> tuple[NodeKeys, Integers]:
+        marks = np.zeros((rows.rows, len(self._terms)), dtype=np.uint64)
+        ranks = np.zeros((rows.rows, len(self._terms), self._layout[1].shape[1]), dtype=np.int64)
+        for at, (term, _) in enumerate(self._terms):
+            marks[:, at] = term.marks(rows, query)
+            for order, values in enumerate(term.ranks(rows, query)):
+                ranks[:, at, order] = values
+        return marks, ranks

@@ -1,0 +1,1 @@
+"""Supports of hard constraints: which joint values rows may have."""

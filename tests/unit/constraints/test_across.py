@@ -1,0 +1,197 @@
+"""Constraints across a foreign key: what they say, and that who refers to whom keeps them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cloister.constraints.across import across_constraints
+from cloister.errors import ConstraintError
+from cloister.schema.attributes import Boolean, Categorical, Date, Integer, TextKey
+from cloister.schema.declarations.constraints import ConstraintDeclaration
+from cloister.schema.domain import Domain, Table
+from cloister.schema.relations.database import Database, ForeignKey, Schema
+from cloister.schema.relations.joins import parent_rows
+from models.relational.constraints.compatibility import Compatibility
+from models.relational.constraints.placement import Placement
+
+KEY = TextKey(type="text", pattern="{1..99999}")
+DAYS = {"type": "date", "min": "2000-01-01", "max": "2000-12-31"}
+NATIONS = Categorical(type="categorical", values=["a", "b", "c"])
+TABLES = {
+    "customers": {"id": KEY, "since": Date(**DAYS, nullable=True), "nation": NATIONS},
+    "orders": {
+        "number": KEY,
+        "customer": KEY,
+        "placed on": Date(**DAYS),
+        "nation": Categorical(type="categorical", values=["c", "b", "a"]),
+    },
+    "staff": {
+        "id": KEY,
+        "boss": KEY.model_copy(update={"nullable": True}),
+        "pay": Integer(type="integer", min=0, max=9),
+        "chief": Boolean(type="boolean"),
+    },
+    "calls": {"caller": KEY, "called": KEY, "long": Boolean(type="boolean")},
+}
+KEYS = (
+    ForeignKey("orders", "customer", "customers", "id", 4),
+    ForeignKey("staff", "boss", "staff", "id", 9, optional=True),
+    ForeignKey("calls", "caller", "customers", "id", 9),
+    ForeignKey("calls", "called", "customers", "id", 9),
+)
+SCHEMA = Schema(
+    {name: Domain.of(own, Path()) for name, own in TABLES.items()}, KEYS, ("customers",)
+)
+LATE = "orders.`placed on` < customers.since"
+
+
+def declared(*texts: str):
+    return across_constraints([ConstraintDeclaration(deny=text) for text in texts], SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        (LATE, "customer"),
+        ("customers.since > orders.`placed on`", "customer"),
+        ("orders.customer.since > orders.`placed on`", "customer"),
+        ("orders.nation != customers.nation and orders.nation = 'a.b'", "customer"),
+        ("staff.pay > staff.boss.pay", "boss"),
+        ("calls.long = true and calls.called.nation = 'a'", "called"),
+    ],
+)
+def test_a_rule_names_columns_of_two_tables(text: str, column: str) -> None:
+    if "'a.b'" in text:
+        with pytest.raises(ConstraintError, match="not in its list of values"):
+            declared(text)
+        return
+    (rule,) = declared(text)
+    assert rule.key.column == column
+    assert {cell.row for each in rule.rule.predicates for cell in each.cells} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("orders.colour = 'a' and customers.nation = 'a'", "no column orders.colour"),
+        ("orders.nation = 'a'", "on one of the tables alone|not across one foreign key"),
+        ("customers.nation = 'a'", "not across one foreign key"),
+        ("calls.long = true and customers.nation = 'a'", "TABLE.REFERENCE.COLUMN"),
+        ("orders.nation != staff.pay", "not across one foreign key"),
+        ("orders.nation = customers.since", "compare columns of one type"),
+        ("orders.number = customers.id", "no column orders.number"),
+        ("orders.nation ~ customers.nation", "cannot read"),
+    ],
+)
+def test_what_is_not_across_one_key_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ConstraintError, match=message):
+        declared(text)
+
+
+@pytest.mark.parametrize("more", [{"soft": True}, {"deny": None, "fd": "a -> b"}])
+def test_a_soft_rule_and_other_forms_are_refused(more: dict) -> None:
+    fields = {"deny": LATE} | more
+    with pytest.raises(ConstraintError, match="a deny, and hard"):
+        across_constraints([ConstraintDeclaration(**fields)], SCHEMA)
+
+
+def drawn(name: str, rows: int, rng: np.random.Generator) -> Table:
+    codes = {
+        column.name: np.arange(rows) if column.kind == "key" else rng.integers(0, column.size, rows)
+        for column in SCHEMA.tables[name]
+    }
+    return Table(SCHEMA.tables[name], codes)
+
+
+def having(table: Table, name: str, codes: np.ndarray) -> Table:
+    return Table(table.domain, {**table.codes, name: codes})
+
+
+def database(rng: np.random.Generator, parents: int, rows: int) -> Database:
+    tables = {name: drawn(name, 5, rng) for name in SCHEMA.tables}
+    tables |= {"customers": drawn("customers", parents, rng), "orders": drawn("orders", rows, rng)}
+    tables["orders"] = having(tables["orders"], "customer", rng.integers(0, parents, rows))
+    return Database(SCHEMA, tables)
+
+
+def test_violations_are_those_of_a_loop_over_rows() -> None:
+    whole = database(np.random.default_rng(1), 30, 200)
+    orders, customers = (whole.tables[name].frame() for name in ("orders", "customers"))
+    by_id = customers.set_index("id")["since"]
+    expected = int((orders["placed on"] < orders["customer"].map(by_id)).sum())
+    (rule,) = declared(LATE)
+    report = rule.report(whole)
+    assert (report.violations, report.hard) == (expected, True)
+    assert report.percent == pytest.approx(100 * expected / 200)
+    assert (parent_rows(whole, KEYS[0]) == whole.tables["orders"].codes["customer"]).all()
+
+
+def settled(seed: int, parents: int, texts: tuple[str, ...], shared: tuple[str, ...], copied: bool):
+    """Orders with at most four a customer, settled; and the database before."""
+    rng = np.random.default_rng(seed)
+    rows = int(rng.integers(1, 4 * parents + 1))
+    owners = rng.permutation(np.repeat(np.arange(parents), 4))[:rows]
+    own, above = drawn("orders", rows, rng), drawn("customers", parents, rng)
+    rules = declared(*texts)
+    compatible = Compatibility(SCHEMA, own, above, rules, shared)
+    return owners, own, above, rules, Placement(compatible, 4, copied, rng).settle(owners)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    parents=st.integers(1, 40),
+    texts=st.sampled_from(
+        [
+            (),
+            (LATE,),
+            ("orders.nation != customers.nation",),
+            (LATE, "orders.nation = customers.nation"),
+        ]
+    ),
+    shared=st.sampled_from([(), ("nation",)]),
+    copied=st.booleans(),
+)
+def test_all_rows_that_are_left_fit_their_parents(seed, parents, texts, shared, copied) -> None:
+    """Zero violations, at most four rows a parent, and every kept row is one that was drawn."""
+    owners, own, above, rules, found = settled(seed, parents, texts, shared, copied)
+    kept = np.flatnonzero(found.owners >= 0)
+    assert ((found.source >= 0) == (found.owners >= 0)).all()
+    rows = own.take(found.source[kept])
+    for rule in rules:
+        one, other = rule.sides(rows, above.take(found.owners[kept]))
+        assert not rule.bound(SCHEMA).violation_mask(one, other).any()
+    assert np.bincount(found.owners[kept], minlength=parents).max(initial=0) <= 4
+    if shared:
+        pairs = np.unique(np.stack([found.owners[kept], rows.codes["nation"]]), axis=1)
+        assert len(np.unique(pairs[0])) == pairs.shape[1]
+    if not copied:
+        assert (found.source[kept] == kept).all()
+    if not texts and not shared:
+        assert (found.owners == owners).all()
+
+
+def test_exchanges_keep_degrees_and_rows_where_they_are_enough() -> None:
+    rng = np.random.default_rng(3)
+    own, above = drawn("orders", 2_000, rng), drawn("customers", 1_000, rng)
+    own = having(own, "placed on", 100 + own.codes["placed on"] * 5 // 8)
+    above = having(above, "since", above.codes["since"] // 3)
+    owners = np.repeat(np.arange(1_000), 2)
+    compatible = Compatibility(SCHEMA, own, above, declared(LATE), ())
+    found = Placement(compatible, 4, True, rng).settle(owners)
+    assert (found.source == np.arange(2_000)).all()
+    assert (np.bincount(found.owners, minlength=1_000) == 2).all()
+    assert (found.owners != owners).sum() < 600  # most rows keep their parent
+
+
+def test_rows_that_fit_no_parent_are_left_out_and_no_others() -> None:
+    rng = np.random.default_rng(4)
+    own, above = drawn("orders", 40, rng), drawn("customers", 20, rng)
+    above = having(above, "since", np.full(20, 200))
+    own = having(own, "placed on", np.arange(40) * 9)
+    compatible = Compatibility(SCHEMA, own, above, declared(LATE), ())
+    found = Placement(compatible, 4, False, rng).settle(rng.integers(0, 20, 40) // 2 * 2)
+    assert ((found.owners >= 0) == (own.codes["placed on"] >= 200)).all()

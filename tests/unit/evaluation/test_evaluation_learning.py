@@ -1,0 +1,219 @@
+"""Targets, features, and classifiers trained on synthetic rows."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cloister.errors import SpecError
+from cloister.evaluation.classifiers.features import Features
+from cloister.evaluation.classifiers.learning import (
+    CLASSIFIERS,
+    TrainTestSplit,
+    learnable,
+    synthetic_training_rows,
+    train_and_test,
+)
+from cloister.evaluation.classifiers.targets import (
+    PositiveAbove,
+    PositiveLabels,
+    PredictionTarget,
+    default_targets,
+    targets_of,
+)
+from cloister.schema.attributes import (
+    AnyAttribute,
+    Boolean,
+    Categorical,
+    Date,
+    Integer,
+    Ordinal,
+    TextKey,
+)
+from cloister.schema.domain import Domain, Table
+from cloister.schema.spec import Above
+
+ATTRIBUTES: dict[str, AnyAttribute] = {
+    "id": TextKey(type="text", pattern="R{00001..99999}"),
+    "zone": Categorical(type="categorical", values=["n", "e", "s", "w"], nullable=True),
+    "grade": Ordinal(type="ordinal", values=["low", "middle", "high"]),
+    "member": Boolean(type="boolean"),
+    "pay": Integer(type="integer", min=0, max=100, special=[9_999], nullable=True),
+    "since": Date(type="date", min="2000-01-01", max="2020-12-31"),  # type: ignore[arg-type]
+}
+DOMAIN = Domain.of(ATTRIBUTES, Path())
+
+
+def related(rows: int, seed: int) -> Table:
+    """Rows in which pay above 50, grade high and member go together, with a little noise."""
+    rng = np.random.default_rng(seed)
+    pay = rng.integers(0, 101, rows)
+    member = np.where(rng.random(rows) < 0.02, rng.integers(0, 2, rows), pay > 50)
+    codes = {
+        "id": np.arange(rows),
+        "zone": rng.integers(0, 5, rows),
+        "grade": np.where(pay > 66, 2, np.where(pay > 33, 1, 0)),
+        "member": member,
+        "pay": np.where(rng.random(rows) < 0.05, DOMAIN["pay"].size - 1, pay),
+        "since": rng.integers(0, DOMAIN["since"].size, rows),
+    }
+    return Table(DOMAIN, {name: column.astype(np.int64) for name, column in codes.items()})
+
+
+def test_declared_targets_say_which_rows_are_positive() -> None:
+    frame = pd.DataFrame(
+        {
+            "id": ["R00001", "R00002", "R00003"],
+            "zone": ["n", None, "w"],
+            "grade": ["low", "high", "middle"],
+            "member": [True, False, True],
+            "pay": [10, 60, None],
+            "since": ["2001-01-01", "2015-06-01", "2015-05-31"],
+        }
+    )
+    rows = DOMAIN.encode(frame)
+    declared = {
+        "zone": ["w", "s"],
+        "member": [True],
+        "pay": Above(above=50),
+        "since": Above(above="2015-05-31"),
+    }
+    positive = {
+        target.attribute: target.of(rows).tolist() for target in targets_of(declared, DOMAIN)
+    }
+    assert positive == {
+        "zone": [False, False, True],
+        "member": [True, False, True],
+        "pay": [False, True, False],
+        "since": [False, True, False],
+    }
+
+
+def test_default_targets_come_from_the_domain_alone() -> None:
+    positives = {target.attribute: target.positive for target in targets_of({}, DOMAIN)}
+    assert positives["zone"] == PositiveLabels(frozenset({"s", "w"}))
+    assert positives["member"] == PositiveLabels(frozenset({"True"}))
+    assert positives["grade"] == PositiveLabels(frozenset({"middle", "high"}))
+    assert positives["pay"] == PositiveAbove(50)
+    assert "id" not in positives
+
+
+def test_default_targets_of_wide_tables_are_few_and_spread() -> None:
+    wide = Domain.of({f"c{k}": Boolean(type="boolean") for k in range(500)}, Path())
+    names = [target.attribute for target in default_targets(wide)]
+    assert len(names) == 16
+    assert (names[0], names[-1]) == ("c0", "c499")
+
+
+@pytest.mark.parametrize(
+    ("name", "positive"),
+    [("nope", ["x"]), ("id", ["R00001"]), ("pay", ["60"]), ("zone", Above(above=3))],
+)
+def test_targets_that_do_not_fit_are_refused(name: str, positive: list[str] | Above) -> None:
+    with pytest.raises(SpecError, match=name):
+        targets_of({name: positive}, DOMAIN)
+
+
+def test_features_keep_the_frequent_values_and_merge_the_rest() -> None:
+    many = Domain.of(
+        {"city": Categorical(type="categorical", values=[str(k) for k in range(200)])}, Path()
+    )
+    codes = np.concatenate([np.repeat(np.arange(64), 3), np.arange(64, 150)])
+    features = Features.fit_to(Table(many, {"city": codes}))
+    matrix = features.matrices(Table(many, {"city": np.array([0, 63, 64, 149, 199])}))["city"]
+    assert matrix.shape == (5, 65)
+    assert matrix.argmax(axis=1).tolist() == [0, 63, 64, 64, 64]
+
+
+def test_features_standardise_numbers_and_flag_missing_ones() -> None:
+    train = related(2_000, 0)
+    matrices = Features.fit_to(train).matrices(train)
+    assert "id" not in matrices
+    present = matrices["pay"][:, 1] == 0
+    assert matrices["pay"][present, 0].mean() == pytest.approx(0, abs=1e-5)
+    assert matrices["pay"][present, 0].std() == pytest.approx(1, abs=1e-4)
+    assert not matrices["pay"][~present, 0].any()
+    assert matrices["since"].shape == (2_000, 1)
+
+
+def test_a_column_that_is_missing_throughout_gives_features_too() -> None:
+    codes = {name: np.zeros(5, dtype=np.int64) for name in DOMAIN.names} | {
+        "pay": np.full(5, DOMAIN["pay"].size - 1)
+    }
+    rows = Table(DOMAIN, codes)
+    matrices = Features.fit_to(rows).matrices(rows)
+    assert matrices["pay"].tolist() == [[0, 1]] * 5
+    assert all(np.isfinite(matrix).all() for matrix in matrices.values())
+
+
+def test_the_split_of_real_rows_is_fixed_and_disjoint() -> None:
+    split = TrainTestSplit.of(related(1_000, 0))
+    assert (split.train.rows, split.test.rows) == (700, 300)
+    assert not set(split.train.codes["id"]) & set(split.test.codes["id"])
+    assert np.array_equal(
+        split.test.codes["id"], TrainTestSplit.of(related(1_000, 1)).test.codes["id"]
+    )
+
+
+def test_good_synthetic_rows_teach_and_unrelated_ones_do_not(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    split = TrainTestSplit.of(related(1_500, 0))
+    rng = np.random.default_rng(2)
+    unrelated = related(1_000, 3)
+    unrelated = Table(
+        DOMAIN, {name: rng.permutation(codes) for name, codes in unrelated.codes.items()}
+    )
+    targets = targets_of({"member": [True], "pay": Above(above=50)}, DOMAIN)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        good = train_and_test(synthetic_training_rows(related(1_000, 1)), split.test, targets)
+        bad = train_and_test(synthetic_training_rows(unrelated), split.test, targets)
+    assert good.accuracy > 0.9
+    assert good.f1 is not None and good.f1 > 0.85
+    assert bad.accuracy < 0.7
+    assert set(good.by_classifier()) == set(CLASSIFIERS)
+    assert len(good.scores) == 2 * 9
+    assert (good.train_rows, good.test_rows) == (700, 450)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_same_rows_give_the_same_scores() -> None:
+    split = TrainTestSplit.of(related(300, 0))
+    targets = targets_of({"member": [True]}, DOMAIN)
+    assert train_and_test(split.train, split.test, targets) == train_and_test(
+        split.train, split.test, targets
+    )
+
+
+def test_targets_of_one_class_are_named_and_scored_by_it() -> None:
+    split = TrainTestSplit.of(related(300, 0))
+    never = PredictionTarget("pay", PositiveAbove(20_000.0))
+    learnt = train_and_test(split.train, split.test, [never])
+    assert learnt.one_class == ("pay",)
+    assert learnt.accuracy == 1
+    assert learnt.f1 is None
+    assert learnt.to_dict()["mean_f1"] is None
+
+
+def test_a_class_that_the_synthetic_rows_lack_is_scored_as_never_predicted() -> None:
+    split = TrainTestSplit.of(related(300, 0))
+    poor = split.train.take(split.train.codes["member"] == 0)
+    learnt = train_and_test(poor, split.test, targets_of({"member": [True]}, DOMAIN))
+    assert learnt.one_class == ("member",)
+    assert learnt.accuracy == pytest.approx(float(np.mean(split.test.codes["member"] == 0)))
+    assert learnt.f1 == 0
+
+
+def test_too_little_is_not_learnable() -> None:
+    rows, targets = related(100, 0), default_targets(DOMAIN)
+    alone = Domain.of({"zone": ATTRIBUTES["zone"]}, Path())
+    single = Table(alone, {"zone": rows.codes["zone"]})
+    assert learnable(rows, rows, targets)
+    assert not learnable(rows, rows.take(np.arange(9)), targets)
+    assert not learnable(rows, rows, [])
+    assert not learnable(single, single, default_targets(alone))

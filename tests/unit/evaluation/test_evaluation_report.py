@@ -1,0 +1,194 @@
+"""The whole evaluation: levels, small tables, what it contains and never contains, its files."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cloister.constraints.denial import Cell, DenialConstraint, Op, Predicate
+from cloister.errors import DataError, StorageError
+from cloister.evaluation.classifiers.targets import default_targets
+from cloister.evaluation.measures import evaluate_tables
+from cloister.evaluation.plots import figure_label, write_plots, write_tables
+from cloister.evaluation.report import Evaluation
+from cloister.evaluation.violations import compare_violations
+from cloister.schema.attributes import Boolean, Categorical, Integer
+from cloister.schema.domain import Domain, Table
+
+UGLY = "a $b$ c-d'é"
+DOMAIN = Domain.of(
+    {
+        UGLY: Categorical(type="categorical", values=["planted-value", "other"], nullable=True),
+        "日本 \n語": Integer(type="integer", min=0, max=40_000),
+        "x_y^z": Boolean(type="boolean"),
+    },
+    Path(),
+)
+
+
+def same(attribute: str) -> Predicate:
+    return Predicate(Cell(1, attribute), Op.EQ, Cell(2, attribute))
+
+
+CONSTRAINTS = (
+    DenialConstraint("fd $x$", (same("x_y^z"), Predicate(Cell(1, UGLY), Op.NE, Cell(2, UGLY)))),
+    DenialConstraint("soft", (Predicate(Cell(1, "日本 \n語"), Op.GT, 30_000),), hard=False),
+)
+
+
+def drawn(rows: int, seed: int) -> Table:
+    rng = np.random.default_rng(seed)
+    numbers = rng.integers(0, 40_001, rows)
+    codes = {
+        UGLY: rng.integers(0, 3, rows),
+        "日本 \n語": numbers,
+        "x_y^z": (numbers > 20_000).astype(np.int64),
+    }
+    return Table(DOMAIN, codes)
+
+
+@pytest.fixture(scope="module")
+def full() -> Evaluation:
+    targets = default_targets(DOMAIN)
+    return evaluate_tables(
+        drawn(400, 0), drawn(300, 1), CONSTRAINTS, targets, "full", held_out=drawn(200, 2)
+    )
+
+
+def test_a_full_evaluation_has_every_measure(full: Evaluation) -> None:
+    parts = (
+        full.marginals,
+        full.violations,
+        full.detection,
+        full.closest,
+        full.learning,
+        full.truth,
+        full.membership,
+    )
+    assert all(parts)
+    assert (full.real_rows, full.synthetic_rows) == (400, 300)
+
+
+def test_quick_leaves_model_training_out_and_none_everything() -> None:
+    quick, none = (
+        evaluate_tables(drawn(60, 0), drawn(60, 1), CONSTRAINTS, (), level)
+        for level in ("quick", "none")
+    )
+    assert quick.marginals and quick.violations and quick.detection and quick.closest
+    assert quick.learning is None and quick.truth is None
+    assert none.metrics() == {} and none.marginals == ()
+
+
+def test_an_evaluation_is_internal_and_cannot_be_made_otherwise(full: Evaluation) -> None:
+    assert full.internal and full.to_dict()["internal"] is True
+    with pytest.raises(TypeError):
+        Evaluation("quick", 1, 1, internal=False)  # type: ignore[call-arg]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        full.internal = False  # type: ignore[misc]
+
+
+def test_the_report_is_strict_json_without_values_of_the_data(full: Evaluation) -> None:
+    text = json.dumps(full.to_dict(), allow_nan=False, ensure_ascii=False)
+    assert "planted-value" not in text
+    assert json.dumps(UGLY, ensure_ascii=False)[1:-1] in text
+
+
+def test_metrics_are_numbers_by_plain_names(full: Evaluation) -> None:
+    metrics = full.metrics()
+    assert all(re.fullmatch(r"[a-z0-9_.]+", name) for name in metrics)
+    assert all(isinstance(figure, float) and np.isfinite(figure) for figure in metrics.values())
+    assert {
+        "marginals.2_way.half_l1",
+        "detection.auc",
+        "learning.real.accuracy",
+        "membership.auc",
+    } <= set(metrics)
+
+
+def test_the_real_table_against_itself_is_perfect() -> None:
+    real = drawn(200, 0)
+    metrics = evaluate_tables(real, real, CONSTRAINTS, (), "quick").metrics()
+    assert metrics["marginals.1_way.half_l1"] == metrics["marginals.3_way.half_l1"] == 0
+    assert metrics["violations.soft.largest_difference"] == 0
+    assert metrics["closest.copies"] == 1
+
+
+def test_violations_stand_side_by_side() -> None:
+    frame = {
+        UGLY: ["other", "planted-value", "other"],
+        "日本 \n語": [1, 2, 35_000],
+        "x_y^z": [True, True, False],
+    }
+    real = DOMAIN.encode(pd.DataFrame(frame))
+    synthetic = DOMAIN.encode(pd.DataFrame(frame | {UGLY: ["other"] * 3}))
+    fd, soft = compare_violations(CONSTRAINTS, real, synthetic)
+    assert (fd.name, fd.hard, fd.real, fd.synthetic) == ("fd $x$", True, 1, 0)
+    assert fd.real_percent == pytest.approx(100 / 3)
+    assert (soft.hard, soft.real, soft.synthetic_percent) == (False, 1, pytest.approx(100 / 3))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 9, 19])
+def test_small_tables_leave_out_what_they_cannot_carry(rows: int) -> None:
+    small = evaluate_tables(
+        drawn(rows, 0), drawn(rows, 1), CONSTRAINTS, default_targets(DOMAIN), "full", drawn(rows, 2)
+    )
+    assert small.marginals and small.detection is None and small.membership is None
+    assert (small.learning is not None) == (rows >= 10)
+    json.dumps(small.to_dict(), allow_nan=False)
+
+
+def test_tables_that_cannot_be_compared_are_refused() -> None:
+    other = Domain.of({"else": Boolean(type="boolean")}, Path())
+    stranger = Table(other, {"else": np.zeros(3, dtype=np.int64)})
+    with pytest.raises(DataError, match="other columns"):
+        evaluate_tables(drawn(3, 0), stranger, (), (), "quick")
+    with pytest.raises(DataError, match="synthetic table has no rows"):
+        evaluate_tables(drawn(3, 0), drawn(0, 1), (), (), "quick")
+
+
+def test_figures_and_files_are_written_quietly(
+    full: Evaluation,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    drawn_files = write_plots(full, tmp_path / "plots")
+    assert [path.name for path in drawn_files] == [
+        "marginals.png",
+        "violations.png",
+        "accuracy.png",
+    ]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn_files)
+    assert capfd.readouterr() == ("", "") and len(recwarn) == 0
+    frames = {path.name: pd.read_csv(path) for path in write_tables(full, tmp_path / "plots")}
+    assert len(frames["marginals.csv"]) == 3 + 3 + 1
+    assert list(frames["violations.csv"]["name"]) == ["fd $x$", "soft"]
+    assert len(frames["accuracy.csv"]) == 2 * 3 * 9
+    assert set(frames["accuracy.csv"]["trained_on"]) == {"synthetic", "real"}
+
+
+def test_what_was_not_measured_is_not_drawn(tmp_path: Path) -> None:
+    nothing = evaluate_tables(drawn(30, 0), drawn(30, 1), (), (), "none")
+    assert write_plots(nothing, tmp_path) == write_tables(nothing, tmp_path) == []
+    quick = evaluate_tables(drawn(30, 0), drawn(30, 1), (), (), "quick")
+    assert [path.name for path in write_plots(quick, tmp_path)] == ["marginals.png"]
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_error(
+    full: Evaluation, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    for write in (write_plots, write_tables):
+        with pytest.raises(StorageError, match="cannot be written"):
+            write(full, tmp_path / "file" / "plots")
+
+
+def test_names_fit_a_figure() -> None:
+    assert figure_label("a\n b\t$c$") == r"a b \$c\$"
+    assert len(figure_label("x" * 100)) == 32

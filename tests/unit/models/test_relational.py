@@ -1,0 +1,248 @@
+"""Relationships of several tables: unbiased rounding, exact projection, degrees, refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cloister.constraints import DenialConstraint
+from cloister.constraints.denial import Cell, Op, Predicate
+from cloister.errors import DataError, PlanError
+from cloister.privacy.accounting.accountants import spend
+from cloister.privacy.events import Relation
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.schema.attributes import Categorical, Integer, TextKey
+from cloister.schema.domain import Domain, Table
+from cloister.schema.relations.database import Database, ForeignKey, Schema
+from cloister.schema.relations.joins import joined_tables, require_unique_keys
+from models.registry import create
+from models.relational.candidates import MOST_CANDIDATES, Workload, workloads
+from models.relational.link import Link, Measured, Side
+from models.relational.matching.match import match
+from models.relational.matching.profiles import Problem, Profiles, ProfileTarget, project_columns
+from models.relational.matching.rounding import round_unbiased, sample_exactly
+from models.relational.parts import parts_by
+from models.relational.synthesizer import RelationalSynthesizer
+from models.task import Budget, DatabaseTask, Task
+
+PATIENTS = Domain.of(
+    {
+        "id": TextKey(type="text", pattern="P{0001..9999}"),
+        "sex": Categorical(type="categorical", values=["f", "m"]),
+    },
+    Path(),
+)
+VISITS = Domain.of(
+    {
+        "patient": TextKey(type="text", pattern="P{0001..9999}"),
+        "cost": Integer(type="integer", min=0, max=99),
+    },
+    Path(),
+)
+KEY = ForeignKey("visits", "patient", "patients", "id", 3)
+SCHEMA = Schema({"patients": PATIENTS, "visits": VISITS}, (KEY,))
+
+
+@pytest.mark.parametrize(
+    ("shares", "draws"),
+    [
+        ([0.5, 0.5, 0.5, 0.5], 5_000),
+        ([0.9, 0.8, 0.2, 0.1], 5_000),
+        ([0.05] * 20 + [1.0, 0.7, 0.3], 5_000),
+        pytest.param([0.3, 0.3, 0.4, 0.6, 0.7, 0.7], 100_000, marks=pytest.mark.slow),
+        ([1.0, 1.0, 0.0], 1_000),
+    ],
+)
+def test_exactly_so_many_are_sampled_each_with_its_share(shares: list[float], draws: int) -> None:
+    """Algorithm 3: frequencies lie within six standard errors of the shares."""
+    number = round(sum(shares))
+    rng, found = np.random.default_rng(1), np.zeros(len(shares))
+    for _ in range(draws):
+        chosen = sample_exactly(np.array(shares), number, rng)
+        assert len(set(chosen.tolist())) == number
+        found[chosen] += 1
+    errors = np.sqrt(np.array(shares) * (1 - np.array(shares)) / draws)
+    assert (np.abs(found / draws - shares) <= 6 * errors + 1e-9).all()
+
+
+def test_rounding_keeps_the_sum_and_the_expectation() -> None:
+    weights = np.array([2.25, 0.75, 0.1, 1.9, 3.0])
+    rng = np.random.default_rng(2)
+    draws = np.array([round_unbiased(weights, rng) for _ in range(20_000)])
+    assert (draws.sum(1) == 8).all()
+    assert (np.abs(draws - weights) < 1).all()
+    assert np.abs(draws.mean(0) - weights).max() < 6 * 0.5 / np.sqrt(20_000)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.floats(-2, 2)), min_size=1, max_size=6),
+)
+def test_the_projection_over_profiles_is_that_over_rows(rows: list[tuple[int, float]]) -> None:
+    """Brute force: the same simplex over single rows, by bisection."""
+    counts = np.array([count for count, _ in rows], dtype=float)
+    points = np.array([[value] for _, value in rows])
+    found = project_columns(points, counts)
+    single = np.repeat(points[:, 0], counts.astype(int))
+    low, high = single.min() - 2, single.max()
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.maximum(single - middle, 0).sum() > 1 else (low, middle)
+    assert found[:, 0] == pytest.approx(np.maximum(points[:, 0] - low, 0), abs=1e-9)
+    assert counts @ found == pytest.approx(1)
+
+
+def problem_of(dependent: float, rows: int = 40) -> tuple[Problem, np.ndarray]:
+    """Two parts a side; a share of relationships is between equal parts."""
+    parts = np.arange(rows) % 2
+    parents, children = (Profiles.of({"a": parts}, rows) for _ in range(2))
+    shares = np.array([[dependent, 1 - dependent], [1 - dependent, dependent]]) / 2
+    target = ProfileTarget(parents.parts["a"], children.parts["a"], shares)
+    return Problem(parents, children, (target,)), shares
+
+
+@pytest.mark.parametrize("dependent", [0.5, 0.8, 1.0])
+def test_known_joint_tables_are_fitted_without_error(dependent: float) -> None:
+    problem, shares = problem_of(dependent)
+    assert problem.shares(problem.solve()) == pytest.approx(shares, abs=1e-3)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10_000), st.integers(1, 40), st.integers(1, 5), st.data())
+def test_each_row_refers_to_one_parent_and_no_degree_passes_its_bound(
+    seed: int, parents: int, most: int, data: st.DataObject
+) -> None:
+    children = data.draw(st.integers(1, parents * most))
+    rng = np.random.default_rng(seed)
+    sides = [
+        Profiles.of({"a": rng.integers(0, 3, rows), "b": rng.integers(0, 2, rows)}, rows)
+        for rows in (parents, children)
+    ]
+    sizes = {"a": 3, "b": 2}
+    shares = rng.dirichlet(np.ones(9)).reshape(3, 3) + rng.normal(0, 0.1, (3, 3))
+    target = ProfileTarget(sides[0].joint(("a",), sizes), sides[1].joint(("a",), sizes), shares)
+    problem = Problem(sides[0], sides[1], (target,))
+    degrees = rng.dirichlet(np.ones(most + 1))
+    found = match(problem, problem.solve(), degrees, rng)
+    assert found.shape == (children,)
+    assert found.min() >= 0
+    assert np.bincount(found, minlength=parents).max() <= most
+
+
+def test_degrees_follow_their_distribution_and_matches_the_joint_table() -> None:
+    problem, _ = problem_of(0.9, 4_000)
+    degrees = np.array([0.4, 0.3, 0.2, 0.1])
+    found = match(problem, problem.solve(), degrees, np.random.default_rng(4))
+    drawn = np.bincount(np.bincount(found, minlength=4_000), minlength=4) / 4_000
+    assert np.abs(drawn - degrees).max() < 0.02
+    equal = (found % 2 == np.arange(4_000) % 2).mean()
+    assert equal == pytest.approx(0.9, abs=0.02)
+
+
+def test_sliced_rows_are_matched_within_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("models.relational.link.MOST_UNKNOWNS", 3)
+    monkeypatch.setattr("models.relational.matching.slices.PAIRS", 2_000)
+    rng = np.random.default_rng(6)
+    patients = Table(PATIENTS, {"id": np.arange(400), "sex": rng.integers(0, 2, 400)})
+    drawn = Table(Domain((VISITS["cost"],)), {"cost": rng.integers(0, 100, 700)})
+    tables = joined_tables(
+        Database(
+            SCHEMA,
+            {
+                "patients": patients,
+                "visits": Table(
+                    VISITS, {"patient": np.arange(700) % 400, "cost": drawn.codes["cost"]}
+                ),
+            },
+        )
+    )
+    joined = tables["visits of patient"]
+    parts = {column.name: parts_by(column, joined.codes[column.name]) for column in joined.domain}
+    workload = Workload(("patient: sex",), ("visits.cost",))
+    counts = np.zeros((2, parts["visits.cost"].size), dtype=np.int64)
+    counts[0, :4] = counts[1, 4:] = 100
+    link = Link(KEY, np.array([0.1, 0.3, 0.4, 0.2]), parts, (Measured(workload, counts),))
+    found = link.parents_of(
+        Side({"patient: sex": patients.codes["sex"]}, 400),
+        Side({"visits.cost": drawn.codes["cost"]}, 700),
+        rng,
+    )
+    assert np.bincount(found, minlength=400).max() <= 3
+    low = parts["visits.cost"].of(drawn.codes["cost"]) < 4
+    assert (patients.codes["sex"][found] == ~low).mean() > 0.9
+
+
+def test_two_rows_of_one_key_are_refused() -> None:
+    tables = {
+        "patients": Table(PATIENTS, {"id": np.array([4, 4]), "sex": np.array([0, 1])}),
+        "visits": Table(VISITS, {"patient": np.array([4]), "cost": np.array([1])}),
+    }
+    with pytest.raises(DataError, match=r"table 'patients', column 'id': rows have the same key"):
+        require_unique_keys(Database(SCHEMA, tables))
+
+
+def test_candidates_have_an_attribute_of_each_side() -> None:
+    assert len(workloads("ab", "xyz")) == 2 * 3 + 1 * 3 + 2 * 3
+    many = workloads(range(30), range(30))
+    assert len(many) == 900 <= MOST_CANDIDATES
+
+
+def task_of(
+    rows: int = 500, rules: tuple[DenialConstraint, ...] = (), visits: Domain = VISITS
+) -> DatabaseTask:
+    relation = Relation.ADD_REMOVE
+    return DatabaseTask(
+        Schema({"patients": PATIENTS, "visits": visits}, (KEY,)),
+        {
+            "patients": Task(PATIENTS, (), rows, Neighbours(relation)),
+            "visits": Task(visits, rules, 2 * rows, Neighbours(relation, 3)),
+        },
+        Neighbours(relation),
+    )
+
+
+@pytest.mark.parametrize("delta", [Fraction(0), Fraction(1, 10**6)])
+def test_parts_of_a_plan_are_within_the_budget_and_nearly_spend_it(delta: Fraction) -> None:
+    budget = Budget(Fraction(1), delta)
+    plan = create("relational").search(task_of(), ("patients", "visits"), budget)
+    assert 0.98 <= spend(plan.event, delta, Relation.ADD_REMOVE).epsilon <= 1
+    assert plan.parameters.base == ("mixture" if delta else "independent")
+
+
+def test_a_table_whose_noise_drowns_its_rows_is_refused_with_what_bounds_them() -> None:
+    task = task_of()
+    many = replace(task.tables["visits"], neighbours=Neighbours(Relation.ADD_REMOVE, 500))
+    task = replace(task, tables={**task.tables, "visits": many})
+    with pytest.raises(PlanError, match=r"'visits'.* up to 500 of its rows: .*lower max_rows"):
+        create("relational").search(
+            task, ("patients", "visits"), Budget(Fraction(1), Fraction(1, 10**6))
+        )
+
+
+KEY_RULE = DenialConstraint(
+    "visits: one ward",
+    (Predicate(Cell(0, "cost"), Op.EQ, Cell(1, "cost")),
+     Predicate(Cell(0, "patient"), Op.NE, Cell(1, "patient"))),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("task", "method", "message"),
+    [
+        (task_of(rules=(KEY_RULE,)), "relational", "is on a column that refers to another table"),
+        (task_of(20_000), "relational", "its pattern has 9,999 keys for up to 20,000 rows"),
+        (task_of(), "relational-deniability", "makes records from seeds of one table"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_in_the_plan(
+    task: DatabaseTask, method: str, message: str
+) -> None:
+    made = RelationalSynthesizer(method.removeprefix("relational").removeprefix("-") or None)
+    with pytest.raises(PlanError, match=message):
+        made.search(task, ("patients", "visits"), Budget(Fraction(1), Fraction(1, 10**6)))

@@ -1,0 +1,107 @@
+"""Links: no two alike, no orphan, no degree above its bound, as many as asked; no circles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cloister.schema.attributes import Categorical, TextKey
+from cloister.schema.domain import Domain, Table
+from cloister.schema.relations.database import ForeignKey, Schema
+from models.relational.candidates import Workload
+from models.relational.constraints.distinct_links import without_duplicates
+from models.relational.constraints.hierarchy import on_cycles, without_cycles
+from models.relational.drawing import Drawing
+from models.relational.link import Link, Measured
+from models.relational.parts import parts_of
+
+KINDS = Categorical(type="categorical", values=["a", "b", "c"])
+USER, MOVIE = (TextKey(type="text", pattern=f"{letter}{{1..99}}") for letter in "UM")
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 12), st.data())
+def test_links_are_made_distinct_with_their_left_ends_and_their_number(
+    seed: int, lefts: int, rights: int, data: st.DataObject
+) -> None:
+    """As dense as a complete graph, where only augmenting paths help."""
+    most = data.draw(st.integers(1, lefts))
+    rng = np.random.default_rng(seed)
+    number = data.draw(st.integers(1, min(lefts * rights, rights * most)))
+    left = rng.permutation(np.repeat(np.arange(lefts), rights))[:number]
+    right = rng.permutation(np.repeat(np.arange(rights), most))[:number]
+    found = without_duplicates(left, right, (lefts, rights), most, rng)
+    assert len(set(zip(left.tolist(), found.tolist(), strict=True))) == number
+    assert found.min() >= 0
+    assert found.max() < rights
+    assert np.bincount(found).max() <= most
+
+
+def test_few_doubled_links_keep_all_degrees() -> None:
+    rng = np.random.default_rng(3)
+    left, right = rng.integers(0, 500, 3_000), rng.integers(0, 300, 3_000)
+    found = without_duplicates(left, right, (500, 300), 99, rng)
+    assert (np.bincount(found) == np.bincount(right)).all()
+    assert (found != right).mean() < 0.1
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(-1, 9), min_size=10, max_size=10), st.integers(0, 99))
+def test_no_row_is_above_itself(owners: list[int], seed: int) -> None:
+    found = without_cycles(np.array(owners), np.random.default_rng(seed))
+    assert not on_cycles(found).any()
+    for row in range(10):
+        at, steps = int(found[row]), 0
+        while at >= 0:
+            assert at != row
+            at, steps = int(found[at]), steps + 1
+            assert steps <= 10
+    counts, before = (
+        np.bincount(np.array(own)[np.array(own) >= 0], minlength=10) for own in (found, owners)
+    )
+    assert (counts <= before).all()
+
+
+SCHEMA = Schema(
+    {
+        "users": Domain.of({"id": USER, "kind": KINDS}, Path()),
+        "movies": Domain.of({"id": MOVIE, "kind": KINDS}, Path()),
+        "ratings": Domain.of({"user": USER, "movie": MOVIE}, Path()),
+    },
+    (
+        ForeignKey("ratings", "user", "users", "id", 4),
+        ForeignKey("ratings", "movie", "movies", "id", 5),
+    ),
+    ("users",),
+)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 10_000), st.integers(1, 15), st.integers(1, 15), st.data())
+def test_a_link_table_has_its_number_of_distinct_links_within_both_bounds(
+    seed: int, users: int, movies: int, data: st.DataObject
+) -> None:
+    rng = np.random.default_rng(seed)
+    drawing = Drawing(SCHEMA, rng, {"ratings": ("user", "movie")})
+    for name, number in (("users", users), ("movies", movies)):
+        codes = {"id": np.arange(number), "kind": rng.integers(0, 3, number)}
+        drawing.add(name, Table(SCHEMA.tables[name], codes), number)
+    places = drawing.places("ratings")
+    assert places is not None
+    number = data.draw(st.integers(1, places))
+    drawing.add("ratings", None, number)
+    columns = {f"{side}: kind": SCHEMA.tables[f"{side}s"]["kind"] for side in ("user", "movie")}
+    parts = {name: parts_of(column, np.arange(3)) for name, column in columns.items()}
+    table = Measured(Workload(("movie: kind",), ("user: kind",)), rng.integers(-9, 99, (3, 3)))
+    for key, measured in zip(SCHEMA.keys, (table.of_children(), table), strict=True):
+        degrees = rng.dirichlet(np.ones(key.max_rows + 1))
+        drawing.relate(Link(key, degrees, parts, (measured,)))
+    ratings = drawing.database().tables["ratings"].codes
+    pairs = set(zip(ratings["user"].tolist(), ratings["movie"].tolist(), strict=True))
+    assert len(pairs) == number
+    assert list(drawing.database().dangling()) == [(key, 0) for key in SCHEMA.keys]
+    assert np.bincount(ratings["user"]).max() <= 4
+    assert np.bincount(ratings["movie"]).max() <= 5

@@ -1,0 +1,184 @@
+"""The algorithm as printed: exact projections, exactly so many links, its own refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cloister.errors import PlanError
+from cloister.privacy.accounting.accountants import spend
+from cloister.privacy.door.database import PrivateDatabase
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.events import Relation
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
+from cloister.schema.attributes import Categorical, TextKey
+from cloister.schema.declarations.release import RelationalSpec
+from cloister.schema.domain import Domain, Table
+from cloister.schema.relations.database import Database, ForeignKey, Schema
+from cloister.schema.relations.fan_out import rows_changed
+from cloister.schema.relations.joins import joined_tables, row_tables
+from models.protocol import make_plan
+from models.registry import create
+from models.relational.paper.pairs import project_capped
+from models.relational.paper.plan import printed_rho
+from models.task import Budget, DatabaseTask, Task
+
+KIND = Categorical(type="categorical", values=["a", "b"])
+USER, MOVIE = (TextKey(type="text", pattern=f"{letter}{{1..999999}}") for letter in "UM")
+TABLES = {
+    "users": Domain.of({"id": USER, "kind": KIND}, Path()),
+    "movies": Domain.of({"id": MOVIE, "kind": KIND}, Path()),
+}
+LINKS = Schema(
+    {**TABLES, "ratings": Domain.of({"user": USER, "movie": MOVIE}, Path())},
+    (
+        ForeignKey("ratings", "user", "users", "id", 3),
+        ForeignKey("ratings", "movie", "movies", "id", 9),
+    ),
+    ("users", "movies", "ratings"),
+)
+CHILDREN = Schema(
+    {
+        "users": TABLES["users"],
+        "visits": Domain.of({"user": USER, "kind": KIND}, Path()),
+    },
+    (ForeignKey("visits", "user", "users", "id", 3),),
+    ("users",),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(-3, 3), min_size=1, max_size=12), st.data())
+def test_the_projection_is_the_nearest_point(points: list[float], data: st.DataObject) -> None:
+    """Theorem 2, against the condition that makes a point nearest: one nu for all shares."""
+    own = np.array([points])
+    mass = data.draw(st.floats(0.01, len(points) - 0.001))
+    found = project_capped(own, mass)
+    assert found.sum() == pytest.approx(mass, abs=1e-6)
+    assert found.min() >= 0
+    assert found.max() <= 1
+    other = np.clip(np.random.default_rng(1).random(found.shape), 0, 1)
+    other = project_capped(other, mass)
+    assert np.sum((own - found) ** 2) <= np.sum((own - other) ** 2) + 1e-6
+
+
+def test_lemma_4_backwards() -> None:
+    rho = float(printed_rho(Fraction(2), Fraction(1, 10**6)))
+    assert rho + 2 * np.sqrt(rho * np.log(10**6)) == pytest.approx(2, abs=1e-6)
+
+
+def task_of(schema: Schema, rows: dict[str, int], **asked) -> DatabaseTask:
+    relation, changed = Relation.REPLACE_ONE, rows_changed(schema)
+    tables = {
+        name: Task(domain, (), rows[name], Neighbours(relation, changed[name]))
+        for name, domain in schema.tables.items()
+    }
+    related = RelationalSpec(table_method="independent", **asked)
+    return DatabaseTask(schema, tables, Neighbours(relation), relational=related)
+
+
+def database(schema: Schema, rows: dict[str, int]) -> Database:
+    """Users have links to movies, or visits, of their own kind."""
+    tables, rng = {}, np.random.default_rng(2)
+    for name, domain in schema.tables.items():
+        number = np.arange(rows[name])
+        codes = {"id": number, "kind": number % 2}
+        if name == "ratings":
+            users = number % rows["users"]
+            codes = {"user": users, "movie": 2 * rng.integers(0, rows["movies"] // 2, len(number))}
+            codes["movie"] += users % 2
+        if name == "visits":
+            codes = {"user": number % rows["users"], "kind": number % rows["users"] % 2}
+        tables[name] = Table(domain, {column: codes[column] for column in domain.names})
+    return Database(schema, tables)
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Callable[[DatabaseTask, Database, Fraction], Database]:
+    """Fit through the door, restore from the saved state, and draw."""
+
+    def made(task: DatabaseTask, real: Database, epsilon: Fraction) -> Database:
+        method = create("relational-paper")
+        plan = make_plan(method, task, Budget(epsilon, Fraction(1, 10**6)))
+        assert spend(plan.event, Fraction(1, 10**6), Relation.REPLACE_ONE).epsilon <= epsilon
+        behind, changed = {**row_tables(real), **joined_tables(real)}, rows_changed(task.schema)
+        most = {name: Neighbours(Relation.REPLACE_ONE, changed[name]) for name in behind}
+        with Journal.open(tmp_path / "journal", {"test": "paper"}) as journal:
+            door = PrivateDatabase(
+                Database(task.schema, behind), most, plan.event, journal, NoiseSource()
+            )
+            model = method.train(door, task, plan)
+            assert not door.plan_budget.remaining
+        meta, arrays = model.state()
+        return method.restore(task, meta, arrays).sample(task.output_rows, SamplingSource(3))
+
+    return made
+
+
+@pytest.mark.parametrize("slice_", [1_000, 40])
+def test_links_are_distinct_as_many_as_declared_and_follow_kinds(release, slice_: int) -> None:
+    rows = {"users": 120, "movies": 90, "ratings": 300}
+    task = task_of(LINKS, rows, rounds=2, workloads=1, slice=slice_, slices=30)
+    drawn = release(task, database(LINKS, rows), Fraction(60))
+    ratings = drawn.tables["ratings"].codes
+    pairs = set(zip(ratings["user"].tolist(), ratings["movie"].tolist(), strict=True))
+    assert len(pairs) == drawn.rows["ratings"] == 300
+    assert [broken for _, broken in drawn.dangling()] == [0, 0]
+    kinds = [drawn.tables[name].codes["kind"] for name in ("users", "movies")]
+    same = kinds[0][ratings["user"]] == kinds[1][ratings["movie"]]
+    assert same.mean() > (0.85 if slice_ == 1_000 else 0.6)
+
+
+def test_each_row_has_one_parent_where_there_is_one_reference(release) -> None:
+    """Algorithm 7."""
+    rows = {"users": 100, "visits": 250}
+    task = task_of(CHILDREN, rows, rounds=1, workloads=1)
+    drawn = release(task, database(CHILDREN, rows), Fraction(60))
+    visits = drawn.tables["visits"].codes
+    assert drawn.rows["visits"] == 250
+    assert (drawn.tables["users"].codes["kind"][visits["user"]] == visits["kind"]).mean() > 0.85
+
+
+THIRD = Schema(
+    {**CHILDREN.tables, "cards": Domain.of({"user": USER, "kind": KIND}, Path())},
+    (*CHILDREN.keys, ForeignKey("cards", "user", "users", "id", 1)),
+)
+
+
+@pytest.mark.parametrize(
+    ("task", "delta", "message"),
+    [
+        (task_of(LINKS, {"users": 10**5, "movies": 10**4, "ratings": 10**5}), 1, "each of 1,000,"),
+        (task_of(LINKS, {"users": 9, "movies": 9, "ratings": 9}), 0, "adds Gaussian noise"),
+        (task_of(THIRD, {"users": 9, "visits": 9, "cards": 9}), 1, "relates two tables"),
+        (task_of(CHILDREN, {"users": 9, "visits": 9}, epsilon=3), 1, "have all of epsilon"),
+    ],
+)
+def test_what_the_paper_does_not_cover_is_refused_in_the_plan(
+    task: DatabaseTask, delta: int, message: str
+) -> None:
+    with pytest.raises(PlanError, match=message):
+        make_plan(create("relational-paper"), task, Budget(Fraction(3), Fraction(delta, 10**6)))
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"fitted": 3}, "fitted is of method relational-paper"),
+        ({"table_method": "relational"}, "is of several tables"),
+        ({"epsilon": 2}, "and tables none"),
+    ],
+)
+def test_keys_that_a_method_does_not_know_are_refused(asked: dict, message: str) -> None:
+    task = task_of(CHILDREN, {"users": 9, "visits": 9})
+    task = replace(task, relational=RelationalSpec(**asked))
+    with pytest.raises(PlanError, match=message):
+        make_plan(create("relational"), task, Budget(Fraction(2), Fraction(1, 10**6)))

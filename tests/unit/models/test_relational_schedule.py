@@ -1,0 +1,65 @@
+"""How many joint tables of how many attributes are measured across a reference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.schema.attributes import Categorical, TextKey
+from cloister.schema.declarations.release import RelationalSpec
+from cloister.schema.domain import Domain
+from cloister.schema.relations.database import ForeignKey, Schema
+from models.relational.schedule import LinkNoise, link_noise
+from models.task import DatabaseTask, Task
+
+KEY = ForeignKey("orders", "owner", "owners", "id", 2)
+OWNER = TextKey(type="text", pattern="O{1..9999999}")
+
+
+def task_of(above: int, below: int, rows: int) -> DatabaseTask:
+    """Owners and orders with so many attributes of six values each."""
+    one, other = (
+        {f"{letter}{at}": Categorical(type="categorical", values=[*"abcdef"]) for at in range(own)}
+        for letter, own in (("x", above), ("y", below))
+    )
+    domains = {
+        "owners": Domain.of({"id": OWNER, **one}, Path()),
+        "orders": Domain.of({"owner": OWNER, **other}, Path()),
+    }
+    tables = {
+        "owners": Task(domains["owners"], (), rows, Neighbours()),
+        "orders": Task(domains["orders"], (), rows, Neighbours(max_rows=2)),
+    }
+    return DatabaseTask(Schema(domains, (KEY,), ("owners",)), tables, Neighbours())
+
+
+def noise_of(task: DatabaseTask, rho: float, **declared: object) -> LinkNoise:
+    asked = replace(task, relational=RelationalSpec.model_validate(declared))
+    return link_noise(asked, KEY, Fraction(str(rho)), pure=False)
+
+
+def test_all_tables_are_measured_where_a_selection_would_cost_as_much() -> None:
+    """16 tables at the whole budget have the noise of 12 at three quarters of it."""
+    noise = noise_of(task_of(4, 4, 10_000), 0.01)
+    assert (noise.rounds, noise.selection, noise.ways) == ((16,), None, 2)
+    assert noise_of(task_of(4, 5, 10_000), 0.01).rounds == (3, 3, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("rho", "rounds", "ways"),
+    [(1, (3, 3, 3, 3), None), (0.01, (3, 3, 3, 3), 2), (0.0001, (1,), 2)],
+)
+def test_more_noise_leaves_fewer_and_smaller_tables(rho, rounds, ways) -> None:
+    noise = noise_of(task_of(5, 6, 10_000), rho)
+    assert (noise.rounds, noise.ways) == (rounds, ways)
+
+
+def test_what_the_spec_says_is_done_whatever_the_noise() -> None:
+    task = task_of(5, 6, 10_000)
+    noise = noise_of(task, 0.0001, ways=3, rounds=2, workloads=5)
+    assert (noise.rounds, noise.ways) == ((5, 5), 3)
+    assert noise_of(task, 0.0001, rounds=2).rounds == (3, 3)

@@ -1,0 +1,347 @@
+"""Measured domains: public partitions that hold everything, and what is made of noisy counts."""
+
+from __future__ import annotations
+
+import datetime as dt
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cloister.errors import PlanError, UnplannedQuery
+from cloister.privacy.discovery import discover, plan_domains, require_enough
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.table import PrivateColumns
+from cloister.privacy.events import repeat
+from cloister.privacy.keyed_texts import keyed_numbers
+from cloister.privacy.mechanisms.counts import DiscreteLaplace, Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.queries.counts.column_counts import BucketCounts, RowCount
+from cloister.privacy.queries.counts.partitions import (
+    LARGEST_PARTITION,
+    Fineness,
+    Line,
+    Presence,
+    value_of,
+)
+from cloister.schema.attributes import (
+    LARGEST_WHOLE,
+    Boolean,
+    Categorical,
+    Date,
+    Datetime,
+    Float,
+    Integer,
+    TextKey,
+)
+from cloister.schema.domain import column_of
+from cloister.schema.spec_files.loading import load_spec
+from cloister.schema.spec_files.marked_yaml import read_marked
+from cloister.schema.spec_files.writing import spec_text
+
+KEY = b"k" * 32
+WHOLE = Integer(type="integer", min=0, max=0)
+DECIMAL = Float(type="float", min=0, max=0)
+DAY = Date(type="date", min=dt.date(2000, 1, 1), max=dt.date(2000, 1, 1))
+MOMENT = Datetime(type="datetime", min=dt.datetime(2000, 1, 1), max=dt.datetime(2000, 1, 1))
+LISTED = Categorical(type="categorical", values=["none"])
+
+
+def found(tmp_path, frame: pd.DataFrame, attributes, epsilon=Fraction(20)):
+    """What is found with little noise."""
+    plan = plan_domains(attributes, Neighbours(), epsilon, Fraction(1, 10**6))
+    with Journal.open(tmp_path / "journal", {"test": "discovery"}) as journal:
+        private = PrivateColumns(frame, KEY, Neighbours(), plan.event, journal, NoiseSource())
+        return discover(private, plan, lambda *_: None)
+
+
+def keys_of(tmp_path, values, attribute) -> dict:
+    return found(tmp_path, pd.DataFrame({"x": values}), {"x": attribute}).attributes["x"]
+
+
+@given(st.integers(-LARGEST_WHOLE, LARGEST_WHOLE))
+def test_every_whole_number_lies_in_its_part(number):
+    line = Line("x", WHOLE)
+    (part,) = line.of(pd.Series([str(number)]))
+    low, high = line.span(part, part)
+    assert low <= number <= high
+    assert high - low <= max(1, abs(number)) / 3
+
+
+@given(st.floats(-(2.0**50), 2.0**50, allow_nan=False, exclude_max=True))
+def test_every_float_lies_in_its_part(number):
+    line = Line("x", DECIMAL)
+    (part,) = line.of(pd.Series([repr(number)], dtype="str"))
+    low, high = line.span(part, part)
+    assert low <= number <= high
+    assert high - low <= max(2.0**-39, abs(number) / 3)
+
+
+@given(st.dates(dt.date(1, 1, 1)))
+def test_every_day_lies_in_its_part(day):
+    line = Line("x", DAY)
+    (part,) = line.of(pd.Series([day.isoformat()]))
+    low, high = (value_of(DAY, number) for number in line.span(part, part))
+    assert low <= day.isoformat() <= high
+    assert low[:4] == high[:4] or not 1900 <= day.year < 2100
+
+
+@pytest.mark.parametrize("attribute", [WHOLE, DECIMAL, DAY, MOMENT])
+def test_parts_follow_each_other_and_the_threshold_knows_the_largest_partition(attribute):
+    line = Line("x", attribute)
+    assert (np.diff(line.edges) > 0).all()
+    assert line.size <= LARGEST_PARTITION + 3
+
+
+@pytest.mark.parametrize("attribute", [WHOLE, DECIMAL, DAY, MOMENT])
+def test_missing_and_unreadable_cells_have_parts_of_their_own(attribute):
+    for buckets in (Line("x", attribute), Presence("x", attribute)):
+        assert buckets.of(pd.Series(["pear", None], dtype="str")).tolist() == [
+            buckets.size - 1,
+            buckets.missing,
+        ]
+
+
+def test_numbers_beyond_the_line_count_at_its_ends():
+    line = Line("x", DECIMAL)
+    assert line.of(pd.Series(["-1e300", "1e300"])).tolist() == [0, line.missing - 1]
+
+
+def test_fineness_is_that_of_the_values():
+    decimals = Fineness("x", DECIMAL).of(pd.Series(["3", "0.5", "-1.25", "0.1234567"]))
+    assert decimals.tolist() == [0, 1, 2, 7]
+    moments = ["2020-01-01", "2020-01-01T05:00:00", "2020-01-01T05:07:00", "2020-01-01T05:07:09"]
+    assert Fineness("x", MOMENT).of(pd.Series(moments)).tolist() == [0, 1, 2, 3]
+
+
+def test_bounds_hold_the_bulk_and_leave_out_what_is_rare(tmp_path):
+    ages = [str(17 + n % 74) for n in range(4000)] + ["999999"]
+    keys = keys_of(tmp_path, ages, WHOLE)
+    assert keys == {"type": "integer", "min": 16, "max": 95}
+
+
+def test_a_point_mass_at_zero_and_missing_cells_are_found(tmp_path):
+    keys = keys_of(tmp_path, ["0"] * 900 + ["5000"] * 900 + [None] * 300, WHOLE)
+    assert keys == {"type": "integer", "min": 0, "max": 5119, "nullable": True, "special": [0]}
+
+
+def test_floats_get_bounds_on_the_grid_that_they_need(tmp_path):
+    keys = keys_of(tmp_path, [f"{n % 700 / 4 - 20}" for n in range(8000)], DECIMAL)
+    assert keys == {"type": "float", "min": -20.0, "max": 160.0, "decimals": 2}
+
+
+def test_large_floats_get_a_grid_that_can_be_counted(tmp_path):
+    keys = keys_of(tmp_path, ["9e14", "0.000001"] * 2000, DECIMAL)
+    assert column_of("x", Float(**keys), tmp_path).size < 2**63
+    assert keys["decimals"] < 6
+
+
+def test_dates_get_years_and_moments_their_unit(tmp_path):
+    days = [f"{1990 + n % 20}-05-06" for n in range(4000)]
+    assert keys_of(tmp_path / "days", days, DAY) == {
+        "type": "date",
+        "min": "1990-01-01",
+        "max": "2009-12-31",
+    }
+    moments = [f"{1990 + n % 20}-05-06T07:{n % 60:02d}:00" for n in range(4000)]
+    assert keys_of(tmp_path / "moments", moments, MOMENT) == {
+        "type": "datetime",
+        "min": "1990-01-01T00:00:00",
+        "max": "2009-12-31T23:59:59",
+        "step": 60,
+    }
+
+
+FINE = "%Y-%m-%dT%H:%M:%S."
+
+
+@pytest.mark.parametrize(
+    ("cells", "form", "expected"),
+    [
+        (
+            [f"{1990 + n % 20}-05-06T07:00:00.{n % 999:03d}" for n in range(4000)],
+            f"{FINE}%3f",
+            ("1990-01-01T00:00:00", "2009-12-31T23:59:59", 0.001),
+        ),
+        (
+            ["2000-05-06T07:00:00.123456"] * 2000,
+            f"{FINE}%6f",
+            ("2000-01-01T00:00:00", "2000-12-31T23:59:59", 1e-6),
+        ),
+        (
+            ["9999-05-06T07:00:00.123456+02:00"] * 2000,
+            f"{FINE}%6f+02:00",
+            ("9900-01-01T00:00:00", "9999-12-30T23:59:59", 0.0001),
+        ),
+        (
+            ["31.12.68 23:59:07-05:00"] * 2000,
+            "%d.%m.%y %H:%M:%S-05:00",
+            ("2068-12-30T23:59:59", "2068-12-30T23:59:59", 1),
+        ),
+    ],
+)
+def test_moments_get_the_fractions_of_their_format_and_bounds_that_it_writes(
+    tmp_path, cells, form, expected
+):
+    keys = keys_of(tmp_path, cells, MOMENT.model_copy(update={"format": form}))
+    assert (keys["min"], keys["max"], keys["step"]) == expected
+    assert Datetime(**keys).format == form
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "expected"),
+    [
+        ("int8", [100] * 900 + [-100] * 900, {"min": -112, "max": 111, "dtype": "int8"}),
+        (
+            "uint8",
+            [255] * 900 + [0] * 900,
+            {"min": 0, "max": 255, "dtype": "uint8", "special": [0]},
+        ),
+        (
+            "int16",
+            [5] * 900 + [None] * 900,
+            {"min": 5, "max": 5, "dtype": "Int16", "nullable": True},
+        ),
+    ],
+)
+def test_the_dtype_fits_what_was_found(tmp_path, dtype, values, expected):
+    typed = pd.Series(values, dtype="Int64")
+    assert (
+        keys_of(tmp_path, typed, WHOLE.model_copy(update={"dtype": dtype}))
+        == {"type": "integer"} | expected
+    )
+
+
+def test_days_stay_inside_nanoseconds(tmp_path):
+    keys = keys_of(
+        tmp_path,
+        ["1680-01-02", "2250-01-02"] * 900,
+        DAY.model_copy(update={"dtype": "datetime64[ns]"}),
+    )
+    column = column_of("x", Date(**keys), tmp_path)
+    ends = column.decode(np.array([0, column.size - 1]))
+    assert ends.dt.year.tolist() == [1677, 2262]
+
+
+def test_values_that_are_common_are_released_and_the_rest_become_missing(tmp_path):
+    words = ["Aa", "no", "Ünïcode, 'quoted'"] * 600
+    assert keys_of(tmp_path / "all", words, LISTED) == {
+        "type": "categorical",
+        "values": sorted(set(words)),
+    }
+    rare = [f"only {n}" for n in range(400)]
+    assert keys_of(tmp_path / "rare", words + rare, LISTED) == {
+        "type": "categorical",
+        "values": sorted(set(words)),
+        "nullable": True,
+    }
+
+
+def test_numbers_in_a_list_stay_numbers(tmp_path):
+    listed = Categorical(type="categorical", values=[1, 2])
+    assert keys_of(tmp_path, ["10", "9", "pear"] * 600, listed)["values"] == [9, 10]
+
+
+def test_booleans_and_keys_need_to_know_only_whether_values_are_missing(tmp_path):
+    frame = pd.DataFrame({"ok": ["y", "n", None] * 500, "id": [f"SECRET{n}" for n in range(1500)]})
+    attributes = {
+        "ok": Boolean(type="boolean", true="y", false="n"),
+        "id": TextKey(type="text", pattern="SECRET{0..9999}"),
+    }
+    keys = found(tmp_path, frame, attributes).attributes
+    assert keys["ok"] == {"type": "boolean", "true": "y", "false": "n", "nullable": True}
+    assert keys["id"] == {"type": "text", "pattern": "KEY{000000001..999999999}"}
+
+
+def test_what_too_few_rows_hold_is_not_found(tmp_path):
+    frame = pd.DataFrame({"x": ["42"] * 20, "c": ["Rome"] * 20})
+    findings = found(tmp_path, frame, {"x": WHOLE, "c": LISTED}, Fraction(1))
+    assert findings.empty == ("x", "c")
+    assert findings.attributes["x"] == {"type": "integer", "min": 0, "max": 0}
+    assert findings.attributes["c"] == {"type": "categorical", "values": ["none"]}
+
+
+def test_the_number_of_rows_is_near_and_noisy(tmp_path):
+    frame = pd.DataFrame({"x": ["1"] * 5000})
+    rows = {found(tmp_path / str(n), frame, {"x": WHOLE}, Fraction(1)).rows for n in range(8)}
+    assert len(rows) > 1
+    assert all(abs(count - 5000) < 200 for count in rows)
+
+
+def test_a_plan_that_could_find_nothing_is_refused():
+    plan = plan_domains({"x": WHOLE}, Neighbours(), Fraction(1, 100), Fraction(1, 10**6))
+    require_enough(plan, 10**6)
+    with pytest.raises(PlanError, match="rows to be found and the spec declares 100;"):
+        require_enough(plan, 100)
+
+
+def test_many_attributes_get_gaussian_noise():
+    many = {str(n): WHOLE for n in range(300)}
+    few = plan_domains({"x": WHOLE}, Neighbours(), Fraction(1), Fraction(1, 10**6))
+    assert isinstance(few.noise, DiscreteLaplace)
+    assert not isinstance(
+        plan_domains(many, Neighbours(), Fraction(1), Fraction(1, 10**6)).noise, DiscreteLaplace
+    )
+
+
+def test_the_door_answers_only_what_was_planned(tmp_path):
+    mechanism = DiscreteLaplace(Fraction(1))
+    planned = repeat(mechanism.event(Neighbours().partition), 1)
+    with Journal.open(tmp_path, {"test": "door"}) as journal:
+        private = PrivateColumns(
+            pd.DataFrame({"x": ["1"]}), KEY, Neighbours(), planned, journal, NoiseSource()
+        )
+        private.answer(BucketCounts(Line("x", WHOLE)), mechanism, "x")
+        with pytest.raises(UnplannedQuery):
+            private.answer(RowCount(), mechanism, "rows")
+
+
+def test_the_same_answers_are_read_back_and_the_journal_holds_no_text(tmp_path):
+    frame = pd.DataFrame({"c": ["canary-quokka"] * 500 + ["canary-wombat"]})
+    first = found(tmp_path, frame, {"c": LISTED}, Fraction(2))
+    assert found(tmp_path, frame, {"c": LISTED}, Fraction(2)) == first
+    assert first.attributes["c"]["values"] == ["canary-quokka"]
+    assert b"canary" not in (tmp_path / "journal" / "journal.bin").read_bytes()
+
+
+def test_numbers_of_texts_do_not_depend_on_other_texts():
+    both, alone = keyed_numbers(pd.Index(["a", "bé"]), KEY), keyed_numbers(pd.Index(["bé"]), KEY)
+    assert both[1] == alone[0]
+    assert (both >= 0).all()
+    assert keyed_numbers(pd.Index(["a"]), b"j" * 32)[0] != both[0]
+
+
+texts = st.text(
+    st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=8
+)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(texts, min_size=1, max_size=6, unique=True),
+    st.floats(1e-12, 0.1),
+    texts.filter(str.strip),
+)
+def test_a_spec_is_read_back_as_it_was_written(tmp_path_factory, words, delta, name):
+    folder = tmp_path_factory.mktemp("written")
+    content = {
+        "name": "x",
+        "source": {"path": "x.csv", "missing": []},
+        "privacy": {
+            "unit": "row",
+            "relation": "add_remove",
+            "rows": {"measured": True},
+            "budget": {"epsilon": "1/3", "delta": delta, "per": "ever"},
+        },
+        "attributes": {
+            name: {"type": "categorical", "values": words, "provenance": "dp: release r-0"}
+        },
+        "constraints": [{"key": [name], "soft": True}],
+        "release": {"epsilon": 1, "delta": delta},
+    }
+    (folder / "x.yaml").write_text(spec_text(content), encoding="utf-8")
+    assert read_marked(folder / "x.yaml").content == content
+    assert load_spec(folder / "x.yaml").attributes[name].measured

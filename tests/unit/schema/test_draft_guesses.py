@@ -1,0 +1,259 @@
+"""What a draft makes of codes, flags, keys, usual ranges, and of a file in a local dialect."""
+
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from extract import EMPTY, KINDS, declare_draft, extract, write_extract
+from shape import Shape, release_once
+
+from cloister.schema.domain import Domain
+from cloister.schema.drafts.drafting import draft
+from cloister.schema.sources.reading import read_frame
+from cloister.schema.spec_files.loading import load_spec
+from cloister.schema.spec_files.marked_yaml import read_marked
+from cloister.schema.validation.tables import validate_rows
+from tasks.runtime.tables import write_csv, write_table
+
+ROWS = 60
+
+
+def column(tmp_path, name, cells):
+    """The drafted attribute of a column of texts, as plain values, and the comment beside it."""
+    path = tmp_path / "table.csv"
+    pd.DataFrame({name: list(cells), "other": "x"}).to_csv(path, index=False)
+    text = draft(path)
+    (tmp_path / "draft.yaml").write_text(text, encoding="utf-8")
+    attributes = read_marked(tmp_path / "draft.yaml").content["attributes"]
+    spec = load_spec(tmp_path / "draft.yaml")
+    assert validate_rows(read_frame(spec), spec)[1].valid
+    return attributes[name], text.partition("provenance: data-derived} # ")[2].partition("\n")[0]
+
+
+def some(*values):
+    return [values[at * 7 % len(values)] for at in range(ROWS)]
+
+
+DIGITS = [str(35_000 + 13 * n) for n in range(12)]
+LISTED = {"type": "categorical", "values": DIGITS}
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "expected"),
+    [
+        ("ZipCode", some(*DIGITS), LISTED),
+        ("phone number", some(*DIGITS), LISTED),
+        ("x", some(*DIGITS), LISTED),
+        ("status_code", some("1", "2", "3"), {"type": "categorical", "values": ["1", "2", "3"]}),
+        ("number of rooms", some("1", "2", "9"), {"type": "integer", "min": 1, "max": 9}),
+        ("userId", [str(7 * n) for n in range(ROWS)], {"type": "text", "pattern": "{1..999}"}),
+        ("PHONE", [f"{n:05d}" for n in range(ROWS)], {"type": "text", "pattern": "{00001..99999}"}),
+        ("x", [str(n + 1) for n in range(ROWS)], {"type": "text", "pattern": "{1..99}"}),
+        ("userId", some(*DIGITS, *map(str, range(11))), {"type": "text", "pattern": "{1..99999}"}),
+        ("patient", some(*(f"P{n:03d}" for n in range(30))), {"pattern": "P{000..999}"}),
+        ("flag", some("0", "1"), {"type": "boolean", "true": "1", "false": "0"}),
+        ("flag", some("0"), {"type": "boolean", "true": "1", "false": "0"}),
+        ("a", some("Y", "N"), {"type": "boolean", "true": "Y", "false": "N"}),
+        ("a", some("t", "f"), {"type": "boolean", "true": "t", "false": "f"}),
+        ("day", some("3", "28"), {"type": "integer", "min": 1, "max": 31}),
+        ("day", some("3", "40"), {"type": "integer", "min": 0, "max": 40}),
+        ("Month", some("3", "12"), {"type": "integer", "min": 1, "max": 12}),
+        ("dep_hour", some("3", "12"), {"type": "integer", "min": 0, "max": 23}),
+        ("day_of_week", some("1", "7"), {"type": "integer", "min": 1, "max": 7}),
+        ("year", some("2013", "2019"), {"type": "integer", "min": 2010, "max": 2020}),
+        ("delay", some("-80", "1300"), {"type": "integer", "min": -100, "max": 1300, "bins": 50}),
+        ("sold", [str(n**4) for n in range(ROWS)], {"type": "integer", "bins": 50, "scale": None}),
+        ("sold", [*map(str, range(59)), "7777"], {"type": "integer", "bins": 50, "scale": "log"}),
+        ("distance", some("17", "4983"), {"type": "integer", "min": 0, "max": 5000, "bins": 50}),
+        ("x", [str(n + 100_001) for n in range(ROWS)], {"type": "text", "pattern": "{1..999999}"}),
+        ("x", [str(n + 67) for n in range(ROWS)], {"type": "integer"}),
+        ("year", [str(n + 1900) for n in range(ROWS)], {"type": "integer", "min": 1900}),
+        ("respondent", [str(3 * n + 7) for n in range(ROWS)], {"type": "text"}),
+        ("x", [str(10**19 + 7 * n) for n in range(ROWS)], {"type": "text"}),
+        ("x", some("1" * 22, "2" * 20), {"type": "categorical", "values": ["1" * 22, "2" * 20]}),
+        ("x", [f"A{10**19 + 7 * n}" for n in range(ROWS)], {"type": "text"}),
+        ("Q1", some("0", "4", "10", "99"), {"min": 0, "max": 10, "special": [99]}),
+        ("Q1", some("1", "2", "5", "98", "99"), {"min": 1, "max": 5, "special": [98, 99]}),
+        ("Q1", some("-9", "-1", "1", "5"), {"min": 1, "max": 5, "special": [-9, -1]}),
+        ("sold", some(*map(str, range(30)), "99", "120"), {"max": 120, "special": None}),
+        ("x", some("-1", "-3", "2"), {"min": -3, "max": 2, "special": None}),
+        ("insured", some("5000", "10000", "500000"), {"special": [5000, 10000, 500000]}),
+        ("x", some("2.5e-9", "3.1e-6", "4e-7"), {"type": "float", "decimals": 10}),
+        ("x", some("1.00000001", "1.00000002"), {"type": "float", "decimals": 11}),
+        ("x", some("1e-30", "4e-30"), {"type": "float", "decimals": 12}),
+        ("when", some("20240131", "20231224"), {"type": "date", "format": "%Y%m%d"}),
+        ("when", some("3/4/2020", "12/24/2020"), {"type": "date", "format": "%-m/%-d/%Y"}),
+        ("when", some("2020-01-02 00:00:00"), {"type": "date", "format": "%Y-%m-%d 00:00:00"}),
+        ("at", some("04.12.1997 15:55"), {"format": "%d.%m.%Y %H:%M", "step": 60}),
+        ("at", some("1997-12-04T15:55:49Z"), {"format": "%Y-%m-%dT%H:%M:%SZ"}),
+        ("at", some("2020-01-01 13:00:00", "2020-01-01 05:00:00"), {"step": 3600}),
+        ("n", some("2.0", "11.0", ""), {"type": "integer", "format": "%.1f"}),
+        ("n", some("1,234", "5,000,000", "7"), {"type": "integer", "format": "%'d"}),
+        ("n", some("0.50", "11.25"), {"type": "float", "decimals": 2, "format": "%.2f"}),
+        ("lat", some("46.5", "47.25"), {"type": "float", "min": -90.0, "max": 90.0}),
+        ("score", some("1", "9"), {"type": "integer", "min": 1, "max": 10}),
+        ("smoker", some("j", "n"), {"type": "boolean", "true": "j", "false": "n"}),
+        ("Pat.-Nr.", some(*(f"P-{n:03d}" for n in range(30))), {"pattern": "P-{000..999}"}),
+        (
+            "n",
+            some(*map(str, range(22)), *["unbekannt"] * 3),
+            {"type": "integer", "nullable": True},
+        ),
+    ],
+)
+def test_a_column_is_guessed_and_the_reason_is_said(tmp_path, name, cells, expected):
+    found, said = column(tmp_path, name, cells)
+    assert {key: found.get(key) for key in expected} == expected
+    assert len(said) > 20
+
+
+@pytest.mark.parametrize(
+    ("cells", "remark"),
+    [
+        ([f"{n},50 €" for n in range(60)], "numbers with '€': write the numbers alone"),
+        ([f"$ {n}.50" for n in range(60)], "numbers with '$': write the numbers alone"),
+        ([f"unit {n}" for n in range(60)], "one word and a number: type text with a pattern"),
+        ([f"{n} {n} in {n}" for n in range(60)], "60 texts; give the public list"),
+    ],
+)
+def test_numbers_in_texts_are_remarked(tmp_path, cells, remark):
+    assert remark in column(tmp_path, "x", cells * 2)[1]
+
+
+def test_a_day_that_may_be_a_month_is_remarked(tmp_path):
+    assert "other way round" in column(tmp_path, "when", some("03/04/2020", "05/06/2021"))[1]
+    assert "other way round" not in column(tmp_path, "when", some("03/04/2020", "25/06/2021"))[1]
+
+
+def test_clock_times_are_remarked(tmp_path):
+    clock = [f"{hour}{minute:02d}" for hour in range(1, 24) for minute in (5, 35, 59)]
+    assert "hhmm" in column(tmp_path, "departure", clock)[1]
+    assert "hhmm" not in column(tmp_path, "departure", [*clock, "1261"])[1]
+
+
+def test_flags_and_keys_of_parquet_keep_their_types(tmp_path):
+    frame = pd.DataFrame({"id": np.arange(ROWS) + 100, "flag": np.arange(ROWS) % 2})
+    frame["sick"] = frame["flag"].astype("Int8").mask(frame["flag"] == 1)
+    frame["small"] = np.arange(ROWS, dtype="int8") + 67
+    frame["long"] = np.uint64(2**63) + np.arange(ROWS, dtype="uint64")
+    frame["large"] = np.where(np.arange(ROWS) < 9, -5, 10**18 - 1 - np.arange(ROWS))
+    frame.to_parquet(tmp_path / "native.parquet")
+    (tmp_path / "draft.yaml").write_text(draft(tmp_path / "native.parquet"))
+    spec = load_spec(tmp_path / "draft.yaml")
+    types = [attribute.type for attribute in spec.attributes.values()]
+    assert types == ["text", "boolean", "boolean", "integer", "text", "integer"]
+    assert (spec.attributes["small"].max, spec.attributes["large"].max) == (127, 10**18 - 1)
+    typed, report = validate_rows(read_frame(spec), spec)
+    assert report.valid
+    again = Domain.of(spec.attributes, spec.folder).encode(typed).frame()
+    assert list(map(str, again.dtypes)) == ["int64", "int64", "Int8", "int8", "uint64", "int64"]
+    pd.testing.assert_series_equal(again["flag"], frame["flag"])
+
+
+@pytest.fixture
+def drafted(tmp_path):
+    def make(rows, columns):
+        write_extract(extract(rows, columns), tmp_path / "extract.csv")
+        (tmp_path / "draft.yaml").write_text(draft(tmp_path / "extract.csv"), encoding="utf-8")
+        return load_spec(tmp_path / "draft.yaml")
+
+    return make
+
+
+def test_an_extract_is_drafted_as_a_person_would_declare_it(drafted):
+    spec = drafted(300, 60)
+    assert {name: spec.attributes[name].type for name in KINDS} == KINDS
+    assert spec.ignore == EMPTY
+    source = spec.source
+    assert (source.delimiter, source.encoding, source.decimal) == (";", "latin-1", ",")
+    assert set(source.missing) == {"", "NA", "?"}
+    assert spec.attributes["erfasst am"].format == "%Y-%m-%dT%H:%M:%S"
+    assert spec.attributes["erfasst am"].missing == "?"
+    assert spec.attributes["children"].format == "%.1f"
+    numbered = [spec.attributes[name].type for name in spec.attributes if name not in KINDS]
+    kinds = ("boolean", "float", "integer", "categorical")
+    assert numbered == [kinds[at % 4] for at in range(len(numbered))]
+
+
+FORMS = {
+    "1 id nr.": r"\d+",
+    "Telefon": r"0\d{9}",
+    "PLZ": r"\d{4}",
+    "Einkommen (Fr.)": r"\d+,\d\d|\?",
+    "% Anteil": r"\d+,\d|NA",
+    "children": r"\d+,0|NA",
+    "erfasst am": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|\?",
+    "geboren": r"\d\d\.\d\d\.\d{4}",
+    "verheiratet": "ja|nein",
+    "x-10 °C": "0|1",
+    "Region": "Zürich|Genève|Ticino|Graubünden",
+}
+
+
+def require_release(drafted, tmp_path, rows, columns, method):
+    """A draft that was declared releases, and the rows come out as the source writes them."""
+    drafted(rows, columns)
+    path = tmp_path / "spec.yaml"
+    path.write_text(
+        declare_draft((tmp_path / "draft.yaml").read_text(encoding="utf-8"), rows),
+        encoding="utf-8",
+    )
+    spec = load_spec(path)
+    shape = Shape(read_frame(spec), read_marked(path).content)
+    table = release_once(shape, 1, method, "1e-7").synthetic
+    write_table(table, tmp_path / "synthetic.parquet")
+    write_csv(tmp_path / "synthetic.parquet", tmp_path / "synthetic.csv", spec)
+    text = (tmp_path / "synthetic.csv").read_text(encoding="latin-1")
+    assert "none" not in text.lower()
+    found = pd.read_csv(
+        tmp_path / "synthetic.csv", sep=";", encoding="latin-1", dtype=str, keep_default_na=False
+    )
+    assert list(found) == [name for name in extract(9, columns) if name not in EMPTY]
+    assert len(found) == rows
+    for name, form in FORMS.items():
+        assert found[name].str.fullmatch(form).all(), name
+    frame, report = validate_rows(read_frame(spec, tmp_path / "synthetic.csv"), spec)
+    assert report.valid
+    pd.testing.assert_frame_equal(table.domain.encode(frame).frame(), table.frame())
+
+
+def test_a_declared_draft_releases_rows_in_the_formats_of_the_source(drafted, tmp_path):
+    require_release(drafted, tmp_path, 300, 20, "mixture")
+
+
+@pytest.mark.slow
+def test_a_wide_extract_is_released(drafted, tmp_path):
+    require_release(drafted, tmp_path, 600, 294, "auto")
+
+
+def test_a_thousands_mark_in_every_number_is_no_decimal_mark():
+    from cloister.schema.drafts.written_forms import number_format
+
+    texts = pd.Series(["7.675", "-482.625", "10.000.000"])
+    assert number_format(texts, whole=True, thousands=".") == "%'d"
+    assert number_format(pd.Series(["7.50", "12.00"]), whole=False, thousands=",") == "%.2f"
+
+
+def test_decimals_of_parquet_are_drafted_as_numbers(tmp_path):
+    cells = [Decimal(7 * n).scaleb(-2) if n % 9 else None for n in range(ROWS)]
+    table = pa.table({"price": pa.array(cells, pa.decimal128(12, 2)), "one": ["x"] * ROWS})
+    pq.write_table(table, tmp_path / "exact.parquet")
+    (tmp_path / "draft.yaml").write_text(draft(tmp_path / "exact.parquet"))
+    spec = load_spec(tmp_path / "draft.yaml")
+    price = spec.attributes["price"]
+    assert (price.type, price.decimals, price.nullable) == ("float", 2, True)
+    assert validate_rows(read_frame(spec), spec)[1].valid
+
+
+def test_columns_of_lists_are_left_out_of_a_draft_and_named(tmp_path):
+    frame = pd.DataFrame({"n": np.arange(ROWS) % 3, "tags": [[1, 2]] * ROWS})
+    frame["place"] = [{"x": 1}] * ROWS
+    frame.to_parquet(tmp_path / "nested.parquet")
+    (tmp_path / "draft.yaml").write_text(draft(tmp_path / "nested.parquet"))
+    spec = load_spec(tmp_path / "draft.yaml")
+    assert list(spec.ignore) == ["tags", "place"]
+    assert list(spec.attributes) == ["n"]
+    assert validate_rows(read_frame(spec), spec)[1].valid

@@ -1,0 +1,201 @@
+"""Drafted specs: guessed types, bounds outside the data, every guess marked, read back whole."""
+
+import datetime as dt
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cloister.errors import DataError, StorageError
+from cloister.schema.drafts.drafting import draft
+from cloister.schema.sources.reading import read_frame
+from cloister.schema.spec_files.loading import data_derived, load_spec
+from cloister.schema.validation.tables import validate_rows
+
+ROWS = 40
+FRAME = pd.DataFrame(
+    {
+        "id": [f"P-{n:04d}" for n in range(ROWS)],
+        "uuid": [f"{n * 7919 % 1009:x}-{n:x}" for n in range(ROWS)],
+        "age": [17 + n for n in range(ROWS)],
+        "gain": [0] * 30 + [12345 * n for n in range(10)],
+        "price": [1.25 * n - 3 for n in range(ROWS)],
+        "zip": [f"{n % 7:05d}" for n in range(ROWS)],
+        "born": [dt.date(1950, 3, 4) + dt.timedelta(days=400 * n) for n in range(ROWS)],
+        "seen": [dt.datetime(2020, 1, 1, 8, n) for n in range(ROWS)],
+        "yes": [n % 3 == 0 for n in range(ROWS)],
+        "answer": ["no", "yes"] * 20,
+        'odd "name", größe': ["a", None, "null", "1e5"] * 10,
+        "true": ["x", "y"] * 20,
+        "nothing": [None] * ROWS,
+    }
+)
+
+
+def _drafted(folder, path):
+    (folder / "draft.yaml").write_text(draft(path), encoding="utf-8")
+    return load_spec(folder / "draft.yaml")
+
+
+@pytest.fixture(params=["csv", "parquet"])
+def table(request, tmp_path):
+    path = tmp_path / f"people.{request.param}"
+    FRAME.to_csv(path, index=False) if request.param == "csv" else FRAME.to_parquet(path)
+    return path
+
+
+def test_types_are_guessed_and_marked(tmp_path, table):
+    spec = _drafted(tmp_path, table)
+    types = {name: attribute.type for name, attribute in spec.attributes.items()}
+    assert types == {
+        "id": "text",
+        "uuid": "text",
+        "age": "integer",
+        "gain": "integer",
+        "price": "float",
+        "zip": "categorical",
+        "born": "date",
+        "seen": "datetime",
+        "yes": "boolean",
+        "answer": "boolean",
+        'odd "name", größe': "categorical",
+        "true": "categorical",
+    }
+    assert data_derived(spec) == list(FRAME.columns.drop("nothing"))
+    assert spec.ignore == ("nothing",)
+    assert [name for name, attribute in spec.attributes.items() if attribute.nullable] == [
+        'odd "name", größe'
+    ]
+    assert spec.attributes["gain"].special == [0]
+    assert spec.attributes["seen"].step == 60
+
+
+def test_what_even_a_measurement_takes_as_declared_is_unconfirmed(tmp_path, table):
+    text = ("encoding", "delimiter", "numbers", "missing") if table.suffix == ".csv" else ()
+    assert set(_drafted(tmp_path, table).unconfirmed) == {"names", "ignore", "types", *text}
+
+
+def test_bounds_lie_outside_the_data(tmp_path, table):
+    attributes = _drafted(tmp_path, table).attributes
+    assert (attributes["age"].min, attributes["age"].max) == (0, 120)
+    assert (attributes["gain"].min, attributes["gain"].max) == (0, 120_000)
+    assert (attributes["price"].min, attributes["price"].max) == (-5.0, 50.0)
+    assert (attributes["born"].min, attributes["born"].max) == (
+        dt.date(1950, 1, 1),
+        dt.date(1992, 12, 31),
+    )
+
+
+def test_the_table_fits_its_draft(tmp_path, table):
+    spec = _drafted(tmp_path, table)
+    frame = read_frame(spec).drop(columns="uuid")
+    attributes = {name: attribute for name, attribute in spec.attributes.items() if name != "uuid"}
+    assert validate_rows(frame, spec.model_copy(update={"attributes": attributes}))[1].valid
+
+
+def test_delimiter_and_missing_tokens_are_found(tmp_path):
+    (tmp_path / "odd.csv").write_text("a;b\n1;NA\n2;3\n?;4\n", encoding="utf-8")
+    spec = _drafted(tmp_path, tmp_path / "odd.csv")
+    assert spec.source.delimiter == ";"
+    assert set(spec.source.missing) == {"", "NA", "?"}
+    assert [attribute.type for attribute in spec.attributes.values()] == ["integer", "integer"]
+
+
+@pytest.mark.parametrize(
+    ("usual", "odd", "said"),
+    [
+        ("42", "unknown", "whole numbers"),
+        ("42", "4.5", "whole numbers"),
+        ("4.5", "none", "numbers"),
+        ("yes", "maybe", "yes or no"),
+        ("2020-01-01", "01/02/2020", "dates"),
+        ("2020-01-01", "2020-01-01T10:00:00", "dates"),
+    ],
+)
+def test_a_few_odd_cells_that_decided_a_type_are_remarked(tmp_path, usual, odd, said):
+    for cells, remarked in (
+        ([usual] * 99 + [odd], True),
+        ([usual] * 100, False),
+        ([usual] * 9 + [odd], False),
+    ):
+        (tmp_path / "odd.csv").write_text("x\n" + "\n".join(cells) + "\n", encoding="utf-8")
+        text = draft(tmp_path / "odd.csv")
+        assert (f"; all but 1 of 100 values are {said}\n" in text) is remarked
+        assert ("all but" in text) is remarked
+
+
+def test_unusual_dtypes_are_kept(tmp_path):
+    frame = pd.DataFrame(
+        {"small": np.array([1, 2], dtype="int8"), "half": np.array([0.5, 1], dtype="float32")}
+    )
+    frame.to_parquet(tmp_path / "native.parquet")
+    attributes = _drafted(tmp_path, tmp_path / "native.parquet").attributes
+    assert (attributes["small"].dtype, attributes["half"].dtype) == ("int8", "float32")
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    names=st.lists(
+        st.text(min_size=1, max_size=8).filter(str.strip), min_size=1, max_size=4, unique=True
+    ),
+    cells=st.lists(st.text(max_size=6).filter(str.strip), min_size=2, max_size=5, unique=True),
+)
+def test_any_names_and_texts_survive_the_draft(tmp_path, names, cells):
+    pd.DataFrame({name: cells for name in names}).to_parquet(tmp_path / "any.parquet")
+    spec = _drafted(tmp_path, tmp_path / "any.parquet")
+    assert list(spec.attributes) == names
+    assert validate_rows(read_frame(spec), spec)[1].valid
+
+
+def test_files_without_a_table_are_refused(tmp_path):
+    for content, words in (
+        ("", "is empty"),
+        ("a,b\n", "no rows"),
+        ("a,a\n1,2\n", "more than once"),
+    ):
+        (tmp_path / "bad.csv").write_text(content)
+        with pytest.raises(DataError, match=words):
+            draft(tmp_path / "bad.csv")
+    with pytest.raises(StorageError, match="cannot be read"):
+        draft(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("mark", ["\ufeff", ""])
+def test_utf_16_is_recognised_by_its_mark_or_its_empty_bytes(tmp_path, encoding, mark):
+    path = tmp_path / "t.csv"
+    path.write_bytes(f"{mark}größe;n\n日;1.5\nx;2.5\n".encode(encoding))
+    (tmp_path / "spec.yaml").write_text(draft(path), encoding="utf-8")
+    spec = load_spec(tmp_path / "spec.yaml")
+    assert spec.source.encoding == encoding
+    assert spec.source.delimiter == ";"
+    assert list(spec.attributes) == ["größe", "n"]
+    assert validate_rows(read_frame(spec), spec)[1].valid
+
+
+@pytest.mark.parametrize(
+    ("cells", "form", "step"),
+    [
+        (["1997-12-04T15:55:49.123", "1997-12-05T01:00:00.100"], "%Y-%m-%dT%H:%M:%S.%3f", 0.001),
+        (["1997-12-04 15:55:49.123456Z"], "%Y-%m-%d %H:%M:%S.%6fZ", 1e-6),
+        (["1997-12-04 15:55:49.5", "1997-12-04 15:55:49.25"], "%Y-%m-%d %H:%M:%S.%f", 0.01),
+        (["1997-12-04T15:55:49+02:00", "1997-12-05T00:00:07+02:00"], "%Y-%m-%dT%H:%M:%S+02:00", 1),
+        (["1997-12-04T15:55:49-0530"], "%Y-%m-%dT%H:%M:%S-0530", 1),
+        (["1997-12-04T15:55:49+02:00", "1997-12-05T00:00:07+01:00"], "%Y-%m-%dT%H:%M:%S%:z", 1),
+        (["1997-12-04T15:55:49+02:00", "1997-12-05T00:00:07Z"], "%Y-%m-%dT%H:%M:%S%:z", 1),
+        (["1997-12-04T15:55:49.123456", "1997-12-04T15:55:49"], None, 1e-6),
+        (["1997-12-04T15:55:49.000", "1997-12-04T15:55:50.000"], "%Y-%m-%dT%H:%M:%S.000", 1),
+    ],
+)
+def test_fractions_of_seconds_and_distances_from_utc_are_recognised(tmp_path, cells, form, step):
+    path = tmp_path / "t.csv"
+    path.write_text("at,n\n" + "".join(f"{cell},{at}.5\n" for at, cell in enumerate(cells)))
+    (tmp_path / "spec.yaml").write_text(draft(path))
+    spec = load_spec(tmp_path / "spec.yaml")
+    attribute = spec.attributes["at"]
+    assert (attribute.format, attribute.step) == (form, step)
+    assert validate_rows(read_frame(spec), spec)[1].valid

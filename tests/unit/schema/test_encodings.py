@@ -1,0 +1,119 @@
+"""Text files of other encodings: each row is read on its own, whatever stands in others."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from declared_table import MOMENT, TWO, WHOLE, declared
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cloister.errors import DataError
+from cloister.schema.domain import Domain
+from cloister.schema.sources.reading import read_frame
+from cloister.schema.validation.tables import validate_rows
+from tasks.runtime.tables import write_csv, write_table
+
+WIDE = ["utf-16-le", "utf-16-be"]
+
+
+POOL = [
+    *(b"1.5", b"1,5", b"1.234,5", b"1'234", b"-7", b"", b"NA", b"x\x81", b"\xe4", b"\xff", b"\x8d"),
+    *(
+        b"31.12.2020",
+        b"31.12.2020 10:00",
+        b"2020-12-31",
+        b"1",
+        b"0",
+        b'"a\n"',
+        b"01.02.03",
+        b"\xa01",
+    ),
+]
+KINDS = {
+    "text": {"type": "categorical", "values": ["ä", "1"]},
+    "whole": {"type": "integer", "min": -9, "max": 9999},
+    "number": {"type": "float", "min": -9, "max": 9999},
+    "day": {"type": "date", "min": "2000-01-01", "max": "2030-01-01", "format": "%d.%m.%Y"},
+    "at": {**MOMENT, "format": "%d.%m.%Y %H:%M", "step": 60},
+    "flag": {"type": "boolean", "true": "1", "false": "0"},
+}
+
+
+def stored(raw, encoding):
+    """The bytes of a file; in UTF-16 bytes that are no letter of UTF-8 become half letters."""
+    if encoding not in WIDE:
+        return raw
+    return raw.decode("utf-8", "surrogateescape").encode(encoding, "surrogatepass")
+
+
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(st.tuples(*[st.sampled_from(POOL)] * len(KINDS)), min_size=2, max_size=5),
+    st.sampled_from(["utf-8", "latin-1", "cp1252", *WIDE]),
+    st.sampled_from([(",", "."), (",", None), (".", "'")]),
+)
+def test_no_row_changes_how_another_is_read(tmp_path, rows, encoding, marks):
+    attributes = {name: {**keys, "nullable": True} for name, keys in KINDS.items()}
+    source = {"path": str(tmp_path / "t.csv"), "delimiter": ";", "encoding": encoding}
+    source |= {"decimal": marks[0], "missing": ["NA", ""]}
+    source |= {"thousands": marks[1]} if marks[1] else {}
+    spec = declared(tmp_path, attributes, source)
+
+    def read(some):
+        lines = [";".join(KINDS).encode(), *(b";".join(row) for row in some)]
+        (tmp_path / "t.csv").write_bytes(stored(b"\n".join(lines) + b"\n", encoding))
+        frame = read_frame(spec)
+        return [column.encode(frame[column.name]) for column in Domain.of(spec.attributes, Path())]
+
+    together, alone = read(rows), [read([row]) for row in rows]
+    for at, codes in enumerate(together):
+        np.testing.assert_array_equal(codes, np.concatenate([own[at] for own in alone]))
+
+
+@pytest.mark.parametrize("encoding", WIDE)
+@pytest.mark.parametrize("mark", ["\ufeff", ""])
+def test_utf_16_is_read_with_and_without_its_mark_and_written_with_it(tmp_path, encoding, mark):
+    text = 'größe,"n"\nZoë,1\n日😀,2\n'
+    source = {"path": str(tmp_path / "table.csv"), "encoding": encoding}
+    Path(source["path"]).write_bytes((mark + text).encode(encoding))
+    listed = {"type": "categorical", "values": ["Zoë", "日😀"]}
+    spec = declared(tmp_path, {"größe": listed, "n": WHOLE}, source)
+    frame, report = validate_rows(read_frame(spec), spec)
+    assert report.valid
+    write_table(Domain.of(spec.attributes, spec.folder).encode(frame), tmp_path / "o.parquet")
+    write_csv(tmp_path / "o.parquet", tmp_path / "o", spec)
+    assert (tmp_path / "o").read_bytes() == ("\ufeff" + text.replace('"', "")).encode(encoding)
+
+
+def test_half_a_letter_of_utf_16_spoils_its_own_cell_alone(tmp_path):
+    source = {"path": str(tmp_path / "table.csv"), "encoding": "utf-16-le"}
+    Path(source["path"]).write_bytes(
+        "a,b\n\ud800,1\nx,2\ny,\udc00\n".encode("utf-16-le", "surrogatepass")
+    )
+    letters = {"type": "categorical", "values": ["x", "y"], "nullable": True}
+    attributes = {"a": letters, "b": {**WHOLE, "nullable": True}}
+    spec = declared(tmp_path, attributes, source, validation={"on_invalid": "clip"})
+    frame, report = validate_rows(read_frame(spec), spec)
+    assert frame["a"].fillna("-").tolist() == ["-", "x", "y"]
+    assert frame["b"].fillna(-1).tolist() == [1, 2, -1]
+    assert not report.valid
+
+
+@pytest.mark.parametrize(
+    ("encoding", "found"), [("utf-8", "le"), ("utf-16-be", "le"), ("utf-16-le", "be")]
+)
+def test_a_file_of_the_other_byte_order_is_refused_by_its_name(tmp_path, encoding, found):
+    source = {"path": str(tmp_path / "table.csv"), "encoding": encoding}
+    Path(source["path"]).write_bytes("\ufeffa,b\n1,2\n".encode(f"utf-16-{found}"))
+    with pytest.raises(DataError, match=f"declare source.encoding: utf-16-{found}"):
+        read_frame(declared(tmp_path, TWO, source))
+
+
+def test_ragged_rows_of_utf_16_are_numbered(tmp_path):
+    source = {"path": str(tmp_path / "table.csv"), "encoding": "utf-16-le"}
+    Path(source["path"]).write_bytes("\ufeffa,b\n1,2\n3\n".encode("utf-16-le"))
+    with pytest.raises(DataError, match="rows 2"):
+        read_frame(declared(tmp_path, TWO, source))

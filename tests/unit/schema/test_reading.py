@@ -1,0 +1,228 @@
+"""Declared columns from CSV, Parquet and SQL, and the message for each unusable source."""
+
+import sqlite3
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sqlalchemy as sa
+
+from cloister.errors import DataError, SpecError, StorageError
+from cloister.schema.sources.reading import read_frame
+from cloister.schema.spec import Spec, ValidationSpec
+from cloister.schema.validation.tables import validate_rows
+
+NAMES = ["b", "a"]
+LARGE = pd.array([2**60 + 1, None], dtype="Int64")
+
+
+def _spec(names=NAMES, **source):
+    place = source if "url" in source else {"path": "people.csv", **source}
+    return Spec.declared_in(
+        Path(),
+        {
+            "name": "people",
+            "source": place,
+            "privacy": {
+                "unit": "row",
+                "relation": "add_remove",
+                "rows": {"measured": True},
+                "budget": {"epsilon": 1, "delta": 0, "per": "ever"},
+            },
+            "attributes": {name: {"type": "integer", "min": 0, "max": 9} for name in names},
+            "release": {"epsilon": 1, "delta": 0},
+        },
+    )
+
+
+def _read(folder, content, names=NAMES, **source):
+    path = folder / "people.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_frame(_spec(names, **source), path)
+
+
+def _cells(frame):
+    return [[None if pd.isna(cell) else cell for cell in row] for row in frame.to_numpy()]
+
+
+@pytest.mark.parametrize(
+    ("content", "source", "cells"),
+    [
+        ("a,b\n1,02\n3,\n", {}, [["02", "1"], [None, "3"]]),
+        ("\ufeffa,b\r\n1,2\r\n", {}, [["2", "1"]]),
+        ("a;b\n1;2\n", {"delimiter": ";"}, [["2", "1"]]),
+        ('a,b\n"x\ny","p,""q"\n', {}, [['p,"q', "x\ny"]]),
+        ('a,b\nNA,\n"NA",?\n', {"missing": ["NA", "?"]}, [["", None], [None, None]]),
+        ("a,b\nNA,1\n", {}, [["1", "NA"]]),
+        (b"a,b\n1,\xff\xc3\xa9\n3,4\n", {}, [["\\xffé", "1"], ["4", "3"]]),
+    ],
+)
+def test_csv_cells_are_text_in_declared_order(tmp_path, content, source, cells):
+    frame = _read(tmp_path, content, **source)
+    assert list(frame.columns) == NAMES
+    assert (frame.dtypes == "str").all()
+    assert _cells(frame) == cells
+
+
+def test_odd_column_names_are_read(tmp_path):
+    names = ['with "quotes", and comma', "dash-ed", "größe", "a b"]
+    pd.DataFrame([[1, 2, 3, 4]], columns=names).to_csv(tmp_path / "odd.csv", index=False)
+    assert list(read_frame(_spec(names), tmp_path / "odd.csv").columns) == names
+
+
+@pytest.mark.parametrize(
+    ("content", "source", "words"),
+    [
+        ("", {}, "is empty"),
+        ("\n", {}, "is empty"),
+        ("a,b\n", {}, "has no rows"),
+        ("a;b\n1;2\n", {}, "separated by a semicolon; set source.delimiter to ';'"),
+        ("a\tb\n1\t2\n", {}, "separated by a tab"),
+        ("a,b\n1,2\n", {"delimiter": ";"}, "separated by a comma"),
+        ("5,6\n1,2\n", {}, "none of the declared columns is among its 2"),
+        ("a,b,a\n1,2,3\n", {}, "'a' occur more than once"),
+        ("a\n1\n", {}, "'b' are missing"),
+        ("a,b,c\n1,2,3\n", {}, "'c' are not declared"),
+        (
+            "a,b\n1,2\n1,2,3\n4,5\n6\n",
+            {},
+            "2 row(s) have more or fewer cells than the header (rows 2, 4)",
+        ),
+        (b"\xff,b\n1,2\n", {}, "not UTF-8"),
+    ],
+)
+def test_an_unusable_csv_is_told_without_its_cells(tmp_path, content, source, words):
+    with pytest.raises(DataError) as caught:
+        _read(tmp_path, content, **source)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("on_invalid", ["drop", "clip"])
+def test_ragged_rows_are_left_out_and_counted_where_invalid_rows_are(tmp_path, on_invalid):
+    (tmp_path / "people.csv").write_text("a,b\n1,2\n1,2,3\n4,5\n6\n")
+    spec = _spec().model_copy(update={"validation": ValidationSpec(on_invalid=on_invalid)})
+    frame = read_frame(spec, tmp_path / "people.csv")
+    assert _cells(frame) == [["2", "1"], ["5", "4"]]
+    kept, report = validate_rows(frame, spec)
+    assert (len(kept), report.rows, report.dropped, report.malformed, report.valid) == (
+        2,
+        4,
+        2,
+        2,
+        False,
+    )
+
+
+def test_a_cell_never_reaches_a_message(tmp_path):
+    for content in (
+        "secret-1,secret-2\nsecret-3,4\n",
+        "a,b\nsecret-1,2,3\n",
+        "a,b\nsecret-1\n",
+        'a,b\n"secret-1,2\n',
+    ):
+        with pytest.raises(DataError) as caught:
+            _read(tmp_path, content)
+        assert "secret" not in str(caught.value)
+
+
+def test_paths_that_cannot_be_read_are_storage_errors(tmp_path):
+    (tmp_path / "folder.csv").mkdir()
+    for path in (tmp_path / "none.csv", tmp_path / "folder.csv", tmp_path / "none.parquet"):
+        with pytest.raises(StorageError, match="cannot be read"):
+            read_frame(_spec(), path)
+
+
+def test_an_unknown_format_is_asked_for(tmp_path):
+    (tmp_path / "people.dat").write_text("a,b\n1,2\n")
+    with pytest.raises(SpecError, match=r"set source.format"):
+        read_frame(_spec(), tmp_path / "people.dat")
+    assert len(read_frame(_spec(format="csv"), tmp_path / "people.dat")) == 1
+
+
+def test_compressed_csv_is_read(tmp_path):
+    pd.DataFrame({"a": [1], "b": [2]}).to_csv(tmp_path / "people.csv.gz", index=False)
+    assert _cells(read_frame(_spec(), tmp_path / "people.csv.gz")) == [["2", "1"]]
+
+
+def test_parquet_keeps_whole_numbers_whole(tmp_path):
+    path = tmp_path / "people.parquet"
+    pd.DataFrame({"a": LARGE, "b": ["x", None]}).to_parquet(path)
+    frame = read_frame(_spec(), path)
+    assert list(frame.columns) == NAMES
+    assert frame["a"].tolist() == list(LARGE)
+
+
+def test_nested_columns_are_refused_by_their_schema(tmp_path):
+    path = tmp_path / "people.parquet"
+    pq.write_table(pa.table({"a": [1], "b": [["secret"]]}), path)
+    with pytest.raises(
+        DataError, match=r"column 'b' is of type list.*holds no single values"
+    ) as caught:
+        read_frame(_spec(), path)
+    assert "secret" not in str(caught.value)
+
+
+def test_parquet_faults_are_told(tmp_path):
+    path = tmp_path / "people.parquet"
+    path.write_text("a,b\nsecret,2\n")
+    with pytest.raises(DataError, match="not a whole Parquet file") as caught:
+        read_frame(_spec(), path)
+    assert "secret" not in str(caught.value)
+    pd.DataFrame({"a": [1], "c": [2]}).to_parquet(path)
+    with pytest.raises(DataError, match="'b' are missing"):
+        read_frame(_spec(), path)
+
+
+def test_a_database_table_is_read(tmp_path):
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/people.db")
+    frame = pd.DataFrame(
+        {"a": LARGE, "b": ["x", None], "day": pd.to_datetime(["2020-01-01", None])}
+    )
+    frame.to_sql("odd table", engine, index=False)
+    engine.dispose()
+    read = read_frame(
+        _spec(["day", "b", "a"], url=f"sqlite:///{tmp_path}/people.db", table="odd table")
+    )
+    assert list(read.columns) == ["day", "b", "a"]
+    assert read["a"].tolist() == [2**60 + 1, None]
+    assert read["day"].tolist() == ["2020-01-01 00:00:00.000000", None]
+
+
+def test_one_odd_value_in_a_database_changes_no_other(tmp_path):
+    """SQLite has a type for each value.
+
+    A day or text that its driver would refuse is no reason to refuse the table.
+    """
+    with sqlite3.connect(tmp_path / "people.db") as server:
+        server.execute("CREATE TABLE people (a BOOLEAN, b DATE)")
+        server.execute(
+            "INSERT INTO people VALUES (1, '2020-01-01'), ('x', 'no day'), "
+            "(0, CAST(x'61ff' AS TEXT))"
+        )
+    read = read_frame(_spec(url=f"sqlite:///{tmp_path}/people.db", table="people"))
+    assert _cells(read) == [["2020-01-01", 1], ["no day", "x"], ["a\\xff", 0]]
+
+
+def test_the_address_may_come_from_the_environment(tmp_path, monkeypatch):
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/people.db")
+    pd.DataFrame({"a": [1], "b": [2]}).to_sql("people", engine, index=False)
+    engine.dispose()
+    monkeypatch.setenv("PEOPLE_DB", f"sqlite:///{tmp_path}/people.db")
+    assert len(read_frame(_spec(url="${PEOPLE_DB}", table="people"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("sqlite://", "NoSuchTableError"),
+        ("postgresql+psycopg://user:hush@127.0.0.1:1/x", "OperationalError"),
+        ("nonsense://user:hush@x", "NoSuchModuleError"),
+        ("hush", "ArgumentError"),
+    ],
+)
+def test_a_database_that_cannot_be_read_is_told_without_its_password(url, kind):
+    with pytest.raises(StorageError, match=kind) as caught:
+        read_frame(_spec(url=url, table="people"))
+    assert "hush" not in str(caught.value)

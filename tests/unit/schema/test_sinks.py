@@ -1,0 +1,350 @@
+"""Synthetic tables in databases: types, keys, one transaction, no second time."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import psycopg
+import pytest
+import sqlalchemy as sa
+from postgres_schemas import schema
+
+from cloister.errors import StorageError
+from cloister.schema.attributes import (
+    Boolean,
+    Categorical,
+    Date,
+    Datetime,
+    Float,
+    Integer,
+    TextKey,
+)
+from cloister.schema.domain import Domain, Table
+from cloister.schema.relations.database import ForeignKey
+from cloister.schema.sinks.definitions import SyntheticTable
+from cloister.schema.sinks.loading import NOTES, LoadTarget, load_tables, require_loadable
+from cloister.schema.sources.databases import connect
+from cloister.schema.sources.reading import read_frame
+from cloister.schema.sources.urls import holds_password
+from cloister.schema.spec import Spec
+
+PARENT = {
+    "id": TextKey(type="text", pattern="{1..9999}", dtype="int64"),
+    'odd "name': Categorical(
+        type="categorical", values=["a,b", 'q"q', "x\ny", "", "\\N", "é"], nullable=True
+    ),
+    "born": Date(type="date", min="1900-01-01", max="2001-01-01", nullable=True),
+    "seen": Datetime(type="datetime", min="2000-01-01", max="2001-01-01"),
+    "price": Float(type="float", min=0, max=99.99, decimals=2, nullable=True),
+    "share": Float(type="float", min=0, max=1),
+    "flag": Boolean(type="boolean", nullable=True),
+    "kind": Categorical(type="categorical", values=["u", "v"], dtype="category"),
+}
+CHILD = {
+    "number": TextKey(type="text", pattern="C{0001..9999}"),
+    "parent": PARENT["id"],
+    "count": Integer(type="integer", min=0, max=2**40),
+}
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path, monkeypatch):
+    """An empty database, by a URL that names the environment, since it may hold a password."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/out.db"
+        return
+    with schema() as place:
+        monkeypatch.setenv("CLOISTER_TEST_TARGET", place)
+        yield "${CLOISTER_TEST_TARGET}"
+
+
+def tables_in(folder: Path, parents: int = 200, children: int = 500) -> list[SyntheticTable]:
+    """Two tables of random values in Parquet files."""
+    rng = np.random.default_rng(1)
+    found = []
+    for name, attributes, rows in (("Parent t", PARENT, parents), ("child", CHILD, children)):
+        domain = Domain.of(attributes, folder)
+        codes = {
+            column.name: np.arange(rows)
+            if column.kind == "key"
+            else rng.integers(0, column.size, rows)
+            for column in domain
+        }
+        if name == "child":
+            codes["parent"] = rng.integers(0, parents, rows)
+        Table(domain, codes).frame().to_parquet(folder / f"{name}.parquet", index=False)
+        key = ForeignKey("child", "parent", "Parent t", "id", 9)
+        found.append(
+            SyntheticTable(
+                name,
+                domain,
+                folder / f"{name}.parquet",
+                next(iter(attributes)),
+                (key,) if name == "child" else (),
+                (("parent", "count"),) if name == "child" else (),
+            )
+        )
+    return found
+
+
+def test_what_is_loaded_is_read_back_as_it_was(url, tmp_path):
+    tables = tables_in(tmp_path)
+    load_tables(LoadTarget(url, "r-1", "shop"), tables)
+    for table, attributes in zip(tables, (PARENT, CHILD), strict=True):
+        spec = {
+            "name": "shop",
+            "source": {"url": url, "table": table.name},
+            "privacy": {
+                "unit": "row",
+                "relation": "add_remove",
+                "rows": {"public": 9},
+                "budget": {"epsilon": 1, "delta": 0, "per": "ever"},
+            },
+            "attributes": {name: own.model_dump() for name, own in attributes.items()},
+            "release": {"epsilon": 1, "delta": 0},
+        }
+        again = table.domain.encode(read_frame(Spec.model_validate(spec))).frame()
+        pd.testing.assert_frame_equal(again, pd.read_parquet(table.file), check_dtype=False)
+
+
+def test_keys_and_what_may_be_missing_are_enforced(url, tmp_path):
+    load_tables(LoadTarget(url, "r-1", "shop"), tables_in(tmp_path))
+    for statement in (
+        "INSERT INTO child (number, parent, count) VALUES ('C9999', 9999, 1)",
+        "INSERT INTO child (number, parent, count) VALUES ('C0001', 1, -1)",
+        "INSERT INTO child (number, parent, count) VALUES ('C9999', NULL, 1)",
+        "INSERT INTO child (number, parent, count) SELECT 'C9999', parent, count FROM child",
+    ):
+        with pytest.raises(StorageError, match="IntegrityError"), connect(url, "row") as connection:
+            if connection.dialect.name == "sqlite":
+                connection.exec_driver_sql("PRAGMA foreign_keys = ON")
+            connection.execute(sa.text(statement))
+
+
+def test_types_are_the_narrowest_that_hold_all_values(url, tmp_path):
+    load_tables(LoadTarget(url, "r-1", "shop"), tables_in(tmp_path))
+    with connect(url, "schema") as connection:
+        columns = sa.inspect(connection).get_columns("Parent t")
+        (child,) = [
+            column
+            for column in sa.inspect(connection).get_columns("child")
+            if column["name"] == "count"
+        ]
+    types = {column["name"]: str(column["type"]) for column in columns}
+    assert types["id"] == "INTEGER"
+    assert types["price"] == "NUMERIC(4, 2)"
+    assert types["born"] == "DATE"
+    assert types["seen"] in ("TIMESTAMP", "DATETIME")
+    assert types["flag"] == "BOOLEAN"
+    assert types['odd "name'] == "VARCHAR(3)"
+    assert str(child["type"]) == "BIGINT"
+    assert [column["name"] for column in columns if column["nullable"]] == [
+        name for name, attribute in PARENT.items() if attribute.nullable
+    ]
+
+
+def test_a_check_leaves_nothing_and_a_second_load_changes_nothing(url, tmp_path):
+    tables, target = tables_in(tmp_path), LoadTarget(url, "r-1", "shop")
+    require_loadable(target, tables)
+    assert not (tmp_path / "out.db").exists()
+    load_tables(target, tables)
+    load_tables(target, tables)
+    require_loadable(target, tables)
+    with connect(url, "rows") as connection:
+        assert connection.execute(sa.text("SELECT count(*) FROM child")).scalar() == 500
+        notes = connection.execute(sa.text(f"SELECT * FROM {NOTES}")).all()  # noqa: S608
+    assert {tuple(note) for note in notes} == {
+        ("Parent t", "r-1", "shop"),
+        ("child", "r-1", "shop"),
+    }
+
+
+def test_a_table_of_another_release_is_never_touched(url, tmp_path):
+    tables = tables_in(tmp_path)
+    load_tables(LoadTarget(url, "r-1", "shop"), tables)
+    with pytest.raises(StorageError, match="'Parent t' that is not of this release"):
+        require_loadable(LoadTarget(url, "r-2", "shop"), tables)
+    with pytest.raises(StorageError, match="not of this release"):
+        load_tables(LoadTarget(url, "r-2", "shop"), tables)
+
+
+def test_a_later_release_replaces_the_tables_of_its_dataset_alone(url, tmp_path):
+    load_tables(LoadTarget(url, "r-1", "shop"), tables_in(tmp_path))
+    fewer = tables_in(tmp_path, children=300)
+    later = LoadTarget(url, "r-2", "shop", replaces=True)
+    require_loadable(later, fewer)
+    assert _held(url) == (500, {"r-1"}), "a check changes nothing"
+    load_tables(later, fewer)
+    load_tables(later, fewer)
+    assert _held(url) == (300, {"r-2"})
+    with pytest.raises(StorageError, match="'Parent t' that no release of this dataset made"):
+        load_tables(LoadTarget(url, "r-3", "library", replaces=True), fewer)
+    frame = pd.read_parquet(fewer[1].file)
+    frame.loc[0, "parent"] = 9_999
+    frame.to_parquet(fewer[1].file)
+    with pytest.raises(StorageError, match="IntegrityError"):
+        load_tables(LoadTarget(url, "r-4", "shop", replaces=True), fewer)
+    assert _held(url) == (300, {"r-2"}), "what fails leaves the earlier release whole"
+    load_tables(LoadTarget(url, "r-5", "shop", replaces=True), fewer[:1])
+    with connect(url, "schema") as connection:
+        assert set(sa.inspect(connection).get_table_names()) == {"Parent t", NOTES}
+
+
+def _held(url: str) -> tuple[int, set[str]]:
+    """Rows of the child table, and the releases that the table of notes names."""
+    with connect(url, "rows") as connection:
+        rows = connection.execute(sa.text("SELECT count(*) FROM child")).scalar_one()
+        notes = connection.execute(sa.text(f"SELECT release FROM {NOTES}")).scalars()  # noqa: S608
+        return rows, set(notes)
+
+
+def test_tables_that_somebody_dropped_are_loaded_again(url, tmp_path):
+    tables = tables_in(tmp_path)
+    load_tables(LoadTarget(url, "r-1", "shop"), tables)
+    with connect(url, "tables") as connection:
+        for name in ("child", '"Parent t"'):
+            connection.execute(sa.text(f"DROP TABLE {name}"))
+        connection.commit()
+    load_tables(LoadTarget(url, "r-2", "shop"), tables)
+    assert _held(url) == (500, {"r-2"})
+
+
+def test_a_table_that_nobody_noted_is_never_replaced(url, tmp_path):
+    tables = tables_in(tmp_path)
+    with connect(url, "table", made=True) as connection:
+        connection.execute(sa.text("CREATE TABLE child (number INTEGER)"))
+        connection.commit()
+    with pytest.raises(StorageError, match="'child' that no release of this dataset made"):
+        require_loadable(LoadTarget(url, "r-1", "shop", replaces=True), tables)
+    with pytest.raises(StorageError, match="'child' that is not of this release"):
+        require_loadable(LoadTarget(url, "", "shop"), tables[1:])
+
+
+def test_references_of_no_row_leave_nothing(url, tmp_path):
+    tables = tables_in(tmp_path)
+    frame = pd.read_parquet(tables[1].file)
+    frame.loc[0, "parent"] = 9_999
+    frame.to_parquet(tables[1].file)
+    with pytest.raises(StorageError, match="IntegrityError"):
+        load_tables(LoadTarget(url, "r-1", "shop"), tables)
+    with connect(url, "schema", made=True) as connection:
+        assert sa.inspect(connection).get_table_names() == []
+
+
+LOAD = """
+import sys
+sys.path[:0] = sys.argv[1].split(":")
+from pathlib import Path
+from test_sinks import tables_in
+from cloister.schema.sinks.loading import LoadTarget, load_tables
+load_tables(LoadTarget(sys.argv[2], "r-1", "shop"), tables_in(Path(sys.argv[3]), 9_000, 9_000))
+"""
+
+
+def _loading(url: str, folder: Path) -> subprocess.Popen:
+    paths = ":".join([str(Path(__file__).parent), *sys.path])
+    return subprocess.Popen([sys.executable, "-c", LOAD, paths, url, str(folder)])
+
+
+def _waited(happened) -> None:
+    deadline = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_a_load_that_is_killed_leaves_nothing_and_ends_when_repeated(url, tmp_path):
+    """In PostgreSQL it waits for a table that another session is about to make; killed there."""
+    tables = tables_in(tmp_path, 9_000, 9_000)
+    if url.startswith("sqlite"):
+        loading = _loading(url, tmp_path)
+        _waited((tmp_path / "out.db-journal").exists)
+        os.kill(loading.pid, signal.SIGKILL)
+        loading.wait()
+    else:
+        plain = os.environ["CLOISTER_TEST_TARGET"].replace("+psycopg", "")
+        with psycopg.connect(plain) as other, psycopg.connect(plain, autocommit=True) as watch:
+            other.execute("CREATE TABLE child (a int)")
+            loading = _loading(url, tmp_path)
+            waits = (
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+                "AND query LIKE '%CREATE TABLE child%'"
+            )
+            _waited(lambda: watch.execute(waits).fetchone() == (1,))
+            os.kill(loading.pid, signal.SIGKILL)
+            loading.wait()
+            other.rollback()
+    with connect(url, "schema", made=True) as connection:
+        assert sa.inspect(connection).get_table_names() == []
+    load_tables(LoadTarget(url, "r-1", "shop"), tables)
+    with connect(url, "rows") as connection:
+        assert connection.execute(sa.text("SELECT count(*) FROM child")).scalar() == 9_000
+
+
+def test_names_that_a_database_would_cut_are_refused(tmp_path):
+    domain = Domain.of({"a" * 64: PARENT["kind"]}, tmp_path)
+    with schema() as place, pytest.raises(StorageError, match="too long a name"):
+        require_loadable(LoadTarget(place, "r-1", "x"), [SyntheticTable("x", domain, tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("place", "literal"),
+    [
+        ("postgresql://officer:hush@db/x", True),
+        ("postgresql://officer:a${B}@db/x", True),
+        ("postgresql://db/x?user=a&password=hush", True),
+        ("postgresql+psycopg://:hush@/x", True),
+        ("postgresql://officer:${PW}@db/x", False),
+        ("postgresql://db/x?password=${PW}", False),
+        ("postgresql:///x?service=synthetic", False),
+        ("${DATABASE_URL}", False),
+        ("sqlite:////tmp/a:b@c.db", False),
+    ],
+)
+def test_a_password_in_a_url_is_seen(place, literal):
+    assert holds_password(place) == literal
+
+
+def test_a_password_from_the_environment_may_have_any_letter(monkeypatch):
+    from cloister.schema.sources.databases import _resolved
+
+    monkeypatch.setenv("PW", "a@b/c:d?e#f%")
+    assert _resolved("postgresql://officer:${PW}@db/x", made=True).password == "a@b/c:d?e#f%"
+
+
+def test_a_variable_that_is_not_set_is_named():
+    with (
+        pytest.raises(StorageError, match="CLOISTER_NO_SUCH_VARIABLE, which is not set"),
+        connect("postgresql://a:${CLOISTER_NO_SUCH_VARIABLE}@127.0.0.1/x", "it"),
+    ):
+        pass
+
+
+def test_a_sqlite_source_that_is_not_there_is_not_made(tmp_path):
+    with (
+        pytest.raises(StorageError, match="does not exist"),
+        connect(f"sqlite:///{tmp_path}/a", "x"),
+    ):
+        pass
+    assert not (tmp_path / "a").exists()
+    sqlite3.connect(tmp_path / "a").close()
+
+
+def test_rows_may_refer_to_later_rows_of_their_own_table(url, tmp_path):
+    key = TextKey(type="text", pattern="{1..99}", dtype="Int64")
+    boss = key.model_copy(update={"nullable": True})
+    domain = Domain.of({"id": key, "boss": boss}, tmp_path)
+    rows = Table(domain, {"id": np.arange(3), "boss": np.array([2, 99, 1])})
+    rows.frame().to_parquet(tmp_path / "staff.parquet", index=False)
+    itself = ForeignKey("staff", "boss", "staff", "id", 2)
+    table = SyntheticTable("staff", domain, tmp_path / "staff.parquet", "id", (itself,))
+    load_tables(LoadTarget(url, "r-1", "staff"), [table])
+    with connect(url, "rows") as connection:
+        found = connection.execute(sa.text("SELECT id, boss FROM staff ORDER BY id")).all()
+    assert [tuple(row) for row in found] == [(1, 3), (2, None), (3, 2)]

@@ -1,0 +1,188 @@
+"""Rows against their declared domain: fail, drop, clip; counts and row numbers, never values."""
+
+import datetime as dt
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pandera.pandas as pa
+import pytest
+
+from cloister.errors import DataError
+from cloister.schema.domain import Domain
+from cloister.schema.spec import Spec
+from cloister.schema.validation.tables import pandera_schema, validate_rows
+
+ATTRIBUTES = {
+    "count": {"type": "integer", "min": 0, "max": 10, "special": [99], "nullable": True},
+    "share": {"type": "float", "min": 0, "max": 1, "decimals": 2},
+    "day": {"type": "date", "min": dt.date(2020, 1, 1), "max": dt.date(2020, 12, 31)},
+    "at": {
+        "type": "datetime",
+        "min": dt.datetime(2020, 1, 1),
+        "max": dt.datetime(2020, 12, 31),
+        "step": 60,
+    },
+    "kind": {"type": "categorical", "values": ["a", "b"], "nullable": True},
+    "yes": {"type": "boolean", "true": "Y", "false": "N"},
+}
+VALID = {
+    "count": "99",
+    "share": "0.5",
+    "day": "2020-01-01",
+    "at": "2020-01-01 00:01",
+    "kind": "a",
+    "yes": "N",
+}
+
+
+def _spec(on_invalid, attributes=ATTRIBUTES):
+    return Spec.declared_in(
+        Path(),
+        {
+            "name": "people",
+            "source": {"path": "people.csv"},
+            "privacy": {
+                "unit": "row",
+                "relation": "add_remove",
+                "rows": {"measured": True},
+                "budget": {"epsilon": 1, "delta": 0, "per": "ever"},
+            },
+            "attributes": attributes,
+            "release": {"epsilon": 1, "delta": 0},
+            "validation": {"on_invalid": on_invalid},
+        },
+    )
+
+
+def _frame(*changes):
+    return pd.DataFrame([VALID | change for change in changes]).astype("str")
+
+
+BROKEN = _frame(
+    {},
+    {"count": "11"},
+    {"count": "secret"},
+    {"share": "-3"},
+    {"day": "2021-05-05"},
+    {"at": "2020-02-02 00:00:30"},
+    {"kind": "secret"},
+    {"yes": "secret"},
+    {"share": None},
+    {"count": None, "kind": None},
+)
+
+
+TYPED = pd.DataFrame(
+    {
+        "count": pd.array([99, None], dtype="Int64"),
+        "share": [0.5, 0.5],
+        "day": pd.to_datetime(["2020-01-01"] * 2).astype("datetime64[s]"),
+        "at": pd.to_datetime(["2020-01-01 00:01"] * 2).astype("datetime64[us]"),
+        "kind": pd.Series(["a", None], dtype="str"),
+        "yes": ["N", "N"],
+    }
+)
+
+
+def test_rows_in_the_domain_pass_as_typed_values():
+    kept, report = validate_rows(_frame({}, {"count": None, "kind": None}), _spec("fail"))
+    pd.testing.assert_frame_equal(kept, TYPED)
+    assert report.valid
+    assert (report.rows, report.dropped, report.clipped, report.emptied) == (2, 0, 0, 0)
+
+
+def test_fail_names_columns_rules_and_rows_but_no_value():
+    with pytest.raises(DataError) as caught:
+        validate_rows(BROKEN, _spec("fail"))
+    message = str(caught.value)
+    assert "column 'count': 1 value(s) cannot be read as the declared type (rows 3)" in message
+    assert "column 'count': 1 value(s) outside the declared values or bounds (rows 2)" in message
+    assert (
+        "column 'share': 1 value(s) missing in an attribute that is not nullable (rows 9)"
+        in message
+    )
+    assert "column 'yes': 1 value(s) cannot be read as the declared type (rows 8)" in message
+    assert "secret" not in message
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+def test_drop_leaves_out_each_row_with_a_finding():
+    kept, report = validate_rows(BROKEN, _spec("drop"))
+    pd.testing.assert_frame_equal(kept, TYPED)
+    assert (report.rows, report.dropped, len(report.findings)) == (10, 8, 8)
+
+
+def test_clip_moves_numbers_empties_nullable_cells_and_drops_the_rest():
+    kept, report = validate_rows(BROKEN, _spec("clip"))
+    assert (report.dropped, report.clipped, report.emptied) == (2, 4, 2)
+    assert kept["count"].tolist() == [99, 10, pd.NA, 99, 99, 99, 99, pd.NA]
+    assert kept["share"].tolist() == [0.5, 0.5, 0.5, 0.0, 0.5, 0.5, 0.5, 0.5]
+    assert kept["day"].iloc[4] == pd.Timestamp("2020-12-31")
+    assert kept["at"].iloc[5] == pd.Timestamp("2020-02-02 00:00:00")
+    assert kept["kind"].isna().tolist() == [False] * 6 + [True] * 2
+    Domain.of(ATTRIBUTES_TYPED, Path()).encode(kept)
+
+
+ATTRIBUTES_TYPED = _spec("fail").attributes
+
+
+def test_only_ten_row_numbers_are_named():
+    _, report = validate_rows(_frame({}, *[{"kind": "x"}] * 500), _spec("drop"))
+    (finding,) = report.findings
+    assert (finding.count, finding.rows) == (500, tuple(range(2, 12)))
+    assert report.to_dict()["findings"][0]["column"] == "kind"
+
+
+def test_no_row_left_is_an_error():
+    with pytest.raises(DataError, match="no row lies inside"):
+        validate_rows(_frame({"yes": "x"}), _spec("drop"))
+
+
+def test_missing_and_undeclared_columns_are_errors():
+    with pytest.raises(DataError, match="'yes' are missing"):
+        validate_rows(_frame({}).drop(columns="yes"), _spec("fail"))
+    with pytest.raises(DataError, match="'extra' are not declared"):
+        validate_rows(_frame({}).assign(extra=1), _spec("fail"))
+
+
+def test_the_generated_schema_is_panderas_own():
+    schema = pandera_schema(_spec("fail"))
+    assert isinstance(schema, pa.DataFrameSchema)
+    assert list(schema.columns) == list(ATTRIBUTES)
+    assert schema.columns["count"].nullable
+    schema.validate(_frame({}))
+    with pytest.raises(pa.errors.SchemaError):
+        schema.validate(BROKEN)
+
+
+def test_native_frames_are_validated_too():
+    attributes = {name: ATTRIBUTES[name] for name in ("count", "share", "day")}
+    frame = pd.DataFrame(
+        {"count": [1, 11], "share": [0.25, 0.5], "day": pd.to_datetime(["2020-01-01"] * 2)}
+    )
+    kept, report = validate_rows(frame, _spec("clip", attributes))
+    assert kept["count"].tolist() == [1, 10]
+    assert report.clipped == 1
+
+
+def test_a_million_rows_take_seconds():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"share": rng.integers(0, 101, 10**6) / 100, "kind": rng.choice(["a", "b", "c"], 10**6)}
+    )
+    kept, report = validate_rows(
+        frame.astype("str"), _spec("drop", {name: ATTRIBUTES[name] for name in frame})
+    )
+    assert len(kept) == 10**6 - report.dropped == (frame["kind"] != "c").sum()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("on_invalid", ["drop", "clip"])
+def test_a_number_too_large_for_its_grid_is_outside_without_a_warning(on_invalid):
+    """A warning would be a fact about one row."""
+    spec = _spec(on_invalid, {"share": ATTRIBUTES["share"]})
+    rows, report = validate_rows(pd.DataFrame({"share": ["0.5", "1e308", "-1e308"]}), spec)
+    assert rows["share"].tolist() == ([0.5, 1, 0] if on_invalid == "clip" else [0.5])
+    assert report.findings

@@ -1,0 +1,34 @@
+"""What a certificate of several tables says was left out, key by key."""
+
+from tiny_databases import domain
+
+from cloister.privacy.certificate.several_tables import limits
+from cloister.schema.attributes import Integer, TextKey
+from cloister.schema.relations.database import ForeignKey, Schema
+
+KEY = TextKey(type="text", pattern="A{0..9}")
+MAYBE = TextKey(type="text", pattern="A{0..9}", nullable=True)
+COST = Integer(type="integer", min=0, max=3)
+SCHEMA = Schema(
+    {
+        "persons": domain(id=KEY, x=COST),
+        "drugs": domain(id=KEY, x=COST),
+        "visits": domain(person=KEY, friend=MAYBE, drug=MAYBE, x=COST),
+    },
+    (
+        ForeignKey("visits", "person", "persons", "id", 2),
+        ForeignKey("visits", "friend", "persons", "id", 2, optional=True),
+        ForeignKey("visits", "drug", "drugs", "id", 2, optional=True),
+    ),
+    ("persons",),
+)
+
+
+def test_only_references_to_protected_rows_are_said_to_be_bounded():
+    """A row that is one of too many of a drug keeps its drug: drugs hold nothing of a person."""
+    said = limits(SCHEMA)
+    assert [own for own in said if "visits.drug" in own] == [
+        "A row whose visits.drug leads to no row was kept without its parent."
+    ]
+    assert any("visits.friend" in own and "above the declared number" in own for own in said)
+    assert any("visits.person" in own and "left out at random" in own for own in said)
