@@ -112,6 +112,13 @@ def differences_of(task: Task) -> tuple[Difference, ...]:
     return tuple(own for own in found if own is not None)
 
 
+def orders_of(task: Task) -> tuple[DenialConstraint, ...]:
+    """The hard rules that order two numbers of which one could give way to their difference."""
+    return tuple(
+        rule for rule in task.hard if any(_difference(rule, task.domain, sign) for sign in (1, -1))
+    )
+
+
 def _gives_way(own: Difference, task: Task, before: tuple[str, ...] = ()) -> bool:
     """Whether all other rules on the number that is moved let a further one follow it."""
     name = own.moved.name

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from cloister.figures import figure_range
 from cloister.privacy.events import Composed, Event, GaussianCounts, LaplaceCounts
+from models.differences.pairs import differences_of, orders_of
 from models.protocol import AnyPlan
 from models.task import AnyTask, DatabaseTask
 from tasks.requests.public_context import PublicContext
@@ -22,6 +23,14 @@ _DROWNED = (
     "what fewer rows share is lost in it; a larger epsilon, fewer columns (ignore) or fewer rows "
     "of a person (max_rows) keep more"
 )
+
+_UNMODELLED = (
+    "'{name}' orders {first} and {second}, whose difference is not modelled: {reason}; it may come "
+    "out much wider than in the data"
+)
+_SEVERAL_ROWS = "a unit may have several rows"
+_BOUND = "other constraints hold for the number that would be made from it"
+_OTHER_METHOD = "only method mixture does that"
 
 _CLEAR = 0.05
 """The share of all rows that the least noise of a column's counts may be: at 0.07 a value of 77
@@ -42,6 +51,7 @@ def plan_warnings(
         *unweighed_soft(request, context),
         *_dropped_references(context),
         *_drowned_counts(context.task, made),
+        *_unmodelled_differences(request, context.task),
     )
 
 
@@ -53,6 +63,20 @@ def _drowned_counts(task: AnyTask, made: AnyPlan) -> Iterator[str]:
         if rows and scales and min(scales) > _CLEAR * rows:
             named = f"table '{table}': " if isinstance(task, DatabaseTask) else ""
             yield _DROWNED.format(table=named, noise=figure_range(scales), rows=rows)
+
+
+def _unmodelled_differences(request: ResolvedRequest, task: AnyTask) -> Iterator[str]:
+    if isinstance(task, DatabaseTask):
+        return
+    by_mixture = request.method == "mixture"
+    modelled = {own.rule.name for own in differences_of(task)} if by_mixture else set()
+    reason = _SEVERAL_ROWS if task.neighbours.max_rows > 1 else _BOUND
+    reason = reason if by_mixture else _OTHER_METHOD
+    for rule in orders_of(task):
+        if rule.name in modelled:
+            continue
+        first, second = rule.attributes
+        yield _UNMODELLED.format(name=rule.name, first=first, second=second, reason=reason)
 
 
 def _rows_of(task: AnyTask, table: str) -> int | None:

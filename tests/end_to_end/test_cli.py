@@ -2,6 +2,7 @@
 
 import contextvars
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -127,6 +128,47 @@ def test_a_plan_warns_of_noise_that_drowns_counts(tmp_path, cloister, rows, drow
     write_wide(tmp_path, rows)
     warnings = cloister("plan", tmp_path / "wide.yaml")["warnings"]
     assert any(f"rows beside {rows:,} rows" in sentence for sentence in warnings) == drowned
+
+
+STAYS = """
+name: stays
+source: {path: stays.csv}
+privacy:
+  unit: row
+  relation: add_remove
+  rows: {public: 8000}
+  budget: {epsilon: 9, delta: 1e-6, per: ever}
+attributes:
+  admitted: {type: date, min: 2020-01-01, max: 2020-12-31}
+  discharged: {type: date, min: 2020-01-01, max: 2021-06-30}
+  ward: {type: categorical, values: [a, b]}
+constraints:
+  - {name: order, deny: "t.admitted > t.discharged"}
+  - {name: late, deny: "t.discharged < '2020-01-05' and t.ward = 'a'"}
+  - {name: early, deny: "t.admitted > '2020-12-01' and t.ward = 'b'"}
+release: {epsilon: 1, delta: 1e-7}
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "bound", "reason"),
+    [
+        ("mixture", True, "other constraints hold for the number"),
+        ("mixture", False, None),
+        ("kamino", False, "only method mixture does that"),
+    ],
+)
+def test_a_plan_warns_of_differences_that_are_not_modelled(
+    tmp_path, cloister, method, bound, reason
+):
+    text = STAYS if bound else re.sub(r"  - {name: (late|early).*\n", "", STAYS)
+    (tmp_path / "stays.yaml").write_text(text)
+    warnings = cloister("plan", tmp_path / "stays.yaml", "--method", method)["warnings"]
+    said = [
+        sentence for sentence in warnings if "'order' orders admitted and discharged" in sentence
+    ]
+    assert len(said) == (reason is not None)
+    assert all(reason in sentence for sentence in said)
 
 
 STAFF = """

@@ -18,7 +18,7 @@ from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Table
 from cloister.schema.spec import Spec
 from models.differences.columns import WithDifferences
-from models.differences.pairs import Difference, differences_of
+from models.differences.pairs import Difference, differences_of, orders_of
 from models.discretization.bins import bin_cells
 from models.registry import create
 from models.task import Task
@@ -144,7 +144,17 @@ def test_other_pairs_stay_as_they_are(second: dict, rule: str, soft: tuple[str, 
 
 def test_rows_of_persons_have_none() -> None:
     task = task_with({"a": DAY, "b": DAY}, "t.a > t.b")
-    assert not differences_of(replace(task, neighbours=Neighbours(max_rows=3)))
+    several = replace(task, neighbours=Neighbours(max_rows=3))
+    assert not differences_of(several)
+    assert [rule.name for rule in orders_of(several)] == ["r0"]
+
+
+def test_orders_are_known_where_no_difference_is_modelled() -> None:
+    columns = {"a": DAY, "b": DAY, "c": COUNT, "d": COUNT}
+    bound = [f"t.{name} = '2020-03-01' and t.c > 9" for name in "ab"]
+    task = task_with(columns, "t.a > t.b", *bound, "t1.c > t2.d", "t.c = t.d")
+    assert not differences_of(task)
+    assert [rule.name for rule in orders_of(task)] == ["r0"]
 
 
 @pytest.fixture(scope="module")
