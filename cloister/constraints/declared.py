@@ -32,7 +32,7 @@ def constraints_of(
     attribute_names: Collection[str],
     folder: Path,
     ignored: Collection[str] = (),
-    require: Callable[[DenialConstraint], object] = type,
+    require: Callable[[DenialConstraint], object] | None = None,
 ) -> tuple[DenialConstraint, ...]:
     """The constraints of a spec, in order; files are looked up in ``folder``.
 
@@ -48,7 +48,8 @@ def constraints_of(
         with declared_at("constraints", place):
             for constraint in _constraints(declaration, place + 1, folder):
                 _require_known(constraint, attribute_names, ignored)
-                require(constraint)
+                if require:
+                    require(constraint)
                 constraints.append(_with_known(constraint, declaration))
     _require_unique([constraint.name for constraint in constraints])
     return tuple(constraints)

@@ -32,8 +32,10 @@ from tasks.requests.options import (
     seed_of,
 )
 
-_OF_TABLES = Choice("relational", "of several tables, the rows of each by the usual method")
+_OF_TABLES = "relational"
 """What auto means where there are several tables."""
+
+_OF_TABLES_REASON = "of several tables, the rows of each by the usual method"
 
 
 @dataclass(frozen=True)
@@ -152,8 +154,8 @@ def method_of(declared: Spec, options: Options, budget: Budget) -> Choice:
             name, "named by the spec" if options.method is None else "named on the command line"
         )
     if declared.tables:
-        _require_guarantee(_OF_TABLES.method, declared)
-        return _OF_TABLES
+        _require_guarantee(_OF_TABLES, declared)
+        return Choice(_OF_TABLES, _OF_TABLES_REASON)
     rows = {declared.name: public_rows(declared)}
     task = task_of(declared, rows, rows_of(declared, options))
     assert isinstance(task, Task)

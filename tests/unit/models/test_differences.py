@@ -130,16 +130,22 @@ def test_the_less_of_two_gives_way_where_the_greater_is_bound() -> None:
 @pytest.mark.parametrize(
     ("second", "rule", "soft"),
     [
-        (COUNT, "t.a > t.b", ()),
         (DAY, "t.b > t.a", ("t1.a = t2.a and t1.b != t2.b",)),
         (DAY, "t.a = t.b", ()),
         (DAY, "t1.a > t2.b", ()),
         (DAY, "t.a > t.b and t.c > 5", ()),
     ],
-    ids=["another scale", "both bound", "no order", "two rows", "under a condition"],
+    ids=["both bound", "no order", "two rows", "under a condition"],
 )
 def test_other_pairs_stay_as_they_are(second: dict, rule: str, soft: tuple[str, ...]) -> None:
     assert not differences_of(task_with({"a": DAY, "b": second, "c": COUNT}, rule, soft=soft))
+
+
+def test_numbers_of_other_decimals_stay_as_they_are() -> None:
+    tenths, hundredths = (
+        {"type": "float", "min": 0, "max": 9, "decimals": decimals} for decimals in (1, 2)
+    )
+    assert not differences_of(task_with({"a": tenths, "b": hundredths}, "t.a > t.b"))
 
 
 def test_rows_of_persons_have_none() -> None:
