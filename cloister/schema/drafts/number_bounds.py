@@ -79,14 +79,18 @@ def decimals_of(typed: pd.Series) -> int:
     numbers = typed.to_numpy(dtype=np.float64)
     places = range(MOST_DECIMALS)
     fitting = (p for p in places if np.array_equal(np.round(numbers, p), numbers))
-    return next(fitting, min(max(MOST_DECIMALS, _telling_decimals(numbers)), _FINEST))
+    found = next(fitting, None)
+    return max(MOST_DECIMALS, _telling_decimals(numbers)) if found is None else found
 
 
 def _telling_decimals(numbers: np.ndarray) -> int:
-    """Decimal places by which nearly all of the values are told from zero and from each other."""
+    """Decimal places by which nearly all of the values are told from zero and from each other.
+
+    Not all ``numbers`` are zero. A grid has no more places than the finest.
+    """
     sizes = np.abs(numbers[numbers != 0])
     steps = [_SMALL / float(np.quantile(sizes, _LEAST)), _FINE / (float(np.ptp(numbers)) or 1)]
-    return math.ceil(math.log10(max(steps)))
+    return math.ceil(math.log10(min(max(steps), 10.0**_FINEST)))
 
 
 def answers_of(typed: pd.Series) -> list[int]:

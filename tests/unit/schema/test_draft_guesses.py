@@ -12,6 +12,7 @@ from shape import Shape, release_once
 
 from cloister.schema.domain import Domain
 from cloister.schema.drafts.drafting import draft
+from cloister.schema.drafts.number_bounds import decimals_of
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.spec_files.marked_yaml import read_marked
@@ -235,6 +236,13 @@ def test_a_thousands_mark_in_every_number_is_no_decimal_mark():
     texts = pd.Series(["7.675", "-482.625", "10.000.000"])
     assert number_format(texts, whole=True, thousands=".") == "%'d"
     assert number_format(pd.Series(["7.50", "12.00"]), whole=False, thousands=",") == "%.2f"
+
+
+@pytest.mark.parametrize(
+    ("number", "places"), [(0.0, 0), (5e-324, 12), (1 / 3, 6), (1e300, 0), (0.25, 2)]
+)
+def test_a_column_of_one_number_has_its_decimals(number, places):
+    assert decimals_of(pd.Series([number] * 3)) == places
 
 
 def test_decimals_of_parquet_are_drafted_as_numbers(tmp_path):
