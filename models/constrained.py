@@ -42,8 +42,9 @@ _SUPPORTED = (
     "statistics"
 )
 _CHECKED = (
-    "rows that would break a hard constraint for which there is no support are drawn anew; where "
-    "the rows of the model are used up, they are drawn from flatter probabilities"
+    "rows that would break a hard constraint for which there is no support are drawn anew, those "
+    "of which a constraint compares two cells as often as the model has such rows; where the rows "
+    "of the model are used up, they are drawn from flatter probabilities"
 )
 BALANCED = (
     "of three times the rows, those are kept whose tables of pairs are nearest to the tables of all"

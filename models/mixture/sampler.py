@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from cloister.constraints.counting import violations_per_row
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from models.mixture.dependent import DependentAttribute
@@ -20,6 +19,7 @@ from models.mixture.fitting.products import Mixture
 from models.mixture.within_bins import Relation
 from models.protocol import Where
 from models.sampling.chain import Batch
+from models.sampling.row_kinds import in_random_order
 from models.sampling.sampler import ConstraintSampler, rows_to_draw
 
 _TRIES = 300
@@ -115,12 +115,15 @@ class EvenSampler:
         if where:
             return self.plain.independent(rows, rng, where)
         kept, missing, drawn = [self._draw(0, rng.generator)], rows, 0
+        kinds = self.plain.kinds(rows)
         for _ in range(_TRIES):
             if not missing:
-                return Table.concatenate(kept)
+                return in_random_order(Table.concatenate(kept), kinds, rng.generator)
             tried = rows_to_draw(missing, rows - missing, drawn) if drawn else missing
-            admitted = self._admit(self._draw(tried, rng.generator), rng.generator)
-            kept.append(admitted.take(np.arange(min(missing, admitted.rows))))
+            tried = kinds.rows_to_draw(missing) if kinds.waiting else tried
+            found = self._draw(tried, rng.generator)
+            found = found.take(self.plain.acceptance.keep(found, rng.generator))
+            kept.append(found.take(kinds.choose(found, self.plain.lawful(found), missing)))
             missing, drawn = missing - kept[-1].rows, drawn + tried
         return Table.concatenate([*kept, self.plain.independent(missing, rng)])
 
@@ -192,9 +195,3 @@ class EvenSampler:
         ends = chain.bins[name].levels
         bounds = np.stack([ends.start[levels], ends.stop[levels]], axis=1)
         return chain.bins[name].quantile_in_box(bounds, chain.refine(batch, name))
-
-    def _admit(self, rows: Table, rng: np.random.Generator) -> Table:
-        rows = rows.take(self.plain.acceptance.keep(rows, rng))
-        for rule in self.plain.row_rules:
-            rows = rows.take(violations_per_row(rule, rows) == 0)
-        return rows

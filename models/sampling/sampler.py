@@ -30,6 +30,7 @@ from models.sampling.ancestral import AncestralSampler
 from models.sampling.chain import Batch, ConstrainedChain, Probabilities, TupleModel, flattened
 from models.sampling.chunks import chunks_of, number_keys
 from models.sampling.conditions import Condition
+from models.sampling.row_kinds import RowKinds, compares_cells, in_random_order
 from models.sampling.sequential.row_by_row import AcceptedRows, Algorithm3, Penalty
 
 __all__ = [
@@ -131,6 +132,17 @@ class ConstraintSampler:
         """Whether rows depend on the rows before them, so that chunks do."""
         return bool(self.pair_rules or self.algorithm.penalties)
 
+    def kinds(self, wanted: int) -> RowKinds:
+        """The kinds of the rows of one draw, which the rules on rows shall not change."""
+        return RowKinds([rule for rule in self.row_rules if compares_cells(rule)], wanted)
+
+    def lawful(self, rows: Table) -> Booleans:
+        """Mask (n,) of the rows that break no rule on a row."""
+        kept = np.ones(rows.rows, dtype=bool)
+        for rule in self.row_rules:
+            kept &= violations_per_row(rule, rows) == 0
+        return kept
+
     @cached_property
     def chain(self) -> ConstrainedChain:
         """The tuple model inside its supports."""
@@ -143,6 +155,7 @@ class _Draw:
     def __init__(self, sampler: ConstraintSampler, where: Where | None) -> None:
         self._sampler = sampler
         _require_rows(sampler.supports)
+        self._kinds = sampler.kinds(0)
         self._condition = Condition.of(where, sampler.domain, sampler.chain) if where else None
         hard = [Penalty(rule) for rule in sampler.pair_rules]
         self.before = AcceptedRows(
@@ -154,14 +167,14 @@ class _Draw:
 
         Where the model's rows are used up, as under a key of few values, flatter ones follow.
         """
-        kept, missing = [self._empty()], wanted
+        kept, missing, self._kinds = [self._empty()], wanted, self._sampler.kinds(wanted)
         for flatness in _FLATNESS if self._condition is None else _FLATNESS[:1]:
             chain = flattened(self._sampler.chain, flatness) if flatness else self._sampler.chain
             for rows in self._rounds(chain, missing, rng):
                 kept.append(rows)
                 missing -= rows.rows
             if not missing:
-                return Table.concatenate(kept)
+                return in_random_order(Table.concatenate(kept), self._kinds, rng)
         raise SampleError(
             f"only {first + wanted - missing} rows could be drawn under {self._rules()}; "
             "request fewer rows, widen a domain, or make a constraint soft"
@@ -176,7 +189,7 @@ class _Draw:
             rows = self._rows_to_draw(missing - found, found, drawn)
             kept = self._round(chain, rows, missing - found, rng)
             found, drawn = found + kept.rows, drawn + rows
-            idle = 0 if kept.rows else idle + rows
+            idle = 0 if kept.rows or self._kinds.waiting else idle + rows
             yield kept
 
     def _rows_to_draw(self, missing: int, kept: int, drawn: int) -> int:
@@ -185,6 +198,8 @@ class _Draw:
         if not drawn:
             sure = not sampler.row_rules and isinstance(sampler.acceptance, EveryRow)
             return missing if sure else missing + missing // 8 + 16
+        if self._kinds.waiting:
+            return self._kinds.rows_to_draw(missing)
         return rows_to_draw(missing, kept, drawn)
 
     def _round(
@@ -204,10 +219,10 @@ class _Draw:
     def _accept(
         self, table: Table, batch: Batch, missing: int, rng: np.random.Generator
     ) -> Booleans:
-        kept = batch.alive & self._sampler.acceptance.keep(table, rng)
-        for rule in self._sampler.row_rules:
-            kept &= violations_per_row(rule, table) == 0
-        chosen = np.flatnonzero(kept)[:missing]
+        wanted = batch.alive & self._sampler.acceptance.keep(table, rng)
+        lawful = self._sampler.lawful(table)[wanted]
+        chosen = self._kinds.choose(table.take(wanted), lawful, missing)
+        chosen = np.flatnonzero(wanted)[chosen]
         kept = np.zeros(table.rows, dtype=bool)
         kept[chosen[self.before.admit(table.take(chosen), rng)]] = True
         return kept
