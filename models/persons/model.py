@@ -28,9 +28,9 @@ _ALIKE = (
 )
 _NUMBERED = "persons are numbered afresh: a key of the output names a synthetic person"
 _RESOLVED = (
-    "a person under whose attributes no rows can be drawn takes those of another one; its missing "
-    "rows are drawn from flatter probabilities, and go to other persons, or to new ones, where a "
-    "person has no room"
+    "a person under whose attributes no rows can be drawn takes those of another one; missing rows "
+    "are drawn from flatter probabilities of the attributes that constraints are on, and go to "
+    "other persons, or to new ones, where a person has no room"
 )
 
 

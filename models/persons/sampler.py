@@ -3,8 +3,8 @@
 The rows of a person are drawn under its attributes. Rules on pairs of rows are checked against all
 rows before, rules within a person against that person's. What noise made impossible is resolved:
 first a person under whose attributes no rows can be drawn takes those of another one, and missing
-rows are drawn from a flattened model; then what the rules within a person leave no room for goes to
-other persons, or to new ones.
+rows are drawn with flatter probabilities of what rules are on; then what the rules within a person
+leave no room for goes to other persons, or to new ones.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ _ASKED = 3
 """Times that missing rows go to persons that have room; later ones go to new persons."""
 
 _FLATNESS = 0.5
-"""Share of even probabilities in missing rows: nothing is out of reach, half is of the model."""
+"""Share of even probabilities, in missing rows, of attributes that rules are on: nothing is out of
+reach of them, half is of the model."""
 
 _POSSIBLE = 64
 """Rows drawn from the model of rows where no person has attributes that it allows."""
@@ -139,7 +140,10 @@ class _RowsOfPersons:
         self._anchors = {name: np.zeros(people.number, dtype=np.int64) for name in sampler.likeness}
         self._accepted, self._rng = accepted, rng
         self._given = GivenSampler(sampler.rows.chain, sampler.tasks.given, accepted)
-        self._flat = replace(self._given, chain=flattened(sampler.rows.chain, _FLATNESS))
+        within = (rule.attributes for rule in sampler.tasks.within)
+        self._ruled = sampler.rows.ruled.union(*within)
+        chain = flattened(sampler.rows.chain, _FLATNESS, self._ruled)
+        self._flat = replace(self._given, chain=chain)
         self._kept = [self._table(dict.fromkeys(sampler.domain.names, self._owners[:0]))]
         self._wanted = [self._owners[:0]]
 
@@ -156,8 +160,8 @@ class _RowsOfPersons:
                 wanted = np.concatenate(self._wanted)
                 order = np.lexsort((wanted, self._owners[wanted]))
                 return Table.concatenate(self._kept).take(order)
-            self._given = self._flat
-            missing = self._resolve(missing)
+            first, self._given = self._given is not self._flat, self._flat
+            missing = self._resolve(missing, first)
         raise self._failure(len(missing))
 
     def _fill_in_order(self, missing: Integers) -> Integers:
@@ -209,7 +213,12 @@ class _RowsOfPersons:
         likeness = self._sampler.likeness
         if not likeness or not self._anchored[owners].all():
             return None
-        return LikeFirstRow(likeness, {name: own[owners] for name, own in self._anchors.items()})
+        free = {
+            name: own
+            for name, own in likeness.items()
+            if self._given is not self._flat or name not in self._ruled
+        }
+        return LikeFirstRow(free, {name: self._anchors[name][owners] for name in free})
 
     def _remember_first(self, rows: Table, owners: Integers) -> None:
         fresh = ~self._anchored[owners]
@@ -217,10 +226,13 @@ class _RowsOfPersons:
             own[owners[fresh]] = rows.codes[name][fresh]
         self._anchored[owners] = True
 
-    def _resolve(self, missing: Integers) -> Integers:
-        """Change what prevents missing rows (n,); returns those missing then."""
+    def _resolve(self, missing: Integers, first: bool) -> Integers:
+        """Change what prevents missing rows (n,); returns those missing then.
+
+        At ``first`` persons that have some rows stay: flatter probabilities may give them the rest.
+        """
         stuck = np.unique(self._owners[missing])
-        fresh = stuck[~self._changed[stuck]]
+        fresh = stuck[~self._changed[stuck] & ~self._anchored[stuck]]
         complete = np.setdiff1d(self._owners, stuck)
         if len(fresh):
             self._drop_rows(fresh)
@@ -229,7 +241,8 @@ class _RowsOfPersons:
                 self._codes[name][fresh] = donated
             self._changed[fresh] = True
             return np.union1d(missing, np.flatnonzero(np.isin(self._owners, fresh)))
-        self._hand_over(missing, complete)
+        if not first:
+            self._hand_over(missing, complete)
         return missing
 
     def _drop_rows(self, persons: Integers) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Protocol
@@ -111,27 +111,32 @@ class ConstrainedChain:
 
 @dataclass(frozen=True)
 class _Flattened:
-    """A tuple model mixed with even probabilities."""
+    """A tuple model mixed with even probabilities at some places."""
 
     model: TupleModel
     flatness: float
+    places: frozenset[int]
 
     def conditional(self, place: int, context: Integers) -> Probabilities:
         given = self.model.conditional(place, context)
+        if place not in self.places:
+            return given
         return (1.0 - self.flatness) * given + self.flatness / given.shape[1]
 
 
-def flattened(chain: ConstrainedChain, flatness: float) -> ConstrainedChain:
-    """The chain with a share ``flatness`` of even probabilities, of bins and of values in them.
+def flattened(chain: ConstrainedChain, flatness: float, names: Collection[str]) -> ConstrainedChain:
+    """The chain with a share ``flatness`` of even probabilities of the named attributes.
 
-    For rows that the model leaves no room for: none that the supports allow is out of reach. Values
-    in boxes of supports stay as they are: rows keep a rule on pairs only if all are refined alike.
+    Both of bins and of values in them. For rows that the model leaves no room for: no value of
+    these that the supports allow is out of reach. Values in boxes of supports stay as they are:
+    rows keep a rule on pairs only if all are refined alike.
     """
     bins = {
-        name: own if chain.has_box(name) else _evened(own, flatness)
+        name: _evened(own, flatness) if name in names and not chain.has_box(name) else own
         for name, own in chain.bins.items()
     }
-    return replace(chain, bins=bins, model=_Flattened(chain.model, flatness))
+    places = frozenset(at for at, name in enumerate(chain.sequence) if name in names)
+    return replace(chain, bins=bins, model=_Flattened(chain.model, flatness, places))
 
 
 def _evened(bins: Bins, flatness: float) -> Bins:

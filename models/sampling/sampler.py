@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain as joined
 from typing import Protocol
 
 import numpy as np
@@ -48,8 +49,8 @@ _TRIES = 300
 _IDLE = 20_000
 """Rows drawn in succession of which none is kept, before the draw is given up."""
 
-_FLATNESS = (0.0, 0.5, 1.0)
-"""Shares of even probabilities in a draw: of the model's rows, and of others once these idle."""
+_FLATNESS = (0.5, 1.0)
+"""Shares of even probabilities in the attributes that rules are on, once the model's rows idle."""
 
 _LEAST = 2_048
 """Rows that are drawn at a time at least, if that many may be needed."""
@@ -136,6 +137,12 @@ class ConstraintSampler:
         """The kinds of the rows of one draw, which the rules on rows shall not change."""
         return RowKinds([rule for rule in self.row_rules if compares_cells(rule)], wanted)
 
+    @property
+    def ruled(self) -> frozenset[str]:
+        """The attributes that hard constraints are on."""
+        rules = (rule.attributes for rule in (*self.row_rules, *self.pair_rules))
+        return frozenset(joined.from_iterable((*rules, *(own.attributes for own in self.supports))))
+
     def lawful(self, rows: Table) -> Booleans:
         """Mask (n,) of the rows that break no rule on a row."""
         kept = np.ones(rows.rows, dtype=bool)
@@ -168,8 +175,7 @@ class _Draw:
         Where the model's rows are used up, as under a key of few values, flatter ones follow.
         """
         kept, missing, self._kinds = [self._empty()], wanted, self._sampler.kinds(wanted)
-        for flatness in _FLATNESS if self._condition is None else _FLATNESS[:1]:
-            chain = flattened(self._sampler.chain, flatness) if flatness else self._sampler.chain
+        for chain in self._chains():
             for rows in self._rounds(chain, missing, rng):
                 kept.append(rows)
                 missing -= rows.rows
@@ -179,6 +185,14 @@ class _Draw:
             f"only {first + wanted - missing} rows could be drawn under {self._rules()}; "
             "request fewer rows, widen a domain, or make a constraint soft"
         )
+
+    def _chains(self) -> Iterator[ConstrainedChain]:
+        """The model and, under no condition, flatter ones: of what rules are on, then of all."""
+        sampler = self._sampler
+        yield sampler.chain
+        if self._condition is None:
+            yield from (flattened(sampler.chain, share, sampler.ruled) for share in _FLATNESS)
+            yield flattened(sampler.chain, _FLATNESS[-1], sampler.sequence)
 
     def _rounds(
         self, chain: ConstrainedChain, missing: int, rng: np.random.Generator

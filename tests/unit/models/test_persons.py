@@ -225,6 +225,26 @@ def test_rows_of_a_person_are_as_like_as_noisy_pairs_say():
     assert len(frame) == 240 and not frame.duplicated(["person", "ward"]).any()
 
 
+def test_persons_whose_rows_are_hard_to_complete_keep_their_attributes(monkeypatch):
+    """Each person has a row of every ward, and the first draws of them end before most have."""
+    monkeypatch.setattr(models.persons.sampler, "_TRIES", 2)
+    attributes = CONTENT["attributes"] | {
+        "ward": {"type": "integer", "min": 0, "max": 6, "bins": 1}
+    }
+    unit = CONTENT["privacy"]["unit"] | {"max_rows": 7}
+    spec = spec_with(attributes=attributes, privacy=CONTENT["privacy"] | {"unit": unit})
+    task = task_of(spec, {"visits": 7 * PEOPLE}, 7 * PEOPLE)
+    owner, cost = np.repeat(np.arange(PEOPLE), 7), np.full(7 * PEOPLE, 9)
+    codes = {"visit": np.arange(7 * PEOPLE), "person": owner, "sex": owner % 2, "cost": cost}
+    codes |= {"age": owner, "ward": np.tile(np.arange(7), PEOPLE)}
+    model = fitted(task, amount=200, rows=Table(task.domain, codes))[2]
+    frame = model.sample(7 * PEOPLE, SamplingSource(9)).frame()
+    assert len(frame) == 7 * PEOPLE and not frame.duplicated(["person", "ward"]).any()
+    # of 60 persons that are drawn of 60 ages, 38 different ages are expected
+    assert frame.age.nunique() > 20
+    assert frame.cost.eq(9).mean() > 0.9
+
+
 def test_conditions_are_refused(model):
     with pytest.raises(SampleError, match="not drawn under conditions"):
         model.sample(10, SamplingSource(6), where={"sex": "f"})
