@@ -20,10 +20,11 @@ from models.mixture.dependent import DependentAttribute
 from models.mixture.fitting.factors import arrange_factors
 from models.mixture.fitting.products import Factor, Layout, Mixture
 from models.mixture.prior.released import ReleasedNumbers, restore_numbers
+from models.mixture.recalibration import pair_changes
 from models.mixture.sampler import EvenSampler
 from models.mixture.within_bins import Relation, relations_between
 from models.protocol import Arrays, ModelState, Sampler
-from models.sampling.balanced import BalancedSampler, Independent
+from models.sampling.balanced import BalancedSampler, Independent, PairChange
 from models.sampling.chain import Probabilities
 from models.sampling.sequential.row_by_row import PLAIN, Algorithm3, Penalty
 from models.sampling.supports.support_builder import CompiledConstraints
@@ -79,6 +80,10 @@ _RELATED = (
     "inside their bins, values of a number follow those of the number with which they correlate "
     "most in the fitted tables"
 )
+_RECALIBRATED = (
+    "where two numbers nearly follow each other, fewer rows are taken that the measured tables do "
+    "not show"
+)
 _FITTED_TO_RATES = (
     "the mixture is fitted anew so that it breaks soft constraints about as often as {} say"
 )
@@ -93,7 +98,7 @@ class MixtureModel(SequentialModel):
     are drawn with low variance.
     """
 
-    drawn_whole: ClassVar[frozenset[str]] = frozenset({BALANCED, _RELATED})
+    drawn_whole: ClassVar[frozenset[str]] = frozenset({BALANCED, _RELATED, _RECALIBRATED})
 
     task: Task
     sequence: tuple[str, ...]
@@ -111,7 +116,7 @@ class MixtureModel(SequentialModel):
         if self.constraint_sampler.remembers:
             return self.constraint_sampler
         inside = {name: self.bins[name] for name in self.mixture.layout.sizes}
-        return BalancedSampler(self._independent_sampler, inside)
+        return BalancedSampler(self._independent_sampler, inside, self._changes)
 
     def pool(self, rows: int, rng: SamplingSource) -> Table:
         """About ``rows`` rows by which the model's own rates are measured, keys left unset.
@@ -156,6 +161,16 @@ class MixtureModel(SequentialModel):
         ]
         return relations_between(self.mixture, self.bins, free)
 
+    @cached_property
+    def _changes(self) -> tuple[PairChange, ...]:
+        """Those of numbers without a soft constraint, whose rate is fitted to the mixture."""
+        if self.numbers is None:
+            return ()
+        soft = {name for constraint in self.task.soft for name in constraint.attributes}
+        names = self.mixture.layout.sizes.keys() - soft
+        tables, rows = self.numbers.tables, self.numbers.rows
+        return pair_changes(self.mixture, self.bins, names, tables, rows)
+
     def reweighted(self, reweighting: Reweighting) -> MixtureModel:
         """The same model, with weights of its soft constraints."""
         return replace(self, reweighting=reweighting)
@@ -173,9 +188,11 @@ class MixtureModel(SequentialModel):
         """How rows are made from the mixture."""
         refitted = self.task.soft and not self.algorithm.penalties
         soft = (_FITTED_TO_RATES.format(sources_of_rates(self.task.soft)),) if refitted else ()
-        balanced = () if self.constraint_sampler.remembers else (BALANCED,)
         related = (_RELATED,) if self.even and self._relations else ()
-        return (_FITTED, *soft, *related, *balanced)
+        remembers = self.constraint_sampler.remembers
+        balanced = () if remembers else (BALANCED,)
+        recalibrated = (_RECALIBRATED,) if not remembers and self._changes else ()
+        return (_FITTED, *soft, *related, *balanced, *recalibrated)
 
 
 def _state_of_mixture(mixture: Mixture) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

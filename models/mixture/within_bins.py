@@ -224,8 +224,7 @@ def relations_between(
     That is the numeric one of the mixture with which its scores correlate most. Strong relations
     come first: then no attribute is moved after another followed it, but for the two of a pair.
     """
-    numbers = [n for n in mixture.layout.sizes if isinstance(bins[n].cells.column, Grid)]
-    scores = [own for own in (NormalScores(bins[name]) for name in numbers) if len(own.known) > 1]
+    scores = _scores_of(mixture, bins)
     if len(scores) < 2:
         return ()
     strength = _correlations(mixture, scores)
@@ -237,6 +236,25 @@ def relations_between(
         if strongest[at] >= _LEAST_CORRELATION and scores[at].name in free
         for of, by in [(scores[at], scores[best[at]])]
     )
+
+
+def related_numbers(
+    mixture: Mixture, bins: Mapping[str, Bins], least: float
+) -> tuple[tuple[str, str], ...]:
+    """The pairs of numbers whose scores correlate by ``least`` or more, the strongest first."""
+    scores = _scores_of(mixture, bins)
+    if len(scores) < 2:
+        return ()
+    strength = np.triu(_correlations(mixture, scores))
+    order = np.argsort(-strength, axis=None, kind="stable")[: (strength >= least).sum()]
+    pairs = np.column_stack(np.unravel_index(order, strength.shape))
+    return tuple((scores[one].name, scores[other].name) for one, other in pairs)
+
+
+def _scores_of(mixture: Mixture, bins: Mapping[str, Bins]) -> list[NormalScores]:
+    """The numbers of the mixture that have enough bins to say something of a relation."""
+    numbers = [n for n in mixture.layout.sizes if isinstance(bins[n].cells.column, Grid)]
+    return [own for own in (NormalScores(bins[name]) for name in numbers) if len(own.known) > 1]
 
 
 def _correlations(mixture: Mixture, scores: Sequence[NormalScores]) -> Floats:

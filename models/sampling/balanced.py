@@ -2,17 +2,20 @@
 
 A plain draw adds its own sampling error to the error of the model. Here several times the rows are
 drawn, and rows are exchanged one for one while that brings the tables of all pairs of attributes
-nearer to those of the whole pool. Post-processing of a released model.
+nearer to those of the whole pool; of some pairs, whose table is known better than the pool's,
+nearer to those of the pool with other weights. Post-processing of a released model.
 
-Source: the aim is that of balanced sampling, Deville and Tillé, "Efficient balanced sampling: the
-cube method" (2004); the exchanges are a local search.
+Sources: the aim is that of balanced sampling, Deville and Tillé, "Efficient balanced sampling: the
+cube method" (2004); the exchanges are a local search. The weights are calibrated to histograms
+after Deville, Särndal, Sautory, "Generalized raking procedures in survey sampling" (1993).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
+from types import MappingProxyType
 from typing import Protocol
 
 import numba
@@ -36,7 +39,16 @@ MOST_PAIR_CELLS = 4_000
 _SEED = 20_040_401
 """Public seed of the choice of pairs where there are more, the same in every draw."""
 
+_RAKINGS = 5
+"""Turns of the weights' fit to all histograms; what is left is below a thousandth of a count."""
+
+_LEAST_MASS = 1e-9
+"""Rows that are divided by at least, of levels that no row has."""
+
 _PairCells = NDArray[np.int32]
+
+Pair = tuple[int, int]
+"""The places of two attributes."""
 
 
 class Independent(Protocol):
@@ -53,14 +65,30 @@ class Independent(Protocol):
 
 
 @dataclass(frozen=True)
+class PairChange:
+    """How much more frequent joint levels of two attributes are to be than in the pool.
+
+    ``times`` has the shape (levels of ``first``, levels of ``second``). The same rows are to be
+    more frequent in the tables of all pairs of one of ``firsts`` and one of ``seconds``.
+    """
+
+    first: str
+    second: str
+    times: Floats
+    firsts: tuple[str, ...]
+    seconds: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class BalancedSampler:
     """Draws ``OVERSAMPLING`` times the rows from a sampler and keeps a balanced part.
 
-    Balanced in the levels of ``bins``.
+    Balanced in the levels of ``bins``, as in the pool but for the ``changes``.
     """
 
     inner: Independent
     bins: Mapping[str, Bins]
+    changes: tuple[PairChange, ...] = ()
 
     @property
     def domain(self) -> Domain:
@@ -92,23 +120,50 @@ class BalancedSampler:
             self.inner.independent(wanted, source, where) for source in stream.spawn(OVERSAMPLING)
         )
         pool = Table.concatenate(draw.narrow() for draw in draws)
-        levels = [own.of(pool.stored[name]).astype(np.int32) for name, own in self.bins.items()]
+        levels = {n: own.of(pool.stored[n]).astype(np.int32) for n, own in self.bins.items()}
         sizes = [own.size for own in self.bins.values()]
-        return pool.take(choose_balanced(levels, sizes, wanted, stream.generator))
+        weighted = self._weighted(levels)
+        chosen = choose_balanced([*levels.values()], sizes, wanted, stream.generator, weighted)
+        return pool.take(chosen)
+
+    def _weighted(self, levels: Mapping[str, Array]) -> dict[Pair, Floats]:
+        """The pairs with changes, and the weights (pool,) that rows have in their tables."""
+        place = {name: at for at, name in enumerate(levels)}
+        found: dict[Pair, Floats] = {}
+        for change in self.changes:
+            factors = change.times[levels[change.first], levels[change.second]]
+            weights = calibrate_weights(factors, [*levels.values()])
+            for one, other in product(change.firsts, change.seconds):
+                first, second = sorted((place[one], place[other]))
+                found[first, second] = weights
+        return found
 
 
 def choose_balanced(
-    levels: Sequence[Array], sizes: Sequence[int], wanted: int, rng: np.random.Generator
+    levels: Sequence[Array],
+    sizes: Sequence[int],
+    wanted: int,
+    rng: np.random.Generator,
+    weighted: Mapping[Pair, Floats] = MappingProxyType({}),
 ) -> Integers:
     """Numbers (wanted,) of rows whose tables are near the pool's: the first ones, some exchanged.
 
     Args:
         levels: one column (pool,) for each attribute.
         sizes: the number of levels of each.
+        weighted: pairs in whose tables the rows of the pool have weights (pool,).
     """
-    cells, count = _cells(levels, sizes)
-    pool = len(levels[0])
+    pairs = choose_pairs(sizes)
+    pairs += [pair for pair in weighted if pair not in pairs]
+    cells, begins = _cells(levels, sizes, pairs)
+    pool, count = len(levels[0]), begins[-1]
     expected = np.bincount(cells.ravel(), minlength=count) * (wanted / pool)
+    for at, pair in enumerate(pairs):
+        if pair in weighted:
+            own = np.bincount(
+                cells[:, at] - begins[at], weighted[pair], begins[at + 1] - begins[at]
+            )
+            expected[begins[at] : begins[at + 1]] = own * (wanted / pool)
     excess = np.bincount(cells[:wanted].ravel(), minlength=count) - expected
     chosen, others = np.arange(wanted), wanted + rng.permutation(pool - wanted)
     if cells.shape[1] and len(others):
@@ -124,22 +179,31 @@ def choose_balanced(
     return chosen
 
 
-def _cells(levels: Sequence[Array], sizes: Sequence[int]) -> tuple[_PairCells, int]:
-    """The cell of each row in the table of each pair (rows, pairs), and the number of all cells.
+def calibrate_weights(factors: Floats, levels: Sequence[Array]) -> Floats:
+    """Weights (pool,) near ``factors`` (pool,) with which all histograms are those of the pool."""
+    weights = factors
+    for _ in range(_RAKINGS):
+        for own in levels:
+            held = np.maximum(np.bincount(own, weights), _LEAST_MASS)
+            weights = weights * (np.bincount(own) / held)[own]
+    return weights
+
+
+def _cells(
+    levels: Sequence[Array], sizes: Sequence[int], pairs: Sequence[Pair]
+) -> tuple[_PairCells, list[int]]:
+    """The cell of each row in the table of each pair (rows, pairs), and where tables begin and end.
 
     Cells are numbered over all tables.
     """
-    cells = np.empty((len(levels[0]), 0), dtype=np.int32)
-    pairs, begins = choose_pairs(sizes), [0]
-    if pairs:
-        begins = np.cumsum([0, *(sizes[a] * sizes[b] for a, b in pairs)]).tolist()
-        cells = np.empty((len(levels[0]), len(pairs)), dtype=np.int32)
-        for place, (a, b) in enumerate(pairs):
-            cells[:, place] = begins[place] + levels[a] * sizes[b] + levels[b]
-    return cells, begins[-1]
+    begins = np.cumsum([0, *(sizes[a] * sizes[b] for a, b in pairs)]).tolist()
+    cells = np.empty((len(levels[0]), len(pairs)), dtype=np.int32)
+    for place, (a, b) in enumerate(pairs):
+        cells[:, place] = begins[place] + levels[a] * sizes[b] + levels[b]
+    return cells, begins
 
 
-def choose_pairs(sizes: Sequence[int]) -> list[tuple[int, int]]:
+def choose_pairs(sizes: Sequence[int]) -> list[Pair]:
     """The pairs of attributes whose tables are compared: small ones, an even choice if many."""
     pairs = [
         (a, b)

@@ -1,0 +1,62 @@
+"""A survey of few persons: many items of five answers, in groups that one trait decides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from shape import Shape
+
+GROUP = 10
+"""Items that one trait decides."""
+
+ANSWERS = 5
+
+_LOADING = 0.8
+"""Correlation of an item with the trait of its group, before it is cut into answers."""
+
+
+def survey(rows: int = 2_500, items: int = 150, seed: int = 1) -> Shape:
+    """Items from 1 to 5, each second one agreement in words; those of a group go together."""
+    rng = np.random.default_rng(seed)
+    answers: dict[str, np.ndarray] = {}
+    for at in range(items):
+        if at % GROUP == 0:
+            trait = rng.normal(size=rows)
+        score = _LOADING * trait + np.sqrt(1 - _LOADING**2) * rng.normal(size=rows)
+        cuts = np.quantile(score, np.cumsum(rng.dirichlet(np.full(ANSWERS, 5.0)))[:-1])
+        level = np.searchsorted(cuts, score)
+        answers[f"item {at:03d}"] = level + 1 if at % 2 else np.array(_WORDS)[level]
+    return Shape(pd.DataFrame(answers), _spec(rows, list(answers)))
+
+
+def group_of(name: str) -> int:
+    """The group of an item."""
+    return int(name.split()[1]) // GROUP
+
+
+def scores(frame: pd.DataFrame) -> pd.DataFrame:
+    """All answers as numbers."""
+    return frame.apply(lambda own: pd.to_numeric(own.astype(str).replace(_NUMBERS)))
+
+
+_WORDS = ("not at all", "hardly", "somewhat", "mostly", "fully")
+_NUMBERS = {word: str(at) for at, word in enumerate(_WORDS, 1)}
+
+
+def _spec(rows: int, names: list[str]) -> dict[str, object]:
+    kinds = (
+        {"type": "categorical", "values": list(_WORDS), "provenance": "the form"},
+        {"type": "integer", "min": 1, "max": ANSWERS, "provenance": "the form"},
+    )
+    return {
+        "name": "survey",
+        "source": {"path": "survey.csv"},
+        "privacy": {
+            "unit": "row",
+            "relation": "add_remove",
+            "rows": {"public": rows},
+            "budget": {"epsilon": 100, "delta": "1e-5", "per": "ever"},
+        },
+        "attributes": {name: kinds[at % 2] for at, name in enumerate(names)},
+        "release": {"method": "mixture", "epsilon": 1, "delta": "1e-6"},
+    }
