@@ -16,10 +16,10 @@ from cloister.schema.values.formats import (
     has_short_year,
     in_seconds,
     require_moment_format,
-    require_number_format,
     utc_offset,
     written_micros,
 )
+from cloister.schema.values.number_formats import require_number_format
 
 Scalar = str | bool | int | float
 _T = TypeVar("_T")

@@ -11,13 +11,15 @@ from cloister.schema.domain import Domain
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.values.formats import write_moments, write_numbers
+from cloister.schema.values.formats import write_moments
+from cloister.schema.values.number_formats import with_unit, write_numbers
 from tasks.runtime.tables import write_csv, write_table
 
-ROWS = 12
+ROWS = 24
 MARKS = [(".", None), (".", ","), (",", "."), (",", None), (".", "'"), (",", " ")]
 DAYS = ["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%-m/%-d/%y", "%d %b %Y", "%B %-d, %Y", "%Y%m%d"]
 CLOCKS = ["T%H:%M:%S", " %H:%M:%S", " %H:%M", " %-I:%M %p", "T%H:%M:%SZ", "T%H:%M:%S.000Z"]
+UNITS = [("", " €"), ("$", ""), ("", "%"), ("US$ ", ""), ("", "\u00a0mg/l")]
 PAIRS = [("1", "0"), ("yes", "no"), ("T", "F"), ("TRUE", "FALSE"), ("ja", "nein"), ("1.0", "0.0")]
 
 wholes = st.integers(-(10**7), 10**7)
@@ -29,6 +31,11 @@ words = st.text(string.ascii_letters + " äöüßéÀ'\"", min_size=1, max_size=
 
 def many(values):
     return st.lists(values, min_size=ROWS, max_size=ROWS)
+
+
+def few(values):
+    """Cells of so few different values that none is taken for a key."""
+    return st.lists(values, min_size=2, max_size=9).flatmap(lambda own: many(st.sampled_from(own)))
 
 
 def moments(form):
@@ -50,24 +57,28 @@ def tables(draw):
     amounts = st.integers(-(10**8), 10**8).map(lambda cents: cents / 100)
     columns = [
         draw(numbers(amounts, f"%{group}.2f", marks)),
+        draw(numbers(amounts, with_unit(f"%{group}.2f", draw(st.sampled_from(UNITS))), marks)),
         draw(numbers(wholes, draw(st.sampled_from(["%d", f"%{group}d", "%.1f"])), marks)),
         draw(moments(draw(st.sampled_from(DAYS)))),
         draw(moments(draw(st.sampled_from(DAYS)) + draw(st.sampled_from(CLOCKS)))),
         draw(many(st.sampled_from(draw(st.sampled_from(PAIRS))))),
-        draw(many(words)),
+        draw(few(words)),
         draw(st.permutations(range(10**5, 10**5 + ROWS)).map(lambda keys: list(map(str, keys)))),
-        draw(many(st.integers(0, 99_999)).map(lambda codes: [f"{code:05d}" for code in codes])),
+        draw(few(st.integers(0, 99_999)).map(lambda codes: [f"{code:05d}" for code in codes])),
     ]
     for column in columns:
         word = draw(st.sampled_from(["NA", "", "?", "NULL"]))
         for at in draw(st.sets(st.integers(0, ROWS - 1), max_size=ROWS // 2)):
             column[at] = word
-    names = draw(st.permutations(["id nr.", "% größe", "3", "a", "A", "wann", "b,c", "d;e"]))
+    names = draw(
+        st.permutations(["preis", "id nr.", "% größe", "3", "a", "A", "wann", "b,c", "d;e"])
+    )
     delimiter = draw(st.sampled_from(",;\t|"))
+    encoding = draw(st.sampled_from(["utf-8", "latin-1"]))
     return (
         [names, *zip(*columns, strict=True)],
         delimiter,
-        draw(st.sampled_from(["utf-8", "latin-1"])),
+        "utf-8" if any("€" in text for row in columns for text in row) else encoding,
     )
 
 

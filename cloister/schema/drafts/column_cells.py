@@ -10,6 +10,8 @@ import pandas as pd
 from pandas.api import types as pt
 
 from cloister.schema.attributes import AnyAttribute, Float, Integer
+from cloister.schema.drafts.written_forms import numbers_alone
+from cloister.schema.values.number_formats import NO_UNIT, Unit
 from cloister.schema.values.parsing import parse
 
 Keys = dict[str, Any]
@@ -34,8 +36,9 @@ class ColumnCells:
     """The known cells of a column, and how many of all are known.
 
     They are native values, or the texts of the file; ``plain`` are the same with numbers as
-    ``1234.5``. The file groups ``thousands`` if there is a mark. ``missing`` is the text of missing
-    cells, if it is not that of the file.
+    ``1234.5``, without the ``unit`` that stands beside them in the file. The file groups
+    ``thousands`` if there is a mark. ``missing`` is the text of missing cells, if it is not that of
+    the file.
     """
 
     name: str
@@ -44,6 +47,12 @@ class ColumnCells:
     rows: int
     thousands: str | None = None
     missing: str | None = None
+    unit: Unit = NO_UNIT
+
+    @property
+    def written_numbers(self) -> pd.Series:
+        """The distinct texts of numbers in the marks of the file, without their unit."""
+        return numbers_alone(self.known.drop_duplicates(), self.unit)
 
     @property
     def is_text(self) -> bool:

@@ -11,7 +11,7 @@ Range = tuple[int, int]
 
 _WORD = re.compile(r"[A-ZÀ-Þ]?[a-zà-ÿ]+|[A-ZÀ-Þ]+(?![a-zà-ÿ])|%")
 
-_RANGES: dict[str, tuple[Range, ...]] = {
+_CALENDAR: dict[str, tuple[Range, ...]] = {
     "day of week": ((0, 6), (1, 7)),
     "dayofweek": ((0, 6), (1, 7)),
     "weekday": ((0, 6), (1, 7)),
@@ -25,6 +25,10 @@ _RANGES: dict[str, tuple[Range, ...]] = {
     "hour": ((0, 23), (0, 24)),
     "minute": ((0, 59),),
     "second": ((0, 59),),
+}
+"""Ranges of what a name ends in, from calendars and clocks: of whole numbers."""
+
+_SCALES: dict[str, tuple[Range, ...]] = {
     "age": ((0, 120),),
     "percent": ((0, 1), (0, 100)),
     "percentage": ((0, 1), (0, 100)),
@@ -44,7 +48,10 @@ _RANGES: dict[str, tuple[Range, ...]] = {
     "fraction": ((0, 1),),
     "probability": ((0, 1),),
 }
-"""Ranges of what a name ends in, the narrowest first; from calendars, clocks and usual scales."""
+"""The same of usual scales, the narrowest first; of decimal numbers too."""
+
+_RATE = "per"
+"""The word of a name that makes its last word a unit: ``kWh per hour`` is no hour."""
 
 _CODES = frozenset(
     (
@@ -84,8 +91,11 @@ def words_of(name: str) -> tuple[str, ...]:
 def public_range(name: str, low: float, high: float) -> Range | None:
     """The range that the name of a column has by itself, if it holds its least and greatest."""
     words = words_of(name)
+    if _RATE in words:
+        return None
+    ranges = _SCALES | (_CALENDAR if isinstance(low, int) else {})
     for length in (3, 1):
-        for first, last in _RANGES.get(" ".join(words[-length:]), ()) if words else ():
+        for first, last in ranges.get(" ".join(words[-length:]), ()) if words else ():
             if first <= low and high <= last:
                 return first, last
     if words and words[-1] == "year" and low in _YEARS and high in _YEARS:

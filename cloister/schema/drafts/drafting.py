@@ -24,6 +24,7 @@ from cloister.schema.sources.required_columns import require_columns
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import DraftedFact
 from cloister.schema.spec_files.writing import entries, flow, scalar
+from cloister.schema.values.number_formats import NO_UNIT
 
 _NATIVE_FACTS: tuple[DraftedFact, ...] = ("names", "ignore", "types")
 _TEXT_FACTS: tuple[DraftedFact, ...] = (
@@ -97,7 +98,7 @@ def _drafted_parquet(path: Path) -> DraftedFile:
     frame = read_native(path, [name for name in names if name not in nested])
     decimals = frame.columns[[pt.is_object_dtype(kind) for kind in frame.dtypes]]
     frame = frame.assign(**{name: texts(frame[name]) for name in decimals})
-    return DraftedFile({"path": str(path)}, frame, frame, {}, tuple(nested))
+    return DraftedFile({"path": str(path)}, frame, frame, {}, nested=tuple(nested))
 
 
 def _keyed(file: DraftedFile, name: str) -> Guess:
@@ -106,7 +107,8 @@ def _keyed(file: DraftedFile, name: str) -> Guess:
     thousands = file.source.get("thousands")
     token = file.tokens.get(name)
     own = None if token in (None, *file.source.get("missing", ())[:1]) else token
-    return guess(ColumnCells(name, known, plain, len(file.plain), thousands, own))
+    unit = file.units.get(name, NO_UNIT)
+    return guess(ColumnCells(name, known, plain, len(file.plain), thousands, own, unit))
 
 
 def _line(name: str, guess: Guess) -> str:

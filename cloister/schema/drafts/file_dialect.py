@@ -5,9 +5,10 @@ Privacy: one row may decide any of it.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,21 +17,19 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cloister.schema.drafts.written_forms import FEWEST_NUMBERS, guess_unit, numbers_alone
 from cloister.schema.sources.files.csv_files import csv_header, read_text
 from cloister.schema.sources.files.encodings import MARKS, UTF_8
 from cloister.schema.sources.numbers import plain_numbers
 from cloister.schema.sources.required_columns import DELIMITERS, require_columns
 from cloister.schema.spec import SourceSpec
-from cloister.schema.values.formats import number_pattern
+from cloister.schema.values.number_formats import NO_UNIT, Unit, number_pattern
 
 _MISSING = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "NaN", "nan", "?", " ?", "-", ".")
 """Texts that usually stand for a missing value; the empty cell always does."""
 
 _MOST_WORDS = 3
 """Words beside the numbers or dates of a column at most, for them to stand for missing values."""
-
-_FEWEST_NUMBERS = 20
-"""Different numbers or dates beside them at least: fewer may be categories."""
 
 _FEWEST_ROWS = 3
 """Rows of each such word at least: fewer may be slips, which are remarked."""
@@ -56,13 +55,17 @@ _MARKS: tuple[Marks, ...] = (
 )
 """Decimal and thousands marks; of two that read as many columns, the first is taken."""
 
+_MARKS_BESIDE_SEMICOLONS = (_MARKS[0], *sorted(_MARKS[1:], key=lambda marks: marks[0] != ","))
+"""The same where decimal commas are likelier, since cells are not divided by commas."""
+
 
 @dataclass(frozen=True)
 class DraftedFile:
     """The cells of a file, and the keys of the source that read them so.
 
     ``plain`` holds the cells with numbers as ``1234.5``, ``written`` as they are in the file; in
-    both the ``missing`` texts are missing. ``tokens`` is the usual missing text of each column.
+    both the ``missing`` texts are missing, and only the latter has units: those of ``units``.
+    ``tokens`` is the usual missing text of each column.
     ``nested`` are columns without single values, which are in none of them.
     """
 
@@ -70,6 +73,7 @@ class DraftedFile:
     written: pd.DataFrame
     plain: pd.DataFrame
     tokens: dict[str, str]
+    units: dict[str, Unit] = field(default_factory=dict)
     nested: tuple[str, ...] = ()
 
 
@@ -89,14 +93,17 @@ def drafted_csv(path: Path) -> DraftedFile:
     counts = {name: _missing_counts(cells[name]) for name in names}
     missing = _by_frequency(counts.values())
     written = cells.mask(cells.isin(missing))
-    decimal, thousands = _marks(written)
+    units = {name: guess_unit(_distinct(written[name])) for name in names}
+    alone = {name: numbers_alone(written[name], unit) for name, unit in units.items()}
+    decimal, thousands = _marks(list(alone.values()), delimiter)
     dialect |= {"decimal": decimal} | ({"thousands": thousands} if thousands else {})
     source = SourceSpec(**dialect, missing=tuple(missing))
     return DraftedFile(
         dialect | {"missing": missing},
         written,
-        pd.DataFrame({name: _plain(written[name], source) for name in names}),
+        pd.DataFrame({name: _plain(cells, source) for name, cells in alone.items()}),
         {name: max(found, key=found.__getitem__) for name, found in counts.items() if found},
+        {name: unit for name, unit in units.items() if unit != NO_UNIT},
     )
 
 
@@ -144,9 +151,9 @@ def _words_among_numbers(cells: pd.Series) -> list[str]:
     counts = cells[~cells.isin(["", *_MISSING])].value_counts()
     texts = counts.index.to_series()
     words = counts[~texts.str.contains("[0-9]", regex=True)]
-    numbers = texts.str.match(r"\s*[+-]?[.,]?[0-9]").sum()
+    numbers = texts.str.match(r"\s*[+-]?(?:[$€£¥]\s?)?[.,]?[0-9]").sum()
     few = len(words) <= _MOST_WORDS and len(words) + numbers == len(counts)
-    if not few or numbers < _FEWEST_NUMBERS or (words < _FEWEST_ROWS).any():
+    if not few or numbers < FEWEST_NUMBERS or (words < _FEWEST_ROWS).any():
         return []
     return [str(word) for word in words.index]
 
@@ -160,19 +167,32 @@ def _by_frequency(counts: Iterable[dict[str, int]]) -> list[str]:
     return [token for token in ordered if total[token] or token == ""]
 
 
-def _marks(cells: pd.DataFrame) -> Marks:
-    """The marks by which most columns are numbers throughout."""
-    distinct = [pa.array(cells[name].dropna().unique(), pa.large_string()) for name in cells]
+def _distinct(cells: pd.Series) -> pd.Series:
+    return pd.Series(cells.dropna().unique(), dtype="str")
+
+
+def _marks(columns: Sequence[pd.Series], delimiter: str) -> Marks:
+    """The marks by which most columns are numbers throughout.
+
+    Files with semicolons have them for the sake of decimal commas.
+    """
+    distinct = [pa.array(_distinct(cells), pa.large_string()) for cells in columns]
 
     def numeric(marks: Marks) -> int:
         return sum(_are_numbers(texts, marks) for texts in distinct)
 
-    return max(_MARKS, key=numeric)
+    return max(_MARKS_BESIDE_SEMICOLONS if delimiter == ";" else _MARKS, key=numeric)
 
 
 def _are_numbers(texts: pa.Array, marks: Marks) -> bool:
+    """Whether all texts are numbers in these marks; no group of thousands follows a zero alone."""
     known = pc.match_substring_regex(texts, number_pattern(*marks))
-    return len(texts) > 0 and bool(pc.all(known).as_py())
+    if len(texts) == 0 or not pc.all(known).as_py():
+        return False
+    if marks[1] is None:
+        return True
+    below_one = pc.match_substring_regex(texts, rf"^\s*[+-]?0+{re.escape(marks[1])}")
+    return not pc.any(below_one).as_py()
 
 
 def _plain(cells: pd.Series, source: SourceSpec) -> pd.Series:

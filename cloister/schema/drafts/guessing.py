@@ -5,6 +5,7 @@ Privacy: a guess holds values of the data, and one row may decide any of it.
 
 from __future__ import annotations
 
+import calendar
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -37,6 +38,8 @@ from cloister.schema.drafts.number_bounds import (
 from cloister.schema.drafts.written_forms import (
     ANY_DATE,
     ANY_MOMENT,
+    CURRENCIES,
+    FEWEST_NUMBERS,
     date_format,
     is_ambiguous,
     is_compact_date,
@@ -45,6 +48,7 @@ from cloister.schema.drafts.written_forms import (
     number_format,
 )
 from cloister.schema.values.formats import MICROS, in_seconds, is_moved_to_utc, written_micros
+from cloister.schema.values.number_formats import decimal_places
 from cloister.schema.values.parsing import parse
 
 _BOOLEAN_WORDS = (
@@ -67,17 +71,28 @@ _MIDNIGHT = 2400
 _STEPS = (3600 * MICROS, 60 * MICROS, *(10**places for places in range(6, -1, -1)))
 """Microseconds that all moments of a column may be multiples of."""
 
-_NUMBERED = re.compile(r"(\D{0,12}?)\s?([+-]?\d[\d.,' \u00a0]*?)\s?([^\d\s]\D{0,9})?")
+_METER_STEPS = tuple(minutes * 60 * MICROS for minutes in (60, 30, 15, 10, 5))
+"""The same of readings at even times: of `FEWEST_NUMBERS` different moments or more."""
+
+_NUMBERED = re.compile(
+    r"(\D{0,12}?)\s?([+-]?\d+(?:[.,' \u00a0]\d{3})*(?:[.,]\d+)?)\s?([^\d\s]\D{0,9})?"
+)
 """A number with what stands before it, and its unit."""
 
-_CURRENCIES = ("$", "€", "£", "¥", "US$", "CHF", "EUR", "USD", "GBP")
-"""What stands before a number that is an amount of money."""
+_DECIMAL = re.compile(r"\s*[+-]?\d+(?:[.,]\d+)?\s*")
+"""A plain number, with either decimal mark."""
 
 _MOSTLY = 0.9
 """The share of values that must be alike for a hint on all of them."""
 
 _MOST_ODD = 0.02
 """The share of values that a remark takes for slips; with more, the column is of its own type."""
+
+_MOST_MARKS = 3
+"""Texts beside numbers at most that are named: ``<0.5``, ``trace``."""
+
+_MONTHS_FROM, _YEARS_FROM = 25, 300
+"""Days from the first to the last moment from which whole months, or years, are guessed."""
 
 _ANY_WHOLE = Integer(type="integer", min=0, max=0)
 _ANY_NUMBER = Float(type="float", min=0, max=0)
@@ -169,7 +184,7 @@ def _integer(cells: ColumnCells) -> Guess | None:
         why = f"{why}; clock times as hhmm? list their values, or 60 to 99 minutes come out too"
     least, most = _whole_limits(cells)
     keys = {"type": "integer", "min": max(int(low), least), "max": min(int(high), most)}
-    keys |= bins_of(asked) | point_mass(typed, 0) if wide else {}
+    keys |= bins_of(asked, low, high) | point_mass(typed, 0) if wide else {}
     return Guess(keys | single | _number_format(cells, whole=True), why + said)
 
 
@@ -198,17 +213,16 @@ def _float(cells: ColumnCells) -> Guess | None:
         cells.name, float(typed.min()), float(typed.max()), "decimal numbers"
     )
     form = _number_format(cells, whole=False)
-    written = int(form["format"][-2]) if form else 0
-    places = max(decimals_of(typed), written)
+    places = max(decimals_of(typed), decimal_places(form.get("format")))
     keys = {"type": "float", "min": float(low), "max": float(high), "decimals": places}
-    return Guess({**keys, **bins_of(typed), **point_mass(typed, 0.0), **form}, why)
+    return Guess({**keys, **bins_of(typed, low, high), **point_mass(typed, 0.0), **form}, why)
 
 
 def _number_format(cells: ColumnCells, whole: bool) -> Keys:
     if not cells.is_text:
         return {}
-    form = number_format(cells.known.drop_duplicates(), whole, cells.thousands)
-    short = form is None or whole or int(re.sub(r"\D", "", form)) <= MOST_DECIMALS
+    form = number_format(cells.written_numbers, whole, cells.thousands, cells.unit)
+    short = whole or decimal_places(form) <= MOST_DECIMALS
     return {"format": form} if form and short else {}
 
 
@@ -218,9 +232,9 @@ def _date(cells: ColumnCells) -> Guess | None:
     typed = cells.typed(attribute)
     if typed is None:
         return None
-    keys = {"type": "date", "min": f"{typed.min().year:04d}-01-01"}
-    keys |= {"max": f"{typed.max().year:04d}-12-31"} | _written_as(form)
-    return Guess(keys, _moment_words("dates", cells, ANY_DATE, form))
+    first, last, period = _period(typed)
+    keys = {"type": "date", "min": first, "max": last} | _written_as(form)
+    return Guess(keys, _moment_words(f"dates; whole {period}", cells, ANY_DATE, form))
 
 
 def _datetime(cells: ColumnCells) -> Guess | None:
@@ -230,13 +244,29 @@ def _datetime(cells: ColumnCells) -> Guess | None:
     if typed is None:
         return None
     moments = typed.to_numpy().astype("datetime64[us]").astype(np.int64)
-    micros = next(unit for unit in _STEPS if not (moments % unit).any())
+    steps = (*(_METER_STEPS if cells.distinct >= FEWEST_NUMBERS else ()), *_STEPS)
+    micros = next(unit for unit in steps if not (moments % unit).any())
     step = in_seconds(max(micros, written_micros(form) if form else 1))
-    first, last = f"{typed.min().year:04d}-01-01T00:00:00", f"{typed.max().year:04d}-12-31T23:59:59"
+    first, last, period = _period(typed)
     digits = "." + "9" * attribute.model_copy(update={"step": step}).places
-    keys: Keys = {"type": "datetime", "min": first, "max": last + digits.rstrip(".")}
+    last = f"{last}T23:59:59{digits.rstrip('.')}"
+    keys: Keys = {"type": "datetime", "min": f"{first}T00:00:00", "max": last}
     keys |= {"step": step} if step != 1 else {}
-    return Guess(keys | _written_as(form), _moment_words("moments", cells, ANY_MOMENT, form))
+    return Guess(
+        keys | _written_as(form), _moment_words(f"moments; whole {period}", cells, ANY_MOMENT, form)
+    )
+
+
+def _period(typed: pd.Series) -> tuple[str, str, str]:
+    """The first and last day of the whole years, months or days that hold moments (n,); which."""
+    first, last = typed.min().date(), typed.max().date()
+    days = (last - first).days
+    if days >= _YEARS_FROM:
+        return f"{first.year:04d}-01-01", f"{last.year:04d}-12-31", "years"
+    if days < _MONTHS_FROM:
+        return first.isoformat(), last.isoformat(), "days"
+    most = calendar.monthrange(last.year, last.month)[1]
+    return first.replace(day=1).isoformat(), last.replace(day=most).isoformat(), "months"
 
 
 def _written_as(form: str | None) -> Keys:
@@ -246,7 +276,7 @@ def _written_as(form: str | None) -> Keys:
 def _moment_words(
     what: str, cells: ColumnCells, attribute: Date | Datetime, form: str | None
 ) -> str:
-    words = f"{what}; whole years that hold those of the data: declare those covered"
+    words = f"{what} that hold those of the data: declare those covered"
     if cells.is_text and form is None:
         return f"{words}; not all are written alike, and they come out in one form"
     if form and is_moved_to_utc(form):
@@ -273,14 +303,21 @@ def _many_words(values: list[str]) -> str:
     if len(parts) >= _MOSTLY * len(values) and len({before for before, _, _ in parts}) == 1:
         units = sorted({after for _, _, after in parts if after})
         before = parts[0][0]
-        if units or before.strip() in _CURRENCIES:
+        if units or before.strip() in CURRENCIES:
             unit = " and ".join(f"'{unit}'" for unit in units[:3]) or f"'{before}'"
             return f"{words}, nearly all of them numbers with {unit}: write the numbers alone"
         return (
             f"{words}, all of them one word and a number: type text with a pattern if they name "
             "persons or rows, else the public list as {pattern: ...} or {file: NAME}"
         )
-    return f"{words}; give the public list as {{file: NAME}}, or ignore free text"
+    marks = [value for value in values if not _DECIMAL.fullmatch(value)]
+    if len(marks) <= _MOST_MARKS:
+        named = " and ".join(f"'{mark}'" for mark in marks)
+        return f"{words}, all but {named} numbers: write a number in its place, and make it special"
+    return (
+        f"{words}; give the public list as {{file: NAME}}, type text with a pattern if they name "
+        "persons or rows, or ignore free text"
+    )
 
 
 _KINDS = (_boolean, guess_digits, _compact_date, _integer, _float, _date, _datetime, guess_key)

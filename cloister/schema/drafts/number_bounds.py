@@ -17,6 +17,12 @@ from cloister.schema.drafts.column_names import public_range
 BINS = 50
 """Bins of a guessed number; whole numbers get them where the range is wider than twice as many."""
 
+_MOST_BINS = 500
+"""Bins of a guessed number at most, where the bounds that its name has lie far outside the data."""
+
+_WIDE = 2
+"""Times the span of the data that bounds are apart, from which a number gets more bins."""
+
 _BULK, _FAR = 0.9, 10
 """A tail is long where this share of the values is so many times nearer to zero than the last."""
 
@@ -123,11 +129,17 @@ def few_numbers(typed: pd.Series) -> list[int]:
     return sorted(map(int, found)) if few else []
 
 
-def bins_of(typed: pd.Series) -> dict[str, Any]:
-    """Bins: equal ones, or growing away from zero where few values lie far out."""
-    distance = typed.abs()
-    far = float(distance.quantile(_BULK)) * _FAR < float(distance.max())
-    return {"bins": BINS, "scale": "log"} if far else {"bins": BINS}
+def bins_of(typed: pd.Series, low: float, high: float) -> dict[str, Any]:
+    """Bins of a range: equal ones, or growing away from zero where few values lie far out.
+
+    Of equal ones about as many lie in the span of the data as if that were the range.
+    """
+    distance, span = typed.abs(), float(typed.max()) - float(typed.min())
+    if float(distance.quantile(_BULK)) * _FAR < float(distance.max()):
+        return {"bins": BINS, "scale": "log"}
+    if span == 0 or high - low <= _WIDE * span:
+        return {"bins": BINS}
+    return {"bins": min(_MOST_BINS, BINS * math.ceil((high - low) / span))}
 
 
 def point_mass(typed: pd.Series, value: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How the texts of a column are written: the format of its numbers, dates or moments.
+"""How the texts of a column are written: the format of its numbers, their unit, dates, moments.
 
 Privacy: one row may decide a format.
 """
@@ -10,9 +10,11 @@ import re
 from collections.abc import Sequence
 
 import pandas as pd
+import pyarrow as pa
 
 from cloister.schema.attributes import AnyAttribute, Date, Datetime
 from cloister.schema.values.formats import moment_pattern, require_moment_format
+from cloister.schema.values.number_formats import NO_UNIT, SPACES, Unit, with_unit, without_unit
 from cloister.schema.values.parsing import parse
 
 ANY_DATE = Date(type="date", min=dt.date.min, max=dt.date.max)
@@ -23,15 +25,17 @@ _DAYS = (
     *("%m-%d-%Y", "%-d/%-m/%Y", "%-m/%-d/%Y", "%-d.%-m.%Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y"),
     *("%-d/%-m/%y", "%-m/%-d/%y", "%d-%b-%Y", "%d %b %Y", "%-d %b %Y", "%d-%b-%y", "%b %d, %Y"),
     *("%b %-d, %Y", "%d %B %Y", "%-d %B %Y", "%-d. %B %Y", "%B %d, %Y", "%B %-d, %Y", "%Y%m%d"),
+    *("%d/%b/%Y", "%-d-%b-%Y", "%Y-%b-%d"),
 )
 _CLOCKS = (
     *("T%H:%M:%S", " %H:%M:%S", "T%H:%M", " %H:%M", " %-H:%M", " %-H:%M:%S", "T%H%M%S"),
     *(" %I:%M %p", " %-I:%M %p", " %I:%M:%S %p", " %-I:%M:%S %p", "T%H:%M:%S.000"),
     *(" %H:%M:%S.000", "T%H:%M:%S.000000", " %H:%M:%S.000000", "T%H:%M:%S.%3f", " %H:%M:%S.%3f"),
     *("T%H:%M:%S.%6f", " %H:%M:%S.%6f", "T%H:%M:%S.%f", " %H:%M:%S.%f"),
+    ":%H:%M:%S",
 )
 _MIDNIGHTS = ("T00:00:00", " 00:00:00", "T00:00", " 00:00", " 0:00", "T00:00:00.000")
-_ZONES = ("", "Z", "+00:00", "+0000", "+00")
+_ZONES = ("", "Z", "+00:00", "+0000", "+00", " +0000")
 _OFFSET = re.compile("[+-][01][0-9]:?[0-5][0-9]$")
 """A distance from UTC at the end of a moment."""
 
@@ -41,6 +45,29 @@ _USUAL = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S")
 _EXCHANGED = (("%d", "%m"), ("%-d", "%-m"))
 
 _DECIMAL_MARKS = ".,"
+
+FEWEST_NUMBERS = 20
+"""Different numbers at least with a unit, or beside words: fewer may be categories."""
+
+_LONGEST = 12
+"""Letters of a unit at most; longer texts are no unit."""
+
+CURRENCIES = ("$", "€", "£", "¥", "US$", "CHF", "EUR", "USD", "GBP")
+"""What stands before a number that is an amount of money; other words name a code."""
+
+_ATTACHED = frozenset(
+    (
+        *CURRENCIES,
+        *("%", "‰", "°", "°C", "°F", "km", "m", "cm", "mm", "kg", "g", "mg", "l", "ml"),
+        *("h", "min", "s", "ms", "kB", "KB", "MB", "GB", "TB", "W", "kW", "kWh", "MWh"),
+    )
+)
+"""Units that follow a number without a space; other letters, as in ``12A``, name a code."""
+
+_WITH_UNIT = re.compile(
+    rf"\s*[+-]?(?P<before>[^\s\d+\-.,]*{SPACES})[+-]?\d[\d.,' \u00a0\u202f]*?"
+    rf"(?P<after>{SPACES}(?:[^\s\d+\-.,][^\d+\-]*)?)"
+)
 
 
 def date_format(texts: pd.Series) -> str | None:
@@ -53,7 +80,7 @@ def date_format(texts: pd.Series) -> str | None:
 def moment_format(texts: pd.Series) -> str | None:
     """The format that all texts of a column of moments have; None if there is none."""
     own = _OFFSET.search(str(texts.iloc[0]))
-    zones = (*_ZONES, *([own[0]] if own else []), "%:z", "%z")
+    zones = (*_ZONES, *([own[0]] if own else []), "%:z", "%z", " %z")
     return _first_fit(texts, ANY_MOMENT, [clock + zone for clock in _CLOCKS for zone in zones])
 
 
@@ -77,18 +104,65 @@ def is_ambiguous(texts: pd.Series, attribute: Date | Datetime, form: str) -> boo
     return False
 
 
-def number_format(texts: pd.Series, whole: bool, thousands: str | None) -> str | None:
-    """The format by which numbers come out as they are written; None if the usual one does."""
+def number_format(
+    texts: pd.Series, whole: bool, thousands: str | None, unit: Unit = NO_UNIT
+) -> str | None:
+    """The format by which numbers come out as they are written; None if the usual one does.
+
+    ``texts`` (n,) are distinct, and lack the ``unit``, which is a part of the format.
+    """
+    alone = _format_alone(texts, whole, thousands)
+    if unit == NO_UNIT:
+        return alone
+    places = _places(texts, thousands).max()
+    usual = "%d" if whole or pd.isna(places) else f"%.{int(places)}f"
+    return with_unit(alone or usual, unit)
+
+
+def _format_alone(texts: pd.Series, whole: bool, thousands: str | None) -> str | None:
     group = "'" if thousands and texts.str.contains(thousands, regex=False).any() else ""
-    marks = "".join(mark for mark in _DECIMAL_MARKS if mark != thousands)
-    fixed_places = rf"^[+-]?[0-9\W_]*?[{marks}](?P<places>[0-9]+)$"
-    places = texts.str.extract(fixed_places)["places"].str.len()
+    places = _places(texts, thousands)
     if places.isna().any() or places.nunique() != 1:
         return "%'d" if group and whole else None
     fixed = int(places.iloc[0])
     if whole or group or texts.str.endswith("0").any():
         return f"%{group}.{fixed}f"
     return None
+
+
+def guess_unit(texts: pd.Series) -> Unit:
+    """What stands beside all numbers of distinct texts (n,); empty texts if they are none."""
+    if len(texts) < FEWEST_NUMBERS:
+        return NO_UNIT
+    first = _unit(str(texts.iloc[0]))
+    same = first != NO_UNIT and all(_unit(text) == first for text in texts)
+    return first if same and _is_usual(*first) else NO_UNIT
+
+
+def numbers_alone(texts: pd.Series, unit: Unit) -> pd.Series:
+    """Texts (n,) without the unit that stands beside their numbers."""
+    if unit == NO_UNIT:
+        return texts
+    alone = without_unit(pa.array(texts, pa.large_string(), from_pandas=True), unit)
+    return pd.Series(alone.to_pandas()).set_axis(texts.index).astype("str")
+
+
+def _unit(text: str) -> Unit:
+    match = _WITH_UNIT.fullmatch(text)
+    return (match["before"], match["after"]) if match else NO_UNIT
+
+
+def _is_usual(before: str, after: str) -> bool:
+    word = after.strip()
+    follows = after == "" or word in _ATTACHED or (after != word and len(word) <= _LONGEST)
+    return follows and (before == "" or before.strip() in CURRENCIES)
+
+
+def _places(texts: pd.Series, thousands: str | None) -> pd.Series:
+    """Decimal places of each text (n,); missing where there is no decimal mark."""
+    marks = "".join(mark for mark in _DECIMAL_MARKS if mark != thousands)
+    fixed_places = rf"^[+-]?[0-9\W_]*?[{marks}](?P<places>[0-9]+)$"
+    return texts.str.extract(fixed_places)["places"].str.len()
 
 
 def _first_fit(texts: pd.Series, attribute: Date | Datetime, ends: Sequence[str]) -> str | None:

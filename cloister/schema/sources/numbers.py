@@ -8,7 +8,13 @@ import pyarrow.compute as pc
 
 from cloister.schema.attributes import AnyAttribute, Categorical, Float, Integer, Ordinal
 from cloister.schema.spec import SourceSpec
-from cloister.schema.values.formats import number_pattern
+from cloister.schema.values.number_formats import (
+    NO_UNIT,
+    Unit,
+    number_pattern,
+    unit_of,
+    without_unit,
+)
 from cloister.schema.values.parsing import holds_numbers, read_distinct
 
 _UNREADABLE = "?"
@@ -24,10 +30,15 @@ def has_own_marks(attribute: AnyAttribute, source: SourceSpec) -> bool:
     return isinstance(attribute, Integer | Float)
 
 
-def plain_numbers(texts: pd.Series, source: SourceSpec) -> pd.Series:
+def declared_unit(attribute: AnyAttribute) -> Unit:
+    """What a file writes before and after the numbers of an attribute."""
+    return unit_of(attribute.format) if isinstance(attribute, Integer | Float) else NO_UNIT
+
+
+def plain_numbers(texts: pd.Series, source: SourceSpec, unit: Unit = NO_UNIT) -> pd.Series:
     """Texts (n,) of numbers in a source's marks as ``1234.5``; others as unreadable."""
-    read = read_distinct(texts, lambda distinct: _plain(distinct, source))
-    return pd.Series(read.to_pandas(), index=texts.index).astype("str")
+    read = read_distinct(texts, lambda distinct: _plain(without_unit(distinct, unit), source))
+    return pd.Series(read.to_pandas()).set_axis(texts.index).astype("str")
 
 
 def _plain(distinct: pa.Array, source: SourceSpec) -> pa.Array:

@@ -14,7 +14,8 @@ from cloister.arrays import Array
 from cloister.schema.attributes import AnyAttribute, Date, Datetime, Float, Integer
 from cloister.schema.sources.files.encodings import BYTE_ORDER_MARK, is_wide
 from cloister.schema.spec import SourceSpec, Spec
-from cloister.schema.values.formats import write_moments, write_numbers
+from cloister.schema.values.formats import write_moments
+from cloister.schema.values.number_formats import write_numbers
 
 _DAY, _MOMENT = "%Y-%m-%d", "%Y-%m-%d %H:%M:%S"
 """Forms of dates and moments whose spec declares none."""

@@ -14,11 +14,9 @@ from cloister.schema.sources.urls import HIDE_IT, holds_password
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.spec_files.marked_yaml import Key
 from cloister.schema.values.codelists import resolve_values
+from cloister.schema.values.number_formats import groups_thousands
 
 _Broken = Iterator[tuple[tuple[Key, ...], str]]
-
-_GROUPED = "'"
-"""Says in the form of a number that thousands are in groups."""
 
 
 def source_rules(spec: Spec) -> _Broken:
@@ -31,7 +29,8 @@ def source_rules(spec: Spec) -> _Broken:
         yield ("source", "missing"), f"has letters that are not in {encoding}; correct it"
     for name, attribute in spec.attributes.items():
         place: tuple[Key, ...] = ("attributes", name)
-        if _GROUPED in (getattr(attribute, "format", None) or "") and not spec.source.thousands:
+        grouped = groups_thousands(getattr(attribute, "format", None) or "")
+        if grouped and not spec.source.thousands:
             yield (*place, "format"), "groups thousands; declare source.thousands, their mark"
         if attribute.missing is not None and attribute.missing not in spec.source.missing:
             yield (*place, "missing"), "is none of source.missing; add it there, or take one of it"

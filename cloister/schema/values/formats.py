@@ -1,10 +1,7 @@
-"""How a text file writes numbers, dates and moments: declared forms, read and written alike.
+"""How a text file writes dates and moments: declared forms, read and written alike.
 
-A form is that of ``printf`` or ``strftime``, since these are known. It decides what is written; of
-dates and moments also what is read, while numbers are read in any form.
+A form is that of ``strftime``, since that is known.
 
-    %d  %05d  %'d            a whole number; padded by zeros to a width; thousands in groups
-    %.2f  %'.2f              so many decimal places, of a whole number too
     %Y %y %m %d %b %B        year, of two digits (1969 to 2068), month, day, month in English
     %H %I %M %S %p           hour, of twelve, minute, second, AM or PM
     %f %3f                   fraction of a second: read with up to nine digits and written with six;
@@ -43,7 +40,6 @@ MONTHS = (
 _SHORT = 3
 """Letters of the short name of a month."""
 
-_NUMBER = re.compile(r"%(?P<group>')?(?:0(?P<width>[0-9]{1,2}))?(?:d|\.(?P<places>[0-9]{1,2})f)")
 _DIRECTIVE = re.compile(r"%(?:[-:]|[1-6](?=f))?[A-Za-z%]|[^%]+|%")
 _OFFSET = re.compile(
     r"(?<=[MSfp])(?:\.0+)? ?(?P<sign>[+-])(?P<hours>[01][0-9]):?(?P<minutes>[0-5][0-9])?$"
@@ -100,19 +96,6 @@ _PARTS = {
 _DAY_PARTS = ("year", "month", "day")
 _CLOCK = (("second", 60 * MICROS), ("minute", 3600 * MICROS), ("hour", 86_400 * MICROS))
 """Parts of the clock, and the microseconds that a moment is a multiple of without them."""
-
-
-def require_number_format(form: str, whole: bool) -> str:
-    """The form of a number, if it is one; of a ``whole`` number decimal places are zeros.
-
-    Raises:
-        ValueError: it is none.
-    """
-    match = _NUMBER.fullmatch(form)
-    if match is None or (not whole and match["places"] is None):
-        example = "%d, %05d, %'d or %.1f" if whole else "%.2f or %'.2f"
-        raise ValueError(f"should be the form of a number; write one such as {example}")
-    return form
 
 
 def require_moment_format(form: str, clock: bool) -> str:
@@ -193,36 +176,6 @@ def write_moments(values: Array, form: str) -> Array:
     for token in _DIRECTIVE.findall(form):
         texts = texts + (_WRITTEN[token](distinct) if token in _WRITTEN else token)
     return texts[places]
-
-
-def write_numbers(values: Array, form: str | None, decimal: str, thousands: str | None) -> Array:
-    """Texts (n,) of whole or decimal numbers (n,), none of them missing.
-
-    Without a form as Python writes them.
-    """
-    distinct, places = np.unique(values, return_inverse=True)
-    write = str if form is None else _number_writer(form)
-    marks = str.maketrans({".": decimal, ",": thousands or ","})
-    texts = [write(number).translate(marks) for number in distinct]
-    return np.array(texts, dtype=object)[places]
-
-
-def number_pattern(decimal: str, thousands: str | None) -> str:
-    """The regular expression of a number with these marks; whole thousands are grouped or not."""
-    mark = re.escape(decimal)
-    digits = "[0-9]+"
-    if thousands:
-        digits = f"(?:[0-9]{{1,3}}(?:{re.escape(thousands)}[0-9]{{3}})+|[0-9]+)"
-    return rf"^\s*[+-]?(?:{digits}(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]{{1,3}})?\s*$"
-
-
-def _number_writer(form: str) -> Callable[[float], str]:
-    match = _NUMBER.fullmatch(form)
-    assert match is not None
-    group, width, places = match["group"], match["width"], match["places"]
-    padded, grouped = f"0{width}" if width else "", "," if group else ""
-    code = padded + grouped + ("d" if places is None else f".{places}f")
-    return lambda number: format(number, code)
 
 
 def _padded(values: Integers, width: int) -> Array:

@@ -12,6 +12,7 @@ Text is parsed once per distinct value.
                            in a numeric column
     integer                ``Int64``; ``7``, ``+7`` and ``7.0`` are seven; at most 18 digits
     float                  ``float64``; decimal or scientific notation, finite
+                           both in text with the unit of the declared format, or without
     date                   ``datetime64[s]``; ``YYYY-MM-DD``, or a moment at midnight; text in the
                            declared format alone, if there is one
     datetime               ``datetime64[us]``; ISO 8601, moments with a time zone are moved to UTC;
@@ -59,6 +60,7 @@ from cloister.schema.values.formats import (
     SHORT_YEAR,
     moment_pattern,
 )
+from cloister.schema.values.number_formats import NO_UNIT, Unit, unit_of, without_unit
 
 _FIRST_MOMENT = np.datetime64("0001-01-01T00:00:00", "s")
 _LAST_MOMENT = np.datetime64("9999-12-31T23:59:59.999999", "us")
@@ -121,8 +123,11 @@ def _parser(attribute: AnyAttribute) -> Callable[[pd.Series], pd.Series]:
         pattern = _ISO if attribute.format is None else moment_pattern(attribute.format)
         read = _days if isinstance(attribute, Date) else _moments
         return lambda raw: read(raw, pattern)
-    parsers: dict[type, Callable[[pd.Series], pd.Series]] = {Integer: _wholes, Float: _decimals}
-    return parsers.get(type(attribute), texts)
+    if isinstance(attribute, Integer | Float):
+        unit = unit_of(attribute.format)
+        read_number = _wholes if isinstance(attribute, Integer) else _decimals
+        return lambda raw: read_number(raw, unit)
+    return texts
 
 
 def _is_number(raw: pd.Series) -> bool:
@@ -146,9 +151,9 @@ def _equal(raw: pd.Series, value: str | int) -> np.ndarray:
     return raw.eq(value).fillna(value=False).to_numpy(dtype=bool)
 
 
-def _wholes(raw: pd.Series) -> pd.Series:
+def _wholes(raw: pd.Series, unit: Unit = NO_UNIT) -> pd.Series:
     if is_text(raw):
-        parsed = read_distinct(raw, _wholes_of_text)
+        parsed = read_distinct(raw, lambda text: _wholes_of_text(without_unit(text, unit)))
         return pd.Series(parsed.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get))
     if not _is_number(raw):
         return all_missing(len(raw), "Int64")
@@ -165,9 +170,10 @@ def _wholes(raw: pd.Series) -> pd.Series:
     return pd.Series(pd.arrays.IntegerArray(np.where(whole, numbers, 0).astype(np.int64), ~whole))
 
 
-def _decimals(raw: pd.Series) -> pd.Series:
+def _decimals(raw: pd.Series, unit: Unit = NO_UNIT) -> pd.Series:
     if is_text(raw):
-        numbers = read_distinct(raw, _decimals_of_text).to_numpy(zero_copy_only=False)
+        read = read_distinct(raw, lambda text: _decimals_of_text(without_unit(text, unit)))
+        numbers = read.to_numpy(zero_copy_only=False)
     elif _is_number(raw):
         numbers = raw.to_numpy(dtype=np.float64, na_value=np.nan)
     else:

@@ -38,6 +38,10 @@ def some(*values):
     return [values[at * 7 % len(values)] for at in range(ROWS)]
 
 
+def units(form):
+    return [form.format(1 + at % 30) for at in range(ROWS)]
+
+
 DIGITS = [str(35_000 + 13 * n) for n in range(12)]
 LISTED = {"type": "categorical", "values": DIGITS}
 
@@ -96,6 +100,22 @@ LISTED = {"type": "categorical", "values": DIGITS}
         ("n", some("0.50", "11.25"), {"type": "float", "decimals": 2, "format": "%.2f"}),
         ("lat", some("46.5", "47.25"), {"type": "float", "min": -90.0, "max": 90.0}),
         ("score", some("1", "9"), {"type": "integer", "min": 1, "max": 10}),
+        ("price", units("{},50 €"), {"type": "float", "format": "%.2f €", "min": 0.0, "max": 35.0}),
+        ("pay", units("${},000"), {"type": "integer", "format": "$%'d", "max": 30000}),
+        ("quota", units("{}%"), {"type": "integer", "format": "%d%%"}),
+        ("hba1c", units("{}.5 %"), {"type": "float", "format": "%.1f %%", "decimals": 1}),
+        ("x", units("{}A"), {"type": "categorical"}),
+        ("x", some("10 mg", "20 mg"), {"type": "categorical"}),
+        ("kg", some("0,991", "1,234", "12,500"), {"type": "float", "max": 13.0, "decimals": 3}),
+        ("kWh per hour", some("1", "3"), {"type": "integer", "max": 3}),
+        ("hour", some("1.5", "3.25"), {"type": "float", "max": 3.3}),
+        ("at", units("2020-01-{:02d} 13:30:00"), {"step": 1800}),
+        ("at", some("04/Mar/2024:00:00:09 +0000"), {"format": "%d/%b/%Y:%H:%M:%S +0000"}),
+        ("when", some("2020-03-05", "2020-03-06"), {"min": "2020-03-05", "max": "2020-03-06"}),
+        ("when", some("2020-03-05", "2020-05-06"), {"min": "2020-03-01", "max": "2020-05-31"}),
+        ("when", some("2020-03-05", "2021-02-06"), {"min": "2020-01-01", "max": "2021-12-31"}),
+        ("at", some("2020-12-31 13:00:00"), {"max": "2020-12-31T23:59:59"}),
+        ("lat", some("46.5", "47.25"), {"bins": 500}),
         ("smoker", some("j", "n"), {"type": "boolean", "true": "j", "false": "n"}),
         ("Pat.-Nr.", some(*(f"P-{n:03d}" for n in range(30))), {"pattern": "P-{000..999}"}),
         (
@@ -114,8 +134,10 @@ def test_a_column_is_guessed_and_the_reason_is_said(tmp_path, name, cells, expec
 @pytest.mark.parametrize(
     ("cells", "remark"),
     [
-        ([f"{n},50 €" for n in range(60)], "numbers with '€': write the numbers alone"),
-        ([f"$ {n}.50" for n in range(60)], "numbers with '$': write the numbers alone"),
+        ([*(f"{n},50 €" for n in range(57)), "1 $", "2 $", "3 $"], "write the numbers alone"),
+        ([*(f"$ {n}.50" for n in range(57)), "€ 1", "$ ?", "£ 3"], "60 texts; give the public"),
+        ([*(f"{n}.5" for n in range(59)), "<0.5"], "write a number in its place"),
+        ([f"10.{n}.0.{n}" for n in range(60)], "60 texts; give the public list"),
         ([f"unit {n}" for n in range(60)], "one word and a number: type text with a pattern"),
         ([f"{n} {n} in {n}" for n in range(60)], "60 texts; give the public list"),
     ],

@@ -23,8 +23,8 @@ FRACTIONS = [
     *("T%H:%M:%S.%3f", " %H:%M:%S.%6f+02:00", "T%H:%M:%S.%f%:z", " %-I:%M:%S.%1f %p -0530"),
     *("T%H:%M:%S.%fZ", "T%H%M%S.%6f%z", " %H:%M:%S.%4f +14"),
 ]
-NUMBERS = ["%.2f", "%'.2f", "%.5f", None]
-WHOLES = ["%d", "%'d", "%06d", "%.1f", None]
+NUMBERS = ["%.2f", "%'.2f", "%.5f", "$%'.2f", "%.2f £", None]
+WHOLES = ["%d", "%'d", "%06d", "%.1f", "%d%%", "No. %d", None]
 ENCODINGS = ["utf-8", "latin-1", "cp1252", "iso-8859-15"]
 WIDE = ["utf-16-le", "utf-16-be"]
 STEPS = [60, 1, 0.5, 0.001, 1e-6]

@@ -20,10 +20,11 @@ from cloister.errors import DataError
 from cloister.schema.sources.batches import SourceBatch, SourceCells
 from cloister.schema.sources.files.encodings import UTF_8, decode_text, is_wide
 from cloister.schema.sources.files.text_files import open_as_utf_8, open_text
-from cloister.schema.sources.numbers import has_own_marks, plain_numbers
+from cloister.schema.sources.numbers import declared_unit, has_own_marks, plain_numbers
 from cloister.schema.sources.required_columns import ROWS_NAMED, require_columns
 from cloister.schema.sources.storage_types import text_of_arrow
 from cloister.schema.spec import SourceSpec, Spec
+from cloister.schema.values.number_formats import Unit
 
 _BLOCK_BYTES = 16 << 20
 """Bytes of a CSV file that are parsed at a time."""
@@ -51,7 +52,11 @@ def read_csv(path: Path, spec: Spec) -> Iterator[SourceBatch]:
     declared = [name for name in found if name not in spec.ignore]
     require_columns(declared, names, str(path), source.delimiter)
     readers = {
-        name: partial(_read_cells, source=source, marks=has_own_marks(attribute, source))
+        name: partial(
+            _read_cells,
+            source=source,
+            unit=declared_unit(attribute) if has_own_marks(attribute, source) else None,
+        )
         for name, attribute in spec.attributes.items()
     }
     for piece, malformed in _pieces(path, source, names):
@@ -181,8 +186,11 @@ def _as_read(text: str, encoding: str) -> str:
     return text if _is_read_as_utf_8(encoding) else text.encode(encoding).decode(_LATIN)
 
 
-def _read_cells(cells: pa.Array, source: SourceSpec, marks: bool = False) -> pd.Series:
-    """Cells of a file as text (n,), numbers in its own ``marks`` as ``1234.5``."""
+def _read_cells(cells: pa.Array, source: SourceSpec, unit: Unit | None = None) -> pd.Series:
+    """Cells of a file as text (n,), or, of numbers in its own marks, as ``1234.5``.
+
+    These have a ``unit``, which may be empty.
+    """
     if _is_read_as_utf_8(source.encoding):
         texts = text_of_arrow(pa.chunked_array([cells]))
     else:
@@ -192,7 +200,7 @@ def _read_cells(cells: pa.Array, source: SourceSpec, marks: bool = False) -> pd.
             for own in letters
         ]
         texts = pd.Series(read, dtype="str")
-    return plain_numbers(texts, source) if marks else texts
+    return texts if unit is None else plain_numbers(texts, source, unit)
 
 
 def _ragged_message(path: Path, source: SourceSpec) -> str:

@@ -1,0 +1,121 @@
+"""How a text file writes numbers: declared forms, and the marks and units that are read.
+
+A form is that of ``printf``, since that is known. It decides what is written; numbers are read in
+any form, with the unit of their own or without.
+
+    %d  %05d  %'d            a whole number; padded by zeros to a width; thousands in groups
+    %.2f  %'.2f              so many decimal places, of a whole number too
+    $%'d  %.2f €  %d%%       what stands before and after: a unit; %% is a percent sign
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cloister.arrays import Array
+
+_UNIT = r"(?:%%|[^%0-9+\-])*"
+"""What may stand beside a number: neither digits nor signs, which are its own."""
+
+_FORM = re.compile(
+    rf"(?P<before>{_UNIT})%(?P<group>')?(?:0(?P<width>[0-9]{{1,2}}))?"
+    rf"(?:d|\.(?P<places>[0-9]{{1,2}})f)(?P<after>{_UNIT})"
+)
+
+Unit = tuple[str, str]
+"""What stands before a number, behind its sign, and what stands after it."""
+
+NO_UNIT: Unit = ("", "")
+
+SPACES = "[ \t\u00a0\u202f]*"
+"""Spaces between a number and its unit; narrow and non-breaking ones are usual there."""
+
+
+def require_number_format(form: str, whole: bool) -> str:
+    """The form of a number, if it is one; of a ``whole`` number decimal places are zeros.
+
+    Raises:
+        ValueError: it is none.
+    """
+    match = _FORM.fullmatch(form)
+    if match is None or (not whole and match["places"] is None):
+        example = "%d, %05d, %'d, %.1f or %d%%" if whole else "%.2f, %'.2f or %.2f €"
+        raise ValueError(f"should be the form of a number; write one such as {example}")
+    return form
+
+
+def groups_thousands(form: str) -> bool:
+    """Whether the form of a number puts its thousands in groups."""
+    match = _FORM.fullmatch(form)
+    return match is not None and bool(match["group"])
+
+
+def decimal_places(form: str | None) -> int:
+    """The decimal places that a form writes; 0 without a form."""
+    match = _FORM.fullmatch(form or "")
+    return int(match["places"] or 0) if match else 0
+
+
+def unit_of(form: str | None) -> Unit:
+    """What a form writes before and after a number; empty texts for a number alone."""
+    match = _FORM.fullmatch(form or "")
+    if match is None:
+        return NO_UNIT
+    return match["before"].replace("%%", "%"), match["after"].replace("%%", "%")
+
+
+def with_unit(form: str, unit: Unit) -> str:
+    """The form of a number alone, with what stands before and after."""
+    before, after = (part.replace("%", "%%") for part in unit)
+    return before + form + after
+
+
+def without_unit(texts: pa.Array, unit: Unit) -> pa.Array:
+    """Texts (n,) without their unit; those without it, or with another, as they are."""
+    before, after = (part.strip() for part in unit)
+    if not before and not after:
+        return texts
+    start, end = (f"(?:{re.escape(part)})?" if part else "" for part in (before, after))
+    number = rf"^\s*([+-]?){SPACES}{start}{SPACES}([+-]?[0-9.,].*?){SPACES}{end}\s*$"
+    return pc.replace_substring_regex(texts, number, r"\1\2")
+
+
+def write_numbers(values: Array, form: str | None, decimal: str, thousands: str | None) -> Array:
+    """Texts (n,) of whole or decimal numbers (n,), none of them missing.
+
+    Without a form as Python writes them. A sign stands before the unit.
+    """
+    distinct, places = np.unique(values, return_inverse=True)
+    write = str if form is None else _number_writer(form)
+    before, after = unit_of(form)
+    marks = str.maketrans({".": decimal, ",": thousands or ","})
+    texts = [_beside(write(number).translate(marks), before, after) for number in distinct]
+    return np.array(texts, dtype=object)[places]
+
+
+def _beside(number: str, before: str, after: str) -> str:
+    digits = number.removeprefix("-")
+    return f"{number[: len(number) - len(digits)]}{before}{digits}{after}"
+
+
+def number_pattern(decimal: str, thousands: str | None) -> str:
+    """The regular expression of a number with these marks; whole thousands are grouped or not."""
+    mark = re.escape(decimal)
+    digits = "[0-9]+"
+    if thousands:
+        digits = f"(?:[0-9]{{1,3}}(?:{re.escape(thousands)}[0-9]{{3}})+|[0-9]+)"
+    return rf"^\s*[+-]?(?:{digits}(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]{{1,3}})?\s*$"
+
+
+def _number_writer(form: str) -> Callable[[float], str]:
+    match = _FORM.fullmatch(form)
+    assert match is not None
+    group, width, places = match["group"], match["width"], match["places"]
+    padded, grouped = f"0{width}" if width else "", "," if group else ""
+    code = padded + grouped + ("d" if places is None else f".{places}f")
+    return lambda number: format(number, code)
