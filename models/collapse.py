@@ -19,6 +19,10 @@ from models.discretization.bins import Bins
 _COLLAPSED = 0.5
 """Share of the values that a histogram lets expect, below which an attribute has collapsed."""
 
+_MORE_GAPS = 0.15
+"""Share of the rows by which more lack a value than a histogram says, from which that is told: well
+above what attributes of persons differ between persons and their rows."""
+
 _FEWEST = 4.0
 """Values that a histogram lets expect at least, to speak of a collapse."""
 
@@ -42,15 +46,45 @@ class Collapse:
         )
 
 
-def find_collapses(histograms: Mapping[str, Bins], rows: Table) -> tuple[Collapse, ...]:
+@dataclass(frozen=True)
+class Gaps:
+    """An attribute that is missing in many more rows than its released histogram says.
+
+    A missing value breaks no rule, so rows end there that rules leave no other room.
+    ``found`` and ``expected`` are shares of rows.
+    """
+
+    attribute: str
+    found: float
+    expected: float
+
+    def __str__(self) -> str:
+        return (
+            f"column '{self.attribute}' is missing in {self.found:.0%} of the rows where its own "
+            f"noisy histogram has {self.expected:.0%}: the noise is too strong for the constraints "
+            "that bind it to others; a larger epsilon keeps more"
+        )
+
+
+def find_collapses(histograms: Mapping[str, Bins], rows: Table) -> tuple[Collapse | Gaps, ...]:
     """The attributes of rows that keep far fewer values than their released histograms say.
 
     Both the number of different values and the effective number must say so: a histogram's noise
-    alone makes many values, of next to no rows.
+    alone makes many values, of next to no rows. Also those that are missing far more often.
     """
-    return tuple(
-        own for name, bins in histograms.items() if (own := _collapse(bins, rows.codes[name]))
+    found = (
+        (_collapse(bins, rows.codes[name]), _gaps(bins, rows.codes[name]))
+        for name, bins in histograms.items()
     )
+    return tuple(own for both in found for own in both if own is not None)
+
+
+def _gaps(bins: Bins, codes: Codes) -> Gaps | None:
+    if bins.levels.null is None or not len(codes):
+        return None
+    found = float((bins.of(codes) == bins.levels.null).mean())
+    expected = float(bins.mass[bins.levels.null] / bins.mass.sum())
+    return Gaps(bins.name, found, expected) if found > expected + _MORE_GAPS else None
 
 
 def _collapse(bins: Bins, codes: Codes) -> Collapse | None:

@@ -46,6 +46,21 @@ def test_one_town_of_sixty_is_a_collapse_and_all_towns_are_none():
     assert "'town' has 1 different values" in str(found)
 
 
+def test_rows_that_rules_leave_only_a_missing_value_are_told():
+    grade = Categorical(type="categorical", values=["a", "b"], nullable=True)
+    domain = Domain.of({"grade": grade}, Path())
+    shares = np.array([0.48, 0.48, 0.04])
+    known = {"grade": bin_cells(declared_cells(domain["grade"]), shares, 0.0, keep=True)}
+    missing = domain["grade"].null_code
+    mostly = Table(domain, {"grade": np.append(np.zeros(500), np.full(500, missing)).astype(int)})
+    (found,) = find_collapses(known, mostly)
+    assert "'grade' is missing in 50% of the rows where its own noisy histogram has 4%" in str(
+        found
+    )
+    rarely = Table(domain, {"grade": np.append(np.arange(900) % 2, np.full(100, missing))})
+    assert find_collapses(known, rarely) == ()
+
+
 def test_values_that_only_noise_has_are_not_missed():
     noisy = np.append(np.full(5, 0.198), np.full(55, 0.01 / 55))
     known = {"town": bin_cells(declared_cells(DOMAIN["town"]), noisy, 0.0, keep=True)}
