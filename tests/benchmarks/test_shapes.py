@@ -14,6 +14,8 @@ from loans import loans
 from ratings import ratings
 from shape import release_once
 from stays import stays
+from survey import group_of, scores, survey
+from tails import heavy_tails
 
 from cloister.constraints.counting import count_violations
 from cloister.evaluation.classifiers.learning import (
@@ -25,7 +27,7 @@ from cloister.evaluation.classifiers.targets import targets_of
 from cloister.evaluation.marginals import compare_marginals
 from cloister.evaluation.persons import PersonColumns, compare_persons
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
-from cloister.schema.cells import declared_cells
+from cloister.schema.cells import Cells, declared_cells
 from models.discretization.histograms import HistogramCounts
 from models.discretization.two_levels import TwoLevels
 from models.planning.error_forecast import forecast_error
@@ -181,6 +183,42 @@ def test_counts_of_loans():
     show("counts of loans, epsilon 1", figures)
 
 
+@pytest.mark.parametrize("rows", [3_000, 15_000, 50_000])
+def test_deviations_of_heavy_tails(rows):
+    """Standard deviations, as shares of the data's, of 30 noisy histograms of each column."""
+    shape, rng = heavy_tails(rows), np.random.default_rng(13)
+    task = task_of(shape.declared(), {"tails": rows})
+    plan = make_plan(create("mixture"), task, Budget(Fraction(1), Fraction("1e-6")))
+    real = task.domain.encode(shape.frame)
+    for name in task.domain.names:
+        truth = real.codes[name].std()
+        found = [noisy_deviation(plan, task, real.codes[name], name, rng) for _ in range(30)]
+        shares = np.array(found) / truth
+        low, middle, high = np.quantile(shares, [0.1, 0.5, 0.9])
+        near = (np.abs(shares - 1) < 0.15).mean()
+        print(f"{rows} rows, {name}: mean {shares.mean():.2f}, median {middle:.2f}, ", end="")
+        print(f"80 % from {low:.2f} to {high:.2f}, {near:.0%} within 15 %")
+
+
+def noisy_deviation(plan, task, codes, name, rng):
+    """The standard deviation of one noisy histogram of a number, in codes."""
+    cells, parameters = declared_cells(task.domain[name]), plan.parameters
+    noise = DiscreteGaussian(parameters.histogram_noise[name]).scale(task.neighbours.partition)
+
+    def noisy(own):
+        counts = np.bincount(own.of(codes), minlength=own.size)
+        return counts + rng.normal(0, noise, own.size)
+
+    wide = noisy(TwoLevels.of(cells).wide) if name in parameters.two_levels else None
+    single = Cells(cells.column, np.arange(cells.column.size))
+    values = noisy(single) if name in parameters.by_value else None
+    counted = HistogramCounts(cells, noisy(cells), noise, wide, values, noise)
+    finer, shares = counted.estimate(task.data_rows)
+    middles = finer.starts + (finer.widths - 1) / 2
+    squares = np.square(middles - shares @ middles) + (np.square(finer.widths) - 1) / 12
+    return np.sqrt(shares @ squares)
+
+
 def deviation_of(counts):
     """The standard deviation of whole numbers from 0 on, the missing ones last and left out."""
     known = np.arange(len(counts) - 1)
@@ -235,6 +273,32 @@ def test_stays(epsilon):
             }
         )
     show(f"stays, epsilon {epsilon}", figures)
+
+
+@pytest.mark.parametrize("method", ["mixture", "independent", "copula", "bayes"])
+@pytest.mark.parametrize("epsilon", [1, 3])
+def test_survey(epsilon, method):
+    figures = []
+    for _ in range(RELEASES):
+        trial = delivered(survey(), epsilon, method)
+        real, drawn = (scores(table.frame()) for table in (trial.real, trial.synthetic))
+        ways = compare_marginals(trial.real, trial.synthetic)
+        group = np.array([group_of(name) for name in real])
+        figures.append(
+            {
+                **{f"{way.ways}-way half L1": way.half_l1 for way in ways},
+                "correlation inside groups, of data": correlation_inside(real, group),
+                "correlation inside groups": correlation_inside(drawn, group),
+            }
+        )
+    show(f"survey, {method}, epsilon {epsilon}", figures)
+
+
+def correlation_inside(items, group):
+    """The mean correlation of two items of one group."""
+    found = items.corr().fillna(0.0).to_numpy()
+    one, other = np.triu_indices(len(group), 1)
+    return found[one, other][group[one] == group[other]].mean()
 
 
 @pytest.mark.parametrize("epsilon", [1])
