@@ -156,7 +156,7 @@ def _expected_errors(
     """What errors to expect, from public facts."""
     found, error = {}, expected_error(request)
     if error is not None:
-        found["two-way error"] = f"about {error:.2g}, within a factor of 1.5 on 3 tables of 4"
+        found["two-way error"] = f"about {error:.2g}, within a factor of 1.5 on 2 tables of 3"
     return found | soft_facts(request, context, made)
 
 
