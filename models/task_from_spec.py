@@ -71,7 +71,10 @@ def sampling_of(declared: ReleaseSpec) -> RowSampling:
 def _of_one(spec: Spec, rows: int, neighbours: Neighbours, wanted: int | None) -> Task:
     domain = Domain.of(spec.attributes, spec.folder)
     fits = partial(bind, domain=domain)
-    constraints = constraints_of(spec.constraints, domain.names, spec.folder, spec.ignore, fits)
+    nullable = [column.name for column in domain if column.attribute.nullable]
+    constraints = constraints_of(
+        spec.constraints, domain.names, spec.folder, spec.ignore, fits, nullable
+    )
     return Task(domain, constraints, rows, neighbours, wanted)
 
 

@@ -1,6 +1,13 @@
 """Denial constraints: their text forms, binding to a domain, and contradictions."""
 
-from cloister.constraints.binding import BoundConstraint, BoundPredicate, Operand, bind, holds
+from cloister.constraints.binding import (
+    BoundConstraint,
+    BoundPredicate,
+    Operand,
+    bind,
+    holds,
+    presence_rules,
+)
 from cloister.constraints.consistency import (
     holds_for_equal_rows,
     key_capacity,
@@ -23,6 +30,7 @@ from cloister.constraints.text import (
     format_denial,
     format_dependency,
     key,
+    parse_check,
     parse_denial,
     parse_dependency,
 )
@@ -54,9 +62,11 @@ __all__ = [
     "key_attributes",
     "key_capacity",
     "order_rule",
+    "parse_check",
     "parse_denial",
     "parse_dependency",
     "parse_holoclean",
+    "presence_rules",
     "read_holoclean",
     "require_consistent",
     "smallest_conflict",

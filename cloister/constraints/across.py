@@ -19,11 +19,11 @@ import numpy as np
 from cloister.constraints.binding import BoundConstraint, bind
 from cloister.constraints.declared import declared_at
 from cloister.constraints.denial import Cell, DenialConstraint, Predicate
-from cloister.constraints.text import parse_denial, quote, unquote
+from cloister.constraints.text import parse_denial, unquote
 from cloister.constraints.violation_report import ViolationReport
 from cloister.errors import ConstraintError
 from cloister.schema.columns import Column
-from cloister.schema.declarations.constraints import ConstraintDeclaration
+from cloister.schema.declarations.constraints import ConstraintDeclaration, quote
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations.database import Database, ForeignKey, Schema
 from cloister.schema.relations.joins import own_column, parent_column, parent_rows

@@ -1,6 +1,6 @@
 """A denial constraint bound to a domain: each predicate compares float64 numbers.
 
-No predicate holds on a missing value. Two columns of listed values are compared by label: the
+No comparison holds on a missing value. Two columns of listed values are compared by label: the
 labels of the right one are numbered as in the left one.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,8 +30,14 @@ _COMPARE: dict[Op, Callable[[Any, Any], Any]] = {
 }
 
 
-def holds(op: Op, left: Floats, right: Floats | float) -> Booleans:
-    """Where ``left op right`` holds, elementwise with broadcasting; nowhere if either is NaN."""
+def holds(op: Op, left: Floats, right: Floats | float | None) -> Booleans:
+    """Where ``left op right`` holds, elementwise with broadcasting; nowhere if either is NaN.
+
+    With None on the right, where the left is NaN (``=``) or is not (``!=``).
+    """
+    if right is None:
+        missing: Booleans = np.isnan(left)
+        return missing if op is Op.EQ else ~missing
     truth: Booleans = _COMPARE[op](left, right)
     return truth & ~np.isnan(left) & ~np.isnan(right) if op is Op.NE else truth
 
@@ -68,11 +74,11 @@ class Operand:
 
 @dataclass(frozen=True)
 class BoundPredicate:
-    """``left op right`` on numbers."""
+    """``left op right`` on numbers; None on the right stands for ``missing``."""
 
     left: Operand
     op: Op
-    right: Operand | float
+    right: Operand | float | None
 
     @property
     def rows(self) -> frozenset[int]:
@@ -89,7 +95,7 @@ class BoundPredicate:
     def mirrored(self) -> BoundPredicate:
         """An equivalent predicate with its two cells exchanged.
 
-        The predicate itself if its right side is a constant.
+        The predicate itself if its right side is no cell.
         """
         if not isinstance(self.right, Operand):
             return self
@@ -127,7 +133,7 @@ def bind(constraint: DenialConstraint, domain: Domain) -> BoundConstraint:
     Raises:
         ConstraintError: an attribute is unknown, or values are compared that cannot be: an order of
             unordered values, a number with text, a constant of another type or outside the list of
-            values.
+            values; or one ``is missing`` that never is.
     """
     if not constraint.predicates:
         raise ConstraintError(
@@ -141,6 +147,23 @@ def bind(constraint: DenialConstraint, domain: Domain) -> BoundConstraint:
     return BoundConstraint(constraint.name, predicates, constraint.hard, constraint.arity)
 
 
+def presence_rules(
+    constraints: Iterable[DenialConstraint], domain: Domain
+) -> tuple[BoundConstraint, ...]:
+    """The hard rules on one row that say when a cell is missing, as ``nullable`` does.
+
+    They are declared of the data too.
+
+    Raises:
+        ConstraintError: one does not fit the domain.
+    """
+    return tuple(
+        bind(rule, domain)
+        for rule in constraints
+        if rule.hard and rule.arity == 1 and any(p.right is None for p in rule.predicates)
+    )
+
+
 def _bind(predicate: Predicate, domain: Domain, name: str) -> BoundPredicate:
     left = _column(predicate.left, domain, name)
     operand = Operand(predicate.left.row, left.name)
@@ -152,6 +175,9 @@ def _bind(predicate: Predicate, domain: Domain, name: str) -> BoundPredicate:
             predicate.op,
             Operand(predicate.right.row, right.name, _label_numbers(left, right)),
         )
+    if predicate.right is None:
+        _require_nullable(left, name)
+        return BoundPredicate(operand, predicate.op, None)
     _require_ordered(left, predicate.op, name)
     return BoundPredicate(operand, predicate.op, _constant(left, predicate.right, name))
 
@@ -202,6 +228,19 @@ def _require_comparable(left: Column, op: Op, right: Column, name: str) -> None:
         raise ConstraintError(
             f"constraint '{name}': orders '{left.name}' and '{right.name}', which list other "
             "values; declare the same list for both"
+        )
+
+
+def _require_nullable(column: Column, name: str) -> None:
+    if column.kind == "key":
+        raise ConstraintError(
+            f"constraint '{name}': says when '{column.name}' is missing, a text key, which each "
+            "synthetic row gets afresh; declare it of another type, or drop the rule"
+        )
+    if column.null_code is None:
+        raise ConstraintError(
+            f"constraint '{name}': says when '{column.name}' is missing, but it never is; write "
+            "nullable: true at it, or drop the rule"
         )
 
 

@@ -263,7 +263,7 @@ def _constants(constraints: Sequence[BoundConstraint], names: set[str]) -> set[f
     predicates = (
         p for constraint in constraints for p in constraint.predicates if p.left.attribute in names
     )
-    return {p.right for p in predicates if not isinstance(p.right, Operand)}
+    return {p.right for p in predicates if isinstance(p.right, float)}
 
 
 def _ends(column: Column) -> list[float]:

@@ -1,7 +1,8 @@
 """Constraints as a spec declares them, and the denial constraints that they mean.
 
 An entry without a name is named by its place, ``constraint_1``; those of a file by the file,
-``adult_1``; those of a dependency with several attributes on the right ``name_1``, ``name_2``.
+``adult_1``; those of a dependency with several attributes on the right, and of a check that stands
+for several denials, ``name_1``, ``name_2``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from cloister.constraints.text import (
     format_denial,
     format_dependency,
     key,
+    parse_check,
     parse_denial,
     parse_dependency,
 )
@@ -33,11 +35,13 @@ def constraints_of(
     folder: Path,
     ignored: Collection[str] = (),
     require: Callable[[DenialConstraint], object] | None = None,
+    nullable: Collection[str] = (),
 ) -> tuple[DenialConstraint, ...]:
     """The constraints of a spec, in order; files are looked up in ``folder``.
 
     ``ignored`` columns are left out of the data; no constraint can use them. ``require`` raises a
-    ConstraintError for one that cannot be used, which then has the keys of its declaration.
+    ConstraintError for one that cannot be used, which then has the keys of its declaration. Cells
+    of ``nullable`` attributes may be missing, which a ``check`` must know.
 
     Raises:
         ConstraintError: one cannot be read, names an unknown attribute, or two have the same name.
@@ -46,7 +50,7 @@ def constraints_of(
     constraints: list[DenialConstraint] = []
     for place, declaration in enumerate(declarations):
         with declared_at("constraints", place):
-            for constraint in _constraints(declaration, place + 1, folder):
+            for constraint in _constraints(declaration, place + 1, folder, nullable):
                 _require_known(constraint, attribute_names, ignored)
                 if require:
                     require(constraint)
@@ -99,13 +103,15 @@ def _with_known(
 
 
 def _constraints(
-    declaration: ConstraintDeclaration, place: int, folder: Path
+    declaration: ConstraintDeclaration, place: int, folder: Path, nullable: Collection[str]
 ) -> tuple[DenialConstraint, ...]:
     name, hard = declaration.name or f"constraint_{place}", not declaration.soft
     if declaration.fd is not None:
         return _dependencies(declaration.fd, name, hard)
     if declaration.deny is not None:
         return (parse_denial(declaration.deny, name, hard),)
+    if declaration.check is not None:
+        return parse_check(declaration.check, name, nullable, hard)
     if declaration.key is not None:
         return (key(name, declaration.key, hard),)
     path = folder / str(declaration.file)

@@ -2,7 +2,7 @@
 
 Source: Kamino (Ge, Mohapatra, He, Ilyas; VLDB 2021), section 2.1. A constraint over two rows is
 violated by an unordered pair if either order of the pair satisfies all predicates. Missing values
-compare as in SQL: no predicate holds on them.
+compare as in SQL: no comparison holds on them, and ``is missing`` does.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ class Op(StrEnum):
         return self not in (Op.EQ, Op.NE)
 
 
+NEGATED = {Op.EQ: Op.NE, Op.NE: Op.EQ, Op.LT: Op.GE, Op.GE: Op.LT, Op.GT: Op.LE, Op.LE: Op.GT}
+"""The comparison that holds on two values where another does not."""
+
 _MIRRORED = {Op.EQ: Op.EQ, Op.NE: Op.NE, Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
 
 
@@ -48,16 +51,24 @@ class Cell:
 
 @dataclass(frozen=True)
 class Predicate:
-    """``left op right``; the right side is a cell or a constant."""
+    """``left op right``; the right side is a cell, a constant, or None for ``missing``.
+
+    ``=`` None stands for ``is missing``, ``!=`` None for ``is not missing``.
+    """
 
     left: Cell
     op: Op
-    right: Cell | Constant
+    right: Cell | Constant | None
 
     @property
     def cells(self) -> tuple[Cell, ...]:
         """The one or two cells that are compared."""
         return (self.left, self.right) if isinstance(self.right, Cell) else (self.left,)
+
+    @property
+    def negated(self) -> Predicate:
+        """The predicate that holds where this one does not, missing values apart."""
+        return Predicate(self.left, NEGATED[self.op], self.right)
 
 
 @dataclass(frozen=True)

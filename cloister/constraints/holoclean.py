@@ -87,11 +87,17 @@ def format_holoclean(constraint: DenialConstraint) -> str:
     """The line that ``parse_holoclean`` reads as these predicates; constants come back as text.
 
     Raises:
-        ConstraintError: a name or constant holds a line break, which a line cannot.
+        ConstraintError: a name or constant holds a line break, which a line cannot, or a predicate
+            is ``is missing``, which the form lacks.
     """
     rows = "t1" if constraint.arity == 1 else "t1&t2"
+    compared = [(p.op, p.left, p.right) for p in constraint.predicates if p.right is not None]
+    if len(compared) < len(constraint.predicates):
+        raise ConstraintError(
+            f"constraint '{constraint.name}': 'is missing' has no HoloClean form; use deny"
+        )
     predicates = (
-        f"{_NAMES[p.op]}({_operand(p.left)},{_operand(p.right)})" for p in constraint.predicates
+        f"{_NAMES[op]}({_operand(left)},{_operand(right)})" for op, left, right in compared
     )
     line = "&".join([rows, *predicates])
     if "\n" in line or "\r" in line:

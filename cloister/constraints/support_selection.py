@@ -17,7 +17,8 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from cloister.arrays import Booleans, Floats, Integers
-from cloister.constraints.denial import Cell, DenialConstraint, Op, Predicate
+from cloister.constraints.binding import holds
+from cloister.constraints.denial import NEGATED, Cell, DenialConstraint, Op, Predicate
 from cloister.constraints.supports import Coupling, Levels, Support, grid, with_missing
 
 _Bounds = tuple[Floats, Floats]
@@ -258,9 +259,9 @@ def row_support(
         right = (
             _bounds(predicate.right, levels, joint, places)
             if isinstance(predicate.right, Cell)
-            else None
+            else _constant(predicate, constants)
         )
-        surely &= _certain(predicate.op, left, right or _both(constants[predicate]))
+        surely &= _certain(predicate.op, left, right)
     return Support(tuple(level.name for level in levels), joint[~surely])
 
 
@@ -336,9 +337,9 @@ class _Taken:
             right = (
                 self._range(predicate.right, first, second)
                 if isinstance(predicate.right, Cell)
-                else None
+                else _constant(predicate, self._constants)
             )
-            holds &= _possible(predicate.op, left, right or _both(self._constants[predicate]))
+            holds &= _possible(predicate.op, left, right)
         return holds
 
     def _range(self, cell: Cell, first: Integers, second: Integers) -> _Bounds:
@@ -354,23 +355,27 @@ def _bounds(
     return levels[at].low[joint[:, at]], levels[at].high[joint[:, at]]
 
 
-def _both(constant: float) -> _Bounds:
-    return np.array(constant), np.array(constant)
+def _constant(predicate: Predicate, constants: Mapping[Predicate, float]) -> _Bounds | None:
+    """The constant of a predicate as a range, or None where it is ``missing``."""
+    if predicate.right is None:
+        return None
+    return np.array(constants[predicate]), np.array(constants[predicate])
 
 
-_OPPOSITE = {Op.EQ: Op.NE, Op.NE: Op.EQ, Op.LT: Op.GE, Op.GE: Op.LT, Op.GT: Op.LE, Op.LE: Op.GT}
-
-
-def _possible(op: Op, left: _Bounds, right: _Bounds) -> Booleans:
-    """Whether a comparison holds for some values of two ranges; never on missing ones."""
+def _possible(op: Op, left: _Bounds, right: _Bounds | None) -> Booleans:
+    """Whether a predicate holds for some values of two ranges; no comparison on missing ones."""
+    if right is None:
+        return holds(op, left[0], None)
     known = ~(np.isnan(left[0]) | np.isnan(right[0]))
     return known & _POSSIBLE[op](left, right)
 
 
-def _certain(op: Op, left: _Bounds, right: _Bounds) -> Booleans:
-    """Whether a comparison holds for all values of two ranges; never on missing ones."""
+def _certain(op: Op, left: _Bounds, right: _Bounds | None) -> Booleans:
+    """Whether a predicate holds for all values of two ranges; no comparison on missing ones."""
+    if right is None:
+        return holds(op, left[0], None)
     known = ~(np.isnan(left[0]) | np.isnan(right[0]))
-    return known & ~_POSSIBLE[_OPPOSITE[op]](left, right)
+    return known & ~_POSSIBLE[NEGATED[op]](left, right)
 
 
 def _points(levels: Levels) -> Integers:

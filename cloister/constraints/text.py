@@ -3,6 +3,9 @@
     deny   t1.gain > t2.gain and t1.loss > t2.loss   two rows; names with dashes need no quotes
            t.age < 18 and t.income = '>50K'          one row
            t1.`my col` != t2.`my col`                other names in backquotes, `` for a backquote
+           t.left is not missing and t.status = 'a'  missing or not; null is another word for it
+    check  t.left is missing exactly if t.status = 'a'
+           t.q7 is not missing only if t.q6 = 'yes'  exactly if, if, only if; and, or on the right
     fd     zip, street -> city, state                one rule for each attribute on the right
     key    a list of names                           no two rows agree on all
 
@@ -13,13 +16,15 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from enum import Enum
 
 from cloister.constraints.denial import Cell, Constant, DenialConstraint, Op, Predicate
 from cloister.errors import ConstraintError
+from cloister.schema.declarations.constraints import BARE_NAME, quote
 
-_BARE = r"\w(?:[\w.]|-(?!>))*"
-_NAME = rf"(?:`(?:[^`]|``)+`|{_BARE})"
+_NAME = rf"(?:`(?:[^`]|``)+`|{BARE_NAME})"
 _NAMES = rf"{_NAME}(?:\s*,\s*{_NAME})*"
 _DEPENDENCY = re.compile(rf"\s*({_NAMES})\s*->\s*({_NAMES})\s*")
 _TOKEN = re.compile(
@@ -37,8 +42,30 @@ _REMEDY = (
     "write rules such as t1.a = t2.a and t1.b < 5, text in single quotes, odd names in backquotes"
 )
 
-_Token = Cell | Op | Constant | None
-"""A piece of a rule; None is the word ``and``."""
+_CHECK = re.compile(
+    r"""(?P<left>(?:'(?:[^']|'')*'|`(?:[^`]|``)*`|[^'`])*?)\s+
+        (?P<word>exactly\s+if|only\s+if|if)\s+(?P<right>.*)""",
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+_SENTENCE = (
+    "write one such as t.left is missing exactly if t.status = 'active'; exactly if, if or only "
+    "if, and on its right comparisons joined by and, or by or"
+)
+
+
+class _Word(Enum):
+    """The words of rules."""
+
+    AND = "and"
+    OR = "or"
+    IS = "is"
+    NOT = "not"
+    MISSING = "missing"
+    NULL = "null"
+
+
+_Token = Cell | Op | Constant | _Word
+"""A piece of a rule."""
 
 
 def parse_denial(text: str, name: str, hard: bool = True) -> DenialConstraint:
@@ -47,17 +74,76 @@ def parse_denial(text: str, name: str, hard: bool = True) -> DenialConstraint:
     Raises:
         ConstraintError: the text does not follow the grammar at the top of this module.
     """
-    predicates = tuple(_predicate(clause, name) for clause in _clauses(_tokens(text, name)))
+    predicates = _predicates(text, name)
     return DenialConstraint(name, on_first_row(predicates), hard)
+
+
+def parse_check(
+    text: str, name: str, nullable: Collection[str], hard: bool = True
+) -> tuple[DenialConstraint, ...]:
+    """The constraints that say when an attribute is missing, or is not, called ``name_1``, ...
+
+    A condition does not hold where what it compares is missing, as those of ``nullable`` may be.
+
+    Raises:
+        ConstraintError: the text does not follow the grammar at the top of this module.
+    """
+    found = _CHECK.fullmatch(text.strip())
+    head = _predicates(found["left"], name) if found else ()
+    if found is None or len(head) != 1 or head[0].right is not None:
+        raise ConstraintError(f"constraint '{name}': cannot read '{text}'; {_SENTENCE}")
+    right, either = _condition(found["right"], name)
+    each, all_of = [(predicate,) for predicate in right], [right]
+    met, unmet = (each, all_of) if either else (all_of, each)
+    word, denied = found["word"].lower(), list[tuple[Predicate, ...]]()
+    if not word.startswith("only"):
+        denied += [(*part, head[0].negated) for part in met]
+    if word != "if":
+        denied += [(head[0], *rest) for part in unmet for rest in _none_holding(part, nullable)]
+    rules = [DenialConstraint(name, on_first_row(predicates), hard) for predicates in denied]
+    if any(rule.arity > 1 for rule in rules):
+        raise ConstraintError(f"constraint '{name}': is on two rows; write t. for the one row")
+    if len(rules) == 1:
+        return (rules[0],)
+    return tuple(replace(rule, name=f"{name}_{place}") for place, rule in enumerate(rules, 1))
+
+
+def _condition(text: str, name: str) -> tuple[tuple[Predicate, ...], bool]:
+    """Predicates joined by ``and``, or by ``or``; and whether it is ``or``."""
+    tokens = _tokens(text, name)
+    either = _Word.OR in tokens
+    if either and _Word.AND in tokens:
+        raise ConstraintError(f"constraint '{name}': has both and and or; {_SENTENCE}")
+    joined: list[_Token] = [_Word.AND if token is _Word.OR else token for token in tokens]
+    return tuple(_predicate(clause, name) for clause in _clauses(joined)), either
+
+
+def _none_holding(
+    predicates: tuple[Predicate, ...], nullable: Collection[str]
+) -> Iterator[tuple[Predicate, ...]]:
+    """The ways in which none of some predicates holds, as conjunctions.
+
+    Each fails on values that are there, or because one that it compares is missing.
+    """
+    yield tuple(predicate.negated for predicate in predicates)
+    compared = {
+        cell: None
+        for predicate in predicates
+        if predicate.right is not None
+        for cell in predicate.cells
+        if cell.attribute in nullable
+    }
+    for cell in compared:
+        rest = tuple(p for p in predicates if p.right is None or cell not in p.cells)
+        gone = Predicate(cell, Op.EQ, None)
+        for others in _none_holding(rest, nullable) if rest else ((),):
+            yield (gone, *others)
 
 
 def format_denial(constraint: DenialConstraint) -> str:
     """The text that ``parse_denial`` reads as these predicates; dates come back as text."""
     single = constraint.arity == 1
-    return " and ".join(
-        f"{_format_operand(p.left, single)} {p.op} {_format_operand(p.right, single)}"
-        for p in constraint.predicates
-    )
+    return " and ".join(_format_predicate(p, single) for p in constraint.predicates)
 
 
 def parse_dependency(text: str, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -103,11 +189,6 @@ def key(name: str, attributes: Sequence[str], hard: bool = True) -> DenialConstr
     return DenialConstraint(name, tuple(map(_agree, attributes)), hard)
 
 
-def quote(name: str) -> str:
-    """An attribute name as the text forms write it: bare, or in backquotes."""
-    return name if re.fullmatch(_BARE, name) else "`" + name.replace("`", "``") + "`"
-
-
 def unquote(name: str) -> str:
     """The attribute name of a bare or backquoted text."""
     return name[1:-1].replace("``", "`") if name.startswith("`") else name
@@ -138,7 +219,7 @@ def format_text(value: str | dt.date) -> str:
     return "'" + plain.replace("'", "''") + "'"
 
 
-def _first(operand: Cell | Constant) -> Cell | Constant:
+def _first(operand: Cell | Constant | None) -> Cell | Constant | None:
     return Cell(1, operand.attribute) if isinstance(operand, Cell) else operand
 
 
@@ -179,8 +260,8 @@ def _token(match: re.Match[str], name: str) -> _Token:
     return _word(match["word"], name)
 
 
-def _word(word: str, name: str) -> bool | None:
-    words = {"and": None, "true": True, "false": False}
+def _word(word: str, name: str) -> bool | _Word:
+    words = {"true": True, "false": False} | {each.value: each for each in _Word}
     if word.lower() not in words:
         raise ConstraintError(f"constraint '{name}': cannot read '{word}'; {_REMEDY}")
     return words[word.lower()]
@@ -189,22 +270,37 @@ def _word(word: str, name: str) -> bool | None:
 def _clauses(tokens: list[_Token]) -> list[list[_Token]]:
     clauses: list[list[_Token]] = [[]]
     for token in tokens:
-        if token is None:
+        if token is _Word.AND:
             clauses.append([])
         else:
             clauses[-1].append(token)
     return clauses
 
 
+def _predicates(text: str, name: str) -> tuple[Predicate, ...]:
+    return tuple(_predicate(clause, name) for clause in _clauses(_tokens(text, name)))
+
+
 def _predicate(clause: list[_Token], name: str) -> Predicate:
     match clause:
-        case [left, Op() as op, right] if not isinstance(left, Op) and not isinstance(right, Op):
-            predicate = compare(left, op, right)  # type: ignore[arg-type]
+        case [Cell() as cell, _Word.IS, _Word.MISSING | _Word.NULL]:
+            return Predicate(cell, Op.EQ, None)
+        case [Cell() as cell, _Word.IS, _Word.NOT, _Word.MISSING | _Word.NULL]:
+            return Predicate(cell, Op.NE, None)
+        case [left, Op() as op, right] if not isinstance(left, Op | _Word):
+            predicate = None if isinstance(right, Op | _Word) else compare(left, op, right)
             if predicate is not None:
                 return predicate
     raise ConstraintError(
         f"constraint '{name}': each part compares a cell with a cell or a constant; {_REMEDY}"
     )
+
+
+def _format_predicate(predicate: Predicate, single: bool) -> str:
+    left = _format_operand(predicate.left, single)
+    if predicate.right is None:
+        return f"{left} is {'' if predicate.op is Op.EQ else 'not '}missing"
+    return f"{left} {predicate.op} {_format_operand(predicate.right, single)}"
 
 
 def _format_operand(operand: Cell | Constant, single: bool) -> str:

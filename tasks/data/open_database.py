@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 
 from cloister.arrays import Integers
+from cloister.constraints import presence_rules
 from cloister.errors import DataError
 from cloister.privacy.door.database import PrivateDatabase
 from cloister.privacy.door.journal import Journal
@@ -45,7 +46,8 @@ class DatabaseSource(RowSource[Database, PrivateDatabase]):
         assert isinstance(context.task, DatabaseTask)
         tables, reports = {}, {}
         for name, part in context.tables.items():
-            tables[name], report = read_table(part.spec, part.one.domain)
+            rules = presence_rules(part.one.constraints, part.one.domain)
+            tables[name], report = read_table(part.spec, part.one.domain, rules=rules)
             reports[name] = report.to_dict()
         write_validation(release, {"tables": reports}, home)
         columns = (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cloister.constraints import presence_rules
 from cloister.privacy.door.database import PrivateDatabase
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
@@ -86,11 +87,12 @@ def open_data(
         DataError: it is not as declared; names columns, rules and row numbers.
     """
     spec, domain, unit = context.spec, context.one.domain, context.spec.privacy.unit
+    rules = presence_rules(context.one.constraints, domain)
     if not isinstance(unit, PersonUnit):
-        table, report = read_table(spec, domain, request.data)
+        table, report = read_table(spec, domain, request.data, rules)
         return SensitiveRows(table, _digest(table, release, home)), report
     require_named_persons(domain, unit)
-    validation, people = Validation.of(spec, domain), []
+    validation, people = Validation.of(spec, domain, rules), []
 
     def tables() -> Iterator[Table]:
         for batch in read_batches(spec, request.data):

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hospital import hospital
+from leavers import leavers
 from random_persons import random_persons
 from random_tables import random_table
 from shape import release_once
@@ -68,6 +69,11 @@ def persons_at_odds(trial):
 def test_a_random_table_with_random_rules_is_released(method):
     charged = [delivered(method, seed) for seed in range(FEW[method])]
     assert any(charged)
+
+
+@pytest.mark.parametrize("method", FEW)
+def test_columns_missing_where_another_one_says_so_are_missing_just_there(method):
+    assert delivered(method, 1, lambda seed: leavers(1_500, seed))
 
 
 @pytest.mark.parametrize("method", FEW_OF_PERSONS)

@@ -44,6 +44,10 @@ RULES = [
     "t1.rate > t2.rate and t1.tax > t2.tax",
     "t1.grade > t2.grade and t1.rate <= t2.rate and t1.state != t2.state",
     "t1.salary = t2.salary and t1.rate != t2.rate",
+    "t.grade is missing and t.tax > 25",
+    "t.`to-date` is not missing and t.state = 'A'",
+    "t.`to-date` is missing and t.state is not missing and t.state != 'A'",
+    "t1.state = t2.state and t1.grade is missing and t2.tax < 20",
 ]
 
 

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from cloister.schema.attributes import DATA_DERIVED, Declared
 
-_FORMS = ("fd", "deny", "key", "file")
+_FORMS = ("fd", "deny", "check", "key", "file")
+
+
+BARE_NAME = r"\w(?:[\w.]|-(?!>))*"
+"""The pattern of a name that the text forms of constraints write as it is."""
+
+
+def quote(name: str) -> str:
+    """An attribute name as the text forms write it: bare, or in backquotes."""
+    return name if re.fullmatch(BARE_NAME, name) else "`" + name.replace("`", "``") + "`"
 
 
 def share_of(value: object) -> object:
@@ -47,16 +57,18 @@ class KnownSoftness(Declared):
 
 
 class ConstraintDeclaration(Declared):
-    """One entry of ``constraints``: exactly one of ``fd``, ``deny``, ``key`` and ``file``.
+    """One entry of ``constraints``: exactly one of ``fd``, ``deny``, ``check``, ``key``, ``file``.
 
-    ``fd`` reads ``a, b -> c``; ``deny`` reads ``t1.x > t2.x and t1.y < t2.y``; ``key`` lists
-    attributes that no two rows share; ``file`` is a HoloClean file beside the spec. Hard unless
-    ``soft``, of which a weight or a rate may be known.
+    ``fd`` reads ``a, b -> c``; ``deny`` reads ``t1.x > t2.x and t1.y < t2.y``; ``check`` reads
+    ``t.left is missing exactly if t.status = 'active'``; ``key`` lists attributes that no two rows
+    share; ``file`` is a HoloClean file beside the spec. Hard unless ``soft``, of which a weight or
+    a rate may be known.
     """
 
     name: str | None = Field(default=None, min_length=1)
     fd: str | None = Field(default=None, min_length=1)
     deny: str | None = Field(default=None, min_length=1)
+    check: str | None = Field(default=None, min_length=1)
     key: list[str] | None = Field(default=None, min_length=1)
     file: str | None = Field(default=None, min_length=1)
     soft: bool | KnownSoftness = False
@@ -65,6 +77,7 @@ class ConstraintDeclaration(Declared):
     def _one_form(self) -> Self:
         if sum(getattr(self, form) is not None for form in _FORMS) != 1:
             raise ValueError(
-                "a constraint has exactly one of fd, deny, key and file; keep one, split the others"
+                "a constraint has exactly one of fd, deny, check, key and file; keep one, "
+                "split the others"
             )
         return self

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from pandas.api import types as pt
@@ -18,6 +19,7 @@ from cloister.errors import DataError
 from cloister.schema.drafts.column_cells import ColumnCells, Guess
 from cloister.schema.drafts.file_dialect import DraftedFile, drafted_csv
 from cloister.schema.drafts.guessing import guess
+from cloister.schema.drafts.proposals.presence import presence_proposals
 from cloister.schema.sources.files.parquet_files import nested_names, parquet_names, read_native
 from cloister.schema.sources.reading import guarded_reading, table_format
 from cloister.schema.sources.required_columns import require_columns
@@ -49,13 +51,18 @@ privacy:
   unit: row # or {{key: COLUMN, max_rows: NUMBER}} when one person may own several rows
   relation: add_remove
   rows: {{measured: true}} # or {{public: NUMBER}} when the number of rows is no secret
-  budget: {{epsilon: 10, delta: 1e-6, per: year}}
+  budget: {{epsilon: 10, delta: 1e-6, per: year}} # of all releases, and of a measurement
 attributes:
 """
 
 _FOOT = """\
-constraints: [] # such as {fd: zip -> city} or {deny: "t1.start > t1.end"}
-release: {method: auto, epsilon: 1, delta: 1e-7}
+constraints: [] # such as {{fd: zip -> city}} or {{deny: "t1.start > t1.end"}}
+{proposals}release: {{method: auto, epsilon: 1, delta: 1e-7}}
+"""
+
+_PROPOSALS = """\
+# All rows agree with these. Those that are rules of the matter, and no chance, declare in place of
+# [] above: delete it, and their first #.
 """
 
 
@@ -77,8 +84,8 @@ def draft(path: Path) -> str:
         raise DataError(f"{path} has no rows; give a table with rows")
     names = list(map(str, file.plain))
     empty = [name for name in names if file.plain[name].isna().all()]
-    lines = [_line(name, _keyed(file, name)) for name in names if name not in empty]
-    if not lines:
+    guesses = {name: _keyed(file, name) for name in names if name not in empty}
+    if not guesses:
         raise DataError(f"{path} has no column with a value; give a table with values")
     name = re.sub(r"[^A-Za-z0-9._-]", "-", path.name.partition(".")[0]).lstrip("._-") or "dataset"
     head = _HEAD.format(
@@ -88,7 +95,14 @@ def draft(path: Path) -> str:
         unconfirmed=flow(facts),
         ignore=flow([*empty, *file.nested]),
     )
-    return head + "".join(lines) + _FOOT
+    lines = "".join(_line(name, own) for name, own in guesses.items())
+    return head + lines + _FOOT.format(proposals=_proposed(file, guesses))
+
+
+def _proposed(file: DraftedFile, guesses: Mapping[str, Guess]) -> str:
+    """Rules that the rows obey, commented out, and what to do with them."""
+    found = presence_proposals(file.plain, guesses)
+    return _PROPOSALS + "".join(f"#  - {rule}\n" for rule in found) if found else ""
 
 
 def _drafted_parquet(path: Path) -> DraftedFile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -13,18 +14,22 @@ from cloister.errors import DataError
 from cloister.schema.sources.required_columns import ROWS_NAMED
 from cloister.schema.spec import OnInvalid
 
-Rule = Literal["type", "missing", "domain"]
+Rule = Literal["type", "missing", "domain", "constraint"]
 
 RULES: dict[Rule, str] = {
     "type": "cannot be read as the declared type",
     "missing": "missing in an attribute that is not nullable",
     "domain": "outside the declared values or bounds",
+    "constraint": "break it: a cell is missing that should be there, or is there and should not",
 }
 
 
 @dataclass(frozen=True)
 class DomainFinding:
-    """How often one column breaks one rule: ``count`` cells, the first ten rows of them from 1."""
+    """How often one column breaks one rule: ``count`` cells, the first ten rows of them from 1.
+
+    Of rule ``constraint``, how many rows break the constraint that ``column`` names.
+    """
 
     column: str
     rule: Rule
@@ -34,9 +39,9 @@ class DomainFinding:
     def __str__(self) -> str:
         more = ", ..." if self.count > len(self.rows) else ""
         rows = ", ".join(map(str, self.rows))
+        what, of = ("constraint", "row") if self.rule == "constraint" else ("column", "value")
         return (
-            f"column '{self.column}': {self.count:,} value(s) {RULES[self.rule]} "
-            f"(rows {rows}{more})"
+            f"{what} '{self.column}': {self.count:,} {of}(s) {RULES[self.rule]} (rows {rows}{more})"
         )
 
 
@@ -92,15 +97,15 @@ class Tally:
         self.kept += int(kept.sum())
         self.malformed += malformed
 
-    def report(self, columns: tuple[str, ...], on_invalid: OnInvalid) -> ValidationReport:
-        """The report on all batches, its findings in the order of columns.
+    def report(self, names: Iterable[str], on_invalid: OnInvalid) -> ValidationReport:
+        """The report on all batches, its findings in the order of columns and constraints.
 
         Raises:
             DataError: findings under ``fail``, or no row is left.
         """
         findings = tuple(
             DomainFinding(name, rule, self._broken[name, rule], tuple(self._first[name, rule]))
-            for name in columns
+            for name in dict.fromkeys(names)
             for rule in RULES
             if self._broken[name, rule]
         )

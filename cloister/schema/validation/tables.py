@@ -6,9 +6,10 @@ protected. A report holds exact counts of the data: it is internal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -33,6 +34,17 @@ def pandera_schema(spec: Spec) -> pa.DataFrameSchema:
     domain = Domain.of(spec.attributes, spec.folder)
     columns = {column.name: pandera_column(column) for column in domain}
     return pa.DataFrameSchema(columns, strict=True, name=spec.name)
+
+
+class RowRule(Protocol):
+    """A rule of a spec on single rows, such as when a cell is missing."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    def violation_mask(self, first: Table, second: Table) -> Booleans:
+        """Where rows (n,) break it, row by row; ``second`` are the same rows."""
 
 
 @dataclass(frozen=True)
@@ -64,17 +76,25 @@ class Validation:
     ``on_invalid`` as the spec says: ``fail`` refuses. ``drop`` leaves out every row with a finding.
     ``clip`` moves numbers, dates and moments to the nearest admissible one, sets other invalid
     cells to missing where the attribute is nullable, and drops the rows that remain invalid, and
-    those of persons outside the domain.
+    those of persons outside the domain. Rows that break one of ``rules`` are dropped by both.
 
     Args:
         person: the column that identifies a row's person, if rows belong to persons.
+        rules: what else is declared of each row.
 
     Privacy: row by row, dtypes included; under ``fail``, whether any row breaks its domain is said
         exactly.
     """
 
-    def __init__(self, domain: Domain, on_invalid: OnInvalid, person: str | None = None) -> None:
+    def __init__(
+        self,
+        domain: Domain,
+        on_invalid: OnInvalid,
+        person: str | None = None,
+        rules: Sequence[RowRule] = (),
+    ) -> None:
         self.domain = domain
+        self._rules = tuple(rules)
         self._on_invalid = on_invalid
         self._tally = Tally()
         self._checks = {
@@ -83,13 +103,16 @@ class Validation:
         }
 
     @classmethod
-    def of(cls, spec: Spec, domain: Domain | None = None) -> Validation:
-        """The validation that a spec declares."""
+    def of(
+        cls, spec: Spec, domain: Domain | None = None, rules: Sequence[RowRule] = ()
+    ) -> Validation:
+        """The validation that a spec declares, with the ``rules`` among its constraints."""
         unit = spec.privacy.unit
         return cls(
             domain or Domain.of(spec.attributes, spec.folder),
             spec.validation.on_invalid,
             unit.key if isinstance(unit, PersonUnit) else None,
+            rules,
         )
 
     def check(self, batch: SourceBatch) -> ValidRows:
@@ -105,8 +128,20 @@ class Validation:
             if found.broken:
                 self._tally.clipped += int(found.clipped[places].sum())
                 self._tally.emptied += int(found.emptied[places].sum())
+        if self._rules:
+            kept = self._by_rules(ValidRows(self.domain, batch.cells, checked, kept))
         self._tally.end_batch(kept, batch.malformed)
         return ValidRows(self.domain, batch.cells, checked, kept)
+
+    def _by_rules(self, rows: ValidRows) -> Booleans:
+        """The rows of a batch (n,) that are kept, of those in the domain, by the rules on rows."""
+        table, there, kept = rows.table(), np.flatnonzero(rows.kept), rows.kept.copy()
+        for rule in self._rules:
+            broken = np.zeros(len(kept), dtype=bool)
+            broken[there] = rule.violation_mask(table, table)
+            self._tally.add_broken(rule.name, "constraint", broken)
+            kept &= ~broken
+        return kept
 
     def table(self, batches: Iterable[SourceBatch]) -> Table:
         """The fine codes of the rows that are kept of all batches."""
@@ -118,21 +153,22 @@ class Validation:
         Raises:
             DataError: findings under ``fail``, or no row left.
         """
-        return self._tally.report(self.domain.names, self._on_invalid)
+        names = (*self.domain.names, *(rule.name for rule in self._rules))
+        return self._tally.report(names, self._on_invalid)
 
 
 def read_table(
-    spec: Spec, domain: Domain, data: Path | None = None
+    spec: Spec, domain: Domain, data: Path | None = None, rules: Sequence[RowRule] = ()
 ) -> tuple[Table, ValidationReport]:
     """The rows of a spec's source, or of ``data`` in its place, as fine codes, and what was found.
 
-    Memory is that of a batch and of the codes.
+    They are validated by ``rules`` too. Memory is that of a batch and of the codes.
 
     Raises:
         StorageError: the source cannot be read.
         DataError: it is not as declared.
     """
-    validation = Validation.of(spec, domain)
+    validation = Validation.of(spec, domain, rules)
     table = validation.table(read_batches(spec, data))
     return table, validation.report()
 

@@ -55,7 +55,8 @@ class Compatibility:
         for rule in self._compiled:
             broken = np.ones(len(rows), dtype=bool)
             for op, left, right in rule:
-                broken &= holds(op, left.at(rows, parents), right.at(rows, parents))
+                beside = None if right is None else right.at(rows, parents)
+                broken &= holds(op, left.at(rows, parents), beside)
             good &= ~broken
         for name, values in self._agreed.items():
             wanted = values[parents]
@@ -63,8 +64,11 @@ class Compatibility:
         return good
 
     @cached_property
-    def _compiled(self) -> list[list[tuple[Op, _Numbers, _Numbers]]]:
-        """The predicates of each rule: a row and its parent of which all hold violate it."""
+    def _compiled(self) -> list[list[tuple[Op, _Numbers, _Numbers | None]]]:
+        """The predicates of each rule: a row and its parent of which all hold violate it.
+
+        None on the right stands for ``missing``.
+        """
         found = []
         for rule in self.rules:
             own, above = rule.sides(self.rows, self.parents)
@@ -72,7 +76,11 @@ class Compatibility:
             bound = rule.bound(self.schema)
             found.append(
                 [
-                    (each.op, _Numbers.of(each.left, tables), _Numbers.of(each.right, tables))
+                    (
+                        each.op,
+                        _Numbers.of(each.left, tables),
+                        None if each.right is None else _Numbers.of(each.right, tables),
+                    )
                     for each in bound.predicates
                 ]
             )
@@ -104,7 +112,7 @@ class Compatibility:
         if self.shared or len(self._compiled) != 1 or len(self._compiled[0]) != 1:
             return None
         ((op, left, right),) = self._compiled[0]
-        if not op.is_order or {left.side, right.side} != {1, 2}:
+        if right is None or not op.is_order or {left.side, right.side} != {1, 2}:
             return None
         op, row, parent = (op, left, right) if left.side == 1 else (op.mirrored, right, left)
         sign = 1 if op in (Op.LT, Op.LE) else -1

@@ -121,7 +121,12 @@ def test_a_person_may_own_several_rows(tmp_path):
         ("true: on, false: off", "true: on, false: on", 7, "same word"),
         ("min: 2000-01-01", "min: 2000-13-01", 8, "attributes.day.min"),
         ("fd: colour -> age", "fdd: colour -> age", 10, "did you mean 'fd'?"),
-        ("fd: colour -> age", "fd: a -> b, key: [a]", 10, "exactly one of fd, deny, key and file"),
+        (
+            "fd: colour -> age",
+            "fd: a -> b, key: [a]",
+            10,
+            "exactly one of fd, deny, check, key and file",
+        ),
         ("epsilon: 0.1", "epsilon: .nan", 11, "release.epsilon: should be a finite number"),
         ("epsilon: 0.1", "epsilon: NaN", 11, "release.epsilon"),
         ("epsilon: 0.1", "epsilon: 0", 11, "should be greater than 0"),

@@ -10,8 +10,9 @@ import pytest
 
 from cloister.errors import DataError
 from cloister.schema.domain import Domain
+from cloister.schema.sources.batches import SourceBatch
 from cloister.schema.spec import Spec
-from cloister.schema.validation.tables import pandera_schema, validate_rows
+from cloister.schema.validation.tables import Validation, pandera_schema, validate_rows
 
 ATTRIBUTES = {
     "count": {"type": "integer", "min": 0, "max": 10, "special": [99], "nullable": True},
@@ -34,6 +35,17 @@ VALID = {
     "kind": "a",
     "yes": "N",
 }
+
+
+class _ManyOfKindA:
+    """Rows of kind a with a count."""
+
+    name = "count"
+
+    def violation_mask(self, first, second):
+        assert first is second
+        kind, counts = first.comparable("kind"), first.comparable("count")
+        return (kind == 0) & ~np.isnan(counts)
 
 
 def _spec(on_invalid, attributes=ATTRIBUTES):
@@ -186,3 +198,24 @@ def test_a_number_too_large_for_its_grid_is_outside_without_a_warning(on_invalid
     rows, report = validate_rows(pd.DataFrame({"share": ["0.5", "1e308", "-1e308"]}), spec)
     assert rows["share"].tolist() == ([0.5, 1, 0] if on_invalid == "clip" else [0.5])
     assert report.findings
+
+
+@pytest.mark.parametrize("on_invalid", ["drop", "clip"])
+def test_rows_that_break_a_rule_are_dropped_and_numbered(on_invalid):
+    frame = _frame({"kind": "b"}, {}, {"count": None}, {"share": "7", "kind": "b"}, {"count": "1"})
+    spec = _spec(on_invalid)
+    validation = Validation.of(spec, rules=[_ManyOfKindA()])
+    half = SourceBatch.of_frame(frame[:2]), SourceBatch.of_frame(frame[2:])
+    table = validation.table(half)
+    report = validation.report()
+    assert table.rows == (2 if on_invalid == "drop" else 3)
+    found = {(own.column, own.rule): own.rows for own in report.findings}
+    assert found == {("count", "constraint"): (2, 5), ("share", "domain"): (4,)}
+    assert report.dropped == 5 - table.rows
+
+
+def test_rows_that_break_a_rule_are_refused_by_their_numbers():
+    validation = Validation.of(_spec("fail"), rules=[_ManyOfKindA()])
+    validation.table([SourceBatch.of_frame(_frame({"kind": "b"}, {}))])
+    with pytest.raises(DataError, match=r"constraint 'count': 1 row\(s\) break it.*\(rows 2\)"):
+        validation.report()

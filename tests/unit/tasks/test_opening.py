@@ -18,6 +18,10 @@ MOST = 3
 @pytest.fixture
 def opened(tmp_path):
     """Open rows of (person, value) under an id; the table and the digest."""
+    return opening(tmp_path)
+
+
+def opening(tmp_path, constraints=(), **nullable):
     home = Home.current({"CLOISTER_HOME": str(tmp_path / "home")})
     spec = {
         "name": "visits",
@@ -30,8 +34,9 @@ def opened(tmp_path):
         },
         "attributes": {
             "person": {"type": "integer", "min": 1, "max": 10, "provenance": "form"},
-            "value": {"type": "integer", "min": 0, "max": 200, "provenance": "form"},
+            "value": {"type": "integer", "min": 0, "max": 200, "provenance": "form", **nullable},
         },
+        "constraints": list(constraints),
         "validation": {"on_invalid": "clip"},
         "release": {"method": "independent", "epsilon": 1, "delta": 0},
     }
@@ -77,3 +82,11 @@ def test_no_two_releases_have_the_same_digest_of_the_same_rows(opened):
     assert opened(rows).digest == opened(rows).digest
     assert opened(rows).digest != opened(rows, "r-2").digest
     assert opened(rows).digest != opened(rows[1:]).digest
+
+
+def test_rows_that_break_a_rule_of_missing_cells_are_left_out_before_any_bound(tmp_path):
+    rule = {"name": "seen", "check": "t.value is missing exactly if t.person = 1"}
+    open_rows = opening(tmp_path, [rule, {"deny": "t.value > 5"}], nullable=True)
+    found = open_rows([(1, ""), (1, 3), (2, 4), (2, ""), (3, 9)])
+    column = found.table.domain["value"]
+    assert sorted(found.table.codes["value"]) == [4, 9, column.null_code]

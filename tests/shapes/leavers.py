@@ -1,0 +1,70 @@
+"""Staff of whom some have left: columns that are missing exactly where another one says so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from shape import Shape
+
+STATUS = {"active": 0.62, "left": 0.27, "retired": 0.11}
+
+
+def leavers(rows: int = 6_000, seed: int = 1) -> Shape:
+    """Eight years of staff; whoever has left has a date of leaving, and a reason if not retired."""
+    rng = np.random.default_rng(seed)
+    status = rng.choice(list(STATUS), rows, p=list(STATUS.values()))
+    joined = np.datetime64("2015-01-01") + rng.integers(0, 2_000, rows)
+    years = np.where(status == "retired", 900, 300) * rng.gamma(2.0, 0.5, rows)
+    gone = joined + np.floor(years).astype(int).clip(0, 1_500)
+    parked = rng.choice(["yes", "no", None], rows, p=[0.35, 0.55, 0.10])
+    frame = pd.DataFrame(
+        {
+            "status": status,
+            "joined": joined,
+            "gone": np.where(status == "active", np.datetime64("NaT"), gone),
+            "reason": np.where(
+                status == "left", rng.choice(["own", "pay", "move"], rows, p=[0.5, 0.3, 0.2]), None
+            ),
+            "pay": np.rint(rng.lognormal(8.0, 0.4, rows)).clip(0, 19_999).astype(int),
+            "car": parked,
+            "place": np.where(
+                parked == "yes", np.rint(rng.gamma(2.0, 40.0, rows)).clip(0, 400), np.nan
+            ),
+        }
+    )
+    return Shape(frame.astype({"gone": "datetime64[s]"}), _spec(rows))
+
+
+def _listed(*values: str, **keys: object) -> dict:
+    return {"type": "categorical", "values": list(values), "provenance": "form", **keys}
+
+
+def _spec(rows: int) -> dict:
+    number = {"type": "integer", "min": 0, "provenance": "form"}
+    date = {"type": "date", "min": "2015-01-01", "max": "2024-12-31", "provenance": "calendar"}
+    return {
+        "name": "leavers",
+        "source": {"path": "leavers.csv"},
+        "privacy": {
+            "unit": "row",
+            "relation": "add_remove",
+            "rows": {"public": rows},
+            "budget": {"epsilon": 100, "delta": 1e-4, "per": "year"},
+        },
+        "attributes": {
+            "status": _listed(*STATUS),
+            "joined": date,
+            "gone": {**date, "nullable": True},
+            "reason": _listed("own", "pay", "move", nullable=True),
+            "pay": {**number, "max": 20_000},
+            "car": _listed("yes", "no", nullable=True),
+            "place": {**number, "max": 400, "nullable": True},
+        },
+        "constraints": [
+            {"name": "gone", "check": "t.gone is missing exactly if t.status = 'active'"},
+            {"name": "order", "deny": "t.joined > t.gone"},
+            {"name": "reason", "check": "t.reason is not missing exactly if t.status = 'left'"},
+            {"name": "place", "check": "t.place is not missing exactly if t.car = 'yes'"},
+        ],
+        "release": {"method": "auto", "epsilon": 1, "delta": 1e-6},
+    }

@@ -1,0 +1,112 @@
+"""Drafts propose when a column is missing, where another one says so in every row."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cloister.constraints import constraints_of
+from cloister.constraints.counting import count_violations
+from cloister.schema.drafts.drafting import draft
+from cloister.schema.spec_files.loading import load_spec
+from cloister.schema.validation.tables import read_table
+from models.task_from_spec import task_of
+
+ROWS = 400
+
+
+def _frame():
+    rng = np.random.default_rng(1)
+    status = rng.choice(["active", "left", "it's over"], ROWS)
+    q6 = rng.choice(["yes", "no", None], ROWS)
+    flag = rng.integers(0, 2, ROWS)
+    grade = rng.integers(1, 6, ROWS)
+    days = pd.Series(pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, ROWS), "D"))
+    number = pd.Series(rng.integers(0, 5_000, ROWS), dtype="Int64")
+    return pd.DataFrame(
+        {
+            "status": status,
+            "leave date": days.mask(status == "active"),
+            "q6": q6,
+            "q7": number.mask(q6 != "yes"),
+            "flag": flag,
+            "amount": number.where(flag == 1),
+            "grade": grade,
+            "note": pd.Series(rng.choice(["a", "b", "c"], ROWS)).mask(
+                (grade > 3) | (rng.random(ROWS) < 0.2)
+            ),
+            "with amount": days.where(flag == 1),
+            "at random": number.mask(rng.random(ROWS) < 0.3),
+        }
+    )
+
+
+EXPECTED = [
+    "t.`leave date` is missing exactly if t.status = 'active'",
+    "t.q7 is not missing exactly if t.q6 = 'yes'",
+    "t.amount is missing exactly if t.flag = '0'",
+    "t.note is missing if t.grade = 4 or t.grade = 5",
+    "t.`with amount` is missing exactly if t.flag = '0'",
+]
+
+
+def _proposals(text):
+    return [line[1:] for line in text.splitlines() if line.startswith("#  - ")]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_what_is_missing_where_another_column_says_so_is_proposed(tmp_path, kind):
+    frame, path = _frame(), tmp_path / f"staff.{kind}"
+    frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
+    text = draft(path)
+    found = _proposals(text)
+    (tmp_path / "draft.yaml").write_text(text, encoding="utf-8")
+    assert load_spec(tmp_path / "draft.yaml").constraints == ()
+
+    lines = text.splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("constraints: []"))
+    lines[start] = "constraints:"
+    declared = "\n".join(line[1:] if line.startswith("#  - ") else line for line in lines)
+    (tmp_path / "declared.yaml").write_text(declared, encoding="utf-8")
+    spec = load_spec(tmp_path / "declared.yaml")
+    assert [rule.check for rule in spec.constraints] == EXPECTED
+    assert len(found) == len(EXPECTED)
+
+    task = task_of(spec, {spec.name: ROWS})
+    table, _ = read_table(spec, task.domain)
+    assert task.hard and not any(count_violations(rule, table) for rule in task.hard)
+
+
+def test_columns_that_are_missing_together_are_proposed_once(tmp_path):
+    rng = np.random.default_rng(2)
+    gone = rng.random(ROWS) < 0.5
+    frame = pd.DataFrame(
+        {
+            "all": rng.integers(0, 900, ROWS),
+            "street": pd.Series(rng.integers(0, 900, ROWS), dtype="Int64").mask(gone),
+            "town": pd.Series(rng.choice(["x", "y"], ROWS)).mask(gone),
+        }
+    )
+    frame.to_csv(tmp_path / "homes.csv", index=False)
+    (line,) = _proposals(draft(tmp_path / "homes.csv"))
+    assert "t.town is missing exactly if t.street is missing" in line
+
+
+def test_few_rows_and_chance_propose_nothing(tmp_path):
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {f"c{at}": pd.Series(rng.choice(list("abcde"), 120)).astype(object) for at in range(20)}
+    )
+    for at in range(20):
+        frame.loc[rng.choice(120, rng.integers(2, 110), replace=False), f"c{at}"] = None
+    frame.to_csv(tmp_path / "random.csv", index=False)
+    assert not _proposals(draft(tmp_path / "random.csv"))
+
+
+def test_a_draft_without_proposals_says_nothing_of_them(tmp_path: Path) -> None:
+    pd.DataFrame({"a": range(50), "b": list("xy") * 25}).to_csv(tmp_path / "t.csv", index=False)
+    text = draft(tmp_path / "t.csv")
+    assert "All rows agree" not in text
+    (tmp_path / "t.yaml").write_text(text, encoding="utf-8")
+    assert constraints_of(load_spec(tmp_path / "t.yaml").constraints, ["a", "b"], tmp_path) == ()
