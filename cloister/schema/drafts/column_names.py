@@ -76,6 +76,14 @@ _PERSONS = frozenset(
 )
 """Words of those who may own several rows."""
 
+_OTHER_ROWS = frozenset(
+    (
+        *("manager", "supervisor", "superior", "boss", "lead", "mentor", "parent", "mother"),
+        *("father", "spouse", "partner", "referrer", "predecessor", "successor", "head", "reports"),
+    )
+)
+"""Words of those whom a row of the same table may stand for."""
+
 _YEARS = range(1800, 2200)
 """Years that a column may hold that is called by that name."""
 
@@ -115,6 +123,11 @@ def names_a_person(name: str) -> bool:
     while words and words[-1] in _KEYS | _NUMBERS | _CODES:
         words = words[:-1]
     return bool(words) and words[-1] in _PERSONS
+
+
+def names_another_row(name: str) -> bool:
+    """Whether a name is that of whom a row of the same table may stand for: ``reports_to``."""
+    return bool(_OTHER_ROWS.intersection(words_of(name)))
 
 
 def names_a_key(name: str) -> bool:

@@ -20,6 +20,7 @@ from cloister.schema.drafts.column_cells import ColumnCells, Guess
 from cloister.schema.drafts.file_dialect import DraftedFile, drafted_csv
 from cloister.schema.drafts.guessing import guess
 from cloister.schema.drafts.proposals.presence import presence_proposals
+from cloister.schema.drafts.proposals.references import reference_hints
 from cloister.schema.sources.files.parquet_files import nested_names, parquet_names, read_native
 from cloister.schema.sources.reading import guarded_reading, table_format
 from cloister.schema.sources.required_columns import require_columns
@@ -96,7 +97,8 @@ def draft(path: Path) -> str:
         ignore=flow([*empty, *file.nested]),
     )
     lines = "".join(_line(name, own) for name, own in guesses.items())
-    return head + lines + _FOOT.format(proposals=_proposed(file, guesses))
+    hints = "".join(reference_hints(file.plain, guesses, name, file.source))
+    return head + lines + _FOOT.format(proposals=_proposed(file, guesses) + hints)
 
 
 def _proposed(file: DraftedFile, guesses: Mapping[str, Guess]) -> str:

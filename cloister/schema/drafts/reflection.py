@@ -33,7 +33,7 @@ privacy:
   unit: {unit}
   relation: add_remove
   rows: {{measured: true}} # write {{public: NUMBER}}
-  budget: {{epsilon: 10, delta: 1e-6, per: year}}
+  budget: {{epsilon: 10, delta: 1e-6, per: year}} # of all releases, and of a measurement
 """
 
 _ONE_UNIT = "row # or {key: COLUMN, max_rows: NUMBER} when one person may own several rows"

@@ -1,0 +1,86 @@
+"""Drafts say how to declare a column whose values are keys of other rows of the same file."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cloister.schema.drafts.drafting import draft
+from cloister.schema.spec_files.loading import load_spec
+from cloister.schema.validation.tables import read_table
+from models.task_from_spec import task_of
+
+ROWS = 300
+
+
+def _staff(prefix=""):
+    rng = np.random.default_rng(1)
+    boss = pd.Series([None, *(rng.integers(0, at) // 9 for at in range(1, ROWS))], dtype="Int64")
+    names = pd.Series([f"{prefix}{at + 1}" for at in range(ROWS)])
+    return pd.DataFrame(
+        {
+            "id": names,
+            "boss": boss.map(lambda at: None if pd.isna(at) else names[at]),
+            "age": rng.integers(18, 66, ROWS),
+            "team": rng.integers(1, 9, ROWS),
+        }
+    )
+
+
+def _hints(text):
+    return [line for line in text.splitlines() if "so it names other rows" in line]
+
+
+def _as_declared(text):
+    """The draft as its hint says: tables in place of source, ignore, attributes, constraints."""
+    lines = text.splitlines()
+    start = lines.index("# tables:")
+    stop = next(at for at, line in enumerate(lines) if line.startswith("release:"))
+    hint = [line[2:] for line in lines[start:stop]]
+    whole = lines.index("attributes:")
+    others = [
+        f"    {line}" for line in lines[whole + 1 :] if line.startswith(("  age:", "  team:"))
+    ]
+    head = [line for line in lines[:whole] if not line.startswith(("source:", "ignore:"))]
+    return "\n".join([*head, *hint, *others, *lines[stop:]])
+
+
+@pytest.mark.parametrize("prefix", ["", "E-"])
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_reference_to_its_own_table_is_hinted_at(tmp_path, prefix, kind):
+    frame, path = _staff(prefix), tmp_path / f"staff.{kind}"
+    frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
+    text = draft(path)
+    (hint,) = _hints(text)
+    assert hint.startswith("# boss holds values of id")
+    (tmp_path / "staff.yaml").write_text(text, encoding="utf-8")
+    assert load_spec(tmp_path / "staff.yaml").ignore == ()
+    (tmp_path / "tables.yaml").write_text(_as_declared(text), encoding="utf-8")
+    spec = load_spec(tmp_path / "tables.yaml")
+    task = task_of(spec, {"staff": ROWS})
+    assert [(key.column, key.parent) for key in task.schema.keys] == [("boss", "staff")]
+    most = frame["boss"].value_counts().max()
+    assert most <= task.schema.keys[0].max_rows <= 2 * most + 10
+    table, _ = read_table(spec.table("staff"), task.tables["staff"].domain)
+    assert np.isin(table.codes["boss"][1:], table.codes["id"]).all()
+
+
+def test_whole_numbers_with_decimals_are_to_be_written_without(tmp_path):
+    frame = _staff()
+    frame["boss"] = frame["boss"].astype("float")
+    frame.to_csv(tmp_path / "staff.csv", index=False)
+    text = draft(tmp_path / "staff.csv")
+    assert len(_hints(text)) == 1
+    assert "in the file without decimals" in text
+
+
+def test_a_table_whose_first_row_names_itself_is_to_leave_that_out(tmp_path):
+    frame = _staff("E-")
+    frame.loc[0, "boss"] = "E-1"
+    frame.to_csv(tmp_path / "staff.csv", index=False)
+    assert "with no value in boss where a row is the first" in draft(tmp_path / "staff.csv")
+
+
+def test_counts_below_the_number_of_rows_refer_to_nothing(tmp_path):
+    frame = _staff().drop(columns="boss")
+    frame.to_csv(tmp_path / "staff.csv", index=False)
+    assert not _hints(draft(tmp_path / "staff.csv"))
