@@ -4,6 +4,7 @@
     ├── InputError              the input cannot be used: exit code 2, nothing spent
     │   ├── SpecError           the spec file: line, key, rule, remedy
     │   ├── DataError           the data file: column, rule, row numbers, remedy
+    │   │   └── ColumnsError    its columns are not those declared: their names alone
     │   ├── ConstraintError     a constraint: its name, what is wrong with it, remedy
     │   ├── PlanError           no plan fits the budget, the memory or the privacy parameters
     │   ├── BudgetExceeded      the ledger refuses: what is left, what was requested
@@ -40,6 +41,10 @@ class SpecError(InputError):
 
 class DataError(InputError):
     """The data does not fit its declared schema."""
+
+
+class ColumnsError(DataError):
+    """The columns of a source are not those declared; says nothing that depends on its rows."""
 
 
 class ConstraintError(InputError):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cloister.errors import DataError
+from cloister.errors import ColumnsError, DataError
 from tasks.runtime.files import write_json
 from tasks.runtime.home import Home
 
@@ -17,13 +17,17 @@ def usable(opened: Callable[[], _T], release: str, home: Home) -> _T:
     """The result of ``opened()``.
 
     Raises:
+        ColumnsError: the columns are not those declared; names them.
         DataError: the data cannot be used; names the file with the details, and none of them.
 
     Privacy: counts and row numbers are exact facts about the data, and what a step raises is sent
-    to the orchestrator.
+    to the orchestrator. Names of columns depend on no row.
     """
     try:
         return opened()
+    except ColumnsError as error:
+        write_validation(release, {"refused": True, "problems": [str(error)]}, home)
+        raise
     except DataError as error:
         problems = str(error).splitlines()
     path = write_validation(release, {"refused": True, "problems": problems}, home)

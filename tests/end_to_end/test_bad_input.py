@@ -73,14 +73,23 @@ def damaged(place, change) -> None:
     change(frame).to_csv(place.data, index=False)
 
 
-def test_unknown_column(place, inside, unspent):
+def test_unknown_column(place, refused, unspent):
     damaged(place, lambda frame: frame.assign(shoe=CANARY))
-    assert "'shoe'" in inside()
+    assert "'shoe' are not declared" in refused()
 
 
-def test_missing_column(place, inside, unspent):
+def test_missing_column(place, refused, unspent):
     damaged(place, lambda frame: frame.drop(columns="age"))
-    assert "'age'" in inside()
+    assert "'age' are missing" in refused()
+
+
+def test_column_under_another_name(place, refused, unspent):
+    damaged(place, lambda frame: frame.rename(columns={"home region": "Home_Region"}))
+    said = refused()
+    assert "'home region' are missing" in said
+    assert "is 'Home_Region' the declared 'home region'?" in said
+    (report,) = (place.home.folder / "releases").glob("*/internal/validation.json")
+    assert "'Home_Region'" in json.loads(report.read_text())["problems"][0]
 
 
 def test_value_outside_its_domain(place, inside, unspent):
@@ -104,19 +113,19 @@ def test_no_rows(place, inside, unspent):
     assert "no rows" in inside()
 
 
-def test_wrong_delimiter(place, inside, unspent):
+def test_wrong_delimiter(place, refused, unspent):
     pd.read_csv(place.data).to_csv(place.data, index=False, sep=";")
-    said = inside()
+    said = refused()
     assert "semicolon" in said
     assert "source.delimiter" in said
 
 
-def test_duplicate_column(place, inside, unspent):
+def test_duplicate_column(place, refused, unspent):
     lines = place.data.read_text().splitlines()
     place.data.write_text(
         "\n".join(["age," + lines[0], *("30," + line for line in lines[1:])]) + "\n"
     )
-    said = inside()
+    said = refused()
     assert "'age'" in said
     assert "more than once" in said
 

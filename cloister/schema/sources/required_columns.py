@@ -1,15 +1,16 @@
 """Whether a source has exactly the columns that its spec declares.
 
-Names of undeclared columns are given only when the file plainly has a header, since the first line
-of a file without one is data.
+Names of undeclared columns are given only when the file plainly has a header, at least half of the
+declared columns, since the first line of a file without one is data.
 """
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
 from collections.abc import Sequence
 
-from cloister.errors import DataError
+from cloister.errors import ColumnsError
 
 ROWS_NAMED = 10
 """Rows or columns that a message names; the rest are counted."""
@@ -23,26 +24,29 @@ def require_columns(
     """Passes if ``found`` has exactly the declared columns, in any order.
 
     Raises:
-        DataError: names the first fault: delimiter, header, doubled, missing or undeclared columns.
+        ColumnsError: names the first fault: delimiter, header, doubled, missing or undeclared
+            columns, and of missing ones those with a similar name.
     """
     known = set(declared)
     if not known.intersection(found):
-        raise DataError(f"{where}: {_no_header(found, known, delimiter)}")
+        raise ColumnsError(f"{where}: {_no_header(found, known, delimiter)}")
     doubled = [name for name, count in Counter(found).items() if count > 1]
     missing = [name for name in declared if name not in found]
+    plain = 2 * len(missing) <= len(known)
     undeclared = [name for name in found if name not in known]
     if doubled:
-        raise DataError(
+        raise ColumnsError(
             f"{where}: the column(s) {_named(doubled)} occur more than once; "
             "rename or drop all but one"
         )
     if missing:
-        raise DataError(
+        also = _also(missing, undeclared) if plain else ""
+        raise ColumnsError(
             f"{where}: the declared column(s) {_named(missing)} are missing; add them, "
-            f"or take them out of the spec's attributes{_also(undeclared)}"
+            f"or take them out of the spec's attributes{also}"
         )
     if undeclared:
-        raise DataError(
+        raise ColumnsError(
             f"{where}: the column(s) {_named(undeclared)} are not declared; add them to the spec's "
             "attributes, or to ignore"
         )
@@ -67,8 +71,23 @@ def _cells_by(found: Sequence[str], delimiter: str, other: str) -> list[str]:
     return [cell.strip('"') for cell in delimiter.join(found).split(other)]
 
 
-def _also(undeclared: Sequence[str]) -> str:
-    return f" (not declared: {_named(undeclared)})" if undeclared else ""
+def _also(missing: Sequence[str], undeclared: Sequence[str]) -> str:
+    """The undeclared columns, and which of them may be the missing ones."""
+    if not undeclared:
+        return ""
+    plain = {_letters(name): name for name in undeclared}
+    near = {
+        name: plain[close[0]]
+        for name in missing[:ROWS_NAMED]
+        if (close := difflib.get_close_matches(_letters(name), plain, n=1))
+    }
+    said = "".join(f"; is '{other}' the declared '{name}'?" for name, other in near.items())
+    return f" (not declared: {_named(undeclared)}{said})"
+
+
+def _letters(name: str) -> str:
+    """A name without what is often written otherwise: case, spaces and marks."""
+    return "".join(letter for letter in name.lower() if letter.isalnum()) or name
 
 
 def _named(names: Sequence[str]) -> str:
