@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 def add_measure_command(group: typer.Typer) -> None:
     """Add this command to the group of commands on specs."""
     text = example(
-        "cloister spec measure draft.yaml --data people.csv --epsilon 0.5 --delta 1e-7 --out "
-        "people.yaml"
+        "cloister spec measure draft.yaml --data people.csv --epsilon 0.5 --out people.yaml"
     )
     group.command("measure", epilog=text)(measure_spec)
 
@@ -27,10 +27,14 @@ def add_measure_command(group: typer.Typer) -> None:
 def measure_spec(
     spec: SpecFile,
     epsilon: Annotated[str, typer.Option(help="What the measurement spends, exact: 0.5 or 1/3.")],
-    delta: Annotated[
-        str, typer.Option(help="Probability that its guarantee fails, less than 1 / rows.")
-    ],
     out: Annotated[Path, typer.Option(help="The new spec, a new file.")],
+    delta: Annotated[
+        str | None,
+        typer.Option(
+            help="Probability that its guarantee fails, less than 1 / rows; by default that of the "
+            "declared release."
+        ),
+    ] = None,
     data: DataOption = None,
     as_json: Json = False,
 ) -> None:
@@ -51,7 +55,8 @@ def measure_spec(
     release_plan(request)
     home.prepare()
     with confirm_delivery(home, user()):
-        _show(_run(spec, options).to_json(), as_json)
+        exact = replace(options, delta=str(request.budget.delta))
+        _show(_run(spec, exact).to_json(), as_json)
 
 
 def _run(spec: Path, options: Options) -> DomainMeasurement | Finished:

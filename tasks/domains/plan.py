@@ -180,11 +180,18 @@ def _require_rest(request: ResolvedRequest, spec: Spec) -> None:
     declared, release = spec.privacy.budget, spec.release
     rest = declared.epsilon - request.budget.epsilon, declared.delta - request.budget.delta
     if rest[0] < release.epsilon or rest[1] < release.delta:
+        left = declared.epsilon - release.epsilon, declared.delta - release.delta
+        remedy = (
+            f"measure with epsilon {decimal_below(left[0])} and delta {decimal_below(left[1])} at "
+            "most, or declare"
+            if min(left) > 0
+            else "declare"
+        )
         raise PlanError(
             f"of the declared budget, epsilon {decimal_below(declared.epsilon)} and delta "
             f"{decimal_below(declared.delta)}, too little is left for the declared release, "
             f"epsilon {decimal(release.epsilon)} and delta {decimal(release.delta)}; "
-            "measure with less, or declare a smaller release or a larger budget"
+            f"{remedy} a smaller release or a larger budget"
         )
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -132,10 +133,13 @@ def assert_silent(draft, said: str) -> None:
 
 def test_what_was_done_is_a_table_for_people(draft, prefect_server, capsys):
     capsys.readouterr()
-    assert run(command(draft)) == 0
+    out = str(draft.with_name("people.yaml"))
+    assert run(["spec", "measure", str(draft), "--epsilon", "2", "--out", out]) == 0
     said = capsys.readouterr().out
     assert "16 to 79" in said
     assert "cloister release" in said
+    (held,) = existing_ledger(Home.current()).releases()
+    assert held.request.delta == load_spec(draft).release.delta == Fraction(1, 10**7)
 
 
 @pytest.mark.slow
@@ -229,7 +233,9 @@ def test_a_budget_with_which_nothing_could_be_found_is_refused(draft, capsys):
 
 
 def test_a_measurement_that_leaves_nothing_for_a_release_is_refused(draft, capsys):
-    assert "too little is left" in refused(draft, capsys, more=("--delta", "1e-6"))
+    said = refused(draft, capsys, more=("--delta", "1e-6"))
+    assert "too little is left" in said
+    assert "measure with epsilon 9 and delta 9e-07 at most" in said
     assert "too little is left" in refused(draft, capsys, more=("--epsilon", "9.5"))
 
 
