@@ -374,7 +374,7 @@ def _neutral_keys(attribute: TextKey) -> str:
 
 def _format(attribute: AnyAttribute) -> Keys:
     """The keys that say how cells are written."""
-    keys = ("missing", "format")
+    keys = ("missing", "format", "partial")
     return {key: value for key in keys if (value := getattr(attribute, key, None)) is not None}
 
 

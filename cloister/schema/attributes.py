@@ -167,7 +167,11 @@ class Float(Attribute):
 
 
 class Date(Attribute):
-    """Days from ``min`` to ``max``."""
+    """Days from ``min`` to ``max``.
+
+    ``partial: missing`` reads dates without a day, or without a month, as missing: ``2021``,
+    ``2021-03`` and ``2021-03-00``.
+    """
 
     type: Literal["date"]
     min: dt.date
@@ -175,6 +179,7 @@ class Date(Attribute):
     bins: int | None = Field(default=None, ge=1, le=_MOST_BINS)
     special: list[dt.date] = []
     format: _DayForm | None = None
+    partial: Literal["missing"] | None = Field(default=None, exclude_if=_is_none)
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

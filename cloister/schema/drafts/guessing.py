@@ -46,6 +46,7 @@ from cloister.schema.drafts.written_forms import (
     is_usual,
     moment_format,
     number_format,
+    partial_date_format,
 )
 from cloister.schema.values.formats import MICROS, in_seconds, is_moved_to_utc, written_micros
 from cloister.schema.values.number_formats import decimal_places
@@ -93,6 +94,9 @@ _MOST_MARKS = 3
 
 _MONTHS_FROM, _YEARS_FROM = 25, 300
 """Days from the first to the last moment from which whole months, or years, are guessed."""
+
+_MOST_PARTIAL = 0.5
+"""The share of dates without a day at most for a column to be one of dates."""
 
 _ANY_WHOLE = Integer(type="integer", min=0, max=0)
 _ANY_NUMBER = Float(type="float", min=0, max=0)
@@ -237,6 +241,31 @@ def _date(cells: ColumnCells) -> Guess | None:
     return Guess(keys, _moment_words(f"dates; whole {period}", cells, ANY_DATE, form))
 
 
+def _partial_date(cells: ColumnCells) -> Guess | None:
+    """Dates of which some lack the day, or the month, which no date can: those are missing."""
+    distinct = pd.Series(cells.known.unique()) if cells.is_text else None
+    form = None if distinct is None else partial_date_format(distinct)
+    if form is None:
+        return None
+    attribute = ANY_DATE.model_copy(update={"format": form})
+    typed, partial = parse(cells.known, attribute)
+    lacking = f"{int(partial.sum())} of {len(partial)} dates lack the day or the month"
+    if partial.mean() > _MOST_PARTIAL:
+        why = (
+            f"{lacking}: as texts each is a category of its own, and little is learnt; give year, "
+            "month and day a column each in the file"
+        )
+        return Guess({"type": "categorical", "values": sorted(cells.known.unique())}, why)
+    first, last, period = _period(typed)
+    keys: Keys = {"type": "date", "min": first, "max": last}
+    keys |= {"partial": "missing", "nullable": True}
+    why = (
+        f"{_moment_words(f'dates; whole {period}', cells, ANY_DATE, form)}; {lacking}, and are read "
+        "as missing: to keep them, give year, month and day a column each in the file"
+    )
+    return Guess(keys | _written_as(form), why)
+
+
 def _datetime(cells: ColumnCells) -> Guess | None:
     form = moment_format(cells.known) if cells.is_text else None
     attribute = ANY_MOMENT.model_copy(update={"format": form})
@@ -320,7 +349,10 @@ def _many_words(values: list[str]) -> str:
     )
 
 
-_KINDS = (_boolean, guess_digits, _compact_date, _integer, _float, _date, _datetime, guess_key)
+_KINDS = (
+    *(_boolean, guess_digits, _compact_date, _integer, _float, _date, _partial_date, _datetime),
+    guess_key,
+)
 
 
 def _dtype(cells: ColumnCells, nullable: Keys) -> Keys:

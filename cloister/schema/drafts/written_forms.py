@@ -12,10 +12,15 @@ from collections.abc import Sequence
 import pandas as pd
 import pyarrow as pa
 
+from cloister.arrays import Booleans
 from cloister.schema.attributes import AnyAttribute, Date, Datetime
-from cloister.schema.values.formats import moment_pattern, require_moment_format
+from cloister.schema.values.formats import (
+    moment_pattern,
+    partial_pattern,
+    require_moment_format,
+)
 from cloister.schema.values.number_formats import NO_UNIT, SPACES, Unit, with_unit, without_unit
-from cloister.schema.values.parsing import parse
+from cloister.schema.values.parsing import lacks_parts, parse
 
 ANY_DATE = Date(type="date", min=dt.date.min, max=dt.date.max)
 ANY_MOMENT = Datetime(type="datetime", min=dt.datetime.min, max=dt.datetime.max)  # noqa: DTZ901
@@ -27,6 +32,9 @@ _DAYS = (
     *("%b %-d, %Y", "%d %B %Y", "%-d %B %Y", "%-d. %B %Y", "%B %d, %Y", "%B %-d, %Y", "%Y%m%d"),
     *("%d/%b/%Y", "%-d-%b-%Y", "%Y-%b-%d"),
 )
+_COMPACT = "%Y%m%d"
+"""A form without marks: what is left of it without a part is any number."""
+
 _CLOCKS = (
     *("T%H:%M:%S", " %H:%M:%S", "T%H:%M", " %H:%M", " %-H:%M", " %-H:%M:%S", "T%H%M%S"),
     *(" %I:%M %p", " %-I:%M %p", " %I:%M:%S %p", " %-I:%M:%S %p", "T%H:%M:%S.000"),
@@ -75,6 +83,20 @@ def date_format(texts: pd.Series) -> str | None:
     return _first_fit(
         texts, ANY_DATE, ("", *(clock + zone for clock in _MIDNIGHTS for zone in _ZONES))
     )
+
+
+def partial_date_format(texts: pd.Series) -> str | None:
+    """The format of dates of which some lack the day, or the month; None if there is none."""
+    first = str(texts.iloc[0])
+    for form in (form for form in _DAYS if form != _COMPACT):
+        patterns = moment_pattern(form), partial_pattern(form)
+        if not any(re.search(pattern, first) for pattern in patterns):
+            continue
+        odd = texts[_misfits(texts, ANY_DATE, form)]
+        declared = ANY_DATE.model_copy(update={"format": form})
+        if 0 < len(odd) < len(texts) and lacks_parts(odd, declared).all():
+            return form
+    return None
 
 
 def moment_format(texts: pd.Series) -> str | None:
@@ -176,8 +198,13 @@ def _first_fit(texts: pd.Series, attribute: Date | Datetime, ends: Sequence[str]
 
 
 def _fits(texts: pd.Series, attribute: Date | Datetime, form: str) -> bool:
+    return not _misfits(texts, attribute, form).any()
+
+
+def _misfits(texts: pd.Series, attribute: Date | Datetime, form: str) -> Booleans:
+    """Which texts (n,) are not of a form."""
     clock = isinstance(attribute, Datetime)
     declared: AnyAttribute = attribute.model_copy(
         update={"format": require_moment_format(form, clock)}
     )
-    return not parse(texts, declared)[1].any()
+    return parse(texts, declared)[1]

@@ -159,6 +159,28 @@ def moment_pattern(form: str) -> str:
     return f"^{''.join(parts)}{_offset_pattern(form[end:])}$"
 
 
+def partial_pattern(form: str) -> str:
+    """The regular expression of dates of a form whose day, or day and month, are not known.
+
+    What is not known is left out, with the mark beside it, or written as zeros.
+    """
+    tokens = _DIRECTIVE.findall(form)
+    day = next(at for at, token in enumerate(tokens) if token in _PARTS["day"])
+    mark = day + 1 if day + 1 < len(tokens) and not tokens[day + 1].startswith("%") else day - 1
+    month = [token for at, token in enumerate(tokens) if at not in (day, mark)]
+    year = [token for token in tokens if token in _PARTS["year"]]
+    zeros = {
+        **dict.fromkeys(_PARTS["day"], "00?"),
+        **{token: f"(?:00?|{_READ[token]})" for token in _PARTS["month"]},
+    }
+    written = (_READ | part for part in ({}, {}, zeros))
+    forms = (
+        "".join(read.get(token) or re.escape(token) for token in of)
+        for read, of in zip(written, (month, year, tokens), strict=True)
+    )
+    return re.sub(r"\?P<\w+>", "?:", f"^(?:{'|'.join(forms)})$")
+
+
 def _offset_pattern(text: str) -> str:
     """The regular expression of one distance from UTC, such as ``+02:00``, in named groups."""
     if not text:

@@ -14,7 +14,8 @@ Text is parsed once per distinct value.
     float                  ``float64``; decimal or scientific notation, finite
                            both in text with the unit of the declared format, or without
     date                   ``datetime64[s]``; ``YYYY-MM-DD``, or a moment at midnight; text in the
-                           declared format alone, if there is one
+                           declared format alone, if there is one; missing if a part of it is,
+                           and that is declared
     datetime               ``datetime64[us]``; ISO 8601, moments with a time zone are moved to UTC;
                            text in the declared format alone, if there is one
     text                   ``str``
@@ -59,6 +60,7 @@ from cloister.schema.values.formats import (
     PIVOT,
     SHORT_YEAR,
     moment_pattern,
+    partial_pattern,
 )
 from cloister.schema.values.number_formats import NO_UNIT, Unit, unit_of, without_unit
 
@@ -96,7 +98,17 @@ def parse(values: pd.Series, attribute: AnyAttribute) -> tuple[pd.Series, np.nda
     """
     typed = read_by_storage(values, _parser(attribute)).set_axis(values.index)
     typed.name = values.name
-    return typed, typed.isna().to_numpy(dtype=bool) & ~missing_mask(values)
+    invalid = typed.isna().to_numpy(dtype=bool) & ~missing_mask(values)
+    if isinstance(attribute, Date) and attribute.partial and invalid.any():
+        invalid[invalid] = ~lacks_parts(values[invalid], attribute)
+    return typed, invalid
+
+
+def lacks_parts(values: pd.Series, attribute: Date) -> np.ndarray:
+    """Which values (n,) are dates whose day, or day and month, are not known."""
+    pattern = partial_pattern(attribute.format or "%Y-%m-%d")
+    found = read_distinct(texts(values), lambda text: pc.match_substring_regex(text, pattern))
+    return np.asarray(pc.fill_null(found, fill_value=False))
 
 
 def holds_numbers(attribute: Categorical | Ordinal) -> bool:

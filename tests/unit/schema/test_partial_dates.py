@@ -1,0 +1,87 @@
+"""Dates whose day, or day and month, are not known: read as missing, drafted as dates."""
+
+import datetime as dt
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cloister.schema.attributes import Date
+from cloister.schema.drafts.drafting import draft
+from cloister.schema.spec_files.loading import load_spec
+from cloister.schema.validation.tables import read_table
+from cloister.schema.values.parsing import parse
+from models.task_from_spec import task_of
+
+FORMS = {
+    None: (["2021-03-15"], ["2021", "2021-03", "2021-03-00", "2021-00-00", "0000-00-00"]),
+    "%d.%m.%Y": (["15.03.2021"], ["03.2021", "2021", "00.03.2021", "00.00.2021"]),
+    "%-m/%-d/%Y": (["3/15/2021"], ["3/2021", "2021", "3/0/2021", "0/0/2021"]),
+    "%d %b %Y": (["15 Mar 2021"], ["Mar 2021", "2021", "00 mar 2021"]),
+    "%B %-d, %Y": (["March 15, 2021"], ["March 2021", "2021"]),
+}
+NEITHER = ["", "2021-13-01", "31.02.2021", "March", "15", "03-15", "2021-03-150", "x2021"]
+
+
+def _date(form, **keys):
+    return Date(type="date", min="2000-01-01", max="2030-12-31", format=form, **keys)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_dates_without_a_part_are_missing_where_that_is_declared(form):
+    whole, partial = FORMS[form]
+    texts = pd.Series([*whole, *partial, *NEITHER, None], dtype="str")
+    typed, invalid = parse(texts, _date(form, partial="missing"))
+    assert typed.notna().tolist() == [True] * len(whole) + [False] * (len(texts) - len(whole))
+    assert (typed[: len(whole)] == pd.Timestamp("2021-03-15")).all()
+    assert not invalid[: len(whole) + len(partial)].any()
+    assert invalid[len(whole) + len(partial) : -1].all()
+    assert not invalid[-1]
+    _, without = parse(texts, _date(form))
+    assert without[len(whole) : -1].all()
+
+
+def test_days_of_other_types_are_as_they_were():
+    days = pd.Series([dt.date(2021, 3, 15), None], dtype="object")
+    typed, invalid = parse(days, _date(None, partial="missing"))
+    assert typed.notna().tolist() == [True, False]
+    assert not invalid.any()
+
+
+def _born(share):
+    rng = np.random.default_rng(1)
+    days = pd.Series(pd.Timestamp("1985-01-01") + pd.to_timedelta(rng.integers(0, 9_000, 900), "D"))
+    months = rng.random(900) < share
+    written = days.dt.strftime("%d/%m/%Y")
+    return written.mask(months, days.dt.strftime("%m/%Y")).mask(
+        months & (rng.random(900) < 0.3), days.dt.strftime("%Y")
+    )
+
+
+def _drafted(tmp_path, share):
+    frame = pd.DataFrame({"born": _born(share), "x": range(900)})
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    text = draft(tmp_path / "people.csv")
+    (tmp_path / "people.yaml").write_text(text, encoding="utf-8")
+    return next(line for line in text.splitlines() if line.startswith("  born:"))
+
+
+def test_a_draft_takes_dates_of_which_some_lack_a_part_for_dates(tmp_path):
+    line = _drafted(tmp_path, 0.2)
+    spec = load_spec(tmp_path / "people.yaml")
+    born = spec.attributes["born"]
+    assert (born.type, born.format, born.partial) == ("date", "%d/%m/%Y", "missing")
+    assert born.nullable
+    assert "lack the day or the month" in line
+    task = task_of(spec, {spec.name: 900})
+    table, report = read_table(spec, task.domain)
+    column = table.domain["born"]
+    lacking = (_born(0.2).str.len() < 10).sum()
+    assert report.valid
+    assert (table.codes["born"] == column.null_code).sum() == lacking
+
+
+def test_a_draft_says_what_to_do_where_most_dates_lack_a_part(tmp_path):
+    line = _drafted(tmp_path, 0.9)
+    assert "give year, month and day a column each" in line
+    assert load_spec(tmp_path / "people.yaml").attributes["born"].type == "categorical"
