@@ -62,7 +62,9 @@ from cloister.schema.attributes import (
     written_years,
 )
 from cloister.schema.columns import EPOCH
+from cloister.schema.values.clocks import SECONDS_OF_DAY
 from cloister.schema.values.formats import in_seconds, utc_offset, written_micros
+from cloister.schema.values.number_formats import clock_unit
 from cloister.schema.values.parsing import holds_numbers
 
 # Most probability that the noisy count of any part of an empty partition reaches the threshold.
@@ -331,8 +333,12 @@ def _representable(
         low, high = _in_written_years(attribute.format, low, high)
         if _needs_coarser_step(grid["step"], low, high):
             grid = {"step": EXACT_STEP}
-    if isinstance(attribute, Integer) and attribute.dtype:
-        held = np.iinfo(attribute.dtype.lower())
+    dtype = (attribute.dtype or "").lower()
+    if dtype.startswith("time"):
+        last = SECONDS_OF_DAY // clock_unit(getattr(attribute, "format", None)) - 1
+        return max(low, 0), min(high, last), grid
+    if isinstance(attribute, Integer) and "int" in dtype:
+        held = np.iinfo(dtype)
         return max(low, held.min), min(high, held.max), grid
     if attribute.dtype == "datetime64[ns]":
         reach = _NANOSECOND_DAYS * (DAY_SECONDS if isinstance(attribute, Datetime) else 1)

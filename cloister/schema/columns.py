@@ -110,7 +110,11 @@ class Column(ABC):
         values = self._series(np.where(missing, 0, codes))
         if missing.any():
             values = values.mask(missing)
-        return values.astype(self.dtype).rename(self.name)  # type: ignore[call-overload]
+        return self._in_dtype(values).rename(self.name)
+
+    def _in_dtype(self, values: pd.Series) -> pd.Series:
+        """Values (n,) in the dtype of the column."""
+        return values.astype(self.dtype)  # type: ignore[call-overload]
 
     def comparable(self, codes: Codes) -> Floats:
         """Numbers (n,) in the order of the values; NaN for missing."""
@@ -262,6 +266,14 @@ class Grid(Column):
                 f"column '{self.name}': a constant compared with it must be of type "
                 f"{self.attribute.type}"
             ) from None
+
+    def _in_dtype(self, values: pd.Series) -> pd.Series:
+        from cloister.schema.values.clocks import native_times, time_type
+
+        kind = time_type(self.attribute.dtype)
+        if kind is None:
+            return super()._in_dtype(values)
+        return native_times(values, kind, getattr(self.attribute, "format", None))
 
     def _codes(self, typed: pd.Series) -> Codes:
         return self.codes_of_ticks(_ticks_of_series(self.attribute, typed))

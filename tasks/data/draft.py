@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cloister.errors import InputError, StorageError
+from cloister.schema.drafts.databases.reflection import draft_database
 from cloister.schema.drafts.drafting import draft
-from cloister.schema.drafts.reflection import draft_database
 from cloister.schema.sources.urls import is_url
 
 

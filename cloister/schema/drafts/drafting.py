@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import pandas as pd
 from pandas.api import types as pt
 
 from cloister.errors import DataError
@@ -21,7 +22,13 @@ from cloister.schema.drafts.file_dialect import DraftedFile, drafted_csv
 from cloister.schema.drafts.guessing import guess
 from cloister.schema.drafts.proposals.presence import presence_proposals
 from cloister.schema.drafts.proposals.references import reference_hints
-from cloister.schema.sources.files.parquet_files import nested_names, parquet_names, read_native
+from cloister.schema.drafts.times import in_native_times
+from cloister.schema.sources.files.parquet_files import (
+    nested_names,
+    parquet_names,
+    read_native,
+    time_dtypes,
+)
 from cloister.schema.sources.reading import guarded_reading, table_format
 from cloister.schema.sources.required_columns import require_columns
 from cloister.schema.sources.storage_types import texts
@@ -114,7 +121,15 @@ def _drafted_parquet(path: Path) -> DraftedFile:
     frame = read_native(path, [name for name in names if name not in nested])
     decimals = frame.columns[[pt.is_object_dtype(kind) for kind in frame.dtypes]]
     frame = frame.assign(**{name: texts(frame[name]) for name in decimals})
-    return DraftedFile({"path": str(path)}, frame, frame, {}, nested=tuple(nested))
+    times = time_dtypes(path)
+    frame = frame.assign(**{name: _whole(frame[name]) for name in times})
+    return DraftedFile({"path": str(path)}, frame, frame, {}, nested=tuple(nested), times=times)
+
+
+def _whole(cells: pd.Series) -> pd.Series:
+    """Numbers that are all whole as such; others, and texts, as they are."""
+    fractions = pt.is_float_dtype(cells.dtype) and (cells.dropna() % 1 != 0).any()
+    return cells if fractions or not pt.is_float_dtype(cells.dtype) else cells.astype("Int64")
 
 
 def _keyed(file: DraftedFile, name: str) -> Guess:
@@ -124,7 +139,8 @@ def _keyed(file: DraftedFile, name: str) -> Guess:
     token = file.tokens.get(name)
     own = None if token in (None, *file.source.get("missing", ())[:1]) else token
     unit = file.units.get(name, NO_UNIT)
-    return guess(ColumnCells(name, known, plain, len(file.plain), thousands, own, unit))
+    cells = ColumnCells(name, known, plain, len(file.plain), thousands, own, unit)
+    return in_native_times(guess(cells), file.times[name]) if name in file.times else guess(cells)
 
 
 def _line(name: str, guess: Guess) -> str:

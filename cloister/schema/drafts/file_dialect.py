@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -65,8 +65,9 @@ class DraftedFile:
 
     ``plain`` holds the cells with numbers as ``1234.5``, ``written`` as they are in the file; in
     both the ``missing`` texts are missing, and only the latter has units: those of ``units``.
-    ``tokens`` is the usual missing text of each column.
-    ``nested`` are columns without single values, which are in none of them.
+    ``tokens`` is the usual missing text of each column. ``nested`` are columns without single
+    values, which are in none of them; ``times`` are the dtypes of columns of times of day and of
+    lengths of time.
     """
 
     source: dict[str, Any]
@@ -75,6 +76,7 @@ class DraftedFile:
     tokens: dict[str, str]
     units: dict[str, Unit] = field(default_factory=dict)
     nested: tuple[str, ...] = ()
+    times: Mapping[str, str] = field(default_factory=dict)
 
 
 def drafted_csv(path: Path) -> DraftedFile:

@@ -35,6 +35,7 @@ from cloister.schema.drafts.number_bounds import (
     few_numbers,
     point_mass,
 )
+from cloister.schema.drafts.times import guess_clock
 from cloister.schema.drafts.written_forms import (
     ANY_DATE,
     ANY_MOMENT,
@@ -350,8 +351,8 @@ def _many_words(values: list[str]) -> str:
 
 
 _KINDS = (
-    *(_boolean, guess_digits, _compact_date, _integer, _float, _date, _partial_date, _datetime),
-    guess_key,
+    *(_boolean, guess_digits, _compact_date, _integer, _float, guess_clock),
+    *(_date, _partial_date, _datetime, guess_key),
 )
 
 

@@ -11,6 +11,7 @@ from cloister.schema.spec import SourceSpec
 from cloister.schema.values.number_formats import (
     NO_UNIT,
     Unit,
+    is_clock_format,
     number_pattern,
     unit_of,
     without_unit,
@@ -27,7 +28,7 @@ def has_own_marks(attribute: AnyAttribute, source: SourceSpec) -> bool:
         return False
     if isinstance(attribute, Categorical | Ordinal):
         return holds_numbers(attribute)
-    return isinstance(attribute, Integer | Float)
+    return isinstance(attribute, Integer | Float) and not is_clock_format(attribute.format)
 
 
 def declared_unit(attribute: AnyAttribute) -> Unit:

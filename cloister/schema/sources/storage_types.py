@@ -11,8 +11,8 @@ inferred from what other rows hold. Columns come in six storages:
     objects                Python values, each of the storage of its own type; decimals, days, times
                            and UUIDs as text
 
-Anything else (lists, mappings, lengths of time, ...) is unreadable: a cell of its own, or a whole
-Parquet column, which its schema says.
+Lengths of time are numbers of seconds. Anything else (lists, mappings, ...) is unreadable: a cell
+of its own, or a whole Parquet column, which its schema says.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 from pandas.api import types as pt
 
 from cloister.arrays import Booleans
+from cloister.schema.values.clocks import seconds_of_durations
 
 _Kind = Literal["boolean", "whole", "number", "text"]
 _Reader = Callable[[pd.Series], pd.Series]
@@ -70,6 +71,7 @@ def is_readable(kind: pa.DataType) -> bool:
             pa.types.is_decimal,
             pa.types.is_date,
             pa.types.is_time,
+            pa.types.is_duration,
             pa.types.is_timestamp,
             is_text_of_arrow,
         )
@@ -111,6 +113,8 @@ def column_of_arrow(column: pa.ChunkedArray) -> pd.Series:
         return text_of_arrow(column)
     if pa.types.is_date(kind) or pa.types.is_time(kind):
         return pd.Series(column.cast(pa.large_string()).to_pandas())
+    if pa.types.is_duration(kind):
+        return pd.Series(seconds_of_durations(column), dtype="float64")
     if pa.types.is_timestamp(kind):
         return pd.Series(column.cast(pa.int64()).cast(pa.timestamp(kind.unit)).to_pandas())
     if pa.types.is_float16(kind):
@@ -183,6 +187,8 @@ def _stored(values: pd.Series) -> pd.Series:
         return _stored(column_of_arrow(pa.chunked_array(pa.array(values))))
     if isinstance(dtype, pd.DatetimeTZDtype):
         return values.dt.tz_convert("UTC").dt.tz_localize(None)
+    if pt.is_timedelta64_dtype(dtype):
+        return values.dt.total_seconds()
     if isinstance(dtype, pd.StringDtype) and dtype.storage == "pyarrow":
         return values.astype("str")
     if (

@@ -14,8 +14,10 @@ from cloister.arrays import Array
 from cloister.schema.attributes import AnyAttribute, Date, Datetime, Float, Integer
 from cloister.schema.sources.files.encodings import BYTE_ORDER_MARK, is_wide
 from cloister.schema.spec import SourceSpec, Spec
+from cloister.schema.values.clocks import time_type, write_clocks
 from cloister.schema.values.formats import write_moments
-from cloister.schema.values.number_formats import write_numbers
+from cloister.schema.values.number_formats import is_clock_format, write_numbers
+from cloister.schema.values.parsing import parse
 
 _DAY, _MOMENT = "%Y-%m-%d", "%Y-%m-%d %H:%M:%S"
 """Forms of dates and moments whose spec declares none."""
@@ -65,6 +67,8 @@ def _texts(values: pd.Series, attribute: AnyAttribute, source: SourceSpec) -> Ar
 
 def _written(values: pd.Series, attribute: AnyAttribute, source: SourceSpec) -> Array:
     form: str | None = getattr(attribute, "format", None)
+    if time_type(str(values.dtype)) is not None:
+        values = parse(values, attribute)[0]
     if pt.is_datetime64_dtype(values.dtype):
         return write_moments(values.to_numpy(), form or _usual_form(attribute))
     if pt.is_bool_dtype(values.dtype) or not pt.is_numeric_dtype(values.dtype):
@@ -72,6 +76,8 @@ def _written(values: pd.Series, attribute: AnyAttribute, source: SourceSpec) -> 
     whole = pt.is_integer_dtype(values.dtype)
     numbers = values.to_numpy(dtype="int64" if whole else _width(values))
     own = form if isinstance(attribute, Integer | Float) else None
+    if own is not None and is_clock_format(own):
+        return write_clocks(numbers, own)
     return write_numbers(numbers, own, source.decimal, source.thousands)
 
 

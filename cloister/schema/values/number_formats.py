@@ -5,6 +5,8 @@ any form, with the unit of their own or without.
 
     %d  %05d  %'d            a whole number; padded by zeros to a width; thousands in groups
     %.2f  %'.2f              so many decimal places, of a whole number too
+    %H:%M  %-H:%M:%S         minutes, or seconds, as a time of day or a length of time; %-H without a
+                             leading zero, %H:%M:%S.%3f for a decimal number of seconds
     $%'d  %.2f €  %d%%       what stands before and after: a unit; %% is a percent sign
 """
 
@@ -27,6 +29,8 @@ _FORM = re.compile(
     rf"(?:d|\.(?P<places>[0-9]{{1,2}})f)(?P<after>{_UNIT})"
 )
 
+_CLOCK = re.compile(r"%-?H:%M(?::%S(?P<fraction>\.%[1-6]f)?)?")
+
 Unit = tuple[str, str]
 """What stands before a number, behind its sign, and what stands after it."""
 
@@ -42,11 +46,24 @@ def require_number_format(form: str, whole: bool) -> str:
     Raises:
         ValueError: it is none.
     """
+    clock = _CLOCK.fullmatch(form)
+    if clock is not None and not (whole and clock["fraction"]):
+        return form
     match = _FORM.fullmatch(form)
     if match is None or (not whole and match["places"] is None):
-        example = "%d, %05d, %'d, %.1f or %d%%" if whole else "%.2f, %'.2f or %.2f €"
+        example = "%d, %05d, %'d, %.1f, %d%% or %H:%M" if whole else "%.2f, %'.2f or %.2f €"
         raise ValueError(f"should be the form of a number; write one such as {example}")
     return form
+
+
+def is_clock_format(form: str | None) -> bool:
+    """Whether numbers are written as times of day or lengths of time."""
+    return form is not None and _CLOCK.fullmatch(form) is not None
+
+
+def clock_unit(form: str | None) -> int:
+    """The seconds of one, in numbers of a form that writes times; seconds without a form."""
+    return 60 if is_clock_format(form) and "%S" not in str(form) else 1
 
 
 def groups_thousands(form: str) -> bool:

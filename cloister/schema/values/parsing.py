@@ -12,7 +12,8 @@ Text is parsed once per distinct value.
                            in a numeric column
     integer                ``Int64``; ``7``, ``+7`` and ``7.0`` are seven; at most 18 digits
     float                  ``float64``; decimal or scientific notation, finite
-                           both in text with the unit of the declared format, or without
+                           both in text with the unit of the declared format, or without; in a
+                           format of clocks seconds, or minutes: ``08:30``, ``27:15:30.5``
     date                   ``datetime64[s]``; ``YYYY-MM-DD``, or a moment at midnight; text in the
                            declared format alone, if there is one; missing if a part of it is,
                            and that is declared
@@ -53,6 +54,7 @@ from cloister.schema.sources.storage_types import (
     read_by_storage,
     texts,
 )
+from cloister.schema.values.clocks import numbers_of_clocks
 from cloister.schema.values.formats import (
     HALF,
     MONTH_NAME,
@@ -62,7 +64,13 @@ from cloister.schema.values.formats import (
     moment_pattern,
     partial_pattern,
 )
-from cloister.schema.values.number_formats import NO_UNIT, Unit, unit_of, without_unit
+from cloister.schema.values.number_formats import (
+    NO_UNIT,
+    Unit,
+    is_clock_format,
+    unit_of,
+    without_unit,
+)
 
 _FIRST_MOMENT = np.datetime64("0001-01-01T00:00:00", "s")
 _LAST_MOMENT = np.datetime64("9999-12-31T23:59:59.999999", "us")
@@ -136,8 +144,11 @@ def _parser(attribute: AnyAttribute) -> Callable[[pd.Series], pd.Series]:
         read = _days if isinstance(attribute, Date) else _moments
         return lambda raw: read(raw, pattern)
     if isinstance(attribute, Integer | Float):
-        unit = unit_of(attribute.format)
-        read_number = _wholes if isinstance(attribute, Integer) else _decimals
+        unit, whole = unit_of(attribute.format), isinstance(attribute, Integer)
+        if is_clock_format(attribute.format):
+            form = str(attribute.format)
+            return lambda raw: _clocks(raw, form, whole)
+        read_number = _wholes if whole else _decimals
         return lambda raw: read_number(raw, unit)
     return texts
 
@@ -191,6 +202,14 @@ def _decimals(raw: pd.Series, unit: Unit = NO_UNIT) -> pd.Series:
     else:
         return all_missing(len(raw), "float64")
     return pd.Series(np.where(np.isfinite(numbers), numbers, np.nan), dtype="float64")
+
+
+def _clocks(raw: pd.Series, form: str, whole: bool) -> pd.Series:
+    """Numbers of minutes or seconds (n,) of texts such as 08:30; numbers are these already."""
+    if is_text(raw):
+        read = read_distinct(raw, lambda text: numbers_of_clocks(text, form))
+        raw = pd.Series(read.to_numpy(zero_copy_only=False), dtype="float64")
+    return _wholes(raw) if whole else _decimals(raw)
 
 
 def _moments(raw: pd.Series, pattern: str) -> pd.Series:

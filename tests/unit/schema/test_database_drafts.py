@@ -7,7 +7,7 @@ import pytest
 
 from cloister.errors import SpecError
 from cloister.schema.attributes import Float
-from cloister.schema.drafts.reflection import draft_database
+from cloister.schema.drafts.databases.reflection import draft_database
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import data_derived, load_spec
 

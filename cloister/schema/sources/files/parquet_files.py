@@ -15,6 +15,7 @@ from cloister.schema.sources.batches import SourceBatch, SourceCells, read_arrow
 from cloister.schema.sources.required_columns import require_columns
 from cloister.schema.sources.storage_types import column_of_arrow, is_readable, is_text_of_arrow
 from cloister.schema.spec import Spec
+from cloister.schema.values.clocks import time_type
 
 _BATCH_CELLS = 1 << 22
 """Cells that are read at a time: they take some 100 MB, and what each batch costs is little."""
@@ -62,6 +63,13 @@ def parquet_names(path: Path) -> list[str]:
 def nested_names(path: Path) -> list[str]:
     """The columns of a Parquet file that hold no single values; DataError if it is not one."""
     return [field.name for field in _parquet(path, pq.read_schema) if not is_readable(field.type)]
+
+
+def time_dtypes(path: Path) -> dict[str, str]:
+    """The pandas dtypes of the columns of times of day and of lengths of time, by name."""
+    schema = _parquet(path, pq.read_schema)
+    kinds = {field.name: f"{field.type}[pyarrow]" for field in schema}
+    return {name: kind for name, kind in kinds.items() if time_type(kind) is not None}
 
 
 def read_native(path: Path, names: Sequence[str]) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from cloister.errors import DataError, InputError
 from cloister.schema.attributes import DATA_DERIVED
 from cloister.schema.drafts.column_cells import Guess, Keys
-from cloister.schema.drafts.reflected_tables import ReflectedTable, reflected_tables
+from cloister.schema.drafts.databases.reflected_tables import ReflectedTable, reflected_tables
 from cloister.schema.sinks.loading import NOTES
 from cloister.schema.sources.databases import connect
 from cloister.schema.sources.urls import HIDE_IT, holds_password

@@ -1,0 +1,1 @@
+"""Drafts of databases, from their schema alone."""
