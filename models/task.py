@@ -69,8 +69,9 @@ class Task:
 
     ``data_rows`` is the declared number of rows of the data, ``wanted_rows`` that of the output
     where another one is wanted; neither is the true number of rows, which stays behind the door.
-    ``persons`` are the privacy units where one may have several rows, ``sampling`` is how rows are
-    drawn under soft constraints, ``dpview`` how views are counted and linked. ``guarantee`` is what
+    ``persons`` are the privacy units where one may have several rows; rows of persons are drawn
+    under values of the attributes ``given``. ``sampling`` is how rows are drawn under soft
+    constraints, ``dpview`` how views are counted and linked. ``guarantee`` is what
     records made from seeds are released under, and ``deniability`` how they are made. ``device`` is
     where tensors are computed, which changes neither queries nor noise.
     """
@@ -86,6 +87,7 @@ class Task:
     sampling: RowSampling = AS_USUAL
     dpview: DPViewSpec = VIEWS_BY_PUBLIC_FACTS
     device: Device = CPU
+    given: tuple[str, ...] = ()
 
     @property
     def output_rows(self) -> int:

@@ -75,7 +75,7 @@ def choose_differences(
             for own in narrow
             if own not in chosen
             and all(
-                rule is own.rule or rule.name in kept
+                rule is own.rule or rule.name in kept or own.allows(rule)
                 for rule in task.constraints
                 if own.moved.name in rule.attributes
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -94,8 +94,15 @@ class DifferencedModel(Generic[_InnerT]):
 
 
 def inner_task(task: Task, chosen: tuple[Difference, ...]) -> Task:
-    """The task on rows in which differences take the place of numbers."""
-    return task_without(task_with(task, chosen), [own.moved.name for own in chosen])
+    """The task on rows in which differences take the place of numbers.
+
+    Where a number is missing, so is the difference: rules that say when are of the difference.
+    """
+    rules = task.constraints
+    for own in chosen:
+        rules = tuple(own.on_difference(rule) if own.allows(rule) else rule for rule in rules)
+    whole = replace(task_with(task, chosen), constraints=rules)
+    return task_without(whole, [own.moved.name for own in chosen])
 
 
 def chosen_of(task: Task, meta: Mapping[str, Any]) -> tuple[Difference, ...]:

@@ -8,14 +8,15 @@ is then the other one and the difference.
 
 from __future__ import annotations
 
+import bisect
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from cloister.arrays import Integers
-from cloister.constraints import DenialConstraint
+from cloister.constraints import DenialConstraint, bind
 from cloister.constraints.denial import Cell, Op
 from cloister.schema.attributes import Datetime, Integer
 from cloister.schema.columns import Codes, Grid, float_decimals
@@ -28,7 +29,8 @@ from models.task import Task
 class Difference:
     """Two columns of a rule: ``moved`` is ``base`` more the difference, or less it if ``sign`` < 0.
 
-    The difference has at least ``least`` ticks. Every value of ``base`` leaves ``moved`` a value.
+    The difference has at least ``least`` ticks. ``inside`` are the least and the greatest tick of
+    ``moved`` that rules on it alone allow. Every value of ``base`` leaves ``moved`` one of those.
     """
 
     rule: DenialConstraint
@@ -37,6 +39,7 @@ class Difference:
     moved: Grid
     sign: int
     least: int
+    inside: tuple[int, int]
 
     @cached_property
     def column(self) -> Grid:
@@ -61,6 +64,25 @@ class Difference:
         found = [self.sign * (one - other) for one in high for other in low]
         return max(self.least, min(found)), max(found)
 
+    def allows(self, rule: DenialConstraint) -> bool:
+        """Whether rows made from a difference keep a hard rule on ``moved``, other than its own.
+
+        Its bound is one of those between which differences lead, or it says no more of ``moved``
+        than when it is missing, which is when the difference is.
+        """
+        own = [p for p in rule.predicates if Cell(1, self.moved.name) in p.cells]
+        is_bound = len(rule.predicates) == 1 and _bound_of(rule, self.moved) is not None
+        return rule.hard and rule.arity == 1 and (is_bound or all(p.right is None for p in own))
+
+    def on_difference(self, rule: DenialConstraint) -> DenialConstraint:
+        """A rule with ``is missing`` said of the difference in place of ``moved``."""
+        name = Cell(1, self.moved.name)
+        renamed = tuple(
+            replace(p, left=Cell(1, self.name)) if p.left == name and p.right is None else p
+            for p in rule.predicates
+        )
+        return replace(rule, predicates=renamed)
+
     def of(self, base: Codes, moved: Codes) -> Codes:
         """Fine codes (n,) of the differences of two columns; 0 in rows that break the rule."""
         ticks = self.sign * (self.moved.ticks(moved) - self.base.ticks(base))
@@ -72,8 +94,8 @@ class Difference:
     def moved_codes(self, base: Codes, differences: Codes, bins: Bins) -> Codes:
         """Fine codes (n,) of ``moved``, given those of ``base`` and of the difference.
 
-        A difference that leads out of the domain is drawn anew inside it, at its quantile in the
-        released histogram of differences, ``bins``.
+        A difference that leads out of the domain, or of a bound, is drawn anew inside it, at its
+        quantile in the released histogram of differences, ``bins``.
         """
         start = self.base.ticks(base)
         missing = differences == self.column.null_code
@@ -90,8 +112,8 @@ class Difference:
         return codes
 
     def _allowed(self, start: Integers) -> Integers:
-        """The fine codes [first, last) (n, 2) of differences that lead from ticks to the domain."""
-        nearest, farthest = _ends(self.moved)[:: self.sign]
+        """The fine codes [first, last) (n, 2) of differences that lead from ticks inside bounds."""
+        nearest, farthest = self.inside[:: self.sign]
         first = self.sign * (nearest - start) - self.column.origin
         last = self.sign * (farthest - start) - self.column.origin
         low = np.maximum(-(-first // self._unit), 0)
@@ -102,12 +124,13 @@ def differences_of(task: Task) -> tuple[Difference, ...]:
     """The differences that may each take the place of a number.
 
     A hard rule orders two numbers on one scale, without special values. The number that gives way
-    is in no other constraint, but for such rules by which a further number gives way to it. None
-    where a unit may have several rows: these are drawn under values that their person gives.
+    is in no other constraint, but for bounds, for hard rules of when it is missing, and for such
+    rules by which a further number gives way to it. None for rows of persons: these are drawn under
+    values that their person gives.
     """
-    if task.neighbours.max_rows > 1:
+    if task.persons or task.given:
         return ()
-    options = ((_difference(rule, task.domain, sign) for sign in (1, -1)) for rule in task.hard)
+    options = ((_difference(rule, task, sign) for sign in (1, -1)) for rule in task.hard)
     found = (next((own for own in two if own and _gives_way(own, task)), None) for two in options)
     return tuple(own for own in found if own is not None)
 
@@ -115,7 +138,7 @@ def differences_of(task: Task) -> tuple[Difference, ...]:
 def orders_of(task: Task) -> tuple[DenialConstraint, ...]:
     """The hard rules that order two numbers of which one could give way to their difference."""
     return tuple(
-        rule for rule in task.hard if any(_difference(rule, task.domain, sign) for sign in (1, -1))
+        rule for rule in task.hard if any(_difference(rule, task, sign) for sign in (1, -1))
     )
 
 
@@ -124,21 +147,24 @@ def _gives_way(own: Difference, task: Task, before: tuple[str, ...] = ()) -> boo
     name = own.moved.name
     others = [c for c in task.constraints if name in c.attributes and c is not own.rule]
     return name not in before and all(
-        (further := _difference(rule, task.domain, own.sign)) is not None
-        and rule.hard
-        and further.base.name == name
-        and _gives_way(further, task, (*before, name))
+        own.allows(rule)
+        or (
+            (further := _difference(rule, task, own.sign)) is not None
+            and rule.hard
+            and further.base.name == name
+            and _gives_way(further, task, (*before, name))
+        )
         for rule in others
     )
 
 
-def _difference(rule: DenialConstraint, domain: Domain, sign: int) -> Difference | None:
+def _difference(rule: DenialConstraint, task: Task, sign: int) -> Difference | None:
     """The difference of the two numbers of a rule; the greater is moved, or the less if sign < 0.
 
     None if the rule is another one, the numbers are not comparable, the one that stays may be
     missing, or a value of it leaves the other none.
     """
-    names = _ordered(rule)
+    names, domain = _ordered(rule), task.domain
     if names is None or any(not isinstance(domain[name], Grid) for name in names[:2]):
         return None
     less, greater, least = names
@@ -146,10 +172,43 @@ def _difference(rule: DenialConstraint, domain: Domain, sign: int) -> Difference
     assert isinstance(base, Grid)
     assert isinstance(moved, Grid)
     comparable = _scale(base) == _scale(moved) and not base.special_codes + moved.special_codes
-    leaves = sign * (_ends(moved)[::sign][1] - _ends(base)[::sign][1]) >= least
-    if not comparable or base.attribute.nullable or not leaves:
+    if not comparable or base.attribute.nullable:
         return None
-    return Difference(rule, _unused(f"{greater} less {less}", domain), base, moved, sign, least)
+    inside, start = (_bounded_ends(column, task) for column in (moved, base))
+    if inside is None or start is None or sign * (inside[::sign][1] - start[::sign][1]) < least:
+        return None
+    name = _unused(f"{greater} less {less}", domain)
+    return Difference(rule, name, base, moved, sign, least, inside)
+
+
+def _bounded_ends(column: Grid, task: Task) -> tuple[int, int] | None:
+    """The ticks of the first and last value that all hard bounds of a number allow, if any does."""
+    first, last = 0, column.steps - 1
+    for rule in task.hard:
+        if (bound := _bound_of(rule, column)) is not None:
+            first, last = max(first, bound[0]), min(last, bound[1])
+    start, end = (column.origin + code * column.stride for code in (first, last))
+    return (start, end) if first <= last else None
+
+
+def _bound_of(rule: DenialConstraint, column: Grid) -> tuple[int, int] | None:
+    """The first and last fine code that a rule allows which denies a number beyond a constant.
+
+    None for another rule.
+    """
+    if len(rule.predicates) != 1 or rule.attributes != (column.name,) or rule.arity != 1:
+        return None
+    (predicate,) = bind(rule, Domain((column,))).predicates
+    cut, op = predicate.right, predicate.op
+    if not isinstance(cut, float) or not op.is_order:
+        return None
+
+    def number(code: int) -> float:
+        return float(column.comparable(np.array([code]))[0])
+
+    find = bisect.bisect_left if op in (Op.LT, Op.GE) else bisect.bisect_right
+    place = find(range(column.steps), cut, key=number)
+    return (place, column.steps - 1) if op in (Op.LT, Op.LE) else (0, place - 1)
 
 
 def _unused(name: str, domain: Domain) -> str:

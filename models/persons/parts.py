@@ -127,6 +127,7 @@ def split_task(task: Task) -> PersonTasks:
         data_rows=min(task.data_rows, number * most) if persons.number else task.data_rows,
         wanted_rows=task.output_rows,
         persons=None,
+        given=(persons.key, *persons.attributes),
     )
     tasks = PersonTasks(task, first, second, counted, within)
     if tasks.capacity * tasks.most_rows < task.output_rows:

@@ -28,7 +28,7 @@ _UNMODELLED = (
     "'{name}' orders {first} and {second}, whose difference is not modelled: {reason}; it may come "
     "out much wider than in the data"
 )
-_SEVERAL_ROWS = "a unit may have several rows"
+_SEVERAL_ROWS = "rows are drawn under values of their person"
 _BOUND = "other constraints hold for the number that would be made from it"
 _OTHER_METHOD = "only method mixture does that"
 
@@ -70,7 +70,7 @@ def _unmodelled_differences(request: ResolvedRequest, task: AnyTask) -> Iterator
         return
     by_mixture = request.method == "mixture"
     modelled = {own.rule.name for own in differences_of(task)} if by_mixture else set()
-    reason = _SEVERAL_ROWS if task.neighbours.max_rows > 1 else _BOUND
+    reason = _SEVERAL_ROWS if task.persons else _BOUND
     reason = reason if by_mixture else _OTHER_METHOD
     for rule in orders_of(task):
         if rule.name in modelled:

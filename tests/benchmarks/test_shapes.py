@@ -10,10 +10,11 @@ import pandas as pd
 import pytest
 from flights import ROWS, flights
 from hospital import DEPENDENCIES, hospital
+from leavers import leavers
 from loans import loans
 from ratings import ratings
 from shape import release_once
-from stays import stays
+from stays import bounded_stays, several_stays, stays
 from survey import group_of, scores, survey
 from tails import heavy_tails
 
@@ -299,6 +300,50 @@ def correlation_inside(items, group):
     found = items.corr().fillna(0.0).to_numpy()
     one, other = np.triu_indices(len(group), 1)
     return found[one, other][group[one] == group[other]].mean()
+
+
+def days_of(rows, first, last):
+    """Days between two dates of rows that have both."""
+    return (rows[last] - rows[first]).dt.days
+
+
+@pytest.mark.parametrize("made", [bounded_stays, several_stays], ids=["bounded", "several"])
+def test_stays_under_further_rules(made):
+    figures = []
+    for _ in range(RELEASES):
+        trial = delivered(made(), 1, "mixture")
+        real, drawn = (table.frame() for table in (trial.real, trial.synthetic))
+        days = [days_of(rows, "admitted", "discharged") for rows in (real, drawn)]
+        ways = compare_marginals(trial.real, trial.synthetic)
+        figures.append(
+            {
+                "days, mean of data": days[0].mean(),
+                "days, mean": days[1].mean(),
+                "days with cost, correlation of data": days[0].corr(real["cost"]),
+                "days with cost, correlation": days[1].corr(drawn["cost"]),
+                **{f"{way.ways}-way half L1": way.half_l1 for way in ways},
+            }
+        )
+    show(f"stays, {made.__name__}, epsilon 1", figures)
+
+
+def test_leavers():
+    figures = []
+    for _ in range(RELEASES):
+        trial = delivered(leavers(), 1, "mixture")
+        real, drawn = (table.frame() for table in (trial.real, trial.synthetic))
+        days = [days_of(rows, "joined", "gone") for rows in (real, drawn)]
+        ways = compare_marginals(trial.real, trial.synthetic)
+        figures.append(
+            {
+                "days, mean of data": days[0].mean(),
+                "days, mean": days[1].mean(),
+                "rows without a day, of data": real["gone"].isna().mean(),
+                "rows without a day": drawn["gone"].isna().mean(),
+                **{f"{way.ways}-way half L1": way.half_l1 for way in ways},
+            }
+        )
+    show("leavers, epsilon 1", figures)
 
 
 @pytest.mark.parametrize("epsilon", [1])

@@ -16,6 +16,9 @@ WARDS = {
 DAYS = {"surgery": 5.0, "medicine": 8.5, "children": 4.0, "maternity": 3.0, "geriatrics": 18.0}
 """Days of a stay, on average."""
 
+_LAST = "2023-11-30"
+"""A day after which a bounded stay does not end."""
+
 _YEARS = {"surgery": 52, "medicine": 58, "children": 8, "maternity": 31, "geriatrics": 81}
 _DEVIATION = {"surgery": 17, "medicine": 18, "children": 4, "maternity": 6, "geriatrics": 7}
 
@@ -44,6 +47,29 @@ def stays(rows: int = 8_000, seed: int = 1) -> Shape:
         }
     ).astype({"cost": int})
     return Shape(frame, _spec(rows))
+
+
+def bounded_stays(rows: int = 8_000, seed: int = 1) -> Shape:
+    """The same, none of which ends after the three years."""
+    shape = stays(rows, seed)
+    frame = shape.frame[shape.frame["discharged"] <= pd.Timestamp(_LAST)].reset_index(drop=True)
+    rules = [
+        *shape.spec["constraints"],
+        {"name": "closed", "deny": f"t.discharged > '{_LAST}'"},
+        {"name": "opened", "deny": f"t.admitted > '{_LAST}'"},
+    ]
+    return Shape(frame, {**shape.spec, "constraints": rules})
+
+
+def several_stays(rows: int = 8_000, seed: int = 1) -> Shape:
+    """The same of patients with up to three stays, who are known by a number."""
+    shape = stays(rows, seed)
+    patient = np.arange(rows) // 3 * 7 % 9_000 + 1
+    number = {"type": "integer", "min": 1, "max": 9_000, "provenance": "form"}
+    spec = dict(shape.spec)
+    spec["privacy"] = {**shape.spec["privacy"], "unit": {"key": "patient", "max_rows": 3}}
+    spec["attributes"] = {"patient": number, **shape.spec["attributes"]}
+    return Shape(pd.concat([pd.Series(patient, name="patient"), shape.frame], axis=1), spec)
 
 
 def _listed(*values: str) -> dict:

@@ -10,6 +10,7 @@ import pytest
 from shape import release_once
 from stays import stays
 
+from cloister.constraints import format_denial
 from cloister.constraints.counting import count_violations
 from cloister.errors import SampleError
 from cloister.privacy.mechanisms.counts import Neighbours
@@ -18,10 +19,11 @@ from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Table
 from cloister.schema.spec import Spec
 from models.differences.columns import WithDifferences
+from models.differences.model import inner_task
 from models.differences.pairs import Difference, differences_of, orders_of
 from models.discretization.bins import bin_cells
 from models.registry import create
-from models.task import Task
+from models.task import Persons, Task
 from models.task_from_spec import task_of
 
 DAY = {"type": "date", "min": "2020-01-01", "max": "2020-12-31"}
@@ -148,11 +150,96 @@ def test_numbers_of_other_decimals_stay_as_they_are() -> None:
     assert not differences_of(task_with({"a": tenths, "b": hundredths}, "t.a > t.b"))
 
 
-def test_rows_of_persons_have_none() -> None:
-    task = task_with({"a": DAY, "b": DAY}, "t.a > t.b")
-    several = replace(task, neighbours=Neighbours(max_rows=3))
+@pytest.mark.parametrize(
+    "changed",
+    [{"persons": Persons("p", ())}, {"given": ("c",)}],
+    ids=["persons", "rows under their values"],
+)
+def test_rows_of_persons_have_none(changed: dict) -> None:
+    task = task_with({"a": DAY, "b": DAY, "c": COUNT}, "t.a > t.b")
+    several = replace(task, neighbours=Neighbours(max_rows=3), **changed)
     assert not differences_of(several)
     assert [rule.name for rule in orders_of(several)] == ["r0"]
+
+
+def test_rows_that_stand_alone_have_differences_however_many_a_unit_has() -> None:
+    task = task_with({"a": DAY, "b": DAY}, "t.a > t.b")
+    assert only(replace(task, neighbours=Neighbours(max_rows=3))).moved.name == "b"
+
+
+BOUNDED = {
+    "dates": (DAY, DAY, "t.a > t.b", ["t.b >= '2020-11-15'"], ["t.a > '2020-11-14'"]),
+    "far and near": (COUNT, COUNT | {"max": 60}, "t.a >= t.b", ["t.b > 45", "t.b < 20"], []),
+    "steps": (
+        COUNT | {"step": 2},
+        COUNT | {"min": -20, "max": 61, "step": 3},
+        "t.a > t.b",
+        ["t.b > 50", "t.b <= 8"],
+        [],
+    ),
+    "less moved": (
+        COUNT | {"nullable": True},
+        COUNT | {"max": 60},
+        "t.a > t.b",
+        ["t.a < 7"],
+        ["t.b < 8"],
+    ),
+}
+
+
+@pytest.mark.parametrize("form", BOUNDED.values(), ids=BOUNDED)
+def test_bounds_of_the_number_that_gives_way_are_kept(form: tuple) -> None:
+    task = task_with({"a": form[0], "b": form[1]}, form[2], *form[3], *form[4])
+    own, rng = only(task), np.random.default_rng(2)
+    cells = declared_cells(own.column)
+    bins = bin_cells(cells, np.full(cells.size, 1 / cells.size), 0.0, keep=False)
+    codes = np.arange(own.base.steps)
+    other = Table(task.domain, {own.base.name: codes})
+    for rule in task.hard:
+        if rule.attributes == (own.base.name,):
+            codes = codes[[not count_violations(rule, other.take([at])) for at in codes]]
+    base = rng.choice(codes, 2_000)
+    moved = own.moved_codes(base, rng.integers(0, own.column.steps, 2_000), bins)
+    rows = Table(task.domain, {own.base.name: base, own.moved.name: moved})
+    assert [count_violations(rule, rows) for rule in task.hard] == [0] * len(task.hard)
+    table = ordered_rows(task)
+    kept = own.of(table.codes[own.base.name], table.codes[own.moved.name])
+    again = own.moved_codes(table.codes[own.base.name], kept, bins)
+    assert np.array_equal(again, table.codes[own.moved.name])
+
+
+@pytest.mark.parametrize(
+    ("bound", "soft"),
+    [
+        ("t.b > '2020-02-01'", ()),
+        ("t.b != '2020-02-01'", ()),
+        ("t.a < '2020-01-03'", ("t.b > '2020-03-01'",)),
+    ],
+    ids=["none is left", "no order", "soft"],
+)
+def test_bounds_that_differences_do_not_keep_leave_numbers_as_they_are(
+    bound: str, soft: tuple[str, ...]
+) -> None:
+    task = task_with(
+        {"a": DAY, "b": DAY}, "t.a > t.b", bound, "t1.a = t2.a and t1.b != t2.b", soft=soft
+    )
+    assert not differences_of(task)
+
+
+def test_a_number_that_is_missing_by_a_rule_gives_way() -> None:
+    task = task_with(
+        {"a": DAY, "b": DAY | {"nullable": True}, "c": COUNT},
+        "t.a > t.b",
+        "t.b is missing and t.c > 9",
+        "t.b is not missing and t.c <= 9",
+    )
+    own = only(task)
+    inner = inner_task(task, (own,))
+    assert own.moved.name == "b"
+    assert [format_denial(rule) for rule in inner.hard] == [
+        "t.`b less a` is missing and t.c > 9",
+        "t.`b less a` is not missing and t.c <= 9",
+    ]
 
 
 def test_orders_are_known_where_no_difference_is_modelled() -> None:
