@@ -33,13 +33,14 @@ _MOST_RULES = 62
 def at_stake(rule: DenialConstraint, rows: Table) -> Booleans:
     """Rows (n,) that a rule on one row rejects or not by how two of their cells compare.
 
-    They have all its cells, and are as its constants say.
+    They have all cells that it compares, and are as its other predicates say.
     """
     fixed = tuple(own for own in rule.predicates if not isinstance(own.right, Cell))
     known = np.ones(rows.rows, dtype=bool)
     if fixed:
         known = violations_per_row(replace(rule, predicates=fixed), rows) > 0
-    for name in rule.attributes:
+    compared = (cell for own in rule.predicates if own.right is not None for cell in own.cells)
+    for name in {cell.attribute for cell in compared}:
         missing = rows.domain[name].null_code
         if missing is not None:
             known &= rows.codes[name] != missing
