@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 from pandas.api import types as pt
 
 from cloister.errors import DataError
@@ -121,15 +121,8 @@ def _drafted_parquet(path: Path) -> DraftedFile:
     frame = read_native(path, [name for name in names if name not in nested])
     decimals = frame.columns[[pt.is_object_dtype(kind) for kind in frame.dtypes]]
     frame = frame.assign(**{name: texts(frame[name]) for name in decimals})
-    times = time_dtypes(path)
-    frame = frame.assign(**{name: _whole(frame[name]) for name in times})
-    return DraftedFile({"path": str(path)}, frame, frame, {}, nested=tuple(nested), times=times)
-
-
-def _whole(cells: pd.Series) -> pd.Series:
-    """Numbers that are all whole as such; others, and texts, as they are."""
-    fractions = pt.is_float_dtype(cells.dtype) and (cells.dropna() % 1 != 0).any()
-    return cells if fractions or not pt.is_float_dtype(cells.dtype) else cells.astype("Int64")
+    found = DraftedFile({"path": str(path)}, frame, frame, {}, nested=tuple(nested))
+    return replace(found, times=time_dtypes(path))
 
 
 def _keyed(file: DraftedFile, name: str) -> Guess:

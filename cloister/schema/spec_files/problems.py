@@ -65,6 +65,8 @@ _EXAMPLES = {
     "max": "max: 100",
     "pattern": "pattern: R{0001..9999}",
     "file": "file: codes/zip.txt",
+    "check": "check: t.left is missing exactly if t.status = 'active'",
+    "partial": "partial: missing",
     "max_rows": "max_rows: 5",
     "sampling": "sampling: sequential",
     "view_width": "view_width: 5",

@@ -5,8 +5,8 @@ any form, with the unit of their own or without.
 
     %d  %05d  %'d            a whole number; padded by zeros to a width; thousands in groups
     %.2f  %'.2f              so many decimal places, of a whole number too
-    %H:%M  %-H:%M:%S         minutes, or seconds, as a time of day or a length of time; %-H without a
-                             leading zero, %H:%M:%S.%3f for a decimal number of seconds
+    %H:%M  %-H:%M:%S         minutes, or seconds, as a time of day or a length of time; %-H without
+                             a leading zero, %H:%M:%S.%3f for a decimal number of seconds
     $%'d  %.2f €  %d%%       what stands before and after: a unit; %% is a percent sign
 """
 

@@ -93,7 +93,7 @@ def test_native_times_are_drafted_as_numbers_and_come_back_as_they_were(tmp_path
     native = pq.read_table(path)
     spec = _drafted(tmp_path, path)
     assert {name: own.type for name, own in spec.attributes.items()} == {
-        "at": "integer", "minute": "integer", "fine": "float", "took": "integer", "half": "float"
+        "at": "integer", "minute": "integer", "fine": "float", "took": "float", "half": "float"
     }  # fmt: skip
     assert (spec.attributes["at"].min, spec.attributes["at"].max) == (0, 86_399)
     assert (spec.attributes["minute"].step, spec.attributes["minute"].max) == (60, 86_340)

@@ -73,9 +73,9 @@ class _Condition:
         """The condition of a column; None if it has one value, or many, or is measured."""
         if guess.keys["type"] not in ("categorical", "ordinal", "boolean", "integer"):
             return None
-        places, values = pd.factorize(cells.astype("object"), sort=True)
-        if not 1 < len(values) + (places < 0).any() <= _MOST_VALUES:
+        if not 1 < cells.nunique(dropna=False) <= _MOST_VALUES:
             return None
+        places, values = pd.factorize(cells.astype("object"), sort=True)
         constants = [_constant(value, guess) for value in values]
         return cls(name, (*constants, None), np.where(places < 0, len(values), places))
 
