@@ -182,7 +182,10 @@ def self_contained(spec: Spec) -> Spec:
 
 
 def _written_parts(declared: Spec | TableSpec, folder: Path) -> dict[str, Any]:
-    constraints = constraints_of(declared.constraints, declared.attributes, folder)
+    nullable = [name for name, attribute in declared.attributes.items() if attribute.nullable]
+    constraints = constraints_of(
+        declared.constraints, declared.attributes, folder, nullable=nullable
+    )
     return {
         "attributes": {
             name: _written_out(attribute, folder) for name, attribute in declared.attributes.items()

@@ -35,7 +35,7 @@ def constraints_of(
     folder: Path,
     ignored: Collection[str] = (),
     require: Callable[[DenialConstraint], object] | None = None,
-    nullable: Collection[str] = (),
+    nullable: Collection[str] | None = None,
 ) -> tuple[DenialConstraint, ...]:
     """The constraints of a spec, in order; files are looked up in ``folder``.
 
@@ -103,7 +103,7 @@ def _with_known(
 
 
 def _constraints(
-    declaration: ConstraintDeclaration, place: int, folder: Path, nullable: Collection[str]
+    declaration: ConstraintDeclaration, place: int, folder: Path, nullable: Collection[str] | None
 ) -> tuple[DenialConstraint, ...]:
     name, hard = declaration.name or f"constraint_{place}", not declaration.soft
     if declaration.fd is not None:
@@ -111,6 +111,8 @@ def _constraints(
     if declaration.deny is not None:
         return (parse_denial(declaration.deny, name, hard),)
     if declaration.check is not None:
+        if nullable is None:
+            raise TypeError("a check is read with the names of the attributes that may be missing")
         return parse_check(declaration.check, name, nullable, hard)
     if declaration.key is not None:
         return (key(name, declaration.key, hard),)

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from leavers import leavers
 
 from cloister.errors import CloisterError, InputError, StorageError, VerificationError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from models.storage import load_model, load_saved, save_model, self_contained
+from models.task_from_spec import task_of
 
 
 @pytest.fixture
@@ -49,6 +51,14 @@ def test_a_self_contained_spec_needs_no_file(fitted, tmp_path: Path):
         "F",
     ]
     assert [constraint.name for constraint in alone.constraints] == ["town-state", "soft-pay"]
+
+
+def test_checks_are_written_out_as_the_same_denials():
+    spec = leavers(50).declared()
+    alone = self_contained(spec)
+    assert not any(declared.check for declared in alone.constraints)
+    rows = {spec.name: 50}
+    assert task_of(alone, rows).constraints == task_of(spec, rows).constraints
 
 
 def test_saving_twice_gives_the_same_bytes(fitted, saved: Path, tmp_path: Path):
