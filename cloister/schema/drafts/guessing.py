@@ -260,9 +260,10 @@ def _partial_date(cells: ColumnCells) -> Guess | None:
     first, last, period = _period(typed)
     keys: Keys = {"type": "date", "min": first, "max": last}
     keys |= {"partial": "missing", "nullable": True}
+    words = _moment_words(f"dates; whole {period}", cells, ANY_DATE, form)
     why = (
-        f"{_moment_words(f'dates; whole {period}', cells, ANY_DATE, form)}; {lacking}, and are read "
-        "as missing: to keep them, give year, month and day a column each in the file"
+        f"{words}; {lacking}, and are read as missing: to keep them, give year, month and day a "
+        "column each in the file"
     )
     return Guess(keys | _written_as(form), why)
 
