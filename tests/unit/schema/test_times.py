@@ -144,3 +144,21 @@ def test_lengths_of_time_of_pandas_are_seconds():
     assert not invalid.any()
     column = column_of("took", attribute, None)
     assert column.decode(column.encode(spans)).tolist()[0] == pd.Timedelta(seconds=90)
+
+
+def test_times_are_read_beside_decimal_commas(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "at": [f"{n % 24:02d}:{n % 60:02d}" for n in range(ROWS)],
+            "price": [f"{n},{n % 97:02d}" for n in range(ROWS)],
+        }
+    )
+    path = tmp_path / "trips.csv"
+    frame.to_csv(path, index=False, sep=";")
+    spec = _drafted(tmp_path, path)
+    assert (spec.source.decimal, spec.attributes["at"].format) == (",", "%H:%M")
+    table, report = read_table(spec, task_of(spec, {spec.name: ROWS}).domain)
+    assert report.valid
+    written = io.StringIO()
+    write_csv_rows(table.frame(), written, spec, header=True)
+    assert written.getvalue() == path.read_text()
