@@ -34,6 +34,7 @@ from cloister.schema.drafts.number_bounds import (
     decimals_of,
     few_numbers,
     point_mass,
+    step_of,
 )
 from cloister.schema.drafts.times import guess_clock
 from cloister.schema.drafts.written_forms import (
@@ -188,8 +189,13 @@ def _integer(cells: ColumnCells) -> Guess | None:
     if cells.distinct > BINS and low >= 0 and high <= _MIDNIGHT and (typed % 100 < 60).all():
         why = f"{why}; clock times as hhmm? list their values, or 60 to 99 minutes come out too"
     least, most = _whole_limits(cells)
-    keys = {"type": "integer", "min": max(int(low), least), "max": min(int(high), most)}
-    keys |= bins_of(asked, low, high) | point_mass(typed, 0) if wide else {}
+    step = step_of(asked)
+    low, high = max(int(low) // step, -(-least // step)), min(-(-int(high) // step), most // step)
+    keys = {"type": "integer", "min": low * step, "max": high * step}
+    keys |= {"step": step} if step > 1 else {}
+    said += f"; all multiples of {step}" * (step > 1)
+    if high - low > 2 * BINS:
+        keys |= bins_of(asked, low * step, high * step) | point_mass(typed, 0)
     return Guess(keys | single | _number_format(cells, whole=True), why + said)
 
 

@@ -23,6 +23,13 @@ _MOST_BINS = 500
 _WIDE = 2
 """Times the span of the data that bounds are apart, from which a number gets more bins."""
 
+_ROUND_STEPS = (100_000, 10_000, 1_000, 100, 10, 1)
+"""Steps of rounded whole numbers."""
+
+_FEWEST_MULTIPLES = 20
+"""Different numbers at least, all of them multiples of a step: of others that fails by chance once
+in 10^20 columns."""
+
 _BULK, _FAR = 0.9, 10
 """A tail is long where this share of the values is so many times nearer to zero than the last."""
 
@@ -127,6 +134,14 @@ def few_numbers(typed: pd.Series) -> list[int]:
     found = typed.unique()
     few = 1 < len(found) <= min(_FEW, len(typed) // _ROWS_EACH)
     return sorted(map(int, found)) if few else []
+
+
+def step_of(typed: pd.Series) -> int:
+    """The greatest power of ten of which all whole numbers (n,) are multiples; 1 of few numbers."""
+    numbers = typed.drop_duplicates().to_numpy(dtype="int64")
+    if len(numbers) < _FEWEST_MULTIPLES:
+        return 1
+    return int(next(step for step in _ROUND_STEPS if not (numbers % step).any()))
 
 
 def bins_of(typed: pd.Series, low: float, high: float) -> dict[str, Any]:

@@ -107,6 +107,9 @@ LISTED = {"type": "categorical", "values": DIGITS}
         ("x", units("{}A"), {"type": "categorical"}),
         ("x", some("10 mg", "20 mg"), {"type": "categorical"}),
         ("kg", some("0,991", "1,234", "12,500"), {"type": "float", "max": 13.0, "decimals": 3}),
+        ("pay", [str(1_200 + 100 * at) for at in range(ROWS)], {"step": 100, "min": 1000}),
+        ("pay", [str(100 * at) for at in range(25)] * 3, {"step": 100, "bins": None}),
+        ("pay", [str(1_205 + 100 * at) for at in range(ROWS)], {"step": None}),
         ("kWh per hour", some("1", "3"), {"type": "integer", "max": 3}),
         ("hour", some("1.5", "3.25"), {"type": "float", "max": 3.3}),
         ("at", units("2020-01-{:02d} 13:30:00"), {"step": 1800}),
@@ -160,6 +163,7 @@ def test_clock_times_are_remarked(tmp_path):
 def test_flags_and_keys_of_parquet_keep_their_types(tmp_path):
     frame = pd.DataFrame({"id": np.arange(ROWS) + 100, "flag": np.arange(ROWS) % 2})
     frame["sick"] = frame["flag"].astype("Int8").mask(frame["flag"] == 1)
+    frame["tens"] = np.tile(np.arange(-12, 13, dtype="int8") * 10, ROWS)[:ROWS]
     frame["small"] = np.arange(ROWS, dtype="int8") + 67
     frame["long"] = np.uint64(2**63) + np.arange(ROWS, dtype="uint64")
     frame["large"] = np.where(np.arange(ROWS) < 9, -5, 10**18 - 1 - np.arange(ROWS))
@@ -167,12 +171,20 @@ def test_flags_and_keys_of_parquet_keep_their_types(tmp_path):
     (tmp_path / "draft.yaml").write_text(draft(tmp_path / "native.parquet"))
     spec = load_spec(tmp_path / "draft.yaml")
     types = [attribute.type for attribute in spec.attributes.values()]
-    assert types == ["text", "boolean", "boolean", "integer", "text", "integer"]
+    assert types == ["text", "boolean", "boolean", "integer", "integer", "text", "integer"]
     assert (spec.attributes["small"].max, spec.attributes["large"].max) == (127, 10**18 - 1)
     typed, report = validate_rows(read_frame(spec), spec)
     assert report.valid
     again = Domain.of(spec.attributes, spec.folder).encode(typed).frame()
-    assert list(map(str, again.dtypes)) == ["int64", "int64", "Int8", "int8", "uint64", "int64"]
+    assert list(map(str, again.dtypes)) == [
+        "int64",
+        "int64",
+        "Int8",
+        "int8",
+        "int8",
+        "uint64",
+        "int64",
+    ]
     pd.testing.assert_series_equal(again["flag"], frame["flag"])
 
 
