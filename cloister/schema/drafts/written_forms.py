@@ -19,8 +19,8 @@ from cloister.schema.values.formats import (
     partial_pattern,
     require_moment_format,
 )
-from cloister.schema.values.number_formats import NO_UNIT, SPACES, Unit, with_unit, without_unit
-from cloister.schema.values.parsing import lacks_parts, parse
+from cloister.schema.values.number_formats import NO_UNIT, SPACES, Unit, with_unit
+from cloister.schema.values.parsing import lacks_parts, parse, without_unit
 
 ANY_DATE = Date(type="date", min=dt.date.min, max=dt.date.max)
 ANY_MOMENT = Datetime(type="datetime", min=dt.datetime.min, max=dt.datetime.max)  # noqa: DTZ901

@@ -14,9 +14,8 @@ from cloister.schema.values.number_formats import (
     is_clock_format,
     number_pattern,
     unit_of,
-    without_unit,
 )
-from cloister.schema.values.parsing import holds_numbers, read_distinct
+from cloister.schema.values.parsing import holds_numbers, read_distinct, without_unit
 
 _UNREADABLE = "?"
 """Stands for a cell that is no number of its file; no number is read from it."""

@@ -16,8 +16,6 @@ import re
 from collections.abc import Callable
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from cloister.arrays import Array
 
@@ -92,14 +90,16 @@ def with_unit(form: str, unit: Unit) -> str:
     return before + form + after
 
 
-def without_unit(texts: pa.Array, unit: Unit) -> pa.Array:
-    """Texts (n,) without their unit; those without it, or with another, as they are."""
+def unit_pattern(unit: Unit) -> str | None:
+    """The regular expression of a number with its unit, for RE2; None without a unit.
+
+    Its two groups are a sign before the unit, and the number.
+    """
     before, after = (part.strip() for part in unit)
     if not before and not after:
-        return texts
+        return None
     start, end = (f"(?:{re.escape(part)})?" if part else "" for part in (before, after))
-    number = rf"^\s*([+-]?){SPACES}{start}{SPACES}([+-]?[0-9.,].*?){SPACES}{end}\s*$"
-    return pc.replace_substring_regex(texts, number, r"\1\2")
+    return rf"^\s*([+-]?){SPACES}{start}{SPACES}([+-]?[0-9.,].*?){SPACES}{end}\s*$"
 
 
 def write_numbers(values: Array, form: str | None, decimal: str, thousands: str | None) -> Array:

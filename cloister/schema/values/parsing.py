@@ -69,7 +69,7 @@ from cloister.schema.values.number_formats import (
     Unit,
     is_clock_format,
     unit_of,
-    without_unit,
+    unit_pattern,
 )
 
 _FIRST_MOMENT = np.datetime64("0001-01-01T00:00:00", "s")
@@ -132,6 +132,12 @@ def read_distinct(text: pd.Series, read: Callable[[pa.Array], pa.Array]) -> pa.A
     whole = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     coded = whole.dictionary_encode()
     return read(coded.dictionary).take(coded.indices)
+
+
+def without_unit(distinct: pa.Array, unit: Unit) -> pa.Array:
+    """Texts (n,) without their unit; those without it, or with another, as they are."""
+    pattern = unit_pattern(unit)
+    return distinct if not pattern else pc.replace_substring_regex(distinct, pattern, r"\1\2")
 
 
 def _parser(attribute: AnyAttribute) -> Callable[[pd.Series], pd.Series]:
