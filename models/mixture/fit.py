@@ -16,7 +16,6 @@ import torch
 from cloister.constraints import functional_dependency
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
-from cloister.privacy.queries.candidate_scores import Candidate, CandidateScores
 from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.derived import DerivedDoor
 from cloister.privacy.queries.query import Door
@@ -25,16 +24,18 @@ from models.differences.columns import WithDifferences, choose_differences, task
 from models.differences.model import DifferencedModel, inner_task
 from models.differences.pairs import differences_of
 from models.discretization.bins import Bins
-from models.discretization.coarsening import fine
-from models.mixture.candidates import candidate_tables, expected_shares
+from models.discretization.coarsening import coarse, fine
 from models.mixture.fitting.factors import arrange_factors, separate_factors, transfer
 from models.mixture.fitting.optimizer import Fit, NoisyMarginal, TableTarget
 from models.mixture.fitting.products import Layout, Mixture
 from models.mixture.histograms import Histograms, measure_histograms
 from models.mixture.model import MixtureModel, chain_of
-from models.mixture.plan import LAST_STEPS, MixtureParameters
+from models.mixture.plan import MixtureParameters
 from models.mixture.prior.pooling import NO_TABLES, EarlierTables, with_earlier_mass
 from models.mixture.prior.released import ReleasedNumbers
+from models.mixture.rounds.candidates import candidate_tables
+from models.mixture.rounds.schedule import LAST_STEPS
+from models.mixture.rounds.selection import AllPairs, Candidates, Chooser, ListedTables
 from models.planning.stages import measure_joint_table
 from models.protocol import Plan, Progress
 from models.sampling.supports.expected_shares import JointTable
@@ -215,30 +216,41 @@ def run_rounds(
     selection = Exponential(parameters.noise["selection"])
     counting = DiscreteGaussian(parameters.noise["rounds"])
     deviation = counting.scale(private.neighbours.partition)
-    noise_of_cell = math.sqrt(2 / math.pi) * deviation
+    chooser = Chooser(selection, rows, math.sqrt(2 / math.pi) * deviation)
 
     layout = fit.mixture.layout
-    tables = candidate_tables(bins, rows, MIXTURE_SEED)
+    candidates = _candidates_of(parameters, bins, rows)
     targets = [TableTarget.of(table, layout, rows) for table in known]
     fit.descend(targets, _START_STEPS, _RATE, _RATE)
     new: tuple[NoisyMarginal, ...] = ()
     for number in range(1, parameters.rounds + 1):
-        shares = expected_shares(fit.mixture, tables)
-        candidates = tuple(
-            Candidate(table, rows * shares[table], noise_of_cell * shares[table].size)
-            for table in tables
-        )
-        label = f"round {number}"
-        chosen = tables[private.answer(CandidateScores(candidates), selection, label)]
-        counts = private.answer(PartitionCounts(chosen), counting, label).astype(np.float64)
-
-        new = (*new, NoisyMarginal(chosen, counts, deviation))
-        earlier = earlier.compared_with(new[-1])
+        labels = labels_of(number, parameters.picks)
+        for label, chosen in zip(
+            labels, candidates.choose(private, fit.mixture, chooser, labels), strict=True
+        ):
+            counts = private.answer(PartitionCounts(chosen), counting, label).astype(np.float64)
+            new = (*new, NoisyMarginal(chosen, counts, deviation))
+            earlier = earlier.compared_with(new[-1])
         known = (*released, *earlier.marginals, *new)
         targets = [TableTarget.of(table, layout, rows) for table in known]
         fit.descend(targets, parameters.steps, _RATE, _RATE)
         progress(number, parameters.rounds)
     return known
+
+
+def labels_of(number: int, picks: int) -> tuple[str, ...]:
+    """What the journal calls the tables of a round."""
+    if picks == 1:
+        return (f"round {number}",)
+    return tuple(f"round {number}, table {pick}" for pick in range(1, picks + 1))
+
+
+def _candidates_of(
+    parameters: MixtureParameters, bins: Mapping[str, Bins], rows: int
+) -> Candidates:
+    if parameters.pair_parts and len(bins) > 1:
+        return AllPairs(tuple(coarse(own, parameters.pair_parts) for own in bins.values()))
+    return ListedTables(candidate_tables(bins, rows, MIXTURE_SEED))
 
 
 def _modelled(plan: Plan[MixtureParameters], bins: Mapping[str, Bins]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
+from models.mixture.rounds.schedule import LAST_STEPS, MOST_CANDIDATES, Schedule
 from models.planning.forecasts import DEVICE_CONTEXT, DRAWN_CELL, MIB, balanced_seconds
 from models.protocol import Forecast
 from models.sampling.sizes import EXPECTED_ROWS, OVERSAMPLING, PAIR_CELLS
@@ -35,6 +36,15 @@ _SCORED = 1.4e-5
 
 _COUNTED = 8e-9
 """Seconds for each row and candidate, to count it once."""
+
+_LOOKED_UP = 3e-9
+"""Seconds for each row and pair of attributes, where all pairs are counted at once."""
+
+_COMPARED = 1e-8
+"""Seconds of a choice among all pairs for each cell of one."""
+
+_BYTES_OF_PAIR = 32
+"""Bytes for each two parts of all attributes, where all pairs are counted at once."""
 
 _CONDITIONAL = 3e-9
 """Seconds for each attribute, component and row that is drawn one attribute after the other."""
@@ -65,35 +75,48 @@ def forecast_fit(
     task: Task,
     sizes: Mapping[str, int],
     joint: Sequence[tuple[str, ...]],
-    schedule: tuple[int, int, int],
+    schedule: Schedule,
     components: int,
-    candidates: int,
 ) -> Forecast:
     """Seconds of a fit on the processor and bytes, and those of drawing the output.
 
-    ``sizes`` are the greatest numbers of bins, ``joint`` the joint tables of hard constraints;
-    ``schedule`` the rounds, the steps after each, and those of the last fit.
+    ``sizes`` are the greatest numbers of bins, ``joint`` the joint tables of hard constraints.
     """
-    rounds, steps, last = schedule
     levels, pair = sum(sizes.values()), _typical_pair(sizes)
+    if schedule.pair_parts:
+        pair = min(pair, schedule.pair_parts**2)
     joined = _JOINED * sum(math.prod(sizes[name] for name in names[:-1]) for names in joint)
-    tables = [_step(levels, number, pair, components) for number in (rounds / 2, rounds)]
+    tables = [
+        _step(levels, number, pair, components) for number in (schedule.tables / 2, schedule.tables)
+    ]
     inside = tables[1] + _LEVEL * joined * components
-    fit = rounds * steps * tables[0] + last * inside
-    choose = rounds * candidates * (_SCORED + _EXPECTED * pair * components)
-    count = _COUNTED * task.data_rows * candidates
+    fit = schedule.rounds * schedule.steps * tables[0] + LAST_STEPS * inside
+    choose = _choices(schedule, task.data_rows, len(sizes), pair, components)
     expect = _CONDITIONAL * EXPECTED_ROWS * len(sizes) * components if joint else 0.0
     weigh = _RATE_TURNS * inside if task.soft else 0.0
     draw = balanced_seconds(task.output_rows, len(sizes))
     draw += _DRAWN * OVERSAMPLING * task.output_rows * len(sizes)
     drawn = OVERSAMPLING * min(task.output_rows, _DRAWN_ROWS) * len(sizes) * DRAWN_CELL
     work = 12 * components * (EXPECTED_ROWS if joint else levels)
+    work += _BYTES_OF_PAIR * (schedule.pair_parts or 0) ** 2 * len(sizes) ** 2
     on_device = _DEVICE_COPIES * (levels + joined) + _DEVICE_TABLES * PAIR_CELLS
     return Forecast(
-        seconds=round(fit + choose + count + expect + weigh + draw, 1),
+        seconds=round(fit + choose + expect + weigh + draw, 1),
         memory=round(200 * MIB + work + drawn + 40 * max(task.data_rows, task.output_rows)),
         device_memory=round(DEVICE_CONTEXT + 4 * components * on_device),
     )
+
+
+def _choices(schedule: Schedule, rows: int, attributes: int, pair: float, components: int) -> float:
+    """Seconds of counting the candidates, and of choosing tables among them."""
+    pairs = math.comb(attributes, 2)
+    if schedule.pair_parts:
+        cells = pairs * schedule.pair_parts**2
+        expect = schedule.rounds * _EXPECTED * cells * components
+        return _LOOKED_UP * rows * pairs + expect + schedule.tables * _COMPARED * cells
+    candidates = min(pairs + math.comb(attributes, 3), MOST_CANDIDATES)
+    scored = schedule.rounds * (_SCORED + _EXPECTED * pair * components)
+    return candidates * (_COUNTED * rows + scored)
 
 
 def _step(levels: int, tables: float, pair: float, components: int) -> float:

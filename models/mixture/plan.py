@@ -20,6 +20,7 @@ from models.discretization.attribute_order import public_sizes
 from models.discretization.histograms import counted_by_value
 from models.discretization.two_levels import TwoLevels
 from models.mixture.forecast import forecast_fit
+from models.mixture.rounds.schedule import TYPICAL_SIGNAL, Schedule, schedule_for
 from models.planning.constraint_marginals import (
     sizes_by_value,
     valued_attributes,
@@ -30,9 +31,6 @@ from models.planning.sampling_choice import SEQUENTIAL, SUPPORTS
 from models.protocol import Parameters, Plan, Stage
 from models.soft_constraints.pair_counts import PairCounts
 from models.task import Budget, Task
-
-_TYPICAL_SIGNAL = 5_000.0
-"""A typical signal; see `signal_of`."""
 
 _HISTOGRAMS = 0.12
 """Part of the budget, as a share of rho, of one-way histograms at the typical signal."""
@@ -67,33 +65,6 @@ _PENALTY_POWER = 1.25
 LEAST_PENALTY = 12.0
 """The penalty on dependence at least."""
 
-_ROUNDS = 40
-"""Rounds for a table of 15 attributes at the typical signal.
-
-At epsilon 0.1 half or twice as many were no better (docs/papers.md).
-"""
-
-MOST_ROUNDS = 200
-"""Rounds at most."""
-
-_GROWTH = 0.26
-"""Rounds grow with this power of the signal."""
-
-_ALL_STEPS = 3_200
-"""Steps of the fit after all rounds together, within the bounds for one round."""
-
-MOST_STEPS = 80
-"""Steps of the fit after a round at most."""
-
-FEWEST_STEPS = 20
-"""Steps of the fit after a round at least."""
-
-LAST_STEPS = 600
-"""Steps of the last fit, inside the supports."""
-
-MOST_CANDIDATES = 3_000
-"""Candidates of a round at most."""
-
 MIXTURE_BINS = 32
 """Bins of a numeric attribute at most, special and missing values apart."""
 
@@ -124,7 +95,9 @@ class MixtureParameters(Parameters):
     single values are counted, ``two_levels`` those counted in wide cells as well, ``valued`` those
     whose values have bins of their own, ``joint_tables`` the attributes of each joint table of a
     hard constraint, ``groups`` the bins of a numeric attribute at most. After each of the
-    ``rounds`` the fit takes ``steps``; ``dependence_penalty`` is what dependence costs it.
+    ``rounds``, in each of which ``picks`` tables are chosen, the fit takes ``steps``;
+    ``dependence_penalty`` is what dependence costs it. With ``pair_parts``, all pairs of
+    attributes, in at most so many parts each, are candidates.
     """
 
     noise: Mapping[str, Fraction]
@@ -138,6 +111,8 @@ class MixtureParameters(Parameters):
     dependence_penalty: float
     valued: tuple[str, ...] = ()
     two_levels: tuple[str, ...] = ()
+    picks: int = 1
+    pair_parts: int | None = None
 
 
 @dataclass(frozen=True)
@@ -154,7 +129,7 @@ class _Outline:
     emphasis: Mapping[str, Fraction]
     by_value: tuple[str, ...]
     joint: tuple[tuple[str, ...], ...]
-    rounds: int
+    schedule: Schedule
     signal: float
     valued: tuple[str, ...]
     two_levels: tuple[str, ...]
@@ -174,11 +149,11 @@ class _Outline:
         if self.joint:
             parts |= {"joint tables": (_JOINT_TABLES, len(self.joint) + len(self.values))}
         parts |= {"soft constraints": (_SOFT_CONSTRAINTS, 1)} if self.task.measured_soft else {}
-        if self.rounds:
+        if self.schedule.tables:
             rest = 1.0 - sum(part for part, _ in parts.values())
             parts |= {
-                "selection": (rest * _SELECTION, self.rounds),
-                "rounds": (rest * (1 - _SELECTION), self.rounds),
+                "selection": (rest * _SELECTION, self.schedule.tables),
+                "rounds": (rest * (1 - _SELECTION), self.schedule.tables),
             }
         whole = sum(part for part, _ in parts.values())
         return {name: (part / whole, times) for name, (part, times) in parts.items()}
@@ -208,15 +183,16 @@ class _Outline:
                 words += f"; the single values of {', '.join(self.values)}"
             times = len(self.joint) + len(self.values)
             yield counts_stage(self.task, "joint tables", levels["joint tables"], times, words)
-        if self.rounds:
+        if self.schedule.tables:
             choice: Event = Exponential(levels["selection"]).event()
             yield Stage(
                 "selection",
-                repeat(choice, self.rounds),
+                repeat(choice, self.schedule.tables),
                 "which joint table to measure next, round by round",
             )
-            words = "the joint tables chosen, one a round"
-            yield counts_stage(self.task, "rounds", levels["rounds"], self.rounds, words)
+            picks, tables = self.schedule.picks, self.schedule.tables
+            words = f"the joint tables chosen, {'one' if picks == 1 else picks} a round"
+            yield counts_stage(self.task, "rounds", levels["rounds"], tables, words)
         if self.task.measured_soft:
             yield WEIGHER.stage(self.task, levels["soft constraints"])
 
@@ -292,8 +268,10 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
         valued=outline.valued,
         two_levels=outline.two_levels,
         joint_tables=outline.joint,
-        rounds=outline.rounds,
-        steps=steps_for(outline.rounds),
+        rounds=outline.schedule.rounds,
+        picks=outline.schedule.picks,
+        pair_parts=outline.schedule.pair_parts,
+        steps=outline.schedule.steps,
         groups=MIXTURE_BINS,
         components=components_for(signal),
         dependence_penalty=penalty_for(signal),
@@ -306,9 +284,8 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
         task,
         outline.sizes,
         outline.joint,
-        (outline.rounds, parameters.steps, LAST_STEPS),
+        outline.schedule,
         parameters.components,
-        min(math.comb(len(sequence), 2) + math.comb(len(sequence), 3), MOST_CANDIDATES),
     )
     return Plan("mixture", sequence, stages, parameters, expected, mapped, rate)
 
@@ -325,7 +302,7 @@ def _outline(task: Task, sequence: tuple[str, ...], signal: float) -> _Outline:
         {name: emphasis_for(declared_cells(task.domain[name]).size) for name in sequence},
         by_value,
         joint,
-        rounds_for(signal, len(sequence)),
+        schedule_for(signal, len(sequence), task.data_rows),
         signal,
         tuple(name for name in valued if name in learnt),
         tuple(name for name in sequence if TwoLevels.of(declared_cells(task.domain[name]))),
@@ -353,33 +330,21 @@ def signal_of(task: Task, rho: float) -> float:
     return task.data_rows * math.sqrt(rho) / task.neighbours.max_rows
 
 
-def rounds_for(signal: float, attributes: int) -> int:
-    """Number of rounds, by the signal: more where the noise is small beside the rows."""
-    possible = math.comb(attributes, 2) + math.comb(attributes, 3)
-    wanted = round(_ROUNDS * math.sqrt(attributes / 15) * (signal / _TYPICAL_SIGNAL) ** _GROWTH)
-    return min(max(wanted, 1), 2 * possible, MOST_ROUNDS)
-
-
-def steps_for(rounds: int) -> int:
-    """Steps of the fit after each round: fewer where a round adds little to what is known."""
-    return max(_ALL_STEPS // max(rounds, _ALL_STEPS // MOST_STEPS), FEWEST_STEPS)
-
-
 def components_for(signal: float) -> int:
     """Number of components, by the signal: fewer where the noise is strong."""
-    wanted = round(MOST_COMPONENTS * math.sqrt(signal / _TYPICAL_SIGNAL))
+    wanted = round(MOST_COMPONENTS * math.sqrt(signal / TYPICAL_SIGNAL))
     return min(max(wanted, FEWEST_COMPONENTS), MOST_COMPONENTS)
 
 
 def penalty_for(signal: float) -> float:
     """The penalty on dependence, by the signal: in proportion to it, or less where it is weak."""
-    ratio = signal / _TYPICAL_SIGNAL
+    ratio = signal / TYPICAL_SIGNAL
     return max(_DEPENDENCE_PENALTY * min(ratio, ratio**_PENALTY_POWER), LEAST_PENALTY)
 
 
 def histograms_for(signal: float) -> float:
     """The part of the budget of one-way histograms, by the signal: the more, the weaker it is."""
-    wanted = _HISTOGRAMS * (_TYPICAL_SIGNAL / signal) ** 0.6
+    wanted = _HISTOGRAMS * (TYPICAL_SIGNAL / signal) ** 0.6
     return min(max(wanted, LEAST_HISTOGRAMS), MOST_HISTOGRAMS)
 
 

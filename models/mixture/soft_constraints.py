@@ -21,9 +21,9 @@ from cloister.devices import CPU, Device
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
 from models.discretization.coarsening import Coarsening, coarse, fine
-from models.mixture.candidates import even_choice
 from models.mixture.fitting.optimizer import Fit, MeanTarget, NoisyMarginal, Objective, TableTarget
 from models.mixture.model import MixtureModel
+from models.mixture.rounds.candidates import even_choice
 from models.sampling.sizes import POOL_ROWS
 from models.soft_constraints.rate_posterior import RatePosterior
 from models.soft_constraints.violation_rates import TuplesOf, shares_against

@@ -12,6 +12,7 @@ from flights import ROWS, flights
 from hospital import DEPENDENCIES, hospital
 from leavers import leavers
 from loans import loans
+from questionnaire import GROUP, questionnaire
 from ratings import ratings
 from shape import release_once
 from stays import bounded_stays, several_stays, stays
@@ -344,6 +345,33 @@ def test_leavers():
             }
         )
     show("leavers, epsilon 1", figures)
+
+
+@pytest.mark.parametrize("rows", [2_500, 20_000])
+def test_wide_questionnaire(rows):
+    shape = questionnaire(rows, questions=100)
+    found = [correlations(delivered(shape, 1, "mixture")) for _ in range(RELEASES)]
+    show(f"questionnaire of 100 columns, {rows:,} rows, epsilon 1", found)
+    assert all(own["of pairs of other traits"] < 0.1 for own in found)
+
+
+def correlations(trial):
+    """Mean correlations of pairs of answers, as shares of the real one; and the 2-way error."""
+    names = trial.real.domain.names
+    real, drawn = (
+        np.corrcoef([np.asarray(table.codes[name]) for name in names])
+        for table in (trial.real, trial.synthetic)
+    )
+    traits = np.arange(len(names)) // GROUP
+    pairs = np.triu(np.full(real.shape, True), 1)
+    same = pairs & (traits[:, None] == traits)
+    whole = real[same].mean()
+    _, two, *_ = compare_marginals(trial.real, trial.synthetic)
+    return {
+        "of pairs of one trait": drawn[same].mean() / whole,
+        "of pairs of other traits": np.abs(drawn[pairs & ~same]).mean() / whole,
+        "2-way": two.half_l1,
+    }
 
 
 @pytest.mark.parametrize("epsilon", [1])

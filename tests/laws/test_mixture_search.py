@@ -9,21 +9,23 @@ from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.domain import Domain
 from models.mixture.plan import (
     FEWEST_COMPONENTS,
-    FEWEST_STEPS,
     LEAST_HISTOGRAMS,
     LEAST_PENALTY,
     MOST_COMPONENTS,
     MOST_EMPHASIS_CELLS,
     MOST_HISTOGRAMS,
-    MOST_ROUNDS,
-    MOST_STEPS,
     components_for,
     emphasis_for,
     histograms_for,
     penalty_for,
-    rounds_for,
     signal_of,
-    steps_for,
+)
+from models.mixture.rounds.schedule import (
+    FEWEST_STEPS,
+    MOST_ROUNDS,
+    MOST_STEPS,
+    Schedule,
+    schedule_for,
 )
 from models.task import Task
 
@@ -31,10 +33,25 @@ signals = st.floats(1e-3, 1e8)
 
 
 @given(signals, signals, st.integers(1, 500))
-def test_more_signal_never_means_fewer_rounds_or_components(one, other, attributes):
+def test_more_signal_never_means_fewer_tables_or_components(one, other, attributes):
     low, high = sorted((one, other))
-    assert rounds_for(low, attributes) <= rounds_for(high, attributes) <= MOST_ROUNDS
+    few, many = (schedule_for(own, attributes, 1_000) for own in (low, high))
+    assert few.rounds <= MOST_ROUNDS and many.rounds <= MOST_ROUNDS
+    assert few.tables < many.tables + many.picks  # the last round is a whole one
     assert FEWEST_COMPONENTS <= components_for(low) <= components_for(high) <= MOST_COMPONENTS
+
+
+@given(signals, st.integers(2, 3_000))
+def test_all_pairs_are_candidates_only_where_they_can_neither_be_listed_nor_are_too_many(
+    signal, attributes
+):
+    assert schedule_for(signal, attributes, 10**9).pair_parts is None
+    schedule = schedule_for(signal, attributes, 1_000)
+    if not schedule.pair_parts:
+        assert schedule.picks == 1
+    else:
+        assert attributes > 75
+        assert 1 <= schedule.tables < max(2 * attributes, MOST_ROUNDS) + schedule.picks
 
 
 @given(signals, signals)
@@ -52,12 +69,12 @@ def test_more_signal_never_means_a_smaller_penalty_on_dependence(one, other):
 @given(st.integers(0, MOST_ROUNDS), st.integers(0, MOST_ROUNDS))
 def test_more_rounds_never_mean_more_steps_each(one, other):
     few, many = sorted((one, other))
-    assert FEWEST_STEPS <= steps_for(many) <= steps_for(few) <= MOST_STEPS
+    assert FEWEST_STEPS <= Schedule(many).steps <= Schedule(few).steps <= MOST_STEPS
 
 
 @given(signals)
 def test_one_attribute_needs_no_round(signal):
-    assert rounds_for(signal, 1) == 0
+    assert schedule_for(signal, 1, 1_000).tables == 0
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6))

@@ -48,6 +48,7 @@ from cloister.privacy.queries.derived import OnDerived
 from cloister.privacy.queries.distances import Distances, ExpectedTable
 from cloister.privacy.queries.entropies import Entropies, entropy_bound
 from cloister.privacy.queries.gradient_sum import GradientSum, SampledRows
+from cloister.privacy.queries.pair_scores import PairScores
 from cloister.privacy.queries.query import Query
 from cloister.privacy.queries.seeded_records import SeededCandidates
 from cloister.privacy.queries.table_rows import TableRows
@@ -257,6 +258,13 @@ class SquaredScores(CandidateScores):
         return super().exact(rows, source) ** 2
 
 
+class SquaredPairScores(PairScores):
+    """As :class:`SquaredScores`."""
+
+    def exact(self, rows, source):
+        return super().exact(rows, source) ** 2
+
+
 class SquaredDistances(Distances):
     """As :class:`SquaredScores`."""
 
@@ -318,6 +326,15 @@ LAWS: dict[type, Law] = {
             )
         ),
         SquaredScores,
+    ),
+    PairScores: Law(
+        lambda kind: kind(
+            tuple(CELLS),
+            np.full((9, 9), 0.7),
+            np.full((3, 3), 1.5),
+            np.triu(np.full((3, 3), True), 1),
+        ),
+        SquaredPairScores,
     ),
     Distances: Law(
         lambda kind: kind((ExpectedTable(tuple(CELLS[:2]), np.full(6, 0.7)),)), SquaredDistances

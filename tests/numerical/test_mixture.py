@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +11,13 @@ import torch
 
 from cloister.constraints.supports import Support
 from cloister.privacy.mechanisms.counts import DiscreteGaussian, Neighbours
+from cloister.privacy.mechanisms.selection import Exponential
 from cloister.privacy.queries.candidate_scores import CandidateScores
 from cloister.schema.attributes import Categorical
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
 from models.discretization.bins import bin_cells
 from models.discretization.coarsening import coarse, fine
-from models.mixture.candidates import TRIPLE_CELLS, candidate_tables, expected_shares
 from models.mixture.fit import run_rounds
 from models.mixture.fitting.factors import (
     arrange_factors,
@@ -35,6 +35,8 @@ from models.mixture.fitting.optimizer import (
 )
 from models.mixture.fitting.products import Factor, Mixture
 from models.mixture.plan import MixtureParameters
+from models.mixture.rounds.candidates import TRIPLE_CELLS, candidate_tables, expected_shares
+from models.mixture.rounds.selection import AllPairs, Chooser
 from models.sampling.sizes import PAIR_CELLS
 
 SIZES = {"a": 3, "b": 12, "c": 2}
@@ -288,3 +290,43 @@ def test_a_round_scores_what_the_model_expects_less_noise_and_measures_what_is_c
         assert table.deviation == deviation
     first, second = (door.mixtures[at].marginal(released[0].coarsenings).sum() for at in (0, 2))
     assert first == pytest.approx(1, abs=1e-5) and second == pytest.approx(1, abs=1e-5)
+
+
+class FirstPairs:
+    """Answers each selection with its first open pair."""
+
+    def __init__(self):
+        self.asked = []
+
+    def answer(self, query, mechanism, label):
+        self.asked.append((query, label))
+        first, second = np.argwhere(query.open)[0]
+        return int(first), int(second)
+
+
+def test_pairs_of_a_round_make_no_circle_and_are_scored_by_what_the_model_expects():
+    fit, bins = Fit(mixture_on(LAYOUTS["separate"]), 1.0), bins_of(SIZES)
+    door, labels = FirstPairs(), [f"table {at}" for at in range(len(bins) - 1)]
+    parts = tuple(coarse(own, 2) for own in bins.values())
+    chooser = Chooser(Exponential(Fraction(1)), 1_000, 2.0)
+    chosen = AllPairs(parts).choose(door, fit.mixture, chooser, labels)
+    assert [label for _, label in door.asked] == labels
+    joined = {name: {name} for name in bins}
+    for first, second in chosen:
+        assert joined[first.name] is not joined[second.name]
+        together = joined[first.name] | joined[second.name]
+        joined |= dict.fromkeys(together, together)
+    query, _ = door.asked[0]
+    begins = np.cumsum([0, *(own.size for own in parts)])
+    for one, other in combinations(range(len(parts)), 2):
+        own = query.expected[begins[one] : begins[one + 1], begins[other] : begins[other + 1]]
+        expected = 1_000 * fit.mixture.marginal((parts[one], parts[other]))
+        np.testing.assert_allclose(own, expected, rtol=1e-3, atol=1e-3)
+        assert query.handicaps[one, other] == 2.0 * own.size
+
+
+def test_more_pairs_than_attributes_can_be_joined_by_are_chosen_with_circles():
+    fit, bins = Fit(mixture_on(LAYOUTS["separate"]), 1.0), bins_of(SIZES)
+    parts = tuple(coarse(own, 2) for own in bins.values())
+    chooser, labels = Chooser(Exponential(Fraction(1)), 1_000, 2.0), [str(at) for at in range(9)]
+    assert len(AllPairs(parts).choose(FirstPairs(), fit.mixture, chooser, labels)) == 9

@@ -5,6 +5,7 @@
         ViolatingPairs      violating pairs of random matchings
         ViolationMatrix     violations of each constraint by each row of a sample
         CandidateScores     distances of joint tables from their expected counts
+        PairScores          the same of all pairs of attributes at once
         GradientSum         clipped gradients of a Poisson sample, summed
         Distances           distances of joint tables from what is expected, in rows
         Entropies           entropies of attributes and pairs, for a public number of rows

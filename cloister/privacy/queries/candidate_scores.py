@@ -16,8 +16,8 @@ from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.query import Query
 from cloister.privacy.queries.table_rows import Partition, TableRows
 
-# Steps of a score in one row; finer than any expected count is known.
-_FINENESS = 1024
+FINENESS = 1024
+"""Steps of a score in one row; finer than any expected count is known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class CandidateScores(Query[TableRows, Fraction, int]):
         }
 
     def sensitivity(self, neighbours: Neighbours) -> Fraction:
-        return Fraction(_FINENESS * neighbours.partition.l1)
+        return Fraction(FINENESS * neighbours.partition.l1)
 
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:  # noqa: ARG002
         return np.array([_score(candidate, rows) for candidate in self.candidates], dtype=np.int64)
@@ -66,5 +66,5 @@ class CandidateScores(Query[TableRows, Fraction, int]):
 
 def _score(candidate: Candidate, rows: TableRows) -> int:
     exact = rows.remembered_counts(candidate.partitions)
-    expected = np.rint(_FINENESS * candidate.expected.astype(np.float64).ravel()).astype(np.int64)
-    return int(np.abs(_FINENESS * exact - expected).sum()) - round(_FINENESS * candidate.handicap)
+    expected = np.rint(FINENESS * candidate.expected.astype(np.float64).ravel()).astype(np.int64)
+    return int(np.abs(FINENESS * exact - expected).sum()) - round(FINENESS * candidate.handicap)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -54,6 +54,7 @@ class TableRows:
         self._columns: dict[int, tuple[Partition, PartNumbers]] = {}
         self._counts: dict[tuple[int, ...], Integers] = {}
         self._stacks: dict[tuple[int, ...], tuple[Sequence[Partition], PartNumbers]] = {}
+        self._pairs: dict[tuple[int, ...], tuple[Sequence[Partition], Integers]] = {}
         self._derived: dict[int, tuple[Derivation, TableRows]] = {}
 
     def derived(self, derivation: Derivation) -> TableRows:
@@ -88,6 +89,15 @@ class TableRows:
             columns = np.stack([self.column(part) for part in partitions], axis=1).astype(np.int32)
             self._stacks[key] = (partitions, columns)
         return self._stacks[key][1]
+
+    def remembered_pairs(
+        self, partitions: Sequence[Partition], count: Callable[[TableRows], Integers]
+    ) -> Integers:
+        """What ``count`` makes of all pairs of some partitions; cached."""
+        key = tuple(map(id, partitions))
+        if key not in self._pairs:
+            self._pairs[key] = (partitions, count(self))
+        return self._pairs[key][1]
 
     def _remembered(self, part: Partition) -> PartNumbers:
         if id(part) not in self._columns:

@@ -119,12 +119,7 @@ class ConjunctionCounts(Query[TableRows, Sensitivity, Integers]):
         return conjunction_sensitivity(self.coding, neighbours)
 
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:  # noqa: ARG002
-        lookups = len(self.partitions) ** 2 / 2
-        dense = self.coding.width**2 < lookups * _PRODUCTS_PER_LOOKUP
-        count = _by_products if dense else _by_lookups
-        total = np.zeros((self.coding.width, self.coding.width), dtype=np.int64)
-        for block in _blocks(rows.table.rows, self.coding.width):
-            total += count([rows.column(part, block) for part in self.partitions], self.coding)
+        total = count_conjunctions(rows, self.partitions, self.coding)
         return total[self.coding.pairs]
 
     def outcome(self, rows: TableRows, noisy: Array) -> Integers:  # noqa: ARG002
@@ -149,6 +144,18 @@ def conjunction_sensitivity(coding: DummyCoding, neighbours: Neighbours) -> Sens
         lone * rows + others * whole.l1,
         lone * rows**2 + others * whole.l2_squared,
     )
+
+
+def count_conjunctions(
+    rows: TableRows, partitions: Sequence[Partition], coding: DummyCoding
+) -> Integers:
+    """Rows with a 1 in both of two columns; (width, width), of which ``coding.pairs`` are right."""
+    dense = coding.width**2 < len(partitions) ** 2 / 2 * _PRODUCTS_PER_LOOKUP
+    count = _by_products if dense else _by_lookups
+    total = np.zeros((coding.width, coding.width), dtype=np.int64)
+    for block in _blocks(rows.table.rows, coding.width):
+        total += count([rows.column(part, block) for part in partitions], coding)
+    return total
 
 
 def _blocks(rows: int, width: int) -> Iterator[slice]:

@@ -26,7 +26,7 @@ from models.discretization.coarsening import (
     variance_shares,
 )
 from models.mixture.fitting.products import Mixture
-from models.mixture.plan import MOST_CANDIDATES
+from models.mixture.rounds.schedule import MOST_CANDIDATES
 from models.sampling.sizes import PAIR_CELLS
 
 TRIPLE_CELLS = 1_500

@@ -1,0 +1,1 @@
+"""The rounds of a fit: how many, what they may measure, and how they choose."""

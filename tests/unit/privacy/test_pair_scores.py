@@ -1,0 +1,53 @@
+"""Scores of all pairs at once are those of pairs that are listed."""
+
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cloister.privacy.queries.candidate_scores import Candidate, CandidateScores
+from cloister.privacy.queries.pair_scores import PairScores
+from cloister.privacy.queries.table_rows import TableRows
+from cloister.schema.attributes import Categorical
+from cloister.schema.cells import declared_cells
+from cloister.schema.domain import Domain, Table
+
+
+def rows_of(sizes, count, rng):
+    domain = Domain.of(
+        {
+            f"a{at}": Categorical(type="categorical", values=[f"v{value}" for value in range(size)])
+            for at, size in enumerate(sizes)
+        },
+        Path(),
+    )
+    codes = {f"a{at}": rng.integers(0, size, count) for at, size in enumerate(sizes)}
+    return tuple(map(declared_cells, domain)), TableRows(Table(domain, codes))
+
+
+@pytest.mark.parametrize("sizes", [(3, 2, 4, 5), (2,) * 9, (90, 40, 70)])  # products, lookups
+def test_pairs_are_scored_as_if_they_were_listed(sizes):
+    rng = np.random.default_rng(1)
+    partitions, rows = rows_of(sizes, 500, rng)
+    width, pairs = sum(sizes), list(combinations(range(len(sizes)), 2))
+    expected = 500 * rng.random((width, width)) / max(sizes)
+    handicaps = 10 * rng.random((len(sizes), len(sizes)))
+    begins = np.cumsum([0, *sizes])
+    listed = CandidateScores(
+        tuple(
+            Candidate(
+                (partitions[one], partitions[other]),
+                expected[begins[one] : begins[one + 1], begins[other] : begins[other + 1]],
+                handicaps[one, other],
+            )
+            for one, other in pairs
+        )
+    )
+    apart = np.triu(np.full(handicaps.shape, True), 1)
+    query = PairScores(partitions, expected, handicaps, apart)
+    assert query.exact(rows, None).tolist() == listed.exact(rows, None).tolist()
+    assert query.outcome(rows, np.array([1])) == pairs[1]
+    apart[0, 1] = False
+    assert query.outcome(rows, np.array([0])) == pairs[1]
+    assert query.exact(rows, None).tolist() == listed.exact(rows, None).tolist()[1:]
