@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.schema.cells import Cells
 from cloister.schema.columns import Grid
+from models.discretization.empirical_bayes import degrees_of_freedom, posterior_means
 from models.discretization.tails import Remainder, cells_before_tail, fit_tail, isolated
 
 _REACH = 3
@@ -25,6 +26,11 @@ _REACH = 3
 _SPIKE = 2.5
 """Standard deviations of the noise by which a spike exceeds its neighbourhood's median."""
 
+_CROWD = range(32, 257)
+"""Cells without order from whose counts their distribution is learnt.
+
+Of fewer it is not known well enough. Of many more most hold nothing, and would be given a little.
+"""
 
 _LEAST_TAIL = 3
 """Cells of a tail at least: one more than the numbers that are fitted to the lightest."""
@@ -152,6 +158,8 @@ def _best_estimate(cells: NoisyCells) -> Estimate:
         candidates.append(shrink_to_mean(noisy, deviation, cells.alone))
     if cells.edges is not None and len(noisy) > 4 * _REACH:
         candidates.append(smooth_counts(noisy, deviation, cells.alone))
+    if cells.edges is None and int((~cells.alone).sum()) in _CROWD:
+        candidates.append(learn_counts(noisy, deviation, cells.alone, cells.rows))
     return min(candidates, key=lambda estimate: estimate.risk)
 
 
@@ -171,6 +179,19 @@ def shrink_to_mean(noisy: Floats, deviation: float, alone: Booleans) -> Estimate
         counts,
         stein_risk(noisy, counts, deviation, kept * len(crowd) + 1.0 - kept + float(alone.sum())),
     )
+
+
+def learn_counts(noisy: Floats, deviation: float, alone: Booleans, rows: float) -> Estimate:
+    """The expected counts by the distribution of all but those ``alone``, of ``rows`` rows."""
+
+    def estimate(counts: Floats) -> Floats:
+        expected = counts.copy()
+        expected[~alone] = posterior_means(counts[~alone], deviation)
+        return to_shares(expected, rows) * rows
+
+    learnt = estimate(noisy)
+    freedom = degrees_of_freedom(estimate, noisy, deviation)
+    return Estimate(learnt, stein_risk(noisy, learnt, deviation, freedom))
 
 
 def smooth_counts(noisy: Floats, deviation: float, alone: Booleans) -> Estimate:
