@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -37,6 +38,9 @@ from models.serialization import (
 )
 from models.soft_constraints.reweighting import Reweighting
 from models.task import RowSampling, Task
+
+_MOST_NUMBERS = 20_000_000
+"""Numbers at most that joint shares are summed from: 80 MB."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,16 @@ class MixtureChain:
         logs = torch.nn.functional.embedding_bag(index, self._logs, mode="sum")
         responsible = torch.softmax(logs + torch.log(self.mixture.weights + 1e-12), 1)
         return (responsible @ shares).numpy()
+
+    def joint_shares(self, places: Sequence[int]) -> Floats | None:
+        """Shares of the joint bins of some attributes of the mixture; see `JointModel`."""
+        shares = [self.mixture.shares_of(self.names[place]) for place in places]
+        if math.prod(len(own) for own in shares[:-1]) * len(self.mixture.weights) > _MOST_NUMBERS:
+            return None
+        folded = self.mixture.weights[None]
+        for own in shares[:-1]:
+            folded = (folded[:, None] * own[None]).flatten(0, 1)
+        return (folded @ shares[-1].T).flatten().double().numpy()
 
 
 _FITTED = "a mixture of products is fitted to all noisy tables together, and rows are drawn from it"

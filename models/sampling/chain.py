@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,18 @@ class TupleModel(Protocol):
         """Probabilities of the attribute at ``place``, given bins (n, place) of all before it.
 
         Shape (n, size); (1, size) when they do not depend on the context.
+        """
+        ...
+
+
+@runtime_checkable
+class JointModel(Protocol):
+    """A tuple model that knows joint shares without drawing rows."""
+
+    def joint_shares(self, places: Sequence[int]) -> Floats | None:
+        """Shares of the joint bins of the attributes at some places, flattened.
+
+        None if they are too many to compute.
         """
         ...
 

@@ -18,6 +18,7 @@ from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
 from models.discretization.bins import bin_cells
 from models.discretization.coarsening import coarse, fine
+from models.mixture import model
 from models.mixture.fit import run_rounds
 from models.mixture.fitting.factors import (
     arrange_factors,
@@ -34,6 +35,7 @@ from models.mixture.fitting.optimizer import (
     gradient,
 )
 from models.mixture.fitting.products import Factor, Mixture
+from models.mixture.model import chain_of
 from models.mixture.plan import MixtureParameters
 from models.mixture.rounds.candidates import TRIPLE_CELLS, candidate_tables, expected_shares
 from models.mixture.rounds.selection import AllPairs, Chooser
@@ -107,6 +109,22 @@ def test_marginals_are_those_of_the_joint_distribution(layout, names):
         np.add.at(parts, (*[slice(None)] * axis, coarsening.parts), table)
         table = parts
     np.testing.assert_allclose(mixture.marginal(coarsenings), table, atol=1e-6)
+
+
+@pytest.mark.parametrize("names", [("a",), ("b", "a"), ("c", "b", "a")])
+def test_joint_shares_of_a_chain_are_those_of_its_mixture(names):
+    mixture, bins = mixture_on(LAYOUTS["separate"]), bins_of(SIZES)
+    chain = chain_of(mixture, tuple(SIZES), bins)
+    found = chain.joint_shares([list(SIZES).index(name) for name in names])
+    wanted = mixture.marginal([fine(bins[name]) for name in names]).ravel()
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_joint_shares_that_are_too_many_are_not_computed(monkeypatch):
+    chain = chain_of(mixture_on(LAYOUTS["separate"]), tuple(SIZES), bins_of(SIZES))
+    monkeypatch.setattr(model, "_MOST_NUMBERS", SIZES["a"] * COMPONENTS)
+    assert chain.joint_shares([0, 1]) is not None
+    assert chain.joint_shares([1, 0]) is None
 
 
 def test_candidates_are_expected_as_the_marginals_say():

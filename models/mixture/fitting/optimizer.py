@@ -333,11 +333,14 @@ def _add_gradient(
     loss, slope = aim.loss_and_gradient(folded[-1] @ views[-1].T)
     slopes[-1].addmm_(slope.T, folded[-1])
     back = slope @ views[-1]
-    for at in range(len(views) - 2, -1, -1):
+    for at in range(len(views) - 2, 0, -1):
         back = back.view(-1, *views[at].shape)
         slopes[at].add_((back * folded[at][:, None]).sum(0))
-        back = (back * views[at][None]).sum(1)
-    to_weights += back[0]
+        back = back.mul_(views[at][None]).sum(1)
+    if len(views) > 1:
+        slopes[0].addcmul_(back, weights)
+        back.mul_(views[0])
+    to_weights += back.sum(0)
     return loss
 
 

@@ -20,10 +20,10 @@ MOST_ROUNDS = 200
 _GROWTH = 0.26
 """Rounds grow with this power of the signal."""
 
-_ALL_STEPS = 3_200
+_ALL_STEPS = 1_600
 """Steps of the fit after all rounds together, within the bounds for one round."""
 
-MOST_STEPS = 80
+MOST_STEPS = 40
 """Steps of the fit after a round at most."""
 
 FEWEST_STEPS = 20

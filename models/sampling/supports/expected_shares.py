@@ -14,11 +14,14 @@ from cloister.arrays import Floats, Integers
 from cloister.constraints.supports import Support
 from models.discretization.bins import Bins
 from models.sampling.ancestral import AncestralSampler
-from models.sampling.chain import ConstrainedChain, TupleModel
+from models.sampling.chain import ConstrainedChain, JointModel, TupleModel
 from models.sampling.sizes import EXPECTED_ROWS
 
 _SHARPNESS = 20.0
 """Factor on the model's log probabilities where a dependency's joint table was not measured."""
+
+_LEAST_SHARE = 1e-9
+"""Added to every expected share, of which logarithms are taken."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +67,16 @@ class ExpectedShares:
             return np.ones(1)
         if not all(self.is_networked(name) for name in names):
             return _product([self.bins[name].mass for name in names])
+        if isinstance(self.model, JointModel):
+            known = self.model.joint_shares([self.sequence.index(name) for name in names])
+            if known is not None:
+                return known + _LEAST_SHARE
         if self._drawn is None:
             self._drawn = self.draw(EXPECTED_ROWS, ())
         sizes = [self.bins[name].size for name in names]
         columns = [self._drawn[:, self.sequence.index(name)] for name in names]
         counts = np.bincount(np.ravel_multi_index(columns, sizes), minlength=int(np.prod(sizes)))
-        return counts / len(self._drawn) + 1e-9
+        return counts / len(self._drawn) + _LEAST_SHARE
 
     def mass(self, names: tuple[str, ...]) -> Floats:
         """The best estimate of the joint shares of some attributes, flattened."""
