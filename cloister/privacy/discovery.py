@@ -8,8 +8,6 @@ count reaches a threshold; the probability that any part of an empty partition d
 
 from __future__ import annotations
 
-import datetime as dt
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -35,7 +33,6 @@ from cloister.privacy.queries.counts.column_counts import (
     TextCounts,
 )
 from cloister.privacy.queries.counts.partitions import (
-    DAY_SECONDS,
     LARGEST_PARTITION,
     MOST_DECIMALS,
     TIME_STEPS,
@@ -48,8 +45,6 @@ from cloister.privacy.queries.counts.partitions import (
 from cloister.privacy.queries.query import Door
 from cloister.schema.attributes import (
     DATA_DERIVED,
-    EXACT_STEP,
-    EXACT_YEARS,
     AnyAttribute,
     Boolean,
     Categorical,
@@ -59,25 +54,16 @@ from cloister.schema.attributes import (
     Integer,
     Ordinal,
     TextKey,
-    written_years,
 )
-from cloister.schema.columns import EPOCH
-from cloister.schema.values.clocks import SECONDS_OF_DAY
-from cloister.schema.values.formats import in_seconds, utc_offset, written_micros
-from cloister.schema.values.number_formats import clock_unit
+from cloister.schema.values.formats import in_seconds, written_micros
 from cloister.schema.values.parsing import holds_numbers
+from cloister.schema.values.representable import representable
 
 # Most probability that the noisy count of any part of an empty partition reaches the threshold.
 _MISTAKES = Fraction(1, 1000)
 
 # Share of the rows from which zero is declared a special value of a numeric attribute.
 _POINT_MASS = 0.1
-
-# Largest number of steps of a decimal grid between zero and a bound: it fits into 64 bits.
-_LARGEST_TICK = 2**62
-
-# Days before and after 1970 that datetime64[ns] can hold.
-_NANOSECOND_DAYS = 106_751
 
 _LAST_KEY = 999_999_999
 """The greatest number of a neutral key."""
@@ -290,7 +276,7 @@ def _bounded(
         return None
     low, high = line.span(int(held[0]), int(held[-1]))
     grid = _grid(line.attribute, noisy[1], threshold) if len(noisy) > 1 else {}
-    low, high, grid = _representable(line.attribute, low, high, grid)
+    low, high, grid = representable(line.attribute, low, high, grid)
     bounds = {"min": value_of(line.attribute, low), "max": value_of(line.attribute, high)}
     massive = line.zero in held and noisy[0][line.zero] > _POINT_MASS * rows
     return _keys(line.attribute, bounds | grid | ({"special": [0]} if massive else {}), nullable)
@@ -308,52 +294,6 @@ def _grid(attribute: AnyAttribute, noisy: Integers, threshold: int) -> Keys:
         return own if own.get("step", 1) < 1 else max(found, own, key=lambda k: k.get("step", 0))
     held = np.flatnonzero(noisy[: MOST_DECIMALS + 2] >= threshold)
     return {"decimals": int(held[-1])} if held.size and held[-1] <= MOST_DECIMALS else {}
-
-
-def _in_written_years(form: str, low: int, high: int) -> tuple[int, int]:
-    """Seconds in years that a form writes, a whole day inside where its clock is not in UTC."""
-    years, margin = written_years(form), int(utc_offset(form) != 0)
-    first = (dt.date(years[0], 1, 1) - EPOCH).days + margin
-    last = (dt.date(years[-1], 12, 31) - EPOCH).days + 1 - margin
-    inside = np.clip([low, high], first * DAY_SECONDS, last * DAY_SECONDS - 1)
-    return int(inside[0]), int(inside[1])
-
-
-def _needs_coarser_step(step: float, *ends: int) -> bool:
-    """Whether moments in years of these seconds are not told apart at such a step."""
-    years = {(EPOCH + dt.timedelta(seconds=end)).year for end in ends}
-    return step < EXACT_STEP and not years <= set(EXACT_YEARS)
-
-
-def _representable(
-    attribute: AnyAttribute, low: Any, high: Any, grid: Keys
-) -> tuple[Any, Any, Keys]:
-    """Bounds that dtype and format can hold, on a grid whose steps are told apart."""
-    if isinstance(attribute, Datetime) and attribute.format:
-        low, high = _in_written_years(attribute.format, low, high)
-        if _needs_coarser_step(grid["step"], low, high):
-            grid = {"step": EXACT_STEP}
-    dtype = (attribute.dtype or "").lower()
-    if dtype.startswith("time"):
-        last = SECONDS_OF_DAY // clock_unit(getattr(attribute, "format", None)) - 1
-        return max(low, 0), min(high, last), grid
-    if isinstance(attribute, Integer) and "int" in dtype:
-        held = np.iinfo(dtype)
-        return max(low, held.min), min(high, held.max), grid
-    if attribute.dtype == "datetime64[ns]":
-        reach = _NANOSECOND_DAYS * (DAY_SECONDS if isinstance(attribute, Datetime) else 1)
-        return max(low, -reach), min(high, reach), grid
-    if isinstance(attribute, Float) and "decimals" in grid:
-        decimals: int = grid["decimals"]
-        while decimals and max(abs(low), abs(high)) * 10**decimals > _LARGEST_TICK:
-            decimals -= 1
-        ticks = math.floor(Fraction(low) * 10**decimals), math.ceil(Fraction(high) * 10**decimals)
-        return (
-            float(Fraction(ticks[0], 10**decimals)),
-            float(Fraction(ticks[1], 10**decimals)),
-            {"decimals": decimals},
-        )
-    return low, high, grid
 
 
 def _keys(attribute: AnyAttribute, domain: Keys, nullable: bool) -> Keys:

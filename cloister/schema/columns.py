@@ -6,20 +6,25 @@ the missing code, if any, is the last. Nothing here is read from data.
 
 from __future__ import annotations
 
-import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
 from cloister.errors import ConstraintError
-from cloister.schema.attributes import AnyAttribute, Datetime, Integer, Scalar, as_date, as_moment
+from cloister.schema.attributes import AnyAttribute, Scalar
+from cloister.schema.values.ticks import (
+    moment_dtype,
+    number_of,
+    tick_of,
+    ticks_of_series,
+    ticks_per_unit,
+    values_of_ticks,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,19 +35,11 @@ ColumnKind = Literal["nominal", "ordered", "numeric", "key"]
 OUTSIDE = -1
 """The code of a value outside the domain."""
 
-_FARTHEST_TICK = 2.0**62
-"""Ticks from zero to which greater floats are clipped: outside every domain, and fits int64."""
-
 _OTHER_BITS = 61
 """Bits of the codes of keys outside the declared pattern.
 
 Two such keys share a code with probability 2^-61.
 """
-
-EPOCH = dt.date(1970, 1, 1)
-"""The day from which dates are numbered."""
-
-_EPOCH_MOMENT = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True)
@@ -235,7 +232,7 @@ class Grid(Column):
     @property
     def dtype(self) -> str:
         usual = {"integer": "Int64" if self.attribute.nullable else "int64", "float": "float64"}
-        return self.attribute.dtype or usual.get(self.attribute.type, _moment_dtype(self.attribute))
+        return self.attribute.dtype or usual.get(self.attribute.type, moment_dtype(self.attribute))
 
     @cached_property
     def special_codes(self) -> tuple[int, ...]:
@@ -260,7 +257,7 @@ class Grid(Column):
 
     def constant(self, value: object) -> float:
         try:
-            return _number_of(self.attribute, value)
+            return number_of(self.attribute, value)
         except (TypeError, ValueError):
             raise ConstraintError(
                 f"column '{self.name}': a constant compared with it must be of type "
@@ -276,15 +273,15 @@ class Grid(Column):
         return native_times(values, kind, getattr(self.attribute, "format", None))
 
     def _codes(self, typed: pd.Series) -> Codes:
-        return self.codes_of_ticks(_ticks_of_series(self.attribute, typed))
+        return self.codes_of_ticks(ticks_of_series(self.attribute, typed))
 
     def _series(self, codes: Codes) -> pd.Series:
         from cloister.schema.values.series import typed_values
 
-        return typed_values(*_values_of_ticks(self.attribute, self.ticks(codes)))
+        return typed_values(*values_of_ticks(self.attribute, self.ticks(codes)))
 
     def _numbers(self, codes: Codes) -> Floats:
-        return self.ticks(codes) / _ticks_per_unit(self.attribute)
+        return self.ticks(codes) / ticks_per_unit(self.attribute)
 
 
 @dataclass(frozen=True)
@@ -333,77 +330,3 @@ class Serial(Column):
 
     def _numbers(self, codes: Codes) -> Floats:
         return codes.astype(np.float64)
-
-
-def tick_of(attribute: AnyAttribute, value: object) -> int:
-    """The whole number of grid units of one declared value."""
-    if isinstance(attribute, Datetime):
-        micros = (as_moment(value) - _EPOCH_MOMENT) // dt.timedelta(microseconds=1)
-        return round(Fraction(micros, attribute.tick_micros))
-    return round(_number_of(attribute, value) * _ticks_per_unit(attribute))
-
-
-def stride_of(attribute: AnyAttribute) -> int:
-    """The number of ticks from one value of a grid to the next."""
-    if isinstance(attribute, Datetime):
-        return attribute.step_micros // attribute.tick_micros
-    return attribute.step if isinstance(attribute, Integer) else 1
-
-
-def float_decimals(attribute: AnyAttribute) -> int:
-    """Decimal places of a float attribute's grid.
-
-    As declared, else as many as give at least a million steps.
-    """
-    declared: int | None = getattr(attribute, "decimals", None)
-    if declared is not None:
-        return declared
-    span = float(attribute.max) - float(attribute.min)  # type: ignore[union-attr, arg-type]
-    return int(np.clip(np.ceil(6 - np.log10(span)), 0, 12)) if span > 0 else 6
-
-
-def _moment_dtype(attribute: AnyAttribute) -> str:
-    fine = isinstance(attribute, Datetime) and attribute.places > 0
-    return "datetime64[us]" if fine else "datetime64[s]"
-
-
-def _ticks_per_unit(attribute: AnyAttribute) -> float:
-    if isinstance(attribute, Datetime):
-        return float(10**attribute.places)
-    return float(10 ** float_decimals(attribute)) if attribute.type == "float" else 1.0
-
-
-def _number_of(attribute: AnyAttribute, value: object) -> float:
-    if attribute.type == "date":
-        return float((as_date(value) - EPOCH).days)
-    if attribute.type == "datetime":
-        return as_moment(value).timestamp()
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError("not a number")
-    return float(value)
-
-
-def _ticks_of_series(attribute: AnyAttribute, typed: pd.Series) -> Codes:
-    if isinstance(attribute, Datetime):
-        micros = typed.to_numpy().astype("datetime64[us]").astype(np.int64)
-        return micros // attribute.tick_micros
-    if attribute.type == "date":
-        return typed.to_numpy().astype("datetime64[D]").astype(np.int64)
-    if attribute.type == "integer":
-        return typed.to_numpy(dtype=np.int64)
-    with np.errstate(over="ignore"):  # a warning would tell of one row
-        ticks = np.rint(typed.to_numpy(dtype=np.float64) * _ticks_per_unit(attribute))
-    return np.clip(ticks, -_FARTHEST_TICK, _FARTHEST_TICK).astype(np.int64)
-
-
-def _values_of_ticks(attribute: AnyAttribute, ticks: Codes) -> tuple[NDArray[Any], str]:
-    """Values (n,) of ticks, and their pandas dtype."""
-    if attribute.type == "float":
-        values = np.round(ticks / _ticks_per_unit(attribute), float_decimals(attribute))
-        return values, "float64"
-    if attribute.type == "integer":
-        return ticks, "Int64" if attribute.nullable else "int64"
-    if isinstance(attribute, Datetime):
-        dtype = _moment_dtype(attribute)
-        return (ticks * attribute.tick_micros).astype("datetime64[us]").astype(dtype), dtype
-    return ticks.astype("datetime64[D]").astype("datetime64[s]"), "datetime64[s]"

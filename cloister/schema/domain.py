@@ -13,8 +13,9 @@ import numpy as np
 from cloister.arrays import Array, Booleans, Floats, Integers
 from cloister.errors import DataError
 from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Ordinal, TextKey
-from cloister.schema.columns import OUTSIDE, Codes, Column, Grid, Listed, Serial, stride_of, tick_of
+from cloister.schema.columns import OUTSIDE, Codes, Column, Grid, Listed, Serial
 from cloister.schema.values.codelists import NUMBERED_PATTERN, resolve_values
+from cloister.schema.values.ticks import stride_of, tick_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,8 +19,9 @@ from cloister.arrays import Integers
 from cloister.constraints import DenialConstraint, bind
 from cloister.constraints.denial import Cell, Op
 from cloister.schema.attributes import Datetime, Integer
-from cloister.schema.columns import Codes, Grid, float_decimals
+from cloister.schema.columns import Codes, Grid
 from cloister.schema.domain import Domain
+from cloister.schema.values.ticks import float_decimals
 from models.discretization.bins import Bins
 from models.task import Task
 

@@ -12,14 +12,11 @@ from flights import ROWS, flights
 from hospital import DEPENDENCIES, hospital
 from leavers import leavers
 from loans import loans
-from questionnaire import GROUP, questionnaire
 from ratings import ratings
-from shape import release_once
 from stays import bounded_stays, several_stays, stays
-from survey import group_of, scores, survey
 from tails import heavy_tails
+from trials import delivered, show
 
-from cloister.constraints.counting import count_violations
 from cloister.evaluation.classifiers.learning import (
     TrainTestSplit,
     synthetic_training_rows,
@@ -47,20 +44,6 @@ FORECAST_FACTOR = 4
 
 LEARNT = 0.95
 """Rows with the data's right side at least, of left sides well above the noise."""
-
-
-def delivered(shape, epsilon, method, delta="1e-6"):
-    """A release of as many rows as were asked for, none of which breaks a hard constraint."""
-    trial = release_once(shape, epsilon, method, delta)
-    assert trial.synthetic.rows == trial.task.output_rows
-    assert not any(count_violations(rule, trial.synthetic) for rule in trial.task.hard)
-    return trial
-
-
-def show(name, figures):
-    table = pd.DataFrame(figures)
-    lines = [f"{own}: {table[own].mean():.3f} (sd {table[own].std():.3f})" for own in table]
-    print(f"\n{name}, {len(table)} releases\n  " + "\n  ".join(lines))
 
 
 @pytest.mark.parametrize("epsilon", [1, 10])
@@ -277,32 +260,6 @@ def test_stays(epsilon):
     show(f"stays, epsilon {epsilon}", figures)
 
 
-@pytest.mark.parametrize("method", ["mixture", "independent", "copula", "bayes"])
-@pytest.mark.parametrize("epsilon", [1, 3])
-def test_survey(epsilon, method):
-    figures = []
-    for _ in range(RELEASES):
-        trial = delivered(survey(), epsilon, method)
-        real, drawn = (scores(table.frame()) for table in (trial.real, trial.synthetic))
-        ways = compare_marginals(trial.real, trial.synthetic)
-        group = np.array([group_of(name) for name in real])
-        figures.append(
-            {
-                **{f"{way.ways}-way half L1": way.half_l1 for way in ways},
-                "correlation inside groups, of data": correlation_inside(real, group),
-                "correlation inside groups": correlation_inside(drawn, group),
-            }
-        )
-    show(f"survey, {method}, epsilon {epsilon}", figures)
-
-
-def correlation_inside(items, group):
-    """The mean correlation of two items of one group."""
-    found = items.corr().fillna(0.0).to_numpy()
-    one, other = np.triu_indices(len(group), 1)
-    return found[one, other][group[one] == group[other]].mean()
-
-
 def days_of(rows, first, last):
     """Days between two dates of rows that have both."""
     return (rows[last] - rows[first]).dt.days
@@ -345,33 +302,6 @@ def test_leavers():
             }
         )
     show("leavers, epsilon 1", figures)
-
-
-@pytest.mark.parametrize("rows", [2_500, 20_000])
-def test_wide_questionnaire(rows):
-    shape = questionnaire(rows, questions=100)
-    found = [correlations(delivered(shape, 1, "mixture")) for _ in range(RELEASES)]
-    show(f"questionnaire of 100 columns, {rows:,} rows, epsilon 1", found)
-    assert all(own["of pairs of other traits"] < 0.1 for own in found)
-
-
-def correlations(trial):
-    """Mean correlations of pairs of answers, as shares of the real one; and the 2-way error."""
-    names = trial.real.domain.names
-    real, drawn = (
-        np.corrcoef([np.asarray(table.codes[name]) for name in names])
-        for table in (trial.real, trial.synthetic)
-    )
-    traits = np.arange(len(names)) // GROUP
-    pairs = np.triu(np.full(real.shape, True), 1)
-    same = pairs & (traits[:, None] == traits)
-    whole = real[same].mean()
-    _, two, *_ = compare_marginals(trial.real, trial.synthetic)
-    return {
-        "of pairs of one trait": drawn[same].mean() / whole,
-        "of pairs of other traits": np.abs(drawn[pairs & ~same]).mean() / whole,
-        "2-way": two.half_l1,
-    }
 
 
 @pytest.mark.parametrize("epsilon", [1])

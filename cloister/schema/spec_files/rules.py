@@ -17,7 +17,6 @@ from cloister.schema.attributes import (
     Scalar,
     TextKey,
 )
-from cloister.schema.columns import float_decimals
 from cloister.schema.spec import Above, PersonUnit, Spec, TableUnit
 from cloister.schema.spec_files.foreign_keys import broken_relations
 from cloister.schema.spec_files.marked_yaml import Key
@@ -29,6 +28,7 @@ from cloister.schema.values.codelists import (
     require_modest,
     resolve_values,
 )
+from cloister.schema.values.ticks import float_decimals
 
 _Broken = Iterator[tuple[tuple[Key, ...], str]]
 

@@ -22,8 +22,9 @@ from cloister.constraints import BoundPredicate, DenialConstraint, Op, Operand, 
 from cloister.constraints.counting import violations_per_row
 from cloister.constraints.counting.conjunctions import Conjunction, either_order
 from cloister.schema.cells import Cells
-from cloister.schema.columns import Column, Grid, float_decimals
+from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain, Table
+from cloister.schema.values.ticks import float_decimals
 from models.sampling.sequential.fenwick import (
     FIRST_MULTIPLIER,
     GOLDEN,

@@ -18,8 +18,8 @@ import pandas as pd
 
 from cloister.arrays import Array, Integers
 from cloister.schema.attributes import LARGEST_WHOLE, AnyAttribute, Date, Datetime, Float, Integer
-from cloister.schema.columns import EPOCH
 from cloister.schema.values.parsing import parse
+from cloister.schema.values.ticks import EPOCH
 
 # Powers of two between whose quarters whole numbers are counted.
 _WHOLE_POWERS = range(60)

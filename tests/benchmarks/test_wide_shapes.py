@@ -1,0 +1,69 @@
+"""Figures of docs/benchmarks/shapes.md: relations among a hundred columns and more."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from questionnaire import GROUP, questionnaire
+from survey import group_of, scores, survey
+from trials import delivered, show
+
+from cloister.evaluation.marginals import compare_marginals
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]  # seconds
+RELEASES = int(os.environ.get("CLOISTER_TEST_RELEASES", "3"))
+
+
+@pytest.mark.parametrize("method", ["mixture", "independent", "copula", "bayes"])
+@pytest.mark.parametrize("epsilon", [1, 3])
+def test_survey(epsilon, method):
+    figures = []
+    for _ in range(RELEASES):
+        trial = delivered(survey(), epsilon, method)
+        real, drawn = (scores(table.frame()) for table in (trial.real, trial.synthetic))
+        ways = compare_marginals(trial.real, trial.synthetic)
+        group = np.array([group_of(name) for name in real])
+        figures.append(
+            {
+                **{f"{way.ways}-way half L1": way.half_l1 for way in ways},
+                "correlation inside groups, of data": correlation_inside(real, group),
+                "correlation inside groups": correlation_inside(drawn, group),
+            }
+        )
+    show(f"survey, {method}, epsilon {epsilon}", figures)
+
+
+def correlation_inside(items, group):
+    """The mean correlation of two items of one group."""
+    found = items.corr().fillna(0.0).to_numpy()
+    one, other = np.triu_indices(len(group), 1)
+    return found[one, other][group[one] == group[other]].mean()
+
+
+@pytest.mark.parametrize("rows", [2_500, 20_000])
+def test_wide_questionnaire(rows):
+    shape = questionnaire(rows, questions=100)
+    found = [correlations(delivered(shape, 1, "mixture")) for _ in range(RELEASES)]
+    show(f"questionnaire of 100 columns, {rows:,} rows, epsilon 1", found)
+    assert all(own["of pairs of other traits"] < 0.1 for own in found)
+
+
+def correlations(trial):
+    """Mean correlations of pairs of answers, as shares of the real one; and the 2-way error."""
+    names = trial.real.domain.names
+    real, drawn = (
+        np.corrcoef([np.asarray(table.codes[name]) for name in names])
+        for table in (trial.real, trial.synthetic)
+    )
+    traits = np.arange(len(names)) // GROUP
+    pairs = np.triu(np.full(real.shape, True), 1)
+    same = pairs & (traits[:, None] == traits)
+    whole = real[same].mean()
+    _, two, *_ = compare_marginals(trial.real, trial.synthetic)
+    return {
+        "of pairs of one trait": drawn[same].mean() / whole,
+        "of pairs of other traits": np.abs(drawn[pairs & ~same]).mean() / whole,
+        "2-way": two.half_l1,
+    }
