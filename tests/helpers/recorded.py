@@ -22,5 +22,5 @@ async def task_runs_of(release: str) -> list:
     """The task runs of the flow run that made a release."""
     async with get_client() as client:
         made = [run async for run in every(client.read_task_runs)]
-        flows = {run.flow_run_id for run in made if release in run.name}
+        flows = {run.flow_run_id for run in made if release in run.name} - {None}  # no flow's
         return [run for run in made if run.flow_run_id in flows]
