@@ -22,7 +22,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 # more threads than free cores wait for each other
-demo test test-slow: export OMP_NUM_THREADS ?= 1
+demo repro test test-slow: export OMP_NUM_THREADS ?= 1
 
 demo: $(READY)  ## the main job on the built-in demo data, end to end
 	$(BIN)/cloister demo
