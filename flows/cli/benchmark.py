@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,6 +52,7 @@ def benchmark(
     --only it leaves the tables of other experiments as they are. Leaves with exit code 1 if a
     release failed; a peer that fails or takes too long is a finding.
     """
+    sys.path.insert(0, str(_PROGRAM.parent))  # opacus installs a package of the same name
     from benchmarks.config import load_benchmark, require_public
     from benchmarks.pages.markdown import require_markers
     from benchmarks.preflight import require_usable

@@ -312,3 +312,11 @@ def test_no_ledger_is_made_by_looking(place, cloister):
     assert cloister("ledger", "list") == []
     assert cloister("budget", "show") == []
     assert existing_ledger(place.home) is None
+
+
+def test_benchmarks_are_those_of_the_checkout_though_a_dependency_has_some_too(tmp_path):
+    # as a shell starts it: neither the folder nor the checkout comes first on the path
+    command = [str(Path(sys.executable).with_name("cloister")), "benchmark", "missing.yaml"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert "missing.yaml cannot be read" in " ".join(ended.stderr.split())
