@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.schema.cells import Cells
 from cloister.schema.columns import Grid
-from models.discretization.empirical_bayes import degrees_of_freedom, posterior_means
+from models.discretization.empirical_bayes import degrees_of_freedom, expected_counts
 from models.discretization.tails import Remainder, cells_before_tail, fit_tail, isolated
 
 _REACH = 3
@@ -186,7 +186,7 @@ def learn_counts(noisy: Floats, deviation: float, alone: Booleans, rows: float) 
 
     def estimate(counts: Floats) -> Floats:
         expected = counts.copy()
-        expected[~alone] = posterior_means(counts[~alone], deviation)
+        expected[~alone] = expected_counts(counts[~alone], deviation)
         return to_shares(expected, rows) * rows
 
     learnt = estimate(noisy)

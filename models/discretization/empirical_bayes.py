@@ -34,7 +34,7 @@ _SEED = 20_081_001
 """Public seed of the perturbations."""
 
 
-def posterior_means(noisy: Floats, deviation: float) -> Floats:
+def expected_counts(noisy: Floats, deviation: float) -> Floats:
     """The expected counts (cells,) given noisy ones (cells,) and their distribution, from 0 on."""
     most = max(float(noisy.max()), deviation)
     size = min(int(_FINENESS * most / deviation) + 2, _MOST_POSSIBLE)

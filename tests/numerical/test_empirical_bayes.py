@@ -11,7 +11,7 @@ from cloister.schema.attributes import Categorical
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
 from models.discretization.denoising import estimate_shares, to_shares
-from models.discretization.empirical_bayes import degrees_of_freedom, posterior_means
+from models.discretization.empirical_bayes import degrees_of_freedom, expected_counts
 
 ROWS, SIZE, REPEATS, DEVIATION = 30_000, 60, 20, 100.0
 VALUES = [f"v{at}" for at in range(SIZE)]
@@ -43,7 +43,7 @@ def test_estimates_of_many_values_are_no_worse_than_projected_counts(counts):
 def test_values_that_are_much_alike_gain_most(shape):
     counts, rng = SHAPES[shape], np.random.default_rng(9)
     noisy = counts + np.rint(rng.normal(0, DEVIATION, (REPEATS, SIZE)))
-    errors = np.array([np.abs(posterior_means(each, DEVIATION) - counts).sum() for each in noisy])
+    errors = np.array([np.abs(expected_counts(each, DEVIATION) - counts).sum() for each in noisy])
     plain = np.abs(noisy - counts).sum(1)
     assert errors.mean() < 0.6 * plain.mean()
 
@@ -54,7 +54,7 @@ def test_values_that_are_much_alike_gain_most(shape):
 )
 def test_expected_counts_keep_the_order_and_the_range_of_noisy_ones(noisy, deviation):
     counts = np.array(noisy)
-    means = posterior_means(counts, deviation)
+    means = expected_counts(counts, deviation)
     assert (means >= 0).all()
     assert (means <= max(counts.max(), deviation) * (1 + 1e-9)).all()
     assert (np.diff(means[np.argsort(counts, kind="stable")]) >= -1e-6 * deviation).all()

@@ -19,7 +19,7 @@ _TEXTS = r"[0-9]{1,6}:[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,9})?)?"
 _MOST_DIGITS = 6
 """Digits of a second's fraction that are written; finer ones are rounded."""
 
-_MINUTE = 60
+_MINUTE = 60  # seconds
 _UNITS = {_MINUTE: "minutes", 1: "seconds"}
 _LENGTH = "a length of time in seconds"
 

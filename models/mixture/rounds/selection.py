@@ -26,7 +26,7 @@ from models.mixture.rounds.candidates import Coarsenings, expected_shares
 
 
 @dataclass(frozen=True)
-class Chooser:
+class Selection:
     """How tables are chosen: by a mechanism, for a table of ``rows`` rows.
 
     The score of a table is the L1 distance, in rows, of its counts from those that the model
@@ -39,11 +39,11 @@ class Chooser:
     noise_of_cell: float
 
 
-class Candidates(Protocol):
+class RoundCandidates(Protocol):
     """The tables that a round may measure."""
 
     def choose(
-        self, private: Door[TableRows], mixture: Mixture, by: Chooser, labels: Sequence[str]
+        self, private: Door[TableRows], mixture: Mixture, by: Selection, labels: Sequence[str]
     ) -> tuple[Coarsenings, ...]:
         """One table for each label, by as many answers of the door."""
         ...
@@ -56,9 +56,9 @@ class ListedTables:
     tables: tuple[Coarsenings, ...]
 
     def choose(
-        self, private: Door[TableRows], mixture: Mixture, by: Chooser, labels: Sequence[str]
+        self, private: Door[TableRows], mixture: Mixture, by: Selection, labels: Sequence[str]
     ) -> tuple[Coarsenings, ...]:
-        """See `Candidates`; each by the same scores."""
+        """See `RoundCandidates`; each by the same scores."""
         shares = expected_shares(mixture, self.tables)
         scores = CandidateScores(
             tuple(
@@ -76,9 +76,9 @@ class AllPairs:
     coarsenings: tuple[Coarsening, ...]
 
     def choose(
-        self, private: Door[TableRows], mixture: Mixture, by: Chooser, labels: Sequence[str]
+        self, private: Door[TableRows], mixture: Mixture, by: Selection, labels: Sequence[str]
     ) -> tuple[Coarsenings, ...]:
-        """See `Candidates`; pairs that, with those chosen before them, make no circle."""
+        """See `RoundCandidates`; pairs that, with those chosen before them, make no circle."""
         views = [mixture.layout.views([own])[0][0] for own in self.coarsenings]
         shares = torch.cat([mixture.view_shares(view) for view in views])
         expected = (by.rows * (shares * mixture.weights) @ shares.T).numpy()
