@@ -35,7 +35,7 @@ from models.mixture.prior.pooling import NO_TABLES, EarlierTables, with_earlier_
 from models.mixture.prior.released import ReleasedNumbers
 from models.mixture.rounds.candidates import candidate_tables
 from models.mixture.rounds.schedule import LAST_STEPS
-from models.mixture.rounds.selection import AllPairs, ListedTables, RoundCandidates, Selection
+from models.mixture.rounds.selection import AllPairs, ListedTables, RoundCandidates, TableChoice
 from models.planning.stages import measure_joint_table
 from models.protocol import Plan, Progress
 from models.sampling.supports.expected_shares import JointTable
@@ -216,7 +216,7 @@ def run_rounds(
     selection = Exponential(parameters.noise["selection"])
     counting = DiscreteGaussian(parameters.noise["rounds"])
     deviation = counting.scale(private.neighbours.partition)
-    chooser = Selection(selection, rows, math.sqrt(2 / math.pi) * deviation)
+    chooser = TableChoice(selection, rows, math.sqrt(2 / math.pi) * deviation)
 
     layout = fit.mixture.layout
     candidates = _candidates_of(parameters, bins, rows)

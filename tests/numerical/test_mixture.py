@@ -38,7 +38,7 @@ from models.mixture.fitting.products import Factor, Mixture
 from models.mixture.model import chain_of
 from models.mixture.plan import MixtureParameters
 from models.mixture.rounds.candidates import TRIPLE_CELLS, candidate_tables, expected_shares
-from models.mixture.rounds.selection import AllPairs, Selection
+from models.mixture.rounds.selection import AllPairs, TableChoice
 from models.sampling.sizes import PAIR_CELLS
 
 SIZES = {"a": 3, "b": 12, "c": 2}
@@ -326,7 +326,7 @@ def test_pairs_of_a_round_make_no_circle_and_are_scored_by_what_the_model_expect
     fit, bins = Fit(mixture_on(LAYOUTS["separate"]), 1.0), bins_of(SIZES)
     door, labels = FirstPairs(), [f"table {at}" for at in range(len(bins) - 1)]
     parts = tuple(coarse(own, 2) for own in bins.values())
-    chooser = Selection(Exponential(Fraction(1)), 1_000, 2.0)
+    chooser = TableChoice(Exponential(Fraction(1)), 1_000, 2.0)
     chosen = AllPairs(parts).choose(door, fit.mixture, chooser, labels)
     assert [label for _, label in door.asked] == labels
     joined = {name: {name} for name in bins}
@@ -346,5 +346,8 @@ def test_pairs_of_a_round_make_no_circle_and_are_scored_by_what_the_model_expect
 def test_more_pairs_than_attributes_can_be_joined_by_are_chosen_with_circles():
     fit, bins = Fit(mixture_on(LAYOUTS["separate"]), 1.0), bins_of(SIZES)
     parts = tuple(coarse(own, 2) for own in bins.values())
-    chooser, labels = Selection(Exponential(Fraction(1)), 1_000, 2.0), [str(at) for at in range(9)]
+    chooser, labels = (
+        TableChoice(Exponential(Fraction(1)), 1_000, 2.0),
+        [str(at) for at in range(9)],
+    )
     assert len(AllPairs(parts).choose(FirstPairs(), fit.mixture, chooser, labels)) == 9

@@ -26,7 +26,7 @@ from models.mixture.rounds.candidates import Coarsenings, expected_shares
 
 
 @dataclass(frozen=True)
-class Selection:
+class TableChoice:
     """How tables are chosen: by a mechanism, for a table of ``rows`` rows.
 
     The score of a table is the L1 distance, in rows, of its counts from those that the model
@@ -43,7 +43,7 @@ class RoundCandidates(Protocol):
     """The tables that a round may measure."""
 
     def choose(
-        self, private: Door[TableRows], mixture: Mixture, by: Selection, labels: Sequence[str]
+        self, private: Door[TableRows], mixture: Mixture, by: TableChoice, labels: Sequence[str]
     ) -> tuple[Coarsenings, ...]:
         """One table for each label, by as many answers of the door."""
         ...
@@ -56,7 +56,7 @@ class ListedTables:
     tables: tuple[Coarsenings, ...]
 
     def choose(
-        self, private: Door[TableRows], mixture: Mixture, by: Selection, labels: Sequence[str]
+        self, private: Door[TableRows], mixture: Mixture, by: TableChoice, labels: Sequence[str]
     ) -> tuple[Coarsenings, ...]:
         """See `RoundCandidates`; each by the same scores."""
         shares = expected_shares(mixture, self.tables)
@@ -76,7 +76,7 @@ class AllPairs:
     coarsenings: tuple[Coarsening, ...]
 
     def choose(
-        self, private: Door[TableRows], mixture: Mixture, by: Selection, labels: Sequence[str]
+        self, private: Door[TableRows], mixture: Mixture, by: TableChoice, labels: Sequence[str]
     ) -> tuple[Coarsenings, ...]:
         """See `RoundCandidates`; pairs that, with those chosen before them, make no circle."""
         views = [mixture.layout.views([own])[0][0] for own in self.coarsenings]
