@@ -23,7 +23,7 @@ from models.mixture.fitting.products import Factor, Layout, Mixture
 from models.mixture.prior.released import ReleasedNumbers, restore_numbers
 from models.mixture.recalibration import pair_changes
 from models.mixture.sampler import EvenSampler
-from models.mixture.within_bins import Relation, relations_between
+from models.mixture.within_bins import ScoreRelation, relations_between
 from models.protocol import Arrays, ModelState, Sampler
 from models.sampling.balanced import BalancedSampler, Independent, PairChange
 from models.sampling.chain import Probabilities
@@ -161,7 +161,7 @@ class MixtureModel(SequentialModel):
         return arrangement.dependents if arrangement else ()
 
     @cached_property
-    def _relations(self) -> tuple[Relation, ...]:
+    def _relations(self) -> tuple[ScoreRelation, ...]:
         """Relations of the numbers that lie anywhere in their bins, whatever the supports."""
         chain = self.constraint_sampler.chain
         coupled = {

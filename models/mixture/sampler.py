@@ -16,7 +16,7 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from models.mixture.dependent import DependentAttribute
 from models.mixture.fitting.products import Mixture
-from models.mixture.within_bins import Relation
+from models.mixture.within_bins import ScoreRelation
 from models.protocol import Where
 from models.sampling.chain import Batch
 from models.sampling.row_kinds import in_random_order
@@ -100,7 +100,7 @@ class EvenSampler:
     plain: ConstraintSampler
     mixture: Mixture
     dependents: tuple[DependentAttribute, ...] = ()
-    relations: tuple[Relation, ...] = ()
+    relations: tuple[ScoreRelation, ...] = ()
 
     @property
     def domain(self) -> Domain:

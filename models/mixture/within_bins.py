@@ -119,7 +119,7 @@ class NormalScores:
 
 
 @dataclass(frozen=True)
-class Relation:
+class ScoreRelation:
     """The normal score of attribute ``of``, given that of attribute ``by``.
 
     Shapes: ``knots`` (k,) increasing scores of ``by``, ``means`` (k,) the mean scores of ``of``
@@ -133,7 +133,7 @@ class Relation:
     deviations: Floats
 
     @classmethod
-    def from_table(cls, of: NormalScores, by: NormalScores, shares: Floats) -> Relation:
+    def from_table(cls, of: NormalScores, by: NormalScores, shares: Floats) -> ScoreRelation:
         """The relation in joint ``shares`` (bins of ``by``, bins of ``of``)."""
         mass = np.where(by.alone[:, None] | of.alone, 0.0, shares)
         known = by.known
@@ -218,7 +218,7 @@ def _truncated(
 
 def relations_between(
     mixture: Mixture, bins: Mapping[str, Bins], free: Sequence[str]
-) -> tuple[Relation, ...]:
+) -> tuple[ScoreRelation, ...]:
     """For each of the ``free`` attributes its relation to the attribute that tells most of it.
 
     That is the numeric one of the mixture with which its scores correlate most. Strong relations
@@ -231,7 +231,7 @@ def relations_between(
     best = strength.argmax(1)
     strongest = strength.max(1)
     return tuple(
-        Relation.from_table(of, by, mixture.marginal([fine(by.bins), fine(of.bins)]))
+        ScoreRelation.from_table(of, by, mixture.marginal([fine(by.bins), fine(of.bins)]))
         for at in np.argsort(-strongest, kind="stable")
         if strongest[at] >= _LEAST_CORRELATION and scores[at].name in free
         for of, by in [(scores[at], scores[best[at]])]
