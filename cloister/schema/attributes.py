@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from cloister.schema.values.formats import (
     MICROS,
+    SECONDS_OF_DAY,
     has_short_year,
     in_seconds,
     require_moment_format,
@@ -35,7 +36,8 @@ _YEARS, _SHORT_YEARS = range(1, 10_000), range(1969, 2069)
 _MOST_BINS = 100_000
 """Bins of a column at most: a histogram of more has fewer rows in a bin than its noise."""
 
-_DAY_MICROS = 86_400 * MICROS
+_DAY_MICROS = SECONDS_OF_DAY * MICROS
+"""Microseconds of a day: the unit of dates."""
 
 EXACT_STEP, EXACT_YEARS = 0.0001, range(1700, 2241)
 """Seconds that a float64 of seconds since 1970 tells apart in all years, and the years in which it

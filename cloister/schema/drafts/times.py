@@ -12,7 +12,7 @@ import pandas as pd
 from cloister.schema.attributes import Float, Integer
 from cloister.schema.drafts.column_cells import ColumnCells, Guess, Keys
 from cloister.schema.drafts.number_bounds import bounds_of
-from cloister.schema.values.clocks import SECONDS_OF_DAY
+from cloister.schema.values.formats import SECONDS_OF_DAY
 from cloister.schema.values.number_formats import clock_unit
 
 _TEXTS = r"[0-9]{1,6}:[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,9})?)?"

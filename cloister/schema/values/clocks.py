@@ -19,9 +19,6 @@ import pyarrow.compute as pc
 from cloister.arrays import Array, Floats
 from cloister.schema.values.number_formats import clock_unit
 
-SECONDS_OF_DAY = 86_400
-"""Seconds of a day without leap seconds, as native times of day have."""
-
 _NATIVE = re.compile(r"(?:time32\[m?s\]|time64\[[un]s\]|duration\[(?:s|ms|us|ns)\])\[pyarrow\]")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _CLOCK = (

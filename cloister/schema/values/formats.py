@@ -52,6 +52,9 @@ PIVOT = 69
 MICROS = 10**6
 """Microseconds of a second: moments have no finer parts."""
 
+SECONDS_OF_DAY = 86_400
+"""Seconds of a day: neither moments nor times of day have leap seconds."""
+
 _FRACTIONS = {"%f": 6, **{f"%{digits}f": digits for digits in range(1, 7)}}
 """Digits of a second's fraction that are written."""
 
@@ -94,7 +97,7 @@ _PARTS = {
     "zone": ("%z", "%:z"),
 }
 _DAY_PARTS = ("year", "month", "day")
-_CLOCK = (("second", 60 * MICROS), ("minute", 3600 * MICROS), ("hour", 86_400 * MICROS))
+_CLOCK = (("second", 60 * MICROS), ("minute", 3600 * MICROS), ("hour", SECONDS_OF_DAY * MICROS))
 """Parts of the clock, and the microseconds that a moment is a multiple of without them."""
 
 

@@ -60,6 +60,7 @@ from cloister.schema.values.formats import (
     MONTH_NAME,
     MONTHS,
     PIVOT,
+    SECONDS_OF_DAY,
     SHORT_YEAR,
     moment_pattern,
     partial_pattern,
@@ -266,7 +267,7 @@ def _moments_of_text(text: pa.Array, pattern: str) -> pa.Array:
     first, following = (_days_before(month) for month in (months, months + 1))
     west = np.where(_is_part(parts, "sign", "-"), 1, -1)
     minutes = part["hour"] * 60 + part["minute"] + west * (part["east"] * 60 + part["minutes_east"])
-    seconds = (first + part["day"] - 1) * 86_400 + minutes * 60 + part["second"]
+    seconds = (first + part["day"] - 1) * SECONDS_OF_DAY + minutes * 60 + part["second"]
     moments = (seconds * 10**_KEPT_DIGITS + part["fraction"]).astype("datetime64[us]")
     exists = (part["year"] >= 1) & (part["month"] >= 1) & (part["month"] <= 12)
     exists &= (part["day"] >= 1) & (part["day"] <= following - first)

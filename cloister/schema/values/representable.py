@@ -18,8 +18,7 @@ from cloister.schema.attributes import (
     Integer,
     written_years,
 )
-from cloister.schema.values.clocks import SECONDS_OF_DAY
-from cloister.schema.values.formats import utc_offset
+from cloister.schema.values.formats import SECONDS_OF_DAY, utc_offset
 from cloister.schema.values.number_formats import clock_unit
 from cloister.schema.values.ticks import EPOCH
 

@@ -18,6 +18,7 @@ import pandas as pd
 
 from cloister.arrays import Array, Integers
 from cloister.schema.attributes import LARGEST_WHOLE, AnyAttribute, Date, Datetime, Float, Integer
+from cloister.schema.values.formats import SECONDS_OF_DAY
 from cloister.schema.values.parsing import parse
 from cloister.schema.values.ticks import EPOCH
 
@@ -37,10 +38,7 @@ _YEARS = (*range(1, 2), *range(100, 1900, 100), *range(1900, 2100), *range(2100,
 MOST_DECIMALS = 6
 
 # Grids of moments that are recognised, in seconds: days, hours, minutes, seconds.
-TIME_STEPS = (86_400, 3_600, 60, 1)
-
-# Seconds of a day; moments have no leap seconds.
-DAY_SECONDS = 86_400
+TIME_STEPS = (SECONDS_OF_DAY, 3_600, 60, 1)
 
 # More parts than all partitions of any one attribute have together.
 LARGEST_PARTITION = 4 * _QUARTERS * len(_FLOAT_POWERS)
@@ -172,7 +170,7 @@ def _edges(kind: str) -> Array:
             .astype("datetime64[D]")
             .astype(np.int64)
         )
-        return days if kind == "date" else days * DAY_SECONDS
+        return days if kind == "date" else days * SECONDS_OF_DAY
     if kind == "float":
         return _both_sides(
             [
@@ -202,4 +200,4 @@ def _numbers(typed: pd.Series, attribute: AnyAttribute) -> Array:
     if isinstance(attribute, Integer):
         return typed.to_numpy(dtype=np.int64)
     seconds = typed.to_numpy().astype("datetime64[s]").astype(np.int64)
-    return seconds // DAY_SECONDS if isinstance(attribute, Date) else seconds
+    return seconds // SECONDS_OF_DAY if isinstance(attribute, Date) else seconds
