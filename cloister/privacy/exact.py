@@ -1,7 +1,8 @@
-"""Amounts of privacy: exact rationals, and the one way to read and write them as text."""
+"""Amounts of privacy: exact rationals, and the one way to read, round and write them."""
 
 from __future__ import annotations
 
+import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from fractions import Fraction
 
@@ -54,6 +55,12 @@ def proper_delta(amount: Amount) -> Fraction:
     if not 0 <= delta < 1:
         raise InputError("delta is not between 0 and 1: write a small number such as 1e-6, or 0.")
     return delta
+
+
+def float_above(amount: Fraction) -> float:
+    """The least float that is not below an exact amount."""
+    near = float(amount)
+    return near if Fraction(near) >= amount else math.nextafter(near, math.inf)
 
 
 def ratio(amount: Fraction) -> str:

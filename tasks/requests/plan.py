@@ -13,7 +13,7 @@ from typing import Any
 
 from cloister.errors import PlanError, PrivacyError
 from cloister.privacy.accounting.accountants import epsilon
-from cloister.privacy.mechanisms.counts import up
+from cloister.privacy.exact import float_above
 from cloister.privacy.stages import accountable, deniable_event, event_of_stages
 from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
 from models.planning.dependency_forecast import (
@@ -105,7 +105,7 @@ def require_within_budget(plan: AnyPlan, budget: Budget, task: AnyTask) -> None:
             f"the plan of method {plan.method} is under plausible deniability alone, which the "
             "spec does not declare; nothing was charged"
         )
-    if total_cost(plan, budget, task) > up(budget.epsilon):
+    if total_cost(plan, budget, task) > float_above(budget.epsilon):
         raise PrivacyError(
             f"the plan of method {plan.method} costs more than its epsilon; nothing was charged"
         )

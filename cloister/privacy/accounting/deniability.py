@@ -15,17 +15,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from cloister.privacy.accounting.precision import LARGEST_EXPONENT, OUTWARD
 from cloister.privacy.events import Bounded, Relation, SeededRecords
-
-# Relative margin added to what was computed in floating point; the edges of the intervals of
-# probability are off by less.
-_OUTWARD = 1e-9
 
 # Binary digits of an epsilon after the point, rounded up.
 _DIGITS = 48
-
-# Largest exponent whose exponential is a finite double.
-_LARGEST_EXPONENT = 700.0
 
 
 @dataclass(frozen=True)
@@ -47,7 +41,7 @@ def record_guarantee(k: int, gamma: Fraction, epsilon0: Fraction, t: int) -> Rec
     """
     epsilon = float(epsilon0) + math.log1p(float(gamma) / t)
     delta = math.exp(-float(epsilon0) * (k - t))
-    return RecordGuarantee(epsilon * (1 + _OUTWARD), delta * (1 + _OUTWARD), t)
+    return RecordGuarantee(epsilon * (1 + OUTWARD), delta * (1 + OUTWARD), t)
 
 
 def best_record_guarantee(
@@ -62,7 +56,7 @@ def best_record_guarantee(
     # the logarithm of delta: that of one step, and of the sum of exp(i epsilon) over the steps
     grown = (steps - 1) * one + np.log1p(-np.exp(-steps * one)) - np.log1p(-np.exp(-one))
     logs = grown - float(epsilon0) * (k - t)
-    enough = np.flatnonzero(logs <= (math.log(delta) if delta > 0 else -math.inf) - 3 * _OUTWARD)
+    enough = np.flatnonzero(logs <= (math.log(delta) if delta > 0 else -math.inf) - 3 * OUTWARD)
     # epsilon falls with t
     best = int(enough[-1] if enough.size else logs.argmin()) + 1
     return after_steps(record_guarantee(k, gamma, epsilon0, best), steps)
@@ -76,9 +70,9 @@ def row_steps(rows: int, relation: Relation) -> int:
 def after_steps(one: RecordGuarantee, steps: int) -> RecordGuarantee:
     """A guarantee over so many steps of one row each (Dwork and Roth 2014, theorem 2.2)."""
     epsilon = steps * one.epsilon
-    if epsilon > _LARGEST_EXPONENT:
+    if epsilon > LARGEST_EXPONENT:
         return RecordGuarantee(epsilon, 1.0, one.t)
-    delta = one.delta * math.expm1(epsilon) / math.expm1(one.epsilon) * (1 + _OUTWARD)
+    delta = one.delta * math.expm1(epsilon) / math.expm1(one.epsilon) * (1 + OUTWARD)
     return RecordGuarantee(epsilon, min(delta, 1.0), one.t)
 
 
@@ -97,14 +91,14 @@ def candidate_bound(event: SeededRecords, relation: Relation) -> Bounded:
 
 def failure_epsilon(withheld: Fraction, least_seeds: int) -> float:
     """What it reveals at most that a candidate was not released: ln(1 + 1 / (withheld seeds))."""
-    return math.log1p(1 / (float(withheld) * least_seeds)) * (1 + _OUTWARD)
+    return math.log1p(1 / (float(withheld) * least_seeds)) * (1 + OUTWARD)
 
 
 def least_withheld(epsilon: float, least_seeds: int) -> Fraction:
     """The least share of candidates to withhold, so that a failure reveals at most ``epsilon``."""
-    exact = 1 / (least_seeds * math.expm1(epsilon) * (1 - _OUTWARD))
+    exact = 1 / (least_seeds * math.expm1(epsilon) * (1 - OUTWARD))
     return Fraction(math.ceil(exact * 2**_DIGITS), 2**_DIGITS)
 
 
 def _up(amount: float) -> Fraction:
-    return Fraction(math.ceil(Fraction(amount * (1 + _OUTWARD)) * 2**_DIGITS), 2**_DIGITS)
+    return Fraction(math.ceil(Fraction(amount * (1 + OUTWARD)) * 2**_DIGITS), 2**_DIGITS)

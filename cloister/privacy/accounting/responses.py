@@ -15,15 +15,10 @@ import numpy as np
 from scipy.special import bdtr
 
 from cloister.privacy.accounting.loss import Loss
-
-# Relative margin added to each loss and mass; their errors in double precision are below 1e-10.
-_OUTWARD = 1e-9
+from cloister.privacy.accounting.precision import LARGEST_EXPONENT, OUTWARD
 
 # Bisections of an epsilon: more than the 53 bits of a double.
 _HALVINGS = 100
-
-# Largest epsilon whose exponential is a finite double.
-_LARGEST_EXPONENT = 700.0
 
 
 def repeated_response(epsilon: float, times: int, step: float, tail: float) -> Loss:
@@ -43,9 +38,9 @@ def repeated_response(epsilon: float, times: int, step: float, tail: float) -> L
     logs = np.concatenate([[0.0], np.cumsum(ratios)])
     mass = np.exp(logs - logs.max())
     losses = (times - 2 * flipped) * epsilon
-    places = np.ceil((losses + _OUTWARD * np.abs(losses)) / step).astype(np.int64)
+    places = np.ceil((losses + OUTWARD * np.abs(losses)) / step).astype(np.int64)
     lowest = int(places.min())
-    on_grid = np.bincount(places - lowest, weights=mass * (1 + _OUTWARD) / mass.sum())
+    on_grid = np.bincount(places - lowest, weights=mass * (1 + OUTWARD) / mass.sum())
     return Loss(step, lowest, on_grid.astype(np.float64), tail)
 
 
@@ -64,7 +59,7 @@ def response_epsilon(epsilon: Fraction, delta: float, times: int) -> float:
 
 def _delta_of(each: float, times: int, whole: float) -> float:
     """The delta of so many responses of an epsilon ``each`` at the epsilon ``whole``, exactly."""
-    if max(each, whole) > _LARGEST_EXPONENT:
+    if max(each, whole) > LARGEST_EXPONENT:
         return 1.0
     most = math.ceil((times - whole / each) / 2) - 1
     if most < 0:

@@ -67,9 +67,8 @@ from cloister.privacy.certificate.wording import (
     unit_statement,
     unit_words,
 )
-from cloister.privacy.exact import decimal, decimal_below, exact
+from cloister.privacy.exact import decimal, decimal_below, exact, float_above
 from cloister.privacy.ledger import Anchor, BudgetStatus
-from cloister.privacy.mechanisms.counts import up
 from cloister.privacy.stages import PlannedStage, deniable_event, event_of_stages
 from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
 from cloister.schema.relations.database import ForeignKey
@@ -250,7 +249,7 @@ def _require_true(facts: Facts) -> None:
             "not declare; it must not be published"
         )
     accounted = accounted_cost(facts.stages, facts.delta, facts.spec.privacy.relation)
-    if accounted.epsilon > up(facts.epsilon):
+    if accounted.epsilon > float_above(facts.epsilon):
         raise PrivacyError(
             f"the events of release {facts.release} cost more than the epsilon charged; it must "
             "not be published"

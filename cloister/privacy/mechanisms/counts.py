@@ -32,6 +32,7 @@ from cloister.privacy.events import (
     Sensitivity,
     Thresholded,
 )
+from cloister.privacy.exact import float_above
 from cloister.privacy.mechanisms.insecure import insecure_gaussian, insecure_laplace
 from cloister.privacy.mechanisms.randomness import NoiseSource
 
@@ -141,7 +142,7 @@ class DiscreteLaplace:
 
     def scale(self, sensitivity: Sensitivity) -> float:
         """The scale, in rows: the least float that is not below the exact one."""
-        return up(sensitivity.l1 / self.epsilon)
+        return float_above(sensitivity.l1 / self.epsilon)
 
     def release(self, exact: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
         """Noisy counts, in the shape of the counts. Errors: PlanError, PrivacyError on overflow."""
@@ -328,14 +329,8 @@ def _add(counts: Integers, scale: float, sampler: _Sampler) -> Integers:
     return counts.astype(np.int64) + noise.reshape(counts.shape)
 
 
-def up(exact: Fraction) -> float:
-    """The least float that is not below an exact number."""
-    near = float(exact)
-    return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
-
-
 def _root_up(square: Fraction) -> float:
-    near = math.nextafter(math.sqrt(up(square)), 0.0)
+    near = math.nextafter(math.sqrt(float_above(square)), 0.0)
     while Fraction(near) ** 2 < square:
         near = math.nextafter(near, math.inf)
     return near

@@ -22,7 +22,7 @@ from opendp.mod import enable_features
 from cloister.arrays import Floats, Integers
 from cloister.errors import PrivacyError
 from cloister.privacy.events import Bounded, Selection
-from cloister.privacy.mechanisms.counts import up
+from cloister.privacy.exact import float_above
 from cloister.privacy.mechanisms.insecure import insecure_exponentials
 from cloister.privacy.mechanisms.randomness import NoiseSource
 
@@ -106,7 +106,7 @@ def _scale(scores: Scores, sensitivity: Fraction, epsilon: Fraction) -> float:
         )
     if sensitivity <= 0 or epsilon <= 0:
         raise PrivacyError("A selection needs a sensitivity and an epsilon above 0.")
-    scale = up(2 * sensitivity / epsilon)
+    scale = float_above(2 * sensitivity / epsilon)
     if not math.isfinite(scale):
         raise PrivacyError("The sensitivity of a selection is too large for its epsilon.")
     return scale
