@@ -25,7 +25,7 @@ from cloister.privacy.discovery import Findings
 from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import BudgetStatus
 from flows.outcome import Finished
-from models.protocol import AnyPlan
+from models.plan import AnyPlan
 from tasks.data.open_columns import ColumnsSession, ColumnsSource
 from tasks.data.session import Session
 from tasks.domains.plan import domain_context, domain_request, release_plan, require_ready

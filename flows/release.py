@@ -23,7 +23,7 @@ from prefect.runtime import flow_run
 from cloister import __version__
 from cloister.errors import BudgetExceeded
 from flows.outcome import Finished, Outcome
-from models.protocol import AnyPlan
+from models.plan import AnyPlan
 from tasks.data.session import AnySession, Session
 from tasks.data.sources import source_of
 from tasks.evaluation.compare import EvaluationRecord

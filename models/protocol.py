@@ -4,30 +4,27 @@ The steps are those of Kamino's Algorithm 1, and each paper implements them in i
 ``sequence`` and ``search`` make the plan and cost nothing; ``train`` and ``weigh`` query the data,
 only through the door; ``Model.sample`` is post-processing.
 
-A method is three types that belong together: the :class:`Parameters` of its plans, its
+A method is three types that belong together: the :class:`~models.plan.Parameters` of its plans, its
 :class:`Model`, and the :class:`Synthesizer` that makes the one and fits the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 
 from cloister.errors import PlanError
-from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from cloister.privacy.stages import event_of_stages
 from cloister.schema.declarations.release import Sampling
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations.database import Database
 from models.discretization.bins import Bins
+from models.plan import AnyPlan, ParametersT, Plan
 from models.task import AnyTask, Budget, DatabaseTask, Task
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -40,76 +37,8 @@ def silent(done: int, total: int) -> None:
     """Progress, steps done of a total, that is not shown."""
 
 
-@dataclass(frozen=True)
-class Stage:
-    """One step of a plan that queries the data, with what it spends.
-
-    ``part`` is the disjoint part of the rows that it reads; None if it reads all.
-    """
-
-    name: str
-    event: Event
-    explanation: str
-    part: str | None = None
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """What something will need: seconds of processor time, and bytes of memory.
-
-    Within a factor of two on a server of a few years ago. ``device_memory`` is what training takes
-    of a CUDA device, if it is on one; 0 for what never is.
-    """
-
-    seconds: float
-    memory: int
-    device_memory: int = 0
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """Base of the parameters of a method's plans: frozen dataclasses, exact as JSON.
-
-    Fractions are written as text.
-    """
-
-    def to_json(self) -> dict[str, Any]:
-        """The parameters as JSON values."""
-        fields: dict[str, Any] = TypeAdapter(type(self)).dump_python(self, mode="json")
-        return fields
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """The parameters that :meth:`to_json` wrote; ValueError if they are not."""
-        return TypeAdapter(cls).validate_python(dict(fields))
-
-
-ParametersT = TypeVar("ParametersT", bound=Parameters)
 ModelT = TypeVar("ModelT", bound="Model")
 DatabaseModelT = TypeVar("DatabaseModelT", bound="DatabaseModel")
-
-
-@dataclass(frozen=True)
-class Plan(Generic[ParametersT]):
-    """What a fit will do: made of public inputs only; costs nothing.
-
-    ``mapped`` says for the attributes of each joint table of a hard constraint, with how much noise
-    it is counted: its standard deviation, in rows. ``rate_deviation`` is that of the noise of the
-    rate of a soft constraint, as a share of all pairs; None if no rate is measured.
-    """
-
-    method: str
-    sequence: tuple[str, ...]
-    stages: tuple[Stage, ...]
-    parameters: ParametersT
-    forecast: Forecast
-    mapped: Mapping[tuple[str, ...], float] = field(default_factory=dict)
-    rate_deviation: float | None = None
-
-    @property
-    def event(self) -> Event:
-        """Everything the fit will spend."""
-        return event_of_stages(self.stages)
 
 
 class Sampler(Protocol):
@@ -209,7 +138,7 @@ class DatabaseModel(Protocol):
         """
         ...
 
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
+    def state(self) -> ModelState:
         """The model as JSON and arrays, to be given to :meth:`DatabaseSynthesizer.restore`."""
         ...
 
@@ -327,7 +256,6 @@ class DatabaseSynthesizer(Protocol[ParametersT, DatabaseModelT]):
         ...
 
 
-AnyPlan = Plan[Any]
 AnyModel = Model | DatabaseModel
 
 

@@ -19,7 +19,8 @@ from cloister.privacy.queries.query import (
     SensitivityT,
 )
 from cloister.privacy.queries.table_rows import TableRows
-from models.protocol import AnyPlan, Arrays, Stage
+from models.plan import AnyPlan, Stage
+from models.protocol import Arrays
 from models.task import Budget
 
 _ENOUGH = 0.995

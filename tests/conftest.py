@@ -28,7 +28,8 @@ from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.domain import Domain
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from models.protocol import Model, Plan, fit, make_plan
+from models.plan import Plan
+from models.protocol import Model, fit, make_plan
 from models.registry import create
 from models.task import Budget, Task
 from tasks.runtime.home import Home

@@ -12,8 +12,8 @@ from cloister.privacy.certificate.provenance import exact_text, ignored_columns
 from cloister.privacy.certificate.records import record_guarantees
 from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
 from flows.cli.console import say, show_facts, show_json, show_table, warn
+from models.plan import AnyPlan
 from models.planning.dependency_forecast import DependencyForecast
-from models.protocol import AnyPlan
 from models.task import Budget
 from tasks.requests.check import require_satisfiable
 from tasks.requests.forecast import NEW_HOME, forecast_of

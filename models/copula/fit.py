@@ -30,7 +30,8 @@ from models.copula.plan import (
 )
 from models.discretization.bins import Bins, bin_cells
 from models.discretization.denoising import estimate_shares
-from models.protocol import Plan, Progress
+from models.plan import Plan
+from models.protocol import Progress
 from models.sampling.supports.expected_shares import JointTable
 from models.sampling.supports.support_builder import SupportBuilder
 from models.task import Task

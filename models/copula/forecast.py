@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cloister.privacy.queries.counts.conjunction_counts import DummyCoding
+from models.plan import Forecast
 from models.planning.forecasts import COUNT, NOISE, histogram_counts
-from models.protocol import Forecast
 from models.task import Task
 
 _LOOKUP = 4e-9

@@ -31,7 +31,8 @@ from models.copula.plan import (
 )
 from models.discretization.bins import Bins
 from models.discretization.denoising import to_shares
-from models.protocol import Plan, Progress
+from models.plan import Plan
+from models.protocol import Progress
 from models.sampling.supports.expected_shares import JointTable
 from models.task import Task
 

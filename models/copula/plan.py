@@ -27,9 +27,9 @@ from cloister.schema.cells import declared_cells
 from models.copula.forecast import forecast_copula
 from models.discretization.attribute_order import NETWORKED_LEVELS, public_sizes
 from models.discretization.bins import NUMERIC_BINS
+from models.plan import Parameters, Plan, Stage
 from models.planning.constraint_marginals import wanted_tables
 from models.planning.noise import laplace_deviation, require_laplace_signal, require_signal
-from models.protocol import Parameters, Plan, Stage
 from models.task import Budget, Task
 
 Mechanism = DiscreteGaussian | DiscreteLaplace

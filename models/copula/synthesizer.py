@@ -14,7 +14,8 @@ from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from models.copula.plan import CopulaParameters, plan_alone, plan_copula, plan_copula_paper
 from models.discretization.attribute_order import public_sizes, schema_sequence
-from models.protocol import Arrays, Plan, Progress, Synthesizer, silent
+from models.plan import Plan
+from models.protocol import Arrays, Progress, Synthesizer, silent
 from models.task import Budget, Task
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from models.deniability.plan import (
 from models.deniability.pool import DeniableModel, released_pool
 from models.deniability.rows import fill_up, rows_of_records
 from models.deniability.seeding import SeedParameters
-from models.protocol import Plan, Progress
+from models.plan import Plan
+from models.protocol import Progress
 from models.task import Task
 
 _SEED = 20_170_102

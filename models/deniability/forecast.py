@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from models.deniability.seeding import SeedParameters
-from models.protocol import Forecast
+from models.plan import Forecast
 from models.task import Task
 
 _MADE = 2e-7

@@ -28,8 +28,8 @@ from models.deniability.paper.plan import (
     plan_deniability_paper,
 )
 from models.deniability.seeding import SeedParameters, choose_seeding
+from models.plan import Forecast, Parameters, Plan, Stage
 from models.planning.noise import require_delta
-from models.protocol import Forecast, Parameters, Plan, Stage
 from models.task import Budget, Task
 
 STRUCTURE, PARAMETERS, SEEDS = "structure", "parameters", "seeds"

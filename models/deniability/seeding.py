@@ -28,7 +28,7 @@ from cloister.privacy.mechanisms.privacy_tests import (
     RandomisedTest,
 )
 from cloister.schema.declarations.release import DeniabilitySpec
-from models.protocol import Parameters
+from models.plan import Parameters
 from models.task import Budget, Task
 
 PAPER_K, PAPER_GAMMA, PAPER_EPSILON0 = 50, Fraction(4), Fraction(1)

@@ -21,7 +21,8 @@ from models.deniability.plan import (
     plan_printed,
 )
 from models.discretization.attribute_order import public_sizes, schema_sequence
-from models.protocol import AnySynthesizer, Arrays, Plan, Progress, Synthesizer, silent
+from models.plan import Plan
+from models.protocol import AnySynthesizer, Arrays, Progress, Synthesizer, silent
 from models.task import Budget, Task
 
 if TYPE_CHECKING:

@@ -25,8 +25,9 @@ from models.dpview.tables.consistency import impose_agreement, make_consistent
 from models.dpview.tables.shrinkage import shrink_view
 from models.dpview.view_choice import PlannedTable, ViewParameters, planned_tables
 from models.dpview.views import Names, View
+from models.plan import Plan
 from models.planning.noise import laplace_deviation
-from models.protocol import Plan, Progress
+from models.protocol import Progress
 from models.sampling.supports.expected_shares import JointTable
 from models.sampling.supports.support_builder import CompiledConstraints, SupportBuilder
 from models.task import Task

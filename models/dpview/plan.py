@@ -23,8 +23,8 @@ from models.dpview.view_choice import (
     planned_tables,
 )
 from models.dpview.views import Names
+from models.plan import Forecast, Plan, Stage
 from models.planning.noise import laplace_deviation, require_signal
-from models.protocol import Forecast, Plan, Stage
 from models.task import Budget, Task
 
 Shaper = Callable[[Task, Fraction], Shape]

@@ -16,7 +16,8 @@ from models.dpview.paper.plan import PAPER_RECIPES
 from models.dpview.plan import DPViewRecipe, plan_dpview
 from models.dpview.view_choice import Shaping, ViewParameters, attributes_alone
 from models.dpview.views import ViewList, with_upper
-from models.protocol import Arrays, Plan, Progress, Synthesizer, silent
+from models.plan import Plan
+from models.protocol import Arrays, Progress, Synthesizer, silent
 from models.task import Budget, Task
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from cloister.schema.cells import declared_cells
 from models.discretization.attribute_order import NETWORKED_LEVELS, public_sizes
 from models.dpview.view_search import best_views, dealt_views
 from models.dpview.views import Names, Sizes, ViewList, cells
+from models.plan import Parameters
 from models.planning.constraint_marginals import wanted_tables
-from models.protocol import Parameters
 from models.task import Task
 
 MOST_TABLE_CELLS = 10_000_000

@@ -26,8 +26,9 @@ from models.kamino.recipe import KaminoRecipe
 from models.kamino.trainers import Material
 from models.kamino.training import TrainingSchedule
 from models.kamino.weighing import KAMINO_SEED
+from models.plan import Plan
 from models.planning.stages import measure_histogram, measure_joint_table
-from models.protocol import Plan, Progress
+from models.protocol import Progress
 from models.sampling.supports.expected_shares import JointTable
 from models.sampling.supports.support_builder import SupportBuilder
 from models.task import Task

@@ -21,10 +21,10 @@ from models.discretization.attribute_order import count_networked, public_sizes
 from models.discretization.histograms import counted_by_value
 from models.kamino.recipe import KaminoRecipe
 from models.kamino.sizes import EMBEDDING_WIDTH, LARGEST_BLOCK, Runs
+from models.plan import Forecast, Parameters, Plan, Stage
 from models.planning.constraint_marginals import wanted_tables
 from models.planning.forecasts import DEVICE_CONTEXT
 from models.planning.noise import counts_stage, require_delta, require_signal
-from models.protocol import Forecast, Parameters, Plan, Stage
 from models.sampling.sizes import OVERSAMPLING, POOL_ROWS
 from models.task import Budget, Task
 

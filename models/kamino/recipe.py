@@ -14,7 +14,7 @@ from cloister.schema.declarations.release import Sampling
 from models.discretization.attribute_order import schema_sequence
 from models.kamino.trainers import Joint, Trainer
 from models.kamino.weighing import ByRates
-from models.protocol import Stage
+from models.plan import Stage
 from models.task import Task
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from models.discretization.attribute_order import public_sizes
 from models.kamino.paper.recipes import PAPER_RECIPES, PRINTED
 from models.kamino.plan import KaminoParameters, plan_kamino
 from models.kamino.recipe import KAMINO, KaminoRecipe
-from models.protocol import Arrays, Plan, Progress, Synthesizer, silent
+from models.plan import Plan
+from models.protocol import Arrays, Progress, Synthesizer, silent
 from models.task import Budget, Task
 
 if TYPE_CHECKING:

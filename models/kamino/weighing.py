@@ -12,8 +12,8 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.declarations.release import Sampling
+from models.plan import Stage
 from models.planning.sampling_choice import SEQUENTIAL, SUPPORTS, choose_sampling
-from models.protocol import Stage
 from models.sampling.sizes import POOL_ROWS
 from models.soft_constraints.pair_counts import PairCounts
 from models.task import Task

@@ -36,8 +36,9 @@ from models.mixture.prior.released import ReleasedNumbers
 from models.mixture.rounds.candidates import candidate_tables
 from models.mixture.rounds.schedule import LAST_STEPS
 from models.mixture.rounds.selection import AllPairs, ListedTables, RoundCandidates, TableChoice
+from models.plan import Plan
 from models.planning.stages import measure_joint_table
-from models.protocol import Plan, Progress
+from models.protocol import Progress
 from models.sampling.supports.expected_shares import JointTable
 from models.sampling.supports.support_builder import SupportBuilder
 from models.task import Task

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from models.mixture.rounds.schedule import LAST_STEPS, MOST_CANDIDATES, Schedule
+from models.plan import Forecast
 from models.planning.forecasts import DEVICE_CONTEXT, DRAWN_CELL, MIB, balanced_seconds
-from models.protocol import Forecast
 from models.sampling.sizes import EXPECTED_ROWS, OVERSAMPLING, PAIR_CELLS
 from models.task import Task
 

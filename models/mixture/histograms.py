@@ -17,8 +17,8 @@ from models.mixture.fitting.optimizer import NoisyMarginal
 from models.mixture.plan import MixtureParameters
 from models.mixture.prior.pooling import pool_histograms, refine_bins
 from models.mixture.prior.released import ReleasedNumbers
+from models.plan import Plan
 from models.planning.stages import bins_of_histogram, bins_of_values
-from models.protocol import Plan
 from models.task import Task
 
 

@@ -21,6 +21,7 @@ from models.discretization.histograms import counted_by_value
 from models.discretization.two_levels import TwoLevels
 from models.mixture.forecast import forecast_fit
 from models.mixture.rounds.schedule import TYPICAL_SIGNAL, Schedule, schedule_for
+from models.plan import Parameters, Plan, Stage
 from models.planning.constraint_marginals import (
     sizes_by_value,
     valued_attributes,
@@ -28,7 +29,6 @@ from models.planning.constraint_marginals import (
 )
 from models.planning.noise import counts_stage, require_delta, require_signal
 from models.planning.sampling_choice import SEQUENTIAL, SUPPORTS
-from models.protocol import Parameters, Plan, Stage
 from models.soft_constraints.pair_counts import PairCounts
 from models.task import Budget, Task
 

@@ -23,7 +23,8 @@ from models.mixture.plan import (
     MixtureParameters,
     plan_mixture,
 )
-from models.protocol import AnyModel, Arrays, Plan, Progress, Synthesizer, silent
+from models.plan import Plan
+from models.protocol import AnyModel, Arrays, Progress, Synthesizer, silent
 from models.task import Budget, Task
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from models.mixture.fit import MIXTURE_SEED
 from models.mixture.model import MixtureModel
 from models.mixture.plan import MIXTURE_SAMPLINGS, WEIGHER, MixtureParameters
 from models.mixture.soft_constraints import fit_rates
+from models.plan import Plan
 from models.planning.sampling_choice import choose_sampling
-from models.protocol import Plan
 from models.sampling.sizes import POOL_ROWS
 from models.soft_constraints.rate_posterior import RatePosterior, own_rates
 from models.soft_constraints.reweighting import fit_weights

@@ -17,7 +17,8 @@ from models.persons.model import PersonsModel
 from models.persons.pair_kinds import PairKinds
 from models.persons.parts import PERSONS, ROWS, PersonTasks
 from models.persons.plan import LIKENESS, NUMBER, PersonsParameters
-from models.protocol import AnySynthesizer, DatabaseDoor, Plan
+from models.plan import Plan
+from models.protocol import AnySynthesizer, DatabaseDoor
 from models.several_tables import LabelledDoor
 
 _SEED = 20_261_122

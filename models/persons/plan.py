@@ -20,7 +20,8 @@ from cloister.privacy.accounting.calibration import noise_multiplier, zcdp_rho
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace
 from models.persons.parts import PERSONS, ROWS, PersonTasks, split_task
-from models.protocol import AnyPlan, AnySynthesizer, Forecast, Parameters, Plan, Stage
+from models.plan import AnyPlan, Forecast, Parameters, Plan, Stage
+from models.protocol import AnySynthesizer
 from models.several_tables import DIGITS, labelled, largest_within
 from models.task import Budget, Task
 

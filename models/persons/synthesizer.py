@@ -14,8 +14,9 @@ from typing import Any
 from cloister.errors import InputError, PlanError
 from models.persons.parts import PERSONS, split_task
 from models.persons.plan import plan_persons
+from models.plan import AnyPlan
 from models.planning.sampling_choice import choose_sampling, seconds_in_turn
-from models.protocol import AnyModel, AnyPlan, AnySynthesizer, Arrays, ReusesNumbers
+from models.protocol import AnyModel, AnySynthesizer, Arrays, ReusesNumbers
 from models.task import Budget, Task
 
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from cloister.constraints import DenialConstraint, functional_dependency
 from cloister.privacy.accounting.calibration import zcdp_rho
-from models.protocol import AnyPlan
+from models.plan import AnyPlan
 from models.task import Budget, Task
 
 SURE = 5.0

@@ -11,7 +11,7 @@ from cloister.figures import figure
 from cloister.privacy.accounting.calibration import zcdp_rho
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
-from models.protocol import Stage
+from models.plan import Stage
 from models.task import Budget, Task
 
 _NOISIEST = 4

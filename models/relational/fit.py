@@ -25,7 +25,8 @@ from cloister.schema.relations.joins import (
     joined_table,
     rows_domain,
 )
-from models.protocol import AnySynthesizer, DatabaseDoor, Plan
+from models.plan import Plan
+from models.protocol import AnySynthesizer, DatabaseDoor
 from models.relational.answers import Answers
 from models.relational.candidates import Workload, candidates
 from models.relational.constraints.pair_keys import distinct_pairs

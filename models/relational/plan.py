@@ -23,7 +23,8 @@ from cloister.errors import PlanError
 from cloister.privacy.accounting.calibration import zcdp_rho
 from cloister.schema.domain import Domain
 from cloister.schema.relations.joins import joined_domain, joined_table
-from models.protocol import AnyPlan, AnySynthesizer, Forecast, Parameters, Plan
+from models.plan import AnyPlan, Forecast, Parameters, Plan
+from models.protocol import AnySynthesizer
 from models.relational.candidates import candidates
 from models.relational.matching.profiles import MOST_UNKNOWNS
 from models.relational.parts import MOST_PARTS

@@ -17,7 +17,8 @@ from cloister.errors import PlanError
 from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain
 from cloister.schema.relations.joins import rows_domain
-from models.protocol import AnyPlan, AnySynthesizer, Arrays, DatabaseDoor, Model, Stage
+from models.plan import AnyPlan, Stage
+from models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model
 from models.relational.constraints.key_rules import rules_across
 from models.relational.constraints.pair_keys import distinct_pairs, kept_by_links
 from models.several_tables import LabelledDoor, labelled, part_of_arrays

@@ -20,7 +20,7 @@ from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 from cloister.schema.relations.database import ForeignKey
 from cloister.schema.relations.fan_out import rows_changed
 from cloister.schema.relations.joins import degree_table, joined_domain, joined_table
-from models.protocol import Stage
+from models.plan import Stage
 from models.relational.candidates import candidates
 from models.relational.parts import MOST_PARTS
 from models.several_tables import DIGITS

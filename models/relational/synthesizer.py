@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from models.plan import Plan
 from models.protocol import (
     AnySynthesizer,
     Arrays,
     DatabaseDoor,
     DatabaseSynthesizer,
-    Plan,
     Progress,
     silent,
 )

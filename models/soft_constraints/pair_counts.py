@@ -14,7 +14,7 @@ from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.privacy.queries.violating_pairs import ViolatingPairs
 from cloister.schema.domain import Table
-from models.protocol import Stage
+from models.plan import Stage
 from models.task import Task
 
 if TYPE_CHECKING:

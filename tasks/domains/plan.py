@@ -19,7 +19,7 @@ from cloister.schema.domain import Domain
 from cloister.schema.drafts.unconfirmed import unconfirmed_facts
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from models.protocol import Forecast, Parameters, Plan, Stage
+from models.plan import Forecast, Parameters, Plan, Stage
 from models.task import Task
 from models.task_from_spec import neighbours_of
 from tasks.ledger.queries import pending_release

@@ -12,7 +12,7 @@ from cloister.privacy.events import Relation
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger import Anchor, Ledger, Owner, ReservationRequest, State
 from cloister.privacy.ledger.records import REFUSED
-from models.protocol import AnyPlan
+from models.plan import AnyPlan
 from models.task import AS_USUAL
 from tasks.data.open_table import noise_source
 from tasks.requests.public_context import PublicContext

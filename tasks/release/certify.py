@@ -12,7 +12,7 @@ from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Facts
 from cloister.privacy.certificate.page import page
 from cloister.privacy.certificate.software import software
 from cloister.privacy.ledger import Anchor, BudgetStatus
-from models.protocol import AnyPlan
+from models.plan import AnyPlan
 from models.registry import create
 from models.storage import model_digest
 from models.task import AnyTask, Task

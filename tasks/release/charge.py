@@ -10,7 +10,7 @@ from pathlib import Path
 from cloister.errors import CloisterError, InputError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.declarations.release import LATEST
-from models.protocol import AnyPlan
+from models.plan import AnyPlan
 from tasks.data.refusals import usable
 from tasks.data.session import DoorT, Opened, RawT, RowSource, Session, Spent
 from tasks.ledger.transitions import (

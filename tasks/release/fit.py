@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from models.protocol import AnyPlan, Model
+from models.plan import AnyPlan
+from models.protocol import Model
 from models.registry import create
 from models.storage import load_model, save_model
 from tasks.data.session import AnySpent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.protocol import AnyPlan
+from models.plan import AnyPlan
 from tasks.requests.plan import plan_along, sequence_of
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.step import step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cloister.schema.domain import Domain, code_type
-from models.protocol import AnyPlan, Forecast
+from models.plan import AnyPlan, Forecast
 from models.task import Task
 from tasks.requests.public_context import PublicContext
 from tasks.requests.resolved import ResolvedRequest

@@ -7,8 +7,9 @@ from typing import Any
 
 from cloister.constraints import DenialConstraint
 from cloister.figures import figure
+from models.plan import AnyPlan
 from models.planning.sampling_choice import choose_sampling
-from models.protocol import AnyPlan, AnySynthesizer
+from models.protocol import AnySynthesizer
 from models.registry import create
 from tasks.requests.public_context import PublicContext
 from tasks.requests.resolved import ResolvedRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cloister.devices import CPU, Device, require_memory
-from models.protocol import AnyPlan
+from models.plan import AnyPlan
 from tasks.requests.resolved import ResolvedRequest
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from cloister.figures import figure_range
 from cloister.privacy.events import Composed, Event, GaussianCounts, LaplaceCounts
 from models.differences.pairs import differences_of, orders_of
-from models.protocol import AnyPlan
+from models.plan import AnyPlan
 from models.task import AnyTask, DatabaseTask
 from tasks.requests.public_context import PublicContext
 from tasks.requests.resolved import ResolvedRequest

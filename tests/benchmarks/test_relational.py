@@ -27,7 +27,8 @@ from cloister.schema.relations.database import Database, ForeignKey, Schema
 from cloister.schema.relations.fan_out import rows_changed
 from cloister.schema.relations.joins import joined_tables, row_tables
 from cloister.schema.spec_files.loading import load_spec
-from models.protocol import Forecast, make_plan
+from models.plan import Forecast
+from models.protocol import make_plan
 from models.registry import create
 from models.task import Budget, DatabaseTask, Task
 from models.task_from_spec import task_of

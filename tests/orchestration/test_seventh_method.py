@@ -18,7 +18,8 @@ from cloister.privacy.queries.query import Query
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.domain import Domain, Table
 from flows.cli.app import run
-from models.protocol import Forecast, Parameters, Plan, Stage, Synthesizer, sample_whole
+from models.plan import Forecast, Parameters, Plan, Stage
+from models.protocol import Synthesizer, sample_whole
 from models.registry import METHODS
 from models.task import Budget, Task
 from tasks.ledger.verify import verify_records

@@ -22,7 +22,8 @@ from cloister.schema.relations.database import Database, ForeignKey, Schema
 from cloister.schema.relations.fan_out import rows_changed
 from cloister.schema.spec_files.loading import load_spec
 from flows.cli.app import run
-from models.protocol import DatabaseSynthesizer, Forecast, Parameters, Plan, Stage
+from models.plan import Forecast, Parameters, Plan, Stage
+from models.protocol import DatabaseSynthesizer
 from models.registry import METHODS
 from models.task import Budget, DatabaseTask
 from tasks.data.open_database import bound

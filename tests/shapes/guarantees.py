@@ -9,7 +9,7 @@ from cloister.privacy.events import Event
 from cloister.privacy.stages import accountable, event_of_stages
 from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
 from cloister.schema.spec import Spec
-from models.protocol import Plan
+from models.plan import Plan
 from models.registry import create
 from models.task import Task
 

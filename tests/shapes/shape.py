@@ -24,7 +24,8 @@ from cloister.schema.domain import Table
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.validation.tables import validate_rows
 from models.auto import choose_method
-from models.protocol import Model, Plan, fit, make_plan
+from models.plan import Plan
+from models.protocol import Model, fit, make_plan
 from models.registry import create
 from models.task import Budget, Task
 from models.task_from_spec import task_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from models.plan import Forecast
 from models.planning.forecasts import (
     COUNT,
     DRAWN_CELL,
@@ -13,7 +14,6 @@ from models.planning.forecasts import (
     balanced_seconds,
     histogram_counts,
 )
-from models.protocol import Forecast
 from models.sampling.sizes import OVERSAMPLING
 from models.task import Task
 

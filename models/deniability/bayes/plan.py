@@ -17,9 +17,9 @@ from cloister.privacy.stages import accountable, event_of_stages
 from models.deniability.bayes.forecast import forecast_network
 from models.discretization.attribute_order import NETWORKED_LEVELS, public_sizes
 from models.discretization.histograms import counted_by_value
+from models.plan import Parameters, Plan, Stage
 from models.planning.constraint_marginals import sizes_by_value, valued_attributes, wanted_tables
 from models.planning.noise import counts_stage, require_delta, require_signal
-from models.protocol import Parameters, Plan, Stage
 from models.soft_constraints.pair_counts import PairCounts
 from models.task import Budget, Task
 

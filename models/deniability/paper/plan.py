@@ -18,8 +18,8 @@ from cloister.privacy.mechanisms.grid import GridNoise
 from cloister.privacy.queries.entropies import entropy_sensitivity, paper_entropy_bound
 from cloister.schema.cells import declared_cells
 from models.deniability.bayes.plan import PartRows
+from models.plan import Parameters, Stage
 from models.planning.noise import require_laplace_signal
-from models.protocol import Parameters, Stage
 from models.task import Budget, Task
 
 _MOST_COST = 1_000

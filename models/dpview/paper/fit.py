@@ -24,8 +24,9 @@ from models.dpview.tables.consistency import make_consistent
 from models.dpview.tables.rounding import LARGEST
 from models.dpview.view_choice import ViewParameters
 from models.dpview.views import Names, View
+from models.plan import Plan
 from models.planning.noise import laplace_deviation
-from models.protocol import Plan, Progress
+from models.protocol import Progress
 from models.task import Task
 
 

@@ -19,8 +19,8 @@ from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.declarations.release import Sampling
 from models.discretization.attribute_order import NETWORKED_LEVELS
+from models.plan import Stage
 from models.planning.sampling_choice import SUPPORTS
-from models.protocol import Stage
 from models.task import Task
 
 if TYPE_CHECKING:

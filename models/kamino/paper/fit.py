@@ -29,7 +29,8 @@ from models.kamino.plan import KaminoParameters
 from models.kamino.trainers import Material
 from models.kamino.training import CALIBRATION_ROWS, TrainingSchedule
 from models.kamino.weighing import KAMINO_SEED
-from models.protocol import Plan, Progress
+from models.plan import Plan
+from models.protocol import Progress
 from models.sampling.supports.support_builder import SupportBuilder
 from models.task import Task
 

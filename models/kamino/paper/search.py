@@ -23,8 +23,8 @@ from models.discretization.attribute_order import count_networked, public_sizes
 from models.kamino.plan import KaminoParameters, forecast_kamino
 from models.kamino.recipe import KaminoRecipe
 from models.kamino.sizes import Runs
+from models.plan import Plan, Stage
 from models.planning.noise import counts_stage, require_delta, require_signal
-from models.protocol import Plan, Stage
 from models.task import Budget, Task
 
 QUANTIZED = 20

@@ -11,7 +11,8 @@ from models.kamino.paper.search import quantized_sizes, search_as_printed
 from models.kamino.plan import KaminoParameters
 from models.kamino.sizes import EMBEDDING_WIDTH
 from models.kamino.synthesizer import Kamino, KaminoPlan
-from models.protocol import Arrays, Plan
+from models.plan import Plan
+from models.protocol import Arrays
 from models.task import Budget, Task
 
 if TYPE_CHECKING:

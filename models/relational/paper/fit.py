@@ -11,7 +11,8 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.candidate_scores import Candidate, CandidateScores
 from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.schema.relations.joins import joined_table
-from models.protocol import AnySynthesizer, DatabaseDoor, Plan
+from models.plan import Plan
+from models.protocol import AnySynthesizer, DatabaseDoor
 from models.relational.candidates import candidates
 from models.relational.link import Link, Measured
 from models.relational.paper.drawn import DrawnLinks

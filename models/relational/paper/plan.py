@@ -21,8 +21,9 @@ from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
 from cloister.schema.relations.database import ForeignKey
 from cloister.schema.relations.joins import joined_table
+from models.plan import AnyPlan, Forecast, Parameters, Plan, Stage
 from models.planning.noise import require_delta
-from models.protocol import AnyPlan, AnySynthesizer, Forecast, Parameters, Plan, Stage
+from models.protocol import AnySynthesizer
 from models.relational.candidates import candidates
 from models.relational.paper.pairs import STEPS
 from models.relational.paper.relationship import Slicing

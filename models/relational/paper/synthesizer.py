@@ -9,14 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from models.protocol import (
-    AnySynthesizer,
-    Arrays,
-    DatabaseDoor,
-    DatabaseSynthesizer,
-    Plan,
-    Progress,
-)
+from models.plan import Plan
+from models.protocol import AnySynthesizer, Arrays, DatabaseDoor, DatabaseSynthesizer, Progress
 from models.relational.paper.plan import RelationalPaperParameters, plan_relational_paper
 from models.task import Budget, DatabaseTask
 

@@ -21,8 +21,8 @@ from cloister.privacy.queries.table_rows import TableRows
 from cloister.privacy.queries.violation_matrix import ViolationMatrix
 from cloister.schema.declarations.release import Sampling
 from models.kamino.weighing import KAMINO_SEED
+from models.plan import Stage
 from models.planning.sampling_choice import SEQUENTIAL, choose_sampling
-from models.protocol import Stage
 from models.sampling.sizes import POOL_ROWS
 from models.soft_constraints.pair_counts import describe_soft
 from models.task import Task
