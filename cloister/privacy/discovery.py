@@ -8,6 +8,7 @@ count reaches a threshold; the probability that any part of an empty partition d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -35,7 +36,6 @@ from cloister.privacy.queries.counts.column_counts import (
 from cloister.privacy.queries.counts.partitions import (
     LARGEST_PARTITION,
     MOST_DECIMALS,
-    TIME_STEPS,
     Buckets,
     Fineness,
     Line,
@@ -64,6 +64,9 @@ _MISTAKES = Fraction(1, 1000)
 
 # Share of the rows from which zero is declared a special value of a numeric attribute.
 _POINT_MASS = 0.1
+
+# Steps of a range of whole numbers at least: the numbers of fewer may be multiples by chance.
+_FEWEST_STEPS = 20
 
 _LAST_KEY = 999_999_999
 """The greatest number of a neutral key."""
@@ -194,9 +197,9 @@ def buckets_of(name: str, attribute: AnyAttribute) -> tuple[Buckets, ...]:
     """The public partitions by which an attribute is measured; none for categories."""
     if isinstance(attribute, Boolean | TextKey):
         return (Presence(name, attribute),)
-    if isinstance(attribute, Integer | Date):
+    if isinstance(attribute, Date):
         return (Line(name, attribute),)
-    if isinstance(attribute, Float | Datetime):
+    if isinstance(attribute, Integer | Float | Datetime):
         return Line(name, attribute), Fineness(name, attribute)
     return ()
 
@@ -275,25 +278,35 @@ def _bounded(
     if not held.size:
         return None
     low, high = line.span(int(held[0]), int(held[-1]))
-    grid = _grid(line.attribute, noisy[1], threshold) if len(noisy) > 1 else {}
+    fineness = Fineness(line.name, line.attribute)
+    grid = _grid(fineness, noisy[1], threshold) if len(noisy) > 1 else {}
     low, high, grid = representable(line.attribute, low, high, grid)
+    if isinstance(line.attribute, Integer):
+        low, high, grid = _multiples(low, high, grid.get("step", 1))
     bounds = {"min": value_of(line.attribute, low), "max": value_of(line.attribute, high)}
     massive = line.zero in held and noisy[0][line.zero] > _POINT_MASS * rows
     return _keys(line.attribute, bounds | grid | ({"special": [0]} if massive else {}), nullable)
 
 
-def _grid(attribute: AnyAttribute, noisy: Integers, threshold: int) -> Keys:
+def _grid(fineness: Fineness, noisy: Integers, threshold: int) -> Keys:
     """The finest grid that enough values need; without any, the finest there is.
 
     Fractions of seconds are those of the format, which a person has confirmed.
     """
-    if isinstance(attribute, Datetime):
-        held = np.flatnonzero(noisy[: len(TIME_STEPS)] >= threshold)
-        found = {"step": TIME_STEPS[held[-1]]} if held.size else {}
-        own = _step(attribute)
-        return own if own.get("step", 1) < 1 else max(found, own, key=lambda k: k.get("step", 0))
-    held = np.flatnonzero(noisy[: MOST_DECIMALS + 2] >= threshold)
-    return {"decimals": int(held[-1])} if held.size and held[-1] <= MOST_DECIMALS else {}
+    held = np.flatnonzero(noisy[: fineness.missing] >= threshold)
+    if not fineness.steps:
+        return {"decimals": int(held[-1])} if held.size and held[-1] <= MOST_DECIMALS else {}
+    found = {"step": math.gcd(*(fineness.steps[part] for part in held))} if held.size else {}
+    own = _step(fineness.attribute)
+    return own if own.get("step", 1) < 1 else max(found, own, key=lambda k: k.get("step", 0))
+
+
+def _multiples(low: int, high: int, step: int) -> tuple[int, int, Keys]:
+    """The least and greatest multiple of a step in a range; all numbers if it has few of them."""
+    first, last = -(-low // step), high // step
+    if step == 1 or last - first < _FEWEST_STEPS:
+        return low, high, {}
+    return first * step, last * step, {"step": step}
 
 
 def _keys(attribute: AnyAttribute, domain: Keys, nullable: bool) -> Keys:

@@ -38,7 +38,7 @@ class ColumnCells:
     They are native values, or the texts of the file; ``plain`` are the same with numbers as
     ``1234.5``, without the ``unit`` that stands beside them in the file. The file groups
     ``thousands`` if there is a mark. ``missing`` is the text of missing cells, if it is not that of
-    the file.
+    the file. ``foreign`` cells are numbers in other marks than the file's, so texts.
     """
 
     name: str
@@ -48,6 +48,7 @@ class ColumnCells:
     thousands: str | None = None
     missing: str | None = None
     unit: Unit = NO_UNIT
+    foreign: bool = False
 
     @property
     def written_numbers(self) -> pd.Series:
@@ -72,6 +73,8 @@ class ColumnCells:
     def typed(self, attribute: AnyAttribute) -> pd.Series | None:
         """The typed values if all are of the attribute's type."""
         numeric = isinstance(attribute, Integer | Float)
+        if numeric and self.foreign:
+            return None
         typed, invalid = parse(self.plain if numeric else self.known, attribute)
         return None if invalid.any() else typed
 

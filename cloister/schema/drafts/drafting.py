@@ -132,7 +132,8 @@ def _keyed(file: DraftedFile, name: str) -> Guess:
     token = file.tokens.get(name)
     own = None if token in (None, *file.source.get("missing", ())[:1]) else token
     unit = file.units.get(name, NO_UNIT)
-    cells = ColumnCells(name, known, plain, len(file.plain), thousands, own, unit)
+    foreign = name in file.foreign
+    cells = ColumnCells(name, known, plain, len(file.plain), thousands, own, unit, foreign)
     return in_native_times(guess(cells), file.times[name]) if name in file.times else guess(cells)
 
 

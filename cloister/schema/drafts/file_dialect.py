@@ -53,7 +53,7 @@ _MARKS: tuple[Marks, ...] = (
     (",", "\u00a0"),
     (",", "\u202f"),
 )
-"""Decimal and thousands marks; of two that read as many columns, the first is taken."""
+"""Decimal and thousands marks; of two that read as many different numbers, the first is taken."""
 
 _MARKS_BESIDE_SEMICOLONS = (_MARKS[0], *sorted(_MARKS[1:], key=lambda marks: marks[0] != ","))
 """The same where decimal commas are likelier, since cells are not divided by commas."""
@@ -77,6 +77,7 @@ class DraftedFile:
     units: dict[str, Unit] = field(default_factory=dict)
     nested: tuple[str, ...] = ()
     times: Mapping[str, str] = field(default_factory=dict)
+    foreign: tuple[str, ...] = ()
 
 
 def drafted_csv(path: Path) -> DraftedFile:
@@ -106,6 +107,7 @@ def drafted_csv(path: Path) -> DraftedFile:
         pd.DataFrame({name: _plain(cells, source) for name, cells in alone.items()}),
         {name: max(found, key=found.__getitem__) for name, found in counts.items() if found},
         {name: unit for name, unit in units.items() if unit != NO_UNIT},
+        foreign=tuple(name for name in names if _is_foreign(alone[name], source)),
     )
 
 
@@ -174,14 +176,15 @@ def _distinct(cells: pd.Series) -> pd.Series:
 
 
 def _marks(columns: Sequence[pd.Series], delimiter: str) -> Marks:
-    """The marks by which most columns are numbers throughout.
+    """The marks by which columns of the most different numbers are numbers throughout.
 
-    Files with semicolons have them for the sake of decimal commas.
+    One column of many amounts tells more than several of ``1.0`` and ``0.0``. Files with semicolons
+    have them for the sake of decimal commas.
     """
-    distinct = [pa.array(_distinct(cells), pa.large_string()) for cells in columns]
+    distinct = [_texts(cells) for cells in columns]
 
     def numeric(marks: Marks) -> int:
-        return sum(_are_numbers(texts, marks) for texts in distinct)
+        return sum(len(texts) for texts in distinct if _are_numbers(texts, marks))
 
     return max(_MARKS_BESIDE_SEMICOLONS if delimiter == ";" else _MARKS, key=numeric)
 
@@ -199,8 +202,19 @@ def _are_numbers(texts: pa.Array, marks: Marks) -> bool:
 
 def _plain(cells: pd.Series, source: SourceSpec) -> pd.Series:
     """A column with its numbers as ``1234.5``, if all are numbers; else as it is."""
-    texts = pa.array(cells.dropna().unique(), pa.large_string())
-    usual = (source.decimal, source.thousands) == _MARKS[0]
-    if usual or not _are_numbers(texts, (source.decimal, source.thousands)):
+    marks = source.decimal, source.thousands
+    if marks == _MARKS[0] or not _are_numbers(_texts(cells), marks):
         return cells
     return plain_numbers(cells, source)
+
+
+def _is_foreign(cells: pd.Series, source: SourceSpec) -> bool:
+    """Whether all cells of a column are numbers as ``1234.5``, and not in the marks of the file."""
+    texts = _texts(cells)
+    own = _are_numbers(texts, (source.decimal, source.thousands))
+    return not own and _are_numbers(texts, _MARKS[0])
+
+
+def _texts(cells: pd.Series) -> pa.Array:
+    """The different known cells (n,)."""
+    return pa.array(_distinct(cells), pa.large_string())

@@ -114,7 +114,28 @@ def test_fineness_is_that_of_the_values():
     decimals = Fineness("x", DECIMAL).of(pd.Series(["3", "0.5", "-1.25", "0.1234567"]))
     assert decimals.tolist() == [0, 1, 2, 7]
     moments = ["2020-01-01", "2020-01-01T05:00:00", "2020-01-01T05:07:00", "2020-01-01T05:07:09"]
-    assert Fineness("x", MOMENT).of(pd.Series(moments)).tolist() == [0, 1, 2, 3]
+    assert Fineness("x", MOMENT).of(pd.Series(moments)).tolist() == [0, 1, 6, 7]
+    wholes = Fineness("x", WHOLE)
+    parts = wholes.of(pd.Series(["-500000", "0", "1200", "35", "7"]))
+    assert [wholes.steps[part] for part in parts] == [500_000, 500_000, 100, 5, 1]
+
+
+@pytest.mark.parametrize(
+    ("cells", "form", "expected"),
+    [
+        ([f"{100 * (n % 300) + 700}" for n in range(4000)], None, (700, 32_700, 100)),
+        ([f"{-250 * (n % 300)}" for n in range(4000)], None, (-81_900, 0, 50)),
+        ([f"{50 * (n % 3)}" for n in range(4000)], None, (0, 111, 1)),
+        ([f"{n % 24}:{n % 4 * 15:02d}" for n in range(4000)], "%-H:%M", (0, 1530, 15)),
+        ([f"{n % 24:02d}:{n % 60:02d}:00" for n in range(4000)], "%H:%M:%S", (0, 98_280, 60)),
+    ],
+)
+def test_whole_numbers_get_the_step_of_which_all_are_multiples(tmp_path, cells, form, expected):
+    attribute = WHOLE.model_copy(update={"format": form})
+    keys = keys_of(tmp_path, [*cells, "40013" if form is None else "0:07:13"], attribute)
+    assert (keys["min"], keys["max"], keys.get("step", 1)) == expected
+    column = column_of("x", Integer(**keys), tmp_path)
+    assert (column.encode(pd.Series(cells, dtype="str")) >= 0).all()
 
 
 def test_bounds_hold_the_bulk_and_leave_out_what_is_rare(tmp_path):
@@ -197,7 +218,7 @@ def test_moments_get_the_fractions_of_their_format_and_bounds_that_it_writes(
         ("int8", [100] * 900 + [-100] * 900, {"min": -112, "max": 111, "dtype": "int8"}),
         (
             "uint8",
-            [255] * 900 + [0] * 900,
+            [255] * 900 + [0] * 900 + [7] * 900,
             {"min": 0, "max": 255, "dtype": "uint8", "special": [0]},
         ),
         (
@@ -280,7 +301,7 @@ def test_a_plan_that_could_find_nothing_is_refused():
 
 def test_many_attributes_get_gaussian_noise():
     many = {str(n): WHOLE for n in range(300)}
-    few = plan_domains({"x": WHOLE}, Neighbours(), Fraction(1), Fraction(1, 10**6))
+    few = plan_domains({"x": DAY}, Neighbours(), Fraction(1), Fraction(1, 10**6))
     assert isinstance(few.noise, DiscreteLaplace)
     assert not isinstance(
         plan_domains(many, Neighbours(), Fraction(1), Fraction(1, 10**6)).noise, DiscreteLaplace

@@ -264,6 +264,18 @@ def test_a_wide_extract_is_released(drafted, tmp_path):
     require_release(drafted, tmp_path, 600, 294, "auto")
 
 
+def test_a_flag_written_as_decimals_does_not_decide_the_decimal_mark(tmp_path):
+    amounts = [f"{n},{n % 10}5" for n in range(ROWS)]
+    frame = pd.DataFrame({"flag": some("1.0", "0.0"), "b": some("2.0", "3.0"), "price": amounts})
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    (tmp_path / "draft.yaml").write_text(draft(tmp_path / "table.csv"))
+    spec = load_spec(tmp_path / "draft.yaml")
+    assert spec.source.decimal == ","
+    assert spec.attributes["price"].type == "float"
+    assert spec.attributes["flag"].type == "boolean"
+    assert validate_rows(read_frame(spec), spec)[1].valid
+
+
 def test_a_thousands_mark_in_every_number_is_no_decimal_mark():
     from cloister.schema.drafts.written_forms import number_format
 

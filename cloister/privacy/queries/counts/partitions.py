@@ -19,6 +19,7 @@ import pandas as pd
 from cloister.arrays import Array, Integers
 from cloister.schema.attributes import LARGEST_WHOLE, AnyAttribute, Date, Datetime, Float, Integer
 from cloister.schema.values.formats import SECONDS_OF_DAY
+from cloister.schema.values.number_formats import clock_unit, is_clock_format
 from cloister.schema.values.parsing import parse
 from cloister.schema.values.ticks import EPOCH
 
@@ -37,8 +38,14 @@ _YEARS = (*range(1, 2), *range(100, 1900, 100), *range(1900, 2100), *range(2100,
 # Most decimals of a grid of floats that is recognised.
 MOST_DECIMALS = 6
 
-# Grids of moments that are recognised, in seconds: days, hours, minutes, seconds.
-TIME_STEPS = (SECONDS_OF_DAY, 3_600, 60, 1)
+# Steps of times of day and lengths of time that are recognised, in seconds: hours to seconds.
+_CLOCK_STEPS = (3_600, 1_800, 900, 600, 300, 60, 1)
+
+# Steps of moments that are recognised, in seconds: whole days too.
+_TIME_STEPS = (SECONDS_OF_DAY, *_CLOCK_STEPS)
+
+# Steps of whole numbers that are recognised: 1 and 5 times a power of ten, down to 1.
+_WHOLE_STEPS = tuple(digit * 10**places for places in range(5, -1, -1) for digit in (5, 1))
 
 # More parts than all partitions of any one attribute have together.
 LARGEST_PARTITION = 4 * _QUARTERS * len(_FLOAT_POWERS)
@@ -132,19 +139,34 @@ class Line(Buckets):
 
 
 class Fineness(Buckets):
-    """How fine values are: the decimals of a float, or the unit of time of a moment.
+    """How fine values are: the decimals of a float, or the step of whole numbers or of moments.
 
     Floats with more than 6 decimals have one part more.
     """
 
     @property
+    def steps(self) -> tuple[int, ...]:
+        """Steps, the greatest first; a part holds the multiples of one, and of none before it.
+
+        Of moments in seconds, of whole numbers in their unit; of floats there are none.
+        """
+        if isinstance(self.attribute, Datetime):
+            return _TIME_STEPS
+        if not isinstance(self.attribute, Integer):
+            return ()
+        if not is_clock_format(self.attribute.format):
+            return _WHOLE_STEPS
+        unit = clock_unit(self.attribute.format)
+        return tuple(seconds // unit for seconds in _CLOCK_STEPS if seconds >= unit)
+
+    @property
     def missing(self) -> int:
-        return len(TIME_STEPS) if isinstance(self.attribute, Datetime) else MOST_DECIMALS + 2
+        return len(self.steps) or MOST_DECIMALS + 2
 
     def _parts(self, typed: pd.Series) -> Integers:
         numbers = _numbers(typed, self.attribute)
-        if isinstance(self.attribute, Datetime):
-            return np.argmax(numbers[:, None] % np.array(TIME_STEPS) == 0, axis=1).astype(np.int64)
+        if self.steps:
+            return np.argmax(numbers[:, None] % np.array(self.steps) == 0, axis=1).astype(np.int64)
         places = np.full(len(numbers), MOST_DECIMALS + 1, dtype=np.int64)
         for decimals in reversed(range(MOST_DECIMALS + 1)):
             places[np.round(numbers, decimals) == numbers] = decimals
