@@ -31,12 +31,12 @@ from tasks.evaluation.compare import EvaluationOptions, compare_files
 from tasks.ledger.certificates import read_certificate
 from tasks.ledger.delivery import confirm_delivery
 from tasks.release.certify import TABLE_NAME
-from tasks.requests.forecast import forecast_of
 from tasks.requests.options import Options
 from tasks.requests.plan import StageCost, plan_of, stage_costs, total_cost
+from tasks.requests.plan_report.forecast import forecast_of
+from tasks.requests.plan_report.training_device import device_words
 from tasks.requests.public_context import public_context_of
 from tasks.requests.resolved import ResolvedRequest
-from tasks.requests.training_device import device_words
 from tasks.runtime.home import Home
 from tasks.runtime.tables import require_capacity, require_hard_constraints
 

@@ -39,18 +39,18 @@ from tasks.release.charge import (
 )
 from tasks.release.evaluate import evaluate_release
 from tasks.release.fit import train_model, weigh_constraints
-from tasks.release.plan import search_parameters, sequence_attributes
-from tasks.release.preflight import require_usable
+from tasks.release.kept_request import kept_prior
+from tasks.release.preparation.plan import search_parameters, sequence_attributes
+from tasks.release.preparation.preflight import require_usable
+from tasks.release.preparation.stores import prepare_stores
 from tasks.release.publish import Recorded, publish_release
 from tasks.release.register import register_release, version_release
-from tasks.release.retained import kept_prior
 from tasks.release.sample import sample_rows
-from tasks.release.stores import prepare_stores
 from tasks.requests.plan import stage_costs, total_cost
+from tasks.requests.plan_report.training_device import require_device_memory
 from tasks.requests.public_context import public_context_of
 from tasks.requests.release_request import ReleaseRequest
 from tasks.requests.resolved import ResolvedRequest
-from tasks.requests.training_device import require_device_memory
 from tasks.runtime.home import Home
 from tasks.runtime.temporary import temporary_files
 from tasks.stores.prefect_run_page import attach_certificate, decline_run, note

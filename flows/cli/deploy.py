@@ -164,7 +164,7 @@ def _deployed(
 ) -> Deployed:
     """Check what needs no data, then register the release on the server and in the home."""
     from tasks.ledger.allowance import allowance_of
-    from tasks.release.preflight import require_usable
+    from tasks.release.preparation.preflight import require_usable
     from tasks.requests.plan import plan_of
     from tasks.requests.public_context import public_context_of
     from tasks.requests.recurring import Registration, settings_digest

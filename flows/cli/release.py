@@ -225,11 +225,11 @@ def _release(spec: Path, options: Options, home: Home, as_json: bool) -> None:
 
 def run_release(spec: Path, options: Options, home: Home) -> Outcome | Finished:
     """Check what can be checked before an orchestrator is started, then run the flow."""
-    from tasks.release.preflight import require_usable
+    from tasks.release.preparation.preflight import require_usable
     from tasks.requests.plan import plan_of
+    from tasks.requests.plan_report.training_device import require_device_memory
     from tasks.requests.public_context import public_context_of
     from tasks.requests.release_request import ReleaseRequest
-    from tasks.requests.training_device import require_device_memory
 
     request = ReleaseRequest.of(spec, options, user())
     resolved = request.resolve()

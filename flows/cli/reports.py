@@ -16,7 +16,6 @@ from models.plan import AnyPlan
 from models.planning.dependency_forecast import DependencyForecast
 from models.task import Budget
 from tasks.requests.check import require_satisfiable
-from tasks.requests.forecast import NEW_HOME, forecast_of
 from tasks.requests.plan import (
     dependencies_of,
     expected_error,
@@ -25,11 +24,12 @@ from tasks.requests.plan import (
     stage_costs,
     total_cost,
 )
+from tasks.requests.plan_report.forecast import NEW_HOME, forecast_of
+from tasks.requests.plan_report.soft_constraints import soft_facts, soft_json
+from tasks.requests.plan_report.training_device import device_json, device_words
+from tasks.requests.plan_report.warnings import plan_warnings
 from tasks.requests.public_context import PublicContext, public_context_of
 from tasks.requests.resolved import ResolvedRequest
-from tasks.requests.soft_constraints import soft_facts, soft_json
-from tasks.requests.training_device import device_json, device_words
-from tasks.requests.warnings import plan_warnings
 
 if TYPE_CHECKING:
     from cloister.evaluation.databases.report import AnyEvaluation

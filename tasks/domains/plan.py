@@ -23,11 +23,12 @@ from models.plan import Forecast, Parameters, Plan, Stage
 from models.task import Task
 from models.task_from_spec import neighbours_of
 from tasks.ledger.queries import pending_release
-from tasks.release.preflight import require_home, require_nameable, require_readable, require_room
+from tasks.release.preparation.preflight import require_readable
 from tasks.requests.options import Options, budget_of, require_small_delta
 from tasks.requests.public_context import PublicContext
 from tasks.requests.resolved import ResolvedRequest, require_none
 from tasks.runtime.home import Home
+from tasks.runtime.places import require_home, require_nameable, require_room
 
 # Bytes of disk that a new spec needs: as many as a spec may have.
 _SPEC_BYTES = 1 << 20

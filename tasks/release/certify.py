@@ -20,13 +20,13 @@ from tasks.data.session import AnySpent
 from tasks.ledger.queries import deniable_releases
 from tasks.ledger.transitions import COMPOSITION, open_ledger
 from tasks.release.charge import ReservedRelease
+from tasks.release.kept_request import kept_prior
 from tasks.release.prior import reused_releases
-from tasks.release.retained import kept_prior
 from tasks.release.sample import DrawnRows
+from tasks.requests.plan_report.soft_constraints import unweighed_soft
+from tasks.requests.plan_report.training_device import training_device
 from tasks.requests.public_context import PublicContext, public_context_of
 from tasks.requests.resolved import ResolvedRequest
-from tasks.requests.soft_constraints import unweighed_soft
-from tasks.requests.training_device import training_device
 from tasks.runtime.code_version import code_digest
 from tasks.runtime.home import Home
 from tasks.runtime.references import Reference, digest_of

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
-from cloister.errors import CloisterError, InputError
-from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.declarations.release import LATEST
+from cloister.errors import CloisterError
 from models.plan import AnyPlan
 from tasks.data.refusals import usable
 from tasks.data.session import DoorT, Opened, RawT, RowSource, Session, Spent
@@ -20,10 +17,10 @@ from tasks.ledger.transitions import (
     open_ledger,
     release_request,
 )
-from tasks.release.prior import find_prior, prior_digest
-from tasks.release.retained import kept_prior, kept_seed
+from tasks.release.kept_request import keep_request, kept_prior
+from tasks.release.preparation.stores import Stores
+from tasks.release.prior import prior_digest
 from tasks.requests.plan import plan_digest, plan_json, require_within_budget
-from tasks.requests.public_context import PublicContext
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.code_version import code_version
 from tasks.runtime.files import write_json
@@ -43,14 +40,6 @@ class ReservedRelease:
     release: str
     resumed: bool
     finished: bool = False
-
-
-@dataclass(frozen=True)
-class Stores:
-    """Where MLflow and DVC will record a release: found usable."""
-
-    tracking: str
-    versions: Path
 
 
 @step("reserve", "reserve epsilon {request.budget.epsilon} of {request.spec.stem}")
@@ -79,31 +68,11 @@ def reserve_budget(
     folder = home.release(release)
     if reservation.resumed:
         reporter().resume(release)
-    _keep_request(folder / "order.json", request, context, home)
+    keep_request(folder, request, context, home)
     if reservation.release.undelivered:
         return ReservedRelease(release, resumed=True, finished=True)
     write_json(folder / "plan.json", plan_json(plan))
     return ReservedRelease(release, reservation.resumed)
-
-
-def _keep_request(path: Path, request: ResolvedRequest, context: PublicContext, home: Home) -> None:
-    """Write the request with its seed and its prior, unless an earlier run did.
-
-    Raises:
-        InputError: the earlier run had others, or the prior cannot be used.
-    """
-    if not path.exists():
-        prior = find_prior(request, context, home)
-        seed = SamplingSource().seed if request.seed is None else request.seed
-        kept = request.with_seed(seed).with_prior(prior.id if prior else None)
-        write_json(path, kept.to_json())
-        return
-    if request.seed not in (None, kept_seed(path.parent)):
-        raise InputError(
-            "this release was begun with another --seed-sampling; give that one, or leave it out"
-        )
-    if request.prior not in (None, LATEST, kept_prior(path.parent)):
-        raise InputError("this release was begun with another --prior; give that one")
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from models.registry import create
 from models.storage import load_model, save_model
 from tasks.data.session import AnySpent
 from tasks.ledger.transitions import seal
+from tasks.release.kept_request import kept_prior
 from tasks.release.prior import reusing
-from tasks.release.retained import kept_prior
 from tasks.requests.public_context import PublicContext, public_context_of
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home

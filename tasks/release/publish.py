@@ -17,11 +17,11 @@ from models.storage import model_digest
 from tasks.ledger.transitions import is_candidate, record_candidate
 from tasks.release.certify import Certified
 from tasks.release.load import load_release
-from tasks.release.preflight import require_new
 from tasks.release.retained import write_kept
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.code_version import code_version
 from tasks.runtime.home import Home
+from tasks.runtime.places import require_new
 from tasks.runtime.references import Reference, digest_of
 from tasks.runtime.step import recording_step
 

@@ -13,9 +13,8 @@ import hmac
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from cloister.errors import StorageError, VerificationError
+from cloister.errors import StorageError
 from tasks.runtime.files import write_json
 from tasks.runtime.home import Home, close
 from tasks.runtime.references import digest_of
@@ -66,52 +65,6 @@ def kept_findings(home: Home, release: str, digest: str) -> Iterator[str]:
         f"{home.folder / name}: was altered"
         for name in held
         if _digest(home.folder / name) != listed[name]
-    )
-
-
-def kept_seed(folder: Path) -> int:
-    """The seed for drawing rows that a release was begun with.
-
-    Raises:
-        VerificationError: the request in its folder was altered.
-    """
-    seed = _kept_request(folder).get("seed")
-    if type(seed) is not int:
-        raise _altered(folder)
-    return seed
-
-
-def kept_prior(folder: Path) -> str | None:
-    """The release whose numbers a release was begun to use again; None if it uses none.
-
-    Raises:
-        VerificationError: the request in its folder was altered.
-    """
-    prior = _kept_request(folder).get("prior")
-    if not isinstance(prior, str | None):
-        raise _altered(folder)
-    return prior
-
-
-def _kept_request(folder: Path) -> dict[str, Any]:
-    path = folder / "order.json"
-    try:
-        request = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise StorageError(
-            f"{path} cannot be read ({error.strerror}); restore it from a backup"
-        ) from None
-    except (ValueError, RecursionError):
-        raise _altered(folder) from None
-    if not isinstance(request, dict):
-        raise _altered(folder)
-    return request
-
-
-def _altered(folder: Path) -> VerificationError:
-    return VerificationError(
-        f"{folder / 'order.json'} was altered; restore it, or withdraw the release and start a "
-        "new one"
     )
 
 

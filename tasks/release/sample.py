@@ -18,7 +18,7 @@ from models.protocol import AnyModel, DatabaseModel, Model
 from models.storage import load_model
 from models.task import Task
 from tasks.release.charge import ReservedRelease
-from tasks.release.retained import kept_seed
+from tasks.release.kept_request import kept_seed
 from tasks.requests.public_context import PublicContext, public_context_of
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home

@@ -31,7 +31,7 @@ USED = (
     "tasks.evaluation.compare",
     "tasks.ledger.allowance",
     "tasks.ledger.verify",
-    "tasks.release.preflight",
+    "tasks.release.preparation.preflight",
     "tasks.requests.plan",
     "tasks.stores.prefect_deployment",
     "tasks.stores.prefect_schedule",

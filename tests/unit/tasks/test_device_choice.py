@@ -11,9 +11,9 @@ from flows.cli.app import run
 from tasks.ledger.transitions import spend_id
 from tasks.requests.options import Options
 from tasks.requests.plan import plan_of
+from tasks.requests.plan_report.training_device import device_words, training_device
 from tasks.requests.public_context import public_context_of
 from tasks.requests.resolved import ResolvedRequest
-from tasks.requests.training_device import device_words, training_device
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from cloister.schema.domain import Domain
 from models.protocol import make_plan
 from models.registry import create
 from models.task import Budget, Task
-from tasks.requests.forecast import forecast_of
 from tasks.requests.options import Options
 from tasks.requests.plan import plan_of
+from tasks.requests.plan_report.forecast import forecast_of
 from tasks.requests.public_context import public_context_of
 from tasks.requests.resolved import ResolvedRequest
 

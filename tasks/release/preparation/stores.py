@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from tasks.release.charge import Stores
+from dataclasses import dataclass
+from pathlib import Path
+
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
 from tasks.runtime.step import step
 from tasks.stores.dvc_store import Versions
 from tasks.stores.mlflow_store import Tracker
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Where MLflow and DVC will record a release: found usable."""
+
+    tracking: str
+    versions: Path
 
 
 @step("stores", "prepare the stores of {request.spec.stem}")

@@ -10,9 +10,9 @@ from cloister.privacy.events import Composed, Event, GaussianCounts, LaplaceCoun
 from models.differences.pairs import differences_of, orders_of
 from models.plan import AnyPlan
 from models.task import AnyTask, DatabaseTask
+from tasks.requests.plan_report.soft_constraints import unweighed_soft
 from tasks.requests.public_context import PublicContext
 from tasks.requests.resolved import ResolvedRequest
-from tasks.requests.soft_constraints import unweighed_soft
 
 _DROPPED = (
     "'{name}' is across {table}.{column}, of a table to itself: a drawn row that violates it loses "

@@ -1,0 +1,1 @@
+"""What comes before the charge of a release: checks, the plan, the stores; no data is opened."""
