@@ -12,9 +12,9 @@ from pathlib import Path
 _OWNER_ALONE = 0o600
 """Mode of a new file; it holds from the first byte on, whatever the umask."""
 
-# Hexadecimal digits of the digest of a name in the name of its part: 64 bits. The digest stands for
-# the name, which may be as long as the system allows and leaves no room for more.
 _NAME_DIGITS = 16
+"""Hexadecimal digits of the digest of a name in the name of its part: 64 bits. The digest stands
+for the name, which may be as long as the system allows and leaves no room for more."""
 
 
 def write_whole(path: Path, write: Callable[[Path], object], *, replace: bool = True) -> None:

@@ -13,8 +13,8 @@ from cloister.figures import figure
 from cloister.privacy.certificate.schema import ConstraintOrigin
 from tasks.requests.plan import StageCost
 
-# Rows of a frame that are shown: enough to see its columns.
 _SHOWN = 5
+"""Rows of a frame that are shown: enough to see its columns."""
 
 
 def facts_table(title: str, content: Mapping[str, object]) -> str:

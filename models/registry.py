@@ -16,8 +16,8 @@ from models.protocol import AnySynthesizer, Progress, silent
 class Deferred:
     """The method ``name`` of a module that is imported when the method is made.
 
-    The module has a function ``variant(name, progress)``, and imports what only a fit needs when it
-    fits: a plan costs neither the time nor the memory of those libraries.
+    The module has a function ``synthesizer_of(name, progress)``, and imports what only a fit needs
+    when it fits: a plan costs neither the time nor the memory of those libraries.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Deferred:
 
     def __call__(self, progress: Progress) -> AnySynthesizer:
         """The method."""
-        made: AnySynthesizer = import_module(self.module).variant(self.name, progress)
+        made: AnySynthesizer = import_module(self.module).synthesizer_of(self.name, progress)
         return made
 
 

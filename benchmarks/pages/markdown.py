@@ -18,8 +18,8 @@ from benchmarks.pages.figures import Table
 from cloister.errors import InputError, StorageError
 from tasks.runtime.code_version import code_version
 
-# Where the section of an experiment begins.
 SECTION = re.compile(r"^(?=### )", re.MULTILINE)
+"""Where the section of an experiment begins."""
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from cloister.errors import CloisterError, StorageError
 from tasks.runtime.home import Home, private_folder
 from tasks.runtime.locks import exclusive
 
-# Seconds that one call of venv or pip may take.
 PATIENCE = 3600.0
+"""Seconds that one call of venv or pip may take."""
+
 KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE")
 PIP = ("-m", "pip", "install", "--no-input", "--disable-pip-version-check")
 

@@ -23,12 +23,15 @@ from benchmarks.peer_runs.environments import plain_environment
 from cloister.errors import CloisterError
 
 DRIVER = Path(__file__).with_name("run_peer.py")
-# Exit codes of a program that somebody else ended; such a run says nothing about the peer.
 FROM_OUTSIDE = tuple(256 - number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
-# Exit code of a program that used up its CPU seconds.
+"""Exit codes of a program that somebody else ended; such a run says nothing about the peer."""
+
 OUT_OF_TIME = 256 - signal.SIGXCPU
-# Wall seconds allowed for each CPU second of the limit: a run may have to share its core.
+"""Exit code of a program that used up its CPU seconds."""
+
 WAITING = 4
+"""Wall seconds allowed for each CPU second of the limit: a run may have to share its core."""
+
 ONE_CORE = MappingProxyType(
     {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NPROC": "1"}
 )

@@ -59,14 +59,15 @@ from cloister.schema.values.formats import in_seconds, written_micros
 from cloister.schema.values.parsing import holds_numbers
 from cloister.schema.values.representable import representable
 
-# Most probability that the noisy count of any part of an empty partition reaches the threshold.
 _MISTAKES = Fraction(1, 1000)
+"""Greatest probability that the noisy count of any part of an empty partition reaches the
+threshold."""
 
-# Share of the rows from which zero is declared a special value of a numeric attribute.
 _POINT_MASS = 0.1
+"""Share of the rows from which zero is declared a special value of a numeric attribute."""
 
-# Steps of a range of whole numbers at least: the numbers of fewer may be multiples by chance.
 _FEWEST_STEPS = 20
+"""Steps of a range of whole numbers at least: the numbers of fewer may be multiples by chance."""
 
 _LAST_KEY = 999_999_999
 """The greatest number of a neutral key."""

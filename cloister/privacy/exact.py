@@ -10,17 +10,17 @@ from cloister.errors import InputError
 
 Amount = Fraction | Decimal | int | float | str
 
-# Amounts between zero and this are refused: doubles lose digits below the least normal number.
 _SMALLEST = Fraction(1, 2**1022)
+"""Amounts between zero and this are refused: doubles lose digits below the least normal number."""
 
-# Amounts above this are refused: near the end of the range of doubles.
 _LARGEST = Fraction(2**1022)
+"""Amounts above this are refused: near the end of the range of doubles."""
 
-# Significant digits of an amount that people read.
 _DIGITS = 6
+"""Significant digits of an amount that people read."""
 
-# Most binary digits of a numerator or denominator, and largest exponent of ten, of an amount.
 _MOST_BITS = 4096
+"""Most binary digits of a numerator or denominator, and largest exponent of ten, of an amount."""
 
 
 def exact(amount: Amount) -> Fraction:

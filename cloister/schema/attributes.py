@@ -37,7 +37,7 @@ _MOST_BINS = 100_000
 """Bins of a column at most: a histogram of more has fewer rows in a bin than its noise."""
 
 _DAY_MICROS = SECONDS_OF_DAY * MICROS
-"""Microseconds of a day: the unit of dates."""
+"""Microseconds of a day: the step of dates."""
 
 EXACT_STEP, EXACT_YEARS = 0.0001, range(1700, 2241)
 """Seconds that a float64 of seconds since 1970 tells apart in all years, and the years in which it

@@ -192,8 +192,8 @@ class TableSpec(Declared):
 
 
 _NO_SOURCE = SourceSpec(path=".")
-# What is said of the dataset if it has one table, and of each table if it has several.
 OF_ONE = frozenset({"source", "ignore", "attributes", "evaluation", "validation"})
+"""What is said of the dataset if it has one table, and of each table if it has several."""
 
 
 class Spec(Declared):

@@ -24,8 +24,8 @@ from cloister.figures import figure
 Event = Mapping[str, int | str]
 """What is said of a step: its name and state, and in numbers how far it is."""
 
-# Lines at most for the parts of one step, so that logs stay short.
 _TENTHS = 10
+"""Lines at most for the parts of one step, so that logs stay short."""
 
 
 @dataclass

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from tasks.runtime.home import Home
     from tasks.stores.prefect_deployment import Recurring
 
-# First runs that are listed: enough to see the rhythm of a schedule.
 _SHOWN = 3
+"""First runs that are listed: enough to see the rhythm of a schedule."""
 
 Unauthenticated = Annotated[
     bool,

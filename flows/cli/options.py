@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from cloister.schema.declarations.release import Sampling
     from tasks.requests.options import Options
 
-# The names that a spec may give its dataset.
 _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-# What may be used again: a release, or the latest.
+"""The names that a spec may give its dataset."""
+
 _PRIOR = re.compile(r"latest|r-[0-9a-z]{1,32}")
-# Letters of the name of the column that identifies persons.
+"""What may be used again: a release, or the latest."""
+
 _LONGEST_UNIT = 200
+"""Letters of the name of the column that identifies persons."""
 
 
 def user() -> str:

@@ -100,6 +100,6 @@ class CopulaSynthesizer(Synthesizer[CopulaParameters, "CopulaModel"]):
         return restore_copula(task, meta, arrays)
 
 
-def variant(name: str, progress: Progress) -> CopulaSynthesizer:
-    """The variant of a name."""
+def synthesizer_of(name: str, progress: Progress) -> CopulaSynthesizer:
+    """The method of a name."""
     return CopulaSynthesizer(progress, RECIPES[name])

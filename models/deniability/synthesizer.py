@@ -145,7 +145,7 @@ class DeniabilitySynthesizer(Synthesizer[DeniabilityParameters, "DeniableModel"]
         return restore_pool(task, meta, arrays)
 
 
-def variant(name: str, progress: Progress) -> AnySynthesizer:
+def synthesizer_of(name: str, progress: Progress) -> AnySynthesizer:
     """The method of a name."""
     if name == BayesSynthesizer.name:
         return BayesSynthesizer(progress)

@@ -87,6 +87,6 @@ class DPView(Synthesizer[ViewParameters, "DPViewModel"]):
         return restore_dpview(task, meta, arrays)
 
 
-def variant(name: str, progress: Progress) -> DPView:
-    """The variant of a name."""
+def synthesizer_of(name: str, progress: Progress) -> DPView:
+    """The method of a name."""
     return DPView(progress, RECIPES[name])

@@ -71,8 +71,8 @@ class Kamino(Synthesizer[KaminoParameters, "KaminoModel"]):
         return restore_kamino(task, meta, arrays, self._recipe.trainer)
 
 
-def variant(name: str, progress: Progress) -> Kamino:
-    """The variant of a name."""
+def synthesizer_of(name: str, progress: Progress) -> Kamino:
+    """The method of a name."""
     if name == PRINTED:
         from models.kamino.paper.synthesizer import PrintedKamino
 

@@ -115,6 +115,6 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "FittedMixture"]):
         return DifferencedModel(task, model, chosen, restore_moved(task, chosen, arrays))
 
 
-def variant(_name: str, progress: Progress) -> MixtureSynthesizer:
+def synthesizer_of(_name: str, progress: Progress) -> MixtureSynthesizer:
     """The method."""
     return MixtureSynthesizer(progress)

@@ -94,6 +94,6 @@ class RelationalSynthesizer(DatabaseSynthesizer[RelationalParameters, "Relationa
         return create(name, self._progress)
 
 
-def variant(name: str, progress: Progress) -> RelationalSynthesizer:
-    """The method of that name."""
+def synthesizer_of(name: str, progress: Progress) -> RelationalSynthesizer:
+    """The method of a name."""
     return RelationalSynthesizer(name.removeprefix(PREFIX).removeprefix("-") or None, progress)

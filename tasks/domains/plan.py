@@ -30,13 +30,15 @@ from tasks.requests.resolved import ResolvedRequest, require_none
 from tasks.runtime.home import Home
 from tasks.runtime.places import require_home, require_nameable, require_room
 
-# Bytes of disk that a new spec needs: as many as a spec may have.
 _SPEC_BYTES = 1 << 20
+"""Bytes of disk that a new spec needs: as many as a spec may have."""
+
 SPEC_NAME = "spec.yaml"
-# Forecast of a measurement, in seconds: a rough figure, shown and not checked.
 _SECONDS = 2.0
-# Forecast of its memory, in bytes: a rough figure, shown and not checked.
+"""Forecast of a measurement, in seconds: a rough figure, shown and not checked."""
+
 _MEMORY = 1 << 30
+"""Forecast of its memory, in bytes: a rough figure, shown and not checked."""
 
 _EXPLANATIONS = MappingProxyType(
     {

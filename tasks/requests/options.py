@@ -15,10 +15,11 @@ from models.task import Budget, RowSampling
 from models.task_from_spec import rows_by_default, sampling_of
 from tasks.requests.limits import MOST_ROWS, MOST_SEED
 
-# Least epsilon: with less, every answer of every method is noise.
 _LEAST_EPSILON = Fraction(1, 10**9)
-# Greatest epsilon: a greater one promises nothing.
+"""Least epsilon: with less, every answer of every method is noise."""
+
 _GREATEST_EPSILON = 1000
+"""Greatest epsilon: a greater one promises nothing."""
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from tasks.runtime.files import write_json
 from tasks.runtime.home import Home, private_folder
 from tasks.stores.prefect_schedule import ReleaseSchedule
 
-# The resolution of times: schedules are read from just before a time, so that it is included.
 _INSTANT = timedelta(microseconds=1)
+"""The resolution of times: schedules are read from just before a time, so that it is included."""
 
 
 @dataclass(frozen=True)

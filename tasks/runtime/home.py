@@ -26,8 +26,9 @@ from cloister.files import write_whole
 if TYPE_CHECKING:
     from cloister.privacy.ledger import Anchor
 
-# Bytes of the home's key: the output of SHA-256, beyond which HMAC gains nothing.
 _KEY_BYTES = 32
+"""Bytes of the home's key: the output of SHA-256, beyond which HMAC gains nothing."""
+
 OTHERS = 0o077
 """Mode bits of group and others; the umask of every process that uses a home."""
 

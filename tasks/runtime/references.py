@@ -11,8 +11,8 @@ from typing import Self
 
 from cloister.errors import StorageError, VerificationError
 
-# Bytes that are read at once: a large file must not be held in memory.
 _BLOCK = 1 << 20
+"""Bytes that are read at once: a large file must not be held in memory."""
 
 
 @dataclass(frozen=True)

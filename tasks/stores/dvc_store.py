@@ -34,8 +34,6 @@ from tasks.runtime.home import close, private_folder
 from tasks.runtime.locks import exclusive
 
 _REMOTE = "storage"
-# Runs DVC commands, from JSON on standard input, until one fails: its number, from 1, is the exit
-# code. One process for several, since DVC takes longer to load than to work.
 _PROGRAM = f"""
 import gc, json, sys
 gc.set_threshold({SELDOM})
@@ -44,8 +42,12 @@ for number, words in enumerate(json.load(sys.stdin), 1):
     if main(words):
         sys.exit(number)
 """
-# Letters of the ending of a file's name that is kept; a longer one may not fit into a file's name.
+"""Runs DVC commands, from JSON on standard input, until one fails: its number, from 1, is the exit
+code. One process for several, since DVC takes longer to load than to work."""
+
 _LONGEST_ENDING = 16
+"""Letters of the ending of a file's name that is kept; a longer one may not fit into a file's
+name."""
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,12 @@ import re
 RELEASE = "release.id"
 """The tag that names the release of a run, a model or a version."""
 
-# Letters of the name of a metric or parameter, of the 250 that MLflow accepts.
 _LONGEST_KEY = 200
-# Hexadecimal digits of the digest that distinguishes names which would be written alike: 48 bits.
+"""Letters of the name of a metric or parameter, of the 250 that MLflow accepts."""
+
 _KEY_DIGITS = 12
+"""Hexadecimal digits of the digest that distinguishes names which would be written alike: 48
+bits."""
 
 
 def quotable(release: str) -> bool:

@@ -35,12 +35,14 @@ from cloister.privacy.certificate.schema import StageSpend
 from tasks.runtime.locks import exclusive
 from tasks.stores.mlflow_names import RELEASE, mlflow_key, release_filter
 
-# Letters of a parameter's value: as many as MLflow accepts.
 _LONGEST_PARAM = 6_000
-# Metrics or parameters of one request; MLflow accepts 100 parameters.
+"""Letters of a parameter's value: as many as MLflow accepts."""
+
 _MOST_ENTRIES = 90
-# Letters of the keyed digest of the data: 128 bits of it, as MLflow accepts 36 letters.
+"""Metrics or parameters of one request; MLflow accepts 100 parameters."""
+
 _LONGEST_DIGEST = 32
+"""Letters of the keyed digest of the data: 128 bits of it, as MLflow accepts 36 letters."""
 
 _PARENT, _STAGE = "mlflow.parentRunId", "stage"
 

@@ -31,8 +31,9 @@ from cloister import __version__
 from cloister.errors import CloisterError, InputError
 from tasks.stores.prefect_schedule import ReleaseSchedule
 
-# Without it, Prefect would send what it finds out about the Git repository.
 _VERSION = VersionInfo(type="prefect:simple", version=__version__)
+"""Without it, Prefect would send what it finds out about the Git repository."""
+
 _EXAMPLE_URL = "http://127.0.0.1:4200/api"
 
 _PATIENCE = 20.0

@@ -13,12 +13,14 @@ from prefect.server.schemas.schedules import CronSchedule as Dates
 
 from cloister.errors import InputError
 
-# Fields of a cron line: minute, hour, day, month, weekday.
 _FIELDS = 5
-# Dates that are computed at once; the iterator computes more as they are needed.
+"""Fields of a cron line: minute, hour, day, month, weekday."""
+
 _CHUNK = 50
-# Added to the last date of a chunk, so that the next chunk begins after it.
+"""Dates that are computed at once; the iterator computes more as they are needed."""
+
 _SECOND = timedelta(seconds=1)
+"""Added to the last date of a chunk, so that the next chunk begins after it."""
 
 
 @dataclass(frozen=True)

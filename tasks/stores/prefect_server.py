@@ -25,17 +25,21 @@ from tasks.runtime.garbage import SELDOM
 from tasks.runtime.home import Home
 from tasks.runtime.locks import exclusive
 
-# Seconds that a server may take to accept a connection.
 _PATIENCE = 5.0
-# Seconds that one that accepted it may take to answer: on a busy machine five were too few.
+"""Seconds that a server may take to accept a connection."""
+
 _BUSY = 30.0
-# Seconds that a temporary server may take to start; it first makes its database, which takes long
-# on a busy machine.
+"""Seconds that one that accepted it may take to answer: on a busy machine five were too few."""
+
 _STARTING = 180.0
-# Seconds between two checks of a server that starts.
+"""Seconds that a temporary server may take to start; it first makes its database, which takes long
+on a busy machine."""
+
 _PAUSE = 0.1
-# Seconds that a temporary server may take to end before it is killed.
+"""Seconds between two checks of a server that starts."""
+
 _ENDING = 5.0
+"""Seconds that a temporary server may take to end before it is killed."""
 
 _PROGRAM = f"""
 import gc, os, runpy, threading

@@ -15,20 +15,20 @@ from cloister.privacy.accounting.accountants import spend
 from cloister.privacy.accounting.renyi import ORDERS, convert
 from cloister.privacy.events import Event, Relation
 
-# Relative precision of a noise level.
 _PRECISION = 1e-4
+"""Relative precision of a noise level."""
 
-# Significant decimal digits of a noise level, which is rounded up to them.
 _DIGITS = 6
+"""Significant decimal digits of a noise level, which is rounded up to them."""
 
-# Ratio of the noise levels that are tried until two of them enclose the answer.
 _STRIDE = 4.0
+"""Ratio of the noise levels that are tried until two of them enclose the answer."""
 
-# Largest noise level that is tried.
 _MOST_NOISE = 2.0**30
+"""Largest noise level that is tried."""
 
-# Bisections of rho: more than the 53 bits of a double.
 _HALVINGS = 60
+"""Bisections of rho: more than the 53 bits of a double."""
 
 Excess = Callable[[float], float]
 

@@ -18,8 +18,8 @@ import numpy as np
 from cloister.privacy.accounting.precision import LARGEST_EXPONENT, OUTWARD
 from cloister.privacy.events import Bounded, Relation, SeededRecords
 
-# Binary digits of an epsilon after the point, rounded up.
 _DIGITS = 48
+"""Binary digits of an epsilon after the point, rounded up."""
 
 
 @dataclass(frozen=True)

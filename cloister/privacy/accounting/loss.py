@@ -29,17 +29,18 @@ from cloister.arrays import Floats
 
 Profile = Callable[[Floats], Floats]
 
-# Mass added to delta for the rounding of Fourier transforms: this for each mechanism, and 100 more.
 _ROUNDING = 1e-15
+"""Mass added to delta for the rounding of Fourier transforms: this for each mechanism, and 100
+more."""
 
-# Largest loss, in nats, that is passed to exp; the largest double is exp(709.8).
 _LARGEST_LOSS = 600.0
+"""Largest loss, in nats, that is passed to exp; the largest double is exp(709.8)."""
 
-# Infinite mass above which nothing else is composed: no delta that is asked for is as large.
 _HOPELESS = 0.5
+"""Infinite mass above which nothing else is composed: no delta that is asked for is as large."""
 
-# Share by which a window must become narrower for a steeper tilt to be tried after it.
 _WORTHWHILE = 0.01
+"""Share by which a window must become narrower for a steeper tilt to be tried after it."""
 
 
 @dataclass(frozen=True)

@@ -29,25 +29,27 @@ from cloister.privacy.events import (
     Selection,
 )
 
-# Largest epsilon that is passed to exp, in nats; the largest double is exp(709.8).
 _LARGEST_EXPONENT = 700.0
+"""Largest epsilon that is passed to exp, in nats; the largest double is exp(709.8)."""
 
-# Standard deviations that the table of a discrete Gaussian reaches on both sides: the mass beyond
-# is below 1e-43.
 _WIDTH = 14
+"""Standard deviations that the table of a discrete Gaussian reaches on both sides: the mass beyond
+is below 1e-43."""
 
-# Largest scale of a discrete Gaussian that is tabulated, in rows: a table of 2.8 million numbers.
 _LARGEST_SCALE = 1e5
+"""Largest scale of a discrete Gaussian that is tabulated, in rows: a table of 2.8 million
+numbers."""
 
-# Spacing, in standard deviations, of the table in which the inverse of a loss is looked up first.
 _TABLE_STEP = 0.01
+"""Spacing, in standard deviations, of the table in which the inverse of a loss is looked up
+first."""
 
-# Bisections of one step of that table, down to 1e-8 standard deviations.
 _HALVINGS = 20
+"""Bisections of one step of that table, down to 1e-8 standard deviations."""
 
-# A rate from which sampling is not counted: 1 - rate would have few digits in double precision, or
-# none.
 _NEARLY_ALL = 1 - Fraction(1, 2**20)
+"""A rate from which sampling is not counted: 1 - rate would have few digits in double precision, or
+none."""
 
 
 @dataclass(frozen=True)

@@ -31,17 +31,17 @@ ORDERS = np.unique(
         [1 + np.geomspace(0.02, 5, 30), np.arange(2.0, 64), np.geomspace(64, 16384, 40).round()]
     )
 )
-# Largest whole order at which sampled Gaussians are summed; higher ones count as unknown.
 _LARGEST_SAMPLED_ORDER = 512
+"""Largest whole order at which sampled Gaussians are summed; higher ones count as unknown."""
 
-# Largest order at which sampled Gaussians are integrated here; higher ones count as unknown.
 _LARGEST_MIXTURE_ORDER = 128
+"""Largest order at which sampled Gaussians are integrated here; higher ones count as unknown."""
 
-# Orders from here on are converted to an epsilon: nearer to 1 the formula loses its digits.
 _LEAST_CONVERTED_ORDER = 1.01
+"""Orders from here on are converted to an epsilon: nearer to 1 the formula loses its digits."""
 
-# Distance of the points of integration, in standard deviations of the noise.
 _SPACING = 0.05
+"""Distance of the points of integration, in standard deviations of the noise."""
 
 
 @singledispatch

@@ -17,8 +17,8 @@ from scipy.special import bdtr
 from cloister.privacy.accounting.loss import Loss
 from cloister.privacy.accounting.precision import LARGEST_EXPONENT, OUTWARD
 
-# Bisections of an epsilon: more than the 53 bits of a double.
 _HALVINGS = 100
+"""Bisections of an epsilon: more than the 53 bits of a double."""
 
 
 def repeated_response(epsilon: float, times: int, step: float, tail: float) -> Loss:

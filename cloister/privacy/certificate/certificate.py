@@ -64,8 +64,8 @@ from cloister.privacy.certificate.wording import (
     reuse_words,
     rows_words,
     safeguards,
+    unit_description,
     unit_statement,
-    unit_words,
 )
 from cloister.privacy.exact import decimal, decimal_below, exact, float_above
 from cloister.privacy.ledger import Anchor, BudgetStatus
@@ -75,8 +75,8 @@ from cloister.schema.relations.database import ForeignKey
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import spec_digest
 
-# Version of the format, as written into each certificate.
 _FORMAT = 1
+"""Version of the format, as written into each certificate."""
 
 YAML_NAME, PAGE_NAME = "certificate.yaml", "certificate.html"
 
@@ -284,7 +284,7 @@ def _guarantee(facts: Facts) -> Guarantee:
     return Guarantee(
         private=facts.secure,
         definition=DENIABLE_DEFINITION if facts.deniable else definition_of(facts.delta),
-        unit=unit_words(facts.spec),
+        unit=unit_description(facts.spec),
         unit_statement=unit_statement(facts.spec),
         relation=privacy.relation,
         relation_words=relation_words(privacy.relation),

@@ -20,14 +20,14 @@ from cloister.privacy.ledger import Anchor
 
 MANIFEST_NAME = "manifest.json"
 
-# Version of the format, as written into each manifest.
 _FORMAT = 1
+"""Version of the format, as written into each manifest."""
 
 _LATER = ("model", "kept")
 """Parts of a lineage that older manifests lack; those without them read and write as before."""
 
-# Bytes of a file that are read at once.
 _BLOCK = 1 << 20
+"""Bytes of a file that are read at once."""
 
 
 @dataclass(frozen=True)

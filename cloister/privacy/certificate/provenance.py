@@ -30,8 +30,8 @@ from cloister.schema.spec import PersonUnit, Spec
 if TYPE_CHECKING:
     from cloister.constraints.violation_report import ViolationReport
 
-# Most values of a declared list that are written out.
 _MOST_SHOWN = 8
+"""Most values of a declared list that are written out."""
 
 _METHOD = (
     "the method, its parameters, the noise levels and the order in which attributes are modelled"

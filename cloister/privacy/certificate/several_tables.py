@@ -30,7 +30,7 @@ def noun(schema: Schema) -> str:
     return f"row of {_start(schema)} with all rows that refer to it"
 
 
-def unit_words(schema: Schema) -> str:
+def unit_description(schema: Schema) -> str:
     """Whom the guarantee protects, in plain words."""
     return f"one row of {_start(schema)}, with {_REFERRING}"
 

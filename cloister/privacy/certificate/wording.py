@@ -31,11 +31,11 @@ _DEFINITION = (
 _PURE_DEFINITION = (
     "pure differential privacy, epsilon alone; central model: one curator holds the data"
 )
-# Certainties of a guess before a release, of which a certificate shows what they can become.
 _PRIORS = (0.01, 0.10, 0.50, 0.90)
+"""Certainties of a guess before a release, of which a certificate shows what they can become."""
 
-# Shares of false alarms, for which a certificate shows the most that an attack can find.
 _FALSE_ALARMS = (0.01, 0.05, 0.10)
+"""Shares of false alarms, for which a certificate shows the most that an attack can find."""
 
 _LARGEST_EXPONENT = 20
 """Greatest epsilon whose factor, 485 million, is written out; greater ones as a power of ten."""
@@ -121,13 +121,13 @@ def definition_of(delta: Fraction) -> str:
     return _DEFINITION if delta else _PURE_DEFINITION
 
 
-def unit_words(spec: Spec) -> str:
+def unit_description(spec: Spec) -> str:
     """Whom the guarantee protects, in plain words."""
     unit = spec.privacy.unit
     if isinstance(unit, PersonUnit):
         return f"one person: all rows with the same {unit.key}, at most {unit.max_rows} of them"
     if spec.tables:
-        return several_tables.unit_words(schema_of(spec))
+        return several_tables.unit_description(schema_of(spec))
     return "one row of the table"
 
 

@@ -25,11 +25,11 @@ from cloister.privacy.ledger.owners import Owner
 from cloister.privacy.ledger.storage.guards import LEASES, LEASES_STATEMENT
 from cloister.privacy.ledger.storage.store import Store
 
-# How long a lease lasts unless renewed: for so long a machine that died blocks others.
 LEASE_SECONDS = 120.0
+"""How long a lease lasts unless renewed: for so long a machine that died blocks others."""
 
-# Time between renewals: three in a row may fail.
 RENEW_SECONDS = 30.0
+"""Time between renewals: three in a row may fail."""
 
 _NOW = {
     "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",

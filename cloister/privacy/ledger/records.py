@@ -31,8 +31,8 @@ Its owner learned that the data was refused, and why.
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _SYMBOLS = "0123456789abcdefghjkmnpqrstvwxyz"
 
-# Most characters of a text in an entry.
 _LONGEST_TEXT = 2000
+"""Most characters of a text in an entry."""
 
 
 class State(StrEnum):

@@ -19,18 +19,18 @@ from torch import Tensor
 
 from cloister.arrays import Integers
 
-# Relative error assumed of a norm summed in float64; clipping is tighter by as much.
 _NORM_ERROR = 1e-9
+"""Relative error assumed of a norm summed in float64; clipping is tighter by as much."""
 
-# Least rows computed at once: enough to fill vector units.
 _SMALLEST_BLOCK = 128
+"""Least rows computed at once: enough to fill vector units."""
 
-# Most rows computed at once: few enough that a float64 sum is off by less than 1e-9 clips.
 _LARGEST_BLOCK = 2048
+"""Most rows computed at once: few enough that a float64 sum is off by less than 1e-9 clips."""
 
-# Blocks that an expected batch fills: the last is padded, which wastes an eighth of the work on
-# average.
 _BLOCKS_A_BATCH = 4
+"""Blocks that an expected batch fills: the last is padded, which wastes an eighth of the work on
+average."""
 
 
 class Factored(Protocol):

@@ -40,30 +40,30 @@ enable_features("contrib")
 
 _Sampler = Callable[[list[int]], list[int]]
 
-# Counts that get noise lie below this on both sides of zero: with noise they fit into 64 bits.
 _LARGEST_COUNT = 2**62
+"""Counts that get noise lie below this on both sides of zero: with noise they fit into 64 bits."""
 
-# Largest noise scale, in rows: noise passes 2^62 with a probability below exp(-4096).
 _LARGEST_SCALE = 2.0**50
+"""Largest noise scale, in rows: noise passes 2^62 with a probability below exp(-4096)."""
 
-# Binary digits of the finest grid in one clip: sums of 2^26 rows fit into 64 bits.
 _FINEST_GRID = 36
+"""Binary digits of the finest grid in one clip: sums of 2^26 rows fit into 64 bits."""
 
-# Largest noise multiplier at which all noise is below 2^53 steps of the finest grid: a normal drawn
-# here is at most 18.9 standard deviations.
 _EXACT_MULTIPLIER = 2**12
+"""Largest noise multiplier at which all noise is below 2^53 steps of the finest grid: a normal
+drawn here is at most 18.9 standard deviations."""
 
-# Largest noise multiplier: the grid then has 2^28 steps a clip, still far finer than the noise.
 _LARGEST_MULTIPLIER = 2**20
+"""Largest noise multiplier: the grid then has 2^28 steps a clip, still far finer than the noise."""
 
-# Blocks that adding a row changes: its own, and the last, to which the row moves whose place it
-# takes.
 CHANGED_BLOCKS = 2
+"""Blocks that adding a row changes: its own, and the last, to which the row moves whose place it
+takes."""
 
-# Clips by which one row may change a sum beyond the clip itself. A norm is off by 1e-9; the float64
-# sums of the two blocks that change by less than 2e-9; the row that moves by the error of single
-# precision, 1e-7 as measured on networks of 10 attributes.
 ALLOWANCE = 2.0**-16
+"""Clips by which one row may change a sum beyond the clip itself. A norm is off by 1e-9; the
+float64 sums of the two blocks that change by less than 2e-9; the row that moves by the error of
+single precision, 1e-7 as measured on networks of 10 attributes."""
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from cloister.arrays import Floats, Integers
 from cloister.errors import PrivacyError
 from cloister.privacy.mechanisms.randomness import WORD, NoiseSource
 
-# Standard deviations that the table of a discrete Gaussian reaches on both sides.
 _WIDTH = 12
+"""Standard deviations that the table of a discrete Gaussian reaches on both sides."""
 
-# Largest scale, in rows, that is drawn from a table; beyond, normals are rounded.
 _LARGEST_TABLE_SCALE = 10_000.0
+"""Largest scale, in rows, that is drawn from a table; beyond, normals are rounded."""
 
 
 def insecure_gaussian(scale: float, count: int, source: NoiseSource) -> Integers:

@@ -15,8 +15,8 @@ from cloister.privacy.events import PlausiblyDeniable, SeededRecords, Sensitivit
 from cloister.privacy.mechanisms.counts import DiscreteLaplace
 from cloister.privacy.mechanisms.randomness import NoiseSource
 
-# One row changes the number of plausible seeds by one.
 _ONE_SEED = Sensitivity(1, 1, 1, 1)
+"""One row changes the number of plausible seeds by one."""
 
 
 @dataclass(frozen=True)

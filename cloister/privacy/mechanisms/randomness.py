@@ -25,14 +25,14 @@ from cloister.errors import PrivacyError
 
 _Words = NDArray[np.uint64]
 
-# Number of values of a 64-bit word.
 WORD = 2**64
+"""Number of values of a 64-bit word."""
 
-# Normals computed at once: their random words take 4 MiB.
 _CHUNK = 2**17
+"""Normals computed at once: their random words take 4 MiB."""
 
-# Normals that are added up for one.
 _DRAWS = 4
+"""Normals that are added up for one."""
 
 
 class NoiseSource:

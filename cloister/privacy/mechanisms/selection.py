@@ -31,8 +31,8 @@ enable_features("contrib")
 Scores = Floats | Integers
 
 
-# A sensitivity for planning: the event of a selection does not depend on it.
 ANY = Fraction(1)
+"""A sensitivity for planning: the event of a selection does not depend on it."""
 
 
 @dataclass(frozen=True)

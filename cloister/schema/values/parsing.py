@@ -84,9 +84,10 @@ _ISO = (
     "(?::(?P<second>[0-9]{2})(?:[.](?P<fraction>[0-9]{1,9}))?)?"
     "(?:[Zz]|(?P<sign>[+-])(?P<east>[0-9]{2}):?(?P<minutes_east>[0-9]{2})?)?)?$"
 )
-# Greatest value of each part of a moment on the clock, and of its distance from UTC; leap seconds
-# are refused.
 _GREATEST = {"hour": 23, "minute": 59, "second": 59, "east": 23, "minutes_east": 59}
+"""Greatest value of each part of a moment on the clock, and of its distance from UTC; leap
+seconds are refused."""
+
 _KEPT_DIGITS = 6
 """Decimal places of a second that are kept, the resolution of ``datetime64[us]``.
 

@@ -22,11 +22,11 @@ from cloister.schema.values.formats import SECONDS_OF_DAY, utc_offset
 from cloister.schema.values.number_formats import clock_unit
 from cloister.schema.values.ticks import EPOCH
 
-# Largest number of steps of a decimal grid between zero and a bound: it fits into 64 bits.
 _LARGEST_TICK = 2**62
+"""Largest number of steps of a decimal grid between zero and a bound: it fits into 64 bits."""
 
-# Days before and after 1970 that datetime64[ns] can hold.
 _NANOSECOND_DAYS = 106_751
+"""Days before and after 1970 that datetime64[ns] can hold."""
 
 Keys = dict[str, Any]
 

@@ -64,6 +64,6 @@ class PaperSynthesizer(DatabaseSynthesizer[RelationalPaperParameters, "PaperMode
         return create(name, self._progress)
 
 
-def variant(name: str, progress: Progress) -> PaperSynthesizer:
-    """The method of that name."""
+def synthesizer_of(name: str, progress: Progress) -> PaperSynthesizer:
+    """The method of a name."""
     return PaperSynthesizer(name, progress)

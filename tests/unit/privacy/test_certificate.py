@@ -22,8 +22,8 @@ from cloister.privacy.certificate.wording import (
     meaning,
     posterior,
     true_alarms,
+    unit_description,
     unit_statement,
-    unit_words,
 )
 from cloister.privacy.events import (
     Bounded,
@@ -270,7 +270,9 @@ def test_a_person_is_named_by_key_and_rows(facts: Facts):
     person = PersonUnit(key="person_id", max_rows=5)
     privacy = facts.spec.privacy.model_copy(update={"unit": person})
     spec = facts.spec.model_copy(update={"privacy": privacy, "name": "visits"})
-    assert unit_words(spec) == "one person: all rows with the same person_id, at most 5 of them"
+    assert (
+        unit_description(spec) == "one person: all rows with the same person_id, at most 5 of them"
+    )
     assert unit_statement(spec) == "unit = rows of visits grouped by person_id; rows per unit <= 5"
 
 

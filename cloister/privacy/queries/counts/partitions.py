@@ -23,32 +23,32 @@ from cloister.schema.values.number_formats import clock_unit, is_clock_format
 from cloister.schema.values.parsing import parse
 from cloister.schema.values.ticks import EPOCH
 
-# Powers of two between whose quarters whole numbers are counted.
 _WHOLE_POWERS = range(60)
+"""Powers of two between whose quarters whole numbers are counted."""
 
-# Powers of two between whose quarters floats are counted.
 _FLOAT_POWERS = range(-40, 50)
+"""Powers of two between whose quarters floats are counted."""
 
-# Parts between two powers of two.
 _QUARTERS = 4
+"""Parts between two powers of two."""
 
-# First days of years and centuries between which dates are counted.
 _YEARS = (*range(1, 2), *range(100, 1900, 100), *range(1900, 2100), *range(2100, 10_001, 100))
+"""First days of years and centuries between which dates are counted."""
 
-# Most decimals of a grid of floats that is recognised.
 MOST_DECIMALS = 6
+"""Most decimals of a grid of floats that is recognised."""
 
-# Steps of times of day and lengths of time that are recognised, in seconds: hours to seconds.
 _CLOCK_STEPS = (3_600, 1_800, 900, 600, 300, 60, 1)
+"""Steps of times of day and lengths of time that are recognised, in seconds: hours to seconds."""
 
-# Steps of moments that are recognised, in seconds: whole days too.
 _TIME_STEPS = (SECONDS_OF_DAY, *_CLOCK_STEPS)
+"""Steps of moments that are recognised, in seconds: whole days too."""
 
-# Steps of whole numbers that are recognised: 1 and 5 times a power of ten, down to 1.
 _WHOLE_STEPS = tuple(digit * 10**places for places in range(5, -1, -1) for digit in (5, 1))
+"""Steps of whole numbers that are recognised: 1 and 5 times a power of ten, down to 1."""
 
-# More parts than all partitions of any one attribute have together.
 LARGEST_PARTITION = 4 * _QUARTERS * len(_FLOAT_POWERS)
+"""More parts than all partitions of any one attribute have together."""
 
 
 @dataclass(frozen=True)
