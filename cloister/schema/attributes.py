@@ -16,11 +16,16 @@ from cloister.schema.values.formats import (
     SECONDS_OF_DAY,
     has_short_year,
     in_seconds,
+    is_of_months,
     require_moment_format,
     utc_offset,
     written_micros,
 )
-from cloister.schema.values.number_formats import require_number_format
+from cloister.schema.values.number_formats import (
+    clock_unit,
+    is_twelve_hour,
+    require_number_format,
+)
 
 Scalar = str | bool | int | float
 _T = TypeVar("_T")
@@ -145,6 +150,7 @@ class Integer(Attribute):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
+        _require_day(self.format, [self.min, *self.special, self.max])
         return _require_order(self, self.min, self.max)
 
 
@@ -165,11 +171,12 @@ class Float(Attribute):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
+        _require_day(self.format, [self.min, *self.special, self.max])
         return _require_order(self, self.min, self.max)
 
 
 class Date(Attribute):
-    """Days from ``min`` to ``max``.
+    """Days from ``min`` to ``max``; months, if the format has no day.
 
     ``partial: missing`` reads dates without a day, or without a month, as missing: ``2021``,
     ``2021-03`` and ``2021-03-00``.
@@ -185,6 +192,8 @@ class Date(Attribute):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
+        if self.partial and is_of_months(self.format):
+            raise ValueError("the format has no day that could be missing; leave out partial")
         _require_written(self.format, [self.min, *self.special, self.max], _DAY_MICROS)
         return _require_order(self, self.min, self.max)
 
@@ -291,6 +300,17 @@ def _require_order(attribute: _T, low: object, high: object) -> _T:
     if low > high:  # type: ignore[operator]
         raise ValueError("min is greater than max")
     return attribute
+
+
+def _require_day(form: str | None, bounds: Sequence[float]) -> None:
+    """Check that a clock of twelve hours has numbers of a day, so that what is written is read.
+
+    Raises:
+        ValueError: a bound or special value lies outside.
+    """
+    last = SECONDS_OF_DAY // clock_unit(form)
+    if is_twelve_hour(form) and not all(0 <= number < last for number in bounds):
+        raise ValueError(f"the format writes hours of a day; keep to 0 to {last - 1}")
 
 
 def _require_written(form: str | None, bounds: Sequence[dt.date], step: int) -> None:

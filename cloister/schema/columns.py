@@ -20,9 +20,9 @@ from cloister.schema.attributes import AnyAttribute, Scalar
 from cloister.schema.values.ticks import (
     moment_dtype,
     number_of,
+    numbers_of_ticks,
     tick_of,
     ticks_of_series,
-    ticks_per_unit,
     values_of_ticks,
 )
 
@@ -210,9 +210,9 @@ class Grid(Column):
     """A numeric column: an even grid of ``steps`` values from ``origin``, then special values.
 
     A special value that lies on the grid has its code there. Values are measured in ticks: one for
-    integers, 10^-decimals for floats, a day for dates, a second or the last decimal place of its
-    step for moments; ``stride`` is the number of ticks from one value to the next. The bins of a
-    ``geometric`` grid grow by a constant factor from its first value on.
+    integers, 10^-decimals for floats, a day or a month for dates, a second or the last decimal
+    place of its step for moments; ``stride`` is the number of ticks from one value to the next. The
+    bins of a ``geometric`` grid grow by a constant factor from its first value on.
     """
 
     origin: int
@@ -281,7 +281,7 @@ class Grid(Column):
         return typed_values(*values_of_ticks(self.attribute, self.ticks(codes)))
 
     def _numbers(self, codes: Codes) -> Floats:
-        return self.ticks(codes) / ticks_per_unit(self.attribute)
+        return numbers_of_ticks(self.attribute, self.ticks(codes))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from cloister.constraints.denial import Cell, Op
 from cloister.schema.attributes import Datetime, Integer
 from cloister.schema.columns import Codes, Grid
 from cloister.schema.domain import Domain
-from cloister.schema.values.ticks import float_decimals
+from cloister.schema.values.ticks import float_decimals, is_month
 from models.discretization.bins import Bins
 from models.task import Task
 
@@ -234,6 +234,8 @@ def _scale(column: Grid) -> tuple[str, int]:
     attribute = column.attribute
     if isinstance(attribute, Datetime):
         return "datetime", attribute.tick_micros
+    if is_month(attribute):
+        return "month", 0
     return attribute.type, float_decimals(attribute) if attribute.type == "float" else 0
 
 

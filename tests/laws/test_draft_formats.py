@@ -12,8 +12,9 @@ from cloister.schema.drafts.drafting import draft
 from cloister.schema.drafts.written_forms import FEWEST_NUMBERS
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.values.formats import write_moments
-from cloister.schema.values.number_formats import with_unit, write_numbers
+from cloister.schema.values.clocks import write_clocks
+from cloister.schema.values.formats import SECONDS_OF_DAY, write_moments
+from cloister.schema.values.number_formats import Unit, clock_unit, with_unit, write_numbers
 from tasks.runtime.tables import write_csv, write_table
 
 ROWS = 24
@@ -21,7 +22,12 @@ WITH_UNIT = 1  # the place of the column whose numbers have a unit
 MARKS = [(".", None), (".", ","), (",", "."), (",", None), (".", "'"), (",", " ")]
 DAYS = ["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%-m/%-d/%y", "%d %b %Y", "%B %-d, %Y", "%Y%m%d"]
 CLOCKS = ["T%H:%M:%S", " %H:%M:%S", " %H:%M", " %-I:%M %p", "T%H:%M:%SZ", "T%H:%M:%S.000Z"]
-UNITS = [("", " €"), ("$", ""), ("", "%"), ("US$ ", ""), ("", "\u00a0mg/l")]
+MONTHS = ["%Y-%m", "%m/%Y", "%b %Y", "%B %Y"]
+TIMES = ["%H:%M", "%-H:%M:%S", "%I:%M %p", "%-I:%M%P", "%-I:%M:%S %p"]
+UNITS = [
+    *(Unit("", " €"), Unit("$", ""), Unit("", "%"), Unit("US$ ", ""), Unit("", "\u00a0mg/l")),
+    *(Unit("", "", enclosed=True), Unit("$", "", enclosed=True)),
+]
 PAIRS = [("1", "0"), ("yes", "no"), ("T", "F"), ("TRUE", "FALSE"), ("ja", "nein"), ("1.0", "0.0")]
 
 wholes = st.integers(-(10**7), 10**7)
@@ -51,6 +57,11 @@ def numbers(values, form, marks):
     return many(values).map(lambda drawn: list(write_numbers(np.array(drawn), form, *marks)))
 
 
+def clocks(form):
+    drawn = many(st.integers(0, SECONDS_OF_DAY // clock_unit(form) - 1))
+    return drawn.map(lambda own: list(write_clocks(np.array(own), form)))
+
+
 def different(values, form, marks):
     """Numbers of which none is twice: a few with a unit may be categories."""
     drawn = st.lists(values, min_size=ROWS, max_size=ROWS, unique=True)
@@ -67,7 +78,8 @@ def tables(draw):
         draw(numbers(amounts, f"%{group}.2f", marks)),
         draw(different(amounts, with_unit(f"%{group}.2f", draw(st.sampled_from(UNITS))), marks)),
         draw(numbers(wholes, draw(st.sampled_from(["%d", f"%{group}d", "%.1f"])), marks)),
-        draw(moments(draw(st.sampled_from(DAYS)))),
+        draw(moments(draw(st.sampled_from([*DAYS, *MONTHS])))),
+        draw(clocks(draw(st.sampled_from(TIMES)))),
         draw(moments(draw(st.sampled_from(DAYS)) + draw(st.sampled_from(CLOCKS)))),
         draw(many(st.sampled_from(draw(st.sampled_from(PAIRS))))),
         draw(few(words)),
@@ -80,7 +92,7 @@ def tables(draw):
         for at in draw(st.sets(st.integers(0, ROWS - 1), max_size=most)):
             column[at] = word
     names = draw(
-        st.permutations(["preis", "id nr.", "% größe", "3", "a", "A", "wann", "b,c", "d;e"])
+        st.permutations(["preis", "id nr.", "% größe", "3", "a", "A", "wann", "um", "b,c", "d;e"])
     )
     delimiter = draw(st.sampled_from(",;\t|"))
     encoding = draw(st.sampled_from(["utf-8", "latin-1"]))

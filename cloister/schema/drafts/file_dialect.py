@@ -155,7 +155,7 @@ def _words_among_numbers(cells: pd.Series) -> list[str]:
     counts = cells[~cells.isin(["", *_MISSING])].value_counts()
     texts = counts.index.to_series()
     words = counts[~texts.str.contains("[0-9]", regex=True)]
-    numbers = texts.str.match(r"\s*[+-]?(?:[$€£¥]\s?)?[.,]?[0-9]").sum()
+    numbers = texts.str.match(r"\s*\(?[+-]?(?:[$€£¥]\s?)?[.,]?[0-9]").sum()
     few = len(words) <= _MOST_WORDS and len(words) + numbers == len(counts)
     if not few or numbers < FEWEST_NUMBERS or (words < _FEWEST_ROWS).any():
         return []

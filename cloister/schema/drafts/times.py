@@ -12,10 +12,12 @@ import pandas as pd
 from cloister.schema.attributes import Float, Integer
 from cloister.schema.drafts.column_cells import ColumnCells, Guess, Keys
 from cloister.schema.drafts.number_bounds import bounds_of
+from cloister.schema.drafts.written_forms import half_of_day
 from cloister.schema.values.formats import SECONDS_OF_DAY
 from cloister.schema.values.number_formats import clock_unit
 
 _TEXTS = r"[0-9]{1,6}:[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,9})?)?"
+_TWELVE = r"(?:0?[1-9]|1[0-2]):[0-5][0-9](?::[0-5][0-9])? ?(?:[AP]M|[ap]m)"
 _MOST_DIGITS = 6
 """Digits of a second's fraction that are written; finer ones are rounded."""
 
@@ -25,11 +27,11 @@ _LENGTH = "a length of time in seconds"
 
 
 def guess_clock(cells: ColumnCells) -> Guess | None:
-    """Numbers of minutes or seconds, where all texts are times such as 08:30."""
+    """Numbers of minutes or seconds, where all texts are times such as 08:30 or 8:30 AM."""
     texts = cells.known.drop_duplicates() if cells.is_text else None
-    if texts is None or not texts.str.fullmatch(_TEXTS).all():
+    form = None if texts is None else _form(texts)
+    if form is None:
         return None
-    form = _form(texts)
     whole = Integer(type="integer", min=0, max=0, format=form) if "f" not in form else None
     typed = cells.typed(whole or Float(type="float", min=0, max=0, format=form))
     if typed is None:
@@ -65,10 +67,16 @@ def in_native_times(guess: Guess, dtype: str) -> Guess:
     return replace(guess, keys=dict(ordered), why=what)
 
 
-def _form(texts: pd.Series) -> str:
-    """The form of texts of times: as fine as the finest of them."""
-    hours = "%H" if (texts.str.find(":") > 1).all() else "%-H"
+def _form(texts: pd.Series) -> str | None:
+    """The form of texts of times: as fine as the finest of them; None if not all are times."""
+    short = "" if (texts.str.find(":") > 1).all() else "-"
+    seconds = ":%S" if (texts.str.count(":") > 1).any() else ""
+    if texts.str.fullmatch(_TWELVE).all():
+        space = " " if texts.str.contains(" ", regex=False).any() else ""
+        return f"%{short}I:%M{seconds}{space}{half_of_day(texts)}"
+    if not texts.str.fullmatch(_TEXTS).all():
+        return None
     fractions = texts.str.extract(r"\.([0-9]+)$")[0].dropna()
     if fractions.str.contains("[1-9]").any():
-        return f"{hours}:%M:%S.%{min(int(fractions.str.len().max()), _MOST_DIGITS)}f"
-    return f"{hours}:%M:%S" if (texts.str.count(":") > 1).any() else f"{hours}:%M"
+        return f"%{short}H:%M:%S.%{min(int(fractions.str.len().max()), _MOST_DIGITS)}f"
+    return f"%{short}H:%M{seconds}"

@@ -32,12 +32,19 @@ _DAYS = (
     *("%b %-d, %Y", "%d %B %Y", "%-d %B %Y", "%-d. %B %Y", "%B %d, %Y", "%B %-d, %Y", "%Y%m%d"),
     *("%d/%b/%Y", "%-d-%b-%Y", "%Y-%b-%d"),
 )
+_MONTHS = (
+    *("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y", "%-m/%Y", "%b %Y", "%B %Y", "%b-%Y", "%B-%Y", "%b. %Y"),
+    *("%b, %Y", "%B, %Y", "%Y %b", "%Y-%b", "%Y %B"),
+)
+"""Forms of months; years have four digits, since others may be days."""
+
 _COMPACT = "%Y%m%d"
 """A form without marks: what is left of it without a part is any number."""
 
 _CLOCKS = (
     *("T%H:%M:%S", " %H:%M:%S", "T%H:%M", " %H:%M", " %-H:%M", " %-H:%M:%S", "T%H%M%S"),
     *(" %I:%M %p", " %-I:%M %p", " %I:%M:%S %p", " %-I:%M:%S %p", "T%H:%M:%S.000"),
+    *(" %I:%M%p", " %-I:%M%p", " %I:%M:%S%p", " %-I:%M:%S%p"),
     *(" %H:%M:%S.000", "T%H:%M:%S.000000", " %H:%M:%S.000000", "T%H:%M:%S.%3f", " %H:%M:%S.%3f"),
     *("T%H:%M:%S.%6f", " %H:%M:%S.%6f", "T%H:%M:%S.%f", " %H:%M:%S.%f"),
     ":%H:%M:%S",
@@ -78,11 +85,23 @@ _WITH_UNIT = re.compile(
 )
 
 
+_BELOW_ZERO = r"^\s*\(\s*([^()+-]*)\s*\)\s*$"
+"""A number below zero, in parentheses, with what stands beside it."""
+
+
 def date_format(texts: pd.Series) -> str | None:
     """The format that all texts of a column of dates have; None if there is none."""
-    return _first_fit(
-        texts, ANY_DATE, ("", *(clock + zone for clock in _MIDNIGHTS for zone in _ZONES))
+    midnights = [clock + zone for clock in _MIDNIGHTS for zone in _ZONES]
+    day = _first_fit(texts, ANY_DATE, _DAYS, ["", *midnights])
+    return day or (
+        None if _are_pairs_of_years(texts) else _first_fit(texts, ANY_DATE, _MONTHS, [""])
     )
+
+
+def _are_pairs_of_years(texts: pd.Series) -> bool:
+    """Whether texts such as 2010-11 all name a year and the one after it."""
+    years = texts.str.extract("^[0-9]{2}([0-9]{2})[-/]([0-9]{2})$").astype("float64")
+    return bool(((years[0] + 1) % 100 == years[1]).all())
 
 
 def partial_date_format(texts: pd.Series) -> str | None:
@@ -103,7 +122,14 @@ def moment_format(texts: pd.Series) -> str | None:
     """The format that all texts of a column of moments have; None if there is none."""
     own = _OFFSET.search(str(texts.iloc[0]))
     zones = (*_ZONES, *([own[0]] if own else []), "%:z", "%z", " %z")
-    return _first_fit(texts, ANY_MOMENT, [clock + zone for clock in _CLOCKS for zone in zones])
+    ends = [clock + zone for clock in _CLOCKS for zone in zones]
+    form = _first_fit(texts, ANY_MOMENT, _DAYS, ends)
+    return form and form.replace("%p", half_of_day(texts))
+
+
+def half_of_day(texts: pd.Series) -> str:
+    """The part of a form that writes AM and PM as texts of twelve-hour clocks have it."""
+    return "%P" if texts.str.contains("[ap]m").all() else "%p"
 
 
 def is_compact_date(digits: pd.Series) -> bool:
@@ -156,9 +182,13 @@ def guess_unit(texts: pd.Series) -> Unit:
     """What stands beside all numbers of distinct texts (n,); empty texts if they are none."""
     if len(texts) < FEWEST_NUMBERS:
         return NO_UNIT
-    first = _unit(str(texts.iloc[0]))
-    same = first != NO_UNIT and all(_unit(text) == first for text in texts)
-    return first if same and _is_usual(*first) else NO_UNIT
+    inside = texts.str.extract(_BELOW_ZERO)[0]
+    found = {_unit(text) for text in inside.fillna(texts)}
+    unit = found.pop()
+    if found or unit is None or not _is_usual(unit.before, unit.after):
+        return NO_UNIT
+    enclosed = inside.notna()
+    return NO_UNIT if enclosed.all() else unit._replace(enclosed=bool(enclosed.any()))
 
 
 def numbers_alone(texts: pd.Series, unit: Unit) -> pd.Series:
@@ -169,9 +199,10 @@ def numbers_alone(texts: pd.Series, unit: Unit) -> pd.Series:
     return pd.Series(alone.to_pandas()).set_axis(texts.index).astype("str")
 
 
-def _unit(text: str) -> Unit:
+def _unit(text: str) -> Unit | None:
+    """What stands before and after a number; None of other texts."""
     match = _WITH_UNIT.fullmatch(text)
-    return (match["before"], match["after"]) if match else NO_UNIT
+    return Unit(match["before"], match["after"]) if match else None
 
 
 def _is_usual(before: str, after: str) -> bool:
@@ -187,11 +218,13 @@ def _places(texts: pd.Series, thousands: str | None) -> pd.Series:
     return texts.str.extract(fixed_places)["places"].str.len()
 
 
-def _first_fit(texts: pd.Series, attribute: Date | Datetime, ends: Sequence[str]) -> str | None:
-    """The first format that all texts have: a day, and one of the ends after it."""
+def _first_fit(
+    texts: pd.Series, attribute: Date | Datetime, days: Sequence[str], ends: Sequence[str]
+) -> str | None:
+    """The first format that all texts have: one of the days, and one of the ends after it."""
     distinct = pd.Series(texts.unique(), dtype="str")
     first = str(distinct.iloc[0])
-    days = [day for day in _DAYS if re.match(moment_pattern(day)[:-1], first)]
+    days = [day for day in days if re.match(moment_pattern(day)[:-1], first)]
     forms = [day + end for day in days for end in ends]
     forms = [form for form in forms if re.search(moment_pattern(form), first)]
     return next((form for form in forms if _fits(distinct, attribute, form)), None)

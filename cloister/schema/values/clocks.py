@@ -1,7 +1,8 @@
 """Times of day and lengths of time as numbers: of minutes, or of seconds and their fractions.
 
 A form such as ``%H:%M`` writes minutes, ``%H:%M:%S`` seconds, ``%H:%M:%S.%3f`` their fractions
-too. Hours are as many as there are, so ``27:15`` is a length of time. Columns of Arrow types hold
+too. Hours are as many as there are, so ``27:15`` is a length of time; those of twelve, as in
+``%I:%M %p``, are of a day. Columns of Arrow types hold
 the same numbers natively: ``time32[s][pyarrow]``, ``duration[us][pyarrow]``; without a form they
 are seconds.
 """
@@ -17,21 +18,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cloister.arrays import Array, Floats
-from cloister.schema.values.number_formats import clock_unit
+from cloister.schema.values.number_formats import clock_unit, is_twelve_hour
 
 _NATIVE = re.compile(r"(?:time32\[m?s\]|time64\[[un]s\]|duration\[(?:s|ms|us|ns)\])\[pyarrow\]")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_CLOCK = (
-    r"^\s*(?P<hours>[0-9]{1,6}):(?P<minutes>[0-5][0-9])"
-    r"(?::(?P<seconds>[0-5][0-9])(?:[.,](?P<fraction>[0-9]{1,9}))?)?\s*$"
-)
+_REST = r":(?P<minutes>[0-5][0-9])(?::(?P<seconds>[0-5][0-9])(?:[.,](?P<fraction>[0-9]{1,9}))?)?"
+_CLOCK = rf"^\s*(?P<hours>[0-9]{{1,6}}){_REST}(?P<half>)\s*$"
+_TWELVE = rf"^\s*(?P<hours>0?[1-9]|1[0-2]){_REST}\s*(?P<half>(?i:am|pm))\s*$"
 
 
 def numbers_of_clocks(text: pa.Array, form: str) -> pa.Array:
     """The numbers (n,) that texts of times stand for, in the unit of a form; null for others."""
-    parts = pc.extract_regex(text, _CLOCK)
+    twelve = is_twelve_hour(form)
+    parts = pc.extract_regex(text, _TWELVE if twelve else _CLOCK)
     known = [pc.if_else(pc.equal(part, ""), "0", part) for part in parts.flatten()[:3]]
     hours, minutes, seconds = (pc.cast(part, pa.int64()) for part in known)
+    if twelve:
+        afternoon = pc.equal(pc.utf8_lower(parts.flatten()[4]), "pm")
+        early = pc.if_else(pc.equal(hours, 12), 0, hours)
+        hours = pc.if_else(afternoon, pc.add(early, 12), early)
     fraction = pc.cast(pc.utf8_rpad(parts.flatten()[3], 9, "0"), pa.int64())
     whole = pc.add(pc.multiply(pc.add(pc.multiply(hours, 60), minutes), 60), seconds)
     numbers = pc.add(pc.cast(whole, pa.float64()), pc.divide(pc.cast(fraction, pa.float64()), 1e9))
@@ -78,8 +83,18 @@ def _fraction_digits(form: str) -> int:
 def _written(tick: int, form: str, digits: int) -> str:
     whole, fraction = divmod(tick, 10**digits)
     hours, rest = divmod(whole, 3600)
-    width = 2 if "%H" in form else 1
-    text = f"{hours:0{width}d}:{rest // 60:02d}"
+    shown = (hours + 11) % 12 + 1 if is_twelve_hour(form) else hours
+    text = f"{shown:0{1 if form.startswith('%-') else 2}d}:{rest // 60:02d}"
     if "%S" in form:
         text += f":{rest % 60:02d}"
-    return f"{text}.{fraction:0{digits}d}" if digits else text
+    if digits:
+        text += f".{fraction:0{digits}d}"
+    return text + _half(form, hours)
+
+
+def _half(form: str, hours: int) -> str:
+    """AM or PM as a form ends, of hours of a day; empty without it."""
+    if not is_twelve_hour(form):
+        return ""
+    half = "AM" if hours < 12 else "PM"
+    return " " * (form[-3] == " ") + (half if form.endswith("p") else half.lower())

@@ -3,12 +3,13 @@
 A form is that of ``strftime``, since that is known.
 
     %Y %y %m %d %b %B        year, of two digits (1969 to 2068), month, day, month in English
-    %H %I %M %S %p           hour, of twelve, minute, second, AM or PM
+    %H %I %M %S %p %P        hour, of twelve, minute, second, AM or PM, am or pm
     %f %3f                   fraction of a second: read with up to nine digits and written with six;
                              with as many as it says, one to six
     %:z %z                   the distance from UTC, +02:00 or +0200, or Z; written in UTC
     +02:00 +0200 +02         at the end, after the clock: that distance, read and written
     %-m %-d %-H %-I          without a leading zero
+    %Y-%m %b %Y              without a day: a month, which stands for its first day
     %%                       a percent sign; all else stands for itself
 """
 
@@ -42,7 +43,7 @@ _SHORT = 3
 
 _DIRECTIVE = re.compile(r"%(?:[-:]|[1-6](?=f))?[A-Za-z%]|[^%]+|%")
 _OFFSET = re.compile(
-    r"(?<=[MSfp])(?:\.0+)? ?(?P<sign>[+-])(?P<hours>[01][0-9]):?(?P<minutes>[0-5][0-9])?$"
+    r"(?<=[MSfpP])(?:\.0+)? ?(?P<sign>[+-])(?P<hours>[01][0-9]):?(?P<minutes>[0-5][0-9])?$"
 )
 """A fixed distance from UTC at the end of a form, after its clock."""
 
@@ -83,6 +84,7 @@ _READ = {
     "%:z": "(?:Z|(?P<sign>[+-])(?P<east>[0-9]{2}):(?P<minutes_east>[0-9]{2}))",
     "%z": "(?:Z|(?P<sign>[+-])(?P<east>[0-9]{2})(?P<minutes_east>[0-9]{2}))",
     "%p": f"(?P<{HALF}>(?i:am|pm))",
+    "%P": f"(?P<{HALF}>(?i:am|pm))",
     "%%": "%",
 }
 _PARTS = {
@@ -93,7 +95,7 @@ _PARTS = {
     "minute": ("%M",),
     "second": ("%S",),
     "fraction": tuple(_FRACTIONS),
-    "half": ("%p",),
+    "half": ("%p", "%P"),
     "zone": ("%z", "%:z"),
 }
 _DAY_PARTS = ("year", "month", "day")
@@ -112,10 +114,11 @@ def require_moment_format(form: str, clock: bool) -> str:
     if unknown:
         raise ValueError(f"holds {unknown[0]}, which is not known; write one such as %d/%m/%Y")
     times = {part: sum(token in of for token in tokens) for part, of in _PARTS.items()}
-    if any(count > 1 for count in times.values()) or not all(times[part] for part in _DAY_PARTS):
+    needed = _DAY_PARTS if clock else _DAY_PARTS[:2]
+    if any(count > 1 for count in times.values()) or not all(times[part] for part in needed):
         raise ValueError("should have year, month and day once each, such as %d/%m/%Y")
     twelve = any(token in tokens for token in ("%I", "%-I"))
-    if not clock and sum(times.values()) > len(_DAY_PARTS):
+    if not clock and any(times[part] for part in times if part not in _DAY_PARTS):
         raise ValueError("has hours or less, and the attribute is a date; use type datetime")
     if twelve != bool(times["half"]):
         raise ValueError("has %I without %p, or %p without %I; write both, or %H")
@@ -152,6 +155,11 @@ def is_moved_to_utc(form: str) -> bool:
 def has_short_year(form: str) -> bool:
     """Whether a form writes years with two digits."""
     return "%y" in _DIRECTIVE.findall(form)
+
+
+def is_of_months(form: str | None) -> bool:
+    """Whether a form writes months, without days."""
+    return form is not None and not set(_PARTS["day"]) & set(_DIRECTIVE.findall(form))
 
 
 def moment_pattern(form: str) -> str:
@@ -249,5 +257,6 @@ _WRITTEN: dict[str, Callable[[Any], Any]] = {
     "%:z": lambda _: "+00:00",
     "%z": lambda _: "+0000",
     "%p": lambda at: np.where(_part(at, "h", "D") < 12, "AM", "PM").astype(object),
+    "%P": lambda at: np.where(_part(at, "h", "D") < 12, "am", "pm").astype(object),
     "%%": lambda _: "%",
 }

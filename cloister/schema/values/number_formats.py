@@ -5,8 +5,10 @@ any form, with the unit of their own or without.
 
     %d  %05d  %'d            a whole number; padded by zeros to a width; thousands in groups
     %.2f  %'.2f              so many decimal places, of a whole number too
+    %(.2f  $%('d             numbers below zero in parentheses, (97.50), as accounts have them
     %H:%M  %-H:%M:%S         minutes, or seconds, as a time of day or a length of time; %-H without
                              a leading zero, %H:%M:%S.%3f for a decimal number of seconds
+    %I:%M %p  %-I:%M:%S%P    the same of a day, by the hours of twelve: AM and PM, or am and pm
     $%'d  %.2f €  %d%%       what stands before and after: a unit; %% is a percent sign
 """
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,16 +26,28 @@ _UNIT = r"(?:%%|[^%0-9+\-])*"
 """What may stand beside a number: neither digits nor signs, which are its own."""
 
 _FORM = re.compile(
-    rf"(?P<before>{_UNIT})%(?P<group>')?(?:0(?P<width>[0-9]{{1,2}}))?"
+    rf"(?P<before>{_UNIT})%(?P<enclosed>\()?(?P<group>')?(?:0(?P<width>[0-9]{{1,2}}))?"
     rf"(?:d|\.(?P<places>[0-9]{{1,2}})f)(?P<after>{_UNIT})"
 )
 
-_CLOCK = re.compile(r"%-?H:%M(?::%S(?P<fraction>\.%[1-6]f)?)?")
+_CLOCK = re.compile(r"%-?(?:H:%M(?::%S(?P<fraction>\.%[1-6]f)?)?|(?P<twelve>I):%M(?::%S)? ?%[pP])")
 
-Unit = tuple[str, str]
-"""What stands before a number, behind its sign, and what stands after it."""
 
-NO_UNIT: Unit = ("", "")
+class Unit(NamedTuple):
+    """What stands before a number, behind its sign, and what stands after it.
+
+    ``enclosed``: numbers below zero are in parentheses, without a sign.
+    """
+
+    before: str
+    after: str
+    enclosed: bool = False
+
+
+NO_UNIT = Unit("", "")
+
+ENCLOSED = r"^([^()0-9]*)\(([^()]*)\)([^()0-9]*)$"
+"""The regular expression of a number in parentheses, or with its unit, for RE2: three groups."""
 
 SPACES = "[ \t\u00a0\u202f]*"
 """Spaces between a number and its unit; narrow and non-breaking ones are usual there."""
@@ -49,7 +64,7 @@ def require_number_format(form: str, whole: bool) -> str:
         return form
     match = _FORM.fullmatch(form)
     if match is None or (not whole and match["places"] is None):
-        example = "%d, %05d, %'d, %.1f, %d%% or %H:%M" if whole else "%.2f, %'.2f or %.2f €"
+        example = "%d, %05d, %'d, %(d, %.1f, %d%% or %H:%M" if whole else "%.2f, %'.2f or %.2f €"
         raise ValueError(f"should be the form of a number; write one such as {example}")
     return form
 
@@ -57,6 +72,12 @@ def require_number_format(form: str, whole: bool) -> str:
 def is_clock_format(form: str | None) -> bool:
     """Whether numbers are written as times of day or lengths of time."""
     return form is not None and _CLOCK.fullmatch(form) is not None
+
+
+def is_twelve_hour(form: str | None) -> bool:
+    """Whether numbers are written as times of day by the hours of twelve."""
+    clock = _CLOCK.fullmatch(form or "")
+    return clock is not None and clock["twelve"] is not None
 
 
 def clock_unit(form: str | None) -> int:
@@ -81,13 +102,14 @@ def unit_of(form: str | None) -> Unit:
     match = _FORM.fullmatch(form or "")
     if match is None:
         return NO_UNIT
-    return match["before"].replace("%%", "%"), match["after"].replace("%%", "%")
+    before, after = (match[part].replace("%%", "%") for part in ("before", "after"))
+    return Unit(before, after, bool(match["enclosed"]))
 
 
 def with_unit(form: str, unit: Unit) -> str:
     """The form of a number alone, with what stands before and after."""
-    before, after = (part.replace("%", "%%") for part in unit)
-    return before + form + after
+    before, after = (part.replace("%", "%%") for part in (unit.before, unit.after))
+    return before + (form.replace("%", "%(", 1) if unit.enclosed else form) + after
 
 
 def unit_pattern(unit: Unit) -> str | None:
@@ -95,7 +117,7 @@ def unit_pattern(unit: Unit) -> str | None:
 
     Its two groups are a sign before the unit, and the number.
     """
-    before, after = (part.strip() for part in unit)
+    before, after = unit.before.strip(), unit.after.strip()
     if not before and not after:
         return None
     start, end = (f"(?:{re.escape(part)})?" if part else "" for part in (before, after))
@@ -105,19 +127,21 @@ def unit_pattern(unit: Unit) -> str | None:
 def write_numbers(values: Array, form: str | None, decimal: str, thousands: str | None) -> Array:
     """Texts (n,) of whole or decimal numbers (n,), none of them missing.
 
-    Without a form as Python writes them. A sign stands before the unit.
+    Without a form as Python writes them. A sign, or parentheses, stand before the unit.
     """
     distinct, places = np.unique(values, return_inverse=True)
     write = str if form is None else _number_writer(form)
-    before, after = unit_of(form)
+    unit = unit_of(form)
     marks = str.maketrans({".": decimal, ",": thousands or ","})
-    texts = [_beside(write(number).translate(marks), before, after) for number in distinct]
+    texts = [_beside(write(number).translate(marks), unit) for number in distinct]
     return np.array(texts, dtype=object)[places]
 
 
-def _beside(number: str, before: str, after: str) -> str:
+def _beside(number: str, unit: Unit) -> str:
     digits = number.removeprefix("-")
-    return f"{number[: len(number) - len(digits)]}{before}{digits}{after}"
+    sign = number[: len(number) - len(digits)]
+    text = f"{unit.before}{digits}{unit.after}"
+    return f"({text})" if sign and unit.enclosed else sign + text
 
 
 def number_pattern(decimal: str, thousands: str | None) -> str:

@@ -16,7 +16,7 @@ Text is parsed once per distinct value.
                            format of clocks seconds, or minutes: ``08:30``, ``27:15:30.5``
     date                   ``datetime64[s]``; ``YYYY-MM-DD``, or a moment at midnight; text in the
                            declared format alone, if there is one; missing if a part of it is,
-                           and that is declared
+                           and that is declared; months are their first days
     datetime               ``datetime64[us]``; ISO 8601, moments with a time zone are moved to UTC;
                            text in the declared format alone, if there is one
     text                   ``str``
@@ -66,6 +66,7 @@ from cloister.schema.values.formats import (
     partial_pattern,
 )
 from cloister.schema.values.number_formats import (
+    ENCLOSED,
     NO_UNIT,
     Unit,
     is_clock_format,
@@ -137,7 +138,12 @@ def read_distinct(text: pd.Series, read: Callable[[pa.Array], pa.Array]) -> pa.A
 
 
 def without_unit(distinct: pa.Array, unit: Unit) -> pa.Array:
-    """Texts (n,) without their unit; those without it, or with another, as they are."""
+    """Texts (n,) without their unit; those without it, or with another, as they are.
+
+    Where numbers below zero are in parentheses, those get a sign.
+    """
+    if unit.enclosed:
+        distinct = pc.replace_substring_regex(distinct, ENCLOSED, r"-\1\2\3")
     pattern = unit_pattern(unit)
     return distinct if not pattern else pc.replace_substring_regex(distinct, pattern, r"\1\2")
 
@@ -287,6 +293,8 @@ def _parts_of_moments(parts: pa.StructArray) -> dict[str, np.ndarray]:
     names = ("year", "month", "day", *_GREATEST)
     part = {name: _counted(_field(parts, name)) for name in names}
     part["fraction"] = _counted(fraction)
+    if "day" not in _names(parts):
+        part["day"] = np.ones_like(part["month"])
     if SHORT_YEAR in _names(parts):
         year = _counted(_field(parts, SHORT_YEAR))
         part["year"] = np.where(year < PIVOT, 2000, 1900) + year

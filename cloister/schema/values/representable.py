@@ -19,7 +19,7 @@ from cloister.schema.attributes import (
     written_years,
 )
 from cloister.schema.values.formats import SECONDS_OF_DAY, utc_offset
-from cloister.schema.values.number_formats import clock_unit
+from cloister.schema.values.number_formats import clock_unit, is_twelve_hour
 from cloister.schema.values.ticks import EPOCH
 
 _LARGEST_TICK = 2**62
@@ -55,8 +55,9 @@ def representable(
         if _needs_coarser_step(grid["step"], low, high):
             grid = {"step": EXACT_STEP}
     dtype = (attribute.dtype or "").lower()
-    if dtype.startswith("time"):
-        last = SECONDS_OF_DAY // clock_unit(getattr(attribute, "format", None)) - 1
+    form = getattr(attribute, "format", None)
+    if dtype.startswith("time") or is_twelve_hour(form):
+        last = SECONDS_OF_DAY // clock_unit(form) - 1
         return max(low, 0), min(high, last), grid
     if isinstance(attribute, Integer) and "int" in dtype:
         held = np.iinfo(dtype)

@@ -1,4 +1,7 @@
-"""Values of a number, a date or a moment as whole grid units: ticks from zero or from 1970."""
+"""Values of a number, a date or a moment as whole grid units: ticks from zero or from 1970.
+
+A tick of a date is a day, or a month if its format has no day.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.arrays import Integers
-from cloister.schema.attributes import AnyAttribute, Datetime, Integer, as_date, as_moment
+from cloister.arrays import Floats, Integers
+from cloister.schema.attributes import AnyAttribute, Date, Datetime, Integer, as_date, as_moment
+from cloister.schema.values.formats import is_of_months
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +33,9 @@ def tick_of(attribute: AnyAttribute, value: object) -> int:
     if isinstance(attribute, Datetime):
         micros = (as_moment(value) - _EPOCH_MOMENT) // dt.timedelta(microseconds=1)
         return round(Fraction(micros, attribute.tick_micros))
+    if is_month(attribute):
+        day = as_date(value)
+        return (day.year - EPOCH.year) * 12 + day.month - 1
     return round(number_of(attribute, value) * ticks_per_unit(attribute))
 
 
@@ -49,6 +56,11 @@ def float_decimals(attribute: AnyAttribute) -> int:
         return declared
     span = float(attribute.max) - float(attribute.min)  # type: ignore[union-attr, arg-type]
     return int(np.clip(np.ceil(6 - np.log10(span)), 0, 12)) if span > 0 else 6
+
+
+def is_month(attribute: AnyAttribute) -> bool:
+    """Whether values are months."""
+    return isinstance(attribute, Date) and is_of_months(attribute.format)
 
 
 def moment_dtype(attribute: AnyAttribute) -> str:
@@ -81,7 +93,7 @@ def ticks_of_series(attribute: AnyAttribute, typed: pd.Series) -> Integers:
         micros = typed.to_numpy().astype("datetime64[us]").astype(np.int64)
         return micros // attribute.tick_micros
     if attribute.type == "date":
-        return typed.to_numpy().astype("datetime64[D]").astype(np.int64)
+        return typed.to_numpy().astype(_unit_of_dates(attribute)).astype(np.int64)
     if attribute.type == "integer":
         return typed.to_numpy(dtype=np.int64)
     with np.errstate(over="ignore"):  # a warning would tell of one row
@@ -99,4 +111,16 @@ def values_of_ticks(attribute: AnyAttribute, ticks: Integers) -> tuple[NDArray[A
     if isinstance(attribute, Datetime):
         dtype = moment_dtype(attribute)
         return (ticks * attribute.tick_micros).astype("datetime64[us]").astype(dtype), dtype
-    return ticks.astype("datetime64[D]").astype("datetime64[s]"), "datetime64[s]"
+    return ticks.astype(_unit_of_dates(attribute)).astype("datetime64[s]"), "datetime64[s]"
+
+
+def numbers_of_ticks(attribute: AnyAttribute, ticks: Integers) -> Floats:
+    """Numbers (n,) of ticks: days or seconds since 1970 of dates and moments."""
+    if is_month(attribute):
+        days = ticks.astype(_unit_of_dates(attribute)).astype("datetime64[D]")
+        return days.astype(np.int64).astype(np.float64)
+    return ticks / ticks_per_unit(attribute)
+
+
+def _unit_of_dates(attribute: AnyAttribute) -> str:
+    return "datetime64[M]" if is_month(attribute) else "datetime64[D]"

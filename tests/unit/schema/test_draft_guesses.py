@@ -42,6 +42,11 @@ def units(form):
     return [form.format(1 + at % 30) for at in range(ROWS)]
 
 
+def accounts(form):
+    amounts = [(at * 7919) % 4001 - 2000 for at in range(ROWS)]
+    return [f"({form.format(-n)})" if n < 0 else form.format(n) for n in amounts]
+
+
 DIGITS = [str(35_000 + 13 * n) for n in range(12)]
 LISTED = {"type": "categorical", "values": DIGITS}
 
@@ -103,6 +108,11 @@ LISTED = {"type": "categorical", "values": DIGITS}
         ("price", units("{},50 €"), {"type": "float", "format": "%.2f €", "min": 0.0, "max": 35.0}),
         ("pay", units("${},000"), {"type": "integer", "format": "$%'d", "max": 30000}),
         ("quota", units("{}%"), {"type": "integer", "format": "%d%%"}),
+        ("net", accounts("{:,.2f}"), {"type": "integer", "format": "%('.2f"}),
+        ("net", accounts("{:d}.25 €"), {"type": "float", "format": "%(.2f €", "decimals": 2}),
+        ("net", accounts("${:d}"), {"type": "integer", "format": "$%(d"}),
+        ("term", some("2009-10", "2010-11", "2011-12"), {"type": "categorical"}),
+        ("area", units("({}15)"), {"type": "categorical"}),
         ("hba1c", units("{}.5 %"), {"type": "float", "format": "%.1f %%", "decimals": 1}),
         ("x", units("{}A"), {"type": "categorical"}),
         ("x", some("10 mg", "20 mg"), {"type": "categorical"}),

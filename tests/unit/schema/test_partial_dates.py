@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cloister.schema.attributes import Date
+from cloister.schema.attributes import Date, Datetime
+from cloister.schema.domain import column_of
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation.tables import read_table
@@ -85,3 +86,40 @@ def test_a_draft_says_what_to_do_where_most_dates_lack_a_part(tmp_path):
     line = _drafted(tmp_path, 0.9)
     assert "give year, month and day a column each" in line
     assert load_spec(tmp_path / "people.yaml").attributes["born"].type == "categorical"
+
+
+DAY, MOMENT = dt.date(2021, 1, 1), dt.datetime(2021, 1, 1)
+MONTHS = ["2021-03", "2023-12", "2022-01"]
+
+
+def test_months_are_dates_written_without_a_day(tmp_path):
+    frame = pd.DataFrame({"month": MONTHS * 20, "named": ["Mar 2021", "Dec 2023", "Jan 2022"] * 20})
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    (tmp_path / "draft.yaml").write_text(draft(tmp_path / "table.csv"), encoding="utf-8")
+    spec = load_spec(tmp_path / "draft.yaml")
+    assert [own.format for own in spec.attributes.values()] == ["%Y-%m", "%b %Y"]
+    column = column_of("month", spec.attributes["month"], tmp_path)
+    assert column.size == 36
+    codes = column.encode(frame["month"])
+    assert codes[:3].tolist() == [2, 35, 12]
+    assert column.decode(codes[:3]).astype(str).tolist() == [f"{month}-01" for month in MONTHS]
+
+
+def test_a_month_is_compared_by_its_first_day(tmp_path):
+    keys = {"type": "date", "min": dt.date(2021, 1, 1), "max": dt.date(2023, 12, 31)}
+    month = column_of("month", Date(**keys, format="%Y-%m"), tmp_path)
+    day = column_of("day", Date(**keys), tmp_path)
+    days = pd.Series([f"{text}-01" for text in MONTHS])
+    same = month.comparable(month.encode(pd.Series(MONTHS)))
+    assert same.tolist() == day.comparable(day.encode(days)).tolist()
+    assert month.constant("2022-01-01") == same[2]
+
+
+def test_a_month_lacks_no_day():
+    with pytest.raises(ValueError, match="no day that could be missing"):
+        Date(type="date", min=DAY, max=DAY, format="%Y-%m", partial="missing")
+
+
+def test_a_moment_needs_a_day():
+    with pytest.raises(ValueError, match="year, month and day once each"):
+        Datetime(type="datetime", min=MOMENT, max=MOMENT, format="%Y-%m %H:%M:%S")

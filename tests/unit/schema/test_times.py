@@ -22,8 +22,8 @@ from models.task_from_spec import task_of
 ROWS = 200
 
 
-def _whole(form, **keys):
-    return Integer(type="integer", min=0, max=200_000, format=form, **keys)
+def _whole(form):
+    return Integer(type="integer", min=0, max=1000, format=form)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,7 @@ def _whole(form, **keys):
     [
         ("%H:%M", ["00:00", "08:30", "8:30", "27:15", "08:30:00"], [0, 510, 510, 1635, 510]),
         ("%H:%M:%S", ["00:00:07", "08:30", "23:59:59.000"], [7, 30_600, 86_399]),
+        ("%-I:%M %p", ["12:00 AM", "3:05 PM", "03:05pm", "12:59 PM"], [0, 905, 905, 779]),
     ],
 )
 def test_times_are_whole_numbers_of_minutes_or_seconds(form, texts, numbers):
@@ -162,3 +163,9 @@ def test_times_are_read_beside_decimal_commas(tmp_path):
     written = io.StringIO()
     write_csv_rows(table.frame(), written, spec, header=True)
     assert written.getvalue() == path.read_text()
+
+
+def test_a_clock_of_twelve_hours_writes_those_of_a_day():
+    with pytest.raises(ValueError, match="keep to 0 to 1439"):
+        Integer(type="integer", min=0, max=1440, format="%-I:%M %p")
+    assert parse(pd.Series(["15:05", "0:10 AM", "13:00 PM"]), _whole("%I:%M %p"))[1].all()
