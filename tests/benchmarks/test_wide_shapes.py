@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 from questionnaire import GROUP, questionnaire
 from survey import group_of, scores, survey
-from trials import delivered, show
-
-from cloister.evaluation.marginals import compare_marginals
+from trials import marginal_errors, releases, show
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]  # seconds
-RELEASES = int(os.environ.get("CLOISTER_TEST_RELEASES", "3"))
 
 
 @pytest.mark.parametrize("method", ["mixture", "independent", "copula", "bayes"])
 @pytest.mark.parametrize("epsilon", [1, 3])
 def test_survey(epsilon, method):
     figures = []
-    for _ in range(RELEASES):
-        trial = delivered(survey(), epsilon, method)
-        real, drawn = (scores(table.frame()) for table in (trial.real, trial.synthetic))
-        ways = compare_marginals(trial.real, trial.synthetic)
+    for trial in releases(survey(), epsilon, method):
+        real, drawn = map(scores, trial.frames)
         group = np.array([group_of(name) for name in real])
         figures.append(
             {
-                **{f"{way.ways}-way half L1": way.half_l1 for way in ways},
+                **marginal_errors(trial),
                 "correlation inside groups, of data": correlation_inside(real, group),
                 "correlation inside groups": correlation_inside(drawn, group),
             }
@@ -45,13 +38,13 @@ def correlation_inside(items, group):
 @pytest.mark.parametrize("rows", [2_500, 20_000])
 def test_wide_questionnaire(rows):
     shape = questionnaire(rows, questions=100)
-    found = [correlations(delivered(shape, 1, "mixture")) for _ in range(RELEASES)]
+    found = [correlations(trial) for trial in releases(shape, 1)]
     show(f"questionnaire of 100 columns, {rows:,} rows, epsilon 1", found)
     assert all(own["of pairs of other traits"] < 0.1 for own in found)
 
 
 def correlations(trial):
-    """Mean correlations of pairs of answers, as shares of the real one; and the 2-way error."""
+    """Mean correlations of pairs of answers, as shares of the real one, and errors of marginals."""
     names = trial.real.domain.names
     real, drawn = (
         np.corrcoef([np.asarray(table.codes[name]) for name in names])
@@ -61,9 +54,8 @@ def correlations(trial):
     pairs = np.triu(np.full(real.shape, True), 1)
     same = pairs & (traits[:, None] == traits)
     whole = real[same].mean()
-    _, two, *_ = compare_marginals(trial.real, trial.synthetic)
     return {
         "of pairs of one trait": drawn[same].mean() / whole,
         "of pairs of other traits": np.abs(drawn[pairs & ~same]).mean() / whole,
-        "2-way": two.half_l1,
+        **marginal_errors(trial),
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
+from specs import spec_of
 
 SIZES = {
     "age": 80,
@@ -80,20 +81,6 @@ def _spec(rows: int) -> dict[str, object]:
     attributes: dict[str, object] = {name: listed(size) for name, size in SIZES.items()}
     attributes["age"] = {"type": "integer", "min": 17, "max": 96, "provenance": "codebook"}
     attributes["hours"] = {"type": "integer", "min": 0, "max": 99, "provenance": "codebook"}
-    return {
-        "name": "census",
-        "source": {"path": "census.csv"},
-        "privacy": {
-            "unit": "row",
-            "relation": "add_remove",
-            "rows": {"public": rows},
-            "budget": {"epsilon": 100, "delta": "1e-6", "per": "ever"},
-        },
-        "attributes": attributes,
-        "release": {
-            "method": "deniability",
-            "epsilon": 1,
-            "delta": "1e-9",
-            "guarantee": "plausible-deniability",
-        },
-    }
+    spec = spec_of("census", rows, attributes, method="deniability", delta="1e-9")
+    spec["release"]["guarantee"] = "plausible-deniability"
+    return spec

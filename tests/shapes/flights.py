@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
+from specs import dependencies, spec_of
 
 ROWS, ORIGINS, DESTINATIONS, CARRIERS, TAILS, FLIGHTS = 336_776, 3, 105, 16, 4_000, 3_800
 CANCELLED = 0.025
@@ -105,16 +106,10 @@ def _listed(pattern: str) -> dict:
 
 def _spec(rows: int) -> dict:
     moments = {"type": "datetime", "min": "2013-01-01T00:00:00", "max": "2013-12-31T23:00:00"}
-    return {
-        "name": "flights",
-        "source": {"path": "flights.csv"},
-        "privacy": {
-            "unit": "row",
-            "relation": "add_remove",
-            "rows": {"public": rows},
-            "budget": {"epsilon": 100, "delta": "1e-7", "per": "year"},
-        },
-        "attributes": {
+    return spec_of(
+        "flights",
+        rows,
+        {
             "year": _number(2013, 2013),
             "month": _number(1, 12),
             "day": _number(1, 31),
@@ -135,15 +130,6 @@ def _spec(rows: int) -> dict:
             "minute": _number(0, 59),
             "time hour": {**moments, "step": 3600, "bins": 365, "provenance": "calendar"},
         },
-        "constraints": [
-            {"name": f"fd{at}", "fd": _quoted(text)} for at, text in enumerate(DEPENDENCIES, 1)
-        ],
-        "release": {"method": "auto", "epsilon": 1, "delta": "1e-7"},
-    }
-
-
-def _quoted(text: str) -> str:
-    left, right = text.split(" -> ")
-    return " -> ".join(
-        ", ".join(f"`{name}`" for name in side.split(", ")) for side in (left, right)
+        dependencies(DEPENDENCIES),
+        delta="1e-7",
     )

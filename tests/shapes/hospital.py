@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
+from specs import dependencies, spec_of
 
 HOSPITALS, MEASURES, STATES = 70, 28, 6
 DEPENDENCIES = (
@@ -78,16 +79,10 @@ def _listed(prefix: str, size: int) -> dict:
 
 
 def _spec(rows: int) -> dict:
-    return {
-        "name": "hospital",
-        "source": {"path": "hospital.csv"},
-        "privacy": {
-            "unit": "row",
-            "relation": "add_remove",
-            "rows": {"public": rows},
-            "budget": {"epsilon": 100, "delta": 1e-4, "per": "year"},
-        },
-        "attributes": {
+    return spec_of(
+        "hospital",
+        rows,
+        {
             "row": {"type": "text", "pattern": "R{000001..999999}"},
             "provider": _listed("1000", HOSPITALS),
             "hospital": _listed("Hospital ", HOSPITALS),
@@ -114,15 +109,5 @@ def _spec(rows: int) -> dict:
             "state average": _listed("avg ", STATES * MEASURES),
             "quarter": _listed("Q", 5),
         },
-        "constraints": [
-            {"name": f"fd{at}", "fd": _quoted(text)} for at, text in enumerate(DEPENDENCIES, 1)
-        ],
-        "release": {"method": "auto", "epsilon": 1, "delta": 1e-6},
-    }
-
-
-def _quoted(text: str) -> str:
-    left, right = text.split(" -> ")
-    return " -> ".join(
-        ", ".join(f"`{name}`" for name in side.split(", ")) for side in (left, right)
+        dependencies(DEPENDENCIES),
     )

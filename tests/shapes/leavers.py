@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
+from specs import spec_of
 
 STATUS = {"active": 0.62, "left": 0.27, "retired": 0.11}
 
@@ -42,16 +43,10 @@ def _listed(*values: str, **keys: object) -> dict:
 def _spec(rows: int) -> dict:
     number = {"type": "integer", "min": 0, "provenance": "form"}
     date = {"type": "date", "min": "2015-01-01", "max": "2024-12-31", "provenance": "calendar"}
-    return {
-        "name": "leavers",
-        "source": {"path": "leavers.csv"},
-        "privacy": {
-            "unit": "row",
-            "relation": "add_remove",
-            "rows": {"public": rows},
-            "budget": {"epsilon": 100, "delta": 1e-4, "per": "year"},
-        },
-        "attributes": {
+    return spec_of(
+        "leavers",
+        rows,
+        {
             "status": _listed(*STATUS),
             "joined": date,
             "gone": {**date, "nullable": True},
@@ -60,11 +55,10 @@ def _spec(rows: int) -> dict:
             "car": _listed("yes", "no", nullable=True),
             "place": {**number, "max": 400, "nullable": True},
         },
-        "constraints": [
+        [
             {"name": "gone", "check": "t.gone is missing exactly if t.status = 'active'"},
             {"name": "order", "deny": "t.joined > t.gone"},
             {"name": "reason", "check": "t.reason is not missing exactly if t.status = 'left'"},
             {"name": "place", "check": "t.place is not missing exactly if t.car = 'yes'"},
         ],
-        "release": {"method": "auto", "epsilon": 1, "delta": 1e-6},
-    }
+    )

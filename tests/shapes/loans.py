@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
+from specs import spec_of
 
 DEFAULTED = 0.2
 """Share of loans that were not paid back."""
@@ -118,16 +119,6 @@ def _spec(rows: int) -> dict:
     order = list(BOUNDS)
     names = ["default", *order[:3], *listed, *order[3:]]
     declared = {"default": {"type": "boolean", "true": "1", "false": "0"}} | numbers | listed
-    return {
-        "name": "loans",
-        "source": {"path": "loans.csv"},
-        "privacy": {
-            "unit": "row",
-            "relation": "add_remove",
-            "rows": {"public": rows},
-            "budget": {"epsilon": 100, "delta": 1e-4, "per": "year"},
-        },
-        "attributes": {name: declared[name] for name in names},
-        "release": {"method": "auto", "epsilon": 1, "delta": 1e-6},
-        "evaluation": {"targets": {"default": ["1"]}},
+    return spec_of("loans", rows, {name: declared[name] for name in names}) | {
+        "evaluation": {"targets": {"default": ["1"]}}
     }

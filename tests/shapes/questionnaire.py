@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
+from specs import spec_of
 
 GROUP = 6
 """Questions that one trait decides."""
@@ -43,15 +44,4 @@ _DECLARED: tuple[dict[str, object], ...] = (
 
 
 def _spec(rows: int, attributes: dict[str, dict[str, object]]) -> dict[str, object]:
-    return {
-        "name": "questionnaire",
-        "source": {"path": "questionnaire.csv"},
-        "privacy": {
-            "unit": "row",
-            "relation": "add_remove",
-            "rows": {"public": rows},
-            "budget": {"epsilon": 100, "delta": "1e-5", "per": "ever"},
-        },
-        "attributes": attributes,
-        "release": {"method": "mixture", "epsilon": 1, "delta": "1e-7"},
-    }
+    return spec_of("questionnaire", rows, attributes, method="mixture", delta="1e-7")

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from random_tables import TableMaker
 from shape import Shape
+from specs import spec_of
 
 
 class _Maker(TableMaker):
@@ -74,16 +75,5 @@ def random_persons(seed: int) -> Shape:
 def _spec(maker: _Maker, rng: np.random.Generator) -> dict:
     people = len(set(maker.owner.tolist()))
     declared = {"persons": {"public": people}} if rng.random() < 0.7 else {}
-    return {
-        "name": "persons",
-        "source": {"path": "persons.csv"},
-        "privacy": {
-            "unit": {"key": "person", "max_rows": int(rng.integers(2, 15)), **declared},
-            "relation": "add_remove",
-            "rows": {"public": maker.rows},
-            "budget": {"epsilon": 100, "delta": 1e-4, "per": "year"},
-        },
-        "attributes": maker.attributes,
-        "constraints": maker.rules,
-        "release": {"method": "auto", "epsilon": 1, "delta": 1e-6},
-    }
+    unit = {"key": "person", "max_rows": int(rng.integers(2, 15)), **declared}
+    return spec_of("persons", maker.rows, maker.attributes, maker.rules, unit=unit)

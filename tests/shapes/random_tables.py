@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 from shape import Shape
+from specs import spec_of
 
 
 class TableMaker:
@@ -151,20 +152,5 @@ def random_table(seed: int) -> Shape:
         steps[int(rng.integers(len(steps)))]()
     for _ in range(int(rng.choice([0, 0, 1, 3]))):
         maker.empty_some()
-    return Shape(pd.DataFrame(maker.frame), _spec(maker))
-
-
-def _spec(maker: TableMaker) -> dict:
-    return {
-        "name": "random",
-        "source": {"path": "random.csv"},
-        "privacy": {
-            "unit": "row",
-            "relation": "add_remove",
-            "rows": {"public": maker.rows},
-            "budget": {"epsilon": 100, "delta": 1e-4, "per": "year"},
-        },
-        "attributes": maker.attributes,
-        "constraints": maker.rules,
-        "release": {"method": "auto", "epsilon": 1, "delta": 1e-6},
-    }
+    spec = spec_of("random", maker.rows, maker.attributes, maker.rules)
+    return Shape(pd.DataFrame(maker.frame), spec)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
+from specs import spec_of
 
 GENRES = 12
 WORK = ("student", "teacher", "engineer", "nurse", "writer", "retired", "artist", "other")
@@ -66,35 +67,26 @@ def _films(owner: np.ndarray, popular: np.ndarray, rng: np.random.Generator) -> 
 
 def _spec(users: int, rows: int, items: int, zips: int) -> dict:
     listed = {"type": "categorical", "provenance": "list"}
-    return {
-        "name": "ratings",
-        "source": {"path": "ratings.csv"},
-        "privacy": {
-            "unit": {"key": "user", "max_rows": 50, "persons": {"public": users}},
-            "relation": "add_remove",
-            "rows": {"public": rows},
-            "budget": {"epsilon": 100, "delta": 1e-6, "per": "year"},
+    attributes = {
+        "user": {"type": "text", "pattern": "U{00001..99999}"},
+        "item": {**listed, "values": {"pattern": f"film {{0001..{items}}}"}},
+        "rating": {"type": "integer", "min": 1, "max": 5, "provenance": "stars"},
+        "timestamp": {
+            "type": "datetime",
+            "min": "1997-09-20T00:00:00",
+            "max": "1998-12-31T00:00:00",
+            "bins": 60,
+            "provenance": "months of the study",
         },
-        "attributes": {
-            "user": {"type": "text", "pattern": "U{00001..99999}"},
-            "item": {**listed, "values": {"pattern": f"film {{0001..{items}}}"}},
-            "rating": {"type": "integer", "min": 1, "max": 5, "provenance": "stars"},
-            "timestamp": {
-                "type": "datetime",
-                "min": "1997-09-20T00:00:00",
-                "max": "1998-12-31T00:00:00",
-                "bins": 60,
-                "provenance": "months of the study",
-            },
-            "age": {"type": "integer", "min": 0, "max": 99, "provenance": "years"},
-            "gender": {**listed, "values": ["F", "M"]},
-            "occupation": {**listed, "values": list(WORK)},
-            "zip": {**listed, "values": [f"{10_000 + 7 * number}" for number in range(zips)]},
-        },
-        "constraints": [
-            {"name": "user", "fd": "user -> age, gender, occupation, zip"},
-            {"name": "once", "key": ["user", "item"]},
-        ],
-        "release": {"method": "auto", "epsilon": 1, "delta": 1e-7},
-        "validation": {"on_invalid": "drop"},
+        "age": {"type": "integer", "min": 0, "max": 99, "provenance": "years"},
+        "gender": {**listed, "values": ["F", "M"]},
+        "occupation": {**listed, "values": list(WORK)},
+        "zip": {**listed, "values": [f"{10_000 + 7 * number}" for number in range(zips)]},
     }
+    rules = [
+        {"name": "user", "fd": "user -> age, gender, occupation, zip"},
+        {"name": "once", "key": ["user", "item"]},
+    ]
+    unit = {"key": "user", "max_rows": 50, "persons": {"public": users}}
+    spec = spec_of("ratings", rows, attributes, rules, unit=unit, delta="1e-7")
+    return spec | {"validation": {"on_invalid": "drop"}}

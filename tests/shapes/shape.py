@@ -63,6 +63,11 @@ class Trial:
     real: Table
     synthetic: Table
 
+    @property
+    def frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The real rows and the synthetic ones."""
+        return self.real.frame(), self.synthetic.frame()
+
 
 def release_once(
     shape: Shape, epsilon: float, method: str = "auto", delta: str = "1e-6", rows: int | None = None

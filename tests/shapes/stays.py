@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
+from specs import spec_of
 
 WARDS = {
     "surgery": 0.31,
@@ -78,16 +79,10 @@ def _listed(*values: str) -> dict:
 
 def _spec(rows: int) -> dict:
     date = {"type": "date", "min": "2021-01-01", "max": "2024-06-30", "provenance": "calendar"}
-    return {
-        "name": "stays",
-        "source": {"path": "stays.csv"},
-        "privacy": {
-            "unit": "row",
-            "relation": "add_remove",
-            "rows": {"public": rows},
-            "budget": {"epsilon": 100, "delta": 1e-4, "per": "year"},
-        },
-        "attributes": {
+    return spec_of(
+        "stays",
+        rows,
+        {
             "ward": _listed(*WARDS),
             "age": {"type": "integer", "min": 0, "max": 110, "provenance": "form"},
             "sex": _listed("F", "M"),
@@ -97,9 +92,8 @@ def _spec(rows: int) -> dict:
             "insurer": _listed(*"ABCDEF"),
             "cost": {"type": "integer", "min": 0, "max": 100_000, "provenance": "form"},
         },
-        "constraints": [
+        [
             {"name": "dates", "deny": "t.admitted > t.discharged"},
             {"name": "no children", "deny": "t.age < 16 and t.ward = 'geriatrics'"},
         ],
-        "release": {"method": "auto", "epsilon": 1, "delta": 1e-6},
-    }
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
+from specs import spec_of
 
 GROUP = 10
 """Items that one trait decides."""
@@ -48,15 +49,6 @@ def _spec(rows: int, names: list[str]) -> dict[str, object]:
         {"type": "categorical", "values": list(_WORDS), "provenance": "the form"},
         {"type": "integer", "min": 1, "max": ANSWERS, "provenance": "the form"},
     )
-    return {
-        "name": "survey",
-        "source": {"path": "survey.csv"},
-        "privacy": {
-            "unit": "row",
-            "relation": "add_remove",
-            "rows": {"public": rows},
-            "budget": {"epsilon": 100, "delta": "1e-5", "per": "ever"},
-        },
-        "attributes": {name: kinds[at % 2] for at, name in enumerate(names)},
-        "release": {"method": "mixture", "epsilon": 1, "delta": "1e-6"},
-    }
+    return spec_of(
+        "survey", rows, {name: kinds[at % 2] for at, name in enumerate(names)}, method="mixture"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
+from specs import spec_of
 
 
 def heavy_tails(rows: int, seed: int = 7) -> Shape:
@@ -41,18 +42,12 @@ def heavy_tails(rows: int, seed: int = 7) -> Shape:
 
 
 def _spec(rows: int, bounds: dict[str, int]) -> dict[str, object]:
-    return {
-        "name": "tails",
-        "source": {"path": "tails.csv"},
-        "privacy": {
-            "unit": "row",
-            "relation": "add_remove",
-            "rows": {"public": rows},
-            "budget": {"epsilon": 100, "delta": "1e-5", "per": "ever"},
-        },
-        "attributes": {
+    return spec_of(
+        "tails",
+        rows,
+        {
             name: {"type": "integer", "min": 0, "max": most, "provenance": "form"}
             for name, most in bounds.items()
         },
-        "release": {"method": "mixture", "epsilon": 1, "delta": "1e-6"},
-    }
+        method="mixture",
+    )

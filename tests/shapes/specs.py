@@ -1,0 +1,44 @@
+"""What the specs of shapes have in common: one table with a wide budget, released at epsilon 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+
+def spec_of(
+    name: str,
+    rows: int,
+    attributes: Mapping[str, Any],
+    constraints: Iterable[Mapping[str, Any]] = (),
+    *,
+    unit: str | Mapping[str, Any] = "row",
+    method: str = "auto",
+    delta: str = "1e-6",
+) -> dict[str, Any]:
+    """The content of a spec file whose table of so many rows lies beside it."""
+    return {
+        "name": name,
+        "source": {"path": f"{name}.csv"},
+        "privacy": {
+            "unit": unit,
+            "relation": "add_remove",
+            "rows": {"public": rows},
+            "budget": {"epsilon": 100, "delta": "1e-4", "per": "year"},
+        },
+        "attributes": dict(attributes),
+        "constraints": list(constraints),
+        "release": {"method": method, "epsilon": 1, "delta": delta},
+    }
+
+
+def dependencies(texts: Sequence[str]) -> list[dict[str, str]]:
+    """Hard constraints of functional dependencies between columns of any name."""
+    return [{"name": f"fd{at}", "fd": _quoted(text)} for at, text in enumerate(texts, 1)]
+
+
+def _quoted(text: str) -> str:
+    left, right = text.split(" -> ")
+    return " -> ".join(
+        ", ".join(f"`{name}`" for name in side.split(", ")) for side in (left, right)
+    )
