@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from small_disks import small_disk
 
 from flows.cli.app import run
 from tasks.ledger.queries import existing_ledger
@@ -81,16 +82,8 @@ def test_store_that_cannot_be_used(place, prefect_server, monkeypatch, capsys):
 
 @pytest.fixture
 def tiny_disk(tmp_path) -> Iterator[Path]:
-    """A disk of one megabyte; needs root, as in CI."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if (
-        os.geteuid() != 0
-        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]).returncode
-    ):
-        pytest.skip("a small disk can only be mounted by root")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)  # MLflow keeps its database open
+    with small_disk(tmp_path / "disk", kilobytes=1024) as disk:
+        yield disk
 
 
 def test_full_disk_for_the_output(place, untouched, tiny_disk, capsys):

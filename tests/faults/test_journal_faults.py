@@ -5,13 +5,13 @@ import os
 import random
 import resource
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from small_disks import small_disk
 
 from cloister.errors import StorageError
 from cloister.privacy.door.journal import JOURNAL_NAME, Journal
@@ -61,30 +61,20 @@ def test_a_write_that_fails_is_not_an_answer(
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 kB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder],
-        check=False,
-        capture_output=True,
-    )
-    if mount.returncode:
-        pytest.skip("a small file system cannot be mounted here")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", kilobytes=256) as folder:
+        yield folder
 
 
-def test_a_full_disk_says_so_and_loses_no_answer(small_disk: Path) -> None:
-    journal, seen = Journal.open(small_disk, {}), []
+def test_a_full_disk_says_so_and_loses_no_answer(disk: Path) -> None:
+    journal, seen = Journal.open(disk, {}), []
     with pytest.raises(StorageError, match="No space left"):
         for _ in range(1000):
             seen.append(answer(journal, 1000))
     assert seen
-    moved = small_disk.parent / "moved"
+    moved = disk.parent / "moved"
     moved.mkdir()
-    (moved / JOURNAL_NAME).write_bytes((small_disk / JOURNAL_NAME).read_bytes())
+    (moved / JOURNAL_NAME).write_bytes((disk / JOURNAL_NAME).read_bytes())
     replayed(moved, seen)
 
 

@@ -1,7 +1,6 @@
 """Locks, full disks, lost connections: the ledger says so, and holds nothing half-written."""
 
 import sqlite3
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from small_disks import small_disk
 from sqlalchemy import event, make_url
 from sqlalchemy.engine import Connection
 
@@ -107,31 +107,21 @@ def test_an_answer_lost_after_the_commit_is_charged_once(
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 512 kB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", folder],
-        check=False,
-        capture_output=True,
-    )
-    if mount.returncode:
-        pytest.skip("a small file system cannot be mounted here")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", kilobytes=512) as folder:
+        yield folder
 
 
 def test_a_full_disk_says_so_and_loses_nothing(
-    small_disk: Path, ask: Callable[..., ReservationRequest]
+    disk: Path, ask: Callable[..., ReservationRequest]
 ) -> None:
-    ledger = Ledger.open(small_disk / "ledger.db")
+    ledger = Ledger.open(disk / "ledger.db")
     ledger.grant("adult", "row", 1000, 0, "ever", "officer", "why")
     kept = []
     with pytest.raises(StorageError, match="has no room on its disk: make room"):
         for _ in range(1000):
             kept.append(ledger.reserve(ask(events={"label": "x" * 4000}), "flow").release.id)
-    moved = Ledger.open(_copy(small_disk, small_disk.parent / "copy"))
+    moved = Ledger.open(_copy(disk, disk.parent / "copy"))
     assert kept and [release.id for release in moved.releases()] == kept
     moved.reserve(ask(), "flow")
     assert moved.verify() == []

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from arbitrary_rows import ArbitraryRows
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -115,19 +116,6 @@ def cases(draw):
     return domain, rules, draw(st.integers(0, 10**6))
 
 
-class Anything:
-    """A tuple model with arbitrary conditionals."""
-
-    def __init__(self, bins, sequence, seed):
-        self._sizes = [bins[name].size for name in sequence]
-        self._seed = seed
-
-    def conditional(self, place, context):
-        rng = np.random.default_rng([self._seed, place])
-        table = rng.dirichlet(np.full(self._sizes[place], 0.5), size=5)
-        return table[context.sum(1) % 5] if place else table[:1]
-
-
 def parts_of(domain, seed):
     rng = np.random.default_rng(seed)
     bins = {}
@@ -138,7 +126,7 @@ def parts_of(domain, seed):
                 cells, to_shares(rng.integers(-5, 200, cells.size), 1_000), 0.001, keep=True
             )
     sequence = tuple(rng.permutation(np.array(domain.modelled, dtype=object)))
-    return sequence, bins, Anything(bins, sequence, seed)
+    return sequence, bins, ArbitraryRows(bins, sequence, seed)
 
 
 def with_supports(domain, rules, seed):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from arbitrary_rows import ArbitraryRows
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -51,19 +52,6 @@ RULES = [
 ]
 
 
-class Anything:
-    """A tuple model with arbitrary conditionals."""
-
-    def __init__(self, bins, sequence, seed):
-        self._sizes = [bins[name].size for name in sequence]
-        self._seed = seed
-
-    def conditional(self, place, context):
-        rng = np.random.default_rng([self._seed, place])
-        table = rng.dirichlet(np.full(self._sizes[place], 0.5), size=7)
-        return table[context.sum(1) % 7] if place else table[:1]
-
-
 def sampler_for(rules, seed):
     rng = np.random.default_rng(seed)
     bins = {}
@@ -74,7 +62,7 @@ def sampler_for(rules, seed):
         )
     sequence = DOMAIN.names
     constraints = tuple(parse_denial(text, f"rule {at}") for at, text in enumerate(rules))
-    model = Anything(bins, sequence, seed)
+    model = ArbitraryRows(bins, sequence, seed)
     built = SupportBuilder(DOMAIN, sequence, bins, model, len(sequence), {}, rng).build(constraints)
     sampler = ConstraintSampler(
         DOMAIN, sequence, bins, model, built.supports, built.row_rules, built.pair_rules
