@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from quick_release import quick_release
 
 import flows.cli.reports
 import flows.release
@@ -11,20 +12,6 @@ from cloister.errors import CloisterError
 from cloister.privacy.ledger import Ledger, State
 from flows.cli.app import run
 from tasks.ledger.queries import existing_ledger
-
-
-def command(place, *more: str) -> list[str]:
-    return [
-        "release",
-        str(place.spec),
-        "--method",
-        "independent",
-        "--delta",
-        "0",
-        "--evaluate",
-        "none",
-        *more,
-    ]
 
 
 def ledger_of(place) -> Ledger:
@@ -47,7 +34,7 @@ def alone(monkeypatch) -> None:
 def test_killed_after_the_candidate_the_same_command_finds_the_release(
     place, prefect_server, alone, monkeypatch, capsys
 ):
-    words = command(place, "--json", "--out", str(place.folder / "out"))
+    words = quick_release(place, "--json", "--out", str(place.folder / "out"))
     for module, name in [
         (flows.release, "deliver"),
         (flows.cli.reports, "show_outcome"),
@@ -59,7 +46,7 @@ def test_killed_after_the_candidate_the_same_command_finds_the_release(
         (held,) = ledger_of(place).releases()
         assert held.state == "candidate"
     capsys.readouterr()
-    assert run(command(place, "--rows", "17")) == 2
+    assert run(quick_release(place, "--rows", "17")) == 2
     assert held.id in (said := capsys.readouterr().err) and "--rows" in said
     shutil.rmtree(place.folder / "out")
     assert run(words) == 0
@@ -75,7 +62,7 @@ def test_a_release_that_ended_normally_is_made_anew_at_a_new_charge(
     place, prefect_server, alone, capsys
 ):
     for releases in (1, 2):
-        assert run(command(place)) == 0
+        assert run(quick_release(place)) == 0
         assert "is a candidate" in capsys.readouterr().out
         assert ledger_of(place).budget("clubs", "row").spent == releases
     assert ledger_of(place).verify() == []
@@ -87,12 +74,12 @@ def test_a_finished_release_that_was_altered_is_not_handed_out(
 ):
     with monkeypatch.context() as patched:
         patched.setattr(flows.cli.reports, "show_outcome", failing)
-        assert run(command(place)) == 1
+        assert run(quick_release(place)) == 1
     (held,) = ledger_of(place).releases()
     (place.home.release(held.id) / "public" / "synthetic.parquet").write_bytes(b"forged")
     capsys.readouterr()
-    assert run(command(place)) == 1
+    assert run(quick_release(place)) == 1
     assert "cloister verify" in capsys.readouterr().err
     ledger_of(place).advance(held.id, State.REJECTED, "officer", "forged")
-    assert run(command(place)) == 0
+    assert run(quick_release(place)) == 0
     assert len(ledger_of(place).releases()) == 2

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import weakref
 
+from quick_release import quick_release
 from recorded import task_runs_of
 
 import flows.release
@@ -72,20 +73,6 @@ def test_rows_are_gone_when_the_flow_has_ended(place, prefect_server, monkeypatc
         return rows, digest
 
     monkeypatch.setattr(TableSource, "read_rows", watched)
-    assert (
-        run(
-            [
-                "release",
-                str(place.spec),
-                "--method",
-                "independent",
-                "--delta",
-                "0",
-                "--evaluate",
-                "none",
-            ]
-        )
-        == 0
-    )
+    assert run(quick_release(place)) == 0
     gc.collect()
     assert [rows() for rows in alive] == [None]

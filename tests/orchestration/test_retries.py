@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 
 import pytest
+from quick_release import quick_release
 from sqlalchemy import Engine, event
 
 import flows.release
@@ -55,18 +56,7 @@ def test_a_paid_release_outlives_blips_of_its_stores(
             raise answers.pop()
 
     monkeypatch.setattr(tasks.release.publish, "record_candidate", recorded)
-    words = [
-        "release",
-        str(place.spec),
-        "--method",
-        "independent",
-        "--delta",
-        "0",
-        "--evaluate",
-        "none",
-        "--json",
-    ]
-    assert run([*words, "--out", str(place.folder / "out")]) == 0
+    assert run(quick_release(place, "--json", "--out", str(place.folder / "out"))) == 0
     said = capsys.readouterr()
     assert (blips, answers) == ([], [])
     assert said.err.count(" register failed") == 3

@@ -1,9 +1,9 @@
 """Counting points below queries, one after the other: a Fenwick tree in one hash table.
 
 A term counts the points in the query's group with each of k ranks below the query's. Its points
-are stored as the nodes of a k-dimensional Fenwick tree, each node under a 64-bit mark made of the
+are stored as the nodes of a k-dimensional Fenwick tree, each node under a 64-bit key made of the
 group and the node's place: empty nodes take no memory, and a point or a query has O(log^k) nodes.
-Marks of different nodes agree with probability 2^-64 a pair.
+Keys of different nodes agree with probability 2^-64 a pair.
 
 Source: Fenwick, "A new data structure for cumulative frequency tables" (1994).
 """
@@ -32,22 +32,22 @@ _SECOND_MULTIPLIER = np.uint64(0x94D049BB133111EB)
 
 
 @numba.njit(cache=True, inline="always")
-def scramble(mark: np.uint64) -> np.uint64:
-    """A mark whose bits all depend on all bits of the given one; never 0.
+def scramble(key: np.uint64) -> np.uint64:
+    """A key whose bits all depend on all bits of the given one; never 0.
 
     Source: Steele et al., SplitMix (2014).
     """
-    mark = (mark ^ (mark >> np.uint64(30))) * FIRST_MULTIPLIER
-    mark = (mark ^ (mark >> np.uint64(27))) * _SECOND_MULTIPLIER
-    mark ^= mark >> np.uint64(31)
-    return mark if mark != np.uint64(0) else GOLDEN
+    key = (key ^ (key >> np.uint64(30))) * FIRST_MULTIPLIER
+    key = (key ^ (key >> np.uint64(27))) * _SECOND_MULTIPLIER
+    key ^= key >> np.uint64(31)
+    return key if key != np.uint64(0) else GOLDEN
 
 
 @numba.njit(cache=True, inline="always")
-def _slot(marks: NodeKeys, mark: np.uint64) -> np.int64:
-    last = np.uint64(len(marks) - 1)
-    at = mark & last
-    while marks[at] != np.uint64(0) and marks[at] != mark:
+def _slot(keys: NodeKeys, key: np.uint64) -> np.int64:
+    last = np.uint64(len(keys) - 1)
+    at = key & last
+    while keys[at] != np.uint64(0) and keys[at] != key:
         at = (at + np.uint64(1)) & last
     return np.int64(at)
 
@@ -61,8 +61,8 @@ def _expand(nodes: NodeKeys, size: int, places: Integers, found: int) -> int:
 
 
 @numba.njit(cache=True)
-def _below(mark: np.uint64, ranks: Integers, orders: int, nodes: NodeKeys, places: Integers) -> int:
-    nodes[0], size = mark, 1
+def _below(key: np.uint64, ranks: Integers, orders: int, nodes: NodeKeys, places: Integers) -> int:
+    nodes[0], size = key, 1
     for order in range(orders):
         place, found = ranks[order], 0
         while place > 0:
@@ -74,14 +74,14 @@ def _below(mark: np.uint64, ranks: Integers, orders: int, nodes: NodeKeys, place
 
 @numba.njit(cache=True)
 def _above(
-    mark: np.uint64,
+    key: np.uint64,
     ranks: Integers,
     limits: Integers,
     orders: int,
     nodes: NodeKeys,
     places: Integers,
 ) -> int:
-    nodes[0], size = mark, 1
+    nodes[0], size = key, 1
     for order in range(orders):
         place, found = ranks[order] + 1, 0
         while place <= limits[order]:
@@ -92,20 +92,20 @@ def _above(
 
 
 @numba.njit(cache=True)
-def _count(marks: NodeKeys, counts: Integers, nodes: NodeKeys, size: int) -> int:
+def _count(keys: NodeKeys, counts: Integers, nodes: NodeKeys, size: int) -> int:
     total = 0
     for node in range(size):
-        total += counts[_slot(marks, nodes[node])]
+        total += counts[_slot(keys, nodes[node])]
     return total
 
 
 @numba.njit(cache=True)
-def _grow(marks: NodeKeys, counts: Integers) -> tuple[NodeKeys, Integers, int]:
-    wider, moved, used = np.zeros(4 * len(marks), np.uint64), np.zeros(4 * len(marks), np.int64), 0
-    for at in range(len(marks)):
+def _grow(keys: NodeKeys, counts: Integers) -> tuple[NodeKeys, Integers, int]:
+    wider, moved, used = np.zeros(4 * len(keys), np.uint64), np.zeros(4 * len(keys), np.int64), 0
+    for at in range(len(keys)):
         if counts[at] != 0:
-            to = _slot(wider, marks[at])
-            wider[to], moved[to] = marks[at], counts[at]
+            to = _slot(wider, keys[at])
+            wider[to], moved[to] = keys[at], counts[at]
             used += 1
     return wider, moved, used
 
@@ -121,24 +121,24 @@ def insert(
 ) -> tuple[NodeKeys, Integers, int]:
     """Add row ``at`` of the points, ``weight`` times, to every term that counts it.
 
-    Shapes: ``terms`` orders (t,) and limits (t, k); ``points`` marks (n, t), 0 where a term does
+    Shapes: ``terms`` orders (t,) and limits (t, k); ``points`` keys (n, t), 0 where a term does
     not count a row, and ranks (n, t, k).
     """
-    marks, counts, used = table
+    keys, counts, used = table
     orders, limits = terms
     for term in range(len(orders)):
-        mark = points[0][at, term]
-        if mark == np.uint64(0):
+        key = points[0][at, term]
+        if key == np.uint64(0):
             continue
-        size = _above(mark, points[1][at, term], limits[term], orders[term], scratch[0], scratch[1])
+        size = _above(key, points[1][at, term], limits[term], orders[term], scratch[0], scratch[1])
         for node in range(size):
-            if 2 * (used + 1) > len(marks):
-                marks, counts, used = _grow(marks, counts)
-            slot = _slot(marks, scratch[0][node])
-            used += marks[slot] == np.uint64(0)
-            marks[slot] = scratch[0][node]
+            if 2 * (used + 1) > len(keys):
+                keys, counts, used = _grow(keys, counts)
+            slot = _slot(keys, scratch[0][node])
+            used += keys[slot] == np.uint64(0)
+            keys[slot] = scratch[0][node]
             counts[slot] += weight
-    return marks, counts, used
+    return keys, counts, used
 
 
 @numba.njit(cache=True)
@@ -172,9 +172,9 @@ def penalty(
     """
     cost, scaled, hard = 0.0, 0.0, 0.0
     for term in range(len(orders)):
-        mark = queries[0][at, term]
-        if mark != np.uint64(0):
-            size = _below(mark, queries[1][at, term], orders[term], scratch[0], scratch[1])
+        key = queries[0][at, term]
+        if key != np.uint64(0):
+            size = _below(key, queries[1][at, term], orders[term], scratch[0], scratch[1])
             found = _count(table[0], table[1], scratch[0], size)
             cost += prices[term, 0] * found
             scaled += prices[term, 1] * found
@@ -189,6 +189,23 @@ def _pick(logs: Floats, uniform: float) -> int:
         return -1
     heights = np.cumsum(np.exp(logs - best))
     return min(np.searchsorted(heights, uniform * heights[-1], side="right"), len(logs) - 1)
+
+
+@numba.njit(cache=True)
+def _count_choice(
+    table: tuple[NodeKeys, Integers, int],
+    terms: tuple[Integers, Integers],
+    points: tuple[NodeKeys, Integers],
+    first: int,
+    chosen: int,
+    weight: int,
+    scratch: tuple[NodeKeys, Integers],
+) -> tuple[NodeKeys, Integers, int]:
+    """Add the candidate that a row has chosen, if any (-1), ``weight`` times.
+
+    ``first`` is the place of the row's first candidate.
+    """
+    return insert(table, terms, points, first + chosen, weight, scratch) if chosen >= 0 else table
 
 
 @numba.njit(cache=True)
@@ -217,17 +234,16 @@ def choose_directly(
     candidates = logs.shape[1]
     scored = np.empty(candidates)
     for row in range(len(rows)):
-        if choice[rows[row]] >= 0:
-            table = insert(table, ahead, points, row * candidates + choice[rows[row]], -1, scratch)
+        first = row * candidates
+        table = _count_choice(table, ahead, points, first, choice[rows[row]], -1, scratch)
         for at in range(candidates):
             scored[at] = logs[row, at]
             if scored[at] > -np.inf:
                 scored[at] -= penalty(
-                    table, terms[0], terms[2], queries, row * candidates + at, scales[row], scratch
+                    table, terms[0], terms[2], queries, first + at, scales[row], scratch
                 )
         choice[rows[row]] = _pick(scored, uniforms[row])
-        if choice[rows[row]] >= 0:
-            table = insert(table, ahead, points, row * candidates + choice[rows[row]], 1, scratch)
+        table = _count_choice(table, ahead, points, first, choice[rows[row]], 1, scratch)
     return table
 
 
@@ -255,8 +271,8 @@ def accept_reject(
     candidates = logs.shape[1]
     costs = np.empty(candidates)
     for row in range(len(rows)):
-        if choice[rows[row]] >= 0:
-            table = insert(table, ahead, points, row * candidates + choice[rows[row]], -1, scratch)
+        first = row * candidates
+        table = _count_choice(table, ahead, points, first, choice[rows[row]], -1, scratch)
         costs[:] = -1.0
         taken = -1
         for attempt in range(uniforms.shape[1] // 2):
@@ -264,15 +280,13 @@ def accept_reject(
             if taken < 0:
                 break
             if costs[taken] < 0:
-                cell = row * candidates + taken
                 costs[taken] = penalty(
-                    table, terms[0], terms[2], queries, cell, scales[row], scratch
+                    table, terms[0], terms[2], queries, first + taken, scales[row], scratch
                 )
             if uniforms[row, 2 * attempt + 1] < np.exp(-costs[taken]):
                 break
         choice[rows[row]] = taken if taken >= 0 and costs[taken] < np.inf else -1
-        if choice[rows[row]] >= 0:
-            table = insert(table, ahead, points, row * candidates + choice[rows[row]], 1, scratch)
+        table = _count_choice(table, ahead, points, first, choice[rows[row]], 1, scratch)
     return table
 
 

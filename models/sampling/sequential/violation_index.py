@@ -136,18 +136,18 @@ class Term:
     equal: tuple[BoundPredicate, ...]
     order: tuple[tuple[BoundPredicate, Scale], ...]
 
-    def marks(self, rows: Table, query: bool) -> NodeKeys:
-        """The mark of each row's group (n,); 0 where the term does not count the row."""
+    def group_keys(self, rows: Table, query: bool) -> NodeKeys:
+        """The key of each row's group (n,); 0 where the term does not count the row."""
         active = np.ones(rows.rows, dtype=bool)
         for alone in self.query_alone if query else self.point_alone:
             active &= alone.holds(rows, rows)
         for predicate in self.across:
             active &= ~np.isnan(_side(predicate, query).of(rows))
-        marks = np.full(rows.rows, self.number + 1, dtype=np.uint64) * GOLDEN
+        keys = np.full(rows.rows, self.number + 1, dtype=np.uint64) * GOLDEN
         for predicate in self.equal:
             values = _side(predicate, query).of(rows) + 0.0
-            marks = _scramble(marks ^ values.view(np.uint64))
-        return np.where(active, marks, np.uint64(0))
+            keys = _scramble(keys ^ values.view(np.uint64))
+        return np.where(active, keys, np.uint64(0))
 
     def ranks(self, rows: Table, query: bool) -> list[Integers]:
         """For each order, integers (n,): a point matches where its integer is below the query's."""
@@ -167,10 +167,10 @@ def _ranks(predicate: BoundPredicate, scale: Scale, rows: Table, query: bool) ->
     return ranks + (query and predicate.op in (Op.LE, Op.GE))
 
 
-def _scramble(marks: NodeKeys) -> NodeKeys:
-    marks = (marks ^ (marks >> np.uint64(29))) * FIRST_MULTIPLIER
-    marks = (marks ^ (marks >> np.uint64(32))) * GOLDEN
-    return np.maximum(marks ^ (marks >> np.uint64(30)), np.uint64(1))
+def _scramble(keys: NodeKeys) -> NodeKeys:
+    keys = (keys ^ (keys >> np.uint64(29))) * FIRST_MULTIPLIER
+    keys = (keys ^ (keys >> np.uint64(32))) * GOLDEN
+    return np.maximum(keys ^ (keys >> np.uint64(30)), np.uint64(1))
 
 
 def terms_of(
@@ -357,10 +357,10 @@ class PairIndex:
         return cost
 
     def _features(self, rows: Table, query: bool) -> tuple[NodeKeys, Integers]:
-        marks = np.zeros((rows.rows, len(self._terms)), dtype=np.uint64)
+        keys = np.zeros((rows.rows, len(self._terms)), dtype=np.uint64)
         ranks = np.zeros((rows.rows, len(self._terms), self._layout[1].shape[1]), dtype=np.int64)
         for at, (term, _) in enumerate(self._terms):
-            marks[:, at] = term.marks(rows, query)
+            keys[:, at] = term.group_keys(rows, query)
             for order, values in enumerate(term.ranks(rows, query)):
                 ranks[:, at, order] = values
-        return marks, ranks
+        return keys, ranks
