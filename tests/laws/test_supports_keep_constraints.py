@@ -90,6 +90,26 @@ def test_rules_together_are_kept(rules, seed):
     assert [count_violations(constraint, table) for constraint in constraints] == [0] * len(rules)
 
 
+GRADED = "t1.tax = t2.tax and t1.grade != t2.grade"
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["t1.tax > t2.tax and t1.grade < t2.grade", "t.tax > 10 and t.grade = 'low'"],
+)
+@pytest.mark.parametrize("seed", range(5))
+def test_a_right_side_that_another_rule_forbids_is_not_chosen(other, seed):
+    """Nothing but a missing grade would be left."""
+    _, _, built = sampler_for([GRADED, other], seed)
+    pairs = []
+    for support in built.supports:
+        tax, grade = (support.attributes.index(name) for name in ("tax", "grade"))
+        pairs.append({(row[tax], row[grade]) for row in support.levels.tolist()})
+    missing = len(DOMAIN["grade"].labels)
+    taxes = {tax for tax, _ in pairs[0]}
+    assert {tax for tax, grade in set.intersection(*pairs) if grade != missing} == taxes
+
+
 def test_chunks_do_not_depend_on_how_many_rows_are_asked():
     _, sampler, _ = sampler_for(RULES[:1], 3)
     few, many = sampler.sample(40_000, SamplingSource(5)), sampler.sample(70_000, SamplingSource(5))

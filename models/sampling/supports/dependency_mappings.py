@@ -12,12 +12,12 @@ relationships" (1974).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from cloister.arrays import Booleans, Integers
-from cloister.constraints.supports import Levels, grid
+from cloister.constraints.supports import Levels, Support, grid
 
 Names = tuple[str, ...]
 
@@ -192,6 +192,41 @@ def _agreeing(
         one, two = known[name][:, None], implied[name][None]
         allowed &= (one < 0) | (two < 0) | (one == two)
     return allowed
+
+
+def inside(
+    own: RightSides, levels: Mapping[str, Levels], supports: Sequence[Support]
+) -> RightSides:
+    """The right sides that supports of other rules allow too, where they allow any.
+
+    A left side whose one right side another rule forbids would leave a missing value, or no row.
+    """
+    shape = len(own.places), levels[own.right].size
+    known = {own.right, *own.left, *own.implied}
+    others = [s for s in supports if own.right in s.attributes and known.issuperset(s.attributes)]
+    if not others or np.prod(shape, dtype=np.float64) > _COMPARED:
+        return own
+    allowed = np.ones(shape, dtype=bool) if own.allowed is None else own.allowed
+    for support in others:
+        both = allowed & _inside(own, levels, support)
+        allowed = np.where(both.any(axis=1, keepdims=True), both, allowed)
+    return replace(own, allowed=allowed)
+
+
+def _inside(own: RightSides, levels: Mapping[str, Levels], support: Support) -> Booleans:
+    """Which pairs (lefts, rights) lie in a support, of what is known of them."""
+    size, sizes = levels[own.right].size, [levels[name].size for name in own.left]
+    at = dict(zip(own.left, np.unravel_index(own.places, sizes), strict=True)) if sizes else {}
+    columns = {name: places[:, None] for name, places in at.items()}
+    columns |= {name: own.implied[name][None] for name in own.implied if name not in at}
+    columns[own.right] = np.arange(size)[None]
+    number, listed = np.zeros((1, 1), dtype=np.int64), np.zeros(len(support.levels), dtype=np.int64)
+    known = np.ones((1, 1), dtype=bool)
+    for place, name in enumerate(support.attributes):
+        known = known & (columns[name] >= 0)
+        number = number * levels[name].size + np.maximum(columns[name], 0)
+        listed = listed * levels[name].size + support.levels[:, place]
+    return np.broadcast_to(np.isin(number, listed) | ~known, (len(own.places), size))
 
 
 def closure_of(names: Iterable[str], rights: Mapping[Names, Iterable[str]]) -> set[str]:

@@ -38,8 +38,8 @@ from models.sampling.chain import ConstrainedChain, TupleModel
 from models.sampling.supports.dependency_mappings import (
     Chooser,
     DependencyMappings,
-    Names,
     RightSides,
+    inside,
 )
 from models.sampling.supports.drawable import explicit_support, share_drawable
 from models.sampling.supports.expected_shares import ExpectedShares, JointTable
@@ -148,8 +148,11 @@ class SupportBuilder:
     def _supported(
         self, group: Sequence[DenialConstraint], chooser: Chooser
     ) -> CompiledConstraints:
-        mappings = self._choose_mappings(group, chooser)
-        found = {c: self._support(c, mappings) for c in sorted(group, key=self._joint_size)}
+        ordered = sorted(group, key=self._joint_size)
+        others = {c: self._support(c) for c in ordered if functional_dependency(c) is None}
+        fixed = [support for support in others.values() if support is not None]
+        mappings = self._choose_mappings(group, chooser, fixed)
+        found = {c: others[c] if c in others else self._function(c, mappings) for c in ordered}
         return CompiledConstraints(
             tuple(self._narrowed(support) for support in found.values() if support is not None),
             tuple(constraint for constraint in found if constraint.arity == 1),
@@ -180,13 +183,9 @@ class SupportBuilder:
     def _chain(self, supports: tuple[Support, ...]) -> ConstrainedChain:
         return ConstrainedChain(self.sequence, self.bins, self.model, supports)
 
-    def _support(
-        self, constraint: DenialConstraint, mappings: DependencyMappings
-    ) -> Support | None:
-        size = self._joint_size(constraint)
-        dependency, order = functional_dependency(constraint), order_rule(constraint)
-        if dependency is not None:
-            return self._function(*dependency, mappings)
+    def _support(self, constraint: DenialConstraint) -> Support | None:
+        """The support of a rule that is no functional dependency, if it has one."""
+        size, order = self._joint_size(constraint), order_rule(constraint)
         if key_attributes(constraint) is not None or size > _ENUMERABLE:
             return None
         names = constraint.attributes
@@ -208,20 +207,28 @@ class SupportBuilder:
         sign = 1 if order.second_op is Op.LT else -1
         return chain_support(self._levels(order.equal), first, second, sign, mass)
 
-    def _function(self, left: Names, right: str, mappings: DependencyMappings) -> Support | None:
-        if left not in mappings.tables:
+    def _function(
+        self, constraint: DenialConstraint, mappings: DependencyMappings
+    ) -> Support | None:
+        dependency = functional_dependency(constraint)
+        if dependency is None or dependency[0] not in mappings.tables:
             return None
+        left, right = dependency
         chosen = mappings.tables[left][right]
         return function_support(self._levels(left), self._level(right), chosen)
 
     def _choose_mappings(
-        self, constraints: Sequence[DenialConstraint], chooser: Chooser
+        self, constraints: Sequence[DenialConstraint], chooser: Chooser, fixed: Sequence[Support]
     ) -> DependencyMappings:
+        """Right sides by a chooser, of those that the supports of other rules allow."""
         found = [own for c in constraints if (own := functional_dependency(c)) is not None]
         enumerable = [own for own in found if self._shares.size(own[0]) <= _ENUMERABLE]
         names = dict.fromkeys(name for left, right in enumerable for name in (*left, right))
         levels = {name: self._level(name) for name in names}
-        return DependencyMappings.choose(enumerable, levels, chooser)
+        all_levels = levels | {name: self._level(name) for s in fixed for name in s.attributes}
+        return DependencyMappings.choose(
+            enumerable, levels, lambda own: chooser(inside(own, all_levels, fixed))
+        )
 
     def _choose_evenly(self, own: RightSides) -> Integers:
         """Right sides as different as may be, for keys that need many values."""
