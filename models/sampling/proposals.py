@@ -1,7 +1,7 @@
 """Tables drawn whole, chunk by chunk, and made to satisfy the hard constraints.
 
 A method proposes rows that are dependent on each other (linked, or with exact histograms). Those
-that break a rule are left out, and replaced by rows drawn one by one.
+that break a rule are left out, and replaced by rows of their kinds drawn one by one.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Integers
-from cloister.constraints.counting import violations_per_row
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from models.protocol import Where
 from models.sampling.ancestral import AncestralSampler
 from models.sampling.chunks import number_keys
+from models.sampling.row_kinds import in_random_order
 from models.sampling.sampler import ConstraintSampler
 from models.sampling.sequential.row_by_row import AcceptedRows, Penalty
 
@@ -100,12 +100,15 @@ class ProposingSampler(ABC):
 
     def _chunk(self, rows: int, rng: SamplingSource, before: list[Table]) -> Table:
         own, spare = rng.spawn(2)
+        kinds = self.plain.kinds(rows)
         proposed = self._proposed(rows, own.generator)
-        kept = self._kept(proposed, before, own.generator)
-        if kept.rows == rows:
-            return kept
-        more = self.plain.chunks(rows - kept.rows, spare, before=[*before, kept])
-        return Table.concatenate([kept, *more])
+        chosen = kinds.choose(proposed, self.plain.lawful(proposed), rows)
+        kept = self._admitted(proposed.take(chosen), before, own.generator)
+        if kept.rows < rows:
+            wanted = rows - kept.rows
+            more = self.plain.replacing(wanted, spare, kinds, [*before, kept])
+            kept = Table.concatenate([kept, more])
+        return in_random_order(kept, kinds, own.generator)
 
     def _proposed(self, rows: int, rng: np.random.Generator) -> Table:
         """Proposed rows inside the supports; those with a dead end are left out."""
@@ -114,10 +117,8 @@ class ProposingSampler(ABC):
         codes = {name: batch.codes.get(name, unknown) for name in self.domain.names}
         return Table(self.domain, codes).take(batch.alive)
 
-    def _kept(self, rows: Table, before: list[Table], rng: np.random.Generator) -> Table:
-        """The rows that break no rule on rows, nor, one after the other, a rule on pairs."""
-        for rule in self.plain.row_rules:
-            rows = rows.take(violations_per_row(rule, rows) == 0)
+    def _admitted(self, rows: Table, before: list[Table], rng: np.random.Generator) -> Table:
+        """The rows that, one after the other, break no rule on pairs."""
         if not self.plain.pair_rules:
             return rows
         hard = [Penalty(rule) for rule in self.plain.pair_rules]

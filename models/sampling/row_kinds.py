@@ -23,8 +23,9 @@ from cloister.schema.domain import Table
 _PATIENCE = 30
 """Draws after which rows of any kind are taken, as where rules leave hardly any row of one."""
 
-_LEAST, _TIMES = 16_384, 16
-"""Rows drawn at a time at most: the least such bound, and the times the rows that are missing."""
+_LEAST, _TIMES, _MOST = 16_384, 16, 524_288
+"""Rows drawn at a time at most: the least such bound, the times the rows that are missing, and the
+greatest, which bounds memory."""
 
 _MOST_RULES = 62
 """Rules that tell kinds apart at most: the bits of a kind's number."""
@@ -95,7 +96,7 @@ class RowKinds:
 
     def rows_to_draw(self, missing: int) -> int:
         """Rows to draw so that about as many of each kind are lawful as it lacks."""
-        most = max(_TIMES * missing, _LEAST)
+        most = min(max(_TIMES * missing, _LEAST), _MOST)
         return int(min(most, 1.1 * self._drawn * self._scarcity() + 16))
 
     def _scarcity(self) -> float:

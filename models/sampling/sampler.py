@@ -119,14 +119,23 @@ class ConstraintSampler:
         draw = _Draw(self, where)
         draw.before.record(before)
         for own in chunks_of(rows, rng, first):
-            yield number_keys(draw.chunk(own.begin, own.rows, own.stream.generator), own.begin)
+            kinds, stream = self.kinds(own.rows), own.stream.generator
+            yield number_keys(draw.chunk(kinds, own.begin, own.rows, stream), own.begin)
 
     def independent(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows in one piece, keys left unset.
 
         They fit each other, but no rows drawn before.
         """
-        return _Draw(self, where).chunk(0, rows, rng.generator)
+        return _Draw(self, where).chunk(self.kinds(rows), 0, rows, rng.generator)
+
+    def replacing(
+        self, rows: int, rng: SamplingSource, kinds: RowKinds, before: Iterable[Table]
+    ) -> Table:
+        """``rows`` rows of the ``kinds`` that still lack some, after those ``before``."""
+        draw = _Draw(self, None)
+        draw.before.record(before)
+        return draw.chunk(kinds, 0, rows, rng.generator)
 
     @property
     def remembers(self) -> bool:
@@ -169,12 +178,12 @@ class _Draw:
             sampler.domain, sampler.chain, sampler.algorithm, hard, self._condition is not None
         )
 
-    def chunk(self, first: int, wanted: int, rng: np.random.Generator) -> Table:
-        """The rows ``first``, ..., ``first + wanted - 1``, keys left unset.
+    def chunk(self, kinds: RowKinds, first: int, wanted: int, rng: np.random.Generator) -> Table:
+        """The rows ``first``, ..., ``first + wanted - 1`` of some kinds, keys left unset.
 
         Where the model's rows are used up, as under a key of few values, flatter ones follow.
         """
-        kept, missing, self._kinds = [self._empty()], wanted, self._sampler.kinds(wanted)
+        kept, missing, self._kinds = [self._empty()], wanted, kinds
         for chain in self._chains():
             for rows in self._rounds(chain, missing, rng):
                 kept.append(rows)
@@ -209,11 +218,11 @@ class _Draw:
     def _rows_to_draw(self, missing: int, kept: int, drawn: int) -> int:
         """Rows to draw so that about ``missing`` are kept, from those kept and drawn before."""
         sampler = self._sampler
+        if self._kinds.waiting:
+            return self._kinds.rows_to_draw(missing)
         if not drawn:
             sure = not sampler.row_rules and isinstance(sampler.acceptance, EveryRow)
             return missing if sure else missing + missing // 8 + 16
-        if self._kinds.waiting:
-            return self._kinds.rows_to_draw(missing)
         return rows_to_draw(missing, kept, drawn)
 
     def _round(

@@ -12,6 +12,8 @@ from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain, Table
 from models.discretization.bins import bin_cells
+from models.sampling.ancestral import AncestralSampler
+from models.sampling.proposals import ProposingSampler
 from models.sampling.row_kinds import RowKinds
 from models.sampling.sampler import ConstraintSampler
 
@@ -41,7 +43,16 @@ class Even:
         return self._shares[place]
 
 
-def drawn(*rules):
+class Proposing(ProposingSampler):
+    """Proposes whole chunks of rows as they are drawn one by one."""
+
+    most_rows = 1_000
+
+    def follower(self, rows, rng):
+        return AncestralSampler(self.plain.chain)
+
+
+def sampler_of(*rules):
     shares = {
         "kind": np.array([0.7, 0.3]),
         "start": np.array([1.0]),
@@ -49,16 +60,21 @@ def drawn(*rules):
     }
     cells = {name: declared_cells(DOMAIN[name]) for name in shares}
     bins = {name: bin_cells(cells[name], own, 0.0001, keep=True) for name, own in shares.items()}
-    sampler = ConstraintSampler(DOMAIN, DOMAIN.modelled, bins, Even(bins), row_rules=rules)
-    rows = sampler.sample(ROWS, SamplingSource(1))
+    return ConstraintSampler(DOMAIN, DOMAIN.modelled, bins, Even(bins), row_rules=rules)
+
+
+def drawn(*rules, sampler=None):
+    sampler = sampler or sampler_of(*rules)
+    rows = Table.concatenate(list(sampler.chunks(ROWS, SamplingSource(1))))
     assert rows.rows == ROWS
     assert all(count_violations(rule, rows) == 0 for rule in rules)
     return rows
 
 
+@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("rules", [(ENDS,), (CLAIMS,), (ENDS, CLAIMS)])
-def test_rejected_rows_are_replaced_by_rows_of_the_same_kind(rules):
-    rows = drawn(*rules)
+def test_rejected_rows_are_replaced_by_rows_of_the_same_kind(rules, whole):
+    rows = drawn(*rules, sampler=Proposing(sampler_of(*rules)) if whole else None)
     ended = rows.codes["end"] != DOMAIN["end"].null_code
     claims = rows.codes["kind"] == 1
     # five deviations of a share of 0.3 among these rows
@@ -68,8 +84,9 @@ def test_rejected_rows_are_replaced_by_rows_of_the_same_kind(rules):
     assert abs((ended & claims).mean() - 0.3 * (1 - MISSING)) < allowed
 
 
-def test_rows_drawn_late_for_their_kind_do_not_stand_last():
-    ended = drawn(ENDS).codes["end"] != DOMAIN["end"].null_code
+@pytest.mark.parametrize("sampler", [None, Proposing(sampler_of(ENDS))])
+def test_rows_drawn_late_for_their_kind_do_not_stand_last(sampler):
+    ended = drawn(ENDS, sampler=sampler).codes["end"] != DOMAIN["end"].null_code
     assert abs(ended[: ROWS // 2].mean() - ended[ROWS // 2 :].mean()) < 0.1
 
 
