@@ -31,7 +31,9 @@ def add_data_commands(app: typer.Typer) -> None:
     )(check_constraints)
     app.add_typer(constraints, name="constraints")
     spec = typer.Typer(
-        help="Specs: draft one from a file, check one.", no_args_is_help=True, rich_markup_mode=None
+        help="Specs: draft one from data, check it, measure its bounds.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
     )
     spec.command(
         "draft",
