@@ -95,11 +95,6 @@ PAIRINGS: Mapping[Linking, Pairing] = {"priority": by_priority, "matching": by_m
 """The ways of linking, by name."""
 
 
-def count_matches(left: Integers, right: Integers, taken: Integers) -> int:
-    """How many records were linked to one of equal parts."""
-    return int((left == right[taken]).all(1).sum())
-
-
 def link_views(
     views: Sequence[WholeView],
     referees: Sequence[View],

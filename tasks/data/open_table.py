@@ -26,12 +26,10 @@ from tasks.data.contribution_bound import (
     require_named_persons,
 )
 from tasks.data.refusals import write_validation
-from tasks.data.session import RowSource, Session, keyed_digest
+from tasks.data.session import RowSource, keyed_digest
 from tasks.requests.public_context import PublicContext, public_context_of
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
-
-TableSession = Session[Table, PrivateTable | PrivateDatabase]
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
 
 import numpy as np
 from opendp.domains import atom_domain, vector_domain
@@ -24,7 +23,6 @@ from scipy.special import ndtri
 from cloister.arrays import Floats, Integers
 from cloister.errors import PlanError, PrivacyError
 from cloister.privacy.events import (
-    Event,
     GaussianCounts,
     LaplaceCounts,
     Relation,
@@ -77,22 +75,6 @@ class Neighbours:
     def partition(self) -> Sensitivity:
         """Sensitivity of the counts of any partition of the rows."""
         return Sensitivity.partition(self.relation, self.max_rows)
-
-
-class CountMechanism(Protocol):
-    """Noise on a vector of integer counts.
-
-    - `release` returns the counts with independent noise on every one of them, zeros included.
-    - `event` is what `release` did, for the same sensitivity.
-    """
-
-    def release(self, exact: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
-        """Noisy counts, in the shape of the counts."""
-        ...
-
-    def event(self, sensitivity: Sensitivity) -> Event:
-        """What was done."""
-        ...
 
 
 @dataclass(frozen=True)

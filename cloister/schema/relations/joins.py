@@ -22,9 +22,6 @@ from cloister.schema.relations.database import MISSING, Database, ForeignKey, Sc
 DEGREE = "degree"
 """The column of a table of degrees."""
 
-Columns = Mapping[str, Integers]
-"""Codes (n,) by the names of columns of a joined table."""
-
 
 def joined_table(key: ForeignKey) -> str:
     """The name of the rows of a table with the attributes of those that they refer to."""

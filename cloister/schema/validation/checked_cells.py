@@ -1,9 +1,9 @@
 """What becomes of the cells of one column: read, checked, repaired and encoded, each on its own.
 
 Cells are read first; whether they are kept, clipped or dropped, all later code sees the same typed
-values. Readable cells are accepted unchanged if they pass a pandera schema generated from the
-spec. Pandera's failure cases copy every faulty value, so they are not used: faults are found and
-repaired by masks.
+values. Readable cells are accepted unchanged if they pass the pandera schema of their column, which
+is generated from the spec. Pandera's failure cases copy every faulty value, so they are not used:
+faults are found and repaired by masks.
 """
 
 from __future__ import annotations

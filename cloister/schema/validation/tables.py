@@ -13,7 +13,6 @@ from typing import Protocol
 
 import numpy as np
 import pandas as pd
-import pandera.pandas as pa
 
 from cloister.arrays import Booleans
 from cloister.schema.domain import Domain, Table
@@ -22,18 +21,8 @@ from cloister.schema.sources.files.csv_files import malformed_rows
 from cloister.schema.sources.reading import read_batches
 from cloister.schema.sources.required_columns import require_columns
 from cloister.schema.spec import OnInvalid, PersonUnit, Spec
-from cloister.schema.validation.checked_cells import CheckedCells, ColumnCheck, pandera_column
+from cloister.schema.validation.checked_cells import CheckedCells, ColumnCheck
 from cloister.schema.validation.report import Tally, ValidationReport
-
-
-def pandera_schema(spec: Spec) -> pa.DataFrameSchema:
-    """The pandera schema of a spec, for raw or typed columns in any order.
-
-    Its errors carry values of the data; :class:`Validation` is the way to use it on sensitive rows.
-    """
-    domain = Domain.of(spec.attributes, spec.folder)
-    columns = {column.name: pandera_column(column) for column in domain}
-    return pa.DataFrameSchema(columns, strict=True, name=spec.name)
 
 
 class RowRule(Protocol):

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from links import count_matches
 
 from models.dpview.linking import (
     apply_referee,
     by_matching,
     by_priority,
-    count_matches,
     link_views,
     spread_out,
 )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from links import count_matches
 
 from cloister.errors import PlanError
 from cloister.privacy.mechanisms.counts import Neighbours
@@ -16,7 +17,7 @@ from cloister.schema.cells import equal_cells
 from cloister.schema.declarations.release import DPViewSpec
 from cloister.schema.domain import Domain
 from cloister.schema.spec_files.loading import load_spec
-from models.dpview.linking import Records, apply_referee, by_matching, by_priority, count_matches
+from models.dpview.linking import Records, apply_referee, by_matching, by_priority
 from models.dpview.paper.guideline import share_above_noise, width_by_guideline
 from models.dpview.paper.plan import bucket_sizes
 from models.dpview.paper.view_list import random_views
