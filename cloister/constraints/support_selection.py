@@ -45,11 +45,13 @@ _POSSIBLE: Mapping[Op, Callable[[_Bounds, _Bounds], Booleans]] = {
 }
 
 
-def function_support(left: Sequence[Levels], right: Levels, chosen: Integers) -> Support:
+def function_support(
+    left: Sequence[Levels], right: Levels, chosen: Integers, values: Integers
+) -> Support:
     """The support of a functional dependency: one right side, a single value, for each left side.
 
-    ``chosen`` has shape (product of left sizes,): the right side's level for each joint left level,
-    negative for those that may not occur.
+    Shapes, both (product of left sizes,): ``chosen`` the right side's level for each joint left
+    level, negative for those that may not occur, ``values`` its fine code there.
     """
     joint = grid([level.size for level in left])
     known = chosen >= 0
@@ -57,9 +59,8 @@ def function_support(left: Sequence[Levels], right: Levels, chosen: Integers) ->
         known &= joint[:, at] != level.null
     levels = np.column_stack([joint, chosen])[known]
     names = (*(level.name for level in left), right.name)
-    support = Support(
-        names, levels, {right.name: _points(right)[levels[:, -1]]} if right.wide.any() else {}
-    )
+    box = np.stack([values, values + 1], axis=1)[known]
+    support = Support(names, levels, {right.name: box} if right.wide.any() else {})
     return with_missing([*left, right], support)
 
 

@@ -228,13 +228,16 @@ def _join_outer(of_cell: Codes, rest: Floats, alone: Booleans, noise: float) -> 
 def bin_values(cells: Cells, shares: Floats, noise: float, most: int = NUMERIC_BINS) -> Bins:
     """The bins of a numeric attribute whose values matter, from its released histogram.
 
-    A value above three standard deviations of the noise has a bin of its own, which goes on to the
-    next one; where much lies between them, there are further bins, about ``most`` in all.
+    Of ``most`` cells or fewer each has a bin of its own. Of more, a value above three standard
+    deviations of the noise has a bin that goes on to the next one; where much lies between them,
+    there are further bins, about ``most`` in all.
 
     Args:
         shares: shape (cells,), released share of rows in each cell.
         noise: standard deviation of a share.
     """
+    if cells.size <= most:
+        return Bins(cells, np.arange(cells.size, dtype=np.int64), shares)
     alone = apart(cells)
     known = np.flatnonzero((cells.widths == 1) & (shares > _NOISE_DEVIATIONS * noise) & ~alone)
     own = alone.copy()

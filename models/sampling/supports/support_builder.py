@@ -56,6 +56,9 @@ _LEAST_DRAWABLE = 0.01
 Where it is less, their supports are replaced by one that lists whole rows.
 """
 
+_LEAST_MASS = 1e-12
+"""Mass that a left side has at least where it is divided by."""
+
 
 @dataclass(frozen=True)
 class CompiledConstraints:
@@ -84,6 +87,7 @@ class SupportBuilder:
     rows: int = 1
     _shares: ExpectedShares = field(init=False)
     _point_valued: frozenset[str] = field(default=frozenset(), init=False)
+    _free_valued: frozenset[str] = field(default=frozenset(), init=False)
 
     def __post_init__(self) -> None:
         self._shares = ExpectedShares(
@@ -97,6 +101,7 @@ class SupportBuilder:
         """
         known = [c for c in constraints if set(c.attributes) <= self.bins.keys()]
         self._point_valued = shared_numerics(self.domain, known)
+        self._free_valued = determined_alone(known)
         groups = [self._compile(group) for group in connected(known)]
         return CompiledConstraints(
             tuple(support for group in groups for support in group.supports),
@@ -215,7 +220,26 @@ class SupportBuilder:
             return None
         left, right = dependency
         chosen = mappings.tables[left][right]
-        return function_support(self._levels(left), self._level(right), chosen)
+        values = self._level(right).point[chosen]
+        if right in self._free_valued:
+            values = self._spread(self._shares.expected(left), right, chosen)
+        return function_support(self._levels(left), self._level(right), chosen, values)
+
+    def _spread(self, left_mass: Floats, right: str, chosen: Integers) -> Integers:
+        """Values (lefts,) of left sides inside their ``chosen`` levels, by the histogram.
+
+        In random order the left sides fill a level in proportion to their mass.
+        """
+        order = self._shares.rng.permutation(len(chosen))
+        order = order[np.argsort(chosen[order], kind="stable")]
+        levels, mass = chosen[order], left_mass[order] + _LEAST_MASS
+        begins = np.searchsorted(levels, levels)
+        sums = np.append(0.0, np.cumsum(mass))
+        whole = sums[np.searchsorted(levels, levels, side="right")] - sums[begins]
+        quantile = (sums[:-1] + mass / 2 - sums[begins]) / whole
+        values = np.empty_like(chosen)
+        values[order] = self.bins[right].refine(np.maximum(levels, 0), quantile)
+        return values
 
     def _choose_mappings(
         self, constraints: Sequence[DenialConstraint], chooser: Chooser, fixed: Sequence[Support]
@@ -341,6 +365,19 @@ def shared_numerics(domain: Domain, constraints: Sequence[DenialConstraint]) -> 
     uses = [name for c in pairs for name in _narrowed_by(c) if domain[name].kind == "numeric"]
     ordered = {name for c in pairs if functional_dependency(c) is None for name in c.attributes}
     return frozenset(name for name in uses if uses.count(name) > 1 and name in ordered)
+
+
+def determined_alone(constraints: Sequence[DenialConstraint]) -> frozenset[str]:
+    """Right sides of one functional dependency, in no other rule but as left sides.
+
+    Any value of its level may be chosen for each left side.
+    """
+    bound = [name for c in constraints for name in _narrowed_by(c)]
+    return frozenset(
+        own[1]
+        for c in constraints
+        if (own := functional_dependency(c)) is not None and bound.count(own[1]) == 1
+    )
 
 
 def _narrowed_by(constraint: DenialConstraint) -> tuple[str, ...]:
