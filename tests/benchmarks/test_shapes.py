@@ -11,6 +11,7 @@ from flights import ROWS, flights
 from hospital import DEPENDENCIES, hospital
 from leavers import leavers
 from loans import loans
+from products import products
 from ratings import ratings
 from stays import bounded_stays, several_stays, stays
 from tails import heavy_tails
@@ -65,6 +66,20 @@ def mapping_right(real, drawn, text):
     truth = real.groupby(names, observed=True)[right].first()
     known = truth.reindex(pd.MultiIndex.from_frame(drawn[names]) if len(names) > 1 else drawn[left])
     return float((known.to_numpy() == drawn[right].to_numpy()).mean())
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2])
+def test_products(epsilon):
+    figures = []
+    for trial in releases(products(), epsilon):
+        real, drawn = trial.frames
+        errors = marginal_errors(trial)
+        for name in ("price", "weight"):
+            different = drawn[name].nunique() / real[name].nunique()
+            errors[f"different values of {name}"] = different
+            errors[f"deviation of {name}"] = float(drawn[name].std() / real[name].std())
+        figures.append(errors)
+    show(f"products, epsilon {epsilon}", figures)
 
 
 @pytest.mark.parametrize(("rows", "epsilon"), [(30_000, 6), (100_000, 3), (ROWS, 1)])

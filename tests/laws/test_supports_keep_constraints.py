@@ -79,6 +79,14 @@ def test_each_rule_alone_is_taken_by_a_support(rule):
     assert count_violations(constraints[0], table) == 0
 
 
+def test_numbers_that_a_text_determines_differ_as_much_as_texts_do():
+    constraints, sampler, _ = sampler_for(["t1.zip = t2.zip and t1.rate != t2.rate"], 2)
+    table = sampler.sample(3000, SamplingSource(1))
+    assert count_violations(constraints[0], table) == 0
+    zips, rates = (len(np.unique(table.codes[name])) for name in ("zip", "rate"))
+    assert rates > 0.9 * zips
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     rules=st.lists(st.sampled_from(RULES), min_size=2, max_size=3, unique=True),
