@@ -86,10 +86,13 @@ def choose_differences(
 
 
 def differential_entropy(bins: Bins) -> float:
-    """The differential entropy, in nats, of the values in ticks of a number, missing ones apart."""
+    """The differential entropy, in nats, of the values in ticks of a number.
+
+    Of those that are neither missing nor special.
+    """
     cells, column = bins.cells, bins.cells.column
     assert isinstance(column, Grid)
-    there = cells.starts < column.steps
+    there = (cells.starts < column.steps) & ~np.isin(cells.starts, column.special_codes)
     shares = bins.shares[there] + _LEAST_SHARE
     shares = shares / shares.sum()
     return float(-(shares * np.log(shares / (cells.widths[there] * column.stride))).sum())

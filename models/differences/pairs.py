@@ -32,6 +32,7 @@ class Difference:
 
     The difference has at least ``least`` ticks. ``inside`` are the least and the greatest tick of
     ``moved`` that rules on it alone allow. Every value of ``base`` leaves ``moved`` one of those.
+    Special values of ``moved`` are such values of the difference, beyond its grid.
     """
 
     rule: DenialConstraint
@@ -46,11 +47,19 @@ class Difference:
     def column(self) -> Grid:
         """The column of the difference, in ticks of the two; missing where ``moved`` is."""
         least, most = self._unit * -(-self._extremes[0] // self._unit), self._extremes[1]
+        beyond = tuple(most + 1 + place for place in range(len(self.moved.special_codes)))
+        nullable = self.moved.attribute.nullable
         number = Integer(
-            type="integer", min=least, max=most, nullable=self.moved.attribute.nullable
+            type="integer", min=least, max=most, special=list(beyond), nullable=nullable
         )
         steps = (most - least) // self._unit + 1
-        return Grid(self.name, number, least, self._unit, steps, (), geometric=True)
+        return Grid(self.name, number, least, self._unit, steps, beyond, geometric=True)
+
+    @cached_property
+    def _apart(self) -> Integers:
+        """The codes of ``moved`` that no difference leads to: special values, then the missing."""
+        missing = self.moved.null_code
+        return np.array([*self.moved.special_codes, *([] if missing is None else [missing])], int)
 
     @property
     def _unit(self) -> int:
@@ -88,8 +97,8 @@ class Difference:
         """Fine codes (n,) of the differences of two columns; 0 in rows that break the rule."""
         ticks = self.sign * (self.moved.ticks(moved) - self.base.ticks(base))
         codes = np.maximum((ticks - self.column.origin) // self._unit, 0)
-        if self.moved.null_code is not None:
-            codes[moved == self.moved.null_code] = self.column.null_code
+        for place, code in enumerate(self._apart):
+            codes[moved == code] = self.column.steps + place
         return codes
 
     def moved_codes(self, base: Codes, differences: Codes, bins: Bins) -> Codes:
@@ -99,17 +108,16 @@ class Difference:
         quantile in the released histogram of differences, ``bins``.
         """
         start = self.base.ticks(base)
-        missing = differences == self.column.null_code
+        apart = differences >= self.column.steps
         boxes = self._allowed(start)
-        outside = ~missing & ((differences < boxes[:, 0]) | (differences >= boxes[:, 1]))
+        outside = ~apart & ((differences < boxes[:, 0]) | (differences >= boxes[:, 1]))
         whole = np.broadcast_to([0, self.column.steps], boxes.shape)
-        quantile = bins.quantile_in_box(whole, np.where(missing, 0, differences))
+        quantile = bins.quantile_in_box(whole, np.where(apart, 0, differences))
         inside = np.where(outside, bins.refine_box(boxes, quantile), differences)
-        ticks = start + self.sign * self.column.ticks(np.where(missing, 0, inside))
+        ticks = start + self.sign * self.column.ticks(np.where(apart, 0, inside))
         away = self.sign * (ticks - self.moved.origin)
         codes = np.clip(self.sign * -(-away // self.moved.stride), 0, self.moved.steps - 1)
-        if self.moved.null_code is not None:
-            codes[missing] = self.moved.null_code
+        codes[apart] = self._apart[differences[apart] - self.column.steps]
         return codes
 
     def _allowed(self, start: Integers) -> Integers:
@@ -124,16 +132,17 @@ class Difference:
 def differences_of(task: Task) -> tuple[Difference, ...]:
     """The differences that may each take the place of a number.
 
-    A hard rule orders two numbers on one scale, without special values. The number that gives way
-    is in no other constraint, but for bounds, for hard rules of when it is missing, and for such
-    rules by which a further number gives way to it. None for rows of persons: these are drawn under
-    values that their person gives.
+    A hard rule orders two numbers on one scale. The number that gives way is in no other
+    constraint, but for bounds, for hard rules of when it is missing, and for such rules by which a
+    further number gives way to it; its special values break none of them. Of two such numbers
+    rather one gives way beside a number without special values. None for rows of persons: these are
+    drawn under values that their person gives.
     """
     if task.persons or task.given:
         return ()
-    options = ((_difference(rule, task, sign) for sign in (1, -1)) for rule in task.hard)
-    found = (next((own for own in two if own and _gives_way(own, task)), None) for two in options)
-    return tuple(own for own in found if own is not None)
+    options = ([_difference(rule, task, sign) for sign in (1, -1)] for rule in task.hard)
+    free = ([own for own in two if own and _gives_way(own, task)] for two in options)
+    return tuple(min(own, key=lambda one: len(one.base.special_codes)) for own in free if own)
 
 
 def orders_of(task: Task) -> tuple[DenialConstraint, ...]:
@@ -163,7 +172,8 @@ def _difference(rule: DenialConstraint, task: Task, sign: int) -> Difference | N
     """The difference of the two numbers of a rule; the greater is moved, or the less if sign < 0.
 
     None if the rule is another one, the numbers are not comparable, the one that stays may be
-    missing, or a value of it leaves the other none.
+    missing or has special values off its grid, or a value of it leaves the other none, or forbids
+    a special one.
     """
     names, domain = _ordered(rule), task.domain
     if names is None or any(not isinstance(domain[name], Grid) for name in names[:2]):
@@ -172,11 +182,15 @@ def _difference(rule: DenialConstraint, task: Task, sign: int) -> Difference | N
     base, moved = (domain[name] for name in (less, greater)[::sign])
     assert isinstance(base, Grid)
     assert isinstance(moved, Grid)
-    comparable = _scale(base) == _scale(moved) and not base.special_codes + moved.special_codes
-    if not comparable or base.attribute.nullable:
+    if _scale(base) != _scale(moved) or base.beyond or base.attribute.nullable:
         return None
     inside, start = (_bounded_ends(column, task) for column in (moved, base))
     if inside is None or start is None or sign * (inside[::sign][1] - start[::sign][1]) < least:
+        return None
+    apart = moved.ticks(np.array(moved.special_codes, dtype=np.int64))
+    bounded = any(_bound_of(own, moved) is not None for own in task.hard)
+    beyond = bounded & ((apart < inside[0]) | (apart > inside[1]))
+    if beyond.any() or (sign * (apart - start[::sign][1]) < least).any():
         return None
     name = _unused(f"{greater} less {less}", domain)
     return Difference(rule, name, base, moved, sign, least, inside)

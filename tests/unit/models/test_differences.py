@@ -35,6 +35,12 @@ FORMS = {
     "steps": (COUNT | {"step": 2}, COUNT | {"min": -20, "max": 61, "step": 3}, "t.a > t.b"),
     "less moved": (COUNT | {"nullable": True}, COUNT | {"max": 60}, "t.a > t.b"),
     "less is far below": (COUNT, {"type": "integer", "min": 100, "max": 900}, "t.a > t.b"),
+    "special": (
+        {"type": "integer", "min": 0, "max": 40, "special": [0, -1], "nullable": True},
+        COUNT | {"max": 60},
+        "t.a > t.b",
+    ),
+    "special stays": (COUNT | {"special": [5]}, COUNT | {"nullable": True}, "t.a > t.b"),
     "decimals": (
         {"type": "float", "min": 0, "max": 9, "decimals": 2},
         {"type": "float", "min": 1, "max": 11.5, "decimals": 2},
@@ -141,6 +147,22 @@ def test_the_less_of_two_gives_way_where_the_greater_is_bound() -> None:
 )
 def test_other_pairs_stay_as_they_are(second: dict, rule: str, soft: tuple[str, ...]) -> None:
     assert not differences_of(task_with({"a": DAY, "b": second, "c": COUNT}, rule, soft=soft))
+
+
+@pytest.mark.parametrize(
+    ("special", "rules"),
+    [([99], ()), ([-1], ("t.a < 0",)), ([3], ("t.a < 5",))],
+    ids=["above the other", "below a bound", "below a bound of the grid"],
+)
+def test_a_special_value_that_breaks_a_rule_gives_no_way(special: list, rules: tuple) -> None:
+    paid = COUNT | {"special": special, "nullable": True}
+    assert not differences_of(task_with({"a": paid, "b": COUNT}, "t.a > t.b", *rules))
+
+
+def test_the_number_with_special_values_gives_way() -> None:
+    claimed = {"type": "integer", "min": 0, "max": 60}
+    own = only(task_with({"a": claimed | {"special": [0]}, "b": claimed}, "t.a > t.b"))
+    assert (own.moved.name, own.column.values) == ("a", own.column.steps + 1)
 
 
 def test_numbers_of_other_decimals_stay_as_they_are() -> None:
