@@ -195,32 +195,19 @@ def _deployed(
 def _show(done: Deployed, as_json: bool) -> None:
     from flows.cli.console import say, show_facts, show_json, show_table
 
-    recurring, allowance = done.recurring, done.allowance
+    schedule = done.recurring.schedule
     content = {
-        "deployment": f"release/{recurring.name}",
+        "deployment": f"release/{done.recurring.name}",
         "id": done.id,
         "server": done.server,
         "runner": "cloister serve",
-        "schedule": f"{recurring.schedule.cron} ({recurring.schedule.timezone})",
-        "budget": _budget(allowance),
+        "schedule": f"{schedule.cron} ({schedule.timezone})",
+        "budget": _budget(done.allowance),
     }
     runs = _first_runs(done)
-    surplus = allowance.exceeded_by(recurring.schedule.runs(done.now), done.now)
+    surplus = done.allowance.exceeded_by(schedule.runs(done.now), done.now)
     if as_json:
-        figures = {
-            "per": allowance.budget.period.value,
-            "whole": allowance.whole,
-            "left": allowance.left,
-        }
-        show_json(
-            content
-            | {
-                "admits": figures,
-                "first_runs": runs,
-                "surplus": surplus,
-                "parameters": recurring.parameters,
-            }
-        )
+        show_json(content | _figures(done, runs, surplus))
         return
     show_facts("Recurring release", content)
     show_table(
@@ -235,6 +222,18 @@ def _show(done: Deployed, as_json: bool) -> None:
         "Runs start while cloister serve is up: run it in the background, or as a service, with "
         "the same settings."
     )
+
+
+def _figures(done: Deployed, runs: list[dict[str, Any]], surplus: bool) -> dict[str, Any]:
+    """What programs get beside the words."""
+    allowance = done.allowance
+    admits = {
+        "per": allowance.budget.period.value,
+        "whole": allowance.whole,
+        "left": allowance.left,
+    }
+    parameters = done.recurring.parameters
+    return {"admits": admits, "first_runs": runs, "surplus": surplus, "parameters": parameters}
 
 
 def _first_runs(done: Deployed) -> list[dict[str, Any]]:

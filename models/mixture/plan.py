@@ -261,6 +261,7 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
         task.neighbours.relation,
     )
     levels = outline.levels(noise)
+    schedule = outline.schedule
     parameters = MixtureParameters(
         noise=levels,
         histogram_noise=outline.histogram_noise(levels["histograms"]),
@@ -268,10 +269,10 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
         valued=outline.valued,
         two_levels=outline.two_levels,
         joint_tables=outline.joint,
-        rounds=outline.schedule.rounds,
-        picks=outline.schedule.picks,
-        pair_parts=outline.schedule.pair_parts,
-        steps=outline.schedule.steps,
+        rounds=schedule.rounds,
+        picks=schedule.picks,
+        pair_parts=schedule.pair_parts,
+        steps=schedule.steps,
         groups=MIXTURE_BINS,
         components=components_for(signal),
         dependence_penalty=penalty_for(signal),
@@ -280,13 +281,7 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
     soft = levels.get("soft constraints")
     rate = None if soft is None else WEIGHER.deviation(float(soft), task)
     mapped = outline.mapped(noise)
-    expected = forecast_fit(
-        task,
-        outline.sizes,
-        outline.joint,
-        outline.schedule,
-        parameters.components,
-    )
+    expected = forecast_fit(task, outline.sizes, outline.joint, schedule, parameters.components)
     return Plan("mixture", sequence, stages, parameters, expected, mapped, rate)
 
 
