@@ -32,14 +32,14 @@ def unweighed_soft(request: ResolvedRequest, context: PublicContext) -> tuple[st
     )
 
 
-def soft_facts(request: ResolvedRequest, context: PublicContext, made: AnyPlan) -> dict[str, str]:
+def soft_facts(request: ResolvedRequest, context: PublicContext, plan: AnyPlan) -> dict[str, str]:
     """How rates of soft constraints are known, and how rows are drawn under them."""
     if not any(part.one.soft for part in context.tables.values()):
         return {}
     if not _weighs(request):
         return {"soft rates": f"not kept by {request.method}"}
     tasks = [part.one for part in context.tables.values()]
-    found = {"soft rates": "; ".join(_sources([rule for t in tasks for rule in t.soft], made))}
+    found = {"soft rates": "; ".join(_sources([rule for t in tasks for rule in t.soft], plan))}
     if not context.spec.tables:
         found["sampling"] = str(choose_sampling(context.one, _method(request).samplings))
     return found
@@ -56,10 +56,10 @@ def soft_json(request: ResolvedRequest, context: PublicContext) -> dict[str, Any
     return found
 
 
-def _sources(rules: Sequence[DenialConstraint], made: AnyPlan) -> Iterator[str]:
+def _sources(rules: Sequence[DenialConstraint], plan: AnyPlan) -> Iterator[str]:
     measured = [rule for rule in rules if rule.known is None]
-    if measured and made.rate_deviation is not None:
-        points = figure(100 * made.rate_deviation)
+    if measured and plan.rate_deviation is not None:
+        points = figure(100 * plan.rate_deviation)
         yield f"measured to about {points} percentage points"
     elif measured:
         yield f"{_names(measured)} from noisy answers"

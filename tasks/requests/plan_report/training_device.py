@@ -9,32 +9,32 @@ from models.plan import AnyPlan
 from tasks.requests.resolved import ResolvedRequest
 
 
-def training_device(request: ResolvedRequest, made: AnyPlan) -> Device:
+def training_device(request: ResolvedRequest, plan: AnyPlan) -> Device:
     """The device of the request, or the processor if nothing of the plan is trained elsewhere."""
-    return request.device if made.forecast.device_memory else CPU
+    return request.device if plan.forecast.device_memory else CPU
 
 
-def require_device_memory(request: ResolvedRequest, made: AnyPlan) -> None:
+def require_device_memory(request: ResolvedRequest, plan: AnyPlan) -> None:
     """Check, by the forecast, that the device has the memory that training needs.
 
     Raises:
         PlanError: it has not.
     """
-    require_memory(training_device(request, made), made.forecast.device_memory)
+    require_memory(training_device(request, plan), plan.forecast.device_memory)
 
 
-def device_words(request: ResolvedRequest, made: AnyPlan) -> str:
+def device_words(request: ResolvedRequest, plan: AnyPlan) -> str:
     """The device, what of a release is computed there, and what that promises."""
-    device = training_device(request, made)
+    device = training_device(request, plan)
     if device == CPU != request.device:
         return f"cpu: method {request.method} trains nothing; {request.device} for the evaluation"
     if device == CPU:
         return f"cpu: {device.determinism}"
-    needed = f"about {made.forecast.device_memory / 2**30:.1f} GiB"
+    needed = f"about {plan.forecast.device_memory / 2**30:.1f} GiB"
     return f"{device}, {needed}, with noise that the processor makes: {device.determinism}"
 
 
-def device_json(request: ResolvedRequest, made: AnyPlan) -> dict[str, Any]:
+def device_json(request: ResolvedRequest, plan: AnyPlan) -> dict[str, Any]:
     """The same for programs."""
-    device = training_device(request, made)
+    device = training_device(request, plan)
     return {"device": str(device), "determinism": device.determinism}

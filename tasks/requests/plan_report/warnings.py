@@ -44,19 +44,19 @@ _ROWS = "rows"
 
 
 def plan_warnings(
-    request: ResolvedRequest, context: PublicContext, made: AnyPlan
+    request: ResolvedRequest, context: PublicContext, plan: AnyPlan
 ) -> tuple[str, ...]:
     """A sentence for what the release will not keep of the data."""
     return (
         *unweighed_soft(request, context),
         *_dropped_references(context),
-        *_drowned_counts(context.task, made),
+        *_drowned_counts(context.task, plan),
         *_unmodelled_differences(request, context.task),
     )
 
 
-def _drowned_counts(task: AnyTask, made: AnyPlan) -> Iterator[str]:
-    for stage in made.stages:
+def _drowned_counts(task: AnyTask, plan: AnyPlan) -> Iterator[str]:
+    for stage in plan.stages:
         table, _, name = stage.name.rpartition(": ")
         rows = _rows_of(task, table)
         scales = list(_scales(stage.event)) if name in _HISTOGRAMS and rows else []
