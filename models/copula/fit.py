@@ -33,7 +33,7 @@ from models.discretization.denoising import estimate_shares
 from models.plan import Plan
 from models.protocol import Progress
 from models.sampling.supports.expected_shares import JointTable
-from models.sampling.supports.support_builder import SupportBuilder
+from models.sampling.supports.support_builder import compile_constraints
 from models.task import Task
 
 _SEED = 20_190_206
@@ -185,14 +185,7 @@ def constrained_model(
 ) -> CopulaModel:
     """The model with supports and rules that enforce every hard constraint."""
     chain = LinearChain(plan.sequence, bins, copula.coding, copula.means, copula.moments)
-    builder = SupportBuilder(
-        task.domain,
-        plan.sequence,
-        bins,
-        chain,
-        len(copula.coding.sizes),
-        tables,
-        np.random.default_rng(_SEED),
-        task.output_rows,
+    rules = compile_constraints(
+        task, plan.sequence, bins, chain, len(copula.coding.sizes), tables, _SEED
     )
-    return CopulaModel(task, plan.sequence, bins, copula, steps, builder.build(task.hard))
+    return CopulaModel(task, plan.sequence, bins, copula, steps, rules)

@@ -152,7 +152,15 @@ def _deniable(task: Task, seeds: int, attributes: int, budget: Budget) -> SeedPa
     withheld = least_withheld(one.epsilon, least_seeds) if epsilon0 else Fraction(0)
     kept = kept_range(options, attributes, least)
     return SeedParameters(
-        k, gamma, epsilon0, t, kept, candidates, withheld, least_seeds, task.guarantee
+        k=k,
+        gamma=gamma,
+        epsilon0=epsilon0,
+        t=t,
+        kept=kept,
+        candidates=candidates,
+        withheld=withheld,
+        least_seeds=least_seeds,
+        guarantee=task.guarantee,
     )
 
 
@@ -174,7 +182,15 @@ def _charged(
     if withheld >= 1:
         return None
     return SeedParameters(
-        k, gamma, epsilon0, t, kept, candidates, withheld, least_seeds, task.guarantee
+        k=k,
+        gamma=gamma,
+        epsilon0=epsilon0,
+        t=t,
+        kept=kept,
+        candidates=candidates,
+        withheld=withheld,
+        least_seeds=least_seeds,
+        guarantee=task.guarantee,
     )
 
 

@@ -29,7 +29,7 @@ from models.plan import Plan
 from models.planning.noise import laplace_deviation
 from models.protocol import Progress
 from models.sampling.supports.expected_shares import JointTable
-from models.sampling.supports.support_builder import CompiledConstraints, SupportBuilder
+from models.sampling.supports.support_builder import CompiledConstraints, compile_constraints
 from models.task import Task
 
 _SEED = 20_211_001
@@ -151,14 +151,6 @@ def compile_rules(
 ) -> CompiledConstraints:
     """Supports and rules that enforce every hard constraint, from released statistics."""
     chain = ViewChain(sequence, released.bins, released.coarsenings, released.views[:linked])
-    builder = SupportBuilder(
-        task.domain,
-        sequence,
-        released.bins,
-        chain,
-        len(released.coarsenings),
-        released.tables,
-        np.random.default_rng(_SEED),
-        task.output_rows,
+    return compile_constraints(
+        task, sequence, released.bins, chain, len(released.coarsenings), released.tables, _SEED
     )
-    return builder.build(task.hard)

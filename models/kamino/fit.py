@@ -30,7 +30,7 @@ from models.plan import Plan
 from models.planning.stages import measure_histogram, measure_joint_table
 from models.protocol import Progress
 from models.sampling.supports.expected_shares import JointTable
-from models.sampling.supports.support_builder import SupportBuilder
+from models.sampling.supports.support_builder import compile_constraints
 from models.task import Task
 
 KaminoPlan = Plan[KaminoParameters]
@@ -137,8 +137,5 @@ def _constrain(
     tables: Mapping[tuple[str, ...], JointTable],
 ) -> KaminoModel:
     """The model, with supports of its hard constraints."""
-    rng = np.random.default_rng(KAMINO_SEED)
-    builder = SupportBuilder(
-        task.domain, sequence, bins, chain, chain.networked, tables, rng, task.output_rows
-    )
-    return KaminoModel(task, sequence, bins, chain, builder.build(task.hard))
+    rules = compile_constraints(task, sequence, bins, chain, chain.networked, tables, KAMINO_SEED)
+    return KaminoModel(task, sequence, bins, chain, rules)

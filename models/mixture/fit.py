@@ -40,7 +40,7 @@ from models.plan import Plan
 from models.planning.stages import measure_joint_table
 from models.protocol import Progress
 from models.sampling.supports.expected_shares import JointTable
-from models.sampling.supports.support_builder import SupportBuilder
+from models.sampling.supports.support_builder import compile_constraints
 from models.task import Task
 
 MIXTURE_SEED = 20_260_105
@@ -155,11 +155,7 @@ def _fit_inside(
     )
 
     chain = chain_of(fit.mixture, sequence, bins)
-    rng = np.random.default_rng(MIXTURE_SEED)
-    builder = SupportBuilder(
-        task.domain, sequence, bins, chain, len(inside), known.joint, rng, task.output_rows
-    )
-    rules = builder.build(task.hard)
+    rules = compile_constraints(task, sequence, bins, chain, len(inside), known.joint, MIXTURE_SEED)
     arrangement = arrange_factors(
         {name: bins[name].size for name in sequence}, inside, rules.supports
     )

@@ -34,7 +34,7 @@ from models.planning.stages import measure_histogram, measure_joint_table, measu
 from models.protocol import Progress
 from models.sampling.sizes import POOL_ROWS
 from models.sampling.supports.expected_shares import JointTable
-from models.sampling.supports.support_builder import SupportBuilder
+from models.sampling.supports.support_builder import compile_constraints
 from models.task import Task
 
 _SEED = 20_170_101
@@ -176,15 +176,7 @@ def constrain(
     steps: tuple[str, ...],
 ) -> NetworkModel:
     """The model, with supports of its hard constraints; ``steps`` led to the network."""
-    rng = np.random.default_rng(_SEED)
-    builder = SupportBuilder(
-        task.domain,
-        network.sequence,
-        network.bins,
-        network,
-        networked,
-        tables,
-        rng,
-        task.output_rows,
+    rules = compile_constraints(
+        task, network.sequence, network.bins, network, networked, tables, _SEED
     )
-    return NetworkModel.of(task, network, builder.build(task.hard), steps)
+    return NetworkModel.of(task, network, rules, steps)

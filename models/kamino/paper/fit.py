@@ -31,7 +31,7 @@ from models.kamino.training import CALIBRATION_ROWS, TrainingSchedule
 from models.kamino.weighing import KAMINO_SEED
 from models.plan import Plan
 from models.protocol import Progress
-from models.sampling.supports.support_builder import SupportBuilder
+from models.sampling.supports.support_builder import compile_constraints
 from models.task import Task
 
 PRINTED_RECIPE = {"attention": "softmax", "heads": "normal", "tied": True}
@@ -118,12 +118,11 @@ class PrintedFit:
         }
 
     def _constrain(self, bins: Mapping[str, Bins], chain: UnitChain) -> PrintedModel:
-        rng = np.random.default_rng(KAMINO_SEED)
-        sequence, rows = self.plan.sequence, self.task.output_rows
-        builder = SupportBuilder(
-            self.task.domain, sequence, bins, chain, chain.networked, {}, rng, rows
+        sequence = self.plan.sequence
+        rules = compile_constraints(
+            self.task, sequence, bins, chain, chain.networked, {}, KAMINO_SEED
         )
-        return PrintedModel(self.task, sequence, bins, chain, builder.build(self.task.hard))
+        return PrintedModel(self.task, sequence, bins, chain, rules)
 
 
 def _even_bins(cells: Cells) -> Bins:

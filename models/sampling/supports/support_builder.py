@@ -43,6 +43,13 @@ from models.sampling.supports.dependency_mappings import (
 )
 from models.sampling.supports.drawable import explicit_support, share_drawable
 from models.sampling.supports.expected_shares import ExpectedShares, JointTable
+from models.sampling.supports.rule_groups import (
+    connected,
+    determined_alone,
+    differing_attributes,
+    shared_numerics,
+)
+from models.task import Task
 
 _ENUMERABLE = 2_000_000
 """Joint levels of a constraint's attributes at most, for a support that lists them."""
@@ -67,6 +74,26 @@ class CompiledConstraints:
     supports: tuple[Support, ...] = ()
     row_rules: tuple[DenialConstraint, ...] = ()
     pair_rules: tuple[DenialConstraint, ...] = ()
+
+
+def compile_constraints(
+    task: Task,
+    sequence: tuple[str, ...],
+    bins: Mapping[str, Bins],
+    model: TupleModel,
+    networked: int,
+    measured: Mapping[tuple[str, ...], JointTable],
+    seed: int,
+) -> CompiledConstraints:
+    """How a model enforces the hard constraints of a task; see :class:`SupportBuilder`.
+
+    By a public ``seed``, so that the same answers give the same supports.
+    """
+    rng = np.random.default_rng(seed)
+    builder = SupportBuilder(
+        task.domain, sequence, bins, model, networked, measured, rng, task.output_rows
+    )
+    return builder.build(task.hard)
 
 
 @dataclass
@@ -326,61 +353,3 @@ class SupportBuilder:
             left.attribute == right.attribute or self.domain[left.attribute].kind == "numeric"
             for left, right in pairs
         )
-
-
-def differing_attributes(constraint: DenialConstraint) -> list[str]:
-    """The attributes in which two rows must differ to violate a rule: with one value, none do."""
-    return [
-        p.left.attribute
-        for p in constraint.predicates
-        if isinstance(p.right, Cell)
-        and p.left.row != p.right.row
-        and p.left.attribute == p.right.attribute
-        and p.op in (Op.LT, Op.GT, Op.NE)
-    ]
-
-
-def connected(constraints: Sequence[DenialConstraint]) -> list[list[DenialConstraint]]:
-    """The constraints in groups that share no attribute."""
-    groups: list[tuple[set[str], list[DenialConstraint]]] = []
-    for constraint in constraints:
-        names, members = set(constraint.attributes), [constraint]
-        apart = []
-        for group in groups:
-            if names.isdisjoint(group[0]):
-                apart.append(group)
-            else:
-                names, members = names | group[0], [*group[1], *members]
-        groups = [*apart, (names, members)]
-    return [members for _, members in groups]
-
-
-def shared_numerics(domain: Domain, constraints: Sequence[DenialConstraint]) -> frozenset[str]:
-    """Numeric attributes in several rules on pairs: one value a level, so that all rules hold.
-
-    Functional dependencies alone need none: they choose the same value of a level, and their left
-    sides whole levels. Keys never do.
-    """
-    pairs = [c for c in constraints if c.arity == 2 and key_attributes(c) is None]
-    uses = [name for c in pairs for name in _narrowed_by(c) if domain[name].kind == "numeric"]
-    ordered = {name for c in pairs if functional_dependency(c) is None for name in c.attributes}
-    return frozenset(name for name in uses if uses.count(name) > 1 and name in ordered)
-
-
-def determined_alone(constraints: Sequence[DenialConstraint]) -> frozenset[str]:
-    """Right sides of one functional dependency, in no other rule but as left sides.
-
-    Any value of its level may be chosen for each left side.
-    """
-    bound = [name for c in constraints for name in _narrowed_by(c)]
-    return frozenset(
-        own[1]
-        for c in constraints
-        if (own := functional_dependency(c)) is not None and bound.count(own[1]) == 1
-    )
-
-
-def _narrowed_by(constraint: DenialConstraint) -> tuple[str, ...]:
-    """The attributes whose values a rule on pairs may narrow inside their levels."""
-    dependency = functional_dependency(constraint)
-    return constraint.attributes if dependency is None else (dependency[1],)
