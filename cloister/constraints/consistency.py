@@ -18,7 +18,7 @@ import numpy as np
 
 from cloister.arrays import Booleans, Floats
 from cloister.constraints.binding import BoundConstraint, BoundPredicate, Operand, bind, holds
-from cloister.constraints.denial import DenialConstraint, Op
+from cloister.constraints.denial import DenialConstraint, Op, Predicate
 from cloister.constraints.shapes import key_attributes
 from cloister.errors import ConstraintError
 from cloister.schema.columns import Column, Grid
@@ -76,6 +76,25 @@ def smallest_conflict(
         if _contradicts(subset, domain):
             return tuple(constraint.name for constraint in subset)
     return ()
+
+
+def follows(rule: DenialConstraint, others: Iterable[DenialConstraint], domain: Domain) -> bool:
+    """Whether every row of a domain that satisfies the ``others`` satisfies a rule too.
+
+    All are on single rows. False if the joint domain is too large to be searched.
+
+    Raises:
+        ConstraintError: a constraint does not fit the domain.
+    """
+    compared = (cell for own in rule.predicates if own.right is not None for cell in own.cells)
+    there = (
+        Predicate(cell, Op.EQ, None)
+        for cell in dict.fromkeys(compared)
+        if domain[cell.attribute].null_code is not None
+    )
+    broken = (*(own.negated for own in rule.predicates), *there)
+    denials = [DenialConstraint(f"{rule.name} is broken", (own,)) for own in broken]
+    return _contradicts([bind(own, domain) for own in (*others, *denials)], domain)
 
 
 def holds_for_equal_rows(constraint: DenialConstraint, domain: Domain) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from cloister.schema.columns import Grid
 from cloister.schema.domain import Domain, Table
+from models.differences.orders import prepared
 from models.differences.pairs import Difference
 from models.discretization.bins import Bins
 from models.task import Task
@@ -62,6 +63,7 @@ def choose_differences(
     A model of few joint tables is the nearer to the rows the less its attributes vary. A number
     that other rules bind gives way after those numbers that follow it.
     """
+    rules = prepared(task).constraints
     chosen: list[Difference] = []
     narrow = [
         own
@@ -76,7 +78,7 @@ def choose_differences(
             if own not in chosen
             and all(
                 rule is own.rule or rule.name in kept or own.allows(rule)
-                for rule in task.constraints
+                for rule in rules
                 if own.moved.name in rule.attributes
             )
         ]

@@ -17,6 +17,7 @@ from cloister.schema.columns import OUTSIDE
 from cloister.schema.domain import Domain, Table
 from models.constrained import ConstrainedModel
 from models.differences.columns import WithDifferences, task_with, task_without
+from models.differences.orders import prepared
 from models.differences.pairs import Difference, differences_of
 from models.discretization.bins import Bins
 from models.protocol import Arrays, ModelState, Sampler, Where, sample_whole
@@ -96,9 +97,10 @@ class DifferencedModel(Generic[_InnerT]):
 def inner_task(task: Task, chosen: tuple[Difference, ...]) -> Task:
     """The task on rows in which differences take the place of numbers.
 
-    Where a number is missing, so is the difference: rules that say when are of the difference.
+    Where a number is missing, so is the difference: rules that say when are of the difference. The
+    numbers that stay have values that leave the others some.
     """
-    rules = task.constraints
+    rules = prepared(task).constraints
     for own in chosen:
         rules = tuple(own.on_difference(rule) if own.allows(rule) else rule for rule in rules)
     whole = replace(task_with(task, chosen), constraints=rules)

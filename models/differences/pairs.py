@@ -8,7 +8,6 @@ is then the other one and the difference.
 
 from __future__ import annotations
 
-import bisect
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,12 +15,18 @@ from functools import cached_property
 import numpy as np
 
 from cloister.arrays import Integers
-from cloister.constraints import DenialConstraint, bind
-from cloister.constraints.denial import Cell, Op
-from cloister.schema.attributes import Datetime, Integer
+from cloister.constraints import DenialConstraint
+from cloister.constraints.denial import Cell
+from cloister.schema.attributes import Integer
 from cloister.schema.columns import Codes, Grid
 from cloister.schema.domain import Domain
-from cloister.schema.values.ticks import float_decimals, is_month
+from models.differences.orders import (
+    bound_of,
+    bounded_ends,
+    is_there,
+    ordered_pair,
+    prepared,
+)
 from models.discretization.bins import Bins
 from models.task import Task
 
@@ -81,7 +86,7 @@ class Difference:
         than when it is missing, which is when the difference is.
         """
         own = [p for p in rule.predicates if Cell(1, self.moved.name) in p.cells]
-        is_bound = len(rule.predicates) == 1 and _bound_of(rule, self.moved) is not None
+        is_bound = len(rule.predicates) == 1 and bound_of(rule, self.moved) is not None
         return rule.hard and rule.arity == 1 and (is_bound or all(p.right is None for p in own))
 
     def on_difference(self, rule: DenialConstraint) -> DenialConstraint:
@@ -94,11 +99,16 @@ class Difference:
         return replace(rule, predicates=renamed)
 
     def of(self, base: Codes, moved: Codes) -> Codes:
-        """Fine codes (n,) of the differences of two columns; 0 in rows that break the rule."""
+        """Fine codes (n,) of the differences of two columns; 0 in rows that break the rule.
+
+        Missing where one of the two is.
+        """
         ticks = self.sign * (self.moved.ticks(moved) - self.base.ticks(base))
         codes = np.maximum((ticks - self.column.origin) // self._unit, 0)
         for place, code in enumerate(self._apart):
             codes[moved == code] = self.column.steps + place
+        if self.base.null_code is not None:
+            codes[base == self.base.null_code] = self.column.null_code
         return codes
 
     def moved_codes(self, base: Codes, differences: Codes, bins: Bins) -> Codes:
@@ -133,23 +143,38 @@ def differences_of(task: Task) -> tuple[Difference, ...]:
     """The differences that may each take the place of a number.
 
     A hard rule orders two numbers on one scale. The number that gives way is in no other
-    constraint, but for bounds, for hard rules of when it is missing, and for such rules by which a
-    further number gives way to it; its special values break none of them. Of two such numbers
-    rather one gives way beside a number without special values. None for rows of persons: these are
-    drawn under values that their person gives.
+    constraint, but for bounds, for hard rules of when it is missing, for such rules by which a
+    further number gives way to it, and for those that follow from other orders; its special values
+    break none of them. Of two such numbers rather one gives way beside a number without special
+    values. None for rows of persons: these are drawn under values that their person gives.
     """
     if task.persons or task.given:
         return ()
-    options = ([_difference(rule, task, sign) for sign in (1, -1)] for rule in task.hard)
-    free = ([own for own in two if own and _gives_way(own, task)] for two in options)
+    lean = prepared(task)
+    options = ([_difference(rule, lean, sign) for sign in (1, -1)] for rule in lean.hard)
+    free = ([own for own in two if own and _gives_way(own, lean)] for two in options)
     return tuple(min(own, key=lambda one: len(one.base.special_codes)) for own in free if own)
 
 
 def orders_of(task: Task) -> tuple[DenialConstraint, ...]:
-    """The hard rules that order two numbers of which one could give way to their difference."""
+    """The hard rules that order two numbers of which one could give way to their difference.
+
+    Without those that follow from others.
+    """
+    lean = prepared(task)
     return tuple(
-        rule for rule in task.hard if any(_difference(rule, task, sign) for sign in (1, -1))
+        rule
+        for rule in lean.hard
+        if any(_difference(rule, lean, sign) for sign in (1, -1)) or lacks_presence(rule, lean)
     )
+
+
+def lacks_presence(rule: DenialConstraint, task: Task) -> bool:
+    """Whether of two numbers that a rule orders each may be missing where the other is not."""
+    if ordered_pair(rule, task) is None:
+        return False
+    less, greater = rule.attributes
+    return not is_there(less, greater, task) and not is_there(greater, less, task)
 
 
 def _gives_way(own: Difference, task: Task, before: tuple[str, ...] = ()) -> bool:
@@ -172,85 +197,30 @@ def _difference(rule: DenialConstraint, task: Task, sign: int) -> Difference | N
     """The difference of the two numbers of a rule; the greater is moved, or the less if sign < 0.
 
     None if the rule is another one, the numbers are not comparable, the one that stays may be
-    missing or has special values off its grid, or a value of it leaves the other none, or forbids
-    a special one.
+    missing where the other is not or has special values off its grid, or a value of it leaves the
+    other none, or forbids a special one.
     """
-    names, domain = _ordered(rule), task.domain
-    if names is None or any(not isinstance(domain[name], Grid) for name in names[:2]):
+    pair = ordered_pair(rule, task)
+    if pair is None:
         return None
-    less, greater, least = names
-    base, moved = (domain[name] for name in (less, greater)[::sign])
-    assert isinstance(base, Grid)
-    assert isinstance(moved, Grid)
-    if _scale(base) != _scale(moved) or base.beyond or base.attribute.nullable:
+    less, greater, least = pair
+    base, moved = (less, greater)[::sign]
+    if base.beyond or not is_there(base.name, moved.name, task):
         return None
-    inside, start = (_bounded_ends(column, task) for column in (moved, base))
+    inside, start = (bounded_ends(column, task) for column in (moved, base))
     if inside is None or start is None or sign * (inside[::sign][1] - start[::sign][1]) < least:
         return None
     apart = moved.ticks(np.array(moved.special_codes, dtype=np.int64))
-    bounded = any(_bound_of(own, moved) is not None for own in task.hard)
+    bounded = any(bound_of(own, moved) is not None for own in task.hard)
     beyond = bounded & ((apart < inside[0]) | (apart > inside[1]))
     if beyond.any() or (sign * (apart - start[::sign][1]) < least).any():
         return None
-    name = _unused(f"{greater} less {less}", domain)
+    name = _unused(f"{greater.name} less {less.name}", task.domain)
     return Difference(rule, name, base, moved, sign, least, inside)
-
-
-def _bounded_ends(column: Grid, task: Task) -> tuple[int, int] | None:
-    """The ticks of the first and last value that all hard bounds of a number allow, if any does."""
-    first, last = 0, column.steps - 1
-    for rule in task.hard:
-        if (bound := _bound_of(rule, column)) is not None:
-            first, last = max(first, bound[0]), min(last, bound[1])
-    start, end = (column.origin + code * column.stride for code in (first, last))
-    return (start, end) if first <= last else None
-
-
-def _bound_of(rule: DenialConstraint, column: Grid) -> tuple[int, int] | None:
-    """The first and last fine code that a rule allows which denies a number beyond a constant.
-
-    None for another rule.
-    """
-    if len(rule.predicates) != 1 or rule.attributes != (column.name,) or rule.arity != 1:
-        return None
-    (predicate,) = bind(rule, Domain((column,))).predicates
-    cut, op = predicate.right, predicate.op
-    if not isinstance(cut, float) or not op.is_order:
-        return None
-
-    def number(code: int) -> float:
-        return float(column.comparable(np.array([code]))[0])
-
-    find = bisect.bisect_left if op in (Op.LT, Op.GE) else bisect.bisect_right
-    place = find(range(column.steps), cut, key=number)
-    return (place, column.steps - 1) if op in (Op.LT, Op.LE) else (0, place - 1)
 
 
 def _unused(name: str, domain: Domain) -> str:
     return _unused(f"{name}_", domain) if name in domain else name
-
-
-def _ordered(rule: DenialConstraint) -> tuple[str, str, int] | None:
-    """The less and the greater number of a rule on one row, and their least difference in ticks."""
-    if len(rule.predicates) != 1 or rule.arity != 1:
-        return None
-    predicate = rule.predicates[0]
-    left, op, right = predicate.left, predicate.op, predicate.right
-    if not isinstance(right, Cell) or left.attribute == right.attribute or not op.is_order:
-        return None
-    names = (left.attribute, right.attribute)
-    less, greater = names if op in (Op.GT, Op.GE) else names[::-1]
-    return less, greater, int(op in (Op.GE, Op.LE))
-
-
-def _scale(column: Grid) -> tuple[str, int]:
-    """What a tick of a column is."""
-    attribute = column.attribute
-    if isinstance(attribute, Datetime):
-        return "datetime", attribute.tick_micros
-    if is_month(attribute):
-        return "month", 0
-    return attribute.type, float_decimals(attribute) if attribute.type == "float" else 0
 
 
 def _ends(column: Grid) -> tuple[int, int]:

@@ -7,10 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
+from deliveries import deliveries
 from flights import ROWS, flights
 from hospital import DEPENDENCIES, hospital
 from leavers import leavers
 from loans import loans
+from matches import matches
 from products import products
 from ratings import ratings
 from stays import bounded_stays, several_stays, stays
@@ -292,6 +294,37 @@ def days_between(trial, first, last):
 
 def means(days):
     return {"days, mean of data": days[0].mean(), "days, mean": days[1].mean()}
+
+
+def test_deliveries():
+    figures = []
+    for trial in releases(deliveries(), 1):
+        found = marginal_errors(trial)
+        for first, last in (("ordered", "shipped"), ("shipped", "delivered")):
+            days = means(days_between(trial, first, last))
+            found |= {f"{first} to {last}, {figure}": value for figure, value in days.items()}
+            gone = zip((", of data", ""), trial.frames, strict=True)
+            found |= {f"rows not {last}{whose}": rows[last].isna().mean() for whose, rows in gone}
+        figures.append(found)
+    show("deliveries, epsilon 1", figures)
+
+
+@pytest.mark.parametrize("epsilon", [1, 2])
+def test_matches(epsilon):
+    figures = []
+    for trial in releases(matches(), epsilon):
+        real, drawn = (information(own, "home", "away") for own in (trial.real, trial.synthetic))
+        teams = {"information of teams, of data": real, "information of teams": drawn}
+        figures.append({**teams, **marginal_errors(trial)})
+    show(f"matches, epsilon {epsilon}", figures)
+
+
+def information(table, first, second):
+    """The mutual information of two columns, in nats."""
+    joint = np.zeros((table.domain[first].size, table.domain[second].size))
+    np.add.at(joint, (table.codes[first], table.codes[second]), 1 / table.rows)
+    there, product = joint > 0, np.outer(joint.sum(1), joint.sum(0))
+    return float((joint[there] * np.log(joint[there] / product[there])).sum())
 
 
 def test_ratings():

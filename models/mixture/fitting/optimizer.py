@@ -17,6 +17,7 @@ from torch import Tensor
 
 from cloister.arrays import Floats
 from models.discretization.coarsening import Coarsening
+from models.mixture.fitting.interactions import QuasiIndependence, joint_factors
 from models.mixture.fitting.products import FactorView, Layout, Mixture
 
 _FIRST_DECAY = 0.9
@@ -218,6 +219,7 @@ class Fit:
             floor,
         )
         self._device, begin = device, start.to(device)
+        self._joint = joint_factors(start.layout, device)
         self._parameters = [torch.log(begin.weights + 1e-12), torch.log(begin.shares + 1e-12)]
         self._mean = [torch.zeros_like(p) for p in self._parameters]
         self._square = [torch.zeros_like(p) for p in self._parameters]
@@ -242,7 +244,8 @@ class Fit:
         for step in range(steps):
             mixture = self._now()
             _, to_weights, to_shares = gradient(mixture, sorted_targets)
-            add_dependence_penalty(mixture, self._dependence_penalty, to_weights, to_shares)
+            penalty = self._dependence_penalty
+            add_dependence_penalty(mixture, penalty, to_weights, to_shares, self._joint)
             rate = first_rate + (last_rate - first_rate) * step / steps
             self._update(
                 [_weights_back(mixture, to_weights), _shares_back(mixture, to_shares)], rate
@@ -303,15 +306,23 @@ def gradient(mixture: Mixture, targets: Targets) -> tuple[Tensor, Tensor, Tensor
 
 
 def add_dependence_penalty(
-    mixture: Mixture, dependence_penalty: float, to_weights: Tensor, to_shares: Tensor
+    mixture: Mixture,
+    dependence_penalty: float,
+    to_weights: Tensor,
+    to_shares: Tensor,
+    joint: Sequence[QuasiIndependence] = (),
 ) -> None:
     """Add the slopes of the penalty: the information, in nats, that a component has on its row.
 
     It is summed over the factors, so it is at least their total correlation: of mixtures that fit
-    equally well one of great entropy is preferred, without dependence that was not measured.
+    equally well one of great entropy is preferred, without dependence that was not measured. Of the
+    ``joint`` factors it holds what their attributes tell of each other, too.
     """
-    ratios = mixture.shares / (mixture.shares @ mixture.weights)[:, None]
+    levels = mixture.shares @ mixture.weights
+    ratios = mixture.shares / levels[:, None]
     logs = ratios.add_(1e-12).log_()
+    for factor in joint:
+        logs[factor.levels] += factor.excess(levels[factor.levels])[:, None]
     to_shares.addcmul_(logs, mixture.weights[None], value=dependence_penalty)
     to_weights.add_(logs.mul_(mixture.shares).sum(0), alpha=dependence_penalty)
 

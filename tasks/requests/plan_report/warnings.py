@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from cloister.constraints import DenialConstraint
 from cloister.figures import figure_range
 from cloister.privacy.events import Composed, Event, GaussianCounts, LaplaceCounts
-from models.differences.pairs import differences_of, orders_of
+from cloister.schema.declarations.constraints import quote
+from models.differences.pairs import differences_of, lacks_presence, orders_of
 from models.plan import AnyPlan
-from models.task import AnyTask, DatabaseTask
+from models.task import AnyTask, DatabaseTask, Task
 from tasks.requests.plan_report.soft_constraints import unweighed_soft
 from tasks.requests.public_context import PublicContext
 from tasks.requests.resolved import ResolvedRequest
@@ -30,6 +32,10 @@ _UNMODELLED = (
 )
 _SEVERAL_ROWS = "rows are drawn under values of their person"
 _BOUND = "other constraints hold for the number that would be made from it"
+_ALONE = (
+    'each may be missing where the other is not; if not so, declare it, as {{check: "t.{second} is '
+    'missing if t.{first} is missing"}}'
+)
 _OTHER_METHOD = "only method mixture does that"
 
 _CLEAR = 0.05
@@ -70,13 +76,22 @@ def _unmodelled_differences(request: ResolvedRequest, task: AnyTask) -> Iterator
         return
     by_mixture = request.method == "mixture"
     modelled = {own.rule.name for own in differences_of(task)} if by_mixture else set()
-    reason = _SEVERAL_ROWS if task.persons else _BOUND
-    reason = reason if by_mixture else _OTHER_METHOD
     for rule in orders_of(task):
         if rule.name in modelled:
             continue
         first, second = rule.attributes
+        reason = _why_unmodelled(rule, task) if by_mixture else _OTHER_METHOD
         yield _UNMODELLED.format(name=rule.name, first=first, second=second, reason=reason)
+
+
+def _why_unmodelled(rule: DenialConstraint, task: Task) -> str:
+    """Why method mixture does not model the difference of two numbers that a rule orders."""
+    if task.persons:
+        return _SEVERAL_ROWS
+    if lacks_presence(rule, task):
+        first, second = map(quote, rule.attributes)
+        return _ALONE.format(first=first, second=second)
+    return _BOUND
 
 
 def _rows_of(task: AnyTask, table: str) -> int | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from deliveries import deliveries
 from shape import release_once
 from stays import stays
 
@@ -19,8 +20,8 @@ from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Table
 from cloister.schema.spec import Spec
 from models.differences.columns import WithDifferences
-from models.differences.model import inner_task
-from models.differences.pairs import Difference, differences_of, orders_of
+from models.differences.model import DifferencedSampler, inner_task
+from models.differences.pairs import Difference, differences_of, lacks_presence, orders_of
 from models.discretization.bins import bin_cells
 from models.registry import create
 from models.task import Persons, Task
@@ -262,6 +263,95 @@ def test_a_number_that_is_missing_by_a_rule_gives_way() -> None:
         "t.`b less a` is missing and t.c > 9",
         "t.`b less a` is not missing and t.c <= 9",
     ]
+
+
+NULLABLE = DAY | {"nullable": True}
+LISTED = {"type": "categorical", "values": ["new", "sent", "there"]}
+CHAIN = ("t.a > t.b", "t.b >= t.c")
+
+
+@pytest.mark.parametrize(
+    "presence",
+    [
+        ("t.b is missing and t.c is not missing",),
+        (
+            "t.b is missing and t.d != 'new'",
+            "t.b is not missing and t.d = 'new'",
+            "t.c is missing and t.d = 'there'",
+            "t.c is not missing and t.d != 'there'",
+        ),
+    ],
+    ids=["said", "by another column"],
+)
+def test_a_number_that_may_be_missing_is_a_base_where_the_other_is_missing_too(presence) -> None:
+    columns = {"a": DAY, "b": NULLABLE, "c": NULLABLE, "d": LISTED}
+    task = task_with(columns, *CHAIN, "t.a > t.c", *presence)
+    found = differences_of(task)
+    assert [own.moved.name for own in found] == ["b", "c"]
+    assert not [rule for rule in orders_of(task) if lacks_presence(rule, task)]
+    table, inner = ordered_rows(task, 8_000), inner_task(task, found[::-1])
+    assert table.rows > 20
+    assert not {"b", "c"}.intersection(inner.domain.names)
+    bins = {own.name: even_bins(own) for own in found}
+    drawn = DifferencedSampler(
+        task.domain, Rows(WithDifferences(found).of(table)), found[::-1], bins
+    )
+    (again,) = drawn.chunks(table.rows, SamplingSource(1))
+    assert all(np.array_equal(again.codes[name], table.codes[name]) for name in "abcd")
+
+
+def test_a_number_that_may_be_missing_alone_is_no_base_and_the_plan_can_say_so() -> None:
+    task = task_with({"a": DAY, "b": NULLABLE, "c": NULLABLE}, *CHAIN)
+    assert not differences_of(task)
+    assert [lacks_presence(rule, task) for rule in orders_of(task)] == [False, True]
+
+
+@pytest.mark.parametrize("kind", ["date", "datetime", "integer", "float"])
+def test_strict_orders_under_one_bound_leave_each_number_a_value(kind: str) -> None:
+    ends = {"date": ("2020-01-01", "2020-02-01"), "integer": (0, 40), "float": (0, 4)}
+    least, most = ends.get(kind, ("2020-01-01T00:00:00", "2020-01-01T00:00:40"))
+    own = {"type": kind, "min": least, "max": most, **({"decimals": 1} if kind == "float" else {})}
+    task = task_with({"a": own, "b": own, "c": own}, "t.a >= t.b", "t.b >= t.c")
+    chosen = differences_of(task)[::-1]
+    assert [found.moved.name for found in chosen] == ["c", "b"]
+    inner, rng = inner_task(task, chosen), np.random.default_rng(2)
+    codes = {column.name: rng.integers(0, column.size, 4_000) for column in inner.domain}
+    free = Table(inner.domain, codes)
+    lawful = np.ones(free.rows, dtype=bool)
+    for rule in inner.hard:
+        lawful &= np.array([count_violations(rule, free.take([r])) == 0 for r in range(free.rows)])
+    assert lawful.mean() > 0.8
+    bins = {found.name: even_bins(found) for found in chosen}
+    rows = free.take(np.flatnonzero(lawful))
+    (made,) = DifferencedSampler(task.domain, Rows(rows), chosen, bins).chunks(1, SamplingSource(1))
+    assert [count_violations(rule, made) for rule in task.hard] == [0, 0]
+
+
+class Rows:
+    """A sampler that gives some rows."""
+
+    remembers = False
+
+    def __init__(self, rows: Table) -> None:
+        self._rows = rows
+
+    def chunks(self, *_):
+        yield self._rows
+
+
+def even_bins(own: Difference):
+    cells = declared_cells(own.column)
+    return bin_cells(cells, np.full(cells.size, 1 / cells.size), 0.0, keep=False)
+
+
+def test_dates_of_a_chain_come_out_as_far_apart_as_in_the_data() -> None:
+    trial = release_once(deliveries(4_000), 3, "mixture")
+    real, drawn = (table.frame() for table in (trial.real, trial.synthetic))
+    assert not any(count_violations(rule, trial.synthetic) for rule in trial.task.hard)
+    for first, second in (("ordered", "shipped"), ("shipped", "delivered")):
+        days = [(rows[second] - rows[first]).dt.days for rows in (real, drawn)]
+        assert abs(days[1].mean() / days[0].mean() - 1) < 0.35
+        assert abs(drawn[second].isna().mean() - real[second].isna().mean()) < 0.03
 
 
 def test_orders_are_known_where_no_difference_is_modelled() -> None:
