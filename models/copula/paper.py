@@ -1,7 +1,7 @@
 """The fit as the paper prints it: algorithms 1 to 3, from noisy counts to the correlation matrix.
 
 Counts below zero become 0, correlations come from every pair of binary columns, those of one
-attribute included, and nothing is shrunk. What algorithm 4 draws is `CopulaModel.binary_tables`.
+attribute included, and nothing is shrunk. What algorithm 4 draws is `CopulaModel.binary_sampler`.
 
 Source: Asghar et al., sections 3.1 to 3.3.
 """

@@ -9,7 +9,7 @@ random number, and a ``Guard`` (a lease of the ledger) is checked before each dr
 answer before it is returned: of two copies of a journal, the ledger accepts only the one that holds
 all recorded answers.
 
-Frames are appended and never changed; see `frames` for the bytes.
+Frames are appended and never changed; see `journal_format` for the bytes.
 Each frame is fsynced before its answer is returned. A tail that was never completed is cut off on
 opening: its answer was never seen. Any other difference is damage, and the journal is refused.
 

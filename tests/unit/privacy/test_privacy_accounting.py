@@ -228,3 +228,16 @@ def test_hardly_any_noise_has_an_epsilon_however_large(noise: Fraction, times: i
     counts = repeat(GaussianCounts(noise, ADD), times)
     found = epsilon(compose(counts, LaplaceCounts(1 / noise, ADD)), 1e-6, "add_remove")
     assert found >= times / (2 * float(noise) ** 2)
+
+
+def test_a_float_delta_is_the_decimal_that_it_is_written_as() -> None:
+    """In binary 0.3 is less than 3/10, which the event may leak."""
+    event = Bounded(Fraction(1), Fraction(3, 10))
+    assert epsilon(event, 0.3, "add_remove") == epsilon(event, Fraction(3, 10), "add_remove") == 1
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_a_rate_of_nearly_one_is_read_as_one(relation: str) -> None:
+    every = SampledGaussian(Fraction(1), Fraction(2), 10)
+    nearly = SampledGaussian(1 - Fraction(1, 2**21), Fraction(2), 10)
+    assert epsilon(nearly, 1e-6, relation) == epsilon(every, 1e-6, relation)

@@ -127,6 +127,15 @@ def test_a_cell_never_reaches_a_message(tmp_path):
         assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("end", ["", '",4\n'], ids=["open", "closed"])
+def test_a_line_of_more_than_16_mebibytes_is_refused_without_its_cells(tmp_path, end):
+    """A quote that is never closed makes one cell of all lines after it."""
+    cell = "secret-1,secret-2\n" * (17 * 2**20 // 18)
+    with pytest.raises(DataError) as caught:
+        _read(tmp_path, f'a,b\n1,2\n"{cell}{end}')
+    assert "secret" not in str(caught.value)
+
+
 def test_paths_that_cannot_be_read_are_storage_errors(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     for path in (tmp_path / "none.csv", tmp_path / "folder.csv", tmp_path / "none.parquet"):

@@ -12,7 +12,7 @@ from prefect.utilities.collections import visit_collection
 from cloister.errors import CloisterError
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.ledger import Anchor
-from tasks.data.session import RowSource, Session, Spent
+from tasks.data.session import RowSource, Session, Spent, keyed_digest
 
 CANARY = "CANARY-81725"
 
@@ -106,3 +106,18 @@ def test_rows_are_forgotten_though_the_journal_cannot_be_closed(tmp_path, monkey
         alive = weakref.ref(opened.rows.value)
     gc.collect()
     assert alive() is None
+
+
+def test_digests_of_the_same_rows_tell_two_certificates_nothing():
+    """They are those of one release and one home, so that nobody can compare the rows of two."""
+    columns = [("age", np.arange(5)), ("sex", np.ones(5, dtype=np.int8))]
+    mine = keyed_digest(b"data", columns, "r-1", bytes(32))
+    assert keyed_digest(b"data", columns, "r-1", bytes(32)) == mine
+    changed = [("age", np.arange(1, 6)), columns[1]]
+    others = {
+        keyed_digest(b"data", columns, "r-2", bytes(32)),
+        keyed_digest(b"data", columns, "r-1", b"1" * 32),
+        keyed_digest(b"columns", columns, "r-1", bytes(32)),
+        keyed_digest(b"data", changed, "r-1", bytes(32)),
+    }
+    assert len(others - {mine}) == 4
