@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from cloister.errors import DataError, SpecError, StorageError
+from cloister.schema.sources.files.csv_files import _BLOCK_BYTES
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec import Spec, ValidationSpec
 from cloister.schema.validation.tables import validate_rows
@@ -128,9 +129,9 @@ def test_a_cell_never_reaches_a_message(tmp_path):
 
 
 @pytest.mark.parametrize("end", ["", '",4\n'], ids=["open", "closed"])
-def test_a_line_of_more_than_16_mebibytes_is_refused_without_its_cells(tmp_path, end):
+def test_a_line_of_more_than_two_blocks_is_refused_without_its_cells(tmp_path, end):
     """A quote that is never closed makes one cell of all lines after it."""
-    cell = "secret-1,secret-2\n" * (17 * 2**20 // 18)
+    cell = "secret-1,secret-2\n" * (2 * _BLOCK_BYTES // 18 + 2)
     with pytest.raises(DataError) as caught:
         _read(tmp_path, f'a,b\n1,2\n"{cell}{end}')
     assert "secret" not in str(caught.value)
