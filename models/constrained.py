@@ -142,6 +142,10 @@ class ConstrainedModel(ABC):
             self.algorithm,
         )
 
+    def finished(self, rows: Table) -> Table:
+        """Rows of the :attr:`constraint_sampler` as those of the table: they are."""
+        return rows
+
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows that satisfy every hard constraint.
 

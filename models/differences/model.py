@@ -22,6 +22,7 @@ from models.differences.pairs import Difference, differences_of
 from models.discretization.bins import Bins
 from models.protocol import Arrays, ModelState, Sampler, Where, sample_whole
 from models.sampling.chunks import CHUNK_ROWS, Chunk, chunks_of, number_keys
+from models.sampling.sampler import ConstraintSampler
 from models.serialization import merge_states, state_of_bins
 from models.task import Task
 
@@ -54,9 +55,23 @@ class DifferencedModel(Generic[_InnerT]):
     bins: Mapping[str, Bins]
 
     @property
-    def sampler(self) -> Sampler:
+    def sampler(self) -> DifferencedSampler:
         """The rows of the inner model, with numbers made from differences."""
         return DifferencedSampler(self.task.domain, self.inner.sampler, self.differences, self._own)
+
+    @property
+    def constraint_sampler(self) -> ConstraintSampler:
+        """Rows of the inner model drawn one by one; see :meth:`finished`."""
+        return self.inner.constraint_sampler
+
+    def finished(self, rows: Table) -> Table:
+        """Rows of the constraint sampler with numbers made from differences."""
+        return self.sampler.finished(rows)
+
+    @property
+    def drawn_whole(self) -> frozenset[str]:
+        """Sentences of :meth:`post_processing` on how `sampler` draws whole tables."""
+        return self.inner.drawn_whole
 
     @property
     def capacity(self) -> int | None:
@@ -157,13 +172,13 @@ class DifferencedSampler:
         inside = [self._inside(table) for table in before]
         if not asked:
             for chunk in self.inner.chunks(rows, rng, rest or None, first, inside):
-                yield self._outside(chunk)
+                yield self.finished(chunk)
             return
         codes = {name: self._code(name, value) for name, value in asked.items()}
         for own in chunks_of(rows, rng, first):
             kept = self._under(codes, rest, own, inside)
             inside.append(kept)
-            yield number_keys(self._outside(kept), own.begin)
+            yield number_keys(self.finished(kept), own.begin)
 
     def _under(
         self, codes: Mapping[str, int], rest: Where, chunk: Chunk, before: Sequence[Table]
@@ -176,7 +191,7 @@ class DifferencedSampler:
             found = Table.concatenate(
                 self.inner.chunks(CHUNK_ROWS, source, rest or None, 0, [*before, *kept])
             )
-            made = self._outside(found)
+            made = self.finished(found)
             fits = np.all([made.codes[name] == code for name, code in codes.items()], axis=0)
             if fits.any():
                 kept.append(found.take(np.flatnonzero(fits)[:missing]))
@@ -208,7 +223,7 @@ class DifferencedSampler:
         columns = tuple(own for own in derived.domain if own.name not in self._moved)
         return Table(Domain(columns), {own.name: derived.stored[own.name] for own in columns})
 
-    def _outside(self, table: Table) -> Table:
+    def finished(self, table: Table) -> Table:
         """Rows of the table's own columns, made from inner ones."""
         codes = dict(table.codes)
         for own in reversed(self.differences):

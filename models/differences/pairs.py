@@ -146,9 +146,10 @@ def differences_of(task: Task) -> tuple[Difference, ...]:
     constraint, but for bounds, for hard rules of when it is missing, for such rules by which a
     further number gives way to it, and for those that follow from other orders; its special values
     break none of them. Of two such numbers rather one gives way beside a number without special
-    values. None for rows of persons: these are drawn under values that their person gives.
+    values. None gives way that a person's rows are ``given``, and none in a task of persons, whose
+    rows have a task of their own.
     """
-    if task.persons or task.given:
+    if task.persons:
         return ()
     lean = prepared(task)
     options = ([_difference(rule, lean, sign) for sign in (1, -1)] for rule in lean.hard)
@@ -180,6 +181,8 @@ def lacks_presence(rule: DenialConstraint, task: Task) -> bool:
 def _gives_way(own: Difference, task: Task, before: tuple[str, ...] = ()) -> bool:
     """Whether all other rules on the number that is moved let a further one follow it."""
     name = own.moved.name
+    if name in task.given:
+        return False
     others = [c for c in task.constraints if name in c.attributes and c is not own.rule]
     return name not in before and all(
         own.allows(rule)

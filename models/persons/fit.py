@@ -46,8 +46,11 @@ def train_persons(
     noise = plan.parameters.likeness
     deviation = noise.scale(doors[PERSONS].neighbours.partition) if noise else 0.0
     ratios = {
-        name: released_ratios(PairKinds(tasks.rows.domain[name]), own, deviation, rows.bins[name])
+        name: released_ratios(
+            PairKinds(tasks.rows.domain[name]), own, deviation, rows.histograms[name]
+        )
         for name, own in counts.items()
+        if name in rows.constraint_sampler.sequence
     }
     alike = {name: own for name, own in ratios.items() if (own != 1.0).any()}
     return PersonsModel(tasks, persons, rows, alike)

@@ -10,6 +10,7 @@ from cloister.arrays import Floats
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
 from models.constrained import ConstrainedModel
+from models.differences.model import DifferencedModel
 from models.discretization.bins import Bins
 from models.persons.likeness import Likeness
 from models.persons.pair_kinds import PairKinds
@@ -34,6 +35,10 @@ _RESOLVED = (
 )
 
 
+RowModel = ConstrainedModel | DifferencedModel[Any]
+"""A model of one table that can draw its rows one by one."""
+
+
 @dataclass(frozen=True)
 class PersonsModel:
     """The model of a table of persons, the model of their rows, and how alike those are.
@@ -42,19 +47,19 @@ class PersonsModel:
     """
 
     tasks: PersonTasks
-    persons: ConstrainedModel
-    rows: ConstrainedModel
+    persons: RowModel
+    rows: RowModel
     ratios: Mapping[str, Floats]
 
     @property
     def sampler(self) -> PersonsSampler:
         """Persons, then their rows."""
         likeness = {
-            name: Likeness(PairKinds(self.tasks.rows.domain[name]), own, self.rows.bins[name])
+            name: Likeness(PairKinds(self.tasks.rows.domain[name]), own, self.rows.histograms[name])
             for name, own in self.ratios.items()
         }
         rows = self.rows.constraint_sampler
-        return PersonsSampler(self.tasks, self.persons, rows, likeness)
+        return PersonsSampler(self.tasks, self.persons, rows, self.rows.finished, likeness)
 
     @property
     def capacity(self) -> int | None:
@@ -64,8 +69,8 @@ class PersonsModel:
     @property
     def histograms(self) -> Mapping[str, Bins]:
         """The released histograms of the attributes of rows."""
-        of_persons = self.persons.bins
-        return {name: own for name, own in self.rows.bins.items() if name not in of_persons}
+        of_persons = self.persons.histograms
+        return {name: own for name, own in self.rows.histograms.items() if name not in of_persons}
 
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""

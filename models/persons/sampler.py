@@ -9,7 +9,7 @@ leave no room for goes to other persons, or to new ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -63,11 +63,15 @@ _SEED = 20_261_123
 
 @dataclass(frozen=True)
 class PersonsSampler:
-    """Draws tables of persons with several rows."""
+    """Draws tables of persons with several rows.
+
+    ``finish`` gives the columns of the table to drawn ``rows``.
+    """
 
     tasks: PersonTasks
     persons: Model
     rows: ConstraintSampler
+    finish: Callable[[Table], Table]
     likeness: Mapping[str, Likeness]
 
     @property
@@ -144,7 +148,7 @@ class _RowsOfPersons:
         self._ruled = sampler.rows.ruled.union(*within)
         chain = flattened(sampler.rows.chain, _FLATNESS, self._ruled)
         self._flat = replace(self._given, chain=chain)
-        self._kept = [self._table(dict.fromkeys(sampler.domain.names, self._owners[:0]))]
+        self._kept = [_table_of(sampler.domain, {sampler.tasks.key: self._owners[:0]})]
         self._wanted = [self._owners[:0]]
 
     def draw(self) -> Table:
@@ -194,10 +198,11 @@ class _RowsOfPersons:
         codes = {name: own[owners] for name, own in self._codes.items()}
         codes[sampler.tasks.key] = self._numbers[owners]
         batch = self._given.draw(codes, self._rng, self._tilt(owners))
-        table = self._table(batch.codes)
-        fits = batch.alive & sampler.rows.acceptance.keep(table, self._rng)
+        drawn = _table_of(sampler.rows.domain, batch.codes)
+        fits = batch.alive & sampler.rows.acceptance.keep(drawn, self._rng)
         for rule in sampler.rows.row_rules:
-            fits &= violations_per_row(rule, table) == 0
+            fits &= violations_per_row(rule, drawn) == 0
+        table = sampler.finish(drawn)
         found = np.flatnonzero(fits)
         chosen = found[np.sort(np.unique(wanted[found], return_index=True)[1])]
         kept = np.zeros(len(wanted), dtype=bool)
@@ -297,11 +302,6 @@ class _RowsOfPersons:
             raise self._failure(len(self._owners))
         return {name: int(rows.codes[name][0]) for name in tasks.given}
 
-    def _table(self, codes: dict[str, Integers]) -> Table:
-        unknown = np.zeros(len(next(iter(codes.values()))), dtype=np.int64)
-        domain = self._sampler.domain
-        return Table(domain, {name: codes.get(name, unknown) for name in domain.names})
-
     def _failure(self, missing: int) -> SampleError:
         sampler = self._sampler
         rules = (*sampler.rows.row_rules, *sampler.rows.pair_rules, *sampler.tasks.within)
@@ -310,3 +310,9 @@ class _RowsOfPersons:
             f"{missing} rows of persons could not be drawn under {names}; "
             "request fewer rows, widen a domain, or make a constraint soft"
         )
+
+
+def _table_of(domain: Domain, codes: Mapping[str, Integers]) -> Table:
+    """Rows (n,) of a domain; what is not known of them has the first code."""
+    unknown = np.zeros(len(next(iter(codes.values()))), dtype=np.int64)
+    return Table(domain, {name: codes.get(name, unknown) for name in domain.names})

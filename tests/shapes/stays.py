@@ -77,6 +77,16 @@ def _listed(*values: str) -> dict:
     return {"type": "categorical", "values": list(values), "provenance": "list"}
 
 
+def stays_of_patients(rows: int = 8_000, seed: int = 1) -> Shape:
+    """The same of patients with up to three stays, who are named by a text key."""
+    shape = several_stays(rows, seed)
+    names = shape.frame["patient"].map("P{:04d}".format)
+    key = {"type": "text", "pattern": "P{0001..9999}"}
+    attributes = {**shape.spec["attributes"], "patient": key}
+    spec = {**shape.spec, "name": "stays-of-patients", "attributes": attributes}
+    return Shape(shape.frame.assign(patient=names), spec)
+
+
 def _spec(rows: int) -> dict:
     date = {"type": "date", "min": "2021-01-01", "max": "2024-06-30", "provenance": "calendar"}
     return spec_of(

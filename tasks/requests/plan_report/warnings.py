@@ -10,6 +10,7 @@ from cloister.figures import figure_range
 from cloister.privacy.events import Composed, Event, GaussianCounts, LaplaceCounts
 from cloister.schema.declarations.constraints import quote
 from models.differences.pairs import differences_of, lacks_presence, orders_of
+from models.persons.parts import split_task
 from models.plan import AnyPlan
 from models.task import AnyTask, DatabaseTask, Task
 from tasks.requests.plan_report.soft_constraints import unweighed_soft
@@ -30,7 +31,6 @@ _UNMODELLED = (
     "'{name}' orders {first} and {second}, whose difference is not modelled: {reason}; it may come "
     "out much wider than in the data"
 )
-_SEVERAL_ROWS = "rows are drawn under values of their person"
 _BOUND = "other constraints hold for the number that would be made from it"
 _ALONE = (
     'each may be missing where the other is not; if not so, declare it, as {{check: "t.{second} is '
@@ -75,7 +75,9 @@ def _unmodelled_differences(request: ResolvedRequest, task: AnyTask) -> Iterator
     if isinstance(task, DatabaseTask):
         return
     by_mixture = request.method == "mixture"
-    modelled = {own.rule.name for own in differences_of(task)} if by_mixture else set()
+    parts = [split_task(task).persons, split_task(task).rows] if task.persons else [task]
+    differences = [own for part in parts for own in differences_of(part)]
+    modelled = {own.rule.name for own in differences} if by_mixture else set()
     for rule in orders_of(task):
         if rule.name in modelled:
             continue
@@ -86,8 +88,6 @@ def _unmodelled_differences(request: ResolvedRequest, task: AnyTask) -> Iterator
 
 def _why_unmodelled(rule: DenialConstraint, task: Task) -> str:
     """Why method mixture does not model the difference of two numbers that a rule orders."""
-    if task.persons:
-        return _SEVERAL_ROWS
     if lacks_presence(rule, task):
         first, second = map(quote, rule.attributes)
         return _ALONE.format(first=first, second=second)
