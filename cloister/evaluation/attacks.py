@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from cloister.arrays import Floats
 from cloister.evaluation.ranges import declared_range
 from cloister.schema.domain import Table
+from cloister.splitmix import GOLDEN
 
 CAVEAT = (
     "An attack that fails does not prove differential privacy: it only says that this attack "
@@ -41,9 +42,6 @@ _CHUNK = 64
 
 _SEED = 0
 """Seed of the random choice of rows, fixed so that an evaluation is repeatable."""
-
-_MULTIPLIER = np.uint64(0x9E37_79B9_7F4A_7C15)
-"""2^64 over the golden ratio, odd: the multiplier of Fibonacci hashing."""
 
 _NORMAL_95 = 1.959963984540054
 """The 97.5 % quantile of the standard normal distribution, for two-sided 95 % intervals."""
@@ -200,7 +198,7 @@ def _row_hashes(table: Table) -> NDArray[np.uint64]:
     """64-bit hashes (rows,); steps are one to one in hash and code, so collisions are by chance."""
     hashes = np.zeros(table.rows, dtype=np.uint64)
     for name in table.domain.modelled:
-        hashes = (hashes + table.codes[name].astype(np.uint64) + np.uint64(1)) * _MULTIPLIER
+        hashes = (hashes + table.codes[name].astype(np.uint64) + np.uint64(1)) * GOLDEN
         hashes ^= hashes >> np.uint64(32)
     return hashes
 

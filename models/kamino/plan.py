@@ -17,7 +17,7 @@ from cloister.figures import figure
 from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
 from cloister.privacy.events import Composed, Event, SampledGaussian
 from cloister.privacy.mechanisms.counts import DiscreteGaussian, GaussianGradient
-from models.discretization.attribute_order import count_networked, public_sizes
+from models.discretization.attribute_order import NETWORKED_LEVELS, count_networked, public_sizes
 from models.discretization.histograms import counted_by_value
 from models.kamino.recipe import KaminoRecipe
 from models.kamino.sizes import EMBEDDING_WIDTH, LARGEST_BLOCK, Runs
@@ -57,6 +57,27 @@ _LEAST_BATCH = 512
 
 _TRAINED = 2e-9
 """Seconds of training for each row of a batch and weight that it meets, forward and backward."""
+
+_WEIGHTS_A_LEVEL, _WEIGHTS_A_PAIR = 24, 24
+"""Weights that a row meets for each level of an attribute, and for each pair of attributes."""
+
+_DRAWN = 1.5e-9
+"""Seconds of drawing a row, for each of the weights that it then meets."""
+
+_DRAWN_A_LEVEL, _DRAWN_A_PAIR = 40, 12
+"""Weights that a drawn row meets for each level and for each pair of attributes."""
+
+_WEIGHED = (1.0, 0.02)
+"""Seconds of fitting weights of soft constraints, and those for each."""
+
+_BYTES_OF_CELL = 40
+"""Bytes of a cell of the table, or of the drawn rows, in all its copies."""
+
+_BYTES_OF_UNIT, _UNITS_OF_ATTRIBUTE = 16, 96
+"""Bytes of a number of a row in a batch, and numbers of an attribute beside its levels."""
+
+_LIBRARIES = 400_000_000
+"""Bytes of the libraries of training."""
 
 _DEVICE_BYTES = 100
 """Bytes on a device of each output and embedded level of a row that is computed: some ten copies,
@@ -130,7 +151,7 @@ class _Outline:
         return self.recipe.trainer.steps * self.recipe.trainer.repeats(len(self.runs))
 
     @property
-    def deep(self) -> int:
+    def networked(self) -> int:
         """How many attributes are modelled jointly."""
         return count_networked(self.sizes)
 
@@ -204,7 +225,7 @@ def plan_kamino(
         sequence,
         stages,
         _parameters(outline, noises, noise),
-        forecast_kamino(task, outline.sizes, outline.deep, outline.steps, outline.batch),
+        forecast_kamino(task, outline.sizes, outline.networked, outline.steps, outline.batch),
         _mapped(outline, noises),
         _rate_deviation(outline, noises),
     )
@@ -260,7 +281,7 @@ def _training_noise(outline: _Outline, budget: Budget, counts: Sequence[Event]) 
 
 def _training_stage(outline: _Outline, noise: Fraction) -> Iterator[Stage]:
     batch = round(outline.rate * outline.task.data_rows)
-    words = outline.recipe.trainer.explain(len(outline.runs), outline.deep)
+    words = outline.recipe.trainer.explain(len(outline.runs), outline.networked)
     if outline.steps:
         mechanism = GaussianGradient(outline.rate, noise, _CLIP)
         event = mechanism.events(outline.steps, outline.task.neighbours.max_rows)
@@ -297,28 +318,30 @@ def _parameters(outline: _Outline, noises: _Noises, noise: Fraction) -> KaminoPa
         if outline.steps
         else _LEARNING_RATE,
         clip=_CLIP,
-        networked=outline.deep,
+        networked=outline.networked,
         runs=tuple(map(tuple, outline.runs)),
     )
 
 
 def forecast_kamino(
-    task: Task, sizes: Mapping[str, int], deep: int, steps: int, batch: float
+    task: Task, sizes: Mapping[str, int], networked: int, steps: int, batch: float
 ) -> Forecast:
     """Seconds on the processor and bytes of training in batches, of weighing and of drawing.
 
-    ``steps`` of training, on batches of ``batch`` rows, of ``deep`` attributes.
+    ``steps`` of training, on batches of ``batch`` rows, of ``networked`` attributes.
     """
     rows, drawn = task.data_rows, task.output_rows
-    levels = sum(size for size in sizes.values() if size <= 256)
-    train = steps * batch * (levels * 24 + deep**2 * 24) * _TRAINED
-    draw = (levels * 40 + deep**2 * 12) * 1.5e-9
-    weigh = 1 + POOL_ROWS * draw + 0.02 * len(task.soft) if task.soft else 0.0
-    memory = (
-        max(rows, drawn) * len(sizes) * 40 + int(batch) * (levels + deep * 96) * 16 + 400_000_000
-    )
-    on_device = _DEVICE_BYTES * LARGEST_BLOCK * (levels + deep * EMBEDDING_WIDTH)
-    on_device += _DEVICE_COPIES * 4 * EMBEDDING_WIDTH * (2 * levels + deep**2)
+    levels = sum(size for size in sizes.values() if size <= NETWORKED_LEVELS)
+    pairs = networked**2
+    train = steps * batch * (levels * _WEIGHTS_A_LEVEL + pairs * _WEIGHTS_A_PAIR) * _TRAINED
+    draw = (levels * _DRAWN_A_LEVEL + pairs * _DRAWN_A_PAIR) * _DRAWN
+    base, each = _WEIGHED
+    weigh = base + POOL_ROWS * draw + each * len(task.soft) if task.soft else 0.0
+    units = levels + networked * _UNITS_OF_ATTRIBUTE
+    memory = max(rows, drawn) * len(sizes) * _BYTES_OF_CELL + _LIBRARIES
+    memory += int(batch) * units * _BYTES_OF_UNIT
+    on_device = _DEVICE_BYTES * LARGEST_BLOCK * (levels + networked * EMBEDDING_WIDTH)
+    on_device += _DEVICE_COPIES * 4 * EMBEDDING_WIDTH * (2 * levels + pairs)
     return Forecast(
         seconds=round(2 + train + weigh + OVERSAMPLING * drawn * draw, 1),
         memory=memory,

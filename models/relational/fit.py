@@ -164,13 +164,13 @@ class _LinkFit:
         parents, children, _ = self.pools.sides(self.key)
         expected = Answers(link, parents, children).of(left)
         scale = self.noise.tables.scale(self._door.neighbours.partition)
-        candidates = [
+        scored = [
             Candidate(_partitions(link, workload), table, MEAN_NOISE * scale * table.size)
             for workload, table in zip(left, expected, strict=True)
         ]
         for _ in range(picks):
             open_ = [at for at, workload in enumerate(left) if workload not in chosen]
-            query = CandidateScores(tuple(candidates[at] for at in open_))
+            query = CandidateScores(tuple(scored[at] for at in open_))
             chosen.append(left[open_[self._door.answer(query, self.noise.selection, SELECT)]])
         return chosen
 

@@ -11,7 +11,6 @@ import hashlib
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from cloister.arrays import Integers
 from cloister.errors import DataError
@@ -19,8 +18,7 @@ from cloister.privacy.keyed_texts import keyed_numbers
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit
-
-_Words = NDArray[np.uint64]
+from cloister.splitmix import Words, finalize
 
 
 def require_named_persons(domain: Domain, unit: PersonUnit) -> None:
@@ -82,9 +80,9 @@ def rows_first_in_line(parents: Integers, rows: Table, most: int, key: bytes) ->
     more takes the place of at most one other.
     """
     (secret,) = np.frombuffer(hashlib.sha256(key + b"links").digest()[:8], dtype=np.uint64)
-    lots: _Words = np.full(len(parents), secret, dtype=np.uint64)
+    lots: Words = np.full(len(parents), secret, dtype=np.uint64)
     for codes in rows.codes.values():
-        lots = _mixed(lots ^ codes.astype(np.uint64))
+        lots = finalize(lots ^ codes.astype(np.uint64))
     line = np.lexsort((lots, parents))
     return line[_position(parents[line]) < most]
 
@@ -98,16 +96,9 @@ def _position(grouped: Integers) -> Integers:
     return np.arange(len(grouped)) - np.repeat(starts, sizes)
 
 
-def _row_groups(people: Integers, position: Integers, key: bytes) -> _Words:
-    """A keyed 64-bit mix of person and position.
-
-    Source: the finaliser of SplitMix64 (Steele, Lea, Flood 2014), applied twice.
-    """
+def _row_groups(people: Integers, position: Integers, key: bytes) -> Words:
+    """A keyed 64-bit mix of person and position: the finalizer of SplitMix64, applied twice."""
     first, second = np.frombuffer(hashlib.sha256(key + b"units").digest()[:16], dtype=np.uint64)
-    return _mixed(_mixed(people.astype(np.uint64) ^ first) ^ position.astype(np.uint64) ^ second)
-
-
-def _mixed(words: _Words) -> _Words:
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+    return finalize(
+        finalize(people.astype(np.uint64) ^ first) ^ position.astype(np.uint64) ^ second
+    )

@@ -51,6 +51,9 @@ _NEARLY_ALL = 1 - Fraction(1, 2**20)
 """A rate from which sampling is not counted: 1 - rate would have few digits in double precision, or
 none."""
 
+_FARTHEST = 50.0
+"""Standard deviations that the table of losses reaches beyond the means on both sides."""
+
 
 @dataclass(frozen=True)
 class Direction:
@@ -284,7 +287,7 @@ class NormalMixture:
         return np.maximum(deltas, -np.expm1(np.minimum(epsilons, _LARGEST_EXPONENT)))
 
     def _where(self, losses: Floats) -> Floats:
-        table = np.arange(-50.0 - self.means[-1], 50.0 + 2 * self.means[-1], _TABLE_STEP)
+        table = np.arange(-_FARTHEST - self.means[-1], _FARTHEST + 2 * self.means[-1], _TABLE_STEP)
         place = np.clip(np.searchsorted(self.loss(table), losses), 1, table.size - 1)
         low, high = table[place - 1], table[place]
         for _ in range(_HALVINGS):

@@ -31,6 +31,8 @@ ORDERS = np.unique(
         [1 + np.geomspace(0.02, 5, 30), np.arange(2.0, 64), np.geomspace(64, 16384, 40).round()]
     )
 )
+"""Orders of divergences: closer together where most budgets have their best one."""
+
 _LARGEST_SAMPLED_ORDER = 512
 """Largest whole order at which sampled Gaussians are summed; higher ones count as unknown."""
 
@@ -42,6 +44,11 @@ _LEAST_CONVERTED_ORDER = 1.01
 
 _SPACING = 0.05
 """Distance of the points of integration, in standard deviations of the noise."""
+
+
+_FARTHEST = 40.0
+"""Standard deviations to which is integrated beyond the means: the mass outside is below the least
+double."""
 
 
 @singledispatch
@@ -137,7 +144,7 @@ def _randomized_response(reach: float) -> Floats:
 @lru_cache(maxsize=64)
 def _integrated(event: SampledGaussian) -> Floats:
     pair = NormalMixture.of(event)
-    points = np.arange(-40.0, 40.0 + _LARGEST_MIXTURE_ORDER * pair.means[-1], _SPACING)
+    points = np.arange(-_FARTHEST, _FARTHEST + _LARGEST_MIXTURE_ORDER * pair.means[-1], _SPACING)
     loss = pair.loss(points)
     densities = -(points**2) / 2 - np.log(2 * np.pi) / 2 + np.log(_SPACING)
     divergences = np.full_like(ORDERS, np.inf)

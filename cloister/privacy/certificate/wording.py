@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from cloister.figures import figure_above
+from cloister.privacy.accounting.precision import LARGEST_EXPONENT
 from cloister.privacy.certificate import several_tables
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.certificate.schema import Detection, Odds, ReusedRelease
@@ -245,7 +246,7 @@ def best_guess(epsilon: float, delta: float) -> float:
 
 def true_alarms(false_alarms: float, epsilon: float, delta: float) -> float:
     """The greatest power of a test of this size."""
-    if epsilon > 700:
+    if epsilon > LARGEST_EXPONENT:
         return 1.0
     high = math.exp(epsilon) * false_alarms + delta
     return min(1.0, high, 1 - math.exp(-epsilon) * (1 - delta - false_alarms))

@@ -8,20 +8,12 @@ from itertools import accumulate
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cloister.arrays import Integers
 from cloister.privacy.mechanisms.randomness import WORD
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.domain import Table
-
-_Words = NDArray[np.uint64]
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-"""2^64 over the golden ratio: the odd step of splitmix64."""
-
-_FIRST_FACTOR, _SECOND_FACTOR = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-"""The factors of splitmix64's finalizer (Steele, Lea, Flood, 2014)."""
+from cloister.splitmix import mix
 
 
 @dataclass(frozen=True)
@@ -55,8 +47,8 @@ class Split:
         occurrence = _occurrences(table)
         hashed = np.full(table.rows, words[0], dtype=np.uint64)
         for name in table.domain.names:
-            hashed = _mix(hashed ^ table.codes[name].astype(np.uint64))
-        hashed = _mix(_mix(hashed ^ occurrence.astype(np.uint64)) ^ words[1])
+            hashed = mix(hashed ^ table.codes[name].astype(np.uint64))
+        hashed = mix(mix(hashed ^ occurrence.astype(np.uint64)) ^ words[1])
         edges = [int(edge * WORD) for edge in accumulate(self.shares)][:-1]
         return np.searchsorted(np.array(edges, dtype=np.uint64), hashed, side="right").astype(
             np.int64
@@ -74,11 +66,3 @@ def _occurrences(table: Table) -> Integers:
     occurrence = np.empty(table.rows, dtype=np.int64)
     occurrence[order] = np.arange(table.rows) - first
     return occurrence
-
-
-def _mix(words: _Words) -> _Words:
-    """The output of splitmix64 at words (n,)."""
-    mixed = words + _GOLDEN
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST_FACTOR
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND_FACTOR
-    return mixed ^ (mixed >> np.uint64(31))

@@ -137,8 +137,8 @@ def search_as_printed(
     """
     require_delta(recipe.name, budget)
     sizes = quantized_sizes(task)
-    deep = count_networked(public_sizes(task.domain))
-    runs = recipe.trainer.runs([sizes[name] for name in sequence[:deep]])
+    networked = count_networked(public_sizes(task.domain))
+    runs = recipe.trainer.runs([sizes[name] for name in sequence[:networked]])
 
     def setting(moves: int) -> _Setting:
         return _Setting(task, recipe, sequence, runs, moves)
@@ -151,7 +151,7 @@ def search_as_printed(
     require_signal(scale, task.data_rows, budget)
     stages = tuple(chosen.stages())
     steps = chosen.steps * max(len(runs) - 1, 0)
-    expected = forecast_kamino(task, sizes, deep, steps, float(chosen.rate * task.data_rows))
+    expected = forecast_kamino(task, sizes, networked, steps, float(chosen.rate * task.data_rows))
     return Plan(recipe.name, sequence, stages, chosen.parameters(), expected)
 
 

@@ -15,30 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Booleans, Floats, Integers
+from cloister.splitmix import FIRST_FACTOR, GOLDEN, SECOND_FACTOR
 
 NodeKeys = NDArray[np.uint64]
 
 START_SLOTS = 1 << 12
 """Slots of an empty hash table, a power of two; it grows when half of them are taken."""
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-"""The odd integer nearest to 2^64 over the golden ratio: SplitMix64's increment."""
-
-FIRST_MULTIPLIER = np.uint64(0xBF58476D1CE4E5B9)
-"""SplitMix64's first multiplier."""
-
-_SECOND_MULTIPLIER = np.uint64(0x94D049BB133111EB)
-"""SplitMix64's second multiplier."""
-
 
 @numba.njit(cache=True, inline="always")
 def scramble(key: np.uint64) -> np.uint64:
-    """A key whose bits all depend on all bits of the given one; never 0.
-
-    Source: Steele et al., SplitMix (2014).
-    """
-    key = (key ^ (key >> np.uint64(30))) * FIRST_MULTIPLIER
-    key = (key ^ (key >> np.uint64(27))) * _SECOND_MULTIPLIER
+    """A key whose bits all depend on all bits of the given one, as in SplitMix64; never 0."""
+    key = (key ^ (key >> np.uint64(30))) * FIRST_FACTOR
+    key = (key ^ (key >> np.uint64(27))) * SECOND_FACTOR
     key ^= key >> np.uint64(31)
     return key if key != np.uint64(0) else GOLDEN
 

@@ -25,9 +25,8 @@ from cloister.schema.cells import Cells
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain, Table
 from cloister.schema.values.ticks import float_decimals
+from cloister.splitmix import FIRST_FACTOR, GOLDEN
 from models.sampling.sequential.fenwick import (
-    FIRST_MULTIPLIER,
-    GOLDEN,
     START_SLOTS,
     NodeKeys,
     accept_reject,
@@ -168,7 +167,7 @@ def _ranks(predicate: BoundPredicate, scale: Scale, rows: Table, query: bool) ->
 
 
 def _scramble(keys: NodeKeys) -> NodeKeys:
-    keys = (keys ^ (keys >> np.uint64(29))) * FIRST_MULTIPLIER
+    keys = (keys ^ (keys >> np.uint64(29))) * FIRST_FACTOR
     keys = (keys ^ (keys >> np.uint64(32))) * GOLDEN
     return np.maximum(keys ^ (keys >> np.uint64(30)), np.uint64(1))
 
