@@ -6,7 +6,7 @@
            t.left is not missing and t.status = 'a'  missing or not; null is another word for it
     check  t.left is missing exactly if t.status = 'a'
            t.q7 is not missing only if t.q6 = 'yes'  exactly if, if, only if; and, or on the right
-    fd     zip, street -> city, state                one rule for each attribute on the right
+    fd     zip, street name -> city, state           one rule for each attribute on the right
     key    a list of names                           no two rows agree on all
 
 Constants: text and dates in single quotes ('' for a quote), numbers, true, false.
@@ -25,8 +25,9 @@ from cloister.errors import ConstraintError
 from cloister.schema.declarations.constraints import BARE_NAME, quote
 
 _NAME = rf"(?:`(?:[^`]|``)+`|{BARE_NAME})"
-_NAMES = rf"{_NAME}(?:\s*,\s*{_NAME})*"
-_DEPENDENCY = re.compile(rf"\s*({_NAMES})\s*->\s*({_NAMES})\s*")
+_SIDE_NAME = r"(?:`(?:[^`]|``)+`|(?:(?!->)[^\s,`])+(?:\s+(?:(?!->)[^\s,`])+)*)"
+_SIDE = rf"{_SIDE_NAME}(?:\s*,\s*{_SIDE_NAME})*"
+_DEPENDENCY = re.compile(rf"\s*({_SIDE})\s*->\s*({_SIDE})\s*")
 _TOKEN = re.compile(
     rf"""\s*(?:
         (?P<cell>[tT](?P<row>[12]?)\.(?P<attribute>{_NAME}))
@@ -156,10 +157,10 @@ def parse_dependency(text: str, name: str) -> tuple[tuple[str, ...], tuple[str, 
     if match is None:
         raise ConstraintError(
             f"constraint '{name}': cannot read the dependency '{text}'; "
-            "write a, b -> c, odd names in backquotes"
+            "write a, b -> c, names with a comma or an arrow in backquotes"
         )
     left, right = (
-        tuple(unquote(part) for part in re.findall(_NAME, side)) for side in match.groups()
+        tuple(unquote(part) for part in re.findall(_SIDE_NAME, side)) for side in match.groups()
     )
     _require_distinct(left + right, name)
     return left, right

@@ -81,7 +81,7 @@ def ignored_columns(spec: Spec) -> tuple[str, ...]:
     return tuple(
         f"{table}.{name}" if spec.tables else name
         for table, part in spec.parts.items()
-        for name in part.ignore
+        for name in (own if own.strip() else "(without a name)" for own in part.ignore)
     )
 
 

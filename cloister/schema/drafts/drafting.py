@@ -10,16 +10,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 from pandas.api import types as pt
+from pydantic import TypeAdapter
 
 from cloister.errors import DataError
+from cloister.schema.attributes import AnyAttribute, Float, Integer
 from cloister.schema.drafts.column_cells import ColumnCells, Guess
 from cloister.schema.drafts.file_dialect import DraftedFile, drafted_csv
 from cloister.schema.drafts.guessing import guess
+from cloister.schema.drafts.proposals.dependencies import dependency_proposals
+from cloister.schema.drafts.proposals.orders import order_proposals
 from cloister.schema.drafts.proposals.presence import presence_proposals
 from cloister.schema.drafts.proposals.references import reference_hints
 from cloister.schema.drafts.times import in_native_times
@@ -35,11 +40,14 @@ from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import DraftedFact
 from cloister.schema.spec_files.writing import entries, flow, scalar
 from cloister.schema.values.number_formats import NO_UNIT
+from cloister.schema.values.parsing import parse
 
 _NATIVE_FACTS: tuple[DraftedFact, ...] = ("names", "ignore", "types")
 _TEXT_FACTS: tuple[DraftedFact, ...] = (
     *("names", "encoding", "delimiter", "numbers", "missing", "ignore", "types"),
 )
+
+_ATTRIBUTE: TypeAdapter[AnyAttribute] = TypeAdapter(AnyAttribute)
 
 _HEAD = """\
 # Drafted from {source}; it holds values of the data, so keep it as private as the data. A single
@@ -54,7 +62,7 @@ _HEAD = """\
 name: {name}
 source: {{{source_keys}}}
 unconfirmed: {unconfirmed} # delete once read through
-ignore: {ignore} # columns to leave out; a draft names those without a value, or of lists
+ignore: {ignore} # columns to leave out; a draft names those without a value or a name, or of lists
 privacy:
   unit: row # or {{key: COLUMN, max_rows: NUMBER}} when one person may own several rows
   relation: add_remove
@@ -91,17 +99,17 @@ def draft(path: Path) -> str:
     if file.plain.empty:
         raise DataError(f"{path} has no rows; give a table with rows")
     names = list(map(str, file.plain))
-    empty = [name for name in names if file.plain[name].isna().all()]
-    guesses = {name: _keyed(file, name) for name in names if name not in empty}
+    left_out = [name for name in names if not name.strip() or file.plain[name].isna().all()]
+    guesses = {name: _keyed(file, name) for name in names if name not in left_out}
     if not guesses:
-        raise DataError(f"{path} has no column with a value; give a table with values")
+        raise DataError(f"{path} has no column with a name and a value; give a table with some")
     name = re.sub(r"[^A-Za-z0-9._-]", "-", path.name.partition(".")[0]).lstrip("._-") or "dataset"
     head = _HEAD.format(
         source=json.dumps(path.name),
         name=name,
         source_keys=entries(file.source),
         unconfirmed=flow(facts),
-        ignore=flow([*empty, *file.nested]),
+        ignore=flow([*left_out, *file.nested]),
     )
     lines = "".join(_line(name, own) for name, own in guesses.items())
     hints = "".join(reference_hints(file.plain, guesses, name, file.source))
@@ -110,8 +118,23 @@ def draft(path: Path) -> str:
 
 def _proposed(file: DraftedFile, guesses: Mapping[str, Guess]) -> str:
     """Rules that the rows obey, commented out, and what to do with them."""
-    found = presence_proposals(file.plain, guesses)
+    found = [
+        *presence_proposals(file.plain, guesses),
+        *dependency_proposals(file.plain, guesses),
+        *order_proposals(dict(_typed(file, guesses)), guesses),
+    ]
     return _PROPOSALS + "".join(f"#  - {rule}\n" for rule in found) if found else ""
+
+
+def _typed(file: DraftedFile, guesses: Mapping[str, Guess]) -> Iterator[tuple[str, pd.Series]]:
+    """The values of the columns that are guessed to be numbers, dates or moments."""
+    for name, own in guesses.items():
+        if own.keys["type"] in ("integer", "float", "date", "datetime"):
+            attribute = _ATTRIBUTE.validate_python(own.keys)
+            cells = file.plain if isinstance(attribute, Integer | Float) else file.written
+            typed, invalid = parse(cells[name], attribute)
+            if not invalid.any():
+                yield name, typed
 
 
 def _drafted_parquet(path: Path) -> DraftedFile:

@@ -105,6 +105,13 @@ def test_dependency_of_names_with_dashes(text: str) -> None:
     assert parse_dependency(text, "r") == (("education",), ("education-num",))
 
 
+def test_names_with_spaces_in_a_dependency_need_no_quotes() -> None:
+    assert parse_dependency("Pay Grade, D1. Age (y) ->Job  Title, `x, y` ", "r") == (
+        ("Pay Grade", "D1. Age (y)"),
+        ("Job  Title", "x, y"),
+    )
+
+
 def test_dependency_and_key_as_rules() -> None:
     equal, differ = (
         Predicate(Cell(1, "a"), Op.EQ, Cell(2, "a")),
@@ -124,7 +131,11 @@ def test_text_that_is_not_a_rule_is_refused(text: str) -> None:
         parse_denial(text, "minors")
 
 
-@pytest.mark.parametrize("text", ["", "a, b", "a ->", "-> b", "a -> a", "a, a -> b", "my col -> b"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "a, b", "a ->", "-> b", "a -> a", "a, a -> b", "a, -> b", "a -> b -> c",
+     "`a`b -> c", "a -> b, , c"],
+)  # fmt: skip
 def test_text_that_is_not_a_dependency_is_refused(text: str) -> None:
     with pytest.raises(ConstraintError, match="constraint 'edu'"):
         parse_dependency(text, "edu")

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cloister.errors import DataError, StorageError
+from cloister.privacy.certificate.provenance import ignored_columns
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import data_derived, load_spec
@@ -149,6 +150,19 @@ def test_any_names_and_texts_survive_the_draft(tmp_path, names, cells):
     spec = _drafted(tmp_path, tmp_path / "any.parquet")
     assert list(spec.attributes) == names
     assert validate_rows(read_frame(spec), spec)[1].valid
+
+
+def test_a_column_without_a_name_is_left_out(tmp_path):
+    """Numbers of rows that a program has written as first column, under no name."""
+    path = tmp_path / "numbered.csv"
+    pd.DataFrame({"a": range(30), "b": ["x", "y", "z"] * 10}).to_csv(path)
+    spec = _drafted(tmp_path, path)
+    assert (list(spec.attributes), spec.ignore) == (["a", "b"], ("",))
+    assert list(read_frame(spec)) == ["a", "b"]
+    assert ignored_columns(spec) == ("(without a name)",)
+    (tmp_path / "nameless.csv").write_text(",\n1,\n")
+    with pytest.raises(DataError, match="more than once|no column with a name"):
+        draft(tmp_path / "nameless.csv")
 
 
 def test_files_without_a_table_are_refused(tmp_path):
