@@ -33,6 +33,11 @@ in 10^20 columns."""
 _BULK, _FAR = 0.9, 10
 """A tail is long where this share of the values is so many times nearer to zero than the last."""
 
+_BOTH_SIDES, _FAR_FROM_ZERO = 0.1, 3
+"""The same, where so large a share of the values lies on either side of zero: bins that are finest
+there had a half to a third of the error of equal ones for signed lognormals and differences of
+such, and none had more down to normal distributions, of which the last is 2.3 times as far."""
+
 _POINT_MASS = 0.1
 """The share of zeros above which zero is guessed a special value."""
 
@@ -150,7 +155,9 @@ def bins_of(typed: pd.Series, low: float, high: float) -> dict[str, Any]:
     Of equal ones about as many lie in the span of the data as if that were the range.
     """
     distance, span = typed.abs(), float(typed.max()) - float(typed.min())
-    if float(distance.quantile(_BULK)) * _FAR < float(distance.max()):
+    both = min(float((typed < 0).mean()), float((typed > 0).mean())) >= _BOTH_SIDES
+    far = _FAR_FROM_ZERO if both else _FAR
+    if float(distance.quantile(_BULK)) * far < float(distance.max()):
         return {"bins": BINS, "scale": "log"}
     if span == 0 or high - low <= _WIDE * span:
         return {"bins": BINS}

@@ -12,7 +12,7 @@ from shape import Shape, release_once
 
 from cloister.schema.domain import Domain
 from cloister.schema.drafts.drafting import draft
-from cloister.schema.drafts.number_bounds import decimals_of
+from cloister.schema.drafts.number_bounds import bins_of, decimals_of
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.spec_files.marked_yaml import read_marked
@@ -292,6 +292,15 @@ def test_a_thousands_mark_in_every_number_is_no_decimal_mark():
     texts = pd.Series(["7.675", "-482.625", "10.000.000"])
     assert number_format(texts, whole=True, thousands=".") == "%'d"
     assert number_format(pd.Series(["7.50", "12.00"]), whole=False, thousands=",") == "%.2f"
+
+
+@pytest.mark.parametrize(("shape", "scale"), [("heavy", "log"), ("normal", None)])
+def test_amounts_far_on_both_sides_of_zero_get_bins_that_are_finest_there(shape, scale):
+    rng = np.random.default_rng(1)
+    heavy = rng.choice([-1, 1], 4_000) * rng.lognormal(6, 0.8, 4_000)
+    typed = pd.Series(heavy if shape == "heavy" else rng.normal(0, 400, 4_000))
+    assert bins_of(typed, -10_000, 10_000).get("scale") == scale
+    assert bins_of(typed.abs(), 0, 10_000).get("scale") is None
 
 
 @pytest.mark.parametrize(
