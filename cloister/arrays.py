@@ -13,3 +13,6 @@ Booleans = NDArray[np.bool_]
 
 Array = NDArray[Any]
 """Of any type."""
+
+TINY = 1e-300
+"""In place of zero where that would be divided by, or have an infinite logarithm."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg.blas import strmm
 
-from cloister.arrays import Booleans, Floats, Integers
+from cloister.arrays import TINY, Booleans, Floats, Integers
 from cloister.privacy.queries.counts.conjunction_counts import DummyCoding
 from models.copula.correlations.bivariate import latent_correlations
 from models.copula.correlations.correlation import SWEEPS, factor, nearest_correlation
@@ -180,7 +180,7 @@ def _moved(wanted: Floats, shares: Floats, made: Copula) -> Floats:
     limits = thresholds(made.means)
     density = np.exp(-np.add.outer(limits**2, limits**2) / 2) / (2 * np.pi)
     least = _LEAST_DENSITY * np.sqrt(np.outer(made.means, made.means))
-    step = _STEP * (shares - made.moments) / np.maximum(np.maximum(density, least), 1e-300)
+    step = _STEP * (shares - made.moments) / np.maximum(np.maximum(density, least), TINY)
     across = made.coding.pairs | made.coding.pairs.T
     moved = wanted + np.where(across, np.clip(step, -_FARTHEST, _FARTHEST), 0.0)
     return np.clip(moved, -_STRONGEST, _STRONGEST) + (1 - _STRONGEST) * np.eye(len(wanted))

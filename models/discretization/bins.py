@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cloister.arrays import Booleans, Floats
+from cloister.arrays import TINY, Booleans, Floats
 from cloister.constraints.supports import Levels
 from cloister.schema.cells import Cells
 from cloister.schema.columns import Codes, Grid
@@ -116,7 +116,7 @@ class Bins:
         knots, heights = self._heights()
         low, high = np.interp(boxes[:, 0], knots, heights), np.interp(boxes[:, 1], knots, heights)
         inside = np.clip(codes, boxes[:, 0], boxes[:, 1] - 1)
-        return (np.interp(inside + 0.5, knots, heights) - low) / np.maximum(high - low, 1e-300)
+        return (np.interp(inside + 0.5, knots, heights) - low) / np.maximum(high - low, TINY)
 
     def _heights(self) -> tuple[Floats, Floats]:
         """The released distribution function: fine codes, and shares of rows below them."""

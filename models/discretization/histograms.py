@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtri
 
-from cloister.arrays import Floats
+from cloister.arrays import TINY, Floats
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
@@ -127,7 +127,7 @@ def with_spikes(
     spike = np.isin(finer.starts, codes) & (cells.widths[of] > 1)
     held = np.where(spike, single[finer.starts], 0.0)
     taken = np.bincount(of, weights=held, minlength=cells.size)
-    held *= np.minimum(1.0, shares / np.maximum(taken, 1e-300))[of]
+    held *= np.minimum(1.0, shares / np.maximum(taken, TINY))[of]
     left = np.maximum(shares - taken, 0.0)
     calm = np.where(spike, 0, finer.widths)
     size = np.maximum(np.bincount(of, weights=calm, minlength=cells.size), 1.0)

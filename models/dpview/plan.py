@@ -29,6 +29,18 @@ from models.task import Budget, Task
 
 Shaper = Callable[[Task, Fraction], Shape]
 
+_START = 0.5
+"""Seconds of a fit of next to nothing."""
+
+_COUNTED_CELL = 4e-6
+"""Seconds for each cell that is counted and made consistent."""
+
+_LIBRARIES = 250_000_000
+"""Bytes of the libraries."""
+
+_BYTES_COUNTED, _BYTES_DRAWN = 400, 60
+"""Bytes of a counted cell, and of a cell of the table or the drawn rows, in all their copies."""
+
 _DRAWN_CELL = 5e-7
 """Seconds for each cell of rows that are drawn from histograms of single attributes."""
 
@@ -102,8 +114,9 @@ def forecast(task: Task, tables: list[PlannedTable]) -> Forecast:
     counted, columns = sum(query.cells for query in tables), len(task.domain.names)
     cells = max(task.data_rows, task.output_rows) * columns
     linked = any(query.stage == "views" for query in tables)
-    seconds = 0.5 + counted * 4e-6 + cells * (_LINKED_CELL if linked else _DRAWN_CELL)
-    return Forecast(round(seconds, 1), 250_000_000 + 400 * counted + 60 * cells)
+    seconds = _START + counted * _COUNTED_CELL
+    seconds += cells * (_LINKED_CELL if linked else _DRAWN_CELL)
+    return Forecast(round(seconds, 1), _LIBRARIES + _BYTES_COUNTED * counted + _BYTES_DRAWN * cells)
 
 
 def _ordered(shape: Shape, sequence: Names) -> Names:

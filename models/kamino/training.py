@@ -36,6 +36,12 @@ _FLOOR = 0.3
 _PASSES = 25
 """Passes of iterative proportional fitting."""
 
+_CHANGE = (0.2, 5.0)
+"""Factors by which one pass changes a ratio at least and at most, so that passes converge."""
+
+_LEAST_SHARE = 1e-7
+"""Share of a level at least, where it is divided by."""
+
 CALIBRATION_ROWS = 20_000
 """Rows drawn from the model to calibrate its biases to released histograms."""
 
@@ -174,7 +180,9 @@ def fit_bias(logits: Tensor, shares: Sequence[Tensor]) -> BiasFit:
             others = [other for other in range(len(shape)) if other != axis]
             marginal = mean.sum(others, keepdim=True) if others else mean
             wanted = share.reshape(marginal.shape)
-            ratio = ratio * torch.clamp((wanted + 1e-7) / (marginal + 1e-7), 0.2, 5.0)
+            ratio = ratio * torch.clamp(
+                (wanted + _LEAST_SHARE) / (marginal + _LEAST_SHARE), *_CHANGE
+            )
     return BiasFit(torch.log(ratio.flatten()).float(), probabilities * ratio.flatten())
 
 

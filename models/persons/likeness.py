@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cloister.arrays import Floats, Integers
+from cloister.arrays import TINY, Floats, Integers
 from cloister.schema.columns import Grid
 from models.discretization.bins import Bins
 from models.persons.pair_kinds import ALONE, EQUAL, NEAR, PairKinds
@@ -92,7 +92,7 @@ class Likeness:
 
     def _of_listed(self, anchors: Integers) -> Floats:
         cells, levels = self.bins.cells.of(anchors), self.bins.of(anchors)
-        equal = self.bins.shares[cells] / np.maximum(self.bins.mass[levels], 1e-300)
+        equal = self.bins.shares[cells] / np.maximum(self.bins.mass[levels], TINY)
         found = np.full((len(anchors), self.bins.size), self.values[NEAR])
         found[np.arange(len(anchors)), levels] += equal * (self.values[EQUAL] - self.values[NEAR])
         return found

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from cloister.arrays import Floats, Integers
+from cloister.arrays import TINY, Floats, Integers
 from models.sampling.chain import Batch, ConstrainedChain, Probabilities
 
 _ENUMERATED = 256
@@ -196,7 +196,7 @@ class _AttributeStep:
         owner, level = self._children(joint)
         allowed = np.zeros((len(joint), weights.shape[1]))
         allowed[owner, level] = 1.0
-        weights = (weights + 1e-300) * allowed[kind]
+        weights = (weights + TINY) * allowed[kind]
         _keep_missing(weights, self.probabilities, self.draw.chain.null(self.place))
         likelihood = self._likelihood(joint, owner, level)
         if likelihood is not None:

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.constraints.support_selection import likely_right, monotone_coupling
+from cloister.constraints.right_sides import likely_right
+from cloister.constraints.support_selection import monotone_coupling
 from cloister.schema.attributes import Integer
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+from cloister.arrays import TINY
 from cloister.errors import PlanError, UnsupportedEvent
 from cloister.privacy.accounting.accountants import spend
 from cloister.privacy.accounting.renyi import ORDERS, convert
@@ -58,7 +59,7 @@ def calibrate(
             if noise >= _MOST_NOISE:
                 raise
             return math.inf
-        return math.log(max(cost, 1e-300) / float(epsilon))
+        return math.log(max(cost, TINY) / float(epsilon))
 
     return _rounded_up(_narrow(excess, *_bracket(excess)))
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 
-from cloister.arrays import Floats
+from cloister.arrays import TINY, Floats
 
 Profile = Callable[[Floats], Floats]
 
@@ -133,7 +133,7 @@ def epsilon_at(loss: Loss, delta: float) -> float:
     first = int(np.argmax(deltas <= delta)) if losses.size else 0
     if losses.size == 0 or discounted[first] == 0.0:
         return 0.0
-    return max(0.0, math.log(max(loss.infinite + above[first] - delta, 1e-300) / discounted[first]))
+    return max(0.0, math.log(max(loss.infinite + above[first] - delta, TINY) / discounted[first]))
 
 
 def _window(parts: Sequence[tuple[Loss, int]], slack: float) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from functools import partial, singledispatch
 import numpy as np
 from scipy.special import gammaln, log_ndtr, ndtr, ndtri, xlog1py, xlogy
 
-from cloister.arrays import Floats, Integers
+from cloister.arrays import TINY, Floats, Integers
 from cloister.errors import UnsupportedEvent
 from cloister.privacy.accounting.loss import Profile
 from cloister.privacy.events import (
@@ -334,7 +334,7 @@ def _symmetric(profile: Profile, reach: float, copies: int = 1) -> WorstPair:
 
 
 def _quantile(tail: float) -> float:
-    return float(-ndtri(max(tail, 1e-300)))
+    return float(-ndtri(max(tail, TINY)))
 
 
 def _reach(shift: float, tail: float) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr
 
-from cloister.arrays import Floats
+from cloister.arrays import TINY, Floats
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 """Gauss-Legendre rule on [-1, 1], with which errors stay below 1e-14 (Genz, section 2.4)."""
@@ -119,7 +119,7 @@ def _solved(first: Floats, second: Floats, joint: Floats, most: float) -> Floats
         open_ = open_[going]
         if not len(open_):
             break
-        step = r[going] - excess[going] / np.maximum(_density(h, k, r)[going], 1e-300)
+        step = r[going] - excess[going] / np.maximum(_density(h, k, r)[going], TINY)
         inside = (step > low[open_]) & (step < high[open_])
         found[open_] = np.where(inside, step, (low[open_] + high[open_]) / 2)
     return found
@@ -127,5 +127,5 @@ def _solved(first: Floats, second: Floats, joint: Floats, most: float) -> Floats
 
 def _density(h: Floats, k: Floats, r: Floats) -> Floats:
     """The derivative of the probability by the correlation."""
-    rest = np.maximum(1 - r * r, 1e-300)
+    rest = np.maximum(1 - r * r, TINY)
     return np.exp(-(h * h + k * k - 2 * r * h * k) / (2 * rest)) / (2 * np.pi * np.sqrt(rest))

@@ -13,7 +13,7 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
-from cloister.arrays import Array, Floats, Integers
+from cloister.arrays import TINY, Array, Floats, Integers
 from cloister.privacy.queries.counts.conjunction_counts import DummyCoding
 
 _LEAST_CELLS = 12
@@ -112,8 +112,8 @@ def _fitted(shares: Floats, first: Floats, second: Floats, whole: tuple[bool, bo
     shares = np.clip(shares, low, high)
     for _ in range(_FITTINGS if any(whole) else 0):
         if whole[0]:
-            shares = shares * (b / np.maximum(shares.sum(1, keepdims=True), 1e-300))
+            shares = shares * (b / np.maximum(shares.sum(1, keepdims=True), TINY))
         if whole[1]:
-            shares = shares * (a / np.maximum(shares.sum(2, keepdims=True), 1e-300))
+            shares = shares * (a / np.maximum(shares.sum(2, keepdims=True), TINY))
         shares = np.minimum(shares, high)
     return shares

@@ -35,6 +35,18 @@ _DRAWN = 5e-8
 _MOST_DRAWN = 100_000
 """Rows whose copies are in memory at a time at most."""
 
+_START = 0.5
+"""Seconds of a fit of next to nothing."""
+
+_LIBRARIES = 200 * MIB
+"""Bytes of the libraries."""
+
+_BYTES_OF_ROW = 40
+"""Bytes of a row in its part, beside its codes."""
+
+_BYTES_OF_CELL = 24
+"""Bytes of a cell of a conditional table, in all its copies."""
+
 
 def forecast_network(task: Task, parameters: NetworkParameters) -> Forecast:
     """Seconds and bytes of a fit of the network, and of drawing the output from it."""
@@ -50,9 +62,11 @@ def forecast_network_fit(task: Task, parameters: NetworkParameters) -> Forecast:
     inside, attributes = len(parameters.inside), len(task.domain.modelled)
     pairs, histograms = math.comb(inside, 2), histogram_counts(task)
     counted = parameters.structure_rows * pairs + parameters.parameter_rows * inside
-    rows = 2 * attributes * task.data_rows + 40 * task.data_rows
-    memory = 200 * MIB + COUNT * histograms + rows + 24 * parameters.most_cells * inside
-    seconds = 0.5 + _COUNTED * counted + _COMPARED * pairs + NOISE * histograms
+    rows = (2 * attributes + _BYTES_OF_ROW) * task.data_rows
+    memory = (
+        _LIBRARIES + COUNT * histograms + rows + _BYTES_OF_CELL * parameters.most_cells * inside
+    )
+    seconds = _START + _COUNTED * counted + _COMPARED * pairs + NOISE * histograms
     return Forecast(round(seconds + _ANSWERED * (attributes + inside), 1), memory)
 
 
@@ -60,5 +74,5 @@ def forecast_printed(task: Task, parts: PartRows, attributes: int, cells: int) -
     """As :func:`forecast_fit`, of the paper's entropies and of tables with so many cells in all."""
     entropies = attributes * (attributes + 1)
     count = _COUNTED * (parts.structure * entropies + parts.parameters * attributes)
-    rows = 2 * attributes * task.data_rows + 40 * task.data_rows
-    return Forecast(round(0.5 + count, 1), 200 * MIB + rows + 24 * cells)
+    rows = (2 * attributes + _BYTES_OF_ROW) * task.data_rows
+    return Forecast(round(_START + count, 1), _LIBRARIES + rows + _BYTES_OF_CELL * cells)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cloister.arrays import Floats, Integers
+from cloister.arrays import TINY, Floats, Integers
 from models.discretization.bins import Bins
 from models.kamino.networks.network import Tensors
 from models.kamino.paper.hyper_attributes import Units
@@ -81,7 +81,7 @@ def _member(joint: Tensor, known: Tensor) -> Tensor:
     for column in range(known.shape[1]):
         chosen = chosen[rows, known[:, column]]
     shares = chosen.flatten(2).sum(2) if chosen.dim() > 2 else chosen
-    shares = shares + 1e-300
+    shares = shares + TINY
     return shares / shares.sum(1, keepdim=True)
 
 

@@ -21,14 +21,16 @@ from cloister.constraints import (
     order_rule,
 )
 from cloister.constraints.denial import Cell, Op, Predicate
-from cloister.constraints.support_selection import (
+from cloister.constraints.right_sides import (
     balanced_right,
-    chain_support,
-    function_support,
-    greedy_support,
     likely_right,
     one_to_one_right,
     ranked_right,
+)
+from cloister.constraints.support_selection import (
+    chain_support,
+    function_support,
+    greedy_support,
     row_support,
 )
 from cloister.constraints.supports import Levels, Support
