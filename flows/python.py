@@ -209,10 +209,10 @@ def plan(
     request = ResolvedRequest.of(
         Path(spec),
         Options(
-            method,
-            _text(epsilon),
-            _text(delta),
-            rows,
+            method=method,
+            epsilon=_text(epsilon),
+            delta=_text(delta),
+            rows=rows,
             sampling=sampling,
             resample=resample,
             tries=accept_reject,
@@ -223,13 +223,13 @@ def plan(
     made = plan_of(request)
     needed = forecast_of(request, public_context_of(request), made)
     return PlanSummary(
-        request.method,
-        request.reason,
-        request.rows,
-        _spend(request),
-        needed.seconds,
-        needed.memory,
-        device_words(request, made),
+        method=request.method,
+        reason=request.reason,
+        rows=request.rows,
+        spend=_spend(request),
+        seconds=needed.seconds,
+        memory=needed.memory,
+        device=device_words(request, made),
     )
 
 
@@ -250,13 +250,15 @@ def release(
     resample: float | None = None,
     accept_reject: int | None = None,
     device: str | None = None,
+    prior: str | None = None,
 ) -> ReleaseResult:
     """Release a synthetic table; charges the dataset's budget in the ledger of ``CLOISTER_HOME``.
 
     ``data`` takes the place of the spec's source; a frame is kept in the private home while the
     release runs. With the URL of a database as ``out``, ``replace`` is for tables that an earlier
-    release made there. ``sampling`` and what follows it are those of :func:`plan`. Called again
-    after a crash, the same call resumes at no further cost, on any device.
+    release made there. ``sampling`` and what follows it are those of :func:`plan`; ``prior`` is an
+    earlier release whose noisy numbers are used again, or "latest". Called again after a crash, the
+    same call resumes at no further cost, on any device.
 
     Raises:
         CloisterError: nothing was charged if it is an InputError.
@@ -266,20 +268,21 @@ def release(
     folder, database = split_place(out)
     with _file_of(data, home) as file:
         options = Options(
-            method,
-            _text(epsilon),
-            _text(delta),
-            rows,
-            file,
-            folder,
-            csv,
-            seed_sampling,
-            evaluate,
-            database,
-            sampling,
-            resample,
-            accept_reject,
-            device,
+            method=method,
+            epsilon=_text(epsilon),
+            delta=_text(delta),
+            rows=rows,
+            data=file,
+            out=folder,
+            csv=csv,
+            seed=seed_sampling,
+            evaluate=evaluate,
+            database=database,
+            sampling=sampling,
+            resample=resample,
+            tries=accept_reject,
+            device=device,
+            prior=prior,
             replace=replace,
         )
         with confirm_delivery(home, user()):

@@ -140,16 +140,16 @@ def _outcome(
 ) -> Outcome:
     context = public_context_of(resolved)
     return Outcome(
-        done.charge.release,
-        context.spec.name,
-        resolved,
-        stage_costs(done.plan, resolved.budget, context.task),
-        total_cost(done.plan, resolved.budget, context.task),
-        done.drawn.rows,
-        done.drawn.violations,
-        measured.evaluation,
-        open_ledger(home).budget(context.spec.name, context.unit),
-        public,
-        measured.folder,
-        done.drawn.warnings,
+        release=done.charge.release,
+        dataset=context.spec.name,
+        request=resolved,
+        stages=stage_costs(done.plan, resolved.budget, context.task),
+        spent=total_cost(done.plan, resolved.budget, context.task),
+        rows=done.drawn.rows,
+        violations=done.drawn.violations,
+        evaluation=measured.evaluation,
+        budget=open_ledger(home).budget(context.spec.name, context.unit),
+        public=public,
+        internal=measured.folder,
+        warnings=done.drawn.warnings,
     )

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+import cloister
+from cloister.errors import InputError
 from flows.cli.app import run
 from tasks.ledger.queries import releases
 
@@ -41,6 +43,8 @@ def test_the_second_release_uses_the_numbers_of_the_first(place, capsys):
     for words, said in refusals.items():
         code, error = release(place, capsys, *words)
         assert code == 2 and said in error
+    with pytest.raises(InputError, match="no release"):
+        cloister.release(place.spec, method="mixture", epsilon="1/2", prior="r-0000000000")
     place.edit("max: 80", "max: 81")
     code, error = release(place, capsys, "--prior", name)
     assert code == 2 and "columns" in error
