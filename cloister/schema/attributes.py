@@ -6,6 +6,7 @@ Everything here is declared by a person and public; nothing is read from data.
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -58,6 +59,12 @@ MEASURED = "dp:"
 def _is_none(value: object) -> bool:
     """Whether a key that not every spec has is absent: it is left out of the spec's digest."""
     return value is None
+
+
+def _is_whole(step: float, decimals: int | None) -> bool:
+    """Whether a step is a whole number of units of the last of some decimal places."""
+    units = None if decimals is None else step * 10**decimals
+    return units is not None and round(units) >= 1 and math.isclose(units, round(units))
 
 
 class Declared(BaseModel):
@@ -155,7 +162,7 @@ class Integer(Attribute):
 
 
 class Float(Attribute):
-    """Decimal numbers from ``min`` to ``max`` on a grid of ``decimals`` places.
+    """Decimal numbers from ``min`` to ``max`` on a grid of ``decimals`` places, or by ``step``.
 
     See `Integer` for ``special`` and ``scale``.
     """
@@ -164,6 +171,7 @@ class Float(Attribute):
     min: float
     max: float
     decimals: int | None = Field(default=None, ge=0, le=12)
+    step: float | None = Field(default=None, gt=0, exclude_if=_is_none)
     bins: int | None = Field(default=None, ge=1, le=_MOST_BINS)
     scale: Literal["log"] | None = Field(default=None, exclude_if=_is_none)
     special: list[float] = []
@@ -172,6 +180,8 @@ class Float(Attribute):
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         _require_day(self.format, [self.min, *self.special, self.max])
+        if self.step is not None and not _is_whole(self.step, self.decimals):
+            raise ValueError("a step of decimal numbers needs as many decimals as it has")
         return _require_order(self, self.min, self.max)
 
 

@@ -206,8 +206,8 @@ def _range_words(attribute: AnyAttribute) -> str:
     words = [f"{low} to {high}"]
     if isinstance(attribute, Float) and attribute.decimals is not None:
         words.append(f"{attribute.decimals} decimals")
-    step = getattr(attribute, "step", 1)
-    if step != 1:
+    step = getattr(attribute, "step", None)
+    if step not in (None, 1):
         words.append(f"steps of {step}{' seconds' if isinstance(attribute, Datetime) else ''}")
     if bins := getattr(attribute, "bins", None):
         words.append(f"{bins} bins")

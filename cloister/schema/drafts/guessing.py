@@ -6,6 +6,7 @@ Privacy: a guess holds values of the data, and one row may decide any of it.
 from __future__ import annotations
 
 import calendar
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -33,6 +34,7 @@ from cloister.schema.drafts.number_bounds import (
     bounds_of,
     decimals_of,
     few_numbers,
+    fine_step_of,
     point_mass,
     step_of,
 )
@@ -226,6 +228,11 @@ def _float(cells: ColumnCells) -> Guess | None:
     form = _number_format(cells, whole=False)
     places = max(decimals_of(typed), decimal_places(form.get("format")))
     keys = {"type": "float", "min": float(low), "max": float(high), "decimals": places}
+    step = fine_step_of(typed, places)
+    if step is not None:
+        least, most = (math.floor(low / step) * step, math.ceil(high / step) * step)
+        keys |= {"min": round(least, places), "max": round(most, places), "step": step}
+        why += f"; all multiples of {step:g}"
     return Guess({**keys, **bins_of(typed, low, high), **point_mass(typed, 0.0), **form}, why)
 
 

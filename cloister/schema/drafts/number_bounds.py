@@ -30,6 +30,12 @@ _FEWEST_MULTIPLES = 20
 """Different numbers at least, all of them multiples of a step: of others that fails by chance once
 in 10^20 columns."""
 
+_SURE = math.log(1e6)
+"""Of other numbers all are multiples of a step by chance once in a million columns."""
+
+_EXACT = 2.0**53
+"""Whole numbers below are exact as floats."""
+
 _BULK, _FAR = 0.9, 10
 """A tail is long where this share of the values is so many times nearer to zero than the last."""
 
@@ -147,6 +153,20 @@ def step_of(typed: pd.Series) -> int:
     if len(numbers) < _FEWEST_MULTIPLES:
         return 1
     return int(next(step for step in _ROUND_STEPS if not (numbers % step).any()))
+
+
+def fine_step_of(typed: pd.Series, places: int) -> float | None:
+    """The greatest step of which all numbers (n,) of some decimal places are multiples.
+
+    None if it is one of the last place, or of too few numbers to tell.
+    """
+    units = np.rint(typed.drop_duplicates().to_numpy(dtype=np.float64) * 10.0**places)
+    units = units[units != 0]
+    if np.abs(units).max(initial=0) >= _EXACT:
+        return None
+    step = int(np.gcd.reduce(units.astype(np.int64))) if len(units) else 1
+    told = len(units) * math.log(step) >= _SURE
+    return round(step / 10**places, places) if step > 1 and told else None
 
 
 def bins_of(typed: pd.Series, low: float, high: float) -> dict[str, Any]:

@@ -151,7 +151,7 @@ def _bounds(attribute: _Movable) -> tuple[Any, Any, Any]:
             else None
         )
         return _moment(attribute.min), _moment(attribute.max), step
-    return attribute.min, attribute.max, attribute.step if isinstance(attribute, Integer) else None
+    return attribute.min, attribute.max, attribute.step
 
 
 def _moment(bound: dt.date) -> pd.Timestamp:

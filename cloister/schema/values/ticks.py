@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
-from cloister.schema.attributes import AnyAttribute, Date, Datetime, Integer, as_date, as_moment
+from cloister.schema.attributes import (
+    AnyAttribute,
+    Date,
+    Datetime,
+    Float,
+    Integer,
+    as_date,
+    as_moment,
+)
 from cloister.schema.values.formats import is_of_months
 
 if TYPE_CHECKING:
@@ -43,6 +51,8 @@ def stride_of(attribute: AnyAttribute) -> int:
     """The number of ticks from one value of a grid to the next."""
     if isinstance(attribute, Datetime):
         return attribute.step_micros // attribute.tick_micros
+    if isinstance(attribute, Float) and attribute.step is not None:
+        return round(attribute.step * ticks_per_unit(attribute))
     return attribute.step if isinstance(attribute, Integer) else 1
 
 

@@ -1,0 +1,104 @@
+"""Decimal numbers by a step: what is read, repaired, drawn and drafted."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from cloister.schema.attributes import Float
+from cloister.schema.cells import declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.drafts.drafting import draft
+from cloister.schema.spec_files.loading import load_spec
+from cloister.schema.validation.tables import read_table
+from cloister.schema.values.ticks import stride_of
+from models.discretization.bins import bin_cells
+
+ROOMS = Float(type="float", min=1, max=15, decimals=1, step=0.5)
+
+
+def test_values_are_those_of_the_step():
+    column = Domain.of({"rooms": ROOMS}, Path())["rooms"]
+    assert (column.values, stride_of(ROOMS)) == (29, 5)
+    read = column.encode(pd.Series([1.0, 1.5, 8.7, 15.0, 15.5]))
+    assert read.tolist() == [0, 1, -1, 28, -1]
+    assert column.decode(np.arange(29)).tolist() == [1 + at / 2 for at in range(29)]
+
+
+@pytest.mark.parametrize(
+    ("decimals", "step"), [(None, 0.5), (0, 0.5), (1, 0.25), (2, 0.005), (1, 1e-9)]
+)
+def test_a_step_finer_than_the_decimals_is_refused(decimals, step):
+    with pytest.raises(ValueError, match="needs as many decimals"):
+        Float(type="float", min=0, max=9, decimals=decimals, step=step)
+
+
+@pytest.mark.parametrize("step", [0.1, 0.3, 0.5, 2, 2.5, 1.2])
+def test_any_step_of_the_decimals_is_a_grid(step):
+    own = Float(type="float", min=0, max=30, decimals=1, step=step)
+    column = Domain.of({"x": own}, Path())["x"]
+    values = column.decode(np.arange(column.values))
+    assert np.allclose(np.diff(values), step)
+    assert values.max() <= 30 < values.max() + step + 1e-9
+    assert (column.encode(values) == np.arange(column.values)).all()
+
+
+def _spec(folder: Path, on_invalid: str) -> Path:
+    text = {
+        "name": "homes",
+        "source": {"path": str(folder / "homes.csv")},
+        "privacy": {
+            "unit": "row",
+            "relation": "add_remove",
+            "rows": {"public": 4},
+            "budget": {"epsilon": 1, "delta": 1e-6, "per": "ever"},
+        },
+        "attributes": {"rooms": {**ROOMS.model_dump(exclude_unset=True), "provenance": "form"}},
+        "validation": {"on_invalid": on_invalid},
+        "release": {"method": "mixture", "epsilon": 1, "delta": 1e-6},
+    }
+    (folder / "homes.yaml").write_text(yaml.safe_dump(text))
+    (folder / "homes.csv").write_text("rooms\n2.5\n8.7\n15.0\n99\n")
+    return folder / "homes.yaml"
+
+
+@pytest.mark.parametrize(
+    ("on_invalid", "kept"), [("drop", [2.5, 15]), ("clip", [2.5, 8.5, 15, 15])]
+)
+def test_rows_between_the_steps_are_invalid_or_moved(tmp_path, on_invalid, kept):
+    spec = load_spec(_spec(tmp_path, on_invalid))
+    domain = Domain.of(spec.attributes, tmp_path)
+    table, report = read_table(spec, domain)
+    assert domain["rooms"].decode(table.codes["rooms"]).tolist() == kept
+    assert not report.valid
+
+
+def test_bins_of_drawn_values_hold_steps_alone():
+    column = Domain.of({"rooms": ROOMS.model_copy(update={"bins": 4})}, Path())["rooms"]
+    cells = declared_cells(column)
+    assert cells.widths.sum() == 29
+    assert bin_cells(cells, np.full(cells.size, 0.25), 0.0, keep=True).size == 4
+
+
+@pytest.mark.parametrize(
+    ("values", "step"),
+    [
+        (np.arange(2, 30) / 2, 0.5),
+        (np.arange(1, 60) / 4, 0.25),
+        (np.arange(2, 11) / 2, 0.5),
+        (np.arange(1, 300) / 10, None),
+        (np.array([0.5, 0.6, 0.8, 1.0]), None),
+        (np.array([0.5, 1.0, 1.5]), None),
+        (np.arange(0, 40) * 1.5 - 3, 1.5),
+        (np.arange(1, 80) / 3, None),
+    ],
+)
+def test_a_draft_finds_the_step(tmp_path, values, step):
+    pd.DataFrame({"rooms": np.tile(values, 30), "a": 1}).to_csv(tmp_path / "homes.csv", index=False)
+    (tmp_path / "homes.yaml").write_text(draft(tmp_path / "homes.csv"))
+    own = load_spec(tmp_path / "homes.yaml").attributes["rooms"]
+    assert getattr(own, "step", None) == step
+    column = Domain.of({"rooms": own}, tmp_path)["rooms"]
+    assert (column.encode(pd.Series(values)) >= 0).all()
