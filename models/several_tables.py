@@ -68,7 +68,7 @@ def largest_within(
     return None
 
 
-def labelled(stage: Stage, table: str, words: str) -> Stage:
+def label_stage(stage: Stage, table: str, words: str) -> Stage:
     """A stage of one table's plan, as one of the plan of all tables."""
     return replace(stage, name=f"{table}: {stage.name}", explanation=f"{words}{stage.explanation}")
 

@@ -178,7 +178,7 @@ def _conjunctions(repeats: Repeats) -> Table:
     )
 
 
-def networked(repeats: Repeats) -> dict[str, tuple[str, ...]]:
+def network_attributes(repeats: Repeats) -> dict[str, tuple[str, ...]]:
     """The attributes of each dataset that the errors of a network are known of."""
     found: dict[str, dict[str, None]] = {}
     for setting, runs in repeats.items():
@@ -204,7 +204,7 @@ def _network(repeats: Repeats) -> Table:
     """A row for each attribute and setting: the share of rows that are told wrongly."""
     rows = tuple(
         (dataset, attribute, setting.label, *(_text(errors.get(name), 3) for name in SHOWN))
-        for dataset, attributes in networked(repeats).items()
+        for dataset, attributes in network_attributes(repeats).items()
         for attribute in attributes
         for setting, errors in network_statistics(repeats, dataset, attribute).items()
     )

@@ -12,7 +12,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.measures.networks import SHOWN
-from benchmarks.pages.figures import Repeats, Setting, Statistic, network_statistics, networked
+from benchmarks.pages.figures import (
+    Repeats,
+    Setting,
+    Statistic,
+    network_attributes,
+    network_statistics,
+)
 from benchmarks.pages.plot_style import dress, line_colours
 from cloister.evaluation.plots import REAL, figure_label
 
@@ -29,7 +35,7 @@ def draw_networks(repeats: Repeats) -> dict[str, Figure | None]:
         f"network-{dataset}": _panels(
             {name: network_statistics(repeats, dataset, name) for name in attributes}
         )
-        for dataset, attributes in networked(repeats).items()
+        for dataset, attributes in network_attributes(repeats).items()
     }
 
 

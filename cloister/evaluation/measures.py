@@ -30,7 +30,7 @@ from cloister.evaluation.marginals import compare_marginals
 from cloister.evaluation.options import Level, Panel
 from cloister.evaluation.persons import PersonColumns, compare_persons
 from cloister.evaluation.queries import compare_queries
-from cloister.evaluation.report import Evaluation, unmeasured
+from cloister.evaluation.report import Evaluation, unmeasured_evaluation
 from cloister.evaluation.violations import compare_violations
 from cloister.schema.domain import Table
 
@@ -61,7 +61,7 @@ def evaluate_tables(
 
     Privacy: reads real rows without noise. The result is internal.
     """
-    evaluation = unmeasured(real, synthetic, level)
+    evaluation = unmeasured_evaluation(real, synthetic, level)
     if level == "none":
         return evaluation
     evaluation = replace(

@@ -103,7 +103,7 @@ class Evaluation:
         }
 
 
-def unmeasured(real: Table, synthetic: Table, level: Level = "none") -> Evaluation:
+def unmeasured_evaluation(real: Table, synthetic: Table, level: Level = "none") -> Evaluation:
     """The evaluation of two tables of which only the numbers of rows are known yet.
 
     Raises:

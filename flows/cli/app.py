@@ -25,7 +25,7 @@ from flows.cli.release import add_release_commands
 from flows.cli.review import add_review_commands
 from tasks.runtime.garbage import SELDOM
 from tasks.runtime.home import Home
-from tasks.runtime.interruption import INTERRUPTED, interrupted
+from tasks.runtime.interruption import INTERRUPTED, is_interruption
 
 _WITHHELD = "its message is withheld, since it may quote the data: please report this"
 
@@ -88,7 +88,7 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         return _failed(*_of_path(error))
     except Exception as error:  # noqa: BLE001 - any message may quote the data
-        if interrupted(error):
+        if is_interruption(error):
             return _failed(INTERRUPTED, 1)
         return _failed(f"{_place(error)}; {_WITHHELD}", 1)
     return 0

@@ -74,10 +74,10 @@ def _run(config: Path, markdown: Path | None, only: list[str]) -> Benchmarked:
     from benchmarks.flow import benchmark as flow
     from flows.cli.console import progress
     from tasks.runtime.home import Home
-    from tasks.runtime.progress import watched_by
+    from tasks.runtime.progress import reporting_to
     from tasks.stores.prefect_server import serving
 
-    with progress() as watcher, watched_by(watcher), serving(Home.current()):
+    with progress() as watcher, reporting_to(watcher), serving(Home.current()):
         return flow(str(config), str(markdown) if markdown else None, user(), only)
 
 

@@ -28,11 +28,11 @@ from flows.cli.options import (
     ResampleOption,
     SamplingChoiceOption,
     SpecFile,
-    drawn_by,
     example,
-    placed_in,
     split_place,
     user,
+    with_replacing,
+    with_sampling,
 )
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def deploy(
         device=device,
         prior=prior,
     )
-    options = placed_in(drawn_by(given, sampling, resample, accept_reject), replace)
+    options = with_replacing(with_sampling(given, sampling, resample, accept_reject), replace)
     _require_repeatable(options)
     _show(
         _deployed(spec, options, (cron, timezone), Home.current(), not allow_unauthenticated),

@@ -62,10 +62,10 @@ def measure_spec(
 def _run(spec: Path, options: Options) -> DomainMeasurement | Finished:
     from flows.cli.console import progress
     from tasks.runtime.home import Home
-    from tasks.runtime.progress import watched_by
+    from tasks.runtime.progress import reporting_to
     from tasks.stores.prefect_server import serving
 
-    with progress() as watcher, watched_by(watcher), serving(Home.current()):
+    with progress() as watcher, reporting_to(watcher), serving(Home.current()):
         from flows.measure import measure
 
         data = str(options.data) if options.data else None

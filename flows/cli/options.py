@@ -177,7 +177,7 @@ def split_place(out: str | Path | None) -> tuple[Path | None, str | None]:
     return (None, str(out)) if is_url(str(out)) else (Path(out), None)
 
 
-def drawn_by(
+def with_sampling(
     given: Options, sampling: SamplingOption | None, resample: float | None, tries: int | None
 ) -> Options:
     """The options with how rows are drawn under soft constraints."""
@@ -185,7 +185,7 @@ def drawn_by(
     return replace(given, sampling=way, resample=resample, tries=tries)
 
 
-def placed_in(given: Options, replaced: bool) -> Options:
+def with_replacing(given: Options, replaced: bool) -> Options:
     """The options with whether tables of an earlier release are replaced in the database."""
     return replace(given, replace=replaced)
 

@@ -26,11 +26,11 @@ from flows.cli.options import (
     SamplingChoiceOption,
     SpecFile,
     Until,
-    drawn_by,
     example,
-    placed_in,
     split_place,
     user,
+    with_replacing,
+    with_sampling,
 )
 from tasks.requests.limits import MOST_ROWS
 
@@ -115,7 +115,7 @@ def release_table(
         device=device,
         prior=prior,
     )
-    options = placed_in(drawn_by(given, sampling, resample, accept_reject), replace)
+    options = with_replacing(with_sampling(given, sampling, resample, accept_reject), replace)
     _release(spec, options, Home.current(), as_json)
 
 
@@ -154,7 +154,7 @@ def plan_release(
 
     at = str(EPSILONS[-1]) if until else epsilon
     given = Options(method, at, delta, rows, evaluate=evaluate.value, device=device)
-    options = drawn_by(given, sampling, resample, accept_reject)
+    options = with_sampling(given, sampling, resample, accept_reject)
     asked = ResolvedRequest.of(spec, options, user())
     show_plan(raise_budget(asked, until.value) if until else asked, as_json, whole)
 
@@ -242,10 +242,10 @@ def run_release(spec: Path, options: Options, home: Home) -> Outcome | Finished:
 def _run(request: ReleaseRequest) -> Outcome | Finished:
     from flows.cli.console import progress
     from tasks.runtime.home import Home
-    from tasks.runtime.progress import watched_by
+    from tasks.runtime.progress import reporting_to
     from tasks.stores.prefect_server import serving
 
-    with progress() as watcher, watched_by(watcher), serving(Home.current()):
+    with progress() as watcher, reporting_to(watcher), serving(Home.current()):
         from flows.release import release as flow
 
         return flow(request)

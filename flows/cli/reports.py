@@ -60,7 +60,7 @@ def show_plan(request: ResolvedRequest, as_json: bool, whole: bool = False) -> N
         return
     _show_stages(
         [
-            (stage.name, stage.epsilon, told(stage.explanation, whole))
+            (stage.name, stage.epsilon, shorten_list(stage.explanation, whole))
             for stage in stage_costs(made, request.budget, context.task)
         ],
         total_cost(made, request.budget, context.task),
@@ -105,8 +105,8 @@ def _plan_facts(
         "method": f"{request.method}: {request.reason}",
         **_expected_errors(request, context, made),
         "rows to draw": request.rows,
-        "sequence": told(", ".join(made.sequence), whole),
-        "columns left out": told(", ".join(ignored_columns(context.spec)) or "none", whole),
+        "sequence": shorten_list(", ".join(made.sequence), whole),
+        "columns left out": shorten_list(", ".join(ignored_columns(context.spec)) or "none", whole),
         "time": f"about {_duration(needed.seconds)} of processor time, {_evaluation(request)}; "
         f"{_duration(NEW_HOME)} more in a new home",
         "memory": f"about {needed.memory / 2**30:.1f} GiB",
@@ -198,7 +198,7 @@ def _evaluation(request: ResolvedRequest) -> str:
     return f"with {'no' if request.evaluate == 'none' else request.evaluate} evaluation"
 
 
-def told(text: str, whole: bool) -> str:
+def shorten_list(text: str, whole: bool) -> str:
     """A text whose list, set off by commas, is cut in the middle if it is long."""
     entries = text.split(", ")
     left_out = len(entries) - _FIRST - _LAST

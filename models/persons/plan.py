@@ -22,7 +22,7 @@ from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace
 from models.persons.parts import PERSONS, ROWS, PersonTasks, split_task
 from models.plan import AnyPlan, Forecast, Parameters, Plan, Stage
 from models.protocol import AnySynthesizer
-from models.several_tables import DIGITS, labelled, largest_within
+from models.several_tables import DIGITS, label_stage, largest_within
 from models.task import Budget, Task
 
 NUMBER = "number"
@@ -188,4 +188,4 @@ _OF_TABLE = {
 
 
 def _labelled(table: str, plan: AnyPlan) -> tuple[Stage, ...]:
-    return tuple(labelled(stage, table, f"{_OF_TABLE[table]}: ") for stage in plan.stages)
+    return tuple(label_stage(stage, table, f"{_OF_TABLE[table]}: ") for stage in plan.stages)

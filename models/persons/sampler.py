@@ -23,7 +23,7 @@ from models.persons.likeness import LikeFirstRow, Likeness
 from models.persons.parts import PersonTasks
 from models.persons.people import People, draw_people
 from models.protocol import Model, Where
-from models.sampling.chain import flattened
+from models.sampling.chain import flatten_chain
 from models.sampling.chunks import CHUNK_ROWS, number_keys
 from models.sampling.given import GivenSampler
 from models.sampling.sampler import ConstraintSampler
@@ -146,7 +146,7 @@ class _RowsOfPersons:
         self._given = GivenSampler(sampler.rows.chain, sampler.tasks.given, accepted)
         within = (rule.attributes for rule in sampler.tasks.within)
         self._ruled = sampler.rows.ruled.union(*within)
-        chain = flattened(sampler.rows.chain, _FLATNESS, self._ruled)
+        chain = flatten_chain(sampler.rows.chain, _FLATNESS, self._ruled)
         self._flat = replace(self._given, chain=chain)
         self._kept = [_table_of(sampler.domain, {sampler.tasks.key: self._owners[:0]})]
         self._wanted = [self._owners[:0]]

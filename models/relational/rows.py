@@ -21,7 +21,7 @@ from models.plan import AnyPlan, Stage
 from models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model
 from models.relational.constraints.key_rules import rules_across
 from models.relational.constraints.pair_keys import distinct_pairs, kept_by_links
-from models.several_tables import LabelledDoor, labelled, part_of_arrays
+from models.several_tables import LabelledDoor, label_stage, part_of_arrays
 from models.task import DatabaseTask, Task
 
 
@@ -96,7 +96,7 @@ def plans_json(plans: Mapping[str, AnyPlan]) -> dict[str, Any]:
 def row_stages(plans: Mapping[str, AnyPlan]) -> list[Stage]:
     """The stages of all plans of rows, labelled with their tables."""
     return [
-        labelled(stage, name, f"rows of {name}: ")
+        label_stage(stage, name, f"rows of {name}: ")
         for name, plan in plans.items()
         for stage in plan.stages
     ]

@@ -136,7 +136,9 @@ class _Flattened:
         return (1.0 - self.flatness) * given + self.flatness / given.shape[1]
 
 
-def flattened(chain: ConstrainedChain, flatness: float, names: Collection[str]) -> ConstrainedChain:
+def flatten_chain(
+    chain: ConstrainedChain, flatness: float, names: Collection[str]
+) -> ConstrainedChain:
     """The chain with a share ``flatness`` of even probabilities of the named attributes.
 
     Both of bins and of values in them. For rows that the model leaves no room for: no value of

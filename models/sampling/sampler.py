@@ -28,7 +28,7 @@ from cloister.schema.domain import Domain, Table
 from models.discretization.bins import Bins
 from models.protocol import Where, sample_whole
 from models.sampling.ancestral import AncestralSampler
-from models.sampling.chain import Batch, ConstrainedChain, Probabilities, TupleModel, flattened
+from models.sampling.chain import Batch, ConstrainedChain, Probabilities, TupleModel, flatten_chain
 from models.sampling.chunks import chunks_of, number_keys
 from models.sampling.conditions import Condition
 from models.sampling.row_kinds import RowKinds, compares_cells, in_random_order
@@ -200,8 +200,8 @@ class _Draw:
         sampler = self._sampler
         yield sampler.chain
         if self._condition is None:
-            yield from (flattened(sampler.chain, share, sampler.ruled) for share in _FLATNESS)
-            yield flattened(sampler.chain, _FLATNESS[-1], sampler.sequence)
+            yield from (flatten_chain(sampler.chain, share, sampler.ruled) for share in _FLATNESS)
+            yield flatten_chain(sampler.chain, _FLATNESS[-1], sampler.sequence)
 
     def _rounds(
         self, chain: ConstrainedChain, missing: int, rng: np.random.Generator

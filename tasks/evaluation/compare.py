@@ -17,7 +17,7 @@ from cloister.evaluation.databases.report import (
 )
 from cloister.evaluation.options import Level, Panel
 from cloister.evaluation.persons import PersonColumns
-from cloister.evaluation.report import Evaluation, unmeasured
+from cloister.evaluation.report import Evaluation, unmeasured_evaluation
 from cloister.schema.domain import Table
 from cloister.schema.relations.database import Database
 from cloister.schema.sources.urls import is_url
@@ -66,7 +66,7 @@ def compare_tables(
     """
     targets = _targets(context, asked)
     if asked.level == "none":
-        return unmeasured(real, synthetic)
+        return unmeasured_evaluation(real, synthetic)
     from cloister.evaluation.measures import evaluate_tables
     from tasks.evaluation.reference_scores import ReferenceScores
 

@@ -10,7 +10,7 @@ from cloister.constraints.across import AcrossConstraint
 from cloister.errors import PlanError
 from cloister.privacy.certificate.provenance import ignored_columns
 from cloister.schema.columns import Serial
-from cloister.schema.spec_files.citations import citations_of, uncited
+from cloister.schema.spec_files.citations import citations_of, uncited_declarations
 from cloister.schema.spec_files.loading import load_spec
 from models.task import Budget, DatabaseTask
 from tasks.requests.constraint_lines import constraints_in
@@ -43,7 +43,7 @@ def checked_spec(path: Path) -> dict[str, Any]:
         "relation": spec.privacy.relation,
         "declared rows": context.task.data_rows,
         "provenance": citations_of(spec),
-        "without a source": uncited(spec),
+        "without a source": uncited_declarations(spec),
     }
 
 

@@ -24,7 +24,7 @@ class PublicContext:
     spec: Spec
     task: AnyTask
 
-    def drawn_by(self, sampling: RowSampling) -> PublicContext:
+    def with_sampling(self, sampling: RowSampling) -> PublicContext:
         """The context of rows that are drawn in this way; several tables have one way."""
         if not isinstance(self.task, Task):
             return self
@@ -89,7 +89,7 @@ def _public_context(path: Path, digest: str, wanted: int, sampling: RowSampling)
         raise SpecError(f"{path} was changed since the release began; run the command again")
     with constraints_in(path):
         context = declared_context(spec, public_rows(spec), wanted)
-    return context.drawn_by(sampling)
+    return context.with_sampling(sampling)
 
 
 def declared_context(spec: Spec, rows: int, wanted: int | None = None) -> PublicContext:

@@ -5,7 +5,7 @@ from __future__ import annotations
 INTERRUPTED = "interrupted; run the same command again to resume"
 
 
-def interrupted(error: BaseException | None) -> bool:
+def is_interruption(error: BaseException | None) -> bool:
     """Whether an error came of ending the process.
 
     Libraries fail in their own ways when a signal interrupts them.

@@ -61,7 +61,7 @@ def reporter() -> Reporter:
 
 
 @contextmanager
-def watched_by(watcher: Reporter) -> Iterator[None]:
+def reporting_to(watcher: Reporter) -> Iterator[None]:
     """Report all steps inside to a reporter."""
     token = _watching.set(watcher)
     try:

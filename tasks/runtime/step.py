@@ -21,7 +21,7 @@ from prefect.client.schemas.objects import State, TaskRun
 from cloister import __version__
 from cloister.errors import CloisterError, InputError, PrivacyError, StorageError, VerificationError
 from tasks.runtime.code_version import PROJECT
-from tasks.runtime.interruption import INTERRUPTED, interrupted
+from tasks.runtime.interruption import INTERRUPTED, is_interruption
 from tasks.runtime.progress import reporter
 
 _P = ParamSpec("_P")
@@ -114,7 +114,7 @@ def report_progress(name: str, function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def scrub(name: str, error: Exception) -> CloisterError:
     """An error with the type and place of another one, but without its message."""
-    if interrupted(error):
+    if is_interruption(error):
         return CloisterError(INTERRUPTED)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageError(

@@ -268,7 +268,7 @@ import os, signal, sys
 import tasks.runtime.step
 tasks.runtime.step.task = lambda **about: (lambda function: function)  # the flow with no server
 from flows.measure import measure
-from tasks.runtime.progress import watched_by
+from tasks.runtime.progress import reporting_to
 
 class Killer:
     def start(self, step): self.at(step, "started")
@@ -280,7 +280,7 @@ class Killer:
         if f"{step} {moment}" == sys.argv[3]:
             os.kill(os.getpid(), signal.SIGKILL)
 
-with watched_by(Killer()):
+with reporting_to(Killer()):
     print(measure.fn(sys.argv[1], "2", "5e-7", sys.argv[2], by="tester").release)
 """
 

@@ -19,7 +19,7 @@ from cloister.privacy.queries.violating_pairs import ViolatingPairs
 from cloister.privacy.queries.violation_matrix import ViolationMatrix
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, Table
-from models.kamino.paper.training.matrix_ascent import completed_by, gradient_ascent
+from models.kamino.paper.training.matrix_ascent import completed_constraints, gradient_ascent
 from models.soft_constraints.reweighting import MEASURES, Reweighting
 
 DOMAIN = Domain.of({name: Integer(type="integer", min=0, max=4) for name in ("a", "b")}, Path())
@@ -127,7 +127,7 @@ def test_an_attribute_completes_what_those_before_it_do_not_hold():
         parse_denial("t1.cap_gain > t2.cap_gain and t1.cap_loss < t2.cap_loss", "phi_2"),
         parse_denial("t.age < 10 and t.cap_gain > 1000000", "phi_3"),
     )
-    assert completed_by(sequence, rules) == [[], [], [0], [2], [1]]
+    assert completed_constraints(sequence, rules) == [[], [], [0], [2], [1]]
 
 
 @pytest.mark.parametrize("measure", sorted(MEASURES))

@@ -19,7 +19,7 @@ import tasks.release.register
 tasks.release.register.register_release = lambda *given: ""
 tasks.release.register.version_release = lambda *given: None
 from flows.release import release
-from tasks.runtime.progress import watched_by
+from tasks.runtime.progress import reporting_to
 from tasks.requests.release_request import ReleaseRequest
 
 SPEC, OUT, DEADLY = sys.argv[1], sys.argv[2], sys.argv[3]
@@ -34,7 +34,7 @@ class Killer:
         if f"{step} {moment}" == DEADLY:
             os.kill(os.getpid(), signal.SIGKILL)
 
-with watched_by(Killer()):
+with reporting_to(Killer()):
     print(release.fn(ReleaseRequest(spec=SPEC, out=OUT, evaluate="none", by="tester")).release)
 """
 

@@ -36,13 +36,13 @@ class SyntheticTable:
     unique: Sequence[Sequence[str]] = field(default=())
 
 
-def defined(tables: Sequence[SyntheticTable]) -> list[sa.Table]:
+def table_definitions(tables: Sequence[SyntheticTable]) -> list[sa.Table]:
     """The definitions of tables, in their order."""
     metadata = sa.MetaData()
-    return [_defined(table, metadata) for table in tables]
+    return [_definition(table, metadata) for table in tables]
 
 
-def _defined(table: SyntheticTable, metadata: sa.MetaData) -> sa.Table:
+def _definition(table: SyntheticTable, metadata: sa.MetaData) -> sa.Table:
     columns: list[Any] = [
         sa.Column(
             column.name,

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 from cloister.errors import StorageError
-from cloister.schema.sinks.definitions import SyntheticTable, defined
+from cloister.schema.sinks.definitions import SyntheticTable, table_definitions
 from cloister.schema.sources.databases import connect
 
 _ROWS_LOADED = 50_000
@@ -192,7 +192,7 @@ def _noted(connection: sa.Connection) -> dict[str, tuple[str, str]]:
 
 def _make(connection: sa.Connection, tables: Sequence[SyntheticTable]) -> list[sa.Table]:
     """Make the tables, those of PostgreSQL without foreign keys, and the table of notes."""
-    dialect, made = connection.dialect.name, defined(tables)
+    dialect, made = connection.dialect.name, table_definitions(tables)
     for name in (name for table in made for name in (table.name, *_names(table))):
         if len(name.encode()) > _LONGEST_NAMES[dialect]:
             raise StorageError(f"'{name}' is too long a name for the database; rename it")

@@ -35,7 +35,7 @@ def citations_of(spec: Spec) -> dict[str, list[str]]:
     return found
 
 
-def uncited(spec: Spec) -> list[str]:
+def uncited_declarations(spec: Spec) -> list[str]:
     """What declares bounds, a list or a number of rows, and names no source for it."""
     return [
         name

@@ -67,7 +67,7 @@ class PaperFit:
         counts = {name: self._counts(name, parents[name]) for name in order}
         tables = {name: in_steps(drawn_multinomials(own, rng)) for name, own in counts.items()}
         bins = {name: _every_cell(self._cells[name], _shares(counts[name])) for name in order}
-        coarsenings = {name: bucketised(own) for name, own in bins.items()}
+        coarsenings = {name: bucketise(own) for name, own in bins.items()}
         network = BayesianNetwork(order, bins, coarsenings, parents, tables)
         return constrain(self.task, network, len(order), {}, _PRINTED)
 
@@ -79,7 +79,7 @@ class PaperFit:
     def _buckets(self) -> dict[str, Coarsening]:
         """bkt() of each attribute, from public cells alone."""
         return {
-            name: bucketised(_every_cell(own, np.full(own.size, 1 / own.size)))
+            name: bucketise(_every_cell(own, np.full(own.size, 1 / own.size)))
             for name, own in self._cells.items()
         }
 
@@ -135,7 +135,7 @@ def drawn_multinomials(counts: Floats, rng: np.random.Generator) -> Floats:
     return np.asarray(draws / draws.sum(axis=1, keepdims=True))
 
 
-def bucketised(bins: Bins) -> Coarsening:
+def bucketise(bins: Bins) -> Coarsening:
     """bkt(): at most eight buckets of equal width of values with an order, beside missing ones."""
     column, size = bins.cells.column, bins.size
     missing = 0 if column.null_code is None else 1

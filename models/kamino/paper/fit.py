@@ -24,7 +24,7 @@ from models.kamino.gradients import NoisyGradients
 from models.kamino.paper.model import PrintedModel
 from models.kamino.paper.search import QUANTIZED
 from models.kamino.paper.training.printed import level_shares, train_as_printed
-from models.kamino.paper.unit_chain import UnitChain, evened
+from models.kamino.paper.unit_chain import UnitChain, with_even_shares
 from models.kamino.plan import KaminoParameters
 from models.kamino.trainers import Material
 from models.kamino.training import CALIBRATION_ROWS, TrainingSchedule
@@ -128,4 +128,4 @@ class PrintedFit:
 def _even_bins(cells: Cells) -> Bins:
     """Every cell on its own, with shares by their widths."""
     each = np.arange(cells.size, dtype=np.int64)
-    return evened(Bins(cells, each, np.ones(cells.size)))
+    return with_even_shares(Bins(cells, each, np.ones(cells.size)))

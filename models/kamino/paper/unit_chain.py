@@ -85,7 +85,7 @@ def _member(joint: Tensor, known: Tensor) -> Tensor:
     return shares / shares.sum(1, keepdim=True)
 
 
-def evened(bins: Bins) -> Bins:
+def with_even_shares(bins: Bins) -> Bins:
     """The bins with shares by their widths: what is known of an attribute without its data."""
     return replace(bins, shares=bins.cells.widths / bins.cells.widths.sum())
 
@@ -97,7 +97,7 @@ def submodels_of(
     attention, head_of = ATTENTIONS[recipe["attention"]], HEADS[recipe["heads"]]
     tied = recipe.get("tied", False)
     heads = tuple(
-        head_of(*(evened(bins[place]) if tied else bins[place] for place in run))
+        head_of(*(with_even_shares(bins[place]) if tied else bins[place] for place in run))
         for run in units.runs
     )
     if tied:

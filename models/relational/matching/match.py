@@ -63,20 +63,20 @@ def _fitted(
 ) -> Integers:
     """The profiles, with rows beyond a profile's places moved to places that are free."""
     rows = np.arange(len(found))
-    kept, waiting = admitted(rows, found, places, rng)
+    kept, waiting = split_by_places(rows, found, places, rng)
     for _ in range(_TRIES):
         if not len(waiting):
             return found
         free = places - np.bincount(found[kept], minlength=len(places))
         found[waiting] = _choose(problem, unknowns * free[:, None], waiting, rng)
-        some, waiting = admitted(waiting, found, free, rng)
+        some, waiting = split_by_places(waiting, found, free, rng)
         kept = np.append(kept, some)
     free = places - np.bincount(found[kept], minlength=len(places))
     found[waiting] = rng.permutation(np.repeat(np.arange(len(places)), free))
     return found
 
 
-def admitted(
+def split_by_places(
     rows: Integers, found: Integers, places: Integers, rng: np.random.Generator
 ) -> tuple[Integers, Integers]:
     """The rows (n,) that have a place in their profile, and those that have none, at random."""

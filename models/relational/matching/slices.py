@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
 from models.relational.matching.degrees import Tilts, with_total
-from models.relational.matching.match import admitted
+from models.relational.matching.match import split_by_places
 from models.relational.matching.profiles import Problem, ProfileTarget
 
 PAIRS = 200_000
@@ -132,7 +132,7 @@ def _matched(weights: Weights, tilts: Tilts, rng: np.random.Generator) -> Intege
         heights = np.cumsum(weights[:, waiting] * (places > 0)[:, None], axis=0)
         marks = rng.random(len(waiting)) * heights[-1]
         found[waiting] = np.minimum((heights <= marks).sum(0), len(places) - 1)
-        kept, waiting = admitted(waiting, found, places, rng)
+        kept, waiting = split_by_places(waiting, found, places, rng)
         places = places - np.bincount(found[kept], minlength=len(places))
         if not len(waiting):
             return found

@@ -14,7 +14,7 @@ from cloister.evaluation.databases.relations import (
     duplicate_links,
 )
 from cloister.evaluation.databases.report import evaluate_databases
-from cloister.evaluation.report import Evaluation, unmeasured
+from cloister.evaluation.report import Evaluation, unmeasured_evaluation
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain
 from cloister.schema.relations.database import Database, ForeignKey, Schema
@@ -118,7 +118,7 @@ def test_joined_rows_have_the_attributes_of_their_own_parents() -> None:
 def test_a_database_is_measured_as_a_whole_and_written(tmp_path: Path) -> None:
     def of_table(name: str, real, synthetic) -> Evaluation:
         del name
-        return unmeasured(real, synthetic, "quick")
+        return unmeasured_evaluation(real, synthetic, "quick")
 
     found = evaluate_databases(REAL, OTHER, "quick", of_table)
     metrics = found.metrics()
@@ -140,7 +140,7 @@ def test_a_table_that_lost_all_rows_is_no_failure() -> None:
 
     def of_table(name: str, real, synthetic) -> Evaluation:
         del name
-        return unmeasured(real, synthetic, "quick")
+        return unmeasured_evaluation(real, synthetic, "quick")
 
     for pair in ((empty, OTHER), (REAL, empty), (empty, empty)):
         found = evaluate_databases(*pair, "quick", of_table)

@@ -13,7 +13,7 @@ from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain, Table
 from models.discretization.attribute_order import printed_sequence, schema_sequence
 from models.discretization.bins import bin_cells
-from models.kamino.paper.training.matrix_ascent import completed_by
+from models.kamino.paper.training.matrix_ascent import completed_constraints
 from models.sampling.sampler import ConstraintSampler
 from models.sampling.sequential.row_by_row import Algorithm3, Penalty
 from models.sampling.sequential.violation_index import DIRECT, PairIndex
@@ -47,8 +47,8 @@ def test_example_2_counts_a_violation_of_each_kind():
 
 
 def test_example_3_phi_1_is_active_from_the_third_attribute_on():
-    assert completed_by(SEQUENCE, [PHI_1])[2] == [0]
-    assert not any(completed_by(SEQUENCE, [PHI_1])[place] for place in (0, 1, 3, 4))
+    assert completed_constraints(SEQUENCE, [PHI_1])[2] == [0]
+    assert not any(completed_constraints(SEQUENCE, [PHI_1])[place] for place in (0, 1, 3, 4))
 
 
 @pytest.mark.parametrize(("hard", "expected"), [(True, [1, 0, 0]), (False, [0.3, 0.3, 0.4])])

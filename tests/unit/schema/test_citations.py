@@ -2,7 +2,7 @@
 
 import pytest
 
-from cloister.schema.spec_files.citations import citations_of, cites_a_source, uncited
+from cloister.schema.spec_files.citations import citations_of, cites_a_source, uncited_declarations
 from cloister.schema.spec_files.loading import load_spec
 from flows.cli.app import run
 
@@ -72,4 +72,4 @@ def test_declarations_are_grouped_by_their_source(tmp_path):
         "from the data": ["ward"],
         "yearbook 2020": ["privacy.rows"],
     }
-    assert uncited(spec) == ["ward", "town"]
+    assert uncited_declarations(spec) == ["ward", "town"]

@@ -84,7 +84,7 @@ class MatrixAscent:
         options, learnt = choose_sampling(task, self.samplings).options, known_penalties(task)
         if noise is not None:
             answer = private.answer(self.query(task), DiscreteGaussian(noise), "soft constraints")
-            rules = completed_by(model.sequence, task.measured_soft)
+            rules = completed_constraints(model.sequence, task.measured_soft)
             rng = np.random.default_rng(KAMINO_SEED)
             weights = gradient_ascent(np.maximum(answer, 0), rules, rng)
             learnt = (*learnt, *map(Penalty, task.measured_soft, weights.tolist()))
@@ -122,7 +122,7 @@ def gradient_ascent(
     return weights
 
 
-def completed_by(
+def completed_constraints(
     sequence: Sequence[str], constraints: Sequence[DenialConstraint]
 ) -> list[list[int]]:
     """For each attribute of a sequence, the constraints that it completes, by number.
