@@ -71,7 +71,10 @@ class Trainer(Protocol):
         ...
 
     def train(self, material: Material) -> TrainedChain:
-        """The fitted chain."""
+        """The fitted chain.
+
+        Privacy: the data is queried by the gradients of the material alone.
+        """
         ...
 
     def restore(
@@ -98,6 +101,10 @@ class Joint:
         return int(units > 1)
 
     def train(self, material: Material) -> NetworkChain:
+        """The chain of one network, whose biases are then fitted to the released histograms.
+
+        Where there is one unit alone, it is the histograms, and nothing is asked.
+        """
         from models.kamino.networks.chains import NetworkChain
         from models.kamino.networks.network import TupleNetwork
         from models.kamino.training import calibrate_biases, train_privately
