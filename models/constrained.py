@@ -14,6 +14,7 @@ from cloister.schema.domain import Table
 from models.discretization.bins import Bins
 from models.protocol import ModelState, Sampler, Where, sample_whole
 from models.sampling.chain import TupleModel
+from models.sampling.row_kinds import compares_cells
 from models.sampling.sampler import ConstraintSampler, EveryRow
 from models.sampling.sequential.row_by_row import Algorithm3
 from models.sampling.supports.support_builder import CompiledConstraints
@@ -40,6 +41,10 @@ _MERGED = (
 _SUPPORTED = (
     "rows are drawn inside supports of the hard constraints, which are chosen from released "
     "statistics"
+)
+EXCHANGED = (
+    "rows in which two numbers break a hard constraint, though their bins do not, exchange values "
+    "with other rows of the same bin, or take others of their bins"
 )
 _CHECKED = (
     "rows that would break a hard constraint for which there is no support are drawn anew, those "
@@ -82,7 +87,7 @@ class ConstrainedModel(ABC):
     bins: Mapping[str, Bins]
     rules: CompiledConstraints
 
-    drawn_whole: ClassVar[frozenset[str]] = frozenset({BALANCED})
+    drawn_whole: ClassVar[frozenset[str]] = frozenset({BALANCED, EXCHANGED})
     """Sentences of :meth:`post_processing` on how `sampler` draws whole tables."""
 
     @property
@@ -142,7 +147,7 @@ class ConstrainedModel(ABC):
             self.algorithm,
         )
 
-    def finished(self, rows: Table) -> Table:
+    def finish(self, rows: Table) -> Table:
         """Rows of the :attr:`constraint_sampler` as those of the table: they are."""
         return rows
 
@@ -160,6 +165,7 @@ class ConstrainedModel(ABC):
             **dict.fromkeys(self.processing_of_counts(), True),
             **dict.fromkeys(self.own_post_processing(), True),
             _SUPPORTED: bool(rules.supports),
+            EXCHANGED: any(compares_cells(rule) for rule in rules.row_rules),
             _CHECKED: bool(rules.row_rules or rules.pair_rules),
             _REWEIGHTED.format(sources_of_rates(self.task.soft)): self.reweighting is not None
             and any(self.reweighting.weights.values()),

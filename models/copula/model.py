@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cloister.privacy.queries.counts.conjunction_counts import DummyCoding
-from models.constrained import ConstrainedModel
+from models.constrained import EXCHANGED, ConstrainedModel
 from models.copula.binary import BinarySampler
 from models.copula.chain import LinearChain
 from models.copula.copula import Copula
@@ -40,7 +40,7 @@ class CopulaModel(ConstrainedModel):
     steps: tuple[str, ...]
     rules: CompiledConstraints
 
-    drawn_whole: ClassVar[frozenset[str]] = frozenset({_DECODED})
+    drawn_whole: ClassVar[frozenset[str]] = frozenset({EXCHANGED, _DECODED})
 
     @property
     def sampler(self) -> CopulaSampler:

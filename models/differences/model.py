@@ -61,12 +61,12 @@ class DifferencedModel(Generic[_InnerT]):
 
     @property
     def constraint_sampler(self) -> ConstraintSampler:
-        """Rows of the inner model drawn one by one; see :meth:`finished`."""
+        """Rows of the inner model drawn one by one; see :meth:`finish`."""
         return self.inner.constraint_sampler
 
-    def finished(self, rows: Table) -> Table:
+    def finish(self, rows: Table) -> Table:
         """Rows of the constraint sampler with numbers made from differences."""
-        return self.sampler.finished(rows)
+        return self.sampler.finish(rows)
 
     @property
     def drawn_whole(self) -> frozenset[str]:
@@ -172,13 +172,13 @@ class DifferencedSampler:
         inside = [self._inside(table) for table in before]
         if not asked:
             for chunk in self.inner.chunks(rows, rng, rest or None, first, inside):
-                yield self.finished(chunk)
+                yield self.finish(chunk)
             return
         codes = {name: self._code(name, value) for name, value in asked.items()}
         for own in chunks_of(rows, rng, first):
             kept = self._under(codes, rest, own, inside)
             inside.append(kept)
-            yield number_keys(self.finished(kept), own.begin)
+            yield number_keys(self.finish(kept), own.begin)
 
     def _under(
         self, codes: Mapping[str, int], rest: Where, chunk: Chunk, before: Sequence[Table]
@@ -191,7 +191,7 @@ class DifferencedSampler:
             found = Table.concatenate(
                 self.inner.chunks(CHUNK_ROWS, source, rest or None, 0, [*before, *kept])
             )
-            made = self.finished(found)
+            made = self.finish(found)
             fits = np.all([made.codes[name] == code for name, code in codes.items()], axis=0)
             if fits.any():
                 kept.append(found.take(np.flatnonzero(fits)[:missing]))
@@ -223,7 +223,7 @@ class DifferencedSampler:
         columns = tuple(own for own in derived.domain if own.name not in self._moved)
         return Table(Domain(columns), {own.name: derived.stored[own.name] for own in columns})
 
-    def finished(self, table: Table) -> Table:
+    def finish(self, table: Table) -> Table:
         """Rows of the table's own columns, made from inner ones."""
         codes = dict(table.codes)
         for own in reversed(self.differences):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from cloister.schema.declarations.release import Linking
-from models.constrained import ConstrainedModel
+from models.constrained import EXCHANGED, ConstrainedModel
 from models.discretization.bins import Bins
 from models.discretization.coarsening import Coarsening
 from models.dpview.chain import ViewChain
@@ -46,7 +46,14 @@ class DPViewModel(ConstrainedModel):
     linking: Linking = "priority"
 
     drawn_whole: ClassVar[frozenset[str]] = frozenset(
-        {_LINKED, _MATCHED, _REFEREED, f"{_ROUNDED}; {_LINKED}", f"{_ROUNDED}; {_MATCHED}"}
+        {
+            EXCHANGED,
+            _LINKED,
+            _MATCHED,
+            _REFEREED,
+            f"{_ROUNDED}; {_LINKED}",
+            f"{_ROUNDED}; {_MATCHED}",
+        }
     )
 
     @property

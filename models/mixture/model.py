@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cloister.arrays import Floats, Integers
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
-from models.constrained import BALANCED, SequentialModel, sources_of_rates
+from models.constrained import BALANCED, EXCHANGED, SequentialModel, sources_of_rates
 from models.discretization.bins import Bins
 from models.mixture.dependent import DependentAttribute
 from models.mixture.fitting.factors import arrange_factors
@@ -112,7 +112,9 @@ class MixtureModel(SequentialModel):
     are drawn with low variance.
     """
 
-    drawn_whole: ClassVar[frozenset[str]] = frozenset({BALANCED, _RELATED, _RECALIBRATED})
+    drawn_whole: ClassVar[frozenset[str]] = frozenset(
+        {BALANCED, EXCHANGED, _RELATED, _RECALIBRATED}
+    )
 
     task: Task
     sequence: tuple[str, ...]

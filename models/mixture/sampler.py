@@ -137,7 +137,7 @@ class EvenSampler:
         codes = dict.fromkeys(self.domain.names, unknown) | {
             name: chain.refine(batch, name) for name in chain.sequence
         }
-        return Table(self.domain, codes)
+        return self.plain.settle(Table(self.domain, codes), batch, rng)
 
     def _levels(self, batch: Batch, rng: np.random.Generator) -> None:
         sequence, bins = self.plain.sequence, self.plain.bins

@@ -59,7 +59,7 @@ class PersonsModel:
             for name, own in self.ratios.items()
         }
         rows = self.rows.constraint_sampler
-        return PersonsSampler(self.tasks, self.persons, rows, self.rows.finished, likeness)
+        return PersonsSampler(self.tasks, self.persons, rows, self.rows.finish, likeness)
 
     @property
     def capacity(self) -> int | None:

@@ -115,7 +115,7 @@ class ProposingSampler(ABC):
         batch = self.follower(rows, rng).draw(rows, rng)
         unknown: Integers = np.zeros(batch.rows, dtype=np.int64)
         codes = {name: batch.codes.get(name, unknown) for name in self.domain.names}
-        return Table(self.domain, codes).take(batch.alive)
+        return self.plain.settle(Table(self.domain, codes), batch, rng).take(batch.alive)
 
     def _admitted(self, rows: Table, before: list[Table], rng: np.random.Generator) -> Table:
         """The rows that, one after the other, break no rule on pairs."""

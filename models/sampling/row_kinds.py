@@ -53,6 +53,12 @@ def compares_cells(rule: DenialConstraint) -> bool:
     return any(isinstance(own.right, Cell) for own in rule.predicates)
 
 
+def compared_attributes(rule: DenialConstraint) -> set[str]:
+    """The attributes of cells that a rule compares with other cells."""
+    pairs = (own for own in rule.predicates if isinstance(own.right, Cell))
+    return {cell.attribute for own in pairs for cell in own.cells}
+
+
 @dataclass
 class RowKinds:
     """How many rows of each kind a draw of ``wanted`` rows still lacks.

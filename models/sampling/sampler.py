@@ -31,7 +31,13 @@ from models.sampling.ancestral import AncestralSampler
 from models.sampling.chain import Batch, ConstrainedChain, Probabilities, TupleModel, flatten_chain
 from models.sampling.chunks import chunks_of, number_keys
 from models.sampling.conditions import Condition
-from models.sampling.row_kinds import RowKinds, compares_cells, in_random_order
+from models.sampling.exchanges import WithinBins
+from models.sampling.row_kinds import (
+    RowKinds,
+    compared_attributes,
+    compares_cells,
+    in_random_order,
+)
 from models.sampling.sequential.row_by_row import AcceptedRows, Algorithm3, Penalty
 
 __all__ = [
@@ -146,6 +152,25 @@ class ConstraintSampler:
         """The kinds of the rows of one draw, which the rules on rows shall not change."""
         return RowKinds([rule for rule in self.row_rules if compares_cells(rule)], wanted)
 
+    def settle(self, rows: Table, batch: Batch, rng: np.random.Generator) -> Table:
+        """The rows of a batch, with other values inside bins where rules on a row need that.
+
+        As they are where rows depend on those before them.
+        """
+        rules = (compared_attributes(rule) for rule in self.row_rules)
+        names = sorted(frozenset(joined.from_iterable(rules)))
+        levels = {
+            name: batch.levels[:, self.sequence.index(name)]
+            for name in names
+            if self.domain[name].kind == "numeric" and not self.chain.has_box(name)
+        }
+        if not levels or self.remembers:
+            return rows
+        ruled = {name: rows.codes[name] for rule in self.row_rules for name in rule.attributes}
+        part = Table(self.domain, ruled)
+        found = WithinBins(part, batch.alive, levels, self.bins, self.lawful).settle(rng)
+        return Table(self.domain, {**rows.codes, **found.codes})
+
     @property
     def ruled(self) -> frozenset[str]:
         """The attributes that hard constraints are on."""
@@ -230,6 +255,8 @@ class _Draw:
     ) -> Table:
         batch = self._batch(chain, rows, rng)
         table = Table(self._sampler.domain, self._all_codes(batch))
+        if self._condition is None:
+            table = self._sampler.settle(table, batch, rng)
         kept = self._accept(table, batch, missing, rng)
         self.before.withdraw(table.take(~kept), batch.reached[~kept])
         return table.take(kept)
