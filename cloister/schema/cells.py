@@ -21,7 +21,7 @@ _DEFAULT_BINS = 128
 _LONG = 10_000
 """Values of the longest grid that gets equal bins, if its spec declares none."""
 
-_GROWTH = 1_000.0
+GROWTH = 1_000.0
 """How many times wider the widest bin on a logarithmic scale is than the one at zero.
 
 Half of the bins then cover the first thirtieth of a range from zero.
@@ -147,10 +147,10 @@ def _growing_starts(column: Grid, bins: int, growing: float) -> Codes:
     """Starts of bins, a part of them on a logarithmic scale of the distance from zero."""
     zero = -column.origin / column.stride
     span = max(abs(zero), abs(column.steps - zero))
-    away = np.append(0.0, np.geomspace(span * 1e-3 / _GROWTH, span, _KNOTS))
+    away = np.append(0.0, np.geomspace(span * 1e-3 / GROWTH, span, _KNOTS))
     near = np.concatenate([zero - away[::-1], zero + away, [0.0, column.steps]])
     codes = np.unique(np.clip(near, 0.0, column.steps))
-    logs = np.sign(codes - zero) * np.log1p(np.abs(codes - zero) * (_GROWTH - 1) / span)
+    logs = np.sign(codes - zero) * np.log1p(np.abs(codes - zero) * (GROWTH - 1) / span)
     heights = growing * (logs - logs[0]) / (logs[-1] - logs[0]) + (1 - growing) * codes / codes[-1]
     starts = np.interp(np.arange(bins) / bins, heights, codes)
     return np.unique(np.floor(starts + 1e-9).astype(np.int64))

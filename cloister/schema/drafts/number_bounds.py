@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cloister.schema.cells import GROWTH
 from cloister.schema.drafts.column_names import public_range
 
 BINS = 50
@@ -19,6 +20,17 @@ BINS = 50
 
 _MOST_BINS = 500
 """Bins of a guessed number at most, where the bounds that its name has lie far outside the data."""
+
+_LOG_BINS = (BINS, 100, 200, _MOST_BINS)
+"""Bins of a logarithmic scale, the fewest first."""
+
+_ROWS_A_BIN = 20
+"""Values at least for each bin of more than the fewest: at epsilon 1 the quantiles of 6,000 amounts
+came out nearer with 200 bins than with 50, those of 1,500 farther."""
+
+_AT_ZERO = 0.1
+"""The share of the values that the bin at zero holds at most, if there may be so many bins: values
+inside a bin come out even."""
 
 _WIDE = 2
 """Times the span of the data that bounds are apart, from which a number gets more bins."""
@@ -172,16 +184,30 @@ def fine_step_of(typed: pd.Series, places: int) -> float | None:
 def bins_of(typed: pd.Series, low: float, high: float) -> dict[str, Any]:
     """Bins of a range: equal ones, or growing away from zero where few values lie far out.
 
+    Of growing ones so many that the one at zero does not hold a great part of the values.
+
     Of equal ones about as many lie in the span of the data as if that were the range.
     """
     distance, span = typed.abs(), float(typed.max()) - float(typed.min())
     both = min(float((typed < 0).mean()), float((typed > 0).mean())) >= _BOTH_SIDES
     far = _FAR_FROM_ZERO if both else _FAR
     if float(distance.quantile(_BULK)) * far < float(distance.max()):
-        return {"bins": BINS, "scale": "log"}
+        return {"bins": _bins_from_zero(distance, low, high), "scale": "log"}
     if span == 0 or high - low <= _WIDE * span:
         return {"bins": BINS}
     return {"bins": min(_MOST_BINS, BINS * math.ceil((high - low) / span))}
+
+
+def _bins_from_zero(distance: pd.Series, low: float, high: float) -> int:
+    """Bins of a logarithmic scale, of values at some distances (n,) from zero."""
+    span, sides = max(abs(low), abs(high)), 1 + (low < 0 < high)
+    fewest, *more = _LOG_BINS
+    choices = [fewest, *(bins for bins in more if bins * _ROWS_A_BIN <= len(distance))]
+    for bins in choices:
+        nearest = span * (GROWTH ** (sides / bins) - 1) / (GROWTH - 1)
+        if float(((distance > 0) & (distance < nearest)).mean()) <= _AT_ZERO:
+            return bins
+    return choices[-1]
 
 
 def point_mass(typed: pd.Series, value: float) -> dict[str, Any]:

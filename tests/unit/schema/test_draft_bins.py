@@ -1,0 +1,42 @@
+"""Drafted bins of amounts with a long tail tell the values apart that most rows have."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cloister.schema.cells import declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.drafts.drafting import draft
+from cloister.schema.spec_files.loading import load_spec
+
+
+def _amounts(kind, rng):
+    if kind == "bytes":
+        return np.rint(rng.pareto(1.1, 30_000) * 300).clip(0, 10_000_000).astype(int)
+    if kind == "euros":
+        return np.round(np.where(rng.random(9_000) < 0.6, 0, rng.lognormal(4, 2.2, 9_000)), 2)
+    if kind == "gains":
+        return np.round(rng.standard_t(1.2, 9_000).clip(-3_000, 3_000) * 5, 2)
+    return rng.poisson(2, 9_000) * rng.choice([1, 60], 9_000, p=[0.98, 0.02])
+
+
+@pytest.mark.parametrize("kind", ["bytes", "euros", "gains", "counts"])
+def test_the_bins_at_zero_hold_few_of_many_values(tmp_path, kind):
+    values = _amounts(kind, np.random.default_rng(4))
+    pd.DataFrame({"x": values, "y": 1}).to_csv(tmp_path / "x.csv", index=False)
+    (tmp_path / "x.yaml").write_text(draft(tmp_path / "x.csv"))
+    own = load_spec(tmp_path / "x.yaml").attributes["x"]
+    column = Domain.of({"x": own}, tmp_path)["x"]
+    cells = declared_cells(column)
+    held = np.searchsorted(cells.starts, column.encode(pd.Series(values)), side="right") - 1
+    shares = np.bincount(held, minlength=cells.size) / len(values)
+    assert own.scale == "log"
+    assert shares[cells.widths > 1].max() <= (0.4 if kind == "bytes" else 0.15)
+    assert own.bins == {"bytes": 500, "euros": 100, "gains": 200, "counts": 50}[kind]
+
+
+def test_few_rows_have_few_bins(tmp_path):
+    values = _amounts("bytes", np.random.default_rng(4))[:900]
+    pd.DataFrame({"x": values, "y": 1}).to_csv(tmp_path / "x.csv", index=False)
+    (tmp_path / "x.yaml").write_text(draft(tmp_path / "x.csv"))
+    assert load_spec(tmp_path / "x.yaml").attributes["x"].bins == 50
