@@ -20,6 +20,7 @@ FEWEST_KEYS = 20
 """Known values of a column at least, for it to be guessed a text key."""
 
 _DIGITS = r"[0-9]{1,18}"
+_DIALLED = r"\+[0-9]{7,15}"
 _ZERO_AHEAD = r"^\s*[+-]?0[0-9]"
 
 
@@ -92,6 +93,11 @@ class ColumnCells:
             return 0.0
         counts = self.known.value_counts()
         return float(counts[counts.index.str.match(_ZERO_AHEAD)].sum() / len(self.known))
+
+    @cached_property
+    def are_dialled(self) -> bool:
+        """Whether all are telephone numbers with a plus sign, which a quantity would lose."""
+        return self.is_text and bool(self.known.str.fullmatch(_DIALLED).all())
 
     @property
     def own_dtype(self) -> str:

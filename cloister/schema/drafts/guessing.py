@@ -181,7 +181,7 @@ def _compact_date(cells: ColumnCells) -> Guess | None:
 
 def _integer(cells: ColumnCells) -> Guess | None:
     typed = cells.typed(_ANY_WHOLE)
-    if typed is None or pt.is_float_dtype(cells.known.dtype) or cells.zeros_ahead:
+    if typed is None or pt.is_float_dtype(cells.known.dtype) or _is_written(cells):
         return None
     answers = answers_of(typed)
     asked = typed[~typed.isin(answers)]
@@ -199,6 +199,11 @@ def _integer(cells: ColumnCells) -> Guess | None:
     if high - low > 2 * BINS:
         keys |= bins_of(asked, low * step, high * step) | point_mass(typed, 0)
     return Guess(keys | single | _number_format(cells, whole=True), why + said)
+
+
+def _is_written(cells: ColumnCells) -> bool:
+    """Whether numbers would lose what some are written with: zeros ahead, or a plus sign."""
+    return cells.zeros_ahead > 0 or cells.are_dialled
 
 
 def _single_numbers(answers: list[int], asked: pd.Series, wide: bool) -> tuple[Keys, str]:
@@ -220,7 +225,7 @@ def _whole_limits(cells: ColumnCells) -> tuple[int, int]:
 
 def _float(cells: ColumnCells) -> Guess | None:
     typed = cells.typed(_ANY_NUMBER)
-    if typed is None or cells.zeros_ahead:
+    if typed is None or _is_written(cells):
         return None
     low, high, why = bounds_of(
         cells.name, float(typed.min()), float(typed.max()), "decimal numbers"

@@ -330,3 +330,21 @@ def test_columns_of_lists_are_left_out_of_a_draft_and_named(tmp_path):
     assert list(spec.ignore) == ["tags", "place"]
     assert list(spec.attributes) == ["n"]
     assert validate_rows(read_frame(spec), spec)[1].valid
+
+
+@pytest.mark.parametrize(("each", "kind"), [(1, "text"), (30, "categorical")])
+def test_telephone_numbers_with_a_plus_sign_are_no_quantities(tmp_path, each, kind):
+    numbers = np.random.default_rng(2).choice(10**7, 90, replace=False) + 447910000000
+    frame = pd.DataFrame({"line": [f"+{number}" for number in np.repeat(numbers, each)], "a": 1})
+    frame.to_csv(tmp_path / "calls.csv", index=False)
+    (tmp_path / "calls.yaml").write_text(draft(tmp_path / "calls.csv"))
+    own = load_spec(tmp_path / "calls.yaml").attributes["line"]
+    assert own.type == kind
+    assert (own.pattern if each == 1 else own.values[0]).startswith("+")
+
+
+def test_changes_with_a_plus_sign_are_quantities(tmp_path):
+    changes = [f"{number:+d}" for number in range(-3_000_000, 3_000_000, 10_001)]
+    pd.DataFrame({"change": changes}).to_csv(tmp_path / "x.csv", index=False)
+    (tmp_path / "x.yaml").write_text(draft(tmp_path / "x.csv"))
+    assert load_spec(tmp_path / "x.yaml").attributes["change"].type == "integer"
