@@ -34,8 +34,8 @@ from cloister.privacy.queries.counts.column_counts import (
     TextCounts,
 )
 from cloister.privacy.queries.counts.partitions import (
+    DECIMAL_GRIDS,
     LARGEST_PARTITION,
-    MOST_DECIMALS,
     Buckets,
     Fineness,
     Line,
@@ -282,8 +282,8 @@ def _bounded(
     fineness = Fineness(line.name, line.attribute)
     grid = _grid(fineness, noisy[1], threshold) if len(noisy) > 1 else {}
     low, high, grid = representable(line.attribute, low, high, grid)
-    if isinstance(line.attribute, Integer):
-        low, high, grid = _multiples(low, high, grid.get("step", 1))
+    if isinstance(line.attribute, Integer | Float):
+        low, high, grid = _multiples(low, high, grid)
     bounds = {"min": value_of(line.attribute, low), "max": value_of(line.attribute, high)}
     massive = line.zero in held and noisy[0][line.zero] > _POINT_MASS * rows
     return _keys(line.attribute, bounds | grid | ({"special": [0]} if massive else {}), nullable)
@@ -296,18 +296,32 @@ def _grid(fineness: Fineness, noisy: Integers, threshold: int) -> Keys:
     """
     held = np.flatnonzero(noisy[: fineness.missing] >= threshold)
     if not fineness.steps:
-        return {"decimals": int(held[-1])} if held.size and held[-1] <= MOST_DECIMALS else {}
+        return _decimal_grid(held)
     found = {"step": math.gcd(*(fineness.steps[part] for part in held))} if held.size else {}
     own = _step(fineness.attribute)
     return own if own.get("step", 1) < 1 else max(found, own, key=lambda k: k.get("step", 0))
 
 
-def _multiples(low: int, high: int, step: int) -> tuple[int, int, Keys]:
+def _decimal_grid(held: Integers) -> Keys:
+    """The grid of floats that lie on some grids; none if some of them have more decimals."""
+    if not held.size or held[-1] >= len(DECIMAL_GRIDS):
+        return {}
+    grids = [DECIMAL_GRIDS[part] for part in held]
+    decimals = grids[-1][0]
+    step = math.gcd(*(units * 10 ** (decimals - places) for places, units in grids))
+    return {"decimals": decimals, "step": round(step / 10**decimals, decimals)}
+
+
+def _multiples(low: float, high: float, grid: Keys) -> tuple[float, float, Keys]:
     """The least and greatest multiple of a step in a range; all numbers if it has few of them."""
-    first, last = -(-low // step), high // step
-    if step == 1 or last - first < _FEWEST_STEPS:
-        return low, high, {}
-    return first * step, last * step, {"step": step}
+    rest = {key: value for key, value in grid.items() if key != "step"}
+    step = Fraction(str(grid.get("step", 1)))
+    first, last = math.ceil(Fraction(low) / step), math.floor(Fraction(high) / step)
+    finest = step * 10 ** rest.get("decimals", 0) == 1
+    if "step" not in grid or finest or last - first < _FEWEST_STEPS:
+        return low, high, rest
+    number = type(low)
+    return number(first * step), number(last * step), grid
 
 
 def _keys(attribute: AnyAttribute, domain: Keys, nullable: bool) -> Keys:

@@ -73,6 +73,6 @@ def representable(
         return (
             float(Fraction(ticks[0], 10**decimals)),
             float(Fraction(ticks[1], 10**decimals)),
-            {"decimals": decimals},
+            grid if decimals == grid["decimals"] else {"decimals": decimals},
         )
     return low, high, grid

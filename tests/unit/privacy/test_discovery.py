@@ -21,6 +21,7 @@ from cloister.privacy.mechanisms.counts import DiscreteLaplace, Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.counts.column_counts import BucketCounts, RowCount
 from cloister.privacy.queries.counts.partitions import (
+    DECIMAL_GRIDS,
     LARGEST_PARTITION,
     Fineness,
     Line,
@@ -112,7 +113,7 @@ def test_numbers_beyond_the_line_count_at_its_ends():
 
 def test_fineness_is_that_of_the_values():
     decimals = Fineness("x", DECIMAL).of(pd.Series(["3", "0.5", "-1.25", "0.1234567"]))
-    assert decimals.tolist() == [0, 1, 2, 7]
+    assert [(*DECIMAL_GRIDS, None)[part] for part in decimals] == [(0, 1), (1, 5), (2, 25), None]
     moments = ["2020-01-01", "2020-01-01T05:00:00", "2020-01-01T05:07:00", "2020-01-01T05:07:09"]
     assert Fineness("x", MOMENT).of(pd.Series(moments)).tolist() == [0, 1, 6, 7]
     wholes = Fineness("x", WHOLE)
@@ -151,7 +152,11 @@ def test_a_point_mass_at_zero_and_missing_cells_are_found(tmp_path):
 
 def test_floats_get_bounds_on_the_grid_that_they_need(tmp_path):
     keys = keys_of(tmp_path, [f"{n % 700 / 4 - 20}" for n in range(8000)], DECIMAL)
-    assert keys == {"type": "float", "min": -20.0, "max": 160.0, "decimals": 2}
+    assert keys == {"type": "float", "min": -20.0, "max": 160.0, "decimals": 2, "step": 0.25}
+    halves = keys_of(tmp_path / "halves", [f"{n % 70 / 2:.1f}" for n in range(8000)], DECIMAL)
+    assert halves == {"type": "float", "min": 0.0, "max": 40.0, "decimals": 1, "step": 0.5}
+    cents = keys_of(tmp_path / "cents", [f"{n % 5_000 / 100:.2f}" for n in range(8000)], DECIMAL)
+    assert (cents["decimals"], "step" in cents) == (2, False)
 
 
 def test_large_floats_get_a_grid_that_can_be_counted(tmp_path):

@@ -35,8 +35,15 @@ _QUARTERS = 4
 _YEARS = (*range(1, 2), *range(100, 1900, 100), *range(1900, 2100), *range(2100, 10_001, 100))
 """First days of years and centuries between which dates are counted."""
 
-MOST_DECIMALS = 6
+_MOST_DECIMALS = 6
 """Most decimals of a grid of floats that is recognised."""
+
+DECIMAL_GRIDS = (
+    *((0, 1), (1, 5), (1, 1)),
+    *((places, units) for places in range(2, _MOST_DECIMALS + 1) for units in (25, 5, 1)),
+)
+"""Grids of floats that are recognised, the coarsest of as many decimals first: the decimals, and
+the step in units of the last of them."""
 
 _CLOCK_STEPS = (3_600, 1_800, 900, 600, 300, 60, 1)
 """Steps of times of day and lengths of time that are recognised, in seconds: hours to seconds."""
@@ -139,7 +146,7 @@ class Line(Buckets):
 
 
 class Fineness(Buckets):
-    """How fine values are: the decimals of a float, or the step of whole numbers or of moments.
+    """How fine values are: the grid of a float, or the step of whole numbers or of moments.
 
     Floats with more than 6 decimals have one part more.
     """
@@ -161,16 +168,19 @@ class Fineness(Buckets):
 
     @property
     def missing(self) -> int:
-        return len(self.steps) or MOST_DECIMALS + 2
+        return len(self.steps) or len(DECIMAL_GRIDS) + 1
 
     def _parts(self, typed: pd.Series) -> Integers:
         numbers = _numbers(typed, self.attribute)
         if self.steps:
             return np.argmax(numbers[:, None] % np.array(self.steps) == 0, axis=1).astype(np.int64)
-        places = np.full(len(numbers), MOST_DECIMALS + 1, dtype=np.int64)
-        for decimals in reversed(range(MOST_DECIMALS + 1)):
-            places[np.round(numbers, decimals) == numbers] = decimals
-        return places
+        parts = np.full(len(numbers), len(DECIMAL_GRIDS), dtype=np.int64)
+        for part, (decimals, units) in reversed(list(enumerate(DECIMAL_GRIDS))):
+            with np.errstate(all="ignore"):  # a warning would tell of one row
+                multiple = np.mod(np.rint(numbers * 10.0**decimals), units) == 0
+            written = np.round(numbers, decimals) == numbers
+            parts[written & (multiple | (units == 1))] = part
+        return parts
 
 
 def value_of(attribute: AnyAttribute, number: float) -> int | float | str:
