@@ -30,8 +30,7 @@ class TableChoice:
     """How tables are chosen: by a mechanism, for a table of ``rows`` rows.
 
     The score of a table is the L1 distance, in rows, of its counts from those that the model
-    expects, less ``noise_of_cell`` for each cell: the expected L1 norm of the noise of measuring
-    it.
+    expects, less ``noise_of_cell`` for each cell: what the noise of measuring it would add.
     """
 
     mechanism: Exponential
