@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
-from cloister.figures import figure_range
 from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
 from cloister.privacy.events import Composed, Event, repeat
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
@@ -27,7 +27,13 @@ from models.planning.constraint_marginals import (
     valued_attributes,
     wanted_tables,
 )
-from models.planning.noise import counts_stage, require_delta, require_signal
+from models.planning.joint_budget import JointBudget, joint_budget
+from models.planning.noise import (
+    counts_stage,
+    require_delta,
+    require_signal,
+    uneven_counts_stage,
+)
 from models.planning.sampling_choice import SEQUENTIAL, SUPPORTS
 from models.soft_constraints.pair_counts import PairCounts
 from models.task import Budget, Task
@@ -40,9 +46,6 @@ LEAST_HISTOGRAMS = 0.05
 
 MOST_HISTOGRAMS = 0.45
 """Part of the budget of one-way histograms at most."""
-
-_JOINT_TABLES = 0.06
-"""Part of the budget of joint tables of hard constraints, if there are any."""
 
 _SOFT_CONSTRAINTS = 0.06
 """Part of the budget of counts of violating pairs, if there are soft constraints."""
@@ -93,17 +96,17 @@ class MixtureParameters(Parameters):
     ``noise`` holds the noise multiplier of each kind of count, and the epsilon of one selection;
     ``histogram_noise`` that of each attribute's histogram. ``by_value`` names the attributes whose
     single values are counted, ``two_levels`` those counted in wide cells as well, ``valued`` those
-    whose values have bins of their own, ``joint_tables`` the attributes of each joint table of a
-    hard constraint, ``groups`` the bins of a numeric attribute at most. After each of the
-    ``rounds``, in each of which ``picks`` tables are chosen, the fit takes ``steps``;
-    ``dependence_penalty`` is what dependence costs it. With ``pair_parts``, all pairs of
+    whose values have bins of their own, ``joint_noise`` the noise multiplier of the joint table of
+    each hard constraint, by its attributes, ``groups`` the bins of a numeric attribute at most.
+    After each of the ``rounds``, in each of which ``picks`` tables are chosen, the fit takes
+    ``steps``; ``dependence_penalty`` is what dependence costs it. With ``pair_parts``, all pairs of
     attributes, in at most so many parts each, are candidates.
     """
 
     noise: Mapping[str, Fraction]
     histogram_noise: Mapping[str, Fraction]
     by_value: tuple[str, ...]
-    joint_tables: tuple[tuple[str, ...], ...]
+    joint_noise: Mapping[tuple[str, ...], Fraction]
     rounds: int
     steps: int
     groups: int
@@ -121,7 +124,8 @@ class _Outline:
 
     ``emphasis`` is what the noise of an attribute's histogram would be divided by without wide
     cells, which are counted for ``two_levels``. The single values of ``by_value`` attributes are
-    counted as well, those of ``valued`` as precisely as ``joint``, the tables of hard constraints.
+    counted as well, those of ``valued`` as precisely as most of ``joint``, the tables of hard
+    constraints.
     """
 
     task: Task
@@ -147,7 +151,8 @@ class _Outline:
         )
         parts = {"histograms": (histograms_for(self.signal), histograms)}
         if self.joint:
-            parts |= {"joint tables": (_JOINT_TABLES, len(self.joint) + len(self.values))}
+            budget = self._joint_budget
+            parts |= {"joint tables": (budget.part, budget.times + len(self.values))}
         parts |= {"soft constraints": (_SOFT_CONSTRAINTS, 1)} if self.task.measured_soft else {}
         if self.schedule.tables:
             rest = 1.0 - sum(part for part, _ in parts.values())
@@ -177,12 +182,7 @@ class _Outline:
         levels = self.levels(noise)
         yield self._histograms(levels["histograms"])
         if self.joint:
-            listed = ", ".join(" x ".join(names) for names in self.joint)
-            words = f"joint tables of hard constraints: {listed}"
-            if self.values:
-                words += f"; the single values of {', '.join(self.values)}"
-            times = len(self.joint) + len(self.values)
-            yield counts_stage(self.task, "joint tables", levels["joint tables"], times, words)
+            yield self._joint_tables(levels["joint tables"])
         if self.schedule.tables:
             choice: Event = Exponential(levels["selection"]).event()
             yield Stage(
@@ -200,8 +200,19 @@ class _Outline:
         """The standard deviation of the noise of each joint table, in rows."""
         if not self.joint:
             return {}
-        mechanism = DiscreteGaussian(self.levels(noise)["joint tables"])
-        return dict.fromkeys(self.joint, mechanism.scale(self.task.neighbours.partition))
+        levels, partition = self.levels(noise), self.task.neighbours.partition
+        return {
+            names: DiscreteGaussian(own).scale(partition)
+            for names, own in self.joint_noise(levels["joint tables"]).items()
+        }
+
+    def joint_noise(self, level: Fraction) -> dict[tuple[str, ...], Fraction]:
+        """The noise multiplier of each joint table."""
+        return {names: level / own for names, own in self._joint_budget.emphasis.items()}
+
+    @cached_property
+    def _joint_budget(self) -> JointBudget:
+        return joint_budget(self.task, self.joint, len(self.values), self.sizes, self.signal)
 
     def histogram_noise(self, level: Fraction) -> dict[str, Fraction]:
         """The noise multiplier of each attribute's histogram."""
@@ -217,16 +228,15 @@ class _Outline:
         by_value = name in self.by_value and name not in self.valued
         return 1 + by_value + (name in self.two_levels)
 
+    def _joint_tables(self, level: Fraction) -> Stage:
+        listed = ", ".join(" x ".join(names) for names in self.joint)
+        words = f"joint tables of hard constraints: {listed}"
+        if self.values:
+            words += f"; the single values of {', '.join(self.values)}"
+        noises = (*self.joint_noise(level).values(), *(level for _ in self.values))
+        return uneven_counts_stage(self.task, "joint tables", [(own, 1) for own in noises], words)
+
     def _histograms(self, level: Fraction) -> Stage:
-        partition = self.task.neighbours.partition
-        mechanisms = {
-            name: DiscreteGaussian(noise) for name, noise in self.histogram_noise(level).items()
-        }
-        events = [
-            (mechanism.event(partition), self._times(name))
-            for name, mechanism in mechanisms.items()
-        ]
-        scales = [mechanism.scale(partition) for mechanism in mechanisms.values()]
         words = "one-way histograms of all attributes, those of many cells with less noise"
         if differences := [
             own.name for own in self.task.domain if getattr(own, "geometric", False)
@@ -234,11 +244,8 @@ class _Outline:
             words += f"; of differences of ordered numbers as well: {', '.join(differences)}"
         if self.two_levels:
             words += f" and in wide cells too: {', '.join(self.two_levels)}"
-        return Stage(
-            "histograms",
-            Composed(tuple(events)),
-            f"{words}; noise of {figure_range(scales)} rows a count",
-        )
+        noises = [(own, self._times(name)) for name, own in self.histogram_noise(level).items()]
+        return uneven_counts_stage(self.task, "histograms", noises, words)
 
 
 def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[MixtureParameters]:
@@ -268,7 +275,7 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
         by_value=outline.by_value,
         valued=outline.valued,
         two_levels=outline.two_levels,
-        joint_tables=outline.joint,
+        joint_noise=outline.joint_noise(levels["joint tables"]) if outline.joint else {},
         rounds=schedule.rounds,
         picks=schedule.picks,
         pair_parts=schedule.pair_parts,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 from cloister.errors import PlanError
-from cloister.figures import figure
+from cloister.figures import figure, figure_range
 from cloister.privacy.accounting.calibration import zcdp_rho
-from cloister.privacy.events import repeat
+from cloister.privacy.events import Composed
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from models.plan import Stage
 from models.task import Budget, Task
@@ -28,10 +29,19 @@ def counts_stage(
     task: Task, name: str, multiplier: Fraction, times: int, explanation: str
 ) -> Stage:
     """The stage of ``times`` tables of counts with discrete Gaussian noise."""
-    mechanism = DiscreteGaussian(multiplier)
-    scale = figure(mechanism.scale(task.neighbours.partition))
-    words = f"{explanation}; noise of {scale} rows a count"
-    return Stage(name, repeat(mechanism.event(task.neighbours.partition), times), words)
+    return uneven_counts_stage(task, name, [(multiplier, times)], explanation)
+
+
+def uneven_counts_stage(
+    task: Task, name: str, noises: Sequence[tuple[Fraction, int]], explanation: str
+) -> Stage:
+    """The stage of tables of counts, so many with each multiplier of discrete Gaussian noise."""
+    partition = task.neighbours.partition
+    mechanisms = [(DiscreteGaussian(multiplier), times) for multiplier, times in noises]
+    events = [(mechanism.event(partition), times) for mechanism, times in mechanisms]
+    scales = figure_range([mechanism.scale(partition) for mechanism, _ in mechanisms])
+    words = f"{explanation}; noise of {scales} rows a count"
+    return Stage(name, Composed(tuple(events)), words)
 
 
 def require_signal(scale: float, rows: int, budget: Budget) -> None:

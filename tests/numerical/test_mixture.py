@@ -275,14 +275,14 @@ class RecordingDoor:
         return np.zeros([part.size for part in query.partitions], dtype=np.int64)
 
 
-def test_a_round_scores_what_the_model_expects_less_noise_and_measures_what_is_chosen():
+def test_a_round_scores_what_the_model_expects_less_half_the_noise_and_measures_what_is_chosen():
     fit, bins, rows = Fit(mixture_on(LAYOUTS["separate"]), 1.0), bins_of(SIZES), 1_000
     door, done = RecordingDoor(fit), []
     parameters = MixtureParameters(
         noise={"selection": Fraction(1), "rounds": Fraction(5)},
         histogram_noise={},
         by_value=(),
-        joint_tables=(),
+        joint_noise={},
         rounds=2,
         steps=3,
         groups=32,
