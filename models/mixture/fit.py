@@ -58,8 +58,7 @@ _NEARLY_ONE_TO_ONE = 0.5
 _NOISE_IN_FIT = 0.5
 """Part of the noise of a measured table that the fit takes over, about; it shrinks the rest.
 
-At epsilon 0.1, errors of six releases of the same noise with 0.2, 0.35, 0.5, 0.75, 1 and 1.5 of it
-are in docs/papers.md.
+Errors with other parts are in docs/papers.md.
 """
 
 _START_STEPS = 60

@@ -300,9 +300,8 @@ def test_a_round_scores_what_the_model_expects_less_half_the_noise_and_measures_
         for candidate in selection.candidates:
             expected = rows * door.mixtures[at].marginal(candidate.partitions)
             np.testing.assert_allclose(candidate.expected, expected, rtol=1e-3, atol=1e-3)
-            assert candidate.handicap == pytest.approx(
-                expected.size * deviation * (2 / np.pi) ** 0.5
-            )
+            noise = expected.size * deviation * (2 / np.pi) ** 0.5
+            assert candidate.handicap == pytest.approx(noise / 2)
         table = released[at // 2]
         assert counting.partitions == table.coarsenings == selection.candidates[1].partitions
         assert table.deviation == deviation

