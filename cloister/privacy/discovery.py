@@ -69,6 +69,9 @@ _POINT_MASS = 0.1
 _FEWEST_STEPS = 20
 """Steps of a range of whole numbers at least: the numbers of fewer may be multiples by chance."""
 
+_PLACES = 3
+"""Decimal places of a share of rows, of which noise leaves fewer right."""
+
 _LAST_KEY = 999_999_999
 """The greatest number of a neutral key."""
 
@@ -250,7 +253,7 @@ def _found(
     ]
     nullable = bool(noisy[0][buckets_of(name, attribute)[0].missing] >= plan.threshold)
     if isinstance(attribute, Boolean | TextKey):
-        return _worded(attribute, nullable)
+        return _worded(attribute, nullable) | _gaps(attribute, nullable, noisy[0])
     return _bounded(Line(name, attribute), noisy, plan.threshold, rows, nullable)
 
 
@@ -270,6 +273,14 @@ def _worded(attribute: Boolean | TextKey, nullable: bool) -> Keys:
     if isinstance(attribute, TextKey):
         return _keys(attribute, {"pattern": _neutral_keys(attribute)}, nullable)
     return _keys(attribute, {"true": attribute.true, "false": attribute.false}, nullable)
+
+
+def _gaps(attribute: Boolean | TextKey, nullable: bool, noisy: Integers) -> Keys:
+    """The share of rows without a key, by the noisy counts of those with and without."""
+    if not nullable or not isinstance(attribute, TextKey):
+        return {}
+    known, missing = max(0, int(noisy[0])), int(noisy[1])
+    return {"missing_share": max(round(missing / (known + missing), _PLACES), 10**-_PLACES)}
 
 
 def _bounded(

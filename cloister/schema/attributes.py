@@ -261,11 +261,19 @@ class TextKey(Attribute):
     """A surrogate key: never modelled, never copied.
 
     Synthetic rows get fresh serial values of ``pattern``, which holds one numbered range:
-    ``R{000001..999999}``.
+    ``R{000001..999999}``. Of ``nullable`` ones a share of ``missing_share`` has none, whatever
+    else is in the row; without it, none lacks one.
     """
 
     type: Literal["text"]
     pattern: str
+    missing_share: float | None = Field(default=None, gt=0, le=1, exclude_if=_is_none)
+
+    @model_validator(mode="after")
+    def _may_be_missing(self) -> Self:
+        if self.missing_share is not None and not self.nullable:
+            raise ValueError("missing_share is of cells that may be missing; write nullable: true")
+        return self
 
 
 AnyAttribute = Annotated[

@@ -6,6 +6,7 @@ the missing code, if any, is the last. Nothing here is read from data.
 
 from __future__ import annotations
 
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import numpy as np
 
 from cloister.arrays import Floats, Integers
 from cloister.errors import ConstraintError
-from cloister.schema.attributes import AnyAttribute, Scalar
+from cloister.schema.attributes import AnyAttribute, Scalar, TextKey
 from cloister.schema.values.ticks import (
     moment_dtype,
     number_of,
@@ -25,6 +26,7 @@ from cloister.schema.values.ticks import (
     ticks_of_series,
     values_of_ticks,
 )
+from cloister.splitmix import mix
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,6 +42,9 @@ _OTHER_BITS = 61
 
 Two such keys share a code with probability 2^-61.
 """
+
+_SHARE_BITS = 53
+"""Bits of the number that decides whether a key is missing: those of a float between 0 and 1."""
 
 
 @dataclass(frozen=True)
@@ -313,6 +318,28 @@ class Serial(Column):
         raise ConstraintError(
             f"column '{self.name}': a text key has no meaning of its own; compare another column"
         )
+
+    @property
+    def missing_share(self) -> float | None:
+        """The share of synthetic rows without a key; None if each has one."""
+        return self.attribute.missing_share if isinstance(self.attribute, TextKey) else None
+
+    @property
+    def fills_gaps(self) -> bool:
+        """Whether rows of the data may lack a key, and no synthetic row does."""
+        return self.attribute.nullable and self.missing_share is None
+
+    def fresh(self, rows: Codes) -> Codes:
+        """The codes (n,) of fresh keys of rows (n,), by their numbers in a synthetic table.
+
+        Which of them are missing depends on the name of the column and the row's number alone.
+        """
+        if self.missing_share is None:
+            return rows
+        words = np.full(len(rows), zlib.crc32(self.name.encode()), dtype=np.uint64)
+        drawn = mix(mix(words) + rows.astype(np.uint64))
+        missing = drawn >> np.uint64(64 - _SHARE_BITS) < self.missing_share * 2.0**_SHARE_BITS
+        return np.where(missing, self.values, rows)
 
     def _codes(self, typed: pd.Series) -> Codes:
         from cloister.schema.values.series import hash_texts, numbers_in

@@ -48,5 +48,6 @@ def number_keys(table: Table, first: int, kept: tuple[str, ...] = ()) -> Table:
                     f"column '{column.name}': its pattern has only {column.values} keys; "
                     "widen the pattern"
                 )
-            codes[column.name] = np.arange(first, first + table.rows, dtype=np.int64)
+            numbers = np.arange(first, first + table.rows, dtype=np.int64)
+            codes[column.name] = column.fresh(numbers)
     return Table(table.domain, codes)

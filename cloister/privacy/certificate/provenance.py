@@ -187,8 +187,16 @@ def domain_words(attribute: AnyAttribute) -> str:
     if isinstance(attribute, Boolean):
         return f"{attribute.false}, {attribute.true}"
     if isinstance(attribute, TextKey):
-        return f"fresh serial values {attribute.pattern}; never modelled, never copied"
+        fresh = f"fresh serial values {attribute.pattern}; never modelled, never copied"
+        return fresh + _gaps(attribute)
     return _range_words(attribute)
+
+
+def _gaps(attribute: TextKey) -> str:
+    """How often a key that may be missing is so in the synthetic rows, as a further clause."""
+    if attribute.missing_share is not None:
+        return f"; missing in {100 * attribute.missing_share:g} % of rows, chosen at random"
+    return "; missing in none of the synthetic rows" if attribute.nullable else ""
 
 
 def _list_words(attribute: Categorical | Ordinal) -> str:

@@ -104,6 +104,9 @@ _MOST_PARTIAL = 0.5
 
 _ANY_WHOLE = Integer(type="integer", min=0, max=0)
 _ANY_NUMBER = Float(type="float", min=0, max=0)
+_SHARE_PLACES = 3
+"""Decimal places of a share of rows."""
+
 _NARROW: tuple[tuple[str, AnyAttribute], ...] = (
     ("whole numbers", _ANY_WHOLE),
     ("numbers", _ANY_NUMBER),
@@ -119,8 +122,15 @@ def guess(cells: ColumnCells) -> Guess:
     dtype = {"dtype": found.keys["dtype"]} if "dtype" in found.keys else _dtype(cells, nullable)
     odd = _remark(cells)
     own = {"missing": cells.missing} if cells.missing is not None else {}
-    keys = {**found.keys, **nullable, **own, **dtype, "provenance": DATA_DERIVED}
+    gaps = _missing_share(cells) if nullable and found.keys["type"] == "text" else {}
+    keys = {**found.keys, **nullable, **gaps, **own, **dtype, "provenance": DATA_DERIVED}
     return replace(found, keys=keys, why=f"{found.why}; {odd}" if odd else found.why)
+
+
+def _missing_share(cells: ColumnCells) -> Keys:
+    """How many of the rows lack a key: of it alone no model is told that it may be missing."""
+    share = round(1 - len(cells.known) / cells.rows, _SHARE_PLACES)
+    return {"missing_share": max(share, 10**-_SHARE_PLACES)}
 
 
 def _remark(cells: ColumnCells) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from cloister.schema.attributes import Boolean, TextKey
+from cloister.schema.attributes import AnyAttribute, Boolean, TextKey
 from cloister.schema.spec import Spec
 
 _FEWEST_WORDS = 2
@@ -50,13 +50,19 @@ def cites_a_source(provenance: str) -> bool:
     return len(words) >= _FEWEST_WORDS and not _NO_SOURCE.issuperset(words)
 
 
+def _has_domain(attribute: AnyAttribute) -> bool:
+    """Whether something is declared of the values, or of how many are missing."""
+    if isinstance(attribute, TextKey):
+        return attribute.missing_share is not None
+    return not isinstance(attribute, Boolean)
+
+
 def _declarations(spec: Spec) -> Iterator[tuple[str, str, bool]]:
     """Names, their provenance, and whether there is a domain that needs one."""
     for table, part in spec.parts.items():
         before = f"{table}." if spec.tables else ""
         for name, attribute in part.attributes.items():
-            needed = not isinstance(attribute, Boolean | TextKey)
-            yield before + name, attribute.provenance, needed
+            yield before + name, attribute.provenance, _has_domain(attribute)
     yield "privacy.rows", spec.privacy.rows.provenance, True
     for table, declared in spec.tables.items():
         if declared.rows:

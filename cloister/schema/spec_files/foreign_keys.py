@@ -157,7 +157,8 @@ def _reference_rules(spec: Spec, name: str, column: str, to: ForeignKeySpec) -> 
             "may be missing, and others refer to it; declare it not nullable",
         )
     elif attributes[column].model_copy(update={"nullable": False}) != parent.attributes[parent.key]:
-        yield place, "is declared otherwise than the key it refers to; declare both alike"
+        text = "is declared otherwise than the key it refers to; declare both alike, and no "
+        yield place, text + "missing_share: its rows lack a parent as often as the model says"
 
 
 def _parents_first(spec: Spec) -> list[str]:

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from cloister.constraints import DenialConstraint
 from cloister.figures import figure_range
 from cloister.privacy.events import Composed, Event, GaussianCounts, LaplaceCounts
+from cloister.schema.columns import Serial
 from cloister.schema.declarations.constraints import quote
+from cloister.schema.domain import Domain
 from models.differences.pairs import differences_of, lacks_presence, orders_of
 from models.persons.parts import split_task
 from models.plan import AnyPlan
@@ -36,6 +38,10 @@ _ALONE = (
     'each may be missing where the other is not; if not so, declare it, as {{check: "t.{second} is '
     'missing if t.{first} is missing"}}'
 )
+_NEVER_MISSING = (
+    "{table}'{name}' may be missing, and is a text key, which no method models: all rows will have "
+    "one; declare missing_share, how many have none, or have it measured: cloister spec measure"
+)
 _OTHER_METHOD = "only method mixture does that"
 
 _CLEAR = 0.05
@@ -58,7 +64,25 @@ def plan_warnings(
         *_dropped_references(context),
         *_drowned_counts(context.task, plan),
         *_unmodelled_differences(request, context.task),
+        *_never_missing(context.task),
     )
+
+
+def _never_missing(task: AnyTask) -> Iterator[str]:
+    if not isinstance(task, DatabaseTask):
+        for name in _filled_keys(task.domain):
+            yield _NEVER_MISSING.format(table="", name=name)
+        return
+    references = {(key.table, key.column) for key in task.schema.keys}
+    for table, domain in task.schema.tables.items():
+        for name in _filled_keys(domain):
+            if (table, name) not in references:
+                yield _NEVER_MISSING.format(table=f"table '{table}': ", name=name)
+
+
+def _filled_keys(domain: Domain) -> list[str]:
+    """The keys that rows of the data may lack, and no synthetic row does."""
+    return [column.name for column in domain if isinstance(column, Serial) and column.fills_gaps]
 
 
 def _drowned_counts(task: AnyTask, plan: AnyPlan) -> Iterator[str]:

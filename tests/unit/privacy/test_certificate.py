@@ -192,6 +192,20 @@ def test_a_data_derived_bound_is_called_so(facts: Facts):
     assert certify(replace(facts, spec=spec)).attributes[-1].provenance.startswith("data-derived: ")
 
 
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({}, "copied"),
+        ({"nullable": True}, "missing in none of the synthetic rows"),
+        ({"nullable": True, "missing_share": 0.125}, "missing in 12.5 % of rows, chosen at random"),
+    ],
+)
+def test_how_many_rows_lack_a_key_is_said(facts: Facts, keys: dict, said: str):
+    key = facts.spec.attributes["id"].model_copy(update=keys)
+    spec = facts.spec.model_copy(update={"attributes": {**facts.spec.attributes, "id": key}})
+    assert certify(replace(facts, spec=spec)).attributes[0].domain.endswith(said)
+
+
 def test_the_budget_of_the_dataset_is_that_of_the_ledger(certificate: Certificate):
     total = certificate.cumulative
     assert (total.spent, total.left, total.cap, total.cap_delta, total.releases) == (

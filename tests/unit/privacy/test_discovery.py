@@ -282,6 +282,15 @@ def test_booleans_and_keys_need_to_know_only_whether_values_are_missing(tmp_path
     assert keys["id"] == {"type": "text", "pattern": "KEY{000000001..999999999}"}
 
 
+def test_the_share_of_rows_without_a_key_is_found_with_the_noise_of_its_two_counts(tmp_path):
+    frame = pd.DataFrame({"remark": [None, None, None, "SECRET"] * 1000})
+    attributes = {"remark": TextKey(type="text", pattern="SECRET{0..9999}")}
+    keys = found(tmp_path, frame, attributes).attributes["remark"]
+    assert keys["nullable"]
+    assert keys["missing_share"] == pytest.approx(0.75, abs=0.05)
+    assert TextKey(**keys).missing_share == keys["missing_share"]
+
+
 def test_what_too_few_rows_hold_is_not_found(tmp_path):
     frame = pd.DataFrame({"x": ["42"] * 20, "c": ["Rome"] * 20})
     findings = found(tmp_path, frame, {"x": WHOLE, "c": LISTED}, Fraction(1))

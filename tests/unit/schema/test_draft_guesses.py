@@ -343,6 +343,13 @@ def test_telephone_numbers_with_a_plus_sign_are_no_quantities(tmp_path, each, ki
     assert (own.pattern if each == 1 else own.values[0]).startswith("+")
 
 
+def test_the_share_of_rows_without_a_text_is_drafted(tmp_path):
+    remarks = [f"remark of row {n}: {'x' * (n % 7)}" if n % 10 == 0 else None for n in range(400)]
+    guessed, _ = column(tmp_path, "remark", remarks)
+    assert guessed["nullable"]
+    assert guessed["missing_share"] == 0.9
+
+
 def test_changes_with_a_plus_sign_are_quantities(tmp_path):
     changes = [f"{number:+d}" for number in range(-3_000_000, 3_000_000, 10_001)]
     pd.DataFrame({"change": changes}).to_csv(tmp_path / "x.csv", index=False)

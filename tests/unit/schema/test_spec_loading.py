@@ -108,6 +108,12 @@ def test_a_person_may_own_several_rows(tmp_path):
         ("type: integer, ", "", 5, "the key 'type' is missing"),
         ("max: 90", "max: 90, nulable: true", 5, "did you mean 'nullable'?"),
         ("min: 17", "min: 170", 5, "min is greater than max"),
+        (
+            "type: integer, min: 17, max: 90",
+            'type: text, pattern: "P{1..9}", missing_share: 0.5',
+            5,
+            "write nullable: true",
+        ),
         ("min: 17", "min: .nan", 5, "attributes.age.min"),
         ("max: 90", "max: 9999999999999999999", 5, "18 digits"),
         ("[red, no, 010, 1:30]", "[]", 6, "is empty"),
