@@ -18,7 +18,7 @@ from cloister.schema.values.number_formats import Unit, clock_unit, with_unit, w
 from tasks.runtime.tables import write_csv, write_table
 
 ROWS = 24
-WITH_UNIT = 1  # the place of the column whose numbers have a unit
+WITH_UNIT = 2  # the place of the column whose numbers have a unit
 MARKS = [(".", None), (".", ","), (",", "."), (",", None), (".", "'"), (",", " ")]
 DAYS = ["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%-m/%-d/%y", "%d %b %Y", "%B %-d, %Y", "%Y%m%d"]
 CLOCKS = ["T%H:%M:%S", " %H:%M:%S", " %H:%M", " %-I:%M %p", "T%H:%M:%SZ", "T%H:%M:%S.000Z"]
@@ -74,7 +74,9 @@ def tables(draw):
     decimal, thousands = marks = draw(st.sampled_from(MARKS))
     group = "'" if thousands else ""
     amounts = st.integers(-(10**8), 10**8).map(lambda cents: cents / 100)
+    halves = st.integers(-(10**6), 10**6).map(lambda whole: whole / 2)
     columns = [
+        draw(numbers(halves, f"%{group}g", marks)),
         draw(numbers(amounts, f"%{group}.2f", marks)),
         draw(different(amounts, with_unit(f"%{group}.2f", draw(st.sampled_from(UNITS))), marks)),
         draw(numbers(wholes, draw(st.sampled_from(["%d", f"%{group}d", "%.1f"])), marks)),
@@ -92,7 +94,9 @@ def tables(draw):
         for at in draw(st.sets(st.integers(0, ROWS - 1), max_size=most)):
             column[at] = word
     names = draw(
-        st.permutations(["preis", "id nr.", "% größe", "3", "a", "A", "wann", "um", "b,c", "d;e"])
+        st.permutations(
+            ["rooms", "preis", "id nr.", "% größe", "3", "a", "A", "wann", "um", "b,c", "d;e"]
+        )
     )
     delimiter = draw(st.sampled_from(",;\t|"))
     encoding = draw(st.sampled_from(["utf-8", "latin-1"]))

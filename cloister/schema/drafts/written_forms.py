@@ -85,6 +85,9 @@ _WITH_UNIT = re.compile(
 )
 
 
+_PLAIN = r"[^A-Za-z]*[0-9]"
+"""A number without an exponent."""
+
 _BELOW_ZERO = r"^\s*\(\s*([^()+-]*)\s*\)\s*$"
 """A number below zero, in parentheses, with what stands beside it."""
 
@@ -170,12 +173,20 @@ def number_format(
 def _format_alone(texts: pd.Series, whole: bool, thousands: str | None) -> str | None:
     group = "'" if thousands and texts.str.contains(thousands, regex=False).any() else ""
     places = _places(texts, thousands)
-    if places.isna().any() or places.nunique() != 1:
-        return "%'d" if group and whole else None
-    fixed = int(places.iloc[0])
-    if whole or group or texts.str.endswith("0").any():
-        return f"%{group}.{fixed}f"
-    return None
+    if places.notna().all() and places.nunique() == 1:
+        fixed = whole or group or texts.str.endswith("0").any()
+        return f"%{group}.{int(places.iloc[0])}f" if fixed else None
+    if whole:
+        return "%'d" if group else None
+    return f"%{group}g" if _lack_zeros(texts, places, bool(group)) else None
+
+
+def _lack_zeros(texts: pd.Series, places: pd.Series, grouped: bool) -> bool:
+    """Whether texts (n,) of so many decimal places have no needless zeros: ``3`` beside ``3.5``."""
+    short = places.isna()
+    needless = texts[~short].str.endswith("0").any()
+    plain = texts[short].str.fullmatch(_PLAIN).all()
+    return bool((grouped or short.any()) and plain and not needless)
 
 
 def guess_unit(texts: pd.Series) -> Unit:

@@ -5,6 +5,7 @@ any form, with the unit of their own or without.
 
     %d  %05d  %'d            a whole number; padded by zeros to a width; thousands in groups
     %.2f  %'.2f              so many decimal places, of a whole number too
+    %g  %'g                  a decimal number without needless zeros: 3, 3.5
     %(.2f  $%('d             numbers below zero in parentheses, (97.50), as accounts have them
     %H:%M  %-H:%M:%S         minutes, or seconds, as a time of day or a length of time; %-H without
                              a leading zero, %H:%M:%S.%3f for a decimal number of seconds
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import NamedTuple
 
 import numpy as np
@@ -26,8 +28,9 @@ _UNIT = r"(?:%%|[^%0-9+\-])*"
 """What may stand beside a number: neither digits nor signs, which are its own."""
 
 _FORM = re.compile(
-    rf"(?P<before>{_UNIT})%(?P<enclosed>\()?(?P<group>')?(?:0(?P<width>[0-9]{{1,2}}))?"
-    rf"(?:d|\.(?P<places>[0-9]{{1,2}})f)(?P<after>{_UNIT})"
+    rf"(?P<before>{_UNIT})%(?P<enclosed>\()?(?P<group>')?"
+    rf"(?:(?P<short>g)|(?:0(?P<width>[0-9]{{1,2}}))?(?:d|\.(?P<places>[0-9]{{1,2}})f))"
+    rf"(?P<after>{_UNIT})"
 )
 
 _CLOCK = re.compile(r"%-?(?:H:%M(?::%S(?P<fraction>\.%[1-6]f)?)?|(?P<twelve>I):%M(?::%S)? ?%[pP])")
@@ -63,8 +66,8 @@ def require_number_format(form: str, whole: bool) -> str:
     if clock is not None and not (whole and clock["fraction"]):
         return form
     match = _FORM.fullmatch(form)
-    if match is None or (not whole and match["places"] is None):
-        example = "%d, %05d, %'d, %(d, %.1f, %d%% or %H:%M" if whole else "%.2f, %'.2f or %.2f €"
+    if match is None or (not match["places"] and whole == bool(match["short"])):
+        example = "%d, %05d, %'d, %(d, %.1f, %d%% or %H:%M" if whole else "%.2f, %'.2f, %g or %g €"
         raise ValueError(f"should be the form of a number; write one such as {example}")
     return form
 
@@ -157,6 +160,14 @@ def _number_writer(form: str) -> Callable[[float], str]:
     match = _FORM.fullmatch(form)
     assert match is not None
     group, width, places = match["group"], match["width"], match["places"]
+    if match["short"]:
+        return lambda number: _shortest(number, ",f" if group else "f")
     padded, grouped = f"0{width}" if width else "", "," if group else ""
     code = padded + grouped + ("d" if places is None else f".{places}f")
     return lambda number: format(number, code)
+
+
+def _shortest(number: float, code: str) -> str:
+    """The fewest digits from which a number is read back, never with an exponent."""
+    # zero below zero has a sign
+    return format(Decimal(np.format_float_positional(number or 0.0, trim="-")), code)

@@ -23,7 +23,7 @@ FRACTIONS = [
     *("T%H:%M:%S.%3f", " %H:%M:%S.%6f+02:00", "T%H:%M:%S.%f%:z", " %-I:%M:%S.%1f %p -0530"),
     *("T%H:%M:%S.%fZ", "T%H%M%S.%6f%z", " %H:%M:%S.%4f +14"),
 ]
-NUMBERS = ["%.2f", "%'.2f", "%.5f", "$%'.2f", "%.2f £", None]
+NUMBERS = ["%.2f", "%'.2f", "%.5f", "$%'.2f", "%.2f £", "%g", "%'g €", None]
 WHOLES = ["%d", "%'d", "%06d", "%.1f", "%d%%", "No. %d", None]
 ENCODINGS = ["utf-8", "latin-1", "cp1252", "iso-8859-15"]
 WIDE = ["utf-16-le", "utf-16-be"]
@@ -207,6 +207,8 @@ def test_a_date_is_read_in_its_format_alone(tmp_path, text):
         ({"a": WHOLE}, {"decimal": ",", "thousands": ","}, "the same mark"),
         ({"a": {**WHOLE, "format": "%'d"}}, {}, "declare source.thousands"),
         ({"a": {**WHOLE, "format": "%x"}}, {}, "the form of a number"),
+        ({"a": {**WHOLE, "format": "%g"}}, {}, "the form of a number"),
+        ({"a": {**WHOLE, "type": "float", "format": "%05g"}}, {}, "the form of a number"),
         ({"a": {**WHOLE, "max": 300, "dtype": "int8"}}, {}, "cannot hold all declared values"),
         ({"a": {**WHOLE, "nullable": True, "dtype": "int8"}}, {}, "cannot hold all declared"),
         ({"a": {**WHOLE, "special": [999], "dtype": "int8"}}, {}, "cannot hold all declared"),
