@@ -186,7 +186,8 @@ def _measure_joint(
     if prior:
         earlier = EarlierTables.of(prior, bins, found.changes, task.data_rows)
     joint: dict[tuple[str, ...], JointTable] = {}
-    for names, noise in plan.parameters.joint_noise.items():
+    parameters = plan.parameters
+    for names, noise in zip(parameters.joint_tables, parameters.joint_noise, strict=True):
         mechanism = DiscreteGaussian(noise)
         partitions, label = [bins[name] for name in names], f"joint {' x '.join(names)}"
         table = measure_joint_table(private, partitions, mechanism, label)
@@ -306,7 +307,7 @@ def _candidate_attributes(
     repeated = {
         right
         for left, right in filter(None, dependencies)
-        if (*left, right) in parameters.joint_noise
+        if (*left, right) in parameters.joint_tables
         and task.domain[right].kind == "nominal"
         and {*left, right} <= set(sizes)
         and sizes[right] > _NEARLY_ONE_TO_ONE * math.prod(sizes[name] for name in left)

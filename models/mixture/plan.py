@@ -96,17 +96,18 @@ class MixtureParameters(Parameters):
     ``noise`` holds the noise multiplier of each kind of count, and the epsilon of one selection;
     ``histogram_noise`` that of each attribute's histogram. ``by_value`` names the attributes whose
     single values are counted, ``two_levels`` those counted in wide cells as well, ``valued`` those
-    whose values have bins of their own, ``joint_noise`` the noise multiplier of the joint table of
-    each hard constraint, by its attributes, ``groups`` the bins of a numeric attribute at most.
-    After each of the ``rounds``, in each of which ``picks`` tables are chosen, the fit takes
-    ``steps``; ``dependence_penalty`` is what dependence costs it. With ``pair_parts``, all pairs of
-    attributes, in at most so many parts each, are candidates.
+    whose values have bins of their own, ``joint_tables`` the attributes of each joint table of a
+    hard constraint, ``joint_noise`` its noise multiplier, ``groups`` the bins of a numeric
+    attribute at most. After each of the ``rounds``, in each of which ``picks`` tables are chosen,
+    the fit takes ``steps``; ``dependence_penalty`` is what dependence costs it. With
+    ``pair_parts``, all pairs of attributes, in at most so many parts each, are candidates.
     """
 
     noise: Mapping[str, Fraction]
     histogram_noise: Mapping[str, Fraction]
     by_value: tuple[str, ...]
-    joint_noise: Mapping[tuple[str, ...], Fraction]
+    joint_tables: tuple[tuple[str, ...], ...]
+    joint_noise: tuple[Fraction, ...]
     rounds: int
     steps: int
     groups: int
@@ -203,12 +204,12 @@ class _Outline:
         levels, partition = self.levels(noise), self.task.neighbours.partition
         return {
             names: DiscreteGaussian(own).scale(partition)
-            for names, own in self.joint_noise(levels["joint tables"]).items()
+            for names, own in zip(self.joint, self.joint_noise(levels["joint tables"]), strict=True)
         }
 
-    def joint_noise(self, level: Fraction) -> dict[tuple[str, ...], Fraction]:
+    def joint_noise(self, level: Fraction) -> tuple[Fraction, ...]:
         """The noise multiplier of each joint table."""
-        return {names: level / own for names, own in self._joint_budget.emphasis.items()}
+        return tuple(level / self._joint_budget.emphasis[names] for names in self.joint)
 
     @cached_property
     def _joint_budget(self) -> JointBudget:
@@ -233,7 +234,7 @@ class _Outline:
         words = f"joint tables of hard constraints: {listed}"
         if self.values:
             words += f"; the single values of {', '.join(self.values)}"
-        noises = (*self.joint_noise(level).values(), *(level for _ in self.values))
+        noises = (*self.joint_noise(level), *(level for _ in self.values))
         return uneven_counts_stage(self.task, "joint tables", [(own, 1) for own in noises], words)
 
     def _histograms(self, level: Fraction) -> Stage:
@@ -275,7 +276,8 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
         by_value=outline.by_value,
         valued=outline.valued,
         two_levels=outline.two_levels,
-        joint_noise=outline.joint_noise(levels["joint tables"]) if outline.joint else {},
+        joint_tables=outline.joint,
+        joint_noise=outline.joint_noise(levels["joint tables"]) if outline.joint else (),
         rounds=schedule.rounds,
         picks=schedule.picks,
         pair_parts=schedule.pair_parts,

@@ -1,7 +1,7 @@
 """A ledger on each database, and child processes that can be killed."""
 
-import json
 import gc
+import json
 import os
 import select
 import signal
