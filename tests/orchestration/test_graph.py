@@ -46,9 +46,14 @@ FUNCTIONS = {
 }
 
 
+def function_of(run) -> str:
+    """The function of a task run; a task of another test may be recorded with the flow's."""
+    return run.task_key.split("-")[0]
+
+
 def test_the_graph_has_every_edge(released):
-    steps = asyncio.run(task_runs_of(released.id))
-    names = {made.id: FUNCTIONS[made.task_key.split("-")[0]] for made in steps}
+    steps = [run for run in asyncio.run(task_runs_of(released.id)) if function_of(run) in FUNCTIONS]
+    names = {made.id: FUNCTIONS[function_of(made)] for made in steps}
     kinds = dict(zip(names.values(), steps, strict=True))
     for step, expected in EDGES.items():
         made = kinds[step]
