@@ -183,6 +183,13 @@ class Listed(Column):
             )
         return float(self.labels.index(str(value)))
 
+    def _in_dtype(self, values: pd.Series) -> pd.Series:
+        from cloister.schema.values.series import in_categories
+
+        if self.dtype != "category":
+            return super()._in_dtype(values)
+        return in_categories(values, self.listed, ordered=self.kind == "ordered")
+
     def _codes(self, typed: pd.Series) -> Codes:
         from cloister.schema.values.series import positions_of
 
@@ -271,8 +278,11 @@ class Grid(Column):
 
     def _in_dtype(self, values: pd.Series) -> pd.Series:
         from cloister.schema.values.clocks import native_times, time_type
+        from cloister.schema.values.series import in_zone
 
         kind = time_type(self.attribute.dtype)
+        if kind is None and self.attribute.type in ("date", "datetime"):
+            return in_zone(values, self.dtype)
         if kind is None:
             return super()._in_dtype(values)
         return native_times(values, kind, getattr(self.attribute, "format", None))

@@ -66,8 +66,8 @@ class DraftedFile:
     ``plain`` holds the cells with numbers as ``1234.5``, ``written`` as they are in the file; in
     both the ``missing`` texts are missing, and only the latter has units: those of ``units``.
     ``tokens`` is the usual missing text of each column. ``nested`` are columns without single
-    values, which are in none of them; ``times`` are the dtypes of columns of times of day and of
-    lengths of time.
+    values, which are in none of them; ``times`` are the dtypes of columns of times of day, of
+    lengths of time and of moments in a zone.
     """
 
     source: dict[str, Any]

@@ -26,6 +26,7 @@ from cloister.schema.attributes import (
 )
 from cloister.schema.drafts.codes import guess_digits, guess_key
 from cloister.schema.drafts.column_cells import ColumnCells, Guess, Keys
+from cloister.schema.drafts.listed import guess_listed, guess_ordered
 from cloister.schema.drafts.number_bounds import (
     BINS,
     MOST_DECIMALS,
@@ -42,7 +43,6 @@ from cloister.schema.drafts.times import guess_clock
 from cloister.schema.drafts.written_forms import (
     ANY_DATE,
     ANY_MOMENT,
-    CURRENCIES,
     FEWEST_NUMBERS,
     date_format,
     is_ambiguous,
@@ -67,9 +67,6 @@ _FLAGS = ("1", "0")
 
 _FLAG = "0 and 1 alone: a flag; a count needs type integer"
 
-_LISTED_WITHOUT_REMARK = 50
-"""Values of a list that a person reads through easily."""
-
 _MIDNIGHT = 2400
 """The last clock time that is written as hhmm."""
 
@@ -79,22 +76,8 @@ _STEPS = (3600 * MICROS, 60 * MICROS, *(10**places for places in range(6, -1, -1
 _METER_STEPS = tuple(minutes * 60 * MICROS for minutes in (60, 30, 15, 10, 5))
 """The same of readings at even times: of `FEWEST_NUMBERS` different moments or more."""
 
-_NUMBERED = re.compile(
-    r"(\D{0,12}?)\s?([+-]?\d+(?:[.,' \u00a0]\d{3})*(?:[.,]\d+)?)\s?([^\d\s]\D{0,9})?"
-)
-"""A number with what stands before it, and its unit."""
-
-_DECIMAL = re.compile(r"\s*[+-]?\d+(?:[.,]\d+)?\s*")
-"""A plain number, with either decimal mark."""
-
-_MOSTLY = 0.9
-"""The share of values that must be alike for a hint on all of them."""
-
 _MOST_ODD = 0.02
 """The share of values that a remark takes for slips; with more, the column is of its own type."""
-
-_MOST_MARKS = 3
-"""Texts beside numbers at most that are named: ``<0.5``, ``trace``."""
 
 _MONTHS_FROM, _YEARS_FROM = 25, 300
 """Days from the first to the last moment from which whole months, or years, are guessed."""
@@ -117,7 +100,7 @@ _NARROW: tuple[tuple[str, AnyAttribute], ...] = (
 
 def guess(cells: ColumnCells) -> Guess:
     """An attribute that all known cells fit, with bounds that lie outwards."""
-    found = next((guess for kind in _KINDS if (guess := kind(cells))), None) or _listed(cells)
+    found = next((guess for kind in _KINDS if (guess := kind(cells))), None) or guess_listed(cells)
     nullable = {"nullable": True} if len(cells.known) < cells.rows else {}
     dtype = {"dtype": found.keys["dtype"]} if "dtype" in found.keys else _dtype(cells, nullable)
     odd = _remark(cells)
@@ -345,43 +328,9 @@ def _moment_words(
     return words
 
 
-def _listed(cells: ColumnCells) -> Guess:
-    values = sorted(cells.known.astype("str").unique())
-    why = "texts; all that occur: declare the public list, and ordinal if they have an order"
-    if len(values) == 1:
-        why = "one text alone: declare what else it may be, or put it in ignore"
-    elif len(values) > _LISTED_WITHOUT_REMARK:
-        why = _many_words(values)
-    return Guess({"type": "categorical", "values": values}, why)
-
-
-def _many_words(values: list[str]) -> str:
-    """Why a long list of texts was guessed, and what it may be instead."""
-    words = f"{len(values)} texts"
-    parts = [found.groups() for value in values if (found := _NUMBERED.fullmatch(value))]
-    if len(parts) >= _MOSTLY * len(values) and len({before for before, _, _ in parts}) == 1:
-        units = sorted({after for _, _, after in parts if after})
-        before = parts[0][0]
-        if units or before.strip() in CURRENCIES:
-            unit = " and ".join(f"'{unit}'" for unit in units[:3]) or f"'{before}'"
-            return f"{words}, nearly all of them numbers with {unit}: write the numbers alone"
-        return (
-            f"{words}, all of them one word and a number: type text with a pattern if they name "
-            "persons or rows, else the public list as {pattern: ...} or {file: NAME}"
-        )
-    marks = [value for value in values if not _DECIMAL.fullmatch(value)]
-    if len(marks) <= _MOST_MARKS:
-        named = " and ".join(f"'{mark}'" for mark in marks)
-        return f"{words}, all but {named} numbers: write a number in its place, and make it special"
-    return (
-        f"{words}; give the public list as {{file: NAME}}, type text with a pattern if they name "
-        "persons or rows, or ignore free text"
-    )
-
-
 _KINDS = (
-    *(_boolean, guess_digits, _compact_date, _integer, _float, guess_clock),
-    *(_date, _partial_date, _datetime, guess_key),
+    *(guess_ordered, _boolean, guess_digits, _compact_date, _integer, _float),
+    *(guess_clock, _date, _partial_date, _datetime, guess_key),
 )
 
 

@@ -57,14 +57,20 @@ def _bounds(typed: pd.Series, unit: int) -> tuple[int, str]:
 
 
 def in_native_times(guess: Guess, dtype: str) -> Guess:
-    """The guess of a column that a file stores as times of day, or as lengths of time."""
+    """The guess of a column that a file stores as times, lengths of time or moments in a zone."""
+    if guess.keys["type"] == "datetime":
+        return _stored_as(guess, dtype, f"{guess.why}; in UTC here, released in the file's zone")
     if guess.keys["type"] not in ("integer", "float"):
         return guess
     what = guess.why if "format" in guess.keys else f"{_LENGTH}; {guess.why}"
+    return _stored_as(guess, dtype, what)
+
+
+def _stored_as(guess: Guess, dtype: str, why: str) -> Guess:
     keys = {name: key for name, key in guess.keys.items() if name != "dtype"}
     at = list(keys).index("provenance")
     ordered = [*list(keys.items())[:at], ("dtype", dtype), *list(keys.items())[at:]]
-    return replace(guess, keys=dict(ordered), why=what)
+    return replace(guess, keys=dict(ordered), why=why)
 
 
 def _form(texts: pd.Series) -> str | None:

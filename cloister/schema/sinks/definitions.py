@@ -71,7 +71,7 @@ def type_of(column: Column) -> sa.types.TypeEngine[Any]:
         return sa.Integer() if _SMALL.min <= least and most <= _SMALL.max else sa.BigInteger()
     if pt.is_float_dtype(dtype):
         return _decimal(column) or sa.Double()
-    if pt.is_datetime64_dtype(dtype):
+    if pt.is_datetime64_any_dtype(dtype):
         return sa.Date() if column.attribute.type == "date" else sa.DateTime()
     return sa.String(_longest(column))
 

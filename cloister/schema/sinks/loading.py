@@ -257,9 +257,14 @@ def _names(table: sa.Table) -> list[str]:
 
 
 def _in_type(column: pa.ChunkedArray, kind: sa.types.TypeEngine[Any]) -> pa.ChunkedArray:
-    """A column of a Parquet file without its dictionary, a day as one where the type is DATE."""
+    """A column of a Parquet file without its dictionary, a day as one where the type is DATE.
+
+    Moments in a zone are moved to UTC.
+    """
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        column = column.cast(pa.timestamp(column.type.unit))
     return column.cast(pa.date32()) if isinstance(kind, sa.Date) else column
 
 

@@ -97,7 +97,7 @@ def is_text_of_arrow(kind: pa.DataType) -> bool:
 def column_of_arrow(column: pa.ChunkedArray) -> pd.Series:
     """A column of a readable Arrow type in its storage, shape (n,).
 
-    Dictionaries of texts become ``category``.
+    Dictionaries of texts become ``category``, ordered if the file has an order for them.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -106,7 +106,7 @@ def column_of_arrow(column: pa.ChunkedArray) -> pd.Series:
                 [piece.dictionary_decode() for piece in column.chunks], kind.value_type
             )
         )
-        return plain.astype("category") if is_text(plain) else plain
+        return plain.astype(_categories(column)) if is_text(plain) else plain
     if pa.types.is_null(kind):
         return pd.Series(column.cast(pa.large_string()).to_pandas())
     if is_text_of_arrow(kind):
@@ -120,6 +120,15 @@ def column_of_arrow(column: pa.ChunkedArray) -> pd.Series:
     if pa.types.is_float16(kind):
         return pd.Series(column.cast(pa.float32()).to_pandas())
     return pd.Series(column.to_pandas(types_mapper=_NULLABLE.get))
+
+
+def _categories(column: pa.ChunkedArray) -> pd.CategoricalDtype:
+    """The categories of a dictionary of texts: of one in order those of its file, else any."""
+    pieces = column.chunks if column.type.ordered else []
+    lists = {tuple(text_of_arrow(pa.chunked_array([piece.dictionary]))) for piece in pieces}
+    names = lists.pop() if len(lists) == 1 else ()
+    is_order = bool(names) and len({*names}) == len(names) and None not in names
+    return pd.CategoricalDtype(list(names), ordered=True) if is_order else pd.CategoricalDtype()
 
 
 def text_of_arrow(column: pa.ChunkedArray) -> pd.Series:

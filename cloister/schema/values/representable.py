@@ -62,7 +62,7 @@ def representable(
     if isinstance(attribute, Integer) and "int" in dtype:
         held = np.iinfo(dtype)
         return max(low, held.min), min(high, held.max), grid
-    if attribute.dtype == "datetime64[ns]":
+    if dtype.startswith("datetime64[ns"):
         reach = _NANOSECOND_DAYS * (SECONDS_OF_DAY if isinstance(attribute, Datetime) else 1)
         return max(low, -reach), min(high, reach), grid
     if isinstance(attribute, Float) and "decimals" in grid:

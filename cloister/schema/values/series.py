@@ -60,3 +60,24 @@ def hash_texts(texts: pd.Series, bits: int) -> Integers:
     """Hashes (n,) of so many bits that depend on each text alone."""
     hashes = pd.util.hash_array(texts.to_numpy(dtype=object))
     return (hashes >> np.uint64(64 - bits)).astype(np.int64)
+
+
+def zoned_dtype(name: str) -> str | None:
+    """The name of a pandas dtype of moments in a time zone; None of any other text."""
+    try:
+        kind = pd.api.types.pandas_dtype(name)
+    except TypeError:
+        return None
+    return str(kind) if isinstance(kind, pd.DatetimeTZDtype) else None
+
+
+def in_zone(moments: pd.Series, dtype: str) -> pd.Series:
+    """Moments (n,) in UTC as a column of a dtype that may name a time zone."""
+    if zoned_dtype(dtype) is None:
+        return moments.astype(dtype)  # type: ignore[call-overload]
+    return moments.dt.tz_localize("UTC").astype(dtype)
+
+
+def in_categories(values: pd.Series, listed: Sequence[Scalar], ordered: bool) -> pd.Series:
+    """Listed values (n,) as pandas categories: all of the list, in its order."""
+    return values.astype(pd.CategoricalDtype(list(listed), ordered=ordered))

@@ -41,6 +41,9 @@ PARENT = {
     ),
     "born": Date(type="date", min="1900-01-01", max="2001-01-01", nullable=True),
     "seen": Datetime(type="datetime", min="2000-01-01", max="2001-01-01"),
+    "called": Datetime(
+        type="datetime", min="2000-01-01", max="2001-01-01", dtype="datetime64[us, Europe/Berlin]"
+    ),
     "price": Float(type="float", min=0, max=99.99, decimals=2, nullable=True),
     "share": Float(type="float", min=0, max=1),
     "flag": Boolean(type="boolean", nullable=True),

@@ -16,6 +16,7 @@ from cloister.schema.sources.required_columns import require_columns
 from cloister.schema.sources.storage_types import column_of_arrow, is_readable, is_text_of_arrow
 from cloister.schema.spec import Spec
 from cloister.schema.values.clocks import time_type
+from cloister.schema.values.series import zoned_dtype
 
 _BATCH_CELLS = 1 << 22
 """Cells that are read at a time: they take some 100 MB, and what each batch costs is little."""
@@ -66,10 +67,17 @@ def nested_names(path: Path) -> list[str]:
 
 
 def time_dtypes(path: Path) -> dict[str, str]:
-    """The pandas dtypes of the columns of times of day and of lengths of time, by name."""
-    schema = _parquet(path, pq.read_schema)
-    kinds = {field.name: f"{field.type}[pyarrow]" for field in schema}
-    return {name: kind for name, kind in kinds.items() if time_type(kind) is not None}
+    """The pandas dtypes of times of day, lengths of time and moments with a zone, by column."""
+    found = {field.name: _time_dtype(field.type) for field in _parquet(path, pq.read_schema)}
+    return {name: kind for name, kind in found.items() if kind is not None}
+
+
+def _time_dtype(stored: pa.DataType) -> str | None:
+    """The dtype of a column of times; None of other columns, and of a zone that is not known."""
+    if pa.types.is_timestamp(stored) and stored.tz is not None:
+        return zoned_dtype(f"datetime64[{stored.unit}, {stored.tz}]")
+    kind = f"{stored}[pyarrow]"
+    return kind if time_type(kind) is not None else None
 
 
 def read_native(path: Path, names: Sequence[str]) -> pd.DataFrame:
