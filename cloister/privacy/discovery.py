@@ -66,8 +66,9 @@ threshold."""
 _POINT_MASS = 0.1
 """Share of the rows from which zero is declared a special value of a numeric attribute."""
 
-_FEWEST_STEPS = 20
-"""Steps of a range of whole numbers at least: the numbers of fewer may be multiples by chance."""
+_FEWEST_MULTIPLES = 9
+"""Multiples of a step in a range at least, as of half stars from 1 to 5: of so many other numbers
+all are multiples of five units by chance once in two million columns."""
 
 _PLACES = 3
 """Decimal places of a share of rows, of which noise leaves fewer right."""
@@ -329,7 +330,7 @@ def _multiples(low: float, high: float, grid: Keys) -> tuple[float, float, Keys]
     step = Fraction(str(grid.get("step", 1)))
     first, last = math.ceil(Fraction(low) / step), math.floor(Fraction(high) / step)
     finest = step * 10 ** rest.get("decimals", 0) == 1
-    if "step" not in grid or finest or last - first < _FEWEST_STEPS:
+    if "step" not in grid or finest or last - first + 1 < _FEWEST_MULTIPLES:
         return low, high, rest
     number = type(low)
     return number(first * step), number(last * step), grid

@@ -159,6 +159,29 @@ def test_floats_get_bounds_on_the_grid_that_they_need(tmp_path):
     assert (cents["decimals"], "step" in cents) == (2, False)
 
 
+@pytest.mark.parametrize(
+    ("tenths", "step"),
+    [
+        ([10 + 5 * (n % 9) for n in range(6000)], 0.5),
+        ([20 * (n % 21) for n in range(6000)], None),
+        ([10 + n % 41 for n in range(6000)], None),
+        ([5 * (n % 3) for n in range(6000)], None),
+        ([12, *(10 + 5 * (n % 9) for n in range(6000))], 0.5),
+    ],
+)
+def test_the_step_of_a_short_range_is_found_where_it_has_enough_multiples(tmp_path, tenths, step):
+    """Five tenths and more are recognised; the last column has one row beside the grid."""
+    keys = keys_of(tmp_path, [f"{number / 10:.1f}" for number in tenths], DECIMAL)
+    assert keys.get("step") == step
+
+
+@pytest.mark.parametrize("form", [None, "%g", "%.1f"])
+def test_a_step_fits_the_declared_format(tmp_path, form):
+    ratings = [f"{1 + n % 9 / 2:g}" for n in range(6000)]
+    keys = keys_of(tmp_path, ratings, DECIMAL.model_copy(update={"format": form}))
+    assert (Float(**keys).step, Float(**keys).format) == (0.5, form)
+
+
 def test_large_floats_get_a_grid_that_can_be_counted(tmp_path):
     keys = keys_of(tmp_path, ["9e14", "0.000001"] * 2000, DECIMAL)
     assert column_of("x", Float(**keys), tmp_path).size < 2**63
