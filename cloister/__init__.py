@@ -5,10 +5,9 @@ and are imported when first used, so that importing a schema starts no orchestra
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import Any
 
-__version__ = version("cloister")
+__version__ = "0.2.0"
 
 __all__ = ["__version__", "evaluate", "load", "plan", "release"]
 

@@ -47,6 +47,14 @@ def accountable(stages: Iterable[PlannedStage]) -> tuple[PlannedStage, ...]:
     return tuple(stage for stage in stages if not isinstance(stage.event, PlausiblyDeniable))
 
 
+def divides_rows(event: Event) -> bool:
+    """Whether anything in an event is counted on disjoint parts of the rows alone."""
+    match event:
+        case Composed():
+            return any(divides_rows(part) for part, _ in event.parts)
+    return isinstance(event, Parallel | PlausiblyDeniable)
+
+
 def is_deniable(event: Event) -> bool:
     """Whether anything in an event is under plausible deniability alone."""
     match event:

@@ -39,12 +39,24 @@ app = typer.Typer(
 )
 
 
+def show_version(asked: bool) -> None:
+    """Print the version of the package and the digest of its sources, as the ledger records it."""
+    if asked:
+        from tasks.runtime.code_version import code_version
+
+        typer.echo(code_version())
+        raise typer.Exit
+
+
 @app.callback()
 def choose_log(
     log: Annotated[
         LogOption,
         typer.Option(help="Progress off a terminal: a short line of text for each event, or JSON."),
     ] = LogOption.text,
+    version: Annotated[  # noqa: ARG001 - acts when it is parsed
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="The version.")
+    ] = False,
 ) -> None:
     """Differentially private synthetic tables that keep their integrity constraints."""
     if log is LogOption.json:

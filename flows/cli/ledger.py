@@ -37,7 +37,9 @@ def add_ledger_commands(app: typer.Typer) -> None:
     ledger = typer.Typer(
         help="The ledger: releases and entries.", no_args_is_help=True, rich_markup_mode=None
     )
-    ledger.command("list", epilog=example("cloister ledger list demo"))(list_releases)
+    ledger.command(
+        "list", epilog=example("cloister ledger list demo", "cloister ledger list --unfinished")
+    )(list_releases)
     ledger.command("show", epilog=example("cloister ledger show r-0123456789"))(show_release)
     ledger.command("export", epilog=example("cloister ledger export ledger-2026-11.jsonl"))(export)
     app.add_typer(ledger, name="ledger")
@@ -109,13 +111,32 @@ def grant(
         show_facts("Granted", status)
 
 
-def list_releases(dataset: AnyDataset = None, as_json: Json = False) -> None:
-    """List releases, oldest first, with their costs and states; "refused" ones were given back."""
+def list_releases(
+    dataset: AnyDataset = None,
+    unfinished: Annotated[
+        bool,
+        typer.Option(
+            "--unfinished",
+            help="Only those that a run began and none ended, with the version that began them: "
+            "finish them before an upgrade.",
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """List releases, oldest first, with their costs and states; "refused" ones were given back.
+
+    An unfinished release is charged, and finished by the command that began it. A newer version can
+    finish it too if it makes the same plan; if not, only the version that began it can.
+    """
     from flows.cli.console import show_json, show_table
     from tasks.ledger.queries import releases
     from tasks.runtime.home import Home
 
-    found = [_release_json(release) for release in releases(Home.current(), dataset)]
+    listed = releases(Home.current(), dataset)
+    if unfinished:
+        _show_unfinished([release for release in listed if release.pending], as_json)
+        return
+    found = [_release_json(release) for release in listed]
     if as_json:
         show_json(found)
     else:
@@ -134,6 +155,28 @@ def list_releases(dataset: AnyDataset = None, as_json: Json = False) -> None:
         refused = sum(release["refused"] for release in found)
         note = f"refusals of data, each of which answered an exact question about it: {refused}"
         show_table("Releases", headings, [tuple(release.values()) for release in found], note)
+
+
+def _show_unfinished(pending: list[Release], as_json: bool) -> None:
+    from flows.cli.console import show_json, show_table
+    from tasks.runtime.code_version import code_version
+
+    found = [
+        {
+            key: value
+            for key, value in _release_json(release).items()
+            if key not in ("by", "refused")
+        }
+        | {"begun_by": release.request.code_version}
+        for release in pending
+    ]
+    if as_json:
+        show_json(found)
+        return
+    headings = ("release", "dataset", "unit", "method", "epsilon", "delta", "state", "reserved at")
+    note = f"this version: {code_version()}" if found else "no release is unfinished"
+    rows = [tuple(release.values()) for release in found]
+    show_table("Unfinished releases", (*headings, "begun by"), rows, note)
 
 
 def show_release(release: ReleaseId, as_json: Json = False) -> None:

@@ -56,7 +56,9 @@ def commit_charge(
     """
     ledger = open_ledger(home)
     ledger.spend(release, request.by, journal.id, data)
-    journal.guard(ledger.begin_run(release, request.by, journal.begin_run(), Owner.current()))
+    journal.guard(
+        ledger.begin_run(release, request.by, journal.begin_run(code_version()), Owner.current())
+    )
     return spent_anchor(ledger, release)
 
 
@@ -83,7 +85,10 @@ def is_candidate(release: str, home: Home) -> bool:
 
 
 def spend_id(request: ResolvedRequest, context: PublicContext) -> str:
-    """SHA-256 of everything that makes a fit what it is: spec, data, method, budget and code."""
+    """SHA-256 of everything that makes a fit what it is, whatever the version of the code.
+
+    That is spec, data, method and budget.
+    """
     sources = [part.source for part in context.spec.parts.values()]
     named = [each.path or f"{each.url} {each.table}" for each in sources]
     parts = {
@@ -92,7 +97,6 @@ def spend_id(request: ResolvedRequest, context: PublicContext) -> str:
         "method": request.method,
         "epsilon": str(request.budget.epsilon),
         "delta": str(request.budget.delta),
-        "code": code_version(),
     }
     if request.sampling != AS_USUAL:
         parts["sampling"] = repr(request.sampling)

@@ -11,6 +11,7 @@ from pathlib import Path
 from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Facts, certify
 from cloister.privacy.certificate.page import page
 from cloister.privacy.certificate.software import software
+from cloister.privacy.door.journal import Journal
 from cloister.privacy.ledger import Anchor, BudgetStatus
 from models.plan import AnyPlan
 from models.registry import create
@@ -27,7 +28,7 @@ from tasks.requests.plan_report.soft_constraints import unweighed_soft
 from tasks.requests.plan_report.training_device import training_device
 from tasks.requests.public_context import PublicContext, public_context_of
 from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.code_version import code_digest
+from tasks.runtime.code_version import code_digest, code_version
 from tasks.runtime.home import Home
 from tasks.runtime.references import Reference, digest_of
 from tasks.runtime.step import step
@@ -118,7 +119,10 @@ def _facts(
         composition=COMPOSITION,
         anchor=done.anchor,
         software=software(code_digest()).model_copy(
-            update={"device": str(training_device(request, done.plan))}
+            update={
+                "device": str(training_device(request, done.plan)),
+                "earlier": _drawn_by_others(done.spent.journal),
+            }
         ),
         artefacts=artefacts,
         written=datetime.now(UTC).date(),
@@ -131,6 +135,11 @@ def _facts(
         deniable_releases=deniable_releases(home, context.spec.name),
         reused=reused_releases(prior, status, home) if prior else (),
     )
+
+
+def _drawn_by_others(journal: Journal) -> dict[str, int]:
+    """How many answers of a journal each other version of the code drew."""
+    return {code: drawn for code, drawn in journal.drawn_by.items() if code != code_version()}
 
 
 def _of_persons(task: AnyTask) -> tuple[str, ...]:

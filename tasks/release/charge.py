@@ -6,7 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from cloister.errors import CloisterError
+from cloister.errors import CloisterError, JournalMismatch
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.ledger import Ledger, Release, State
+from cloister.privacy.ledger.checks import other_version
+from cloister.privacy.stages import divides_rows
 from models.plan import AnyPlan
 from tasks.data.refusals import usable
 from tasks.data.session import DoorT, Opened, RawT, RowSource, Session, Spent
@@ -21,6 +25,7 @@ from tasks.release.kept_request import keep_request, kept_prior
 from tasks.release.preparation.stores import Stores
 from tasks.release.prior import prior_digest
 from tasks.requests.plan import plan_digest, plan_json, require_within_budget
+from tasks.requests.public_context import PublicContext
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.code_version import code_version
 from tasks.runtime.files import write_json
@@ -57,12 +62,14 @@ def reserve_budget(
 
     Raises:
         BudgetExceeded: the budget does not hold it.
+        InputError: another version of the code began it, with another plan.
         PrivacyError: the plan costs more than the budget of the request.
     """
     context = source.context(request)
     require_within_budget(plan, request.budget, context.task)
     ledger = open_ledger(home)
     grant_declared(ledger, request, context)
+    _require_none_of_first_version(ledger, request, context)
     reservation = ledger.reserve(release_request(request, context, plan), request.by)
     release = reservation.release.id
     folder = home.release(release)
@@ -107,20 +114,56 @@ def spend_budget(
     """Open the journal, and make the charge final: from here on the data is queried.
 
     Raises:
-        JournalMismatch: the release was begun with other data, code, spec or parameters.
+        JournalMismatch: the release was begun with other data, spec or parameters.
+        InputError: it was begun by another version of the code, whose answers cannot be used.
         StorageError: the journal cannot be written, or another process runs this release.
     """
     session, release, digest = opened.session, opened.release, opened.digest
+    reserved = open_ledger(home).release(release)
     parts = {
         "data": digest,
         "spec": request.digest,
-        "code": code_version(),
+        "code": reserved.request.code_version,
         "plan": plan_digest(plan),
     }
     if prior := kept_prior(home.release(release)):
         parts["prior"] = prior_digest(prior, home)
-    journal = session.open_journal(home.journal(release), parts)
+    with _naming_version(reserved):
+        journal = session.open_journal(home.journal(release), parts)
+    _require_usable_answers(journal, plan, reserved)
     task = session.source.context(request).task
     private = session.source.door(opened.rows.value, task, plan.event, journal, home)
     anchor = commit_charge(release, request, journal, digest, home)
     return Spent(opened, session.hold(release, private), journal, anchor)
+
+
+def _require_none_of_first_version(
+    ledger: Ledger, request: ResolvedRequest, context: PublicContext
+) -> None:
+    """Check that version 0.1, whose ids held its code, left nothing that this may be asked for."""
+    for held in ledger.releases(context.spec.name):
+        begun, by_first = held.request, held.request.code_version.startswith("0.1.")
+        same = (begun.method, begun.epsilon) == (request.method, request.budget.epsilon)
+        if held.state is State.SPENT and by_first and same:
+            raise other_version(held, "cannot tell whether the same is asked for")
+
+
+@contextmanager
+def _naming_version(reserved: Release) -> Iterator[None]:
+    """Name the version that began a release where its journal does not fit this version."""
+    try:
+        yield
+    except JournalMismatch:
+        if reserved.request.code_version == code_version():
+            raise
+        raise other_version(reserved, "reads its data or plans it otherwise") from None
+
+
+def _require_usable_answers(journal: Journal, plan: AnyPlan, reserved: Release) -> None:
+    """Check that answers of another version compose with those that this version will draw.
+
+    Privacy: parts of the rows are disjoint for one version of the code that divides them alone; two
+        versions may put a row into two parts, which the plan does not pay for.
+    """
+    if set(journal.drawn_by) - {code_version()} and divides_rows(plan.event):
+        raise other_version(reserved, "may divide the rows into other parts")

@@ -136,6 +136,20 @@ def test_the_unfinished_release_keeps_its_charge_and_gives_no_rows(old, cloister
     assert "approved releases only" in capsys.readouterr().err
 
 
+def test_the_command_of_the_unfinished_release_names_the_version_to_go_back_to(
+    old, cloister, capsys, prefect_server, monkeypatch
+):
+    (unfinished,) = cloister("ledger", "list", "--unfinished")
+    assert (unfinished["release"], unfinished["begun_by"]) == (KILLED, "0.1.0+2d3e1f2aa6a43d69")
+    spent = cloister("budget", "show", "shops")
+    monkeypatch.chdir(old)
+    asked = ["--method", "kamino", "--epsilon", "0.5", "--evaluate", "none", "--rows", "100"]
+    assert run(["release", "shops.yaml", *asked]) == 2
+    said = capsys.readouterr().err
+    assert "begun by version 0.1.0+2d3e1f2aa6a43d69" in said and "withdraw" in said
+    assert cloister("budget", "show", "shops") == spent
+
+
 def test_the_journal_of_the_unfinished_release_is_whole_and_names_its_other_code(old):
     folder = old / "home" / "journals" / KILLED
     fingerprint = json.loads((MADE / "fingerprint.json").read_text(encoding="utf-8"))

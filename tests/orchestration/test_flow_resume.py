@@ -1,15 +1,20 @@
 """A release that is killed goes on: the same answers from its journal, no second charge."""
 
+import os
+import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
 from cloister.privacy.ledger import State
 from tasks.ledger.queries import existing_ledger
 from tasks.ledger.verify import verify_records
+from tasks.runtime.code_version import PROJECT, code_version
 
 RUN = """
 import os, signal, sys
@@ -39,7 +44,17 @@ with reporting_to(Killer()):
 """
 
 
-def run(place, deadly: str = "never") -> subprocess.CompletedProcess[str]:
+def version(folder: Path, path: str, old: str, new: str) -> Path:
+    """A copy of the code in which one text of one file is another."""
+    for package in ("cloister", "models", "tasks", "flows"):
+        shutil.copytree(PROJECT / package, folder / package)
+    source = (folder / path).read_text(encoding="utf-8")
+    assert old in source
+    (folder / path).write_text(source.replace(old, new, 1), encoding="utf-8")
+    return folder
+
+
+def run(place, deadly: str = "never", code: Path = PROJECT) -> subprocess.CompletedProcess[str]:
     command = [
         sys.executable,
         "-W",
@@ -52,6 +67,7 @@ def run(place, deadly: str = "never") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*command, deadly],
         cwd=place.folder,
+        env=os.environ | {"PYTHONPATH": str(code)},
         capture_output=True,
         text=True,
         check=False,
@@ -92,6 +108,25 @@ def survive(place, moments: list[str]) -> None:
 
 def test_killed_while_training_and_after_drawing(place):
     survive(place, ["train 100", "sample finished"])
+
+
+def test_the_next_version_finishes_what_was_charged_if_it_plans_the_same(place, tmp_path):
+    assert run(place, "train 100").returncode == -9
+    held = journal(place)
+    planned = ("models/kamino/plan.py", "_HISTOGRAMS = 0.25", "_HISTOGRAMS = 0.2")
+    refused = run(place, code=version(tmp_path / "other-plan", *planned))
+    assert refused.returncode == 1 and journal(place) == held
+    assert f"was begun by version {code_version()}, and this version plans" in refused.stderr
+    changed = ("models/kamino/fit.py", "from __future__", "# the next version\nfrom __future__")
+    done = run(place, code=version(tmp_path / "next", *changed))
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert journal(place).startswith(held)
+    (release,) = existing_ledger(place.home).releases()
+    assert release.id == done.stdout.strip() and release.state is State.CANDIDATE
+    assert existing_ledger(place.home).budget("clubs", "row").spent == 1
+    certificate = yaml.safe_load((place.folder / "out" / "certificate.yaml").read_text())
+    assert certificate["software"]["earlier"][code_version()] >= 100
+    assert verify_records(place.home, None)[1] == []
 
 
 @pytest.mark.slow

@@ -191,6 +191,7 @@ class Software(Part):
     """The code that made the release; ``lock`` and ``sources`` are SHA-256 digests.
 
     ``device`` is where the model was trained; certificates of older versions do not say.
+    ``earlier`` is how many noisy answers other versions drew before this one resumed the release.
     """
 
     cloister: str
@@ -201,6 +202,7 @@ class Software(Part):
     platform: str
     libraries: dict[str, str]
     device: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    earlier: dict[str, int] = Field(default_factory=dict, exclude_if=lambda value: not value)
 
 
 class LedgerEntry(Part):

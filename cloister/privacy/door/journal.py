@@ -23,6 +23,7 @@ import fcntl
 import hashlib
 import os
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -141,15 +142,26 @@ class Journal:
         """SHA-256 over the whole journal, hexadecimal."""
         return self._frames[-1].seal.hex()
 
-    def begin_run(self) -> JournalState:
+    @property
+    def drawn_by(self) -> dict[str, int]:
+        """How many answers each version of the code drew, in the order of their first answers."""
+        version, drawn = self._first_version, Counter[str]()
+        for frame in self._frames:
+            version = frame.meta.get("code", version) if frame.kind == RUN else version
+            drawn[version] += frame.kind == ANSWER
+        return {version: answers for version, answers in drawn.items() if answers}
+
+    def begin_run(self, code: str = "") -> JournalState:
         """Write that a run begins, with a fresh random number; a sealed journal is left as it is.
+
+        ``code`` is the version of the code that runs; by default that of the fingerprint.
 
         Raises:
             StorageError: it cannot be written.
         """
         nonce = "" if self.sealed else secrets.token_hex(16)
         if nonce:
-            self._append(RUN, {"nonce": nonce}, b"")
+            self._append(RUN, {"nonce": nonce, "code": code or self._first_version}, b"")
         digests = frozenset(frame.seal.hex() for frame in self._frames)
         return JournalState(Mark(self.recorded, self.digest, nonce), self.sealed, digests)
 
@@ -207,12 +219,18 @@ class Journal:
     ) -> None:
         self.close()
 
+    @property
+    def _first_version(self) -> str:
+        return str(self._frames[0].meta["fingerprint"].get("code", ""))
+
     def _replay(self, digest: str) -> Array:
         frame = self._answers[self.position]
         if frame.meta["request"] != digest:
             raise JournalMismatch(
                 f"{self._path} holds the answer to another request at position {self.position}: "
-                "the data, code, spec or parameters changed; start a new release."
+                "the data, code, spec or parameters changed. Its answers were drawn by version "
+                f"{' and '.join(self.drawn_by)}: finish the release by the last of these, or "
+                "withdraw it and start a new one at a new charge."
             )
         return decode_array(frame, self._read(frame.payload.start, frame.payload.stop))
 

@@ -6,7 +6,7 @@
              | CRC-32 of these | meta | payload | seal
     seal   = SHA-256 (seal of the frame before | all bytes of this frame before its seal)
     first  = "F", meta {id, fingerprint}
-    then   = "R", meta {nonce}: a run begins
+    then   = "R", meta {nonce, code}: a run begins
              "A", meta {request, dtype, shape}, payload: the noisy array
     last   = "S": the journal is sealed
 """

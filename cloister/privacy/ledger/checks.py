@@ -65,13 +65,36 @@ def stale_journal(release: str) -> JournalMismatch:
     )
 
 
+def is_replanned(held: Release, request: ReservationRequest) -> bool:
+    """Whether a release that queried nothing was reserved by another version with another plan."""
+    other_code = held.request.code_version != request.code_version
+    return held.state is State.RESERVED and other_code and not held.request.same_run(request)
+
+
 def require_same_run(held: Release, request: ReservationRequest) -> None:
     """Check that an unfinished release was reserved by the same request."""
-    if not held.request.same_run(request):
-        raise InputError(
-            f"Release {held.id} is unfinished and has the same spend id, but was requested with "
-            "other values: compute the spend id from everything that makes the run."
-        )
+    if held.request.same_run(request):
+        return
+    if held.request.code_version != request.code_version:
+        raise other_version(held, "plans it otherwise")
+    raise InputError(
+        f"Release {held.id} is unfinished and has the same spend id, but was requested with "
+        "other values: compute the spend id from everything that makes the run."
+    )
+
+
+def other_version(held: Release, difference: str) -> InputError:
+    """The error of a release that only the version that began it can finish.
+
+    ``difference`` is what this version does with the same request.
+    """
+    return InputError(
+        f"Release {held.id} was begun by version {held.request.code_version}, and this version "
+        f"{difference}, so it cannot use the answers that were drawn. Their charge stands: install "
+        "that version and run the same command to finish the release, or cloister review withdraw "
+        f"{held.id}, and the same command starts a new one at a new charge. Nothing more was "
+        "charged."
+    )
 
 
 def require_same_evidence(held: Release, evidence: Mapping[str, str]) -> None:

@@ -37,6 +37,7 @@ from cloister.privacy.ledger.checks import (
     check_copies,
     entry_lines,
     find_release,
+    is_replanned,
     require_same_evidence,
     require_same_run,
     require_sound,
@@ -55,6 +56,7 @@ from cloister.privacy.ledger.leases import (
 from cloister.privacy.ledger.marks import JournalState, Mark
 from cloister.privacy.ledger.owners import Owner
 from cloister.privacy.ledger.records import (
+    REPLANNED,
     BudgetGrant,
     Release,
     Reservation,
@@ -148,13 +150,17 @@ class Ledger:
 
         A release with the same ``spend_id`` that is reserved or spent, or a candidate that was
         never delivered, is returned unchanged and nothing is charged. Otherwise this is a new
-        release. Errors: ``BudgetExceeded`` if it does not fit; ``InputError`` if the
-        ``spend_id`` was used for another request.
+        release, also where another version of the code reserved it with another plan and never
+        spent it: that reservation is given back. Errors: ``BudgetExceeded`` if it does not fit;
+        ``InputError`` if the ``spend_id`` was used for another request, or for another plan by
+        another version.
         """
         require_text("by", by)
         with self._writing() as page:
             held = page.books.pending(request.spend_id)
-            if held:
+            if held and is_replanned(held, request):
+                _move(page, held, State.REFUNDED, {"by": by, "reason": REPLANNED, "evidence": {}})
+            elif held:
                 require_same_run(held, request)
                 return Reservation(held, resumed=True)
             if request.release in page.books.releases:

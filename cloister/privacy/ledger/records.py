@@ -22,6 +22,9 @@ MEASURE = "measure"
 They hold a spec, and no table, model or certificate.
 """
 
+REPLANNED = "another version plans the same request otherwise; nothing was drawn"
+"""Why a reservation was given back that another version of the code had made."""
+
 REFUSED = "the data could not be used; nothing was drawn"
 """Why a reservation was given back whose data was opened and refused.
 
@@ -154,8 +157,8 @@ class ReservationRequest:
         object.__setattr__(self, "events", json.loads(canonical(self.events)))
 
     def same_run(self, other: ReservationRequest) -> bool:
-        """Whether both requests are the same, except for the release id."""
-        return replace(self, release=other.release) == other
+        """Whether both requests are the same, except for the release id and the code."""
+        return replace(self, release=other.release, code_version=other.code_version) == other
 
     @property
     def body(self) -> dict[str, Any]:

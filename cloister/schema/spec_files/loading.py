@@ -39,10 +39,11 @@ def load_spec(path: Path) -> Spec:
 def spec_digest(spec: Spec) -> str:
     """SHA-256, as hex, of the spec's canonical JSON and of the value and constraint files it names.
 
-    ``unconfirmed`` is left out: nothing is charged while it lists anything.
+    Keys at their defaults are left out, so that a later version, which knows more keys, computes
+    the same digest. ``unconfirmed`` is left out: nothing is charged while it lists anything.
     """
     files = {name: _file_digest(spec.folder / name) for name in sorted(set(_files_of(spec)))}
-    content = {name: value for name, value in spec.to_json().items() if name != "unconfirmed"}
+    content = spec.model_dump(mode="json", exclude={"unconfirmed"}, exclude_defaults=True)
     canonical = {"spec": content, "files": files}
     text = json.dumps(
         canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False

@@ -90,6 +90,21 @@ def test_a_journal_of_other_data_code_or_spec_is_refused(
     assert len(replay(tmp_path, 3)) == 3
 
 
+def test_the_versions_that_drew_answers_are_counted(tmp_path: Path) -> None:
+    write_three(tmp_path)
+    with Journal.open(tmp_path, OWNER) as journal:
+        assert journal.drawn_by == {"c1": 3}
+        journal.begin_run("c2")
+        for n in range(3):
+            journal.answer(request(n), refuse)
+        journal.answer(request(3), lambda: np.array([9]))
+    with Journal.open(tmp_path, OWNER) as journal:
+        journal.begin_run("c3")
+        assert journal.drawn_by == {"c1": 3, "c2": 1}
+        with pytest.raises(JournalMismatch, match="by version c1 and c2"):
+            journal.answer(request(2), refuse)
+
+
 def test_a_finished_journal_replays_but_takes_no_more(tmp_path: Path) -> None:
     write_three(tmp_path)
     with Journal.open(tmp_path, OWNER) as journal:

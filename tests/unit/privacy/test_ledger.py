@@ -197,6 +197,31 @@ def test_a_spend_id_belongs_to_one_request(ledger: Ledger) -> None:
         ledger.reserve(replace(request, epsilon=Fraction(1, 2)), "flow")
 
 
+@pytest.mark.parametrize("same_plan", [True, False])
+def test_another_version_goes_on_with_the_same_plan_alone(ledger: Ledger, same_plan: bool) -> None:
+    request = ask()
+    release = ledger.reserve(request, "flow").release.id
+    ledger.spend(release, "flow", "journal-1", "data-1")
+    later = replace(request, release="r-new", code_version="9.0.0")
+    if same_plan:
+        assert ledger.reserve(later, "flow").release.id == release
+        return
+    with pytest.raises(InputError, match=f"begun by version {request.code_version}.*withdraw"):
+        ledger.reserve(replace(later, events={"noise": 2}), "flow")
+    assert ledger.budget("adult", "row").releases == 1
+
+
+def test_what_another_version_reserved_for_another_plan_is_given_back(ledger: Ledger) -> None:
+    request = ask()
+    release = ledger.reserve(request, "flow").release.id
+    later = replace(request, release="r-new", code_version="9.0.0", events={"noise": 2})
+    assert ledger.reserve(later, "flow").release.id == "r-new"
+    assert ledger.release(release).state is State.REFUNDED
+    budget = ledger.budget("adult", "row")
+    assert (budget.releases, budget.refusals) == (1, 0)
+    assert ledger.verify() == []
+
+
 def test_a_release_name_is_used_once(ledger: Ledger) -> None:
     release = ledger.reserve(ask(epsilon="1/2"), "flow").release.id
     with pytest.raises(InputError, match="exists already"):

@@ -26,6 +26,7 @@ from cloister.privacy.events import (
     event_from_json,
     repeat,
 )
+from cloister.privacy.stages import divides_rows
 
 positive = st.fractions(min_value=Fraction(1, 10**6), max_value=10**6)
 below_one = st.fractions(min_value=Fraction(1, 10**9), max_value=1)
@@ -122,3 +123,9 @@ def test_equal_events_are_counted() -> None:
     )
     assert repeat(event, 3) == Composed(((event, 3),))
     assert repeat(event, 0) == compose() == Composed(())
+
+
+def test_disjoint_parts_are_seen_at_any_depth():
+    count = LaplaceCounts(Fraction(1), Sensitivity.box(1, 1))
+    assert not divides_rows(compose(count, repeat(count, 3)))
+    assert divides_rows(compose(count, repeat(compose(Parallel((count, count))), 2)))
