@@ -178,11 +178,13 @@ def check_spec(spec: SpecFile, as_json: Json = False) -> None:
     if as_json:
         show_json(found)
     else:
-        lists = ("provenance", "without a source")
+        lists = ("provenance", "without a source", "warnings")
         facts = {name: value for name, value in found.items() if name not in lists}
-        show_facts(f"{spec} can be released", facts)
+        show_facts(f"{spec} can be {'planned' if found['warnings'] else 'released'}", facts)
         rows = [(source, ", ".join(names)) for source, names in found["provenance"].items()]
         show_table("Where declarations come from", ("provenance", "of"), rows)
+    for sentence in found["warnings"]:
+        warn(sentence)
     if names := found["without a source"]:
         warn(
             f"{len(names)} declaration(s) name no source: {', '.join(names)}; write in provenance "

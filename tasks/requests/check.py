@@ -11,27 +11,25 @@ from cloister.errors import PlanError
 from cloister.privacy.certificate.provenance import ignored_columns
 from cloister.schema.columns import Serial
 from cloister.schema.spec_files.citations import citations_of, uncited_declarations
-from cloister.schema.spec_files.loading import load_spec
-from models.task import Budget, DatabaseTask
-from tasks.requests.constraint_lines import constraints_in
-from tasks.requests.options import public_rows, require_small_delta
-from tasks.requests.public_context import PublicContext, declared_context
-from tasks.requests.resolved import require_public
+from models.task import DatabaseTask
+from tasks.requests.options import Options
+from tasks.requests.plan import plan_of
+from tasks.requests.plan_report.warnings import budget_warnings
+from tasks.requests.public_context import PublicContext, public_context_of
+from tasks.requests.resolved import ResolvedRequest
 
 
 def checked_spec(path: Path) -> dict[str, Any]:
-    """What a spec declares, if a release would take it.
+    """What a spec declares, if a release would take it: it is resolved and planned as one.
 
     Raises:
-        SpecError, ConstraintError, PlanError: a release would not.
+        SpecError, ConstraintError, PlanError, InputError: a release would not.
     """
-    spec = load_spec(path)
-    require_public(path, spec)
-    with constraints_in(path):
-        context = declared_context(spec, public_rows(spec))
-    tasks = [part.one for part in context.tables.values()]
+    request = ResolvedRequest.of(path, Options(), by="")
+    context = public_context_of(request)
     require_satisfiable(context)
-    require_small_delta(Budget(spec.release.epsilon, spec.release.delta), spec)
+    plan_of(request)
+    spec, tasks = context.spec, [part.one for part in context.tables.values()]
     ignored = ignored_columns(spec)
     return {
         "name": spec.name,
@@ -44,6 +42,7 @@ def checked_spec(path: Path) -> dict[str, Any]:
         "declared rows": context.task.data_rows,
         "provenance": citations_of(spec),
         "without a source": uncited_declarations(spec),
+        "warnings": list(budget_warnings(request, context)),
     }
 
 

@@ -195,6 +195,62 @@ def test_a_plan_warns_of_references_that_a_rule_will_drop(tmp_path, cloister):
     assert "'top' is across staff.boss, of a table to itself" in warning
 
 
+LOANS = """
+name: library
+privacy:
+  unit: {table: members}
+  relation: add_remove
+  rows: {public: 100}
+  budget: {epsilon: 9, delta: 0, per: year}
+tables:
+  members:
+    source: {path: members.csv}
+    key: id
+    attributes: {id: {type: text, pattern: "M{001..999}"}, joined: {type: integer, min: 0, max: 9}}
+  books:
+    source: {path: books.csv}
+    rows: {public: 50}
+    key: id
+    attributes: {id: {type: text, pattern: "B{01..99}"}, bought: {type: integer, min: 0, max: 9}}
+  loans:
+    source: {path: loans.csv}
+    rows: {public: 200}
+    references: {member: {table: members, max_rows: 4}, book: {table: books, max_rows: 9}}
+    constraints: [{name: once, key: [member, book]}]
+    attributes:
+      member: {type: text, pattern: "M{001..999}"}
+      book: {type: text, pattern: "B{01..99}"}
+      lent: {type: integer, min: 0, max: 9}
+constraints: [{name: before, deny: "loans.lent < members.joined"}]
+release: {method: relational, epsilon: 4, delta: 0}
+"""
+
+
+@pytest.mark.parametrize("command", ["spec check", "plan"])
+@pytest.mark.parametrize(
+    ("spec", "refusal"),
+    [
+        (LOANS, r"'before' is across 'loans.member'.*key \(member, book\).*: drop 'before', or"),
+        (LOANS.replace("relational", "mixture"), "of one table"),
+    ],
+)
+def test_a_check_refuses_what_a_plan_refuses(tmp_path, capsys, command, spec, refusal):
+    (tmp_path / "loans.yaml").write_text(spec)
+    assert run([*command.split(), str(tmp_path / "loans.yaml")]) == 2
+    assert re.search(refusal, capsys.readouterr().err)
+
+
+def test_a_price_above_the_whole_budget_is_said_before_a_release(place, cloister):
+    assert not cloister("plan", place.spec, "--epsilon", "4")["warnings"]
+    (said,) = cloister("plan", place.spec, "--epsilon", "4.5")["warnings"]
+    assert said.startswith("epsilon 4.5 ")
+    assert "budget, epsilon 4 at delta 1e-5 per year: a release will be refused" in said
+    assert not cloister("spec", "check", place.spec)["warnings"]
+    place.edit("epsilon: 1, delta: 1e-6", "epsilon: 1, delta: 1e-4")
+    (said,) = cloister("spec", "check", place.spec)["warnings"]
+    assert "at delta 0.0001 is above the declared budget" in said
+
+
 def test_a_plan_shows_the_ends_of_long_lists(tmp_path, capsys):
     write_wide(tmp_path, 100_000)
     assert run(["plan", str(tmp_path / "wide.yaml")]) == 0

@@ -95,10 +95,12 @@ def _require_placeable(task: DatabaseTask, key: ForeignKey, names: list[str]) ->
             "is that of the privacy unit: a row that fits no other could not be left out; drop the "
             "constraint"
         )
-    if key.column in distinct_pairs(task).get(key.table, ()):
+    pair = distinct_pairs(task).get(key.table, ())
+    if key.column in pair:
         raise PlanError(
-            f"constraint '{names[0]}' is across '{key.table}.{key.column}', which is part of a key "
-            "of two references; one of them is kept, so drop the other"
+            f"constraint '{names[0]}' is across '{key.table}.{key.column}', which is part of the "
+            f"key ({', '.join(pair)}) of '{key.table}', and rows cannot be placed by both: drop "
+            f"'{names[0]}', or drop the key if rows may repeat it"
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from cloister.constraints import DenialConstraint
 from cloister.figures import figure_range
+from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.events import Composed, Event, GaussianCounts, LaplaceCounts
 from cloister.schema.columns import Serial
 from cloister.schema.declarations.constraints import quote
@@ -42,6 +43,11 @@ _NEVER_MISSING = (
     "{table}'{name}' may be missing, and is a text key, which no method models: all rows will have "
     "one; declare missing_share, how many have none, or have it measured: cloister spec measure"
 )
+_OVER_BUDGET = (
+    "epsilon {epsilon} at delta {delta} is above the declared budget, epsilon {most} at delta "
+    "{most_delta} per {period}: a release will be refused; ask for less, or have more granted with "
+    "cloister budget grant"
+)
 _OTHER_METHOD = "only method mixture does that"
 
 _CLEAR = 0.05
@@ -58,14 +64,28 @@ _ROWS = "rows"
 def plan_warnings(
     request: ResolvedRequest, context: PublicContext, plan: AnyPlan
 ) -> tuple[str, ...]:
-    """A sentence for what the release will not keep of the data."""
+    """A sentence for what the release will not keep of the data, and one if it costs too much."""
     return (
+        *budget_warnings(request, context),
         *unweighed_soft(request, context),
         *_dropped_references(context),
         *_drowned_counts(context.task, plan),
         *_unmodelled_differences(request, context.task),
         *_never_missing(context.task),
     )
+
+
+def budget_warnings(request: ResolvedRequest, context: PublicContext) -> Iterator[str]:
+    """A sentence if one release costs more than the whole budget that the spec declares."""
+    price, declared = request.budget, context.spec.privacy.budget
+    if price.epsilon > declared.epsilon or price.delta > declared.delta:
+        yield _OVER_BUDGET.format(
+            epsilon=exact_text(price.epsilon),
+            delta=exact_text(price.delta),
+            most=exact_text(declared.epsilon),
+            most_delta=exact_text(declared.delta),
+            period=declared.per,
+        )
 
 
 def _never_missing(task: AnyTask) -> Iterator[str]:
