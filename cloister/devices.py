@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cloister.errors import InputError, PlanError
@@ -26,6 +28,18 @@ _DRIVER = "libcuda.so.1"
 """The library of NVIDIA's driver: without it torch, which is slow to load, need not be asked."""
 
 _MIB = 1 << 20
+
+_CONTROL_GROUPS = Path("/proc/self/cgroup")
+"""Linux's list of the control groups of a process: number, controllers, group."""
+
+_TREES = Path("/sys/fs/cgroup")
+"""Where control groups are mounted: that of version 2, or a tree for each controller."""
+
+_MEMORY_FILES = {
+    "": ("memory.max", "memory.current"),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+}
+"""Limit and use of memory, by the controllers that the list names: of version 2, none."""
 
 
 @dataclass(frozen=True)
@@ -90,25 +104,61 @@ def count_cuda_devices() -> int:
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
-def free_memory(device: Device) -> int | None:
-    """Bytes of a CUDA device that nobody uses now; None for the processor."""
-    if device.cuda is None:
-        return None
-    import torch
+def free_memory(device: Device) -> int:
+    """Bytes that this process can have: those free on a CUDA device, or on this machine.
 
-    free, _ = torch.cuda.mem_get_info(device.cuda)
-    return int(free)
+    Those of the machine are at most what control groups leave, and include what the process has.
+    """
+    if device.cuda is not None:
+        import torch
+
+        free, _ = torch.cuda.mem_get_info(device.cuda)
+        return int(free)
+    import psutil
+
+    limits = (psutil.virtual_memory().available, *_left_by_control_groups())
+    return min(limits) + psutil.Process().memory_info().rss
 
 
 def require_memory(device: Device, needed: int) -> None:
-    """Check that a CUDA device has ``needed`` bytes free.
+    """Check that a device, or this machine, has ``needed`` bytes free.
 
     Raises:
         PlanError: it has not.
     """
     free = free_memory(device)
-    if free is not None and needed > free:
-        raise PlanError(
-            f"device {device} has {free // _MIB:,} MiB free, and training needs about "
-            f"{needed // _MIB:,}; end what uses it, or use --device cpu"
-        )
+    if needed <= free:
+        return
+    place, what, remedy = f"device {device}", "training", "use --device cpu"
+    if device == CPU:
+        place, what = "this machine, or this job's share of it,", "the release"
+        remedy = "raise the job's limit, or request fewer rows"
+    raise PlanError(
+        f"{place} has {free // _MIB:,} MiB free, and {what} needs about {needed // _MIB:,}; end "
+        f"what uses it, or {remedy}; nothing was charged now"
+    )
+
+
+def _left_by_control_groups() -> Iterator[int]:
+    """Bytes that each control group of this process still grants, of version 1 or 2.
+
+    Pages of files that can be dropped are not counted as used. In a container the group may be
+    named as on the host, and only the root of the tree is there.
+    """
+    named = _CONTROL_GROUPS.read_text() if _CONTROL_GROUPS.exists() else ""
+    for line in named.splitlines():
+        _, controllers, group = line.split(":", 2)
+        files = _MEMORY_FILES.get(controllers)
+        if files is None:
+            continue
+        for folder in (Path(group), *Path(group).parents):
+            root = _TREES / controllers / folder.relative_to("/")
+            limit, used = (root / name for name in files)
+            if limit.exists() and used.exists() and (most := limit.read_text().strip()) != "max":
+                yield int(most) - int(used.read_text()) + _droppable(root / "memory.stat")
+
+
+def _droppable(statistics: Path) -> int:
+    """Bytes of inactive pages of files in a control group and those below it."""
+    found = dict(line.split(" ", 1) for line in statistics.read_text().splitlines())
+    return int(found.get("total_inactive_file", found.get("inactive_file", 0)))

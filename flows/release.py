@@ -47,7 +47,7 @@ from tasks.release.publish import Recorded, publish_release
 from tasks.release.register import register_release, version_release
 from tasks.release.sample import sample_rows
 from tasks.requests.plan import stage_costs, total_cost
-from tasks.requests.plan_report.training_device import require_device_memory
+from tasks.requests.plan_report.training_device import require_forecast_memory
 from tasks.requests.public_context import public_context_of
 from tasks.requests.release_request import ReleaseRequest
 from tasks.requests.resolved import ResolvedRequest
@@ -78,7 +78,7 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
     resolved, home = request.resolve(), Home.current()
     require_usable(resolved, public_context_of(resolved), home)
     plan = search_parameters(resolved, sequence_attributes(resolved))
-    require_device_memory(resolved, plan)
+    require_forecast_memory(resolved, plan)
     stores = prepare_stores(resolved, home)
     source = source_of(resolved)
     try:

@@ -227,14 +227,14 @@ def run_release(spec: Path, options: Options, home: Home) -> Outcome | Finished:
     """Check what can be checked before an orchestrator is started, then run the flow."""
     from tasks.release.preparation.preflight import require_usable
     from tasks.requests.plan import plan_of
-    from tasks.requests.plan_report.training_device import require_device_memory
+    from tasks.requests.plan_report.training_device import require_forecast_memory
     from tasks.requests.public_context import public_context_of
     from tasks.requests.release_request import ReleaseRequest
 
     request = ReleaseRequest.of(spec, options, user())
     resolved = request.resolve()
     require_usable(resolved, public_context_of(resolved), home)
-    require_device_memory(resolved, plan_of(resolved))
+    require_forecast_memory(resolved, plan_of(resolved))
     home.prepare()
     return _run(request)
 

@@ -11,6 +11,7 @@ from cloister.privacy.door.journal import Journal
 from cloister.privacy.ledger import Ledger, Release, State
 from cloister.privacy.ledger.checks import other_version
 from cloister.privacy.stages import divides_rows
+from cloister.schema.sources.reading import require_declared_size
 from models.plan import AnyPlan
 from tasks.data.refusals import usable
 from tasks.data.session import DoorT, Opened, RawT, RowSource, Session, Spent
@@ -103,8 +104,14 @@ def validate_data(
     Raises:
         InputError: the data is not as declared.
     """
-    release = charge.release
-    return usable(lambda: session.open(release, request, home), release, home)
+    release, tables = charge.release, session.source.context(request).tables
+
+    def opened() -> Opened[RawT, DoorT]:
+        for part in tables.values():
+            require_declared_size(part.spec, request.data)
+        return session.open(release, request, home)
+
+    return usable(opened, release, home)
 
 
 @step("spend", "charge {opened.release}")

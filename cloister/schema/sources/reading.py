@@ -19,7 +19,7 @@ from cloister.errors import DataError, SpecError, StorageError
 from cloister.schema.sources.batches import SourceBatch
 from cloister.schema.sources.database_tables import read_database
 from cloister.schema.sources.files.csv_files import mark_malformed, read_csv
-from cloister.schema.sources.files.parquet_files import read_parquet
+from cloister.schema.sources.files.parquet_files import parquet_rows, read_parquet
 from cloister.schema.spec import Spec
 
 _FORMATS = {
@@ -30,6 +30,33 @@ _FORMATS = {
     ".parquet": "parquet",
     ".pq": "parquet",
 }
+
+
+_MOST_TIMES = 10
+"""Times the declared rows that a Parquet file may have: the declared number may be a rough figure,
+and memory is forecast by it."""
+
+
+def require_declared_size(spec: Spec, data: Path | None = None) -> None:
+    """Check by its footer that a Parquet file has not many times the declared rows.
+
+    Raises:
+        StorageError: the file cannot be read.
+        DataError: it has, or it is no Parquet file.
+
+    Privacy: whether the number of rows is above the bound is said exactly.
+    """
+    path = data or (Path(spec.source.path) if spec.source.path else None)
+    declared = spec.privacy.rows.public
+    if path is None or declared is None or table_format(path, spec.source.format) != "parquet":
+        return
+    with guarded_reading(path):
+        rows = parquet_rows(path)
+    if rows > _MOST_TIMES * declared:
+        raise DataError(
+            f"{path} has more than {_MOST_TIMES} times the declared {declared:,} rows; declare "
+            "about as many as it has in privacy.rows, or of one of several tables in its rows"
+        )
 
 
 def read_batches(spec: Spec, data: Path | None = None) -> Iterator[SourceBatch]:

@@ -6,6 +6,8 @@ from typing import Any
 
 from cloister.devices import CPU, Device, require_memory
 from models.plan import AnyPlan
+from tasks.requests.plan_report.forecast import forecast_of
+from tasks.requests.public_context import public_context_of
 from tasks.requests.resolved import ResolvedRequest
 
 
@@ -14,13 +16,15 @@ def training_device(request: ResolvedRequest, plan: AnyPlan) -> Device:
     return request.device if plan.forecast.device_memory else CPU
 
 
-def require_device_memory(request: ResolvedRequest, plan: AnyPlan) -> None:
-    """Check, by the forecast, that the device has the memory that training needs.
+def require_forecast_memory(request: ResolvedRequest, plan: AnyPlan) -> None:
+    """Check, by the forecast, that device and machine have the memory that a release needs.
 
     Raises:
-        PlanError: it has not.
+        PlanError: one has not.
     """
-    require_memory(training_device(request, plan), plan.forecast.device_memory)
+    if (device := training_device(request, plan)) != CPU:
+        require_memory(device, plan.forecast.device_memory)
+    require_memory(CPU, forecast_of(request, public_context_of(request), plan).memory)
 
 
 def device_words(request: ResolvedRequest, plan: AnyPlan) -> str:

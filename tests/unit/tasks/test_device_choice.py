@@ -1,7 +1,12 @@
 """Which device is meant, what is said of it, and what is refused before a charge."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
+import psutil
 import pytest
 
 from cloister import devices
@@ -18,10 +23,10 @@ from tasks.requests.resolved import ResolvedRequest
 
 @pytest.fixture
 def two(monkeypatch):
-    """A machine with two CUDA devices of 1,000 MiB."""
+    """A machine of 4,000 MiB with two CUDA devices of 1,000 MiB."""
     monkeypatch.setattr(devices, "count_cuda_devices", lambda: 2)
     monkeypatch.setattr(
-        devices, "free_memory", lambda device: None if device == CPU else 1000 << 20
+        devices, "free_memory", lambda device: 4000 << 20 if device == CPU else 1000 << 20
     )
 
 
@@ -52,7 +57,9 @@ def test_other_names_are_refused(asked):
 
 
 def test_a_device_without_the_memory_is_refused(two):
-    require_memory(CPU, 10**15)
+    require_memory(CPU, 3900 << 20)
+    with pytest.raises(PlanError, match=r"this machine.*has 4,000 MiB free.*about 5,120; end"):
+        require_memory(CPU, 5 << 30)
     require_memory(Device(1), 900 << 20)
     with pytest.raises(PlanError, match=r"cuda:1 has 1,000 MiB free.*about 2,048.*--device cpu"):
         require_memory(Device(1), 2 << 30)
@@ -107,3 +114,61 @@ def test_a_device_without_memory_leaves_with_two_and_charges_nothing(
     assert run(["release", str(place.spec), "--method", "kamino", "--device", "cuda"]) == 2
     assert "device cuda:0 has 1 MiB free" in " ".join(capsys.readouterr().err.split())
     assert not (place.home.folder / "releases").exists()
+
+
+VERSION_1 = ("4:memory:/job/part", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
+VERSION_2 = ("0::/job/part", ".", "memory.max", "memory.current")
+
+
+@pytest.mark.parametrize(("named", "tree", "limit", "used"), [VERSION_1, VERSION_2])
+def test_a_control_group_has_no_more_free_than_those_it_is_in(
+    tmp_path, monkeypatch, named, tree, limit, used
+):
+    """The group of the job leaves 300 MiB, of which its part may have any number."""
+    (tmp_path / "self").write_text(f"7:cpu:/else\n{named}\n")
+    unlimited = "max" if limit == "memory.max" else str(2**63 - 4096)
+    for group, most in (("job/part", unlimited), ("job", str(500 << 20))):
+        folder = tmp_path / tree / group
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / limit).write_text(most + "\n")
+        (folder / used).write_text(f"{250 << 20}\n")
+        (folder / "memory.stat").write_text(f"cache 1\ninactive_file {50 << 20}\n")
+    monkeypatch.setattr(devices, "_CONTROL_GROUPS", tmp_path / "self")
+    monkeypatch.setattr(devices, "_TREES", tmp_path)
+    held = psutil.Process().memory_info().rss
+    assert devices.free_memory(CPU) == pytest.approx(held + (300 << 20), abs=50 << 20)
+    monkeypatch.setattr(devices, "_CONTROL_GROUPS", tmp_path / "no Linux")
+    assert devices.free_memory(CPU) > 1 << 30
+
+
+@pytest.fixture
+def small_group():
+    """A control group of 256 MiB, which only root can make."""
+    trees, limit = Path("/sys/fs/cgroup"), "memory.max"
+    if (trees / "memory").exists():
+        trees, limit = trees / "memory", "memory.limit_in_bytes"
+    group = trees / f"cloister-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError:
+        pytest.skip("a control group can only be made by root")
+    try:
+        if not (group / limit).exists():
+            pytest.skip("control groups have no limit of memory here")
+        (group / limit).write_text(str(256 << 20))
+        yield group
+    finally:
+        group.rmdir()
+
+
+def test_a_release_that_does_not_fit_in_its_control_group_charges_nothing(place, small_group):
+    """It needs about twice what the group may have."""
+    program = "import sys; from flows.cli.app import run; sys.exit(run(sys.argv[1:]))"
+    enter = f'echo $$ > {small_group}/cgroup.procs && exec "$@"'
+    words = [sys.executable, "-c", program, "release", str(place.spec), "--method", "independent"]
+    done = subprocess.run(
+        ["sh", "-c", enter, "sh", *words], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 2, done.stderr
+    assert "this job's share of it, has" in done.stderr
+    assert not place.home.folder.exists()

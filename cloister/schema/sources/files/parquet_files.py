@@ -61,6 +61,11 @@ def parquet_names(path: Path) -> list[str]:
     return list(_parquet(path, pq.read_schema).names)
 
 
+def parquet_rows(path: Path) -> int:
+    """The number of rows in the footer of a Parquet file; DataError if it is not one."""
+    return int(_parquet(path, pq.read_metadata).num_rows)
+
+
 def nested_names(path: Path) -> list[str]:
     """The columns of a Parquet file that hold no single values; DataError if it is not one."""
     return [field.name for field in _parquet(path, pq.read_schema) if not is_readable(field.type)]
