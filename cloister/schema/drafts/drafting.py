@@ -118,10 +118,12 @@ def draft(path: Path) -> str:
 
 def _proposed(file: DraftedFile, guesses: Mapping[str, Guess]) -> str:
     """Rules that the rows obey, commented out, and what to do with them."""
+    typed = dict(_typed(file, guesses))
+    values = pd.DataFrame({name: typed.get(name, file.plain[name]) for name in guesses})
     found = [
-        *presence_proposals(file.plain, guesses),
-        *dependency_proposals(file.plain, guesses),
-        *order_proposals(dict(_typed(file, guesses)), guesses),
+        *presence_proposals(values, guesses),
+        *dependency_proposals(values, guesses),
+        *order_proposals(typed, guesses),
     ]
     return _PROPOSALS + "".join(f"#  - {rule}\n" for rule in found) if found else ""
 

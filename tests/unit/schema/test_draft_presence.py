@@ -55,6 +55,20 @@ def _proposals(text):
     return [line[1:] for line in text.splitlines() if line.startswith("#  - ")]
 
 
+def _obeyed(folder: Path, text: str) -> list[str]:
+    """The proposals of a draft, declared; the file that was drafted obeys them."""
+    lines = text.splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("constraints: []"))
+    lines[start] = "constraints:"
+    declared = "\n".join(line[1:] if line.startswith("#  - ") else line for line in lines)
+    (folder / "declared.yaml").write_text(declared, encoding="utf-8")
+    spec = load_spec(folder / "declared.yaml")
+    task = task_of(spec, {spec.name: ROWS})
+    table, _ = read_table(spec, task.domain)
+    assert task.hard and not any(count_violations(rule, table) for rule in task.hard)
+    return [rule.check for rule in spec.constraints]
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_what_is_missing_where_another_column_says_so_is_proposed(tmp_path, kind):
     frame, path = _frame(), tmp_path / f"staff.{kind}"
@@ -64,18 +78,8 @@ def test_what_is_missing_where_another_column_says_so_is_proposed(tmp_path, kind
     (tmp_path / "draft.yaml").write_text(text, encoding="utf-8")
     assert load_spec(tmp_path / "draft.yaml").constraints == ()
 
-    lines = text.splitlines()
-    start = next(at for at, line in enumerate(lines) if line.startswith("constraints: []"))
-    lines[start] = "constraints:"
-    declared = "\n".join(line[1:] if line.startswith("#  - ") else line for line in lines)
-    (tmp_path / "declared.yaml").write_text(declared, encoding="utf-8")
-    spec = load_spec(tmp_path / "declared.yaml")
-    assert [rule.check for rule in spec.constraints] == EXPECTED
     assert len(found) == len(EXPECTED)
-
-    task = task_of(spec, {spec.name: ROWS})
-    table, _ = read_table(spec, task.domain)
-    assert task.hard and not any(count_violations(rule, table) for rule in task.hard)
+    assert _obeyed(tmp_path, text) == EXPECTED
 
 
 def test_columns_that_are_missing_together_are_proposed_once(tmp_path):
@@ -110,3 +114,20 @@ def test_a_draft_without_proposals_says_nothing_of_them(tmp_path: Path) -> None:
     assert "All rows agree" not in text
     (tmp_path / "t.yaml").write_text(text, encoding="utf-8")
     assert constraints_of(load_spec(tmp_path / "t.yaml").constraints, ["a", "b"], tmp_path) == ()
+
+
+def test_clock_times_and_grouped_numbers_are_named_as_rules_write_them(tmp_path):
+    rng = np.random.default_rng(4)
+    minutes, amount = rng.choice([0, 510, 735], ROWS), rng.choice([-441_150, 900, 12_000], ROWS)
+    columns = {
+        "opens": np.array([f"{at // 60:02d}:{at % 60:02d}" for at in minutes]),
+        "amount": np.array([f"{number:,}".replace(",", "'") for number in amount]),
+        "late": np.where(minutes == 510, "", rng.integers(0, 900, ROWS).astype(str)),
+        "paid": np.where(amount < 0, "", rng.integers(0, 900, ROWS).astype(str)),
+    }
+    path = tmp_path / "shops.csv"
+    pd.DataFrame(columns).to_csv(path, index=False)
+    assert _obeyed(tmp_path, draft(path)) == [
+        "t.late is missing exactly if t.opens = 510",
+        "t.paid is missing exactly if t.amount = -441150",
+    ]

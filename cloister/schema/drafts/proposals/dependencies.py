@@ -35,7 +35,8 @@ _LEFT = ("categorical", "ordinal", "boolean", "integer", "date")
 def dependency_proposals(frame: pd.DataFrame, guesses: Mapping[str, Guess]) -> list[str]:
     """Entries of ``constraints`` for the columns that others decide, one for each that decides.
 
-    ``frame`` holds the cells of a file. Keys are left out, since synthetic rows get them afresh.
+    ``frame`` holds the cells of a file, those of numbers and dates as values. Keys are left out,
+    since synthetic rows get them afresh.
     """
     columns = [
         _Cells.of(frame[name], name, own.keys["type"])

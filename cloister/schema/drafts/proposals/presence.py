@@ -36,7 +36,8 @@ A file has some ten thousand pairs of columns.
 def presence_proposals(frame: pd.DataFrame, guesses: Mapping[str, Guess]) -> list[str]:
     """Entries of ``constraints`` for the columns that are missing where another one says so.
 
-    ``frame`` holds the cells of a file. Keys are left out, since synthetic rows get them afresh.
+    ``frame`` holds the cells of a file, those of numbers and dates as values. Keys are left out,
+    since synthetic rows get them afresh.
     """
     known = {name: own for name, own in guesses.items() if own.keys["type"] != "text"}
     missing = {name: frame[name].isna().to_numpy() for name in known}
@@ -89,7 +90,7 @@ def _constant(value: object, guess: Guess) -> str:
     if isinstance(value, bool | np.bool_):
         return str(value).lower()
     if guess.keys["type"] == "integer":
-        return str(int(float(str(value))))
+        return str(value)
     flag = guess.keys["type"] == "boolean" and not isinstance(value, str)
     text = str(int(float(str(value)))) if flag else str(value)
     return "'" + text.replace("'", "''") + "'"
