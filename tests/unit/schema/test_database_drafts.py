@@ -4,10 +4,12 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from postgres_schemas import schema
 
 from cloister.errors import SpecError
 from cloister.schema.attributes import Float
 from cloister.schema.drafts.databases.reflection import draft_database
+from cloister.schema.sources.databases import connect
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import data_derived, load_spec
 
@@ -146,3 +148,32 @@ def test_a_foreign_key_that_no_single_key_answers_is_named(tmp_path):
     assert "(of_b) to b (id) is not kept: a column refers to one table" in text or (
         "(of_b) to a (id) is not kept: a column refers to one table" in text
     )
+
+
+CIRCLE = """
+CREATE TABLE wards (id INTEGER PRIMARY KEY, head INTEGER, beds INTEGER NOT NULL);
+CREATE TABLE nurses (
+  id INTEGER PRIMARY KEY, ward INTEGER NOT NULL REFERENCES wards (id), grade INTEGER NOT NULL
+);
+CREATE TABLE shifts (nurse INTEGER NOT NULL REFERENCES nurses (id), day DATE NOT NULL);
+ALTER TABLE wards ADD FOREIGN KEY (head) REFERENCES nurses (id);
+"""
+
+
+def test_of_a_circle_the_reference_that_may_be_missing_is_left_out(tmp_path):
+    with schema() as url:
+        with connect(url, "tables") as connection:
+            connection.exec_driver_sql(CIRCLE)
+            connection.commit()
+        text = draft_database(url)
+    (tmp_path / "a.yaml").write_text(text, encoding="utf-8")
+    spec = load_spec(tmp_path / "a.yaml")
+    assert "foreign key (head) to nurses (id) is not kept: references would go in a circle" in text
+    assert list(spec.tables) == ["wards", "nurses", "shifts"]
+    references = {
+        (name, column, to.table)
+        for name, table in spec.tables.items()
+        for column, to in table.references.items()
+    }
+    assert references == {("nurses", "ward", "wards"), ("shifts", "nurse", "nurses")}
+    assert spec.privacy.unit.table == "wards"

@@ -15,6 +15,11 @@ import sqlalchemy as sa
 _MOST_LINKED = 2
 """References of a hard key at most: a link between rows of two tables."""
 
+_CIRCLE = (
+    "references would go in a circle, in which no table is drawn first; to keep it, leave out "
+    "another reference of the circle"
+)
+
 
 @dataclass(frozen=True)
 class ReflectedKey:
@@ -91,7 +96,7 @@ class ReflectedTable:
 
 
 def reflected_tables(schema: sa.Inspector, names: Sequence[str]) -> list[ReflectedTable]:
-    """Tables by name, each after those that it refers to, if there is such an order."""
+    """Tables by name, each after those that it refers to; of a circle one reference is left out."""
     found: dict[str, ReflectedTable] = {}
     for table in _parents_first([_reflected(schema, name) for name in names]):
         found[table.name] = _with_references(table, found, names)
@@ -129,8 +134,26 @@ def _parents_first(tables: list[ReflectedTable]) -> list[ReflectedTable]:
             for table in waiting
             if not names & {key.table for key in table.foreign if key.table != table.name}
         ]
-        found += ready or waiting
+        found += ready or [min(_circle(waiting), key=_never_missing)]
     return found
+
+
+def _circle(waiting: list[ReflectedTable]) -> list[ReflectedTable]:
+    """Tables that refer to each other in a circle, where each refers to one that waits."""
+    by_name = {table.name: table for table in waiting}
+    path = [waiting[0].name]
+    while True:
+        table = by_name[path[-1]]
+        to = next(k.table for k in table.foreign if k.table in by_name and k.table != table.name)
+        if to in path:
+            return [by_name[name] for name in path[path.index(to) :]]
+        path.append(to)
+
+
+def _never_missing(table: ReflectedTable) -> int:
+    """How many columns that refer to other tables are never missing."""
+    referring = {name for key in table.foreign if key.table != table.name for name in key.columns}
+    return sum(column["name"] in referring and not column["nullable"] for column in table.columns)
 
 
 def _with_references(
@@ -146,6 +169,8 @@ def _with_references(
     for key in sorted(table.foreign, key=lambda key: len(key.columns)):
         if key.table not in names:
             left_out.append(f"{key} is not kept: that table is not drafted")
+        elif key.table not in {*parents, table.name}:
+            left_out.append(f"{key} is not kept: {_CIRCLE}")
         elif len(key.columns) > 1:
             passed = _passed_on(key, parents) if key.table != table.name else {}
             found = passed | found
