@@ -55,6 +55,7 @@ def specs(draw):
     )
     moment = {"type": "datetime", "min": "1969-01-02", "max": "2068-12-30", "step": step}
     known = words.filter(lambda word: word not in MISSING and can(word, source["encoding"]))
+    written = [form for form in NUMBERS if can(form or "", source["encoding"])]
     listed = draw(st.lists(known, min_size=1, max_size=4, unique=True))
     flag = draw(st.sampled_from([("1", "0"), ("Y", "N"), ("True", "False"), ("oui", "non")]))
     attributes = {
@@ -71,7 +72,7 @@ def specs(draw):
             "min": -5000,
             "max": 99_999,
             "decimals": 2,
-            "format": draw(st.sampled_from(NUMBERS)),
+            "format": draw(st.sampled_from(written)),
         },
         "listed": {"type": "ordinal", "values": [0.5, 1000.25, 7.0]},
         "day": {
