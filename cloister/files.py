@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -54,6 +54,12 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def remove_abandoned(folder: Path) -> None:
+    """Remove the parts that killed processes left in a folder and in those below it."""
+    for part in _abandoned(folder.rglob(".*.*.*.part*")):
+        part.unlink(missing_ok=True)
+
+
 def is_running(process: int) -> bool:
     """Whether a process of this machine runs."""
     try:
@@ -68,14 +74,14 @@ def is_running(process: int) -> bool:
 def _part_beside(path: Path) -> Path:
     """Where this thread writes a file: ``.PROCESS.THREAD.DIGEST.part`` in the same folder."""
     digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:_NAME_DIGITS]
-    for left in _abandoned(path.parent, f"{digest}.part"):
+    for left in _abandoned(path.parent.glob(f".*.*.{digest}.part*")):
         left.unlink(missing_ok=True)
     return path.parent / f".{os.getpid()}.{threading.get_native_id()}.{digest}.part"
 
 
-def _abandoned(folder: Path, ending: str) -> Iterator[Path]:
-    """Parts of a file whose thread has ended, or is this one; journals of databases included."""
-    found = list(folder.glob(f".*.*.{ending}*"))  # before the threads: a new one is not found
+def _abandoned(parts: Iterable[Path]) -> Iterator[Path]:
+    """The parts whose thread has ended, or is this one; journals of databases included."""
+    found = list(parts)  # before the threads: a new one is not found
     others = {each.native_id for each in threading.enumerate()} - {threading.get_native_id()}
     for part in found:
         process, thread = part.name.split(".")[1:3]

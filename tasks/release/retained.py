@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cloister.errors import StorageError
+from cloister.files import remove_abandoned
 from tasks.runtime.files import write_json
 from tasks.runtime.home import Home, close
 from tasks.runtime.references import digest_of
@@ -29,6 +30,7 @@ def write_kept(home: Home, release: str) -> str:
         StorageError: a file cannot be read or written.
     """
     for place in _places(home, release):
+        remove_abandoned(place)
         close(place)
     files = {name: digest_of(home.folder / name) for name in sorted(_present(home, release))}
     path = write_json(home.release(release) / FILE_NAME, {"release": release, "files": files})

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import flows.sampling
 from cloister.errors import CloisterError, VerificationError
 from flows.cli.app import run
 from tasks.ledger.verify import verify_records
+from tasks.release.retained import kept_findings, write_kept
 from tasks.runtime.home import Home
 
 SEEN_BY_SQLITE = ".db"
@@ -98,6 +100,17 @@ def test_a_file_that_is_missing_or_added_is_named(home, released):
         path.write_bytes(content)
     (folder / "internal" / "note.txt").write_text("mine")
     assert findings(home) == [f"{folder / 'internal' / 'note.txt'}: is not part of the release"]
+
+
+def test_a_list_of_files_names_no_part_that_a_kill_left_of_it(home, released, monkeypatch):
+    pid = os.fork()
+    if pid == 0:
+        monkeypatch.setattr(Path, "replace", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        write_kept(home, released.id)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    assert len(list(home.release(released.id).glob(".*.part"))) == 1
+    digest = write_kept(home, released.id)
+    assert list(kept_findings(home, released.id, digest)) == []
 
 
 @pytest.mark.parametrize("place", ["releases", "journals"])
