@@ -8,7 +8,7 @@ export MLFLOW_DISABLE_TELEMETRY = true
 export DVC_NO_ANALYTICS = true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check lint benchmark repro clean
+.PHONY: help setup demo test test-slow check lint benchmark repro sbom clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -49,6 +49,13 @@ benchmark: $(READY)  ## figures of docs/benchmarks/scale.md
 
 repro: $(READY)  ## replay the demo release through dvc.yaml
 	$(BIN)/dvc repro
+
+# in an environment of its own: what lists the packages is none of them
+sbom: $(READY)  ## sbom.json: every installed package with version and licence, in CycloneDX
+	test -x build/sbom/bin/cyclonedx-py || ($(PYTHON) -m venv build/sbom && \
+	  build/sbom/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom==7.5.0)
+	build/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
+	  --output-reproducible --output-file sbom.json $(BIN)/python
 
 clean:  ## remove what can be made again
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build *.egg-info

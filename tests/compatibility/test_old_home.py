@@ -150,6 +150,22 @@ def test_the_command_of_the_unfinished_release_names_the_version_to_go_back_to(
     assert cloister("budget", "show", "shops") == spent
 
 
+def test_a_new_release_in_an_old_home_adds_to_what_was_spent(
+    old, cloister, prefect_server, monkeypatch
+):
+    monkeypatch.chdir(old)
+    made = cloister(
+        *("release", "shops.yaml", "--method", "independent", "--epsilon", "0.25"),
+        *("--evaluate", "none", "--rows", "100"),
+    )
+    (budget,) = cloister("budget", "show", "shops")
+    assert (budget["spent"], budget["left"]) == ("3.75", "36.25")
+    cloister("review", "approve", made["release"], "--reason", "fine")
+    assert len(
+        pd.read_parquet(old / "home/releases" / made["release"] / "public/synthetic.parquet")
+    )
+
+
 def test_the_journal_of_the_unfinished_release_is_whole_and_names_its_other_code(old):
     folder = old / "home" / "journals" / KILLED
     fingerprint = json.loads((MADE / "fingerprint.json").read_text(encoding="utf-8"))
