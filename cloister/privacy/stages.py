@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from cloister.errors import UnsupportedEvent
+from cloister.privacy.accounting.paths import unit_rows
 from cloister.privacy.events import Composed, Event, Parallel, PlausiblyDeniable
 
 
@@ -31,10 +33,20 @@ def event_of_stages(stages: Iterable[PlannedStage]) -> Composed:
     """All that stages do: composed, and in parallel where they read disjoint parts of the rows.
 
     Parts are in the order in which stages first name them.
+
+    Raises:
+        UnsupportedEvent: nothing in the parts says how many rows a unit has, as with selections
+            alone: it may lie in several of them, and would be charged for one.
     """
     listed = tuple(stages)
     alone = tuple((stage.event, 1) for stage in listed if stage.part is None)
     names = dict.fromkeys(stage.part for stage in listed if stage.part is not None)
+    if names and all(unit_rows(stage.event) is None for stage in listed if stage.part is not None):
+        raise UnsupportedEvent(
+            "The stages on disjoint parts of the rows do not say how many rows a unit has, and "
+            "would be charged as if it had one; count something in a part, or plan them for the "
+            "whole table. Nothing was charged."
+        )
     parts = tuple(
         Composed(tuple((stage.event, 1) for stage in listed if stage.part == name))
         for name in names

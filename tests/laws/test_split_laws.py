@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 from tiny_tables import domain_of, random_rows, table_of
 
-from cloister.errors import UnplannedQuery
+from cloister.errors import UnplannedQuery, UnsupportedEvent
+from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
-from cloister.privacy.events import Composed, Parallel, compose
+from cloister.privacy.events import (
+    Bounded,
+    Composed,
+    LaplaceCounts,
+    OnGrid,
+    Parallel,
+    Selection,
+    Sensitivity,
+    compose,
+)
 from cloister.privacy.mechanisms.counts import DiscreteGaussian, Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.split import Split
+from cloister.privacy.stages import event_of_stages
 from cloister.schema.cells import declared_cells
+from models.plan import Stage
 
 HALVES = Split((Fraction(1, 5), Fraction(3, 10), Fraction(1, 2)))
 KEY = np.array([12345, -678901234567], dtype=np.int64)
@@ -111,3 +126,61 @@ def test_what_is_planned_for_parts_is_not_for_the_whole_table(tmp_path):
     with journal, pytest.raises(UnplannedQuery):
         cells = declared_cells(door_table_domain()["c2"])
         door.answer(PartitionCounts((cells,)), mechanism, "whole")
+
+
+def drawn_stages(data, most):
+    """Stages of one to three disjoint parts, each of a known cost, for units of ``most`` rows."""
+
+    def event(cost):
+        counts = LaplaceCounts(cost, Sensitivity.partition("add_remove", most))
+        return st.sampled_from([counts, OnGrid(counts, most), Selection(cost), Bounded(cost)])
+
+    costs = st.integers(1, 4).map(lambda tenths: Fraction(tenths, 10))
+    stage = st.tuples(
+        st.sampled_from("abc"), costs.flatmap(lambda c: st.tuples(st.just(c), event(c)))
+    )
+    return data.draw(st.lists(stage, min_size=1, max_size=5))
+
+
+def charges_a_unit_in_several_parts(data, build):
+    """A unit of m rows may lie in the m dearest parts, and is charged for them, or refused."""
+    most = data.draw(st.integers(1, 3))
+    stages = drawn_stages(data, most)
+    spent = Counter()
+    for part, (cost, _) in stages:
+        spent[part] += cost
+    worst = sum(sorted(spent.values(), reverse=True)[:most])
+    try:
+        planned = build([Stage("s", event, "", part) for part, (_, event) in stages])
+    except UnsupportedEvent:
+        return not any(isinstance(event, LaplaceCounts | OnGrid) for _, (_, event) in stages)
+    return epsilon(planned, 0, "add_remove") >= float(worst) - 1e-12
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_stages_on_parts_charge_a_unit_for_all_the_parts_that_its_rows_may_lie_in(data):
+    assert charges_a_unit_in_several_parts(data, event_of_stages)
+
+
+def without_rows(stages):
+    """Broken: parts that nowhere say how many rows a unit has cost the dearest of them."""
+    names = dict.fromkeys(stage.part for stage in stages)
+    return Parallel(tuple(compose(*(s.event for s in stages if s.part == name)) for name in names))
+
+
+def test_parts_without_the_rows_of_a_unit_break_the_law():
+    @settings(max_examples=300, deadline=None, derandomize=True, phases=[Phase.generate])
+    @given(data=st.data())
+    def law(data):
+        assert charges_a_unit_in_several_parts(data, without_rows)
+
+    with pytest.raises(AssertionError):
+        law()
+
+
+def test_selections_alone_on_two_parts_are_refused():
+    stages = [Stage(part, Selection(Fraction(1)), "", part) for part in ("one", "other")]
+    with pytest.raises(UnsupportedEvent, match="how many rows a unit has"):
+        event_of_stages(stages)
+    assert event_of_stages([replace(stage, part=None) for stage in stages]).parts

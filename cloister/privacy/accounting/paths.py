@@ -19,6 +19,7 @@ from cloister.privacy.events import (
     LaplaceCounts,
     OnGrid,
     Parallel,
+    PlausiblyDeniable,
     Relation,
     SampledGaussian,
     SeededRecords,
@@ -54,25 +55,30 @@ def _simple_leaf(event: Event, relation: Relation) -> tuple[Event, int]:
 
 
 def _parallel_paths(event: Parallel, relation: Relation) -> set[Leaves]:
-    if relation is Relation.ADD_REMOVE and _rows_at_most(event) == 1:
+    if relation is Relation.ADD_REMOVE and unit_rows(event) in (None, 1):
         return _limit(path for part in event.parts for path in paths_of(part, relation))
     return paths_of(Composed(tuple((part, 1) for part in event.parts)), relation)
 
 
-def _rows_at_most(event: Event) -> int:
-    """The most rows that one unit owns, according to an event."""
+def unit_rows(event: Event) -> int | None:
+    """The most rows that one unit owns, according to an event; None where it does not say."""
     match event:
         case Parallel():
-            return max(event.rows, *(_rows_at_most(part) for part in event.parts))
+            declared = event.rows if event.rows > 1 else None  # one is what is left undeclared
+            return _most((declared, *map(unit_rows, event.parts)))
         case Composed():
-            return max((_rows_at_most(part) for part, _ in event.parts), default=1)
-        case SampledGaussian() | SeededRecords() | OnGrid():
+            return _most(unit_rows(part) for part, _ in event.parts)
+        case SampledGaussian() | SeededRecords() | PlausiblyDeniable() | OnGrid():
             return event.rows
         case GaussianCounts() | LaplaceCounts():
             return event.sensitivity.step
         case Thresholded():
             return event.counts.sensitivity.step
-    return 1
+    return None
+
+
+def _most(rows: Iterable[int | None]) -> int | None:
+    return max((one for one in rows if one is not None), default=None)
 
 
 def _composed_paths(event: Composed, relation: Relation) -> set[Leaves]:
