@@ -140,11 +140,12 @@ def split_task(task: Task) -> PersonTasks:
 
 
 def person_tables(table: Table, task: Task) -> Database:
-    """Both tables of the bounded rows of a table.
+    """Both tables of the bounded rows of a table, which are in an order of no meaning.
 
-    Privacy: a person's row of the first table is a function of that person's rows alone: the
-        attributes of the first of them, their number, and the kinds of pairs of values of the two
-        at a third and at two thirds of them. So a person more or less changes one row of the first
+    Privacy: a person's row of the first table is a function of that person's rows alone, in the
+        order that bounding gave them by a keyed hash: the attributes of the first of them, their
+        number, and the kinds of pairs of values of the two at a third and at two thirds of them. So
+        a person more or less changes one row of the first
         table, and its own rows of the second.
     """
     tasks = split_task(task)

@@ -1,24 +1,25 @@
 """The bound on the rows of a person: the excess is left out before anything else is done.
 
-Which rows of a person stay depends only on that person's name, its number of rows, and a secret
-key: adding or removing a person changes no other's rows, so a table that differs by one person
-differs by at most ``max_rows`` rows afterwards.
+Which rows of a person stay, and in which order, depends only on that person's name, on what its
+rows hold, and on a secret key: not on the order of the source, and not on others. Adding or
+removing a person changes no other's rows, so a table that differs by one person differs by at most
+``max_rows`` rows afterwards.
 """
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
 
-from cloister.arrays import Integers
+from cloister.arrays import Array, Integers
 from cloister.errors import DataError
-from cloister.privacy.keyed_texts import keyed_numbers
+from cloister.privacy.keyed_texts import keyed_numbers, keyed_rows
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit
-from cloister.splitmix import Words, finalize
+from cloister.splitmix import Words
 
 
 def require_named_persons(domain: Domain, unit: PersonUnit) -> None:
@@ -35,14 +36,14 @@ def require_named_persons(domain: Domain, unit: PersonUnit) -> None:
 
 
 def bound_contribution(table: Table, people: Integers, unit: PersonUnit, key: bytes) -> Table:
-    """The table with at most ``unit.max_rows`` rows of each person, in the order they had.
+    """The table with at most ``unit.max_rows`` rows of each person, person by person.
 
-    A text key then has one code for each name.
+    The order is the same for any order of the source. A text key then has one code for each name.
 
     Args:
         people: the number of each row's person, (rows,).
     """
-    kept = np.sort(rows_within_bound(people, unit.max_rows, key))
+    kept = rows_within_bound(people, table.stored.values(), unit.max_rows, key)
     return _grouped_by_name(table, people, unit.key).take(kept)
 
 
@@ -65,12 +66,21 @@ def person_numbers(names: pd.Series, key: bytes) -> Integers:
     return keyed_numbers(pd.Index(distinct), key)[places]
 
 
-def rows_within_bound(people: Integers, most: int, key: bytes) -> Integers:
-    """Row numbers, person by person: of each those of the ``most`` smallest lots."""
-    grouped = np.argsort(people, kind="stable")
-    lots = _row_groups(people[grouped], _position(people[grouped]), key)
-    drawn = grouped[np.lexsort((lots, people[grouped]))]
-    return drawn[_position(people[drawn]) < most]
+def rows_within_bound(
+    people: Integers, columns: Iterable[Array], most: int, key: bytes
+) -> Integers:
+    """Row numbers, person by person: of each those of the ``most`` smallest lots, in their order.
+
+    The lot of a row is a keyed hash of its person, its cells in ``columns``, and its number among
+    the person's rows of the same cells: equal rows, which are interchangeable, have lots of their
+    own, so that each row of a person is as likely to stay as any other.
+    """
+    cells = keyed_rows((people, *columns), key + b"units")
+    grouped = np.lexsort((cells, people))
+    cells, owners = cells[grouped], people[grouped]
+    lots = keyed_rows((cells, _position(cells)), key + b"lots")
+    drawn = grouped[np.lexsort((lots, owners))]
+    return drawn[_position(owners) < most]
 
 
 def rows_first_in_line(parents: Integers, rows: Table, most: int, key: bytes) -> Integers:
@@ -79,26 +89,14 @@ def rows_first_in_line(parents: Integers, rows: Table, most: int, key: bytes) ->
     The lot of a row follows from its own codes, and rows of equal codes keep their order: a row
     more takes the place of at most one other.
     """
-    (secret,) = np.frombuffer(hashlib.sha256(key + b"links").digest()[:8], dtype=np.uint64)
-    lots: Words = np.full(len(parents), secret, dtype=np.uint64)
-    for codes in rows.codes.values():
-        lots = finalize(lots ^ codes.astype(np.uint64))
-    line = np.lexsort((lots, parents))
+    line = np.lexsort((keyed_rows(rows.stored.values(), key + b"links"), parents))
     return line[_position(parents[line]) < most]
 
 
-def _position(grouped: Integers) -> Integers:
-    """The place of each row among those of its person, from 0; ``grouped`` is sorted by person."""
+def _position(grouped: Integers | Words) -> Integers:
+    """The place of each row among equal ones, from 0, where these are beside each other."""
     if not len(grouped):
         return np.zeros(0, dtype=np.int64)
     starts = np.flatnonzero(np.r_[True, grouped[1:] != grouped[:-1]])
     sizes = np.diff(np.r_[starts, len(grouped)])
     return np.arange(len(grouped)) - np.repeat(starts, sizes)
-
-
-def _row_groups(people: Integers, position: Integers, key: bytes) -> Words:
-    """A keyed 64-bit mix of person and position: the finalizer of SplitMix64, applied twice."""
-    first, second = np.frombuffer(hashlib.sha256(key + b"units").digest()[:16], dtype=np.uint64)
-    return finalize(
-        finalize(people.astype(np.uint64) ^ first) ^ position.astype(np.uint64) ^ second
-    )

@@ -50,7 +50,7 @@ class ColumnsSource(RowSource[pd.DataFrame, PrivateColumns]):
         rows = (
             _bound_contribution(frame, unit, spec, key) if isinstance(unit, PersonUnit) else frame
         )
-        return rows, keyed_digest(b"columns", _hashes(frame), release, key)
+        return rows, keyed_digest(b"columns", {"": _hashes(frame)}, release, key)
 
     def door(
         self,
@@ -67,7 +67,7 @@ class ColumnsSource(RowSource[pd.DataFrame, PrivateColumns]):
 def _bound_contribution(
     frame: pd.DataFrame, unit: PersonUnit, spec: Spec, key: bytes
 ) -> pd.DataFrame:
-    """The rows of a frame with at most ``unit.max_rows`` of each person, in the order they had.
+    """The rows of a frame with at most ``unit.max_rows`` of each person, person by person.
 
     Rows without a readable person are left out, or refused where ``on_invalid`` is ``fail``.
 
@@ -81,11 +81,9 @@ def _bound_contribution(
             f"column '{unit.key}' identifies persons but lacks values; give every row one, or set "
             "validation.on_invalid to drop"
         )
-    return frame.iloc[
-        known[
-            np.sort(rows_within_bound(person_numbers(typed.iloc[known], key), unit.max_rows, key))
-        ]
-    ]
+    people, cells = person_numbers(typed.iloc[known], key), _hashes(frame.iloc[known])
+    kept = rows_within_bound(people, (values for _, values in cells), unit.max_rows, key)
+    return frame.iloc[known[kept]]
 
 
 def _hashes(frame: pd.DataFrame) -> Iterator[tuple[str, NDArray[Any]]]:

@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 
-from cloister.arrays import Integers
 from cloister.constraints import presence_rules
 from cloister.errors import DataError
 from cloister.privacy.door.database import PrivateDatabase
@@ -50,12 +49,8 @@ class DatabaseSource(RowSource[Database, PrivateDatabase]):
             tables[name], report = read_table(part.spec, part.one.domain, rules=rules)
             reports[name] = report.to_dict()
         write_validation(release, {"tables": reports}, home)
-        columns = (
-            (f"{name}.{column}", codes)
-            for name, table in tables.items()
-            for column, codes in table.stored.items()
-        )
-        digest = keyed_digest(b"data", columns, release, home.key())
+        stored = {name: table.stored.items() for name, table in tables.items()}
+        digest = keyed_digest(b"data", stored, release, home.key())
         whole = Database(context.task.schema, tables)
         require_unique_keys(whole)
         return bound(whole, home.key()), digest
@@ -94,8 +89,7 @@ def bound(database: Database, key: bytes) -> Database:
         for reference in required:
             tables[name] = tables[name].take(Database(schema, tables).referring(reference))
         for reference in filter(partial(is_truncated, schema), required):
-            stay = _bounded(tables[name].codes[reference.column], reference, key)
-            tables[name] = tables[name].take(np.sort(stay))
+            tables[name] = _bounded(tables[name], reference, key)
     as_read = dict(tables)
     for reference in schema.keys:
         found = Database(schema, tables)
@@ -134,5 +128,7 @@ def _require_bound(database: Database, reference: ForeignKey) -> None:
         )
 
 
-def _bounded(parents: Integers, reference: ForeignKey, key: bytes) -> Integers:
-    return rows_within_bound(parents, reference.max_rows, key + reference.table.encode())
+def _bounded(table: Table, reference: ForeignKey, key: bytes) -> Table:
+    parents, own = table.codes[reference.column], key + reference.table.encode()
+    stay = rows_within_bound(parents, table.stored.values(), reference.max_rows, own)
+    return table.take(np.sort(stay))

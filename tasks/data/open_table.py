@@ -106,7 +106,7 @@ def open_data(
 
 
 def _digest(table: Table, release: str, home: Home) -> str:
-    return keyed_digest(b"data", table.stored.items(), release, home.key())
+    return keyed_digest(b"data", {"": table.stored.items()}, release, home.key())
 
 
 def noise_source() -> NoiseSource:

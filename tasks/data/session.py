@@ -17,18 +17,19 @@ from __future__ import annotations
 import hashlib
 import hmac
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Never, Self, SupportsIndex, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cloister.arrays import Array
 from cloister.errors import CloisterError
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Event
+from cloister.privacy.keyed_texts import keyed_rows
 from cloister.privacy.ledger import Anchor
 from models.task import AnyTask
 from tasks.requests.public_context import PublicContext
@@ -212,15 +213,24 @@ AnySpent = Spent[Any, Any]
 
 
 def keyed_digest(
-    kind: bytes, columns: Iterable[tuple[str, NDArray[Any]]], release: str, key: bytes
+    kind: bytes, tables: Mapping[str, Iterable[tuple[str, Array]]], release: str, key: bytes
 ) -> str:
-    """HMAC-SHA256 of all columns and rows for one release, in hexadecimal: it shows changed data.
+    """HMAC-SHA256 of the columns and rows of tables for one release, in hexadecimal.
+
+    It shows changed data. The order of rows is no part of it: a database may give the same rows in
+    another one each time, and a run that resumes a killed one reads them again.
 
     Privacy: certificates show it. Two releases have different digests of the same rows, so that
     nobody learns from two certificates whether a row was changed.
     """
     digest = hmac.new(key, kind + b" " + release.encode(), hashlib.sha256)
-    for name, values in columns:
-        digest.update(name.encode() + b"\0")
-        digest.update(np.ascontiguousarray(values).data)
+    secret = digest.digest()
+
+    def named(table: str) -> Iterator[Array]:
+        for column, values in tables[table]:
+            digest.update(f"{table}.{column}\0".encode())
+            yield values
+
+    for table in tables:
+        digest.update(np.sort(keyed_rows(named(table), secret)).data)
     return digest.hexdigest()

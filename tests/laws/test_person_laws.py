@@ -77,6 +77,15 @@ def test_a_person_more_is_one_row_more_of_persons_and_its_own_rows(data):
     assert keeps_the_law(data, person_tables)
 
 
+@settings(max_examples=100, deadline=None)
+@given(rows=st.lists(st.tuples(NAMES, ROW), min_size=1, max_size=14), seed=st.integers(0, 99))
+def test_the_order_of_the_source_changes_neither_table(rows, seed):
+    """Persons may differ in an attribute of theirs, and have more rows than are kept."""
+    order = np.random.default_rng(seed).permutation(len(rows))
+    shuffled = [rows[at] for at in order]
+    assert tables_of(shuffled, person_tables) == tables_of(rows, person_tables)
+
+
 def by_the_whole_table(table: Table, task: Task) -> Database:
     """Sabotage: a person has the city that is last of its own and that of another person."""
     tables = person_tables(table, task)

@@ -185,9 +185,10 @@ def both_sides_in_turn(database: Database, key: bytes) -> Database:
     """Broken: links are left out at one side, then at the other; one unit displaces many."""
     tables = dict(database.tables)
     for reference in database.schema.keys:
-        own = tables[reference.table].codes[reference.column]
-        stay = rows_within_bound(own, reference.max_rows, key)
-        tables[reference.table] = tables[reference.table].take(np.sort(stay))
+        table = tables[reference.table]
+        own = table.codes[reference.column]
+        stay = rows_within_bound(own, table.stored.values(), reference.max_rows, key)
+        tables[reference.table] = table.take(np.sort(stay))
     return bound(Database(database.schema, tables), key)
 
 

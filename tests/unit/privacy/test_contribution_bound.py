@@ -10,15 +10,23 @@ from cloister.errors import DataError
 from cloister.schema.attributes import TextKey
 from cloister.schema.domain import Domain
 from cloister.schema.spec import PersonUnit
-from tasks.data.contribution_bound import bound_contribution, person_numbers, require_named_persons
+from tasks.data.contribution_bound import (
+    bound_contribution,
+    person_numbers,
+    require_named_persons,
+    rows_within_bound,
+)
 
 KEY = bytes(32)
 UNIT = PersonUnit(key="person", max_rows=2)
-PATTERN = "P{001..999}"
+PATTERN = "P{000..999}"
 
 
 def table_of(names, nullable=False):
-    frame = pd.DataFrame({"person": names, "row": [f"P{at + 1:03}" for at in range(len(names))]})
+    """Rows of persons, each with its number among those of the person."""
+    names = pd.Series(names)
+    row = names.groupby(names).cumcount().map("P{:03}".format)
+    frame = pd.DataFrame({"person": names, "row": row})
     keys = {name: TextKey(type="text", pattern=PATTERN, nullable=nullable) for name in frame}
     return Domain.of(keys, Path()).encode(frame), person_numbers(frame["person"], KEY)
 
@@ -26,8 +34,9 @@ def table_of(names, nullable=False):
 def kept_rows(names, own):
     """Which of the rows of some persons, by place among theirs, are kept."""
     table, people = table_of(names)
-    kept = bound_contribution(table, people, UNIT, KEY).codes["row"]
-    return [at for at, row in enumerate(np.flatnonzero(np.isin(names, own))) if row in kept]
+    mine = person_numbers(pd.Series(own), KEY)
+    kept = rows_within_bound(people, table.stored.values(), UNIT.max_rows, KEY)
+    return [(int(people[at]), int(table.codes["row"][at])) for at in kept if people[at] in mine]
 
 
 @pytest.mark.parametrize("own", [["P004", "P007"], ["ann", "bob"]])
@@ -42,8 +51,18 @@ def test_a_person_more_changes_no_row_of_another(own):
 
 def test_each_person_keeps_at_most_the_greatest_number_of_rows():
     table, people = table_of(["a", "b", "a", "c", "a", "b", "b"])
-    kept = people[bound_contribution(table, people, UNIT, KEY).codes["row"]]
+    kept = people[rows_within_bound(people, table.stored.values(), UNIT.max_rows, KEY)]
     assert sorted(np.unique(kept, return_counts=True)[1]) == [1, 2, 2]
+    assert bound_contribution(table, people, UNIT, KEY).rows == 5
+
+
+def test_rows_of_a_person_are_as_likely_to_stay_whether_or_not_others_are_equal():
+    """Of three rows of which two are equal, the third stays in two thirds of 6,000 persons."""
+    people = np.repeat(np.arange(6000), 3)
+    single = np.tile([0, 0, 1], 6000)
+    kept = rows_within_bound(people, [single], 2, KEY)
+    # six standard deviations of a share
+    assert abs(single[kept].sum() / 6000 - 2 / 3) < 6 * np.sqrt(2 / 9 / 6000)
 
 
 def test_persons_that_may_be_missing_are_refused():

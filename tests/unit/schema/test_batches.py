@@ -80,7 +80,7 @@ def outcome(spec):
         table, report = read_table(spec, Domain.of(spec.attributes, spec.folder))
     except DataError as error:
         return str(error)
-    digest = keyed_digest(b"data", table.stored.items(), "r-1", bytes(32))
+    digest = keyed_digest(b"data", {"": table.stored.items()}, "r-1", bytes(32))
     return {name: codes.tolist() for name, codes in table.codes.items()}, report, digest
 
 

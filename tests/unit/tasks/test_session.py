@@ -110,10 +110,11 @@ def test_rows_are_forgotten_though_the_journal_cannot_be_closed(tmp_path, monkey
 
 def test_digests_of_the_same_rows_tell_two_certificates_nothing():
     """They are those of one release and one home, so that nobody can compare the rows of two."""
-    columns = [("age", np.arange(5)), ("sex", np.ones(5, dtype=np.int8))]
+    sexes = ("sex", np.ones(5, dtype=np.int8))
+    columns = {"people": [("age", np.arange(5)), sexes]}
     mine = keyed_digest(b"data", columns, "r-1", bytes(32))
     assert keyed_digest(b"data", columns, "r-1", bytes(32)) == mine
-    changed = [("age", np.arange(1, 6)), columns[1]]
+    changed = {"people": [("age", np.arange(1, 6)), sexes]}
     others = {
         keyed_digest(b"data", columns, "r-2", bytes(32)),
         keyed_digest(b"data", columns, "r-1", b"1" * 32),
@@ -121,3 +122,16 @@ def test_digests_of_the_same_rows_tell_two_certificates_nothing():
         keyed_digest(b"data", changed, "r-1", bytes(32)),
     }
     assert len(others - {mine}) == 4
+
+
+def test_a_digest_is_of_rows_in_any_order_and_of_what_each_holds_together():
+    ages, sexes = np.array([31, 31, 44, 59]), np.array([0, 1, 1, 1], dtype=np.int8)
+
+    def digest(ages, sexes):
+        tables = {"people": [("age", ages), ("sex", sexes)]}
+        return keyed_digest(b"data", tables, "r-1", bytes(32))
+
+    order = np.array([2, 0, 3, 1])
+    assert digest(ages[order], sexes[order]) == digest(ages, sexes)
+    assert digest(ages[order], sexes) != digest(ages, sexes)
+    assert digest(ages[:3], sexes[:3]) != digest(ages, sexes) != digest(ages[::-1], sexes)
