@@ -35,7 +35,7 @@ from models.relational.link import Link, Measured
 from models.relational.model import RelationalModel
 from models.relational.parts import Parts, parts_across
 from models.relational.plan import RelationalParameters
-from models.relational.rows import tasks_of_rows, train_rows
+from models.relational.rows import tasks_of_rows, train_rows, with_counted_rows
 from models.relational.schedule import DEGREES, MEAN_NOISE, MEASURE, SELECT, LinkNoise
 from models.several_tables import LabelledDoor
 from models.task import DatabaseTask
@@ -54,7 +54,8 @@ def train_relational(
     plan: Plan[RelationalParameters],
 ) -> RelationalModel:
     """The models of the rows of all tables, then the relationships between them."""
-    rows, parameters = tasks_of_rows(task), plan.parameters
+    parameters = plan.parameters
+    rows = with_counted_rows(private, tasks_of_rows(task), parameters.counts)
     models = train_rows(base, private, rows, parameters.plans)
     rng = SamplingSource(_SEED)
     pools = Drawing(task.schema, rng.generator, distinct_pairs(task))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,15 @@ from models.relational.constraints.pair_keys import distinct_pairs
 from models.relational.drawing import Drawing
 from models.relational.link import Link, Measured
 from models.relational.parts import numbers_of, parts_of
-from models.relational.rows import post_processing_of_rows, restore_rows, rows_state
+from models.relational.rows import counted_tables, post_processing_of_rows, restore_rows, rows_state
 from models.several_tables import part_of_arrays
 from models.task import DatabaseTask, Task
 
 _ROWS = "the rows of each table are drawn by a model of that table alone"
+_COUNTED = (
+    "shares of values are of the noisy number of rows, drawn to the declared one as far as noise "
+    "explains the difference"
+)
 _NUMBERED = "keys are numbered afresh, and name no row of the data"
 _DEGREES = (
     "noisy counts of how many rows refer to one are made a distribution, by which each synthetic "
@@ -76,7 +80,8 @@ class RelationalModel:
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
         linked = (_DEGREES, _MATCHED, _MOVED) if self.links else ()
-        rows = (_ROWS, *post_processing_of_rows(self.models))
+        counted = tuple(f"{name}: {_COUNTED}" for name in counted_tables(self.task))
+        rows = (_ROWS, *counted, *post_processing_of_rows(self.models))
         return (*rows, *linked, *self._repaired(), _NUMBERED)
 
     def _repaired(self) -> Iterator[str]:
@@ -127,7 +132,9 @@ class RelationalModel:
         for name, link in self.links.items():
             arrays |= {f"links.{name}/{key}": array for key, array in link_arrays(link).items()}
         links = {name: link_meta(link) for name, link in self.links.items()}
-        return {"base": self.base, "models": models, "links": links}, arrays
+        numbers = {name: own.data_rows for name, own in self.rows.items()}
+        meta = {"base": self.base, "models": models, "rows": numbers, "links": links}
+        return meta, arrays
 
 
 def link_meta(link: Link) -> dict[str, Any]:
@@ -155,6 +162,11 @@ def restore_relational(
 ) -> RelationalModel:
     """The model whose :meth:`RelationalModel.state` is given; ``create`` makes a method of rows."""
     base = create(meta["base"])
+    # models that were saved before rows were counted have the declared numbers
+    counted = meta.get("rows", {})
+    rows = {
+        name: replace(own, data_rows=counted.get(name, own.data_rows)) for name, own in rows.items()
+    }
     models = restore_rows(base, rows, meta["models"], arrays)
     links = {
         name: restored_link(task, key, meta["links"][name], part_of_arrays(arrays, f"links.{name}"))

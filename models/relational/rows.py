@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 from cloister.constraints import DenialConstraint
 from cloister.errors import PlanError
+from cloister.figures import figure
+from cloister.privacy.queries.counts.partition_counts import PartitionCounts
+from cloister.schema.cells import Cells
 from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain
 from cloister.schema.relations.joins import rows_domain
@@ -21,8 +24,12 @@ from models.plan import AnyPlan, Stage
 from models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model
 from models.relational.constraints.key_rules import rules_across
 from models.relational.constraints.pair_keys import distinct_pairs, kept_by_links
+from models.relational.schedule import Noise
 from models.several_tables import LabelledDoor, label_stage, part_of_arrays
 from models.task import DatabaseTask, Task
+
+COUNT = "number"
+"""The label of the noisy number of rows of a table."""
 
 
 def tasks_of_rows(task: DatabaseTask) -> dict[str, Task]:
@@ -83,6 +90,63 @@ def _require_enough_keys(name: str, domain: Domain, wanted: int) -> None:
                 f"table '{name}', column '{column.name}': its pattern has {column.values:,} keys "
                 f"for up to {wanted:,} rows; widen the pattern or request fewer rows"
             )
+
+
+def counted_tables(task: DatabaseTask) -> tuple[str, ...]:
+    """The tables with attributes of which bounds may leave rows out: all that must refer to others.
+
+    Where fewer rows are left than declared, noisy counts made shares of the declared number would
+    have the rest spread evenly over all values. Where any row is a unit none is left out.
+    """
+    schema = task.schema
+    return tuple(
+        name
+        for name in schema.tables
+        if rows_domain(schema, name).modelled
+        and not schema.any_row
+        and any(not key.optional for key in schema.parents_of(name))
+    )
+
+
+def count_stages(task: DatabaseTask, counts: Mapping[str, Noise]) -> Iterator[Stage]:
+    """The stage of the number of rows of each counted table."""
+    for name, noise in counts.items():
+        partition = task.tables[name].neighbours.partition
+        yield Stage(
+            f"{name}: {COUNT}",
+            noise.event(partition),
+            f"how many rows of {name} the bounds of its references leave; noise of "
+            f"{figure(noise.scale(partition))} rows",
+        )
+
+
+def with_counted_rows(
+    private: DatabaseDoor, rows: Mapping[str, Task], counts: Mapping[str, Noise]
+) -> dict[str, Task]:
+    """The tasks of tables, of as many rows as are counted.
+
+    Privacy: of each counted table a partition with one part.
+    """
+    found = dict(rows)
+    for name, noise in counts.items():
+        task, door = rows[name], LabelledDoor(private.table(name), name)
+        column = task.domain[task.domain.modelled[0]]
+        whole = PartitionCounts((Cells(column, np.zeros(1, dtype=np.int64)),))
+        counted = float(door.answer(whole, noise, COUNT)[0])
+        number = estimate_rows(task.data_rows, counted, noise.scale(door.neighbours.partition))
+        found[name] = replace(task, data_rows=number)
+    return found
+
+
+def estimate_rows(declared: int, counted: float, scale: float) -> int:
+    """The declared number of rows, moved to the counted one as far as noise explains no difference.
+
+    ``scale`` is that of the noise, in rows. Source: James, Stein, "Estimation with quadratic loss"
+    (1961), for how far.
+    """
+    error = counted - declared
+    believed = 1.0 - min(scale**2 / max(error**2, 1.0), 1.0)
+    return max(round(declared + believed * error), 1)
 
 
 def plans_json(plans: Mapping[str, AnyPlan]) -> dict[str, Any]:

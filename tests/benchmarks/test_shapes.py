@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from deliveries import deliveries
+from films import films
 from flights import ROWS, flights
 from hospital import DEPENDENCIES, hospital
 from leavers import leavers
@@ -15,9 +16,10 @@ from loans import loans
 from matches import matches
 from products import products
 from ratings import ratings
+from shape import release_database
 from stays import bounded_stays, several_stays, stays
 from tails import heavy_tails
-from trials import marginal_errors, releases, show
+from trials import RELEASES, marginal_errors, releases, show
 
 from cloister.evaluation.classifiers.learning import (
     TrainTestSplit,
@@ -47,6 +49,9 @@ DEVIATION_FACTOR = 2
 
 LEARNT = 0.95
 """Rows with the data's right side at least, of left sides well above the noise."""
+
+STARS_OFF = 0.015
+"""Between a share of stars and its mean over releases at most: shares have a deviation of 0.008."""
 
 
 @pytest.mark.parametrize("epsilon", [1, 10])
@@ -346,6 +351,22 @@ def test_ratings():
             }
         )
     show("ratings, epsilon 1", figures)
+
+
+@pytest.mark.parametrize("epsilon", [10, 18])
+def test_films(epsilon):
+    figures = []
+    for _ in range(RELEASES):
+        trial = release_database(films(), epsilon)
+        real, drawn = (own.tables["ratings"].frame() for own in (trial.real, trial.synthetic))
+        stars = [own["stars"].value_counts(normalize=True).sort_index() for own in (real, drawn)]
+        figures.append({f"{star} stars": share for star, share in stars[1].items()})
+        figures[-1] |= {f"{star} stars, of data": share for star, share in stars[0].items()}
+        figures[-1] |= {"ratings": len(drawn), "ratings of data": len(real)}
+    show(f"films, epsilon {epsilon}", figures)
+    means = pd.DataFrame(figures).mean()
+    for star in range(1, 6):
+        assert abs(means[f"{star} stars"] - means[f"{star} stars, of data"]) < STARS_OFF
 
 
 def persons_of(table, owned):

@@ -19,17 +19,22 @@ import yaml
 from cloister.privacy.door.database import PrivateDatabase
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
+from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.domain import Table
+from cloister.schema.relations.database import Database
+from cloister.schema.relations.fan_out import rows_changed
+from cloister.schema.relations.joins import joined_tables, row_tables
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.validation.tables import validate_rows
 from models.auto import choose_method
 from models.plan import Plan
 from models.protocol import Model, fit, make_plan
 from models.registry import create
-from models.task import Budget, Task
+from models.task import Budget, DatabaseTask, Task
 from models.task_from_spec import task_of
 from tasks.data.contribution_bound import bound_contribution, person_numbers
+from tasks.data.open_database import bound
 from tasks.data.open_table import person_door
 
 
@@ -51,6 +56,24 @@ class Shape:
         content = dict(self.spec) | {"source": {"path": str(folder / f"{name}.csv")}}
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
         return folder / f"{name}.yaml"
+
+
+@dataclass(frozen=True)
+class DatabaseShape:
+    """Several tables, and the content of their spec file."""
+
+    frames: Mapping[str, pd.DataFrame]
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class DatabaseTrial:
+    """One release of several tables: the real rows that were used, and the synthetic ones."""
+
+    task: DatabaseTask
+    plan: Plan[Any]
+    real: Database
+    synthetic: Database
 
 
 @dataclass(frozen=True)
@@ -87,6 +110,37 @@ def release_once(
         drawn = model.sample(task.output_rows, SamplingSource(0))
         journal.close()
     return Trial(task, plan, model, real, drawn)
+
+
+def release_database(
+    shape: DatabaseShape,
+    epsilon: float,
+    method: str = "relational",
+    delta: str = "1e-6",
+    noise: NoiseSource | None = None,
+) -> DatabaseTrial:
+    """One release of several tables; its noise is the operating system's if no other is given."""
+    task = task_of(
+        Spec.declared_in(Path(), shape.spec), {name: len(own) for name, own in shape.frames.items()}
+    )
+    assert isinstance(task, DatabaseTask)
+    synthesizer = create(method)
+    plan = make_plan(synthesizer, task, Budget(Fraction(str(epsilon)), Fraction(delta)))
+    coded = {name: domain.encode(shape.frames[name]) for name, domain in task.schema.tables.items()}
+    real = bound(Database(task.schema, coded), b"key of a test")
+    behind, changed = {**row_tables(real), **joined_tables(real)}, rows_changed(task.schema)
+    most = {name: Neighbours(task.neighbours.relation, changed[name]) for name in behind}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Journal.open(Path(folder), {"run": str(shape.spec["name"])}) as journal,
+    ):
+        door = PrivateDatabase(
+            Database(task.schema, behind), most, plan.event, journal, noise or NoiseSource()
+        )
+        model = synthesizer.train(door, task, plan)
+        assert not door.plan_budget.remaining
+        drawn = model.sample(task.output_rows, SamplingSource(0))
+    return DatabaseTrial(task, plan, real, drawn)
 
 
 def _door(

@@ -1,4 +1,4 @@
-"""What the specs of shapes have in common: one table with a wide budget, released at epsilon 1."""
+"""What the specs of shapes have in common: a wide budget, of which a release spends epsilon 1."""
 
 from __future__ import annotations
 
@@ -29,6 +29,31 @@ def spec_of(
         "attributes": dict(attributes),
         "constraints": list(constraints),
         "release": {"method": method, "epsilon": 1, "delta": delta},
+    }
+
+
+def spec_of_tables(
+    name: str, unit: str, tables: Mapping[str, Mapping[str, Any]], delta: str = "1e-6"
+) -> dict[str, Any]:
+    """The content of a spec file whose tables lie beside it; ``rows`` of each are numbers.
+
+    The privacy unit is a row of table ``unit``.
+    """
+    declared = {
+        own: {"source": {"path": f"{own}.csv"}, **table, "rows": {"public": table["rows"]}}
+        for own, table in tables.items()
+    }
+    rows = declared[unit].pop("rows")
+    return {
+        "name": name,
+        "privacy": {
+            "unit": {"table": unit},
+            "relation": "add_remove",
+            "rows": rows,
+            "budget": {"epsilon": 100, "delta": "1e-4", "per": "year"},
+        },
+        "tables": declared,
+        "release": {"method": "auto", "epsilon": 1, "delta": delta},
     }
 
 

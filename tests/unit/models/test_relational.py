@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from films import films
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shape import release_database
 
 from cloister.constraints import DenialConstraint
 from cloister.constraints.denial import Cell, Op, Predicate
@@ -17,17 +19,20 @@ from cloister.errors import DataError, PlanError
 from cloister.privacy.accounting.accountants import spend
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations.database import Database, ForeignKey, Schema
-from cloister.schema.relations.joins import joined_tables, require_unique_keys
+from cloister.schema.relations.joins import joined_table, joined_tables, require_unique_keys
 from models.registry import create
 from models.relational.candidates import MOST_CANDIDATES, Workload, workloads
 from models.relational.link import Link, Measured, Side
 from models.relational.matching.match import match
 from models.relational.matching.profiles import Problem, Profiles, ProfileTarget, project_columns
 from models.relational.matching.rounding import round_unbiased, sample_exactly
+from models.relational.model import RelationalModel
 from models.relational.parts import parts_by
+from models.relational.rows import estimate_rows, tasks_of_rows
 from models.relational.synthesizer import RelationalSynthesizer
 from models.task import Budget, DatabaseTask, Task
 
@@ -176,6 +181,40 @@ def test_sliced_rows_are_matched_within_the_bound(monkeypatch: pytest.MonkeyPatc
     assert np.bincount(found, minlength=400).max() <= 3
     low = parts["visits.cost"].of(drawn.codes["cost"]) < 4
     assert (patients.codes["sex"][found] == ~low).mean() > 0.9
+
+
+def test_values_keep_their_shares_where_bounds_leave_rows_out() -> None:
+    """Users have up to 200 of their ratings; a fifth of those declared are left out."""
+    trial = release_database(
+        films(users=150, items=600, rows=18_000),
+        100,
+        "relational-independent",
+        noise=NoiseSource.insecure(1),
+    )
+    declared = trial.task.tables["ratings"].data_rows
+    real, drawn = (own.tables["ratings"] for own in (trial.real, trial.synthetic))
+    assert real.rows < 0.85 * declared
+    shares = [np.bincount(own.codes["stars"], minlength=5) / own.rows for own in (real, drawn)]
+    assert np.abs(shares[0] - shares[1]).max() < 0.01
+
+
+@pytest.mark.parametrize(
+    ("counted", "rows"), [(1_000, 1_000), (1_030, 1_000), (600, 606), (1_400, 1_394), (-9e9, 1)]
+)
+def test_a_number_of_rows_is_believed_as_far_as_noise_does_not_explain_it(counted, rows) -> None:
+    assert estimate_rows(1_000, counted, 50.0) == rows
+
+
+def test_a_saved_model_keeps_the_counted_number_of_rows() -> None:
+    """One that was saved before rows were counted has the declared number."""
+    task, method = task_of(), create("relational")
+    rows = tasks_of_rows(task)
+    rows["visits"] = replace(rows["visits"], data_rows=700)
+    link = Link(KEY, np.array([0.1, 0.3, 0.4, 0.2]), {})
+    meta, arrays = RelationalModel("independent", task, rows, {}, {joined_table(KEY): link}).state()
+    assert method.restore(task, meta, arrays).rows["visits"].data_rows == 700
+    del meta["rows"]
+    assert method.restore(task, meta, arrays).rows["visits"].data_rows == 1_000
 
 
 def test_two_rows_of_one_key_are_refused() -> None:
