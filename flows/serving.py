@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,14 @@ from flows.cli.console import warn
 from tasks.requests.recurring import Registration, registrations, settings_digest
 from tasks.runtime.home import Home
 from tasks.runtime.locks import exclusive
-from tasks.stores.prefect_deployment import due_runs, refuse_run
+from tasks.stores.prefect_deployment import due_runs, has_run, refuse_run
 
 _INTERVAL = 10.0
 """Seconds between two requests to the server: schedules have a resolution of a minute."""
+
+
+_LATE = timedelta(seconds=90)
+"""After a due time, when its run should be there: servers look at their schedules every minute."""
 
 
 def serve(flow: Flow[..., Any], home: Home) -> None:
@@ -39,10 +43,12 @@ def serve(flow: Flow[..., Any], home: Home) -> None:
     """
     if not registrations(home):
         raise InputError("no recurring release is registered in this home; see cloister deploy")
+    checked = datetime.min.replace(tzinfo=UTC)
     with _alone(home):
         while True:
             try:
                 serve_due(flow, home)
+                checked = warn_of_missing(home, checked)
             except CloisterError as error:
                 warn(str(error))  # a server that is down may come back
             time.sleep(_INTERVAL)
@@ -57,6 +63,28 @@ def serve_due(flow: Flow[..., Any], home: Home) -> list[str]:
     known = _registered(home)
     runs = due_runs(list(known), datetime.now(UTC)) if known else []
     return [_served(flow, run, known | _registered(home), home) for run in runs]
+
+
+def warn_of_missing(home: Home, checked: datetime) -> datetime:
+    """Warn of each release for which the server has made no run after ``checked``.
+
+    The time up to which this was checked; of several times without a run the last is named.
+
+    Raises:
+        CloisterError: the server does not answer, or a registration was altered.
+    """
+    until = datetime.now(UTC) - _LATE
+    for registration in registrations(home):
+        due = registration.last_due(checked, until)
+        if due and not has_run(registration.deployment, due):
+            warn(
+                f"{registration.name} was due at {due.isoformat(timespec='minutes')}, but the "
+                "Prefect server's scheduler made no run for it; see the server's log, check that "
+                "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED is not false there and that "
+                f"release/{registration.name} is not paused, and make the missed release with "
+                "cloister release"
+            )
+    return until
 
 
 def _registered(home: Home) -> dict[str, Registration]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import deque
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,6 +23,9 @@ from tasks.stores.prefect_schedule import ReleaseSchedule
 
 _INSTANT = timedelta(microseconds=1)
 """The resolution of times: schedules are read from just before a time, so that it is included."""
+
+_TAKING = timedelta(seconds=30)
+"""What a server may take to make the first runs of a new deployment: it looks every 5 seconds."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,12 @@ class Registration:
             )
         if due <= datetime.fromisoformat(self.after):
             raise InputError("a run that was due then, or later, was started before")
+
+    def last_due(self, after: datetime, until: datetime) -> datetime | None:
+        """The last time after ``after``, up to ``until``, at which a run is still to start."""
+        first = max(after, datetime.fromisoformat(self.after) + _TAKING)
+        due = deque(takewhile(lambda run: run <= until, self.schedule.runs(first)), maxlen=1)
+        return due[0] if due else None
 
     def mark_started(self, due: datetime, home: Home) -> Self:
         """Record that the run of a time was started; no run of that time or before starts again."""

@@ -20,6 +20,12 @@ from uuid import UUID
 import httpx
 from prefect import Flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import (
+    DeploymentFilter,
+    DeploymentFilterId,
+    FlowRunFilter,
+    FlowRunFilterExpectedStartTime,
+)
 from prefect.client.schemas.objects import FlowRun, State, StateType, VersionInfo
 from prefect.deployments.runner import DeploymentApplyError
 from prefect.exceptions import PrefectHTTPStatusError
@@ -118,6 +124,23 @@ def due_runs(deployments: list[str], now: datetime) -> list[FlowRun]:
             [UUID(each) for each in deployments], now, _MOST_RUNS
         )
         return [client.read_flow_run(run.id) for run in found]
+
+
+def has_run(deployment: str, due: datetime) -> bool:
+    """Whether the server holds a run of a deployment for a time, whatever became of it.
+
+    Raises:
+        CloisterError: the server does not say.
+    """
+    then = FlowRunFilterExpectedStartTime(after_=due, before_=due)
+    with _explained("say which runs it made"), get_client(sync_client=True) as client:
+        return bool(
+            client.read_flow_runs(
+                deployment_filter=DeploymentFilter(id=DeploymentFilterId(any_=[UUID(deployment)])),
+                flow_run_filter=FlowRunFilter(expected_start_time=then),
+                limit=1,
+            )
+        )
 
 
 def refuse_run(run: FlowRun, reason: str) -> None:

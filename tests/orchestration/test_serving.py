@@ -1,4 +1,7 @@
-"""cloister serve on a real Prefect server: what is due is run once, as the home holds it."""
+"""cloister serve on a real Prefect server: what is due is run once, as the home holds it.
+
+This server's scheduler is off, and runs are made by hand: test_scheduler has one that makes them.
+"""
 
 import json
 import os
@@ -179,6 +182,50 @@ def test_an_altered_registration_is_refused(server, due, recorder, made):
     path.write_text(path.read_text()[:-20])
     with pytest.raises(Exception, match="altered"):
         serve_due(recorder, server.home)
+
+
+@pytest.fixture
+def said_of(server, recorder, monkeypatch, capsys):
+    """What serve says on standard error in three rounds."""
+
+    class Ended(Exception):
+        pass
+
+    def three_rounds() -> str:
+        rounds = iter(range(2))
+
+        def end_after_three(_: float) -> None:
+            if next(rounds, None) is None:
+                raise Ended
+
+        monkeypatch.setattr("flows.serving.time.sleep", end_after_three)
+        with pytest.raises(Ended):
+            serve(recorder, server.home)
+        return capsys.readouterr().err
+
+    return three_rounds
+
+
+@pytest.fixture
+def missed(server, deploy) -> datetime:
+    """A time three hours ago for which no run was made, of a daily schedule."""
+    due = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=3)
+    deploy("--cron", f"0 {due.hour} * * *")
+    registrations(server.home)[0].mark_started(due - timedelta(days=2), server.home)
+    return due
+
+
+def test_a_due_time_without_a_run_is_told_once_with_the_remedy(missed, said_of):
+    (told,) = said_of().splitlines()
+    assert f"clubs was due at {missed.isoformat(timespec='minutes')}" in told
+    assert "scheduler made no run" in told
+    assert "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED" in told and "cloister release" in told
+
+
+def test_a_time_for_which_a_run_was_made_is_not_told(server, missed, said_of):
+    ask(server, missed, epsilon="4")
+    (told,) = said_of().splitlines()
+    assert "refused: the server asks for other parameters" in told
 
 
 def test_a_home_is_served_by_one_process_and_not_without_a_registration(server, deploy, recorder):
