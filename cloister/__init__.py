@@ -6,6 +6,7 @@ and are imported when first used, so that importing a schema starts no orchestra
 
 from importlib import import_module
 from typing import Any
+from warnings import catch_warnings, filterwarnings
 
 __version__ = "0.2.0"
 
@@ -17,7 +18,9 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'cloister' has no attribute '{name}'")
     import_module("tasks.runtime.home").Home.current().configure()
-    return getattr(import_module("flows.python"), name)
+    with catch_warnings():  # the home, and Prefect's in it, are made by what first writes there
+        filterwarnings("ignore", "Failed to create the Prefect home directory")
+        return getattr(import_module("flows.python"), name)
 
 
 def __dir__() -> list[str]:

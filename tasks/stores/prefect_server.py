@@ -7,6 +7,7 @@ however this process ends, the pipe closes and the server ends too.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import subprocess
@@ -15,9 +16,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from types import MappingProxyType
 
 import httpx
+from prefect.events.worker import EventsWorker
 from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
 from cloister.errors import InputError, StorageError
@@ -40,6 +43,9 @@ _PAUSE = 0.1
 
 _ENDING = 5.0
 """Seconds that a temporary server may take to end before it is killed."""
+
+_SENDING = 30.0
+"""Seconds that a temporary server may take to receive the last events, on a busy machine."""
 
 _PROGRAM = f"""
 import gc, os, runpy, threading
@@ -72,8 +78,24 @@ def serving(home: Home) -> Iterator[None]:
     home.prepare()
     with _temporary(home, _password()) as port:
         own = {PREFECT_API_URL: f"http://127.0.0.1:{port}/api"}
-        with temporary_settings(own), answering():
+        with temporary_settings(own), answering(), _all_events_sent():
             yield
+
+
+@contextmanager
+def _all_events_sent() -> Iterator[None]:
+    """Send all events before their server ends: Prefect would try each for seconds at exit.
+
+    It would keep sending to the same address, so that the next server starts with a queue of its
+    own. A thread waits, since a notebook has an event loop here.
+    """
+    logging.getLogger("EventsWorker").setLevel(logging.ERROR)  # it warns that it sends
+    try:
+        yield
+    finally:
+        waiting = Thread(target=EventsWorker.drain_all, args=(_SENDING,), daemon=True)
+        waiting.start()
+        waiting.join()
 
 
 @contextmanager

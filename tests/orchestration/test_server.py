@@ -6,6 +6,7 @@ A temporary one ends with the run, however.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -37,6 +38,17 @@ from tasks.stores.prefect_server import serving
 with serving(home):
     print("up", flush=True)
     time.sleep(600)
+"""
+
+TWO_RELEASES = """
+import asyncio, sys, cloister
+def release(rows):
+    fast = {"method": "independent", "delta": 0, "evaluate": "none"}
+    print(cloister.release(sys.argv[1], rows=rows, **fast).id)
+async def in_a_notebook():
+    release(201)
+release(200)
+asyncio.run(in_a_notebook())
 """
 
 
@@ -123,6 +135,21 @@ def test_a_killed_run_leaves_no_server(tmp_path: Path, way: signal.Signals) -> N
         for left in _running(home):
             os.kill(left, signal.SIGKILL)
         run.wait()
+
+
+@pytest.mark.slow
+def test_a_process_may_make_a_second_release(place) -> None:
+    """Each starts a server of its own, and each server gets all events before it ends."""
+    done = subprocess.run(
+        [sys.executable, "-c", TWO_RELEASES, str(place.spec)],
+        env=_environment(place.home),
+        capture_output=True,
+        text=True,
+        timeout=UP * 2,
+    )
+    assert done.returncode == 0 and len(set(done.stdout.split())) == 2, done.stderr
+    progress = re.compile(r"\d\d:\d\d:\d\d \w+ (started|finished|\d+ of \d+)")
+    assert [line for line in done.stderr.splitlines() if not progress.fullmatch(line)] == []
 
 
 def _environment(home: Home) -> dict[str, str]:
