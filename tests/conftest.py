@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from absl import logging as absl_logging
+from hypothesis import HealthCheck, settings
 
 from cloister.constraints import constraints_of
 from cloister.constraints.counting import violation_reports
@@ -33,6 +34,20 @@ from models.protocol import Model, fit, make_plan
 from models.registry import create
 from models.task import Budget, Task
 from tasks.runtime.home import Home
+
+# The same examples in each run, whatever the speed of the machine: only a change fails a test.
+# --hypothesis-profile=nightly draws others, those of --hypothesis-seed.
+settings.register_profile(
+    "default",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.register_profile(
+    "nightly", settings.get_profile("default"), derandomize=False, print_blob=True
+)
+settings.load_profile("default")
 
 os.environ["CLOISTER_HOME"] = tempfile.mkdtemp(prefix="cloister-tests-")
 os.environ.pop("PREFECT_HOME", None)  # that of the process that started this one, if it tests too

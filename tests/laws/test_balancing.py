@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -71,7 +71,6 @@ def distance(levels, chosen):
     return total
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 60), st.integers(1, 4))
 def test_as_many_different_rows_as_wanted_are_chosen(seed, wanted, factor):
     rng = np.random.default_rng(seed)

@@ -135,7 +135,7 @@ def measured(order: ResolvedRequest, answers: Path, planned: ResolvedRequest) ->
     return spec_text(measured_content(read_marked(order.spec).content, order, "r-0", found))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(hostile_rows)
 def test_what_one_row_decides_is_refused_or_measured(tmp_path_factory, plain, row):
     """All that may differ between drafts of neighbours is marked and refused.

@@ -50,7 +50,7 @@ def noises(made):
 
 
 @pytest.mark.parametrize("method", VARIANTS)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(
     eps=st.fractions(Fraction(1, 10), 10, max_denominator=100),
     more=st.fractions(Fraction(1, 50), 3, max_denominator=50),

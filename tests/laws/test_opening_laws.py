@@ -124,7 +124,7 @@ def opened(
 
 
 @pytest.mark.parametrize(("kind", "source"), CASES)
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_one_person_more_moves_the_opened_table_by_at_most_their_rows(
     kind, source, data, tmp_path_factory

@@ -71,7 +71,7 @@ def keeps_the_law(data, build) -> bool:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_a_person_more_is_one_row_more_of_persons_and_its_own_rows(data):
     assert keeps_the_law(data, person_tables)
@@ -96,7 +96,7 @@ def by_the_whole_table(table: Table, task: Task) -> Database:
 
 
 def test_persons_made_of_others_rows_break_the_law():
-    @settings(max_examples=300, deadline=None, phases=[Phase.generate])
+    @settings(max_examples=300, phases=[Phase.generate])
     @given(data=st.data())
     def law(data):
         assert keeps_the_law(data, by_the_whole_table)

@@ -169,7 +169,7 @@ def test_rows_read_together_are_what_their_cells_are_alone_at_length(
 
 
 @pytest.mark.parametrize("name", TYPES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(cells=st.lists(st.text() | st.sampled_from(TEXTS), min_size=1, max_size=6))
 def test_any_texts_are_parsed_each_on_its_own_and_stay_what_they_become(
     name: str, cells: list[str]

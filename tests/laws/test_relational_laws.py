@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tiny_databases import Bound, Build, counted, domain, without
 
@@ -144,7 +144,7 @@ def keeps_the_law(
     )
 
 
-QUICK = settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=120)
 
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
@@ -232,14 +232,7 @@ BOTH = SCHEMAS["a link of which both sides are protected"]
 def test_the_law_finds_joins_and_bounds_by_which_a_unit_changes_more(
     schema: Schema, bound: Bound, build: Build
 ) -> None:
-    @settings(
-        deadline=None,
-        max_examples=2_000,
-        database=None,
-        derandomize=True,
-        phases=[Phase.generate],
-        suppress_health_check=[HealthCheck.too_slow],
-    )
+    @settings(max_examples=2_000, derandomize=True, phases=[Phase.generate])
     @given(st.data())
     def law(data: st.DataObject) -> None:
         assert keeps_the_law(data, schema, bound, build)

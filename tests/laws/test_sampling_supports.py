@@ -33,7 +33,7 @@ def levels_of(values):
     return bin_cells(cells, np.full(values, 1 / values), 0.0, keep=True).levels
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6))
 def test_right_sides_without_evidence_have_their_shares(seed):
     rng = np.random.default_rng(seed)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from arbitrary_rows import ArbitraryRows
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.constraints import parse_denial
@@ -87,7 +87,7 @@ def test_numbers_that_a_text_determines_differ_as_much_as_texts_do():
     assert rates > 0.9 * zips
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(
     rules=st.lists(st.sampled_from(RULES), min_size=2, max_size=3, unique=True),
     seed=st.integers(0, 10**6),

@@ -143,7 +143,7 @@ SECOND = DenialConstraint("r", (Predicate(Cell(2, "b"), Op.GT, 0),))
 DIFFERS = DenialConstraint("r", tuple(same(1, name, "!=") for name in ("b", "c", "tag", "grade")))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(constraints, tables())
 @example(FOUR_ORDERS, Table(DOMAIN, {c.name: np.arange(20) * 7 % c.size for c in DOMAIN}))
 @example(CONTRADICTION, Table(DOMAIN, {c.name: np.arange(9) % c.size for c in DOMAIN}))
@@ -162,7 +162,7 @@ def test_counts_are_those_of_loops_over_all_pairs(
     assert violation_share(constraint, table) == (Fraction(total, whole) if whole else 0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(constraints, tables(), st.integers(0, 2**32 - 1))
 def test_counts_do_not_depend_on_the_order_of_the_rows(
     constraint: DenialConstraint, table: Table, seed: int

@@ -180,7 +180,7 @@ def _plain(value: object) -> object:
     return value.to_pydatetime() if isinstance(value, pd.Timestamp) else value
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(st.lists(predicates(), min_size=1, max_size=4), min_size=4, max_size=8),
     st.integers(2, 24),

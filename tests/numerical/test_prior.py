@@ -91,7 +91,7 @@ def test_counts_of_other_rows_hardly_count():
 
 
 @given(st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_no_refined_bin_has_parts_of_two_earlier_ones(data):
     def bins():
         cuts = data.draw(st.sets(st.integers(1, AGES.size - 1), max_size=20))

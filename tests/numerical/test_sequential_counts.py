@@ -117,7 +117,7 @@ def costs(index, rows):
     return noted
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(constraints, seeds, st.integers(0, 25), st.sampled_from([0.5, np.inf]))
 def test_costs_are_those_of_loops_over_all_rows_before(constraint, seed, count, weight):
     before, rows = table_of(seed, count), table_of(seed + 1, 6)
@@ -128,7 +128,7 @@ def test_costs_are_those_of_loops_over_all_rows_before(constraint, seed, count, 
     assert costs(index, rows) == pytest.approx(expected)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(constraints, seeds)
 def test_rows_taken_away_leave_no_trace(constraint, seed):
     before, more, rows = table_of(seed, 12), table_of(seed + 1, 12), table_of(seed + 2, 6)
@@ -143,7 +143,7 @@ def test_rows_taken_away_leave_no_trace(constraint, seed):
     assert index.rows == plain.rows and costs(index, rows) == pytest.approx(costs(plain, rows))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(constraints, seeds)
 def test_rows_are_admitted_as_by_loops(constraint, seed):
     rows = table_of(seed, 15)

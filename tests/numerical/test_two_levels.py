@@ -47,7 +47,7 @@ def test_only_numbers_of_many_cells_have_wide_ones_and_special_values_stay_apart
     assert LEVELS.members[0] == LEVELS.members[-1] == 1
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1), st.floats(0.5, 5_000), st.integers(1, 10**6))
 def test_shares_are_a_distribution_whatever_the_noise(seed, deviation, rows):
     rng = np.random.default_rng(seed)

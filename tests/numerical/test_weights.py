@@ -46,7 +46,7 @@ def violated(rule, first, second):
     return (bound.violation_mask(left, right) | bound.violation_mask(right, left)).reshape(n, m)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(1, 30), st.sampled_from([2, 99]))
 def test_shares_are_those_of_loops_over_the_reference(seed, rows, others, spread):
     rng = np.random.default_rng(seed)
@@ -58,7 +58,7 @@ def test_shares_are_those_of_loops_over_the_reference(seed, rows, others, spread
         assert np.allclose(shares, expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 30), st.sampled_from([2, 99]))
 def test_expected_violations_of_kept_rows_are_those_of_loops(seed, rows, spread):
     rng = np.random.default_rng(seed)

@@ -140,7 +140,7 @@ def settled(seed: int, parents: int, texts: tuple[str, ...], shared: tuple[str, 
     return owners, own, above, rules, Placement(compatible, 4, copied, rng).settle(owners)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32),
     parents=st.integers(1, 40),

@@ -152,7 +152,7 @@ def satisfiable(rules: list[DenialConstraint], rows: int) -> bool:
     return not denied.all()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(small_rules(), min_size=1, max_size=4), st.sampled_from([1, 2]))
 def test_a_conflict_is_found_if_and_only_if_the_whole_domain_has_none_to_offer(
     rules: list[DenialConstraint], rows: int

@@ -86,7 +86,7 @@ def test_the_widest_range_keeps_its_bins() -> None:
     assert np.ptp(np.diff(marginal_cells(column).starts)) <= 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_sparse_counting_agrees_with_full_tables(data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(1, 5), min_size=3, max_size=3))

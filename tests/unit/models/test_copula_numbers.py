@@ -41,7 +41,7 @@ def integrated(first, second, correlation):
 
 
 @given(LIMITS, LIMITS, CORRELATIONS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_bivariate_normal_is_right_to_eight_digits(first, second, correlation):
     assert one(first, second, correlation) == pytest.approx(
         integrated(first, second, correlation), abs=1e-8
@@ -55,7 +55,7 @@ def test_quadrants_have_the_known_probability(correlation):
 
 
 @given(st.lists(st.tuples(LIMITS, LIMITS, st.floats(-0.99, 0.99)), min_size=1, max_size=30))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_correlation_that_is_found_gives_the_probability_again(cases):
     first, second, correlation = np.array(cases).T
     joint = upper_probability(first, second, correlation)

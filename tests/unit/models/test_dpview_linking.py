@@ -41,7 +41,7 @@ def table_of(records, names):
 
 
 @given(st.integers(0, 500), st.integers(2, 4), st.integers(1, 2_000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_linking_gives_exactly_n_records_and_reproduces_every_view(seed, width, rows):
     people, rng = population(seed), np.random.default_rng(seed)
     whole = round_views(
@@ -76,7 +76,7 @@ def test_the_motivating_example_of_the_paper():
 
 
 @given(st.integers(0, 300))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_heuristic_links_as_many_as_a_maximum_matching(seed):
     rng = np.random.default_rng(seed)
     left, right = rng.integers(0, 3, (40, 2)), rng.integers(0, 3, (40, 2))

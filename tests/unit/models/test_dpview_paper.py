@@ -71,7 +71,7 @@ def test_the_rounding_that_the_paper_prints():
     st.lists(st.lists(st.floats(0, 50), min_size=4, max_size=4), min_size=1, max_size=6),
     st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_largest_fractions_give_whole_counts_of_the_wanted_sums(lines, seed):
     rng = np.random.default_rng(seed)
     counts, targets = np.array(lines), rng.integers(0, 90, len(lines))

@@ -44,7 +44,7 @@ def disagreement(views):
 
 
 @given(OVERLAPS, st.integers(0, 99))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_one_pass_makes_views_of_any_overlaps_agree(overlaps, seed):
     views = impose_agreement([noisy(names, seed) for names in overlaps], 1_000)
     assert disagreement(views) < 1e-6
@@ -52,7 +52,7 @@ def test_one_pass_makes_views_of_any_overlaps_agree(overlaps, seed):
 
 
 @given(OVERLAPS, st.integers(0, 99))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_agreement_is_kept_by_a_second_pass(overlaps, seed):
     once = impose_agreement([noisy(names, seed) for names in overlaps], 1_000)
     twice = impose_agreement(once, 1_000)
@@ -98,7 +98,7 @@ def test_non_negative_counts_keep_their_sum_and_are_the_nearest(values):
 
 
 @given(OVERLAPS, st.integers(0, 50))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_consistent_views_are_not_negative_and_nearly_agree(overlaps, seed):
     views = make_consistent([noisy(names, seed) for names in overlaps], 1_000)
     assert all((view.counts >= 0).all() for view in views)
@@ -106,7 +106,7 @@ def test_consistent_views_are_not_negative_and_nearly_agree(overlaps, seed):
 
 
 @given(st.integers(0, 200), st.integers(2, 3), st.integers(0, 3_000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_rounded_views_are_whole_not_negative_agree_and_sum_to_n(seed, width, rows):
     linked = best_views(SHAPES, width).linked
     views = make_consistent([noisy(names, seed) for names in linked], 1_000)

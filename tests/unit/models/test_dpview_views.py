@@ -31,7 +31,7 @@ def sized(*sizes):
 
 
 @given(st.lists(st.integers(1, 40), min_size=2, max_size=24), st.integers(2, 6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_attribute_is_in_one_base_view_and_views_are_chained(sizes, width):
     public = sized(*sizes)
     views = best_views(public, width)
@@ -47,7 +47,7 @@ def test_every_attribute_is_in_one_base_view_and_views_are_chained(sizes, width)
 
 
 @given(st.lists(st.integers(2, 9), min_size=4, max_size=20), st.integers(2, 5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_two_views_share_is_in_all_between(sizes, width):
     linked = best_views(sized(*sizes), width).linked
     for at, first in enumerate(linked):
@@ -108,7 +108,7 @@ def test_an_odd_view_takes_its_middle_from_the_second_view_while_that_stays_ligh
 
 
 @given(st.lists(st.integers(2, 20), min_size=5, max_size=9), st.integers(2, 4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_search_comes_near_the_optimum_of_small_cases(sizes, width):
     public = sized(*sizes)
     search = Search(public, width)

@@ -85,7 +85,6 @@ def test_rounding_keeps_the_sum_and_the_expectation() -> None:
     assert np.abs(draws.mean(0) - weights).max() < 6 * 0.5 / np.sqrt(20_000)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 4), st.floats(-2, 2)), min_size=1, max_size=6),
 )
@@ -118,7 +117,7 @@ def test_known_joint_tables_are_fitted_without_error(dependent: float) -> None:
     assert problem.shares(problem.solve()) == pytest.approx(shares, abs=1e-3)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(0, 10_000), st.integers(1, 40), st.integers(1, 5), st.data())
 def test_each_row_refers_to_one_parent_and_no_degree_passes_its_bound(
     seed: int, parents: int, most: int, data: st.DataObject

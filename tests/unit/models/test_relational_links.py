@@ -22,7 +22,7 @@ KINDS = Categorical(type="categorical", values=["a", "b", "c"])
 USER, MOVIE = (TextKey(type="text", pattern=f"{letter}{{1..99}}") for letter in "UM")
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 12), st.data())
 def test_links_are_made_distinct_with_their_left_ends_and_their_number(
     seed: int, lefts: int, rights: int, data: st.DataObject
@@ -48,7 +48,6 @@ def test_few_doubled_links_keep_all_degrees() -> None:
     assert (found != right).mean() < 0.1
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(-1, 9), min_size=10, max_size=10), st.integers(0, 99))
 def test_no_row_is_above_itself(owners: list[int], seed: int) -> None:
     found = without_cycles(np.array(owners), np.random.default_rng(seed))
@@ -79,7 +78,7 @@ SCHEMA = Schema(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(0, 10_000), st.integers(1, 15), st.integers(1, 15), st.data())
 def test_a_link_table_has_its_number_of_distinct_links_within_both_bounds(
     seed: int, users: int, movies: int, data: st.DataObject

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister.errors import PlanError
@@ -55,7 +55,6 @@ CHILDREN = Schema(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(-3, 3), min_size=1, max_size=12), st.data())
 def test_the_projection_is_the_nearest_point(points: list[float], data: st.DataObject) -> None:
     """Theorem 2, against the condition that makes a point nearest: one nu for all shares."""

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister.errors import PlanError, UnplannedQuery
@@ -383,7 +383,6 @@ texts = st.text(
 )
 
 
-@settings(deadline=None)
 @given(
     st.lists(texts, min_size=1, max_size=6, unique=True),
     st.floats(1e-12, 0.1),

@@ -200,7 +200,7 @@ simple = (
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     st.lists(simple, min_size=1, max_size=4), simple, st.sampled_from(["add_remove", "replace_one"])
 )
@@ -212,7 +212,7 @@ def test_more_events_never_cost_less(events: list[Event], another: Event, relati
     assert together <= (before + epsilon(another, 1e-6, relation)) * (1 + 1e-3)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 200), st.integers(2, 9))
 def test_quadrupling_tables_and_doubling_noise_changes_little(times: int, noise: int) -> None:
     before = epsilon(repeat(GaussianCounts(Fraction(10 * noise), ADD), times), 1e-6, "add_remove")

@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.errors import DataError
@@ -84,9 +84,7 @@ def outcome(spec):
     return {name: codes.tolist() for name, codes in table.codes.items()}, report, digest
 
 
-@settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=8)
 @given(
     rows=ROWS,
     group=st.integers(1, 9),
@@ -111,9 +109,7 @@ def test_row_groups_of_any_size_give_one_table_and_one_report(
         )
 
 
-@settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=6)
 @given(
     rows=st.lists(
         st.sampled_from(

@@ -5,7 +5,7 @@ import datetime as dt
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.errors import DataError, StorageError
@@ -136,9 +136,7 @@ def test_unusual_dtypes_are_kept(tmp_path):
     assert (attributes["small"].dtype, attributes["half"].dtype) == ("int8", "float32")
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60)
 @given(
     names=st.lists(
         st.text(min_size=1, max_size=8).filter(str.strip), min_size=1, max_size=4, unique=True

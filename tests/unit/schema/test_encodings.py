@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from declared_table import MOMENT, TWO, WHOLE, declared
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.errors import DataError
@@ -47,9 +47,7 @@ def stored(raw, encoding):
     return raw.decode("utf-8", "surrogateescape").encode(encoding, "surrogatepass")
 
 
-@settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=20)
 @given(
     st.lists(st.tuples(*[st.sampled_from(POOL)] * len(KINDS)), min_size=2, max_size=5),
     st.sampled_from(["utf-8", "latin-1", "cp1252", *WIDE]),

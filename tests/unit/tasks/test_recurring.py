@@ -5,7 +5,7 @@ from fractions import Fraction
 from itertools import islice
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister.errors import BudgetExceeded, InputError
@@ -79,7 +79,6 @@ def test_a_time_zone_that_is_none_is_refused(timezone):
         ReleaseSchedule.of("0 3 1 * *", timezone, NOW)
 
 
-@settings(deadline=None)
 @given(amounts, deltas, amounts, deltas)
 def test_there_is_room_for_as_many_releases_as_the_ledger_composes(epsilon, delta, price, chance):
     charge = Charge("r", price, chance, "add_remove", {})
