@@ -8,7 +8,7 @@ export MLFLOW_DISABLE_TELEMETRY = true
 export DVC_NO_ANALYTICS = true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check lint benchmark repro sbom clean
+.PHONY: help setup demo test test-slow nightly check lint benchmark repro sbom clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -22,7 +22,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 # more threads than free cores wait for each other
-demo repro test test-slow: export OMP_NUM_THREADS ?= 1
+demo repro test test-slow nightly: export OMP_NUM_THREADS ?= 1
 
 demo: $(READY)  ## the main job on the built-in demo data, end to end
 	$(BIN)/cloister demo
@@ -33,6 +33,9 @@ test: $(READY)  ## the default suite, under 15 minutes on 2 cores
 
 test-slow: $(READY)  ## statistical, fault and full-size suites
 	$(BIN)/python -m pytest -m slow
+
+nightly: $(READY)  ## what takes hours, resumable: slow suite, examples, kills, corrupted files, newest versions
+	$(BIN)/python tests/nightly.py
 
 check: $(READY)  ## format, lint, types, import direction; reads only
 	$(BIN)/ruff format --check .

@@ -14,7 +14,7 @@ from pathlib import Path
 from tasks.ledger.queries import existing_ledger
 from tasks.runtime.home import Home
 
-METHODS = ("independent", "dpview", "mixture", "kamino")
+METHODS = ("independent", "dpview", "copula", "mixture", "kamino")
 STEPS = {
     "release": "sequence search reserve validate spend train weights sample evaluate certify "
     "register version publish",
@@ -78,7 +78,7 @@ class Case:
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
         self.command = self.rng.choices(list(STEPS), (16, 2, 2))[0]
-        self.method = self.rng.choices(METHODS, (12, 4, 3, 1))[0]
+        self.method = self.rng.choices(METHODS, (6, 4, 4, 4, 2))[0]
         self.whole = self.command == "release" and self.rng.random() < 0.05
         self.kills = self.rng.choice((1, 1, 1, 2, 3))
         self.work.mkdir(parents=True)

@@ -13,7 +13,7 @@ import re
 import shutil
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,7 +192,13 @@ def ended_alike(live: Live) -> bool:
     return ended and ledger.verify() == [] and paths[0].read_bytes() == paths[1].read_bytes()
 
 
-def changed(preloaded, live: Live, seed: str, table: dict[str, Counter[str]]) -> str | None:
+def changed(
+    preloaded,
+    live: Live,
+    seed: str,
+    table: dict[str, Counter[str]],
+    record_property: Callable[[str, object], None],
+) -> str | None:
     """Make one change and put everything back; what is wrong."""
     rng = random.Random(seed)
     change = Change.drawn(live, rng)
@@ -208,6 +214,7 @@ def changed(preloaded, live: Live, seed: str, table: dict[str, Counter[str]]) ->
     finally:
         live.restore()
     table[change.kind][found.partition(":")[0]] += 1
+    record_property("changes", found.partition(":")[0])
     print(f"\n{seed}: {change.what} of {change.kind}: {found}")
     return found if found.startswith("MISSED") else None
 
@@ -248,9 +255,9 @@ def small(preloaded, released, tmp_path_factory) -> Live:
 
 @pytest.mark.parametrize("seed", range(FEW))
 def test_a_change_is_found_or_refused_or_read_by_nothing(
-    preloaded, small: Live, seed: int, table
+    preloaded, small: Live, seed: int, table, record_property
 ) -> None:
-    assert changed(preloaded, small, f"small {seed}", table) is None
+    assert changed(preloaded, small, f"small {seed}", table, record_property) is None
 
 
 @pytest.fixture(scope="session")
@@ -302,7 +309,10 @@ def review(preloaded, live: Live) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_every_change_is_found_or_refused_or_read_by_nothing(
-    preloaded, large: Live, batch: int, table
+    preloaded, large: Live, batch: int, table, record_property
 ) -> None:
-    seeds = [f"large {batch} {number}" for number in range(BATCH)]
-    assert [missed for seed in seeds if (missed := changed(preloaded, large, seed, table))] == []
+    found = (
+        changed(preloaded, large, f"large {batch} {number}", table, record_property)
+        for number in range(BATCH)
+    )
+    assert [missed for missed in found if missed] == []

@@ -1,0 +1,261 @@
+"""The nightly suite: a program that runs its parts, and the plugin of pytest that records them.
+
+    python tests/nightly.py [--only PART] [--most N]
+
+A part stops at its cap of minutes. Run again on the same commit, it goes on after the tests that
+ended, and a part that ended is not run again; remove ``.nightly`` to begin anew. The results go to
+docs/nightly.md, what the tests said to ``.nightly/COMMIT/PART.log``. ``--most`` tries each part in
+small, with the first N of its cases, and leaves the result beside the logs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+RESULT = "docs/nightly.md"
+KILLED = 400  # commands, each killed up to three times: some 500 kills come before the end
+FLIPPED = 18  # batches of 25 changes, of which a few leave a file as it is: more than 400 others
+ROUNDS = 20  # of all examples of the default suite
+GRACE = 120.0  # seconds in which tests that are stopped may put away what they started
+RAN = (0, 1, 5)  # exit codes of pytest: all passed, some failed, none left
+
+KILLS = "tests/faults/test_random_kills.py"
+FLIPS = "tests/faults/test_flips.py"
+STORES = ("tracking", "tracking_processes", "versioning", "server", "deployments")
+
+HEAD = """\
+# Nightly suite
+
+The last result of `make nightly`, which writes this page: commit `{commit}`, {date}.
+
+| part | state | tests | passed | failed | skipped | minutes |
+|---|---|---|---|---|---|---|
+"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Commands that run one after the other, by name, until a cap of minutes."""
+
+    name: str
+    minutes: int
+    commands: dict[str, list[str]]
+
+
+def parts(commit: str, folder: Path, most: int | None) -> list[Part]:
+    """The parts, of numbered cases the first so many."""
+    slow = under_pytest("-m", "slow", f"--ignore={KILLS}", f"--ignore={FLIPS}", "tests")
+    first = int(commit[:8], 16)
+    rounds = range(first, first + min(most or ROUNDS, ROUNDS))
+    drawn = ("-m", "hypothesis and not slow and not benchmark", "--hypothesis-profile=nightly")
+    killed = f"{KILLS}::test_a_killed_command_is_ended_by_the_same_command"
+    flipped = f"{FLIPS}::test_every_change_is_found_or_refused_or_read_by_nothing"
+    return [
+        Part("kills", 240, {"kills": numbered(killed, most or KILLED)}),
+        Part("files", 90, {"files": numbered(flipped, most or FLIPPED)}),
+        Part("newest", 90, dict(newest(folder / "newest"))),
+        Part("slow", 360, {"slow": slow}),
+        Part(
+            "examples",
+            180,
+            {
+                f"seed {seed}": under_pytest(*drawn, f"--hypothesis-seed={seed}", "tests")
+                for seed in rounds
+            },
+        ),
+    ]
+
+
+def under_pytest(*words: str, python: str = sys.executable) -> list[str]:
+    return [python, "-m", "pytest", "-p", "nightly", *words]
+
+
+def numbered(test: str, cases: int) -> list[str]:
+    return under_pytest("-m", "slow or not slow", *(f"{test}[{case}]" for case in range(cases)))
+
+
+def newest(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """The newest versions that pyproject.toml allows in a fresh environment, and what uses them."""
+    python = str(folder / "bin/python")
+    install = [python, "-m", "pip", "install", "--quiet"]
+    yield "environment", [sys.executable, "-m", "venv", "--clear", str(folder)]
+    yield "torch", [*install, "torch==2.13.0"]
+    yield "install", [*install, "--editable", f"{ROOT}[dev]"]
+    yield "versions", [python, "-m", "pip", "freeze"]
+    yield "scheduler", under_pytest("tests/orchestration/test_scheduler.py", python=python)
+    stores = [f"tests/orchestration/test_{name}.py" for name in STORES]
+    yield "stores", under_pytest(*stores, "tests/faults/test_ledger_databases.py", python=python)
+    yield "demo", [str(folder / "bin/cloister"), "demo"]
+
+
+class Record:
+    """What is known of a part: a line of JSON for each test, command and run that ended."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def add(self, kind: str, name: str, **known: Any) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"kind": kind, "name": name, **known}) + "\n")
+
+    def of(self, kind: str) -> dict[str, dict[str, Any]]:
+        """The last line of each name."""
+        text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
+        lines = map(json.loads, text.splitlines())
+        return {line["name"]: line for line in lines if line["kind"] == kind}
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of the part is left to run."""
+        return any(run["ended"] for run in self.of("run").values())
+
+    @property
+    def failures(self) -> list[str]:
+        """The tests that failed, and the commands that could not run."""
+        tests = [name for name, test in self.of("test").items() if test["outcome"] == "failed"]
+        return tests + [name for name, command in self.of("command").items() if command["failed"]]
+
+
+class Plugin:
+    """Leaves out the tests that ended before, and records those that end."""
+
+    def __init__(self, record: Record, command: str) -> None:
+        self.record, self.command = record, command
+        self.outcomes: dict[str, str] = {}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        self.record.add("collected", self.command, tests=len(items))
+        before = self.record.of("test")
+        items[:] = [item for item in items if self.name(item.nodeid) not in before]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        name = self.name(report.nodeid)
+        if not report.passed:
+            self.outcomes.setdefault(name, report.outcome)
+        if report.when == "teardown":
+            outcome = self.outcomes.get(name, "passed")
+            self.record.add("test", name, outcome=outcome, figures=report.user_properties)
+
+    def name(self, test: str) -> str:
+        return f"{self.command}: {test}"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Record what the program runs."""
+    record = Record(Path(os.environ["NIGHTLY_RECORD"]))
+    config.pluginmanager.register(Plugin(record, os.environ["NIGHTLY_COMMAND"]))
+
+
+def run(part: Part, record: Record) -> None:
+    """Run what is left of a part; a command that fails, tests apart, ends it."""
+    started, code = time.monotonic(), 0
+    for name, command in part.commands.items():
+        if name in record.of("command"):
+            continue
+        left = part.minutes * 60 - (time.monotonic() - started)
+        code = ended(command, name, left, record)
+        if code is None:
+            break
+        record.add(
+            "command", name, code=code, failed=code not in (RAN if "-p" in command else (0,))
+        )
+        if record.of("command")[name]["failed"]:
+            break
+    minutes = (time.monotonic() - started) / 60
+    record.add("run", str(dt.datetime.now(dt.UTC)), minutes=minutes, ended=code is not None)
+
+
+def ended(command: Sequence[str], name: str, seconds: float, record: Record) -> int | None:
+    """The exit code of a command; None if it was stopped after so many seconds."""
+    with tempfile.TemporaryDirectory() as home, record.path.with_suffix(".log").open("ab") as log:
+        variables = {
+            "CI": "true",  # what is not there is a failure, not a skip
+            "CLOISTER_HOME": f"{home}/home",
+            "NIGHTLY_COMMAND": name,
+            "NIGHTLY_RECORD": str(record.path),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}",
+        }
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=os.environ | variables, stdout=log, stderr=log
+        )
+        try:
+            return process.wait(max(seconds, 0))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            return None
+
+
+def result(commit: str, records: dict[str, Record]) -> str:
+    """The page of all parts."""
+    page = HEAD.format(commit=commit, date=dt.datetime.now(dt.UTC).date())
+    for name, record in records.items():
+        outcomes = Counter(test["outcome"] for test in record.of("test").values())
+        collected = sum(command["tests"] for command in record.of("collected").values())
+        minutes = sum(each["minutes"] for each in record.of("run").values())
+        state = "ended" if record.ended else "stopped at its cap" if minutes else "not run"
+        counts = (outcomes[outcome] for outcome in ("passed", "failed", "skipped"))
+        page += f"| {' | '.join(map(str, (name, state, collected, *counts, round(minutes))))} |\n"
+    return page + "".join(line for each in records.values() for line in remarks(each))
+
+
+def remarks(record: Record) -> Iterator[str]:
+    """What the tests of a part counted, and those that failed."""
+    counted: dict[str, Counter[str]] = defaultdict(Counter)
+    for test in record.of("test").values():
+        for what, of in test["figures"]:
+            counted[what][of] += 1
+    yield from (f"\nFailed: `{name}`\n" for name in record.failures)
+    for what, row in counted.items():
+        listed = ", ".join(f"{count} {of}" for of, count in row.most_common())
+        yield f"\n{row.total()} {what}: {listed}.\n"
+
+
+def main() -> int:
+    """Run the parts that have not ended; 0 if all ended and nothing failed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", action="append", help="a part; all of them without it")
+    parser.add_argument("--most", type=int, help="cases of each part, to try it")
+    asked = parser.parse_args()
+    git = ["git", "-C", str(ROOT)]
+    if subprocess.check_output([*git, "status", "--porcelain", "--", ".", f":!{RESULT}"]):
+        parser.error("there are changes that no commit has: a result is that of a commit")
+    commit = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True).strip()[:12]
+    folder = ROOT / ".nightly" / (commit + (f"-{asked.most}" if asked.most else ""))
+    folder.mkdir(parents=True, exist_ok=True)
+    chosen = parts(commit, folder, asked.most)
+    records = {part.name: Record(folder / f"{part.name}.jsonl") for part in chosen}
+    page = folder / "nightly.md" if asked.most else ROOT / RESULT
+    for part in chosen:
+        if not records[part.name].ended and part.name in (asked.only or records):
+            print(f"{part.name}: at most {part.minutes} minutes", flush=True)
+            run(part, records[part.name])
+            page.write_text(result(commit, records), encoding="utf-8")
+    print(result(commit, records))
+    return 0 if all(each.ended and not each.failures for each in records.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
