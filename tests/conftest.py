@@ -273,7 +273,11 @@ def fitted(small_spec: Spec, tmp_path_factory: pytest.TempPathFactory) -> Fitted
     )
     with Journal.open(tmp_path_factory.mktemp("journal"), {"test": "small"}) as journal:
         private = PrivateTable(
-            domain.encode(real_rows()), task.neighbours, chosen.event, journal, NoiseSource()
+            domain.encode(real_rows()),
+            task.neighbours,
+            chosen.event,
+            journal,
+            NoiseSource.insecure(1),
         )
         return Fitted(small_spec, task, chosen, fit(synthesizer, private, task, _shortened(chosen)))
 

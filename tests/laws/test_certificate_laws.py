@@ -28,7 +28,9 @@ def certified(request, facts, fitted, tmp_path_factory):
     chosen = make_plan(synthesizer, task, Budget(facts.epsilon, facts.delta))
     table = fitted.model.sample(400, SamplingSource(3))
     with Journal.open(tmp_path_factory.mktemp("journal"), {"run": request.param}) as journal:
-        private = PrivateTable(table, task.neighbours, chosen.event, journal, NoiseSource())
+        private = PrivateTable(
+            table, task.neighbours, chosen.event, journal, NoiseSource.insecure(1)
+        )
         model = fit(synthesizer, private, task, chosen)
     own = replace(
         facts,

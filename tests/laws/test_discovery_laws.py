@@ -39,9 +39,10 @@ class Memory:
 
 
 def door(
-    frame: pd.DataFrame, planned: Event, neighbours: Neighbours | None = None
+    frame: pd.DataFrame, planned: Event, neighbours: Neighbours | None = None, seed: int = 0
 ) -> PrivateColumns:
-    return PrivateColumns(frame, KEY, neighbours or Neighbours(), planned, Memory(), NoiseSource())
+    noise = NoiseSource.insecure(seed)
+    return PrivateColumns(frame, KEY, neighbours or Neighbours(), planned, Memory(), noise)
 
 
 def at_least(first: np.ndarray, second: np.ndarray, delta: float) -> float:
@@ -102,7 +103,8 @@ def counts_draw(mechanism: DiscreteLaplace) -> Draw:
     flag = Presence("flag", Boolean(type="boolean"))
 
     def draw(which: int, trials: int) -> np.ndarray:
-        private = door(NEIGHBOURS[which], repeat(mechanism.event(Neighbours().partition), trials))
+        planned = repeat(mechanism.event(Neighbours().partition), trials)
+        private = door(NEIGHBOURS[which], planned, seed=which)
         return np.array(
             [private.answer(BucketCounts(flag), mechanism, "flag") for _ in range(trials)]
         ) - np.array([2, 0, 0])
@@ -113,7 +115,7 @@ def counts_draw(mechanism: DiscreteLaplace) -> Draw:
 def rows_draw(query: RowCount) -> Draw:
     def draw(which: int, trials: int) -> np.ndarray:
         planned = repeat(ONE.event(Neighbours().partition), trials)
-        private = door(NEIGHBOURS[which], planned)
+        private = door(NEIGHBOURS[which], planned, seed=which)
         return np.array([[private.answer(query, ONE, "rows") - 2] for _ in range(trials)])
 
     return draw
@@ -127,9 +129,8 @@ def values_draw(mechanism: SparseHistogram) -> Draw:
 
     def draw(which: int, trials: int) -> np.ndarray:
         words = [f"word {number}" for number in range(trials)] if which else [None] * trials
-        private = door(
-            pd.DataFrame({"city": words}, dtype="str"), mechanism.event(Neighbours().partition)
-        )
+        frame = pd.DataFrame({"city": words}, dtype="str")
+        private = door(frame, mechanism.event(Neighbours().partition), seed=which)
         released = private.answer(TextCounts("city", CITY), mechanism, "city")
         return np.array([[released.get(f"word {number}", 0)] for number in range(trials)])
 

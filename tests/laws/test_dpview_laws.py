@@ -85,9 +85,8 @@ def wide(columns, rows):
 def fitted(method, task, table, folder, budget=Budget(Fraction(2), PURE)):
     synthesizer = create(method)
     chosen = make_plan(synthesizer, task, budget)
-    private = PrivateTable(
-        table, task.neighbours, chosen.event, Journal.open(folder, {"run": "laws"}), NoiseSource()
-    )
+    journal, noise = Journal.open(folder, {"run": "laws"}), NoiseSource.insecure(1)
+    private = PrivateTable(table, task.neighbours, chosen.event, journal, noise)
     return chosen, private, fit(synthesizer, private, task, chosen)
 
 

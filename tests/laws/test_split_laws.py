@@ -108,8 +108,8 @@ def test_the_door_divides_rows_as_planned_and_as_before_when_a_run_is_resumed(tm
                     door.divide(HALVES, "again")
             return np.array(found)
 
-    first = counted(NoiseSource(), 2)
-    again = counted(NoiseSource(), 3)
+    first = counted(NoiseSource.insecure(1), 2)
+    again = counted(NoiseSource.insecure(2), 3)
     assert (again[:2] == first).all()
     # the noise is far below a row: b and c count the same part
     assert (again[1] == again[2]).all() and abs(again[1].sum() - 120) < 6 * math.sqrt(84)
@@ -122,7 +122,7 @@ def door_table_domain():
 def test_what_is_planned_for_parts_is_not_for_the_whole_table(tmp_path):
     mechanism = DiscreteGaussian(Fraction(10))
     event = mechanism.event(Neighbours().partition)
-    door, journal = door_of(tmp_path, Parallel((event, event, event)), NoiseSource())
+    door, journal = door_of(tmp_path, Parallel((event, event, event)), NoiseSource.insecure(1))
     with journal, pytest.raises(UnplannedQuery):
         cells = declared_cells(door_table_domain()["c2"])
         door.answer(PartitionCounts((cells,)), mechanism, "whole")

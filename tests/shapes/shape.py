@@ -93,9 +93,14 @@ class Trial:
 
 
 def release_once(
-    shape: Shape, epsilon: float, method: str = "auto", delta: str = "1e-6", rows: int | None = None
+    shape: Shape,
+    epsilon: float,
+    method: str = "auto",
+    delta: str = "1e-6",
+    rows: int | None = None,
+    noise: NoiseSource | None = None,
 ) -> Trial:
-    """One release with the noise of the operating system, by the steps that a release has."""
+    """One release, by the steps that a release has; without a source its noise is seeded."""
     spec = shape.declared()
     task = task_of(spec, {spec.name: spec.privacy.rows.public or len(shape.frame)}, rows)
     budget = Budget(Fraction(str(epsilon)), Fraction(delta))
@@ -105,7 +110,7 @@ def release_once(
     real = _encoded(shape.frame, spec, task)
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal.open(Path(folder), {"run": spec.name})
-        door = _door(real, task, plan, journal)
+        door = _door(real, task, plan, journal, noise or NoiseSource.insecure(1))
         model = fit(synthesizer, door, task, plan)
         drawn = model.sample(task.output_rows, SamplingSource(0))
         journal.close()
@@ -144,11 +149,11 @@ def release_database(
 
 
 def _door(
-    real: Table, task: Task, plan: Plan[Any], journal: Journal
+    real: Table, task: Task, plan: Plan[Any], journal: Journal, noise: NoiseSource
 ) -> PrivateTable | PrivateDatabase:
     if task.persons:
-        return person_door(real, task, plan.event, journal, NoiseSource())
-    return PrivateTable(real, task.neighbours, plan.event, journal, NoiseSource())
+        return person_door(real, task, plan.event, journal, noise)
+    return PrivateTable(real, task.neighbours, plan.event, journal, noise)
 
 
 def _encoded(frame: pd.DataFrame, spec: Spec, task: Task) -> Table:

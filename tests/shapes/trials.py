@@ -10,6 +10,7 @@ from shape import Shape, Trial, release_once
 
 from cloister.constraints.counting import count_violations
 from cloister.evaluation.marginals import compare_marginals
+from cloister.privacy.mechanisms.randomness import NoiseSource
 
 RELEASES = int(os.environ.get("CLOISTER_TEST_RELEASES", "3"))
 """Releases of each shape: figures are shown with their deviation."""
@@ -20,7 +21,7 @@ def releases(
 ) -> Iterator[Trial]:
     """Releases that have as many rows as were asked for, none of which breaks a hard constraint."""
     for _ in range(RELEASES):
-        trial = release_once(shape, epsilon, method, delta)
+        trial = release_once(shape, epsilon, method, delta, noise=NoiseSource())
         assert trial.synthetic.rows == trial.task.output_rows
         assert not any(count_violations(rule, trial.synthetic) for rule in trial.task.hard)
         yield trial

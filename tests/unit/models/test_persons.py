@@ -88,7 +88,7 @@ def fitted(task, method="independent", delta="0", amount=20, rows=None):
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal.open(Path(folder), {"run": "persons"})
         real = real_rows(task) if rows is None else rows
-        door = person_door(real, task, plan.event, journal, NoiseSource())
+        door = person_door(real, task, plan.event, journal, NoiseSource.insecure(1))
         model = fit(synthesizer, door, task, plan)
         journal.close()
     assert not door.plan_budget.remaining
@@ -157,7 +157,7 @@ def test_rows_are_measured_as_those_of_a_unit_of_several_and_persons_as_one():
     assert of["persons: attributes"] == 1 and of["rows: attributes"] == MOST
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal.open(Path(folder), {"run": "persons"})
-        door = person_door(real_rows(task), task, plan.event, journal, NoiseSource())
+        door = person_door(real_rows(task), task, plan.event, journal, NoiseSource.insecure(1))
         sex = PartitionCounts((declared_cells(task.domain["sex"]),))
         with pytest.raises(UnplannedQuery):
             door.table(PERSONS).answer(sex, DiscreteLaplace(Fraction(99)), "not planned")

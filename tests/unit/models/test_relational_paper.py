@@ -112,7 +112,7 @@ def release(tmp_path: Path) -> Callable[[DatabaseTask, Database, Fraction], Data
         most = {name: Neighbours(Relation.REPLACE_ONE, changed[name]) for name in behind}
         with Journal.open(tmp_path / "journal", {"test": "paper"}) as journal:
             door = PrivateDatabase(
-                Database(task.schema, behind), most, plan.event, journal, NoiseSource()
+                Database(task.schema, behind), most, plan.event, journal, NoiseSource.insecure(1)
             )
             model = method.train(door, task, plan)
             assert not door.plan_budget.remaining
