@@ -35,7 +35,7 @@ test-slow: $(READY)  ## statistical, fault and full-size suites
 	$(BIN)/python -m pytest -m slow
 
 nightly: $(READY)  ## what takes hours, resumable: slow suite, examples, kills, corrupted files, newest versions
-	$(BIN)/python tests/nightly.py
+	$(BIN)/python tests/helpers/nightly.py
 
 check: $(READY)  ## format, lint, types, import direction; reads only
 	$(BIN)/ruff format --check .

@@ -235,6 +235,14 @@ def results_of_prefect() -> set[Path]:
     return {path for path in storage.rglob("*") if path.is_file()}
 
 
+@pytest.fixture
+def seeded_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Releases of this process draw the same noise each time, for tests of figures."""
+    for module in ("data.open_table", "data.open_database", "data.open_columns"):
+        monkeypatch.setattr(f"tasks.{module}.noise_source", lambda: NoiseSource.insecure(1))
+    monkeypatch.setattr("tasks.ledger.transitions.noise_source", lambda: NoiseSource.insecure(1))
+
+
 @dataclass(frozen=True)
 class Released:
     """A release of the clubs, and the files that Prefect persisted while it was made."""

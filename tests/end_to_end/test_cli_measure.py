@@ -82,7 +82,9 @@ def test_help_has_an_example(capsys):
     assert "cloister spec measure" in capsys.readouterr().out.split("Example:")[1]
 
 
-def test_a_draft_becomes_a_spec_that_a_release_takes(draft, prefect_server, capsys, facts):
+def test_a_draft_becomes_a_spec_that_a_release_takes(
+    draft, prefect_server, seeded_noise, capsys, facts
+):
     capsys.readouterr()
     assert run(command(draft, "--json")) == 0
     said = capsys.readouterr()
@@ -383,7 +385,7 @@ def test_a_table_that_cannot_be_read_gives_the_reservation_back(draft, prefect_s
     assert release.state is State.REFUNDED
 
 
-def test_rows_of_a_person_are_bounded_first(draft, prefect_server):
+def test_rows_of_a_person_are_bounded_first(draft, prefect_server, seeded_noise):
     frame = people()
     frame["id"] = ["KEY-CANARY-1"] * 1500 + [f"P{number}" for number in range(1500)]
     frame["home city"] = ["Paris"] * 1500 + ["Oslo"] * 1500

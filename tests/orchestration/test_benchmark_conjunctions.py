@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from benchmarks.config import load_benchmark
+from benchmarks.measures import references
 from benchmarks.measures.conjunctions import real_rows
 from benchmarks.measures.references import noisy_answers
 from benchmarks.runs import home_of
@@ -17,6 +18,7 @@ from benchmarks.tables.hospital import hospital_table
 from cloister.errors import SpecError
 from cloister.evaluation.conjunctions import DummyColumns
 from cloister.privacy.accounting.advanced_composition import epsilon_of_each
+from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation.tables import validate_rows
 from flows.cli.app import run
@@ -86,11 +88,12 @@ def test_a_model_of_the_paper_gives_binary_columns_that_are_measured_apart(prefe
     assert binary[0] != records[0]
 
 
-def test_laplace_noise_has_the_scale_of_advanced_composition(place):
+def test_laplace_noise_has_the_scale_of_advanced_composition(place, monkeypatch):
     """Over answers that noise does not bring below zero, by the mean size of discrete noise."""
     real = real_rows(place.spec, place.data)
     assert len(real.columns.cells) == 5
     epsilon, delta = Fraction(20), Fraction(1, 2**30)
+    monkeypatch.setattr(references, "NoiseSource", lambda: NoiseSource.insecure(1))
     noisy = noisy_answers(real, epsilon, delta)
     for tables, exact, found in zip((15, 15, 10), real.answers.ways, noisy.ways, strict=True):
         scale = float(real.neighbours.partition.l1 / epsilon_of_each(epsilon, delta, tables))

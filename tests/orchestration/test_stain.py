@@ -2,16 +2,11 @@
 
 import yaml
 
-import tasks.data.open_table
-import tasks.ledger.transitions
-from cloister.privacy.mechanisms.randomness import NoiseSource
 from flows.cli.app import run
 from tasks.ledger.transitions import open_ledger
 
 
-def test_seeded_noise_stains_whatever_is_handed_on(prefect_server, place, monkeypatch):
-    for module in (tasks.data.open_table, tasks.ledger.transitions):
-        monkeypatch.setattr(module, "noise_source", lambda: NoiseSource.insecure(1))
+def test_seeded_noise_stains_whatever_is_handed_on(prefect_server, place, seeded_noise):
     out = place.folder / "out"
     assert run(["release", str(place.spec), "--out", str(out), "--evaluate", "none"]) == 0
     (release,) = open_ledger(place.home).releases("clubs")

@@ -25,6 +25,7 @@ MECHANISMS = [PermuteAndFlip(Fraction(1)), Exponential(Fraction(1))]
 def test_a_clear_winner_is_chosen(
     mechanism: PermuteAndFlip | Exponential, source: NoiseSource, scores: np.ndarray
 ) -> None:
+    # another one has a probability below e^-249
     assert mechanism.select(scores, Fraction(1), source) == int(np.argmax(scores))
 
 

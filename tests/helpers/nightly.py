@@ -1,6 +1,6 @@
 """The nightly suite: a program that runs its parts, and the plugin of pytest that records them.
 
-    python tests/nightly.py [--only PART] [--most N]
+    python tests/helpers/nightly.py [--only PART] [--most N]
 
 A part stops at its cap of minutes. Run again on the same commit, it goes on after the tests that
 ended, and a part that ended is not run again; remove ``.nightly`` to begin anew. The results go to
@@ -27,7 +27,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RESULT = "docs/nightly.md"
 KILLED = 400  # commands, each killed up to three times: some 500 kills come before the end
 FLIPPED = 18  # batches of 25 changes, of which a few leave a file as it is: more than 400 others
@@ -170,7 +170,7 @@ def run(part: Part, record: Record) -> None:
         if name in record.of("command"):
             continue
         left = part.minutes * 60 - (time.monotonic() - started)
-        code = ended(command, name, left, record)
+        code = ended(command, name, left, record) if left > 0 else None
         if code is None:
             break
         record.add(
@@ -191,13 +191,13 @@ def ended(command: Sequence[str], name: str, seconds: float, record: Record) -> 
             "NIGHTLY_COMMAND": name,
             "NIGHTLY_RECORD": str(record.path),
             "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}",
+            "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}",
         }
         process = subprocess.Popen(
             command, cwd=ROOT, env=os.environ | variables, stdout=log, stderr=log
         )
         try:
-            return process.wait(max(seconds, 0))
+            return process.wait(seconds)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
             try:
