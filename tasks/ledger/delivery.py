@@ -57,7 +57,8 @@ def publish_finished(
     if request.database:
         load_release(request, request.database, charge.release, public)
     status = open_ledger(home).budget(content["dataset"], public_context_of(request).unit)
-    files = {**content["files"], "public": str(request.out or public)}
+    internal = str(home.release(charge.release) / "internal")
+    files = {"public": str(request.out or public), "internal": internal}
     files |= {"database": request.database} if request.database else {}
     return content | {"files": files, "earlier": True, "budget_left": decimal_below(status.left)}
 

@@ -25,6 +25,7 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModel, Metric
 from mlflow.exceptions import MlflowException
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_LOGGED_ARTIFACTS
+from sqlalchemy import NullPool, String, column, create_engine, func, literal, table, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from cloister import __version__
@@ -43,6 +44,15 @@ _MOST_ENTRIES = 90
 
 _LONGEST_DIGEST = 32
 """Letters of the keyed digest of the data: 128 bits of it, as MLflow accepts 36 letters."""
+
+_PLACES = (
+    ("experiments", column("artifact_location", String)),
+    ("runs", column("artifact_uri", String)),
+    ("logged_models", column("artifact_location", String)),
+    ("model_versions", column("source", String)),
+    ("model_versions", column("storage_location", String)),
+)
+"""Where MLflow's database holds absolute places of files."""
 
 _PARENT, _STAGE = "mlflow.parentRunId", "stage"
 
@@ -68,7 +78,7 @@ class Tracker:
         local = not uri.startswith(("http", "databricks"))
         place = artifacts.absolute().as_uri()
         try:
-            client = _open_sqlite(uri, place) if uri.startswith("sqlite:///") else _open(uri)
+            client = _open_sqlite(uri, artifacts) if uri.startswith("sqlite:///") else _open(uri)
         except (MlflowException, SQLAlchemyError, OSError) as error:
             raise unreachable(error) from None
         return cls(client, place if local else None)
@@ -247,14 +257,34 @@ class Tracker:
         self.client.log_batch(run, tags=[RunTag(key, value) for key, value in tags.items()])
 
 
-def _open_sqlite(uri: str, artifacts: str) -> MlflowClient:
+def _open_sqlite(uri: str, artifacts: Path) -> MlflowClient:
     """A store in a file; of two processes that find none, one makes it."""
-    path = Path(uri.removeprefix("sqlite:///"))
+    path, place = Path(uri.removeprefix("sqlite:///")), artifacts.absolute().as_uri()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with exclusive(path.with_name(f"{path.name}.lock")):
         if not path.exists():
-            _make(path, artifacts)
-        return _open(uri)
+            _make(path, place)
+        client = _open(uri)
+        if path.resolve().parent == artifacts.resolve().parent:
+            _relocate(uri, place)
+        return client
+
+
+def _relocate(uri: str, artifacts: str) -> None:
+    """Have a store name its files where they lie: MLflow stores absolute places, and a home moves.
+
+    The place of the default experiment, which MLflow makes with the store, shows where they lay.
+    """
+    engine = create_engine(uri, poolclass=NullPool)
+    with engine.begin() as store:
+        first = store.scalar(
+            text("SELECT artifact_location FROM experiments WHERE experiment_id = 0")
+        )
+        before = (first or artifacts).removesuffix("/0")
+        for name, place in _PLACES if before != artifacts else ():
+            moved = literal(artifacts) + func.substr(place, len(before) + 1)
+            lay = func.substr(place, 1, len(before) + 1) == f"{before}/"
+            store.execute(update(table(name, place)).where(lay).values({place: moved}))
 
 
 def _make(path: Path, artifacts: str) -> None:

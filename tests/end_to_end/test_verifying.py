@@ -5,19 +5,22 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import mlflow.pyfunc
 import pandas as pd
 import pytest
+from quick_release import quick_release
 
 import flows.sampling
 from cloister.errors import CloisterError, VerificationError
 from flows.cli.app import run
 from tasks.ledger.verify import verify_records
 from tasks.release.retained import kept_findings, write_kept
-from tasks.runtime.home import Home
+from tasks.runtime.home import Home, open_to_others
 
 SEEN_BY_SQLITE = ".db"
 """Ending of databases, whose flips have tests of their own: a byte of a free page is no change."""
@@ -243,3 +246,19 @@ def test_a_report_shows_no_certificate_but_the_recorded_one(home, released, caps
     said = capsys.readouterr()
     assert f"cloister verify {released.id}" in said.err
     assert "r-other00000" not in said.out
+
+
+def test_a_copied_home_works_where_it_lies(home, released):
+    old = released.place.home.folder
+    before = files_of_mlflow(old)
+    assert run(quick_release(released.place)) == 0
+    assert files_of_mlflow(old) == before
+    assert findings(home) == [] == list(open_to_others(home.folder))
+    assert len(list(home.artifacts.glob("clubs/models/*/artifacts/MLmodel"))) == 2
+    with closing(sqlite3.connect(home.folder / "mlflow" / "mlflow.db")) as store:
+        places = "\n".join(store.iterdump())
+    assert home.artifacts.as_uri() in places and str(old) not in places
+
+
+def files_of_mlflow(folder: Path) -> set[Path]:
+    return {path for path in (folder / "mlflow" / "artifacts").rglob("*") if path.is_file()}
