@@ -18,6 +18,7 @@ from tasks.runtime.files import replace_file
 from tasks.runtime.home import Home
 from tasks.runtime.references import digest_of
 from tasks.runtime.tables import write_csv
+from tasks.runtime.temporary import temporary_files
 from tasks.stores.dvc_store import Versions
 
 PARQUET, CSV = ".parquet", ".csv"
@@ -36,7 +37,7 @@ def fetch_release(home: Home, release: str, out: Path | None) -> Path:
             written.
     """
     held, public = release_of(home, release), home.release(release) / "public"
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=home.folder) as work:
+    with temporary_files(home), tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         names = _fetched(home, held, folder)
         if out:

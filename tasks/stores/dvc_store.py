@@ -10,7 +10,7 @@ repository, and two releases never want to change the same file::
 
 The input's pointer is a partial import (``dvc import-url --no-download``): DVC can check whether
 the table is still the same, at the cost of reading it once. What is published goes to the remote
-directly (``dvc add --to-remote``), without a copy in between. Since DVC's digests are MD5 and those
+alone: the copies that DVC sends are removed. Since DVC's digests are MD5 and those
 of the input exact, pointers stay in the home; what is signed and shared is the manifest's SHA-256.
 """
 
@@ -21,7 +21,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +44,9 @@ for number, words in enumerate(json.load(sys.stdin), 1):
 """
 """Runs DVC commands, from JSON on standard input, until one fails: its number, from 1, is the exit
 code. One process for several, since DVC takes longer to load than to work."""
+
+PARTS = ".*.tmp"
+"""Names of the files in a remote that DVC has not written to their end."""
 
 _LONGEST_ENDING = 16
 """Letters of the ending of a file's name that is kept; a longer one may not fit into a file's
@@ -80,18 +83,17 @@ class Versions:
         with exclusive(self.folder / "lock"):
             for old in pointers.glob("*.dvc"):
                 old.unlink()
+            self._clear()
             files = {**({"input": source} if source else {}), **published}
             outs = {name: pointers / f"{name}{_ending(path)}" for name, path in files.items()}
             self._dvc(
-                *(
-                    self._sending(files[name], out)
-                    if name in published
-                    else self._pointing(files[name], out)
-                    for name, out in outs.items()
-                )
+                *([self._pointing(source, outs["input"])] if source else []),
+                *(self._sending(published, outs) if published else []),
             )
             for name, out in outs.items():
                 _rename(out, name)
+                out.unlink(missing_ok=True)
+            self._clear()
             self._close()
         return pointers
 
@@ -128,9 +130,21 @@ class Versions:
     def _close(self) -> None:
         """Close what DVC leaves open to others, with a remote beside the repository."""
         close(self.folder)
+        if self._owns_remote:
+            close(Path(self.remote))
+
+    def _clear(self) -> None:
+        """Remove DVC's cache, and parts of objects in a remote that this repository alone uses."""
+        shutil.rmtree(self.folder / ".dvc" / "cache", ignore_errors=True)
+        if self._owns_remote:
+            for part in Path(self.remote).rglob(PARTS):
+                part.unlink(missing_ok=True)
+
+    @property
+    def _owns_remote(self) -> bool:
+        """Whether the remote is a folder beside the repository."""
         remote = Path(self.remote)
-        if remote.is_dir() and remote.is_relative_to(self.folder.parent):
-            close(remote)
+        return remote.is_dir() and remote.is_relative_to(self.folder.parent)
 
     def _make(self, folder: Path) -> None:
         try:
@@ -186,10 +200,18 @@ class Versions:
         place = str(out.relative_to(self.folder))
         return "import-url", "--no-download", "--force", str(source.absolute()), place
 
-    def _sending(self, path: Path, out: Path) -> tuple[str, ...]:
-        """The command that sends a file to the remote, and writes a pointer to it."""
-        to = ("--to-remote", "--remote", _REMOTE, "--out", str(out.relative_to(self.folder)))
-        return "add", "--force", *to, "--", str(path.absolute())
+    def _sending(
+        self, published: Mapping[str, Path], outs: Mapping[str, Path]
+    ) -> Iterator[tuple[str, ...]]:
+        """The commands that write pointers to copies of files, and send these to the remote.
+
+        ``dvc add --to-remote`` would take one command, and leave a second copy in the remote.
+        """
+        for name, path in published.items():
+            shutil.copyfile(path, outs[name])
+        names = [str(outs[name].relative_to(self.folder)) for name in published]
+        yield "add", "--", *names
+        yield "push", "--remote", _REMOTE, "--", *(f"{name}.dvc" for name in names)
 
     def _dvc(self, *commands: Sequence[str], folder: Path | None = None) -> None:
         """Run DVC commands, one after the other.
@@ -241,6 +263,7 @@ def _config(remote: str) -> str:
             "characters"
         )
     return (
+        "[cache]\n    type = hardlink,copy\n"
         f"[core]\n    no_scm = True\n    analytics = false\n    remote = {_REMOTE}\n"
         f"['remote \"{_REMOTE}\"']\n    url = {mark}{remote}{mark}\n"
     )

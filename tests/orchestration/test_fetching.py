@@ -1,12 +1,15 @@
 """The public files of a release come back from the remote as the ledger recorded them, or not."""
 
 import json
+import os
 import shutil
+import signal
 
 import pytest
 
 from flows.cli.app import run
 from tasks.ledger.verify import verify_records
+from tasks.stores.dvc_store import Versions
 
 FILES = ("synthetic.parquet", "synthetic.csv", "certificate.yaml", "certificate.html")
 
@@ -43,6 +46,19 @@ def test_a_new_folder_is_one_that_verifies(own, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["public"] == str(again)
     assert verify_records(own.place.home, str(again))[1] == []
     assert {path.name for path in again.iterdir()} == {*FILES, "manifest.json"}
+
+
+def test_what_a_killed_fetch_left_goes(own, tmp_path):
+    home = own.place.home.folder
+    before = {path.name for path in home.iterdir()}
+    pid = os.fork()
+    if pid == 0:
+        Versions.fetch = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        run(["fetch", own.id, "--out", str(tmp_path / "again")])
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    assert run(["fetch", own.id, "--out", str(tmp_path / "again")]) == 0
+    assert {path.name for path in home.iterdir()} == before
+    assert list((home / "tmp").iterdir()) == []
 
 
 @pytest.mark.parametrize("content", [None, b"another"])

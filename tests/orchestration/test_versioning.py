@@ -55,11 +55,7 @@ def md5(path: Path) -> str:
 
 
 def remote_files(versions: Versions) -> set[str]:
-    found = (
-        path
-        for path in Path(versions.remote).rglob("*")
-        if path.is_file() and path.suffix != ".tmp"
-    )
+    found = (path for path in Path(versions.remote).rglob("*") if path.is_file())
     return {path.parent.name + path.name for path in found}
 
 
@@ -114,11 +110,15 @@ def test_a_resumed_release_writes_its_pointers_anew(
     altered = place / "altered" / "synthetic.parquet"
     altered.parent.mkdir()
     altered.write_text("another table")
+    killed = Path(versions.remote) / "files" / "md5" / "ab" / ".of-a-killed-process.tmp"
+    killed.parent.mkdir()
+    killed.write_text("half")
     tracked(versions, "r-1", files | {"synthetic": altered})
     assert yaml.safe_load((pointers / "synthetic.dvc").read_text())["outs"][0]["md5"] == md5(
         altered
     )
     assert len(list(pointers.glob("*.dvc"))) == 3
+    assert not killed.exists()
 
 
 def test_a_database_has_no_input_pointer(versions: Versions, files: dict[str, Path]):
@@ -200,6 +200,8 @@ def test_files_of_any_name_are_tracked(tmp_path: Path):
     pointers = made.track("r-1", source, {"synthetic": published})
     assert sorted(path.name for path in pointers.iterdir()) == ["input.dvc", "synthetic.dvc"]
     assert remote_files(made) == {md5(published)}
+    assert not [path for path in made.folder.rglob("*.parquet*") if path.is_file()]
+    assert not (made.folder / ".dvc" / "cache").exists()
 
 
 def test_a_remote_that_settings_cannot_hold_is_refused(tmp_path: Path):
