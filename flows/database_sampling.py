@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from cloister.errors import InputError, StorageError
 from cloister.schema.domain import Table
 from cloister.schema.sinks.loading import LoadTarget, load_tables, require_loadable
 from models.storage import SavedModel
+from tasks.release.certify import fresh
 from tasks.release.load import require_no_password, synthetic_tables
 from tasks.requests.public_context import PublicContext
 from tasks.runtime.home import Home
@@ -43,9 +45,8 @@ def write_database(saved: SavedModel, tables: Mapping[str, Table], out: Path, cs
         StorageError: it exists, or cannot be written.
     """
     parts = PublicContext(saved.spec, saved.task).tables
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.absolute().parent) as held:
-        folder = Path(held) / out.name
-        folder.mkdir()
+    folder = fresh(out.with_name(f".{out.name}.part"))
+    try:
         for name, table in tables.items():
             file = folder / f"{name}.parquet"
             write_table(table, file)
@@ -53,6 +54,8 @@ def write_database(saved: SavedModel, tables: Mapping[str, Table], out: Path, cs
                 write_csv(file, file.with_suffix(".csv"), parts[name].spec)
                 file.unlink()
         folder.rename(out)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def require_new_folder(out: Path) -> None:

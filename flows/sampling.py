@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +30,7 @@ from models.task import Task
 from tasks.ledger.queries import release_of
 from tasks.ledger.release_findings import released_manifest
 from tasks.runtime.home import Home
+from tasks.runtime.locks import exclusive
 from tasks.runtime.tables import (
     require_capacity,
     require_hard_constraints,
@@ -95,11 +99,11 @@ def _sample_table(home: Home, saved: SavedModel, draw: Draw, where: Where) -> No
         require_hard_constraints(violation_reports(task.hard, rows))
         load_drawn(saved, {saved.dataset: rows}, target, home)
         return
-    _require_new(draw.out)
-    if draw.binary:
-        _write_binary(saved, draw)
-    else:
-        _write(saved, draw, where)
+    with _alone(draw.out, _require_new):
+        if draw.binary:
+            _write_binary(saved, draw)
+        else:
+            _write(saved, draw, where)
 
 
 def _sample_database(home: Home, saved: SavedModel, draw: Draw, where: Where) -> None:
@@ -118,8 +122,32 @@ def _sample_database(home: Home, saved: SavedModel, draw: Draw, where: Where) ->
         target = target_of(saved, draw.database, draw.release, _drawn(draw))
         load_drawn(saved, draw_database(saved, draw.rows, draw.seed), target, home)
         return
-    require_new_folder(draw.out)
-    write_database(saved, draw_database(saved, draw.rows, draw.seed), draw.out, draw.csv)
+    with _alone(draw.out, require_new_folder):
+        write_database(saved, draw_database(saved, draw.rows, draw.seed), draw.out, draw.csv)
+
+
+@contextmanager
+def _alone(out: Path, require_free: Callable[[Path], None]) -> Iterator[None]:
+    """Have ``out`` written by no other command meanwhile; checked before, and once that is sure.
+
+    Raises:
+        InputError: another command writes it.
+        StorageError: nothing can be written beside it.
+    """
+    require_free(out)
+    lock = out.with_name(f".{out.name}.lock")
+    busy = f"another command draws to {out}; give another file with --out, or wait for its end"
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with exclusive(lock, busy):
+            try:
+                require_free(out)
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise StorageError(f"{out} cannot be written ({reason}); make room") from None
 
 
 def _drawn(draw: Draw) -> str:

@@ -82,6 +82,24 @@ def test_an_interrupted_draw_goes_on(approved, own, cloister, monkeypatch):
     assert not list(own.glob(".long*"))
 
 
+def test_draws_to_one_file_at_once_are_refused_but_one(approved, own, monkeypatch, capsys):
+    out = own / "busy.parquet"
+    draw = ["sample", approved, "--rows", "50", "--out", str(out)]
+    refused = []
+
+    def joined(self, join=models.sampling.resumable._Parts.join):
+        refused.append(run(draw))
+        join(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(models.sampling.resumable._Parts, "join", joined)
+        assert run(draw) == 0
+    assert refused == [2]
+    assert "another command draws to" in capsys.readouterr().err
+    assert len(pd.read_parquet(out)) == 50
+    assert not list(own.glob(".busy*"))
+
+
 def test_binary_columns_are_refused_of_a_model_without_them(approved, own, capsys):
     out = own / "ones.parquet"
     assert run(["sample", approved, "--rows", "5", "--binary", "--out", str(out)]) == 2
