@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from itertools import islice
 from pathlib import Path
 
 from cloister.errors import StorageError
 from tasks.runtime.home import Home, open_to_others
+from tasks.runtime.locks import exclusive
+from tasks.stores.dvc_store import PARTS
 
 _NAMED = 3
 """Findings on modes at most: the first ones show where to look."""
@@ -19,9 +21,14 @@ _NAMED = 3
 def mode_findings(home: Home) -> list[str]:
     """Files and folders that others may use.
 
-    Call this before the home is used, which closes them.
+    Call this before the home is used, which closes them. Objects that DVC is about to send are
+    waited for: it opens them, and they are closed at its end.
     """
-    found = list(islice(open_to_others(home.folder), _NAMED)) if home.folder.is_dir() else []
+    if not home.folder.is_dir():
+        return []
+    lock = home.versions / "lock"
+    with exclusive(lock) if lock.exists() else nullcontext():
+        found = list(islice(open_to_others(home.folder), _NAMED))
     return [
         f"{path}: others could use it (mode {path.lstat().st_mode & 0o777:o}); it is closed now"
         for path in found
@@ -61,7 +68,7 @@ def _database_findings(path: Path) -> Iterator[str]:
 
 def _object_findings(folder: Path) -> Iterator[str]:
     """Objects of a DVC remote that is a folder: each is named by its MD5."""
-    for path in sorted(folder.glob("??/*")):
+    for path in sorted(set(folder.glob("??/*")) - set(folder.glob(f"??/{PARTS}"))):
         name = path.parent.name + path.name
         if (
             path.is_file()

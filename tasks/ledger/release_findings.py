@@ -28,7 +28,7 @@ def release_findings(home: Home, ledger: Ledger, release: Release) -> Iterator[s
     """Everything that is wrong with a release in this home."""
     yield from _journal_findings(home, release)
     if not _finished(release):
-        yield from _unfinished_findings(home, release)
+        yield from _unfinished_findings(home, ledger, release)
         return
     folder = home.release(release.id) / "public"
     yield from folder_findings(folder, ledger, release)
@@ -93,13 +93,15 @@ def _certified(folder: Path) -> bool:
         return True
 
 
-def _unfinished_findings(home: Home, release: Release) -> Iterator[str]:
-    """An unknown manifest shows that the end of the ledger is missing.
+def _unfinished_findings(home: Home, ledger: Ledger, release: Release) -> Iterator[str]:
+    """An unknown manifest shows that the end of the ledger is missing, unless the release runs.
 
     The manifest is written just before its entry.
     """
     path = home.release(release.id) / "public" / MANIFEST_NAME
-    if release.state is State.SPENT and path.exists():
+    if not path.exists() or ledger.is_running(release.id):
+        return
+    if ledger.release(release.id).state is State.SPENT:  # still: a run may have ended meanwhile
         yield (
             f"{path}: the release is finished, and the ledger does not say so: its last entries "
             "were cut off, or the run was killed before it wrote them; run the same command again"

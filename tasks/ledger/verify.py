@@ -103,12 +103,18 @@ def _verified_home(
         folders = sorted((home.folder / "releases").glob("*/public"))
         found = [finding for folder in folders for finding in folder_findings(folder, None, None)]
         return ["the ledger", *map(str, folders)], findings + found
+    present = _present(home)  # before the ledger is read: a release may begin meanwhile
     known = ledger.releases()
     chosen = [
         release for release in known if release.state in _KEPT_STATES and _is_here(release, home)
     ]
     found = [finding for release in chosen for finding in release_findings(home, ledger, release)]
-    unknown = [*_unknown(home, {release.id for release in known})]
+    ids = {release.id for release in known}
+    unknown = [
+        f"{path}: the ledger holds no such release; entries were cut off or replaced"
+        for path in present
+        if path.name not in ids
+    ]
     return [
         "the ledger",
         str(home.folder),
@@ -122,13 +128,10 @@ def _is_here(release: Release, home: Home) -> bool:
     return own or home.release(release.id).exists() or home.journal(release.id).exists()
 
 
-def _unknown(home: Home, known: set[str]) -> Iterator[str]:
-    for place in ("releases", "journals"):
-        folders = sorted(path for path in (home.folder / place).glob("*") if path.name not in known)
-        yield from (
-            f"{path}: the ledger holds no such release; entries were cut off or replaced"
-            for path in folders
-        )
+def _present(home: Home) -> list[Path]:
+    """The folders of releases in a home."""
+    places = ("releases", "journals")
+    return [path for place in places for path in sorted((home.folder / place).glob("*"))]
 
 
 def _end_findings(home: Home, ledger: Ledger) -> Iterator[str]:

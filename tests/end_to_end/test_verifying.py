@@ -15,9 +15,12 @@ import pandas as pd
 import pytest
 from quick_release import quick_release
 
+import flows.cli.console
 import flows.sampling
+import tasks.release.publish
 from cloister.errors import CloisterError, VerificationError
 from flows.cli.app import run
+from tasks.ledger.queries import existing_ledger
 from tasks.ledger.verify import verify_records
 from tasks.release.retained import kept_findings, write_kept
 from tasks.runtime.home import Home, open_to_others
@@ -246,6 +249,30 @@ def test_a_report_shows_no_certificate_but_the_recorded_one(home, released, caps
     said = capsys.readouterr()
     assert f"cloister verify {released.id}" in said.err
     assert "r-other00000" not in said.out
+
+
+def test_beside_a_running_release_nothing_is_amiss(place, prefect_server, monkeypatch):
+    seen = []
+
+    def verify(_event):
+        if existing_ledger(place.home):
+            seen.extend(findings(place.home))
+
+    def copy_whole(*given, copy=tasks.release.publish.copy_whole):
+        verify(None)
+        copy(*given)
+
+    monkeypatch.setattr(flows.cli.console, "_write_text", verify)
+    monkeypatch.setattr(tasks.release.publish, "copy_whole", copy_whole)
+    assert run(quick_release(place, "--out", str(place.folder / "out"))) == 0
+    assert seen == []
+
+
+def test_an_object_that_is_being_sent_is_no_object_yet(home):
+    part = home.folder / "dvc-remote" / "files" / "md5" / "ab" / ".being-sent.tmp"
+    part.parent.mkdir(exist_ok=True)
+    part.write_text("half")
+    assert findings(home) == []
 
 
 def test_a_copied_home_works_where_it_lies(home, released):

@@ -226,6 +226,11 @@ class Ledger:
             )
         return Lease(self.store, release, owner, began)
 
+    def is_running(self, release: str) -> bool:
+        """Whether a process holds the lease of a release, and may still be running."""
+        with self.store.writing() as connection:
+            return held_lease(self.store, connection, release).live
+
     def seal(self, release: str, by: str, mark: Mark) -> Release:
         """Record where the journal of a release ends: nothing is drawn after.
 
