@@ -17,6 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cloister.errors import DataError
 from cloister.schema.drafts.written_forms import FEWEST_NUMBERS, guess_unit, numbers_alone
 from cloister.schema.sources.files.csv_files import csv_header, read_text
 from cloister.schema.sources.files.encodings import MARKS, UTF_8
@@ -33,6 +34,9 @@ _MOST_WORDS = 3
 
 _FEWEST_ROWS = 3
 """Rows of each such word at least: fewer may be slips, which are remarked."""
+
+MOST_BYTES = 1 << 30
+"""Bytes of a file at most, unpacked: drafts hold all cells, and Arrow's texts end at twice that."""
 
 _BLOCK_BYTES = 1 << 20
 """Bytes of a file that are looked at together."""
@@ -87,6 +91,7 @@ def drafted_csv(path: Path) -> DraftedFile:
         OSError: the file cannot be read.
         DataError: no header, doubled columns, ragged rows.
     """
+    _require_draftable(path)
     encoding = _encoding(path)
     delimiter = max(DELIMITERS, key=lambda mark: len(csv_header(path, mark, encoding)))
     names = csv_header(path, delimiter, encoding)
@@ -109,6 +114,19 @@ def drafted_csv(path: Path) -> DraftedFile:
         {name: unit for name, unit in units.items() if unit != NO_UNIT},
         foreign=tuple(name for name in names if _is_foreign(alone[name], source)),
     )
+
+
+def _require_draftable(path: Path) -> None:
+    size = 0
+    with pa.input_stream(str(path), compression="detect") as raw:
+        while block := raw.read(_BLOCK_BYTES):
+            size += len(block)
+            if size <= MOST_BYTES:
+                continue
+            raise DataError(
+                f"{path} has more than {MOST_BYTES >> 20:,} MiB unpacked, and a draft reads all of "
+                "it; draft from a file of fewer rows"
+            )
 
 
 def _encoding(path: Path) -> str:

@@ -6,6 +6,7 @@ Privacy: a guess holds values of the data, and one row may decide any of it.
 from __future__ import annotations
 
 import calendar
+import datetime as dt
 import math
 import re
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from pandas.api import types as pt
 
 from cloister.schema.attributes import (
     DATA_DERIVED,
+    EXACT_STEP,
+    EXACT_YEARS,
     LARGEST_WHOLE,
     AnyAttribute,
     Date,
@@ -55,6 +58,8 @@ from cloister.schema.drafts.written_forms import (
 from cloister.schema.values.formats import MICROS, in_seconds, is_moved_to_utc, written_micros
 from cloister.schema.values.number_formats import decimal_places
 from cloister.schema.values.parsing import parse
+from cloister.schema.values.representable import NANOSECOND_DAYS
+from cloister.schema.values.ticks import EPOCH
 
 _BOOLEAN_WORDS = (
     *(("True", "False"), ("true", "false"), ("TRUE", "FALSE"), ("T", "F"), ("t", "f")),
@@ -81,6 +86,11 @@ _MOST_ODD = 0.02
 
 _MONTHS_FROM, _YEARS_FROM = 25, 300
 """Days from the first to the last moment from which whole months, or years, are guessed."""
+
+_DAYS_OF_NANOSECONDS = (  # whole days
+    EPOCH - dt.timedelta(days=NANOSECOND_DAYS),
+    EPOCH + dt.timedelta(days=NANOSECOND_DAYS - 1),
+)
 
 _MOST_PARTIAL = 0.5
 """The share of dates without a day at most for a column to be one of dates."""
@@ -248,7 +258,7 @@ def _date(cells: ColumnCells) -> Guess | None:
     typed = cells.typed(attribute)
     if typed is None:
         return None
-    first, last, period = _period(typed)
+    first, last, period = _period(typed, cells)
     keys = {"type": "date", "min": first, "max": last} | _written_as(form)
     return Guess(keys, _moment_words(f"dates; whole {period}", cells, ANY_DATE, form))
 
@@ -268,7 +278,7 @@ def _partial_date(cells: ColumnCells) -> Guess | None:
             "month and day a column each in the file"
         )
         return Guess({"type": "categorical", "values": sorted(cells.known.unique())}, why)
-    first, last, period = _period(typed)
+    first, last, period = _period(typed, cells)
     keys: Keys = {"type": "date", "min": first, "max": last}
     keys |= {"partial": "missing", "nullable": True}
     words = _moment_words(f"dates; whole {period}", cells, ANY_DATE, form)
@@ -282,33 +292,46 @@ def _partial_date(cells: ColumnCells) -> Guess | None:
 def _datetime(cells: ColumnCells) -> Guess | None:
     form = moment_format(cells.known) if cells.is_text else None
     attribute = ANY_MOMENT.model_copy(update={"format": form})
-    typed = cells.typed(attribute)
-    if typed is None:
+    typed, invalid = parse(cells.known, attribute)
+    beyond = int(invalid.sum())
+    if beyond == len(typed) or (beyond and cells.is_text):
         return None
+    typed = typed[~invalid]
     moments = typed.to_numpy().astype("datetime64[us]").astype(np.int64)
     steps = (*(_METER_STEPS if cells.distinct >= FEWEST_NUMBERS else ()), *_STEPS)
     micros = next(unit for unit in steps if not (moments % unit).any())
     step = in_seconds(max(micros, written_micros(form) if form else 1))
-    first, last, period = _period(typed)
+    first, last, period = _period(typed, cells)
+    if not {int(first[:4]), int(last[:4])} <= set(EXACT_YEARS):
+        step = max(step, EXACT_STEP)
     digits = "." + "9" * attribute.model_copy(update={"step": step}).places
     last = f"{last}T23:59:59{digits.rstrip('.')}"
     keys: Keys = {"type": "datetime", "min": f"{first}T00:00:00", "max": last}
     keys |= {"step": step} if step != 1 else {}
-    return Guess(
-        keys | _written_as(form), _moment_words(f"moments; whole {period}", cells, ANY_MOMENT, form)
-    )
+    words = _moment_words(f"moments; whole {period}", cells, ANY_MOMENT, form)
+    if beyond:
+        words += (
+            f"; {beyond} of no year from {dt.MINYEAR} to {dt.MAXYEAR}, which cannot be declared"
+        )
+    return Guess(keys | _written_as(form), words)
 
 
-def _period(typed: pd.Series) -> tuple[str, str, str]:
-    """The first and last day of the whole years, months or days that hold moments (n,); which."""
+def _period(typed: pd.Series, cells: ColumnCells) -> tuple[str, str, str]:
+    """The first and last day of the whole years, months or days that hold moments (n,); which.
+
+    No day is beyond those that the storage of the column can hold.
+    """
+    narrow = str(cells.known.dtype).startswith("datetime64[ns")
+    least, most = _DAYS_OF_NANOSECONDS if narrow else (dt.date.min, dt.date.max)
     first, last = typed.min().date(), typed.max().date()
     days = (last - first).days
     if days >= _YEARS_FROM:
-        return f"{first.year:04d}-01-01", f"{last.year:04d}-12-31", "years"
+        start, end = dt.date(first.year, 1, 1), dt.date(last.year, 12, 31)
+        return max(start, least).isoformat(), min(end, most).isoformat(), "years"
     if days < _MONTHS_FROM:
         return first.isoformat(), last.isoformat(), "days"
-    most = calendar.monthrange(last.year, last.month)[1]
-    return first.replace(day=1).isoformat(), last.replace(day=most).isoformat(), "months"
+    end = last.replace(day=calendar.monthrange(last.year, last.month)[1])
+    return max(first.replace(day=1), least).isoformat(), min(end, most).isoformat(), "months"
 
 
 def _written_as(form: str | None) -> Keys:

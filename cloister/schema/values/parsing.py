@@ -233,10 +233,9 @@ def _moments(raw: pd.Series, pattern: str) -> pd.Series:
     if not pt.is_datetime64_dtype(raw.dtype):
         return all_missing(len(raw), "datetime64[us]")
     stored = raw.to_numpy()
-    if stored.dtype != np.dtype("datetime64[ns]"):
-        stored = np.where(
-            (stored >= _FIRST_MOMENT) & (stored <= _LAST_MOMENT), stored, np.datetime64("NaT")
-        )
+    if stored.dtype != np.dtype("datetime64[ns]"):  # in their own unit: microseconds overflow
+        first, last = (end.astype(stored.dtype) for end in (_FIRST_MOMENT, _LAST_MOMENT))
+        stored = np.where((stored >= first) & (stored <= last), stored, np.datetime64("NaT"))
     return pd.Series(stored.astype("datetime64[us]"))
 
 

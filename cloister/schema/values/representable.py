@@ -25,7 +25,7 @@ from cloister.schema.values.ticks import EPOCH
 _LARGEST_TICK = 2**62
 """Largest number of steps of a decimal grid between zero and a bound: it fits into 64 bits."""
 
-_NANOSECOND_DAYS = 106_751
+NANOSECOND_DAYS = 106_751
 """Days before and after 1970 that datetime64[ns] can hold."""
 
 Keys = dict[str, Any]
@@ -63,7 +63,7 @@ def representable(
         held = np.iinfo(dtype)
         return max(low, held.min), min(high, held.max), grid
     if dtype.startswith("datetime64[ns"):
-        reach = _NANOSECOND_DAYS * (SECONDS_OF_DAY if isinstance(attribute, Datetime) else 1)
+        reach = NANOSECOND_DAYS * (SECONDS_OF_DAY if isinstance(attribute, Datetime) else 1)
         return max(low, -reach), min(high, reach), grid
     if isinstance(attribute, Float) and "decimals" in grid:
         decimals: int = grid["decimals"]

@@ -6,13 +6,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cloister.errors import SpecError
+from cloister.errors import DataError, SpecError
 from cloister.schema.attributes import Datetime, Ordinal
 from cloister.schema.domain import Domain
 from cloister.schema.drafts.drafting import draft
+from cloister.schema.drafts.written_forms import ANY_MOMENT
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation.tables import validate_rows
+from cloister.schema.values.parsing import parse
 from cloister.schema.values.series import zoned_dtype
 from tasks.runtime.tables import write_csv, write_table
 
@@ -99,3 +101,60 @@ def test_a_zone_that_is_not_known_is_refused(tmp_path):
     with pytest.raises(SpecError, match="dtype: cannot hold"):
         load_spec(tmp_path / "draft.yaml")
     assert "Europe/Berlin" in spec.attributes["at"].dtype
+
+
+@pytest.mark.parametrize("unit", ["s", "ms"])
+def test_a_moment_of_no_year_is_invalid_and_not_wrapped_to_another(tmp_path, unit):
+    """In microseconds it would be beyond 64 bits, of which the lowest are those of 1970."""
+    wraps = 2**64 // (10**6 if unit == "s" else 1000) + 1
+    stored = pa.array([wraps, *range(ROWS)], pa.timestamp(unit))
+    pq.write_table(pa.table({"at": stored}), tmp_path / "table.parquet")
+    typed, invalid = parse(pd.read_parquet(tmp_path / "table.parquet")["at"], ANY_MOMENT)
+    assert invalid.tolist() == [True, *[False] * ROWS]
+    assert typed.isna().tolist() == invalid.tolist()
+    assert "; 1 of no year from 1 to 9999, which cannot be declared" in draft(
+        tmp_path / "table.parquet"
+    )
+    at = spec_of(tmp_path).attributes["at"]
+    assert (at.type, at.min.year, at.max.year) == ("datetime", 1970, 1970)
+
+
+def test_moments_at_the_ends_of_nanoseconds_are_drafted_within_them(tmp_path):
+    ends = pd.to_datetime(
+        ["1677-09-22T01:00:00", "2262-04-10T23:00:00.000001"], format="ISO8601"
+    ).astype("M8[ns]")
+    at = drafted(tmp_path, pd.DataFrame({"at": ends})).attributes["at"]
+    assert (at.dtype, at.step) == ("datetime64[ns]", 0.0001)
+    assert pd.Timestamp(at.min).as_unit("ns") <= ends[0]
+    assert ends[1] <= pd.Timestamp(at.max).as_unit("ns")
+
+
+def test_a_file_with_flipped_bits_is_read_or_refused(tmp_path):
+    """Codes beyond their dictionary among others, which end in no fault of the reader."""
+    path, rng = tmp_path / "table.parquet", np.random.default_rng(5)
+    frame = pd.DataFrame({"town": rng.choice(["Ada", "Bath", "Cork"], 300), "at": range(300)})
+    frame.to_parquet(path, index=False)
+    spec, content, refused = spec_of(tmp_path), path.read_bytes(), 0
+    for number, place in enumerate(rng.choice(8 * len(content), 100, replace=False)):
+        flipped = bytearray(content)
+        flipped[place // 8] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        try:
+            validate_rows(read_frame(spec), spec)
+            if number % 20 == 0:
+                draft(path)
+        except DataError:
+            refused += 1
+    assert refused > 10
+
+
+@pytest.mark.parametrize(
+    ("cells", "length", "said"), [(26_000_000, 0, "25,000,000 cells"), (300, 4 << 20, "1,024 MiB")]
+)
+def test_a_small_file_of_more_cells_than_a_draft_takes_is_refused(tmp_path, cells, length, said):
+    words = pa.DictionaryArray.from_arrays(np.zeros(cells, np.int8), pa.array(["x" * length]))
+    table = pa.table({"word": words})
+    pq.write_table(table, tmp_path / "table.parquet", store_schema=False)
+    assert (tmp_path / "table.parquet").stat().st_size < 1 << 20
+    with pytest.raises(DataError, match=said):
+        draft(tmp_path / "table.parquet")

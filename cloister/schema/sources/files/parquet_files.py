@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cloister.errors import DataError
@@ -50,7 +52,7 @@ def read_columns(path: Path, names: Sequence[str]) -> Iterator[SourceBatch]:
     opened = _parquet(path, lambda file: pq.ParquetFile(file, read_dictionary=texts, **_AS_STORED))
     with opened as file:
         pieces = file.iter_batches(rows, columns=list(names))
-        while piece := _parquet(path, lambda _: next(pieces, None)):
+        while piece := _parquet(path, lambda _: _validated(next(pieces, None))):
             yield SourceBatch(
                 {name: SourceCells.of_arrow(piece.column(name), read_arrow) for name in names}
             )
@@ -64,6 +66,32 @@ def parquet_names(path: Path) -> list[str]:
 def parquet_rows(path: Path) -> int:
     """The number of rows in the footer of a Parquet file; DataError if it is not one."""
     return int(_parquet(path, pq.read_metadata).num_rows)
+
+
+def is_larger_unpacked(path: Path, names: Sequence[str], most: int) -> bool:
+    """Whether the named columns have more than ``most`` bytes, shared texts written out.
+
+    Raises:
+        DataError: it is no Parquet file, or a column's type is none of single values.
+    """
+    footer = _parquet(path, pq.read_metadata)
+    stored = sum(footer.row_group(place).total_byte_size for place in range(footer.num_row_groups))
+    kinds = {field.name: field.type for field in _parquet(path, pq.read_schema)}
+    texts = [name for name in names if _is_text(kinds[name])]
+    if stored > most or not texts:
+        return bool(stored > most)
+    length = 0
+    for batch in read_columns(path, texts):
+        for cells in batch.cells.values():
+            lengths = pc.binary_length(cells.stored).fill_null(0).to_numpy(zero_copy_only=False)
+            length += int(lengths[cells.places].sum(dtype=np.int64))
+        if length > most:
+            return True
+    return False
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return is_text_of_arrow(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 def nested_names(path: Path) -> list[str]:
@@ -93,7 +121,9 @@ def read_native(path: Path, names: Sequence[str]) -> pd.DataFrame:
     """
     table = _parquet(
         path,
-        lambda file: pq.read_table(file, columns=list(names), partitioning=None, **_AS_STORED),
+        lambda file: _validated(
+            pq.read_table(file, columns=list(names), partitioning=None, **_AS_STORED)
+        ),
     )
     _require_readable(list(table.schema), path)
     return frame_of_arrow(table.select(list(names)))
@@ -113,10 +143,23 @@ def _require_readable(fields: Sequence[pa.Field], path: Path) -> None:
             )
 
 
+def _validated(cells: Any) -> Any:
+    """Cells as they were read, if there are any, whose codes and bytes are those of a sound file.
+
+    Raises:
+        ArrowInvalid: codes beyond their dictionary, or text that is no UTF-8.
+    """
+    if cells is not None:
+        cells.validate(full=True)
+    return cells
+
+
 def _parquet(path: Path, read: Callable[[Path], Any]) -> Any:
     try:
         return read(path)
-    except pa.ArrowException:
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno:  # of the system, and not of the content
+            raise
         raise DataError(
             f"{path} is not a whole Parquet file; write it again, or set source.format"
         ) from None
