@@ -1,8 +1,8 @@
 """The flow that measures domains: from a drafted spec to one with bounds found under noise.
 
     plan                 from the declared types alone
-    reserve              charges the ledger, before the data is opened
-    validate             opens the data; if it cannot be used, the reservation is given back
+    reserve              charges the ledger, before a row is read
+    validate             reads the data; if it cannot be used, the reservation is given back
     spend                makes the charge final, before the data is queried
     measure              queries the data, through the door and its journal
     write, finish        the new spec; then the release is a candidate

@@ -2,8 +2,8 @@
 
     sequence, search     make the plan from public inputs
     stores               finds or makes the stores that will be written to
-    reserve              charges the ledger, before the data is opened
-    validate             opens the data; if it cannot be used, the reservation is given back
+    reserve              charges the ledger, before a row is read
+    validate             reads the data; if it cannot be used, the reservation is given back
     spend                makes the charge final, before the data is queried
     train, weights       query the data, through the door and its journal
     sample, evaluate     post-processing; measures that stay internal

@@ -12,6 +12,9 @@ from tasks.runtime.home import Home
 
 _T = TypeVar("_T")
 
+CHARGED_NOTHING = "this run charged nothing"
+"""The end of each refusal of data; an earlier run of the same release may have charged it."""
+
 
 def usable(opened: Callable[[], _T], release: str, home: Home) -> _T:
     """The result of ``opened()``.
@@ -27,13 +30,13 @@ def usable(opened: Callable[[], _T], release: str, home: Home) -> _T:
         return opened()
     except ColumnsError as error:
         write_validation(release, {"refused": True, "problems": [str(error)]}, home)
-        raise
+        raise ColumnsError(f"{error}; {CHARGED_NOTHING}") from None
     except DataError as error:
         problems = str(error).splitlines()
     path = write_validation(release, {"refused": True, "problems": problems}, home)
     raise DataError(
         f"the data is not as the spec declares it; {path} says what is wrong (internal only; do "
-        "not share)"
+        f"not share); {CHARGED_NOTHING}"
     )
 
 

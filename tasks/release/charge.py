@@ -1,4 +1,4 @@
-"""The steps of a charge: reserve before the data is opened, spend before it is queried."""
+"""The steps of a charge: reserve before a row is read, spend before it is queried."""
 
 from __future__ import annotations
 

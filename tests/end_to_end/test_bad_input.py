@@ -73,23 +73,22 @@ def damaged(place, change) -> None:
     change(frame).to_csv(place.data, index=False)
 
 
-def test_unknown_column(place, refused, unspent):
+def test_unknown_column(place, refused, untouched):
     damaged(place, lambda frame: frame.assign(shoe=CANARY))
     assert "'shoe' are not declared" in refused()
 
 
-def test_missing_column(place, refused, unspent):
+def test_missing_column(place, refused, untouched):
     damaged(place, lambda frame: frame.drop(columns="age"))
     assert "'age' are missing" in refused()
 
 
-def test_column_under_another_name(place, refused, unspent):
+def test_column_under_another_name(place, refused, untouched):
     damaged(place, lambda frame: frame.rename(columns={"home region": "Home_Region"}))
     said = refused()
     assert "'home region' are missing" in said
     assert "is 'Home_Region' the declared 'home region'?" in said
-    (report,) = (place.home.folder / "releases").glob("*/internal/validation.json")
-    assert "'Home_Region'" in json.loads(report.read_text())["problems"][0]
+    assert said.endswith("this run charged nothing\n")
 
 
 def test_value_outside_its_domain(place, inside, unspent):
@@ -103,9 +102,9 @@ def test_value_outside_its_domain(place, inside, unspent):
     assert "rows 42" in said
 
 
-def test_empty_file(place, inside, unspent):
+def test_empty_file(place, refused, untouched):
     place.data.write_text("")
-    assert "empty" in inside()
+    assert "empty" in refused()
 
 
 def test_no_rows(place, inside, unspent):
@@ -125,14 +124,14 @@ def test_a_parquet_file_of_ten_times_the_declared_rows_is_refused_unread(place, 
     assert "more than 10 times the declared 2,000 rows" in inside()
 
 
-def test_wrong_delimiter(place, refused, unspent):
+def test_wrong_delimiter(place, refused, untouched):
     pd.read_csv(place.data).to_csv(place.data, index=False, sep=";")
     said = refused()
     assert "semicolon" in said
     assert "source.delimiter" in said
 
 
-def test_duplicate_column(place, refused, unspent):
+def test_duplicate_column(place, refused, untouched):
     lines = place.data.read_text().splitlines()
     place.data.write_text(
         "\n".join(["age," + lines[0], *("30," + line for line in lines[1:])]) + "\n"

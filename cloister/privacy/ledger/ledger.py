@@ -146,7 +146,7 @@ class Ledger:
             return status(page.books, budget, page.time, self.compose)
 
     def reserve(self, request: ReservationRequest, by: str) -> Reservation:
-        """Reserve the price of a release before any data is opened, or find its pending release.
+        """Reserve the price of a release before a row is read, or find its pending release.
 
         A release with the same ``spend_id`` that is reserved or spent, or a candidate that was
         never delivered, is returned unchanged and nothing is charged. Otherwise this is a new

@@ -124,7 +124,7 @@ def identifier(name: str, text: str) -> str:
 
 @dataclass(frozen=True)
 class ReservationRequest:
-    """A request to reserve the price of a release, before any data is opened.
+    """A request to reserve the price of a release, before a row is read.
 
     ``epsilon`` and ``delta`` are its price, ``events`` what it will do, as JSON without floats, for
     the accountant. ``unit`` and ``relation`` say whom it protects, and against which change.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pandas as pd
@@ -25,18 +26,38 @@ def read_database(spec: Spec) -> Iterator[SourceBatch]:
         StorageError: the database or the table cannot be read.
         DataError: the table has other columns than declared.
     """
-    what = f"table '{spec.source.table}' of source.url cannot be read"
-    with connect(str(spec.source.url), what) as connection:
+    with _connected(spec) as connection:
         yield from _selected(connection, spec)
+
+
+def require_table_columns(spec: Spec) -> None:
+    """Passes if a database's table or view is there and has the declared columns.
+
+    Raises:
+        StorageError: the database cannot be reached, or the table is not there.
+        DataError: it has other columns.
+    """
+    with _connected(spec) as connection:
+        _reflected(connection, spec)
+
+
+def _connected(spec: Spec) -> AbstractContextManager[sa.Connection]:
+    what = f"table '{spec.source.table}' of source.url cannot be read"
+    return connect(str(spec.source.url), what)
+
+
+def _reflected(connection: sa.Connection, spec: Spec) -> sa.Table:
+    schema, table = table_place(str(spec.source.table))
+    reflected = sa.Table(table, sa.MetaData(), schema=schema, autoload_with=connection)
+    found = [column.name for column in reflected.columns if column.name not in spec.ignore]
+    require_columns(found, list(spec.attributes), f"table '{spec.source.table}'")
+    return reflected
 
 
 def _selected(connection: sa.Connection, spec: Spec) -> Iterator[SourceBatch]:
     names = list(spec.attributes)
-    schema, table = table_place(str(spec.source.table))
     prepare, stored = _DRIVERS.get(connection.dialect.name, (_as_given, _untyped))
-    reflected = sa.Table(table, sa.MetaData(), schema=schema, autoload_with=connection)
-    found = [column.name for column in reflected.columns if column.name not in spec.ignore]
-    require_columns(found, names, f"table '{spec.source.table}'")
+    reflected = _reflected(connection, spec)
     prepare(connection)
     query = sa.select(*(stored(reflected.columns[name]).label(None) for name in names))
     rows = connection.execution_options(stream_results=True).execute(query)

@@ -17,7 +17,7 @@ import psycopg
 import sqlalchemy as sa
 
 from cloister.errors import StorageError
-from cloister.schema.sources.urls import VARIABLE, table_place
+from cloister.schema.sources.urls import VARIABLE
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 """The driver that is installed, for the dialects that have several."""
@@ -43,19 +43,6 @@ def connect(url: str, what: str, *, made: bool = False) -> Iterator[sa.Connectio
     except (sa.exc.SQLAlchemyError, psycopg.Error, sqlite3.Error, ImportError) as error:
         kind = type(error).__name__
         raise StorageError(f"{what} ({kind}); check url, table, driver and rights") from None
-
-
-def require_table(url: str, table: str) -> None:
-    """Check that a table or view is there; reads no row of it.
-
-    Raises:
-        StorageError: it is not, or the database cannot be reached.
-    """
-    schema, name = table_place(table)
-    what = f"table '{table}' of source.url cannot be read"
-    with connect(url, what) as connection:
-        if not sa.inspect(connection).has_table(name, schema=schema):
-            raise StorageError(f"{what} (NoSuchTableError); check url, table, driver and rights")
 
 
 def _resolved(url: str, made: bool) -> sa.URL:

@@ -17,9 +17,17 @@ import pandas as pd
 
 from cloister.errors import DataError, SpecError, StorageError
 from cloister.schema.sources.batches import SourceBatch
-from cloister.schema.sources.database_tables import read_database
-from cloister.schema.sources.files.csv_files import mark_malformed, read_csv
-from cloister.schema.sources.files.parquet_files import parquet_rows, read_parquet
+from cloister.schema.sources.database_tables import read_database, require_table_columns
+from cloister.schema.sources.files.csv_files import (
+    mark_malformed,
+    read_csv,
+    require_csv_columns,
+)
+from cloister.schema.sources.files.parquet_files import (
+    parquet_rows,
+    read_parquet,
+    require_parquet_columns,
+)
 from cloister.schema.spec import Spec
 
 _FORMATS = {
@@ -75,12 +83,30 @@ def read_batches(spec: Spec, data: Path | None = None) -> Iterator[SourceBatch]:
     Privacy: row by row, apart from errors: a file whose lines cannot be separated is refused whole.
         Which rows come together changes nothing of what they are.
     """
-    path, rows = data or (Path(spec.source.path) if spec.source.path else None), 0
+    path, rows = _path_of(spec, data), 0
     for batch in read_database(spec) if path is None else _read_path(path, spec):
         rows += batch.rows
         yield batch
     if not rows:
         raise DataError(f"{path or spec.source.table} has no rows; give a table with rows")
+
+
+def require_declared_columns(spec: Spec, data: Path | None = None) -> None:
+    """Passes if a spec's source, or ``data`` in its place, has the declared columns.
+
+    Raises:
+        StorageError: the file or database cannot be read.
+        DataError: no header, or columns that are missing, undeclared or doubled.
+
+    Privacy: reads the header of a file, or the schema of a table, and no row.
+    """
+    path = _path_of(spec, data)
+    if path is None:
+        require_table_columns(spec)
+        return
+    check = {"csv": require_csv_columns, "parquet": require_parquet_columns}
+    with guarded_reading(path):
+        check[table_format(path, spec.source.format)](path, spec)
 
 
 def read_frame(spec: Spec, data: Path | None = None) -> pd.DataFrame:
@@ -108,6 +134,10 @@ def table_format(path: Path, declared: str | None = None) -> str:
             f"{path}: its format is not known from its ending; set source.format to csv or parquet"
         )
     return known
+
+
+def _path_of(spec: Spec, data: Path | None) -> Path | None:
+    return data or (Path(spec.source.path) if spec.source.path else None)
 
 
 def _read_path(path: Path, spec: Spec) -> Iterator[SourceBatch]:

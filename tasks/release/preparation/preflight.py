@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from cloister.errors import StorageError
-from cloister.schema.sources.databases import require_table
+from cloister.errors import DataError, StorageError
+from cloister.schema.sources.reading import require_declared_columns
 from cloister.schema.spec import Spec
+from tasks.data.refusals import CHARGED_NOTHING
 from tasks.ledger.queries import pending_release
 from tasks.release.load import require_database
 from tasks.release.prior import find_prior
@@ -64,23 +66,41 @@ def _pending(request: ResolvedRequest, context: PublicContext, home: Home) -> st
 
 
 def require_readable(request: ResolvedRequest, spec: Spec) -> None:
-    """Check that the data is a regular file that can be read, or a table that is there.
+    """Check that the data is a regular file, or a table, with the declared columns; reads no row.
 
     Raises:
-        StorageError: it is not.
+        StorageError: it is not there, or cannot be read.
+        DataError: it has other columns.
     """
     named = request.data or (Path(spec.source.path) if spec.source.path else None)
-    if named is None:
-        require_table(str(spec.source.url), str(spec.source.table))
-        return
-    require_nameable(named)
-    if not named.exists():
+    with _charging_nothing():
+        if named is not None:
+            _require_file(named)
+        require_declared_columns(spec, request.data)
+
+
+@contextmanager
+def _charging_nothing() -> Iterator[None]:
+    """Where data is refused before any charge.
+
+    Raises:
+        DataError, StorageError: says that nothing was charged.
+    """
+    try:
+        yield
+    except (DataError, StorageError) as error:
+        raise type(error)(f"{error}; {CHARGED_NOTHING}") from None
+
+
+def _require_file(path: Path) -> None:
+    require_nameable(path)
+    if not path.exists():
         raise StorageError(
-            f"the data {named} does not exist; correct source.path in the spec or give --data"
+            f"the data {path} does not exist; correct source.path in the spec or give --data"
         )
-    if not _is_regular(named) or not os.access(named, os.R_OK):
+    if not _is_regular(path) or not os.access(path, os.R_OK):
         raise StorageError(
-            f"the data {named} cannot be read; check that it is a regular file and its permissions"
+            f"the data {path} cannot be read; check that it is a regular file and its permissions"
         )
 
 

@@ -47,10 +47,8 @@ def read_csv(path: Path, spec: Spec) -> Iterator[SourceBatch]:
             rows under ``on_invalid: fail``.
         OSError: it cannot be read.
     """
+    require_csv_columns(path, spec)
     names, source, ragged = list(spec.attributes), spec.source, 0
-    found = csv_header(path, source.delimiter, source.encoding)
-    declared = [name for name in found if name not in spec.ignore]
-    require_columns(declared, names, str(path), source.delimiter)
     readers = {
         name: partial(
             _read_cells,
@@ -65,6 +63,19 @@ def read_csv(path: Path, spec: Spec) -> Iterator[SourceBatch]:
         yield SourceBatch(cells, malformed)
     if ragged and spec.validation.on_invalid == "fail":
         raise DataError(_ragged_message(path, source))
+
+
+def require_csv_columns(path: Path, spec: Spec) -> None:
+    """Passes if the first line of a CSV file names the declared columns.
+
+    Raises:
+        DataError: no header, or other columns.
+        OSError: it cannot be read.
+    """
+    source = spec.source
+    header = csv_header(path, source.delimiter, source.encoding)
+    found = [name for name in header if name not in spec.ignore]
+    require_columns(found, list(spec.attributes), str(path), source.delimiter)
 
 
 def read_text(path: Path, source: SourceSpec, names: Sequence[str]) -> pd.DataFrame:

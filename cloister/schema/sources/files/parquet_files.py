@@ -33,9 +33,19 @@ def read_parquet(path: Path, spec: Spec) -> Iterator[SourceBatch]:
         DataError: it is no Parquet file, or its columns are not those declared, or nested.
         OSError: it cannot be read.
     """
+    require_parquet_columns(path, spec)
+    yield from read_columns(path, list(spec.attributes))
+
+
+def require_parquet_columns(path: Path, spec: Spec) -> None:
+    """Passes if the schema of a Parquet file has the declared columns.
+
+    Raises:
+        DataError: it is no Parquet file, or has other columns.
+        OSError: it cannot be read.
+    """
     found = [name for name in parquet_names(path) if name not in spec.ignore]
     require_columns(found, list(spec.attributes), str(path))
-    yield from read_columns(path, list(spec.attributes))
 
 
 def read_columns(path: Path, names: Sequence[str]) -> Iterator[SourceBatch]:
