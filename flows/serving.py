@@ -14,18 +14,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 from prefect import Flow
 from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import PrefectException
 from prefect.flow_engine import run_flow
 
 from cloister.errors import CloisterError, InputError
-from flows.cli.console import warn
+from flows.cli.console import progress, warn
 from tasks.requests.recurring import Registration, registrations, settings_digest
 from tasks.runtime.home import Home
 from tasks.runtime.locks import exclusive
+from tasks.runtime.progress import reporting_to
 from tasks.stores.prefect_deployment import due_runs, has_run, refuse_run
+from tasks.stores.prefect_server import answering, quiet_logs
 
 _INTERVAL = 10.0
 """Seconds between two requests to the server: schedules have a resolution of a minute."""
@@ -104,17 +105,28 @@ def _served(
         return f"refused: {error}"
     registration.mark_started(due, home)
     try:
-        with chdir(registration.folder):
-            state = run_flow(
+        with (
+            chdir(registration.folder),
+            progress() as watcher,
+            reporting_to(watcher),
+            quiet_logs(),
+            answering(),
+        ):
+            state: Any = run_flow(
                 flow, flow_run=run, parameters=dict(registration.parameters), return_type="state"
             )
-    except (PrefectException, httpx.HTTPError) as error:
-        warn(
-            f"a run of {registration.name} was broken off: the Prefect server failed "
-            f"({type(error).__name__})"
-        )
+    except (PrefectException, CloisterError) as error:
+        warn(f"a run of {registration.name} was broken off by the server: {_reason(error)}")
         return "broken off"
-    return str(getattr(state, "name", "unknown"))
+    if not state.is_completed():
+        failure = state.result(raise_on_failure=False)
+        warn(f"a run of {registration.name} ended as {state.name}: {_reason(failure)}")
+    return str(state.name)
+
+
+def _reason(error: Exception) -> str:
+    """The message of an error of this project, which holds no data; the type of another one."""
+    return str(error) if isinstance(error, CloisterError) else type(error).__name__
 
 
 def _required_time(run: FlowRun, registration: Registration, home: Home) -> datetime:

@@ -47,6 +47,14 @@ _ENDING = 5.0
 _SENDING = 30.0
 """Seconds that a temporary server may take to receive the last events, on a busy machine."""
 
+_REFUSED = (401, 403)
+"""Status codes of a server that wants another password."""
+
+_LOST = (
+    "while the command ran; see to the server and run the same command again: what was charged is "
+    "resumed"
+)
+
 _PROGRAM = f"""
 import gc, os, runpy, threading
 gc.set_threshold({SELDOM})
@@ -66,13 +74,13 @@ def serving(home: Home) -> Iterator[None]:
     """Run flows inside against a server that answers.
 
     Raises:
-        InputError: the configured server does not answer.
-        StorageError: no temporary server can be started in the home, or the server stops answering.
+        InputError: the configured server does not answer, or refuses the password.
+        StorageError: no temporary server can be started in the home, or the server fails.
     """
     url = get_current_settings().api.url
     if url:
         require_answer(url)
-        with answering():
+        with answering(), quiet_logs():
             yield
         return
     home.prepare()
@@ -103,15 +111,42 @@ def answering() -> Iterator[None]:
     """Turn the loss of a server while flows run inside into a plain message.
 
     Raises:
-        StorageError: it stopped answering.
+        InputError: it refused the password.
+        StorageError: it stopped answering, or answered that it cannot serve.
     """
     try:
         yield
-    except httpx.TransportError:
-        raise StorageError(
-            "the Prefect server stopped answering while the command ran; see to the server and run "
-            "the same command again: what was charged is resumed"
-        ) from None
+    except (httpx.HTTPError, RuntimeError) as error:
+        # what Prefect meets when it first asks for the version of a server is a RuntimeError
+        cause = error.__cause__ if isinstance(error, RuntimeError) else error
+        if isinstance(cause, httpx.HTTPStatusError):
+            raise _failure(cause.response.status_code) from None
+        if isinstance(cause, httpx.TransportError):
+            raise StorageError(f"the Prefect server stopped answering {_LOST}") from None
+        raise
+
+
+def _failure(status: int) -> InputError:
+    if status in _REFUSED:
+        return InputError(
+            "the Prefect server refuses this command; set PREFECT_API_AUTH_STRING to what the "
+            "server was started with as PREFECT_SERVER_API_AUTH_STRING"
+        )
+    return StorageError(f"the Prefect server answered with error {status} {_LOST}")
+
+
+@contextmanager
+def quiet_logs() -> Iterator[None]:
+    """Keep Prefect's log of the runs inside off the terminal, where their command says it all.
+
+    A server has it still. Prefect repeats each error of a run, with its traceback.
+    """
+    log = logging.getLogger("prefect")
+    before, log.propagate = log.propagate, False
+    try:
+        yield
+    finally:
+        log.propagate = before
 
 
 def _password() -> str:
@@ -146,7 +181,7 @@ def _answers(url: str) -> bool:
     """Whether something at a URL says that it is in health, or wants a password first."""
     try:
         patience = httpx.Timeout(_PATIENCE, read=_BUSY)
-        return httpx.get(f"{url}/health", timeout=patience).status_code in (200, 401, 403)
+        return httpx.get(f"{url}/health", timeout=patience).status_code in (200, *_REFUSED)
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
         return False
 

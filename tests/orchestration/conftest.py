@@ -1,6 +1,8 @@
 """The clubs at a server without deployments, and the command that deploys them."""
 
 import json
+import logging
+import sys
 
 import pytest
 from prefect.client.orchestration import get_client
@@ -29,3 +31,23 @@ def deploy(server, capsys):
         return json.loads(said.out)
 
     return command
+
+
+@pytest.fixture
+def logs(capsys):
+    """What standard error says since now, with Prefect's log as it is where a server is set.
+
+    The settings of the tests are those of commands without one, whose log is empty.
+    """
+    log, root, shown = (
+        logging.getLogger("prefect"),
+        logging.getLogger(),
+        logging.StreamHandler(sys.stderr),
+    )
+    before = log.level
+    log.setLevel(logging.INFO)
+    root.addHandler(shown)
+    capsys.readouterr()
+    yield lambda: capsys.readouterr().err
+    root.removeHandler(shown)
+    log.setLevel(before)

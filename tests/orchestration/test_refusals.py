@@ -3,10 +3,13 @@ refusal is counted."""
 
 import asyncio
 import json
+import re
 import stat
 
 import pandas as pd
 from prefect.client.orchestration import get_client
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from quick_release import quick_release
 from recorded import every
 
 from flows.cli.app import run
@@ -63,3 +66,26 @@ def test_the_detail_of_a_refusal_stays_in_the_home(place, prefect_server, capsys
     assert json.loads(capsys.readouterr().out)["refused"] is True
     assert run(["ledger", "list"]) == 0
     assert "refusals of data" in capsys.readouterr().out
+
+
+def test_a_wrong_file_is_refused_before_a_server_is_asked_and_says_that_nothing_was_charged(
+    place, capsys
+):
+    """No server is there to be asked."""
+    pd.read_csv(place.data).rename(columns={"age": "years"}).to_csv(place.data, index=False)
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
+        assert run(quick_release(place)) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "'age' are missing" in line and line.endswith("this run charged nothing")
+    assert existing_ledger(place.home) is None
+
+
+def test_a_refusal_is_one_line_beside_the_progress(place, prefect_server, logs):
+    frame = pd.read_csv(place.data)
+    frame.loc[41, "home region"] = "nowhere"
+    frame.to_csv(place.data, index=False)
+    assert run(quick_release(place)) == 2
+    *progress, line = logs().splitlines()
+    assert line.startswith("error: the data is not as the spec declares it")
+    assert line.endswith("this run charged nothing")
+    assert all(re.fullmatch(r"[\d:]{8} \w+ (started|finished|failed)", each) for each in progress)

@@ -12,13 +12,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import httpx
 import pytest
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from quick_release import quick_release
 
 from cloister.errors import InputError, StorageError
+from flows.cli.app import run
 from tasks.runtime.home import Home
 from tasks.stores.prefect_server import answering, require_answer
 
@@ -115,18 +120,18 @@ def test_a_killed_run_leaves_no_server(tmp_path: Path, way: signal.Signals) -> N
         (home.folder / "prefect").mkdir(parents=True)
         (home.folder / "prefect" / "prefect.db").write_bytes(b"half")
         (home.folder / "prefect" / "unfinished").touch()
-    run = subprocess.Popen(
+    started = subprocess.Popen(
         [sys.executable, "-c", SERVE],
         env=_environment(home),
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
     try:
-        assert run.stdout and run.stdout.readline() == b"up\n"
+        assert started.stdout and started.stdout.readline() == b"up\n"
         servers = _running(home)
         assert len(servers) == 2, "the run and its server"
-        run.send_signal(way)
-        run.wait(timeout=GONE)
+        started.send_signal(way)
+        started.wait(timeout=GONE)
         deadline = time.monotonic() + GONE
         while _running(home) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -134,7 +139,45 @@ def test_a_killed_run_leaves_no_server(tmp_path: Path, way: signal.Signals) -> N
     finally:
         for left in _running(home):
             os.kill(left, signal.SIGKILL)
-        run.wait()
+        started.wait()
+
+
+@pytest.fixture
+def failing() -> Iterator[Callable[[int], str]]:
+    """Starts a server that is in health, and answers all else with an error; its URL."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path.endswith("/health") else self.server.status)
+            self.end_headers()
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.do_GET()
+
+        def log_message(self, *words: object) -> None:
+            """Nothing."""
+
+    def start(status: int) -> str:
+        server.status = status
+        return f"http://127.0.0.1:{server.server_port}/api"
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield start
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [(503, "answered with error 503"), (500, "same command again"), (401, "AUTH_STRING")],
+)
+def test_a_server_that_answers_with_an_error_is_named(place, failing, capsys, status, told):
+    nowhere = {PREFECT_API_URL: failing(status), PREFECT_CLIENT_MAX_RETRIES: 0}
+    with temporary_settings(nowhere):
+        assert run(quick_release(place)) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: the Prefect server") and told in line
 
 
 @pytest.mark.slow

@@ -94,6 +94,14 @@ def test_a_due_run_is_made_once_with_what_the_home_holds(
     assert serve_due(recorder, server.home) == []
 
 
+def test_a_run_that_fails_is_one_line_without_a_traceback(server, deploy, due, recorder, logs):
+    deploy("--cron", "* * * * *", "--epsilon", "3")
+    registrations(server.home)[0].mark_started(due - timedelta(minutes=1), server.home)
+    ask(server, due)
+    assert serve_due(recorder, server.home) == ["Failed"]
+    assert logs() == "warning: a run of clubs ended as Failed: no\n"
+
+
 @pytest.mark.parametrize(
     "parameters",
     [{"spec": "/tmp/other.yaml"}, {"data": "/etc/passwd"}, {"epsilon": "4"}, {"evaluate": "full"}],
@@ -151,7 +159,7 @@ def test_what_an_earlier_version_registered_is_run(server, due, recorder, made):
     assert [call["spec"] for call in made] == [str(server.spec)]
 
 
-def test_a_run_that_the_budget_does_not_hold_is_declined_and_not_failed(server, due):
+def test_a_run_that_the_budget_does_not_hold_is_declined_and_not_failed(server, due, capsys):
     charged(server, "year")
     asked = ask(server, due)
     assert serve_due(release, server.home) == ["Declined"]
@@ -159,6 +167,7 @@ def test_a_run_that_the_budget_does_not_hold_is_declined_and_not_failed(server, 
         state = client.read_flow_run(asked).state
     assert (state.type, state.name) == (StateType.CANCELLED, "Declined")
     assert "epsilon" in state.message
+    assert "a run of clubs ended as Declined: " in capsys.readouterr().err
     assert existing_ledger(server.home).budget("clubs", "row").releases == 1
 
 
