@@ -16,6 +16,7 @@ from benchmarks.measures.conjunctions import BINARY, measure_binary
 from benchmarks.measures.networks import measure_network
 from benchmarks.runs import Run, environment_of, evaluate_table, record_of
 from cloister.errors import CloisterError
+from cloister.figures import count_of
 from cloister.privacy.ledger import Ledger
 from cloister.schema.spec_files.loading import load_spec
 from tasks.ledger.transitions import open_ledger
@@ -62,7 +63,7 @@ def grant(benchmark: Benchmark, pending: list[Combination], own: Home, by: str) 
         held = _charged(ledger, spec.name, name)
         epsilon = held[0] + sum((c.epsilon for c in asked), Fraction(0))
         delta = held[1] + sum((c.delta for c in asked), Fraction(0))
-        reason = f"benchmark {benchmark.name}: {len(asked)} releases"
+        reason = f"benchmark {benchmark.name}: {count_of(len(asked), 'release')}"
         ledger.grant(spec.name, name, epsilon, delta, "ever", by, reason)
 
 

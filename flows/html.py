@@ -9,7 +9,7 @@ from html import escape
 
 import pandas as pd
 
-from cloister.figures import figure
+from cloister.figures import figure, percent
 from cloister.privacy.certificate.schema import ConstraintOrigin
 from tasks.requests.plan import StageCost
 
@@ -46,7 +46,7 @@ def constraints_table(origins: Sequence[ConstraintOrigin]) -> str:
             origin.name,
             "hard" if origin.hard else "soft",
             text(origin.violations),
-            f"{text(origin.percent)} %",
+            percent(origin.percent),
         )
         for origin in origins
     ]

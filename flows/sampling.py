@@ -227,6 +227,6 @@ def _require_new(out: Path) -> None:
 def _require_open(release: Release) -> None:
     if release.state not in _OPEN:
         raise InputError(
-            f"release {release.id} is {release.state}; rows are drawn from approved releases only: "
-            "see cloister review"
+            f"release {release.id} is {release.state.words}; rows are drawn from approved releases "
+            "only: see cloister review"
         )

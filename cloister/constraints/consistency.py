@@ -21,6 +21,7 @@ from cloister.constraints.binding import BoundConstraint, BoundPredicate, Operan
 from cloister.constraints.denial import DenialConstraint, Op, Predicate
 from cloister.constraints.shapes import key_attributes
 from cloister.errors import ConstraintError
+from cloister.figures import count_of
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain
 
@@ -118,8 +119,9 @@ def _require_capacity(constraint: DenialConstraint, domain: Domain, rows: int) -
     capacity = key_capacity(attributes, domain) if attributes else None
     if capacity is not None and capacity < rows:
         raise ConstraintError(
-            f"constraint '{constraint.name}': its key has {capacity} values in the declared domain "
-            f"but {rows} rows are requested; widen the domain, request fewer rows or drop the key"
+            f"constraint '{constraint.name}': its key has {count_of(capacity, 'value')} in the "
+            f"declared domain for {count_of(rows, 'row')}; widen the domain, request fewer rows or "
+            "drop the key"
         )
 
 
@@ -129,7 +131,7 @@ def _describe(names: Sequence[str], rows: int) -> str:
         f"constraint {listed}: no" if len(names) == 1 else f"constraints {listed}: together, no"
     )
     return (
-        f"{subject} table of {rows} row(s) over the declared domain can satisfy this; "
+        f"{subject} table of {count_of(rows, 'row')} over the declared domain can satisfy this; "
         "drop or correct a constraint, make it soft, or widen the domain"
     )
 

@@ -20,6 +20,7 @@ from cloister.errors import StorageError
 from cloister.evaluation.classifiers.learning import Learning
 from cloister.evaluation.marginals import Marginals, marginal_records
 from cloister.evaluation.report import Evaluation
+from cloister.figures import count_of
 
 _T = TypeVar("_T")
 
@@ -144,7 +145,10 @@ def _marginals_figure(marginals: Sequence[Marginals]) -> Figure:
 
 def _draw_boxes(axes: Axes, marginals: Sequence[Marginals]) -> None:
     distances = [[m.half_l1 for m in way.sets] for way in marginals]
-    names = [f"{way.ways}-way\n{len(way.sets)} sets\nmean {way.half_l1:.3f}" for way in marginals]
+    names = [
+        f"{way.ways}-way\n{count_of(len(way.sets), 'set')}\nmean {way.half_l1:.3f}"
+        for way in marginals
+    ]
     axes.boxplot(
         distances,
         tick_labels=names,

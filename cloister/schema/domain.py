@@ -12,6 +12,7 @@ import numpy as np
 
 from cloister.arrays import Array, Booleans, Floats, Integers
 from cloister.errors import DataError
+from cloister.figures import count_of, listed
 from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Ordinal, TextKey
 from cloister.schema.columns import OUTSIDE, Codes, Column, Grid, Listed, Serial
 from cloister.schema.values.codelists import NUMBERED_PATTERN, resolve_values
@@ -126,9 +127,9 @@ class Domain:
 def _require_inside(name: str, codes: Codes) -> None:
     outside = np.flatnonzero(codes == OUTSIDE)
     if len(outside):
-        rows = ", ".join(str(row + 1) for row in outside[:5])
         raise DataError(
-            f"column '{name}': {len(outside)} value(s) outside the declared domain (rows {rows}); "
+            f"column '{name}': {count_of(len(outside), 'value')} outside the declared domain "
+            f"({listed('row', [*outside[:5] + 1])}); "
             "widen the declared domain or set validation.on_invalid to drop or clip"
         )
 

@@ -24,8 +24,8 @@ def show_certificate(home: Home, release: str, as_json: bool) -> None:
     folder = home.release(release) / "public"
     if not (folder / YAML_NAME).exists():
         raise InputError(
-            f"release {release} is {state} and has no certificate; run its command again to finish "
-            "it"
+            f"release {release} is {held.state.words} and has no certificate; run its command "
+            "again to finish it"
         )
     certificate = recorded_certificate(folder, held)
     if as_json:
@@ -33,7 +33,7 @@ def show_certificate(home: Home, release: str, as_json: bool) -> None:
             certificate.model_dump(mode="json") | {"state": state, "page": str(folder / PAGE_NAME)}
         )
         return
-    _show(certificate, state)
+    _show(certificate, held.state.words)
     say(f"Page: {folder / PAGE_NAME}")
 
 

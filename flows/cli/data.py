@@ -110,7 +110,7 @@ def check_constraints(spec: SpecFile, data: DataFile, as_json: Json = False) -> 
 
     Leaves with exit code 1 if a hard constraint is violated.
     """
-    from cloister.figures import figure
+    from cloister.figures import percent
     from flows.cli.console import show_json, show_table
     from tasks.evaluation.compare import violations_of
 
@@ -119,7 +119,7 @@ def check_constraints(spec: SpecFile, data: DataFile, as_json: Json = False) -> 
         show_json([vars(report) for report in reports])
     else:
         rows = [
-            (r.name, "hard" if r.hard else "soft", r.violations, f"{figure(r.percent, 6)} %")
+            (r.name, "hard" if r.hard else "soft", r.violations, percent(r.percent))
             for r in reports
         ]
         show_table(
@@ -171,6 +171,7 @@ def check_spec(spec: SpecFile, as_json: Json = False) -> None:
 
     Lists where all declarations come from, and warns of those without a source. Touches no data.
     """
+    from cloister.figures import count_of
     from flows.cli.console import show_facts, show_json, show_table, warn
     from tasks.requests.check import checked_spec
 
@@ -187,6 +188,7 @@ def check_spec(spec: SpecFile, as_json: Json = False) -> None:
         warn(sentence)
     if names := found["without a source"]:
         warn(
-            f"{len(names)} declaration(s) name no source: {', '.join(names)}; write in provenance "
-            "where bounds and values are publicly known from, such as a law, or a form and its page"
+            f"{count_of(len(names), 'declaration')} without a source: {', '.join(names)}; write in "
+            "provenance where bounds and values are publicly known from, such as a law, or a form "
+            "and its page"
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cloister.errors import InputError
+from cloister.figures import count_of
 from flows.cli.options import (
     AcceptRejectOption,
     CsvOption,
@@ -250,6 +251,6 @@ def _budget(allowance: Allowance) -> str:
     budget, price = allowance.budget, allowance.price
     return (
         f"epsilon {decimal_below(budget.epsilon)} at delta {decimal_below(budget.delta)} per "
-        f"{budget.period.value}: {allowance.whole} releases of epsilon {decimal(price.epsilon)}, "
-        f"{allowance.left} of them left in {allowance.window}"
+        f"{budget.period.value}: {count_of(allowance.whole, 'release')} of epsilon "
+        f"{decimal(price.epsilon)}, {allowance.left} of them left in {allowance.window}"
     )

@@ -48,10 +48,10 @@ def add_ledger_commands(app: typer.Typer) -> None:
 def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
     """Show what was granted to a dataset, what its releases hold, and what is left.
 
-    "spent" adds up the epsilons of releases, which holds however each was chosen; "together" is the
+    "spent" adds up the epsilons of releases, which holds however each was chosen; "composed" is the
     tight composition of their events, which holds for a schedule fixed in advance. "refusals"
     counts how often data was opened and refused, at no charge: each refusal answered an exact
-    question about it. Of a dataset with releases under plausible deniability alone, "together" says
+    question about it. Of a dataset with releases under plausible deniability alone, "composed" says
     that no epsilon bounds them.
     """
     from flows.cli.console import show_json, show_table
@@ -68,7 +68,7 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
         for status in budgets(home, dataset)
     ]
     if as_json:
-        show_json(found)
+        show_json([_with_earlier_name(budget) for budget in found])
     else:
         headings = (
             "dataset",
@@ -82,7 +82,7 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
             "lifetime",
             "releases",
             "refusals",
-            "together",
+            "composed",
         )
         show_table("Budgets (epsilon)", headings, [tuple(budget.values()) for budget in found])
 
@@ -106,7 +106,7 @@ def grant(
         open_ledger(Home.current()).grant(dataset, unit, epsilon, delta, per, by, reason), None
     )
     if as_json:
-        show_json(status)
+        show_json(_with_earlier_name(status))
     else:
         show_facts("Granted", status)
 
@@ -128,6 +128,7 @@ def list_releases(
     An unfinished release is charged, and finished by the command that began it. A newer version can
     finish it too if it makes the same plan; if not, only the version that began it can.
     """
+    from cloister.privacy.ledger import State
     from flows.cli.console import show_json, show_table
     from tasks.ledger.queries import releases
     from tasks.runtime.home import Home
@@ -154,7 +155,8 @@ def list_releases(
         )
         refused = sum(release["refused"] for release in found)
         note = f"refusals of data, each of which answered an exact question about it: {refused}"
-        show_table("Releases", headings, [tuple(release.values()) for release in found], note)
+        rows = [(release | {"state": State(release["state"]).words}).values() for release in found]
+        show_table("Releases", headings, [tuple(row) for row in rows], note)
 
 
 def _show_unfinished(pending: list[Release], as_json: bool) -> None:
@@ -210,7 +212,7 @@ def show_release(release: ReleaseId, as_json: Json = False) -> None:
     show_table(
         "Steps",
         ("entry", "time", "state", "by", "reason"),
-        [tuple(step.values())[:5] for step in steps],
+        [(s.seq, s.time, s.state.words, s.by, s.reason) for s in held.steps],
     )
 
 
@@ -235,7 +237,12 @@ def export(
         show_facts("Exported", found)
 
 
-def _budget_json(status: BudgetStatus, together: Spend | None, deniable: int = 0) -> dict[str, Any]:
+def _with_earlier_name(budget: dict[str, Any]) -> dict[str, Any]:
+    """A budget whose composed epsilon is also under the name that programs may read it by."""
+    return budget | {"together": budget["composed"]}
+
+
+def _budget_json(status: BudgetStatus, composed: Spend | None, deniable: int = 0) -> dict[str, Any]:
     from cloister.privacy.exact import decimal, decimal_below
 
     budget = status.budget
@@ -251,14 +258,14 @@ def _budget_json(status: BudgetStatus, together: Spend | None, deniable: int = 0
         "lifetime": decimal(status.lifetime),
         "releases": status.releases,
         "refusals": status.refusals,
-        "together": _together(together, deniable),
+        "composed": _composed(composed, deniable),
     }
 
 
-def _together(together: Spend | None, deniable: int) -> str | None:
+def _composed(composed: Spend | None, deniable: int) -> str | None:
     if deniable:
         return f"unbounded: {deniable} under plausible deniability alone"
-    return None if together is None else figure_above(together.epsilon, 4)
+    return None if composed is None else figure_above(composed.epsilon, 4)
 
 
 def _release_json(release: Release) -> dict[str, Any]:

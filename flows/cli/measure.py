@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cloister.figures import count_of
 from flows.cli.options import DataOption, Json, SpecFile, example, user
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _domain(name: str, done: dict[str, Any]) -> str:
     if name in done["not_found"]:
         return "nothing was found; declare it, or measure with a larger epsilon"
     words = (
-        f"{len(keys['values'])} values"
+        count_of(len(keys["values"]), "value")
         if "values" in keys
         else f"{keys['min']} to {keys['max']}"
         if "min" in keys

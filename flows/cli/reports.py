@@ -7,7 +7,7 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from cloister.figures import figure
+from cloister.figures import count_of, figure, percent
 from cloister.privacy.certificate.provenance import exact_text, ignored_columns
 from cloister.privacy.certificate.records import record_guarantees
 from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
@@ -172,13 +172,13 @@ def _show_dependencies(expected: Sequence[DependencyForecast], budget: Budget) -
 
 
 def _mapping(own: DependencyForecast) -> str:
-    return f"{figure(own.rows)} ({own.left_sides:,} left sides)"
+    return f"{figure(own.rows)} ({count_of(own.left_sides, 'left side')})"
 
 
 def _expectation(own: DependencyForecast, budget: Budget) -> str:
     if own.least_rows is None:
         return "its table is not counted: as other tables have it, or arbitrary"
-    words = f"learnt from {figure(own.least_rows)} rows a left side on"
+    words = f"learnt from {count_of(figure(own.least_rows), 'row')} a left side on"
     if own.learnt:
         return words
     enough = own.epsilon(budget)
@@ -298,7 +298,7 @@ def _show_violations(content: dict[str, Any]) -> None:
             found["name"],
             "hard" if found["hard"] else "soft",
             found["violations"],
-            _percent(found["percent"]),
+            percent(found["percent"]),
             _truth(found["name"], truth),
         )
         for found in content["violations"]
@@ -309,11 +309,7 @@ def _show_violations(content: dict[str, Any]) -> None:
 
 
 def _truth(name: str, truth: dict[str, float]) -> str:
-    return _percent(truth[name]) if name in truth else "-"
-
-
-def _percent(share: float) -> str:
-    return f"{figure(share, 4)} %"
+    return percent(truth[name]) if name in truth else "-"
 
 
 def _duration(seconds: float) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from cloister.figures import count_of
 from flows.cli.options import By, Json, Reason, ReleaseId, example
 
 _MOVES = {
@@ -91,7 +92,7 @@ def verify(
     if as_json:
         show_json({"checked": checked, "findings": findings})
     else:
-        say("\n".join([*findings, f"{len(findings)} problem(s) in {', '.join(checked)}"]))
+        say("\n".join([*findings, f"{count_of(len(findings), 'problem')} in {', '.join(checked)}"]))
     if findings:
         raise typer.Exit(1)
 
@@ -107,6 +108,7 @@ def report(release: ReleaseId, as_json: Json = False) -> None:
 def _mover(state: str) -> Callable[..., None]:
     def move(release: ReleaseId, reason: Reason, by: By, as_json: Json = False) -> None:
         """Move a release to the state, in the ledger, and print its new state; free of charge."""
+        from cloister.privacy.ledger import State
         from flows.cli.console import say, show_json
         from flows.review import move_release
         from tasks.runtime.home import Home
@@ -115,7 +117,7 @@ def _mover(state: str) -> Callable[..., None]:
         if as_json:
             show_json({"release": release, "state": now})
         else:
-            say(f"{release} is {now}")
+            say(f"{release} is {State(now).words}")
 
     return move
 

@@ -17,7 +17,7 @@ from functools import cached_property
 from itertools import combinations
 
 from cloister.errors import PlanError
-from cloister.figures import figure
+from cloister.figures import count_of, figure
 from cloister.privacy.accounting.advanced_composition import epsilon_of_each
 from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
 from cloister.privacy.events import Composed, Event, Sensitivity, repeat
@@ -171,7 +171,7 @@ class _Outline:
             yield Stage(
                 kind,
                 repeat(mechanism.event(sensitivity), times),
-                f"{words[kind]}; noise of {scale} rows a count",
+                f"{words[kind]}; noise of {count_of(scale, 'row')} a count",
             )
 
     def event(self, level: Fraction) -> Event:
@@ -277,7 +277,7 @@ def plan_copula_paper(
     mechanism, partition = DiscreteLaplace(each), task.neighbours.partition
     scale = mechanism.scale(partition)
     require_laplace_signal(scale, task.data_rows, budget)
-    noise = f"epsilon {float(each)} each; noise of {figure(scale)} rows a count"
+    noise = f"epsilon {float(each)} each; noise of {count_of(figure(scale), 'row')} a count"
     event = mechanism.event(partition)
     stages = [
         Stage(HISTOGRAMS, repeat(event, len(sequence)), f"one-way counts (algorithm 1); {noise}")

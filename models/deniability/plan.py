@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from cloister.errors import PlanError
-from cloister.figures import figure
+from cloister.figures import count_of, figure
 from cloister.privacy.events import Relation
 from cloister.privacy.queries.split import Split
 from cloister.schema.cells import declared_cells
@@ -152,14 +152,14 @@ def records_stage(task: Task, seeding: SeedParameters) -> Stage:
     noise = (
         ""
         if not seeding.epsilon0
-        else f", a threshold with noise of {figure(float(1 / seeding.epsilon0))} rows"
+        else f", a threshold with noise of {count_of(figure(float(1 / seeding.epsilon0)), 'row')}"
     )
     several = task.neighbours.max_rows
-    units = f" of {-(-seeding.k // several):,} units" if several > 1 else ""
+    units = f" of {count_of(-(-seeding.k // several), 'unit')}" if several > 1 else ""
     words = (
         f"{seeding.candidates:,} candidate records, each made from a random row by drawing {omega} "
-        f"attributes anew, released if {seeding.k:,} rows{units} could have made it about as "
-        f"likely (a factor of {float(seeding.gamma):g}){noise}"
+        f"attributes anew, released if {count_of(seeding.k, 'row')}{units} could have made it "
+        f"about as likely (a factor of {float(seeding.gamma):g}){noise}"
     )
     return Stage("records", seeding.event(task), words, SEEDS)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from cloister.errors import SampleError
+from cloister.figures import count_of
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.cells import Cells
 from cloister.schema.columns import OUTSIDE
@@ -200,8 +201,8 @@ class DifferencedSampler:
         if missing:
             names = ", ".join(f"'{name}'" for name in codes)
             raise SampleError(
-                f"only {chunk.rows - missing} rows could be drawn under the condition on {names}; "
-                "request fewer rows or choose another value"
+                f"only {count_of(chunk.rows - missing, 'row')} could be drawn under the condition "
+                f"on {names}; request fewer rows or choose another value"
             )
         return Table.concatenate(kept)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from cloister.errors import PlanError
-from cloister.figures import figure_range
+from cloister.figures import count_of, figure_range
 from cloister.privacy.accounting.calibration import calibrate
 from cloister.privacy.events import Event, compose
 from cloister.privacy.mechanisms.counts import DiscreteLaplace
@@ -157,7 +157,7 @@ def _stages(
         own = [epsilons[query.label] for query in tables if query.stage == stage]
         if own:
             scales = [DiscreteLaplace(epsilon).scale(task.neighbours.partition) for epsilon in own]
-            words = f"{explanation}; noise of {figure_range(scales)} rows a count"
+            words = f"{explanation}; noise of {count_of(figure_range(scales), 'row')} a count"
             words += f"; {left_out}" if left_out and stage == last else ""
             yield Stage(stage, _event(task, own), words)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from cloister.errors import PlanError, UnsupportedEvent
-from cloister.figures import figure
+from cloister.figures import count_of, figure
 from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
 from cloister.privacy.events import Composed, Event, SampledGaussian
 from cloister.privacy.mechanisms.counts import DiscreteGaussian, GaussianGradient
@@ -250,7 +250,7 @@ def _multiplier(rho: float, queries: int) -> Fraction:
 
 def _counts(outline: _Outline, noises: _Noises) -> Iterator[Stage]:
     if outline.histograms:
-        words = f"noisy one-way histogram of {len(outline.sequence)} attributes"
+        words = f"noisy one-way histogram of {count_of(len(outline.sequence), 'attribute')}"
         if outline.by_value:
             words += ", and the single values of " + ", ".join(outline.by_value)
         yield counts_stage(outline.task, "histograms", noises.histograms, outline.histograms, words)
@@ -288,7 +288,8 @@ def _training_stage(outline: _Outline, noise: Fraction) -> Iterator[Stage]:
         yield Stage(
             "training",
             event,
-            f"{words}, in batches of about {batch:,} rows; noise {figure(float(noise))} x clip",
+            f"{words}, in batches of about {count_of(batch, 'row')}; noise {figure(float(noise))} "
+            "x clip",
         )
 
 

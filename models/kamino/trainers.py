@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cloister.arrays import Floats
 from cloister.devices import Device
+from cloister.figures import count_of
 from models.discretization.bins import Bins
 from models.kamino.sizes import Runs, single_runs
 from models.protocol import Arrays, Progress
@@ -133,4 +134,7 @@ class Joint:
         return restore_network_chain(meta, arrays, bins)
 
     def explain(self, units: int, attributes: int) -> str:  # noqa: ARG002
-        return f"{self.steps} steps of DP-SGD on {attributes} attributes together"
+        return (
+            f"{count_of(self.steps, 'step')} of DP-SGD on {count_of(attributes, 'attribute')} "
+            "together"
+        )

@@ -23,6 +23,7 @@ from cloister.constraints import (
 )
 from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.errors import PlanError
+from cloister.figures import count_of
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Integer
 from cloister.schema.columns import Column, Serial
@@ -132,8 +133,9 @@ def split_task(task: Task) -> PersonTasks:
     tasks = PersonTasks(task, first, second, counted, within)
     if tasks.capacity * tasks.most_rows < task.output_rows:
         raise PlanError(
-            f"column '{persons.key}' names at most {tasks.capacity} persons of at most "
-            f"{tasks.most_rows} rows each, too few for {task.output_rows} rows; widen its pattern "
+            f"column '{persons.key}' names at most {count_of(tasks.capacity, 'person')} of at "
+            f"most {count_of(tasks.most_rows, 'row')} each, too few for "
+            f"{count_of(task.output_rows, 'row')}; widen its pattern "
             "or request fewer rows"
         )
     return tasks

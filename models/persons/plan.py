@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from cloister.errors import PlanError
-from cloister.figures import figure
+from cloister.figures import count_of, figure
 from cloister.privacy.accounting.calibration import noise_multiplier, zcdp_rho
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace
@@ -175,7 +175,7 @@ class _Division:
         yield Stage(
             f"{PERSONS}: {name}",
             repeat(noise.event(partition), times),
-            f"{words}; noise of {scale} persons a count",
+            f"{words}; noise of {count_of(scale, 'person')} a count",
         )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from cloister.arrays import Integers
 from cloister.constraints.counting import violations_per_row
 from cloister.errors import SampleError
+from cloister.figures import count_of
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from models.persons.likeness import LikeFirstRow, Likeness
@@ -307,7 +308,7 @@ class _RowsOfPersons:
         rules = (*sampler.rows.row_rules, *sampler.rows.pair_rules, *sampler.tasks.within)
         names = ", ".join(f"'{rule.name}'" for rule in rules) or "the hard constraints together"
         return SampleError(
-            f"{missing} rows of persons could not be drawn under {names}; "
+            f"{count_of(missing, 'row')} of persons could not be drawn under {names}; "
             "request fewer rows, widen a domain, or make a constraint soft"
         )
 

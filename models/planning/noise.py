@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from cloister.errors import PlanError
-from cloister.figures import figure, figure_range
+from cloister.figures import count_of, figure, figure_range
 from cloister.privacy.accounting.calibration import zcdp_rho
 from cloister.privacy.events import Composed
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
@@ -40,7 +40,7 @@ def uneven_counts_stage(
     mechanisms = [(DiscreteGaussian(multiplier), times) for multiplier, times in noises]
     events = [(mechanism.event(partition), times) for mechanism, times in mechanisms]
     scales = figure_range([mechanism.scale(partition) for mechanism, _ in mechanisms])
-    words = f"{explanation}; noise of {scales} rows a count"
+    words = f"{explanation}; noise of {count_of(scales, 'row')} a count"
     return Stage(name, Composed(tuple(events)), words)
 
 
@@ -90,7 +90,7 @@ def _raised(epsilon: Fraction, step: int) -> Fraction:
 
 def _drowned(rows: int, budget: Budget, least: float) -> PlanError:
     return PlanError(
-        f"epsilon {figure(float(budget.epsilon), 6)} is too small for {rows:,} rows: "
+        f"epsilon {figure(float(budget.epsilon), 6)} is too small for {count_of(rows, 'row')}: "
         "the noise would drown the counts; "
         f"use at least about {figure(least, 2)}, or more rows"
     )

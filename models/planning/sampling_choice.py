@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cloister.errors import PlanError
+from cloister.figures import count_of
 from cloister.schema.declarations.release import Sampling
 from models.task import RowSampling, Task
 
@@ -46,7 +47,9 @@ class SamplingChoice:
             return f"inside supports: {self.reason}"
         options = [f"{100 * self.options.resampled:g} % of cells resampled"]
         if self.options.tries:
-            options.append(f"accept-reject of {self.options.tries} tries a cell")
+            options.append(
+                f"accept-reject of {count_of(self.options.tries, 'try', 'tries')} a cell"
+            )
         return f"row by row (Kamino, Algorithm 3; {', '.join(options)}): {self.reason}"
 
 

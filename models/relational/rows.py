@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cloister.constraints import DenialConstraint
 from cloister.errors import PlanError
-from cloister.figures import figure
+from cloister.figures import count_of, figure
 from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.schema.cells import Cells
 from cloister.schema.columns import Serial
@@ -87,8 +87,9 @@ def _require_enough_keys(name: str, domain: Domain, wanted: int) -> None:
     for column in domain:
         if isinstance(column, Serial) and column.values < wanted:
             raise PlanError(
-                f"table '{name}', column '{column.name}': its pattern has {column.values:,} keys "
-                f"for up to {wanted:,} rows; widen the pattern or request fewer rows"
+                f"table '{name}', column '{column.name}': its pattern has "
+                f"{count_of(column.values, 'key')} for up to {count_of(wanted, 'row')}; widen the "
+                f"pattern or request fewer rows"
             )
 
 
@@ -116,7 +117,7 @@ def count_stages(task: DatabaseTask, counts: Mapping[str, Noise]) -> Iterator[St
             f"{name}: {COUNT}",
             noise.event(partition),
             f"how many rows of {name} the bounds of its references leave; noise of "
-            f"{figure(noise.scale(partition))} rows",
+            f"{count_of(figure(noise.scale(partition)), 'row')}",
         )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from cloister.figures import figure
+from cloister.figures import count_of, figure
 from cloister.privacy.accounting.calibration import noise_multiplier
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace, Neighbours
@@ -166,21 +166,21 @@ def link_stages(task: DatabaseTask, key: ForeignKey, noise: LinkNoise) -> Iterat
         f"{link}: {DEGREES}",
         noise.degrees.event(parents),
         f"how many rows of {key.parent} have none, one, ... {key.max_rows} of {key.table}; "
-        f"noise of {figure(noise.degrees.scale(parents))} rows a count",
+        f"noise of {count_of(figure(noise.degrees.scale(parents)), 'row')} a count",
     )
     if noise.selection:
         yield Stage(
             f"{link}: {SELECT}",
             repeat(noise.selection.event(), tables),
-            f"which joint tables across '{key.column}' fit worst, in {len(noise.rounds)} rounds; "
-            f"chosen: {tables}",
+            f"which joint tables across '{key.column}' fit worst, "
+            f"{count_of(tables, 'choice')} in {count_of(len(noise.rounds), 'round')}",
         )
     if noise.tables:
         yield Stage(
             f"{link}: {MEASURE}",
             repeat(noise.tables.event(joined), tables),
             f"joint tables of attributes across '{key.column}', {tables} in all; noise of "
-            f"{figure(noise.tables.scale(joined))} rows a count",
+            f"{count_of(figure(noise.tables.scale(joined)), 'row')} a count",
         )
 
 

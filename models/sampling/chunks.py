@@ -9,6 +9,7 @@ from itertools import islice
 import numpy as np
 
 from cloister.errors import SampleError
+from cloister.figures import count_of
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import Serial
 from cloister.schema.domain import Table
@@ -45,7 +46,8 @@ def number_keys(table: Table, first: int, kept: tuple[str, ...] = ()) -> Table:
         if isinstance(column, Serial) and column.name not in kept:
             if first + table.rows > column.values:
                 raise SampleError(
-                    f"column '{column.name}': its pattern has only {column.values} keys; "
+                    f"column '{column.name}': its pattern has only "
+                    f"{count_of(column.values, 'key')}; "
                     "widen the pattern"
                 )
             numbers = np.arange(first, first + table.rows, dtype=np.int64)

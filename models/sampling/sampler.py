@@ -23,6 +23,7 @@ from cloister.constraints import DenialConstraint
 from cloister.constraints.counting import violations_per_row
 from cloister.constraints.supports import Support
 from cloister.errors import SampleError
+from cloister.figures import count_of
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from models.discretization.bins import Bins
@@ -216,8 +217,8 @@ class _Draw:
             if not missing:
                 return in_random_order(Table.concatenate(kept), self._kinds, rng)
         raise SampleError(
-            f"only {first + wanted - missing} rows could be drawn under {self._rules()}; "
-            "request fewer rows, widen a domain, or make a constraint soft"
+            f"only {count_of(first + wanted - missing, 'row')} could be drawn under "
+            f"{self._rules()}; request fewer rows, widen a domain, or make a constraint soft"
         )
 
     def _chains(self) -> Iterator[ConstrainedChain]:

@@ -9,6 +9,7 @@ from fractions import Fraction
 from itertools import groupby, islice, takewhile
 
 from cloister.errors import BudgetExceeded
+from cloister.figures import count_of
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger import BudgetGrant, Period, Release
 from models.task import Budget as Price
@@ -56,10 +57,10 @@ class Allowance:
         if not (self.left if last else self.whole):
             raise BudgetExceeded(
                 f"the budget of '{budget.dataset}' is epsilon {decimal_below(budget.epsilon)} at "
-                f"delta {decimal_below(budget.delta)} per {budget.period.value} and "
-                f"admits {self.whole} releases of epsilon {decimal(self.price.epsilon)} at delta "
-                f"{decimal(self.price.delta)}, {self.left} of them now; ask for less, or have more "
-                "granted with cloister budget grant"
+                f"delta {decimal_below(budget.delta)} per {budget.period.value} and admits "
+                f"{count_of(self.whole, 'release')} of epsilon {decimal(self.price.epsilon)} at "
+                f"delta {decimal(self.price.delta)}, {self.left} of them now; ask for less, or "
+                "have more granted with cloister budget grant"
             )
 
     def _window_of(self, run: datetime) -> str:

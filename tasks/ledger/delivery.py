@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cloister.errors import InputError, VerificationError
+from cloister.figures import count_of
 from cloister.privacy.exact import decimal_below
 from tasks.domains.plan import SPEC_NAME
 from tasks.ledger.transitions import open_ledger
@@ -133,7 +134,8 @@ def _require_same(
     differing = [option for option, same in asked.items() if not same]
     if differing:
         raise InputError(
-            f"release {release} of the same request is finished, with {content['rows']} rows, and "
+            f"release {release} of the same request is finished, with "
+            f"{count_of(content['rows'], 'row')}, and "
             f"was not reported; give {' and '.join(differing)} as before to get it at no charge, "
             f"or cloister review reject {release} first"
         )

@@ -130,7 +130,7 @@ def _hindrance(held: Release, wanted: dict[str, str], task: Task, home: Home) ->
     """Why the numbers of a release cannot be used again; None if they can."""
     asked = held.request
     if held.state not in _DELIVERED:
-        return f"it is {held.state}"
+        return f"it is {held.state.words}"
     found = (asked.dataset, asked.unit, asked.relation, asked.method)
     for (name, value), own in zip(wanted.items(), found, strict=True):
         if own != value:

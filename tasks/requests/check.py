@@ -8,6 +8,7 @@ from typing import Any
 from cloister.constraints import require_consistent
 from cloister.constraints.across import AcrossConstraint
 from cloister.errors import PlanError
+from cloister.figures import count_of
 from cloister.privacy.certificate.provenance import ignored_columns
 from cloister.schema.columns import Serial
 from cloister.schema.spec_files.citations import citations_of, uncited_declarations
@@ -77,6 +78,6 @@ def _shared_keys(context: PublicContext, table: str) -> set[str]:
 def _require_numbers(column: Serial, rows: int) -> None:
     if column.values < rows:
         raise PlanError(
-            f"column '{column.name}': its pattern has {column.values:,} keys for {rows:,} rows; "
-            "widen the pattern or request fewer rows"
+            f"column '{column.name}': its pattern has {count_of(column.values, 'key')} for "
+            f"{count_of(rows, 'row')}; widen the pattern or request fewer rows"
         )

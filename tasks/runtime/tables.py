@@ -15,6 +15,7 @@ from cloister.constraints import DenialConstraint
 from cloister.constraints.counting import violation_reports
 from cloister.constraints.violation_report import ViolationReport
 from cloister.errors import InputError, SampleError
+from cloister.figures import count_of, listed
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations.database import Database, ForeignKey
@@ -44,7 +45,9 @@ def draw_tables(model: AnyModel, rows: int, seed: int | None, dataset: str) -> d
     else:
         tables, found = dict(drawn.tables), drawn.tables[drawn.schema.lead].rows
     if found != rows:
-        raise SampleError(f"{rows} rows were asked but {found} could be drawn; ask for fewer rows")
+        raise SampleError(
+            f"of {count_of(rows, 'row')} asked for, {found:,} could be drawn; ask for fewer"
+        )
     return tables
 
 
@@ -74,7 +77,7 @@ def require_hard_constraints(reports: tuple[ViolationReport, ...]) -> None:
     ]
     if broken:
         raise SampleError(
-            f"the rows that were drawn violate the hard constraint(s) {', '.join(broken)}; they "
+            f"the rows that were drawn violate the {listed('hard constraint', broken)}; they "
             "are not published: run the same command again, make the constraint soft, or report "
             "this"
         )

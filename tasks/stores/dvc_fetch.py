@@ -54,7 +54,7 @@ def _fetched(home: Home, held: Release, folder: Path) -> list[str]:
     recorded = held.evidence.get("certificate")
     if recorded is None:
         raise InputError(
-            f"release {held.id} is {held.state.value}, and has no certificate; there is nothing to "
+            f"release {held.id} is {held.state.words}, and has no certificate; there is nothing to "
             "fetch"
         )
     versions = Versions(home.versions, home.remote)

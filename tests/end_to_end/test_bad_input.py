@@ -53,12 +53,15 @@ def inside(place, refused):
 
 
 @pytest.fixture
-def unspent(place, prefect_server) -> Iterator[None]:
+def unspent(place, prefect_server, capsys) -> Iterator[None]:
     """Refused after reading the data: the reservation was given back; the home holds no data."""
     yield
     ledger = existing_ledger(place.home)
     assert ledger is not None
     assert [release.state for release in ledger.releases()] == ["released_back"]
+    capsys.readouterr()
+    assert run(["ledger", "list"]) == 0
+    assert "refunded" in capsys.readouterr().out
     status = ledger.budget("clubs", "row")
     assert (status.spent, status.reserved, status.left) == (0, 0, 4)
     assert all(
@@ -99,7 +102,7 @@ def test_value_outside_its_domain(place, inside, unspent):
     damaged(place, change)
     said = inside()
     assert "'home region'" in said
-    assert "rows 42" in said
+    assert "(row 42)" in said
 
 
 def test_empty_file(place, refused, untouched):

@@ -12,10 +12,14 @@ def test_release_reports_spend_violations_and_files(released, own, cloister):
     assert shown["epsilon"] == "1/1"
 
 
-def test_ledger_list_and_budget(released, own, cloister):
+def test_ledger_list_and_budget(released, own, cloister, capsys):
     assert [release["release"] for release in cloister("ledger", "list", "clubs")] == [released.id]
     (budget,) = cloister("budget", "show", "clubs")
     assert (budget["granted"], budget["spent"], budget["left"]) == ("4", "1", "3")
+    assert budget["together"] == budget["composed"]  # its earlier name
+    assert run(["budget", "show", "clubs"]) == 0
+    shown = capsys.readouterr().out
+    assert "composed" in shown and "together" not in shown
 
 
 def test_grant_replaces_the_budget(own, cloister):

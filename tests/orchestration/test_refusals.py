@@ -15,7 +15,7 @@ from recorded import every
 from flows.cli.app import run
 from tasks.ledger.queries import existing_ledger
 
-DETAIL = ("rows 42", "1 value", "home region")
+DETAIL = ("(row 42)", "1 value", "home region")
 
 
 async def messages() -> list[str]:

@@ -19,6 +19,7 @@ from cloister.constraints import DenialConstraint
 from cloister.constraints.across import AcrossConstraint
 from cloister.constraints.violation_report import ViolationReport
 from cloister.errors import PrivacyError, VerificationError
+from cloister.figures import listed
 from cloister.privacy.certificate.provenance import (
     across_origins,
     attribute_origins,
@@ -258,7 +259,7 @@ def _require_true(facts: Facts) -> None:
     broken += [f"{key.table}.{key.column}" for key, rows in facts.dangling if rows]
     if broken:
         raise PrivacyError(
-            f"the synthetic table violates the hard constraint(s) {', '.join(broken)}; it must not "
+            f"the synthetic table violates the {listed('hard constraint', broken)}; it must not "
             "be published"
         )
 

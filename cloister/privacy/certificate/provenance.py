@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from cloister.constraints import DenialConstraint
 from cloister.constraints.across import AcrossConstraint
 from cloister.constraints.declared import declaration_of
+from cloister.figures import count_of
 from cloister.privacy.certificate.schema import AttributeOrigin, ConstraintOrigin
 from cloister.schema.attributes import (
     AnyAttribute,
@@ -90,7 +91,7 @@ def key_origins(dangling: Sequence[tuple[ForeignKey, int]]) -> tuple[ConstraintO
     return tuple(
         ConstraintOrigin(
             name=f"{key.table}: {key.column}",
-            rule=f"foreign key: {key.table}.{key.column} is a {key.key} of {key.parent}",
+            rule=f"foreign key: {key.table}.{key.column} refers to {key.parent}.{key.key}",
             hard=True,
             provenance="public: declared in the spec",
             violations=rows,
@@ -213,12 +214,12 @@ def _range_words(attribute: AnyAttribute) -> str:
     low, high = (getattr(attribute, end) for end in ("min", "max"))
     words = [f"{low} to {high}"]
     if isinstance(attribute, Float) and attribute.decimals is not None:
-        words.append(f"{attribute.decimals} decimals")
+        words.append(count_of(attribute.decimals, "decimal"))
     step = getattr(attribute, "step", None)
     if step not in (None, 1):
         words.append(f"steps of {step}{' seconds' if isinstance(attribute, Datetime) else ''}")
     if bins := getattr(attribute, "bins", None):
-        words.append(f"{bins} bins")
+        words.append(count_of(bins, "bin"))
     if getattr(attribute, "scale", None):
         words.append("bins on a logarithmic scale")
     if special := getattr(attribute, "special", ()):

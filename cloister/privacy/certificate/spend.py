@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from cloister.errors import UnsupportedEvent
-from cloister.figures import figure, figure_above
+from cloister.figures import count_of, figure, figure_above, percent
 from cloister.privacy.accounting.accountants import readings, spend
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.certificate.schema import AccountedCost, MechanismRecord, StageSpend
@@ -152,15 +152,18 @@ def _describe_all(event: Composed) -> str:
 def _describe_simple(event: Event) -> str:
     match event:
         case GaussianCounts():
-            return f"discrete Gaussian noise of scale {figure(_scale(event), 4)} rows on counts"
+            return (
+                f"discrete Gaussian noise of scale {count_of(figure(_scale(event), 4), 'row')} on "
+                "counts"
+            )
         case LaplaceCounts():
             scale = float(event.sensitivity.l1 / event.epsilon)
-            return f"discrete Laplace noise of scale {figure(scale, 4)} rows on counts"
+            return f"discrete Laplace noise of scale {count_of(figure(scale, 4), 'row')} on counts"
         case SampledGaussian():
             noise = figure(float(event.noise_multiplier), 4)
             return (
-                f"{event.steps:,} steps of DP-SGD on {float(event.rate):.2%} of the rows, drawn "
-                f"anew, with noise of {noise} times the clipping norm"
+                f"{count_of(event.steps, 'step')} of DP-SGD on {percent(100 * float(event.rate))} "
+                f"of the rows, drawn anew, with noise of {noise} times the clipping norm"
             )
         case Selection():
             epsilon = figure_above(float(event.epsilon), 4)
@@ -178,16 +181,16 @@ def _describe_rarer(event: OnGrid | SeededRecords | PlausiblyDeniable) -> str:
         case OnGrid():
             words = _describe_simple(event.noise).replace(" rows on counts", " steps on numbers")
             most = event.noise.sensitivity.step
-            return f"{words} of a grid; one unit moves a number by at most {most} steps"
+            return f"{words} of a grid; one unit moves a number by at most {count_of(most, 'step')}"
         case SeededRecords():
             scale = figure(float(1 / event.epsilon0), 4)
             return (
-                f"{event.candidates:,} records, each released if {event.k:,} rows or more, give or "
-                f"take noise of scale {scale}, could have made it"
+                f"{event.candidates:,} records, each released if {count_of(event.k, 'row')} or "
+                f"more, give or take noise of scale {scale}, could have made it"
             )
     return (
-        f"{event.candidates:,} records, each released if about {event.k:,} rows could have made "
-        "it: plausible deniability, NOT differential privacy"
+        f"{event.candidates:,} records, each released if about {count_of(event.k, 'row')} could "
+        "have made it: plausible deniability, NOT differential privacy"
     )
 
 

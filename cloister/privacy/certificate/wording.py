@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from cloister.figures import figure_above
+from cloister.figures import count_of, figure_above
 from cloister.privacy.accounting.precision import LARGEST_EXPONENT
 from cloister.privacy.certificate import several_tables
 from cloister.privacy.certificate.provenance import exact_text
@@ -155,10 +155,10 @@ def rows_words(rows: RowsSpec) -> str:
         return "measured with noise, and charged"
     if rows.provenance.startswith(MEASURED):
         source = rows.provenance.removeprefix(MEASURED).strip()
-        return f"{rows.public} rows, a figure measured with noise: {source}"
+        return f"{count_of(rows.public, 'row')}, a figure measured with noise: {source}"
     return (
-        f"public: {rows.public} rows, as declared in the spec; the exact number in the data is not "
-        "published"
+        f"public: {count_of(rows.public, 'row')}, as declared in the spec; the exact number in the "
+        "data is not published"
     )
 
 

@@ -33,6 +33,7 @@ import numpy as np
 
 from cloister.arrays import Array
 from cloister.errors import JournalMismatch, StorageError
+from cloister.figures import count_of
 from cloister.privacy.door.journal_format import (
     ANSWER,
     FIRST,
@@ -237,7 +238,8 @@ class Journal:
     def _record(self, digest: str, draw: Callable[[], Array]) -> Array:
         if self.sealed:
             raise JournalMismatch(
-                f"{self._path} is finished and holds {self.recorded} answers: start a new release."
+                f"{self._path} is finished and holds {count_of(self.recorded, 'answer')}: start a "
+                "new release."
             )
         self._guard.require()
         answer = np.array(draw(), order="C")

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from cloister.errors import BudgetExceeded, InputError, PrivacyError
+from cloister.figures import count_of
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger.books import Books
 from cloister.privacy.ledger.records import BudgetGrant, Release, ReservationRequest, State
@@ -174,8 +175,9 @@ def _refusal(request: ReservationRequest, now: BudgetStatus) -> str:
     )
     return (
         f"The budget of dataset '{cap.dataset}' (unit '{cap.unit}', window {now.window}) is "
-        f"epsilon {decimal_below(cap.epsilon)} at delta {decimal_below(cap.delta)}; {now.releases} "
-        f"releases hold {held} and {decimal_below(now.left)} is left, but epsilon "
+        f"epsilon {decimal_below(cap.epsilon)} at delta {decimal_below(cap.delta)}; "
+        f"{count_of(now.releases, 'release')} {'holds' if now.releases == 1 else 'hold'} {held} "
+        f"and {decimal_below(now.left)} is left, but epsilon "
         f"{decimal(request.epsilon)} at delta {decimal(request.delta)} was requested: "
         "request less, or have more granted with cloister budget grant."
     )

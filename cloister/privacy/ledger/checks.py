@@ -49,7 +49,7 @@ def find_release(books: Books, release: str) -> Release:
 def require_whole_journal(held: Release, lease: Held, journal: JournalState) -> None:
     """Check that a run may begin: the release is spent, and its journal holds all earlier runs."""
     if held.state is not State.SPENT:
-        raise InputError(f"Release {held.id} is {held.state}: nothing more is drawn for it.")
+        raise InputError(f"Release {held.id} is {held.state.words}: nothing more is drawn for it.")
     known = [*held.runs[-1:], *filter(None, (lease.last, held.seal))]
     if not {mark.digest for mark in known} <= journal.digests:
         raise stale_journal(held.id)

@@ -368,9 +368,10 @@ class Ledger:
 
 def _move(page: _Page, held: Release, to: State, signature: Mapping[str, Any]) -> Release:
     if to not in held.state.next:
-        allowed = ", ".join(held.state.next) or "nothing"
+        allowed = ", ".join(state.words for state in held.state.next) or "nothing"
         raise InputError(
-            f"Release {held.id} is {held.state} and cannot become {to}: {allowed} may follow."
+            f"Release {held.id} is {held.state.words} and cannot become {to.words}: {allowed} may "
+            "follow."
         )
     page.write(to.value, state_slot(held.id, to), {"release": held.id} | dict(signature))
     return page.books.releases[held.id]

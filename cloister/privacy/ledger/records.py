@@ -54,6 +54,11 @@ class State(StrEnum):
     REFUNDED = "released_back"
 
     @property
+    def words(self) -> str:
+        """The state as people read it: of a charge that was given back, that it was."""
+        return "refunded" if self is State.REFUNDED else self.value
+
+    @property
     def next(self) -> tuple[State, ...]:
         """The states that may follow."""
         return _NEXT[self]

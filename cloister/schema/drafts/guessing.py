@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as pt
 
+from cloister.figures import count_of
 from cloister.schema.attributes import (
     DATA_DERIVED,
     EXACT_STEP,
@@ -138,13 +139,17 @@ def _remark(cells: ColumnCells) -> str:
         found for found in _misfits(known, cells.plain) if found[1] <= _MOST_ODD * len(known)
     )
     words, count = next(misfits, ("", 0))
-    return f"all but {count} of {len(known)} values are {words}" if count else ""
+    return f"all but {count:,} of {len(known):,} values are {words}" if count else ""
 
 
 def _misfits(known: pd.Series, plain: pd.Series) -> Iterator[tuple[str, int]]:
     """Narrow types, the narrowest first, and how many of the values are of another."""
+    different = set(known)
     for pair in _BOOLEAN_WORDS:
-        yield " or ".join(pair), int((~known.isin(pair)).sum())
+        yield (
+            " or ".join(word for word in pair if word in different),
+            int((~known.isin(pair)).sum()),
+        )
     for words, attribute in _NARROW:
         yield words, int(parse(plain, attribute)[1].sum())
 
@@ -213,7 +218,7 @@ def _single_numbers(answers: list[int], asked: pd.Series, wide: bool) -> tuple[K
     """The special values that stand for answers, and those of few numbers far apart; and why."""
     few = few_numbers(asked) if wide else []
     said = f"; {', '.join(map(str, answers))} taken for answers such as not known" * bool(answers)
-    said += f"; {len(few)} numbers alone, kept single by special" * bool(few)
+    said += f"; {count_of(len(few), 'number')} alone, kept single by special" * bool(few)
     return ({"special": [*few, *answers]} if few or answers else {}), said
 
 

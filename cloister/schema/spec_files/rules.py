@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from cloister.errors import SpecError
+from cloister.figures import count_of
 from cloister.schema.attributes import (
     LARGEST_WHOLE,
     AnyAttribute,
@@ -222,7 +223,8 @@ def _positive_rules(positive: list[Scalar], attribute: AnyAttribute, spec: Spec)
     except SpecError:
         return
     if unlisted:
-        yield f"names {len(unlisted)} value(s) that the attribute does not list; use listed values"
+        number = count_of(len(unlisted), "value")
+        yield f"names {number} that the attribute does not list; use listed values"
     elif not positive:
         yield "is empty; name at least one value"
 

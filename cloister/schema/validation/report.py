@@ -11,6 +11,7 @@ import numpy as np
 
 from cloister.arrays import Booleans
 from cloister.errors import DataError
+from cloister.figures import count_of, listed
 from cloister.schema.sources.required_columns import ROWS_NAMED
 from cloister.schema.spec import OnInvalid
 
@@ -20,7 +21,7 @@ RULES: dict[Rule, str] = {
     "type": "cannot be read as the declared type",
     "missing": "missing in an attribute that is not nullable",
     "domain": "outside the declared values or bounds",
-    "constraint": "break it: a cell is missing that should be there, or is there and should not",
+    "constraint": "breaking it: a cell is missing that should be there, or is there and should not",
 }
 
 
@@ -38,10 +39,10 @@ class DomainFinding:
 
     def __str__(self) -> str:
         more = ", ..." if self.count > len(self.rows) else ""
-        rows = ", ".join(map(str, self.rows))
         what, of = ("constraint", "row") if self.rule == "constraint" else ("column", "value")
         return (
-            f"{what} '{self.column}': {self.count:,} {of}(s) {RULES[self.rule]} (rows {rows}{more})"
+            f"{what} '{self.column}': {count_of(self.count, of)} {RULES[self.rule]} "
+            f"({listed('row', self.rows)}{more})"
         )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cloister.errors import SpecError
+from cloister.figures import count_of
 from cloister.schema.attributes import Scalar, ValuesFile, ValuesPattern
 from cloister.schema.sources.files.small_files import read_small_file, reason_of
 
@@ -140,7 +141,7 @@ def _unique(values: Sequence[Scalar], what: str) -> tuple[Scalar, ...]:
     twice = [value for value, count in Counter(map(str, values)).items() if count > 1]
     if twice:
         raise SpecError(
-            f"{what} holds {len(twice)} value(s) more than once, such as '{twice[0]}'; "
+            f"{what} holds {count_of(len(twice), 'value')} more than once, such as '{twice[0]}'; "
             "list each once"
         )
     return tuple(values)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from cloister.figures import figure
+from cloister.figures import count_of, figure
 from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.mechanisms.grid import GridNoise
@@ -214,8 +214,9 @@ class Outline:
         noise = GridNoise(DiscreteGaussian(multiplier))
         sensitivity = distance_sensitivity(self.pairs, self.task.neighbours)
         words = (
-            f"how far {self.pairs} pairs of attributes are from independent, for the structure of "
-            f"the network; noise of {figure(noise.deviation(sensitivity, 1.0))} rows each"
+            f"how far pairs of attributes are from independent, {self.pairs:,} in all, for the "
+            "structure of the network; noise of "
+            f"{count_of(figure(noise.deviation(sensitivity, 1.0)), 'row')} each"
         )
         return Stage("structure", noise.event(sensitivity), words, self.rows.structure_part)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from cloister.errors import PlanError
-from cloister.figures import figure
+from cloister.figures import count_of, figure
 from cloister.privacy.accounting.advanced_composition import epsilon_of_each
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.counts import DiscreteLaplace
@@ -100,11 +100,16 @@ def _stages(
         sensitivity = entropy_sensitivity(1, task.neighbours)
         times = attributes * (attributes + 1)
         bits = noise.deviation(sensitivity, paper_entropy_bound(own.structure_rows))
-        words = f"{times} entropies of attributes and pairs; noise of {figure(bits)} bits each"
+        words = (
+            f"{times} entropies of attributes and pairs; noise of {count_of(figure(bits), 'bit')} "
+            "each"
+        )
         event = repeat(noise.event(sensitivity), times)
         yield Stage("structure", event, words, part)
     mechanism = DiscreteLaplace(own.count_epsilon)
     scale = figure(mechanism.scale(partition))
-    words = f"the conditional tables, one for each attribute; noise of {scale} rows a count"
+    words = (
+        f"the conditional tables, one for each attribute; noise of {count_of(scale, 'row')} a count"
+    )
     event = repeat(mechanism.event(partition), attributes)
     yield Stage("parameters", event, words, parts.parameter_part)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from cloister.errors import PlanError, UnsupportedEvent
-from cloister.figures import figure
+from cloister.figures import count_of, figure
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.events import Composed, SampledGaussian
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
@@ -99,8 +99,9 @@ class _Setting:
             event = SampledGaussian(self.rate, self.noise, self.steps * repeats, rows)
             batch = round(self.rate * self.task.data_rows)
             words = (
-                f"{repeats} runs of {self.steps} steps of DP-SGD, one a sub-model, in batches of "
-                f"about {batch:,} rows; noise {figure(float(self.noise))} x clip"
+                f"{count_of(repeats, 'run')} of {count_of(self.steps, 'step')} of DP-SGD, one a "
+                f"sub-model, in batches of about {count_of(batch, 'row')}; noise "
+                f"{figure(float(self.noise))} x clip"
             )
             yield Stage("training", event, words)
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from cloister.errors import PlanError
-from cloister.figures import figure
+from cloister.figures import count_of, figure
 from cloister.privacy.accounting.calibration import noise_multiplier
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
@@ -172,14 +172,14 @@ def _stages(
         Stage(
             f"{link}: {SELECT}",
             repeat(parameters.selection.event(), tables),
-            f"which {parameters.ways}-way joint tables across '{key.column}' fit worst, in "
-            f"{parameters.rounds} rounds; chosen: {tables}",
+            f"which {parameters.ways}-way joint tables across '{key.column}' fit worst, "
+            f"{count_of(tables, 'choice')} in {count_of(parameters.rounds, 'round')}",
         ),
         Stage(
             f"{link}: {MEASURE}",
             repeat(parameters.tables.event(joined), tables),
             f"joint tables across '{key.column}', {tables} in all; noise of "
-            f"{figure(parameters.tables.scale(joined))} rows a count",
+            f"{count_of(figure(parameters.tables.scale(joined)), 'row')} a count",
         ),
     ]
 

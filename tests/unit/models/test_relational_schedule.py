@@ -13,7 +13,7 @@ from cloister.schema.attributes import Categorical, TextKey
 from cloister.schema.declarations.release import RelationalSpec
 from cloister.schema.domain import Domain
 from cloister.schema.relations.database import ForeignKey, Schema
-from models.relational.schedule import LinkNoise, link_noise
+from models.relational.schedule import LinkNoise, link_noise, link_stages
 from models.task import DatabaseTask, Task
 
 KEY = ForeignKey("orders", "owner", "owners", "id", 2)
@@ -56,6 +56,14 @@ def test_all_tables_are_measured_where_a_selection_would_cost_as_much() -> None:
 def test_more_noise_leaves_fewer_and_smaller_tables(rho, rounds, ways) -> None:
     noise = noise_of(task_of(5, 6, 10_000), rho)
     assert (noise.rounds, noise.ways) == (rounds, ways)
+
+
+def test_a_stage_says_how_many_rounds_there_are() -> None:
+    task = task_of(5, 6, 10_000)
+    noises = (noise_of(task, 0.0001), noise_of(task, 1))
+    _, few, _, _, many, _ = (stage for noise in noises for stage in link_stages(task, KEY, noise))
+    assert few.explanation.endswith("fit worst, 1 choice in 1 round")
+    assert many.explanation.endswith("fit worst, 12 choices in 4 rounds")
 
 
 def test_what_the_spec_says_is_done_whatever_the_noise() -> None:

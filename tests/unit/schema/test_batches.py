@@ -145,7 +145,7 @@ def test_row_numbers_are_those_of_the_file_however_it_is_read(tmp_path):
     for at in (3, 17, 39):
         rows[at] = ("P1", "secret", 7, 0.5, "2020-01-01")
     write_parquet(rows, tmp_path / "rows.parquet", 4)
-    with pytest.raises(DataError, match=r"3 value\(s\) outside .* \(rows 4, 18, 40\)"):
+    with pytest.raises(DataError, match=r"3 values outside .* \(rows 4, 18, 40\)"):
         read_table(spec, Domain.of(spec.attributes, spec.folder))
 
 

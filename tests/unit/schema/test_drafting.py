@@ -112,7 +112,7 @@ def test_delimiter_and_missing_tokens_are_found(tmp_path):
         ("42", "unknown", "whole numbers"),
         ("42", "4.5", "whole numbers"),
         ("4.5", "none", "numbers"),
-        ("yes", "maybe", "yes or no"),
+        ("yes", "maybe", "yes"),
         ("2020-01-01", "01/02/2020", "dates"),
         ("2020-01-01", "2020-01-01T10:00:00", "dates"),
     ],
@@ -127,6 +127,11 @@ def test_a_few_odd_cells_that_decided_a_type_are_remarked(tmp_path, usual, odd, 
         text = draft(tmp_path / "odd.csv")
         assert (f"; all but 1 of 100 values are {said}\n" in text) is remarked
         assert ("all but" in text) is remarked
+
+
+def test_a_remark_names_the_words_that_occur(tmp_path):
+    (tmp_path / "odd.csv").write_text("x\n" + "yes\nno\n" * 1_000 + "maybe\n", encoding="utf-8")
+    assert "; all but 1 of 2,001 values are yes or no\n" in draft(tmp_path / "odd.csv")
 
 
 def test_unusual_dtypes_are_kept(tmp_path):

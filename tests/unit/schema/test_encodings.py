@@ -113,5 +113,5 @@ def test_a_file_of_the_other_byte_order_is_refused_by_its_name(tmp_path, encodin
 def test_ragged_rows_of_utf_16_are_numbered(tmp_path):
     source = {"path": str(tmp_path / "table.csv"), "encoding": "utf-16-le"}
     Path(source["path"]).write_bytes("\ufeffa,b\n1,2\n3\n".encode("utf-16-le"))
-    with pytest.raises(DataError, match="rows 2"):
+    with pytest.raises(DataError, match="row 2"):
         read_frame(declared(tmp_path, TWO, source))

@@ -6,7 +6,7 @@ from fractions import Fraction
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cloister.figures import figure, figure_above, figure_range
+from cloister.figures import count_of, figure, figure_above, figure_range, listed, percent
 from cloister.privacy.exact import decimal, decimal_below
 
 
@@ -16,6 +16,18 @@ def test_numbers_are_written_in_full():
     assert said == expected
     assert figure_range([4812.0, 1432.0]) == "1,430 to 4,810"
     assert figure_range([23.98, 24.0]) == "24"
+
+
+def test_nouns_follow_their_number():
+    said = [count_of(number, "row") for number in (0, 1, 2, 2_000, "1", "0.5", "1 to 3")]
+    assert said == ["0 rows", "1 row", "2 rows", "2,000 rows", "1 row", "0.5 rows", "1 to 3 rows"]
+    assert count_of(2, "try", "tries") == "2 tries"
+    assert (listed("row", [3]), listed("row", [3, 4])) == ("row 3", "rows 3, 4")
+
+
+def test_a_share_has_three_digits():
+    said = [percent(share) for share in (0, 100, 12.3456, 0.0000560336)]
+    assert said == ["0 %", "100 %", "12.3 %", "0.000056 %"]
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

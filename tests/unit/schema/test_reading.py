@@ -89,7 +89,7 @@ def test_odd_column_names_are_read(tmp_path):
         (
             "a,b\n1,2\n1,2,3\n4,5\n6\n",
             {},
-            "2 row(s) have more or fewer cells than the header (rows 2, 4)",
+            "2 rows with more or fewer cells than the header (rows 2, 4)",
         ),
         (b"\xff,b\n1,2\n", {}, "not UTF-8"),
     ],

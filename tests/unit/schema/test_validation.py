@@ -109,13 +109,10 @@ def test_fail_names_columns_rules_and_rows_but_no_value():
     with pytest.raises(DataError) as caught:
         validate_rows(BROKEN, _spec("fail"))
     message = str(caught.value)
-    assert "column 'count': 1 value(s) cannot be read as the declared type (rows 3)" in message
-    assert "column 'count': 1 value(s) outside the declared values or bounds (rows 2)" in message
-    assert (
-        "column 'share': 1 value(s) missing in an attribute that is not nullable (rows 9)"
-        in message
-    )
-    assert "column 'yes': 1 value(s) cannot be read as the declared type (rows 8)" in message
+    assert "column 'count': 1 value cannot be read as the declared type (row 3)" in message
+    assert "column 'count': 1 value outside the declared values or bounds (row 2)" in message
+    assert "column 'share': 1 value missing in an attribute that is not nullable (row 9)" in message
+    assert "column 'yes': 1 value cannot be read as the declared type (row 8)" in message
     assert "secret" not in message
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
@@ -217,5 +214,5 @@ def test_rows_that_break_a_rule_are_dropped_and_numbered(on_invalid):
 def test_rows_that_break_a_rule_are_refused_by_their_numbers():
     validation = Validation.of(_spec("fail"), rules=[_ManyOfKindA()])
     validation.table([SourceBatch.of_frame(_frame({"kind": "b"}, {}))])
-    with pytest.raises(DataError, match=r"constraint 'count': 1 row\(s\) break it.*\(rows 2\)"):
+    with pytest.raises(DataError, match=r"constraint 'count': 1 row breaking it.*\(row 2\)"):
         validation.report()

@@ -2,6 +2,7 @@
 
 from tiny_databases import domain
 
+from cloister.privacy.certificate.provenance import key_origins
 from cloister.privacy.certificate.several_tables import limits
 from cloister.schema.attributes import Integer, TextKey
 from cloister.schema.relations.database import ForeignKey, Schema
@@ -22,6 +23,11 @@ SCHEMA = Schema(
     ),
     ("persons",),
 )
+
+
+def test_a_foreign_key_says_what_it_refers_to():
+    (origin, *_) = key_origins([(key, 0) for key in SCHEMA.keys])
+    assert origin.rule == "foreign key: visits.person refers to persons.id"
 
 
 def test_only_references_to_protected_rows_are_said_to_be_bounded():

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from cloister.errors import DataError
+from cloister.figures import count_of, listed
 from cloister.schema.sources.batches import SourceBatch, SourceCells
 from cloister.schema.sources.files.encodings import UTF_8, decode_text, is_wide
 from cloister.schema.sources.files.text_files import open_as_utf_8, open_text
@@ -221,8 +222,8 @@ def _ragged_message(path: Path, source: SourceSpec) -> str:
     with _opened(path, source, first, numbers, threads=False) as pieces:
         for _ in pieces:
             pass
-    rows = ", ".join(str(number - 1) for number in numbers[:ROWS_NAMED])
+    rows = listed("row", [number - 1 for number in numbers[:ROWS_NAMED]])
     return (
-        f"{path}: {len(numbers)} row(s) have more or fewer cells than the header (rows {rows}); "
-        "put quotes around cells that hold the delimiter, or correct source.delimiter"
+        f"{path}: {count_of(len(numbers), 'row')} with more or fewer cells than the header "
+        f"({rows}); put quotes around cells that hold the delimiter, or correct source.delimiter"
     )

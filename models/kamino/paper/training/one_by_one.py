@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cloister.figures import count_of
 from models.discretization.bins import Bins
 from models.kamino.paper.runs import RUNS
 from models.kamino.sizes import EMBEDDING_WIDTH, Runs, single_runs
@@ -52,8 +53,8 @@ class OneByOne:
 
     def explain(self, units: int, attributes: int) -> str:
         return (
-            f"{self.repeats(units)} runs of {self.steps} steps of DP-SGD, one a sub-model, "
-            f"on {attributes} attributes"
+            f"{count_of(self.repeats(units), 'run')} of {count_of(self.steps, 'step')} of DP-SGD, "
+            f"one a sub-model, on {count_of(attributes, 'attribute')}"
         )
 
     @property
@@ -87,6 +88,7 @@ class SideBySide:
 
     def explain(self, units: int, attributes: int) -> str:
         return (
-            f"{self.steps} steps of DP-SGD on {max(units - 1, 0)} sub-models side by side, "
-            f"on {attributes} attributes"
+            f"{count_of(self.steps, 'step')} of DP-SGD on "
+            f"{count_of(max(units - 1, 0), 'sub-model')} side by side, on "
+            f"{count_of(attributes, 'attribute')}"
         )
