@@ -14,6 +14,7 @@ from models.storage import SavedModel
 from tasks.release.certify import fresh
 from tasks.release.load import require_no_password, synthetic_tables
 from tasks.requests.public_context import PublicContext
+from tasks.requests.published import require_published_schema
 from tasks.runtime.home import Home
 from tasks.runtime.tables import (
     count_all_violations,
@@ -44,15 +45,16 @@ def write_database(saved: SavedModel, tables: Mapping[str, Table], out: Path, cs
     Raises:
         StorageError: it exists, or cannot be written.
     """
-    parts = PublicContext(saved.spec, saved.task).tables
+    context = PublicContext(saved.spec, saved.task)
     folder = fresh(out.with_name(f".{out.name}.part"))
     try:
-        for name, table in tables.items():
-            file = folder / f"{name}.parquet"
-            write_table(table, file)
-            if csv:
-                write_csv(file, file.with_suffix(".csv"), parts[name].spec)
-                file.unlink()
+        files = {name: folder / f"{name}.parquet" for name in tables}
+        for name, file in files.items():
+            write_table(tables[name], file)
+        require_published_schema(context, files)
+        for name, file in files.items() if csv else ():
+            write_csv(file, file.with_suffix(".csv"), context.tables[name].spec)
+            file.unlink()
         folder.rename(out)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -99,4 +101,5 @@ def load_drawn(
         files = {name: Path(held) / f"{at}.parquet" for at, name in enumerate(tables)}
         for name, file in files.items():
             write_table(tables[name], file)
+        require_published_schema(PublicContext(saved.spec, saved.task), files)
         load_tables(target, synthetic_tables(saved.task, files))

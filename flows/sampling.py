@@ -29,6 +29,8 @@ from models.storage import SavedModel, load_saved
 from models.task import Task
 from tasks.ledger.queries import release_of
 from tasks.ledger.release_findings import released_manifest
+from tasks.requests.public_context import PublicContext
+from tasks.requests.published import require_published_schema
 from tasks.runtime.home import Home
 from tasks.runtime.locks import exclusive
 from tasks.runtime.tables import (
@@ -176,6 +178,7 @@ def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
     task, model = saved.one
     sample_to(model.sampler, SampleRequest(saved.digest, draw.rows, draw.seed, where), drawn)
     require_hard_constraints(violations_in(drawn, task))
+    require_published_schema(PublicContext(saved.spec, task), {saved.dataset: drawn})
     if draw.out.suffix == ".csv":
         write_csv(drawn, draw.out, saved.spec)
         drawn.unlink()

@@ -85,7 +85,7 @@ def evaluate_table(
     queries across foreign keys.
     """
     from cloister.devices import AUTO, resolve_device
-    from flows.cli.console import show_facts, show_json
+    from flows.cli.console import show_facts, show_json, warn
     from flows.cli.reports import INTERNAL_NOTE, show_metrics
     from tasks.evaluation.compare import EvaluationOptions, compare_files, write_evaluation
     from tasks.runtime.home import Home
@@ -99,6 +99,8 @@ def evaluate_table(
         show_json(evaluation.to_dict())
         return
     show_metrics(evaluation)
+    for sentence in evaluation.warnings:
+        warn(sentence)
     show_facts(
         "Evaluation",
         {"level": level.value, "files": out or "none written; see --out", "note": INTERNAL_NOTE},

@@ -27,6 +27,7 @@ from cloister.schema.validation.tables import read_table
 from models.task import DatabaseTask, Task
 from tasks.requests.constraint_lines import constraints_in
 from tasks.requests.public_context import PublicContext, declared_context
+from tasks.requests.published import schema_warnings
 from tasks.runtime.files import write_json
 from tasks.runtime.home import Home
 
@@ -134,7 +135,8 @@ def compare_files(
     """The evaluation of one file, folder or database against another; internal.
 
     Without ``data`` the real rows are those of the spec's source. Several tables are in a folder of
-    files with their names, or in a database by its URL.
+    files with their names, or in a database by its URL. Synthetic Parquet files that break their
+    published schema get a warning.
 
     Raises:
         InputError: the spec, or one of the places, cannot be used.
@@ -142,7 +144,8 @@ def compare_files(
     context = _public_context(spec)
     if isinstance(context.task, Task):
         real, drawn = (table_in(context, at, context.spec.name) for at in (data, synthetic))
-        return compare_tables(real, drawn, context, asked, home)
+        warnings = schema_warnings(context, {context.spec.name: synthetic})
+        return replace(compare_tables(real, drawn, context, asked, home), warnings=warnings)
     databases = [
         Database(
             context.task.schema,
@@ -153,7 +156,9 @@ def compare_files(
         )
         for place in (data, synthetic)
     ]
-    return compare_databases(databases[0], databases[1], context, asked, home)
+    warnings = schema_warnings(context, {n: _place_of(n, synthetic) for n in context.tables})
+    compared = compare_databases(databases[0], databases[1], context, asked, home)
+    return replace(compared, warnings=warnings)
 
 
 def table_in(context: PublicContext, place: str | None, name: str) -> Table:

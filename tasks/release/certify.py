@@ -1,4 +1,4 @@
-"""The step that collects the public files: the synthetic table and its certificate."""
+"""The step that collects the public files: synthetic tables, their schema and certificate."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from tasks.release.sample import DrawnRows
 from tasks.requests.plan_report.soft_constraints import unweighed_soft
 from tasks.requests.plan_report.training_device import training_device
 from tasks.requests.public_context import PublicContext, public_context_of
+from tasks.requests.published import published_schema
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.code_version import code_digest, code_version
 from tasks.runtime.home import Home
@@ -63,6 +64,7 @@ def write_certificate(request: ResolvedRequest, done: Certified, home: Home) -> 
     context = public_context_of(request)
     folder = fresh(home.release(done.charge.release) / "public")
     artefacts = _place_tables(done.drawn, request, context, folder)
+    artefacts |= {file.name: digest_of(file) for file in published_schema(context).write(folder)}
     status = open_ledger(home).budget(context.spec.name, context.unit)
     certificate = certify(_facts(request, done, artefacts, status, home))
     (folder / YAML_NAME).write_text(certificate.to_yaml(), encoding="utf-8")

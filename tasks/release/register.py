@@ -11,12 +11,13 @@ from tasks.release.certify import Certified
 from tasks.release.retained import RUNS_NAME
 from tasks.requests.plan import plan_json
 from tasks.requests.public_context import PublicContext, public_context_of
+from tasks.requests.published import published_schema
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.files import write_json
 from tasks.runtime.home import Home
 from tasks.runtime.references import Reference, digest_of
 from tasks.runtime.step import recording_step
-from tasks.stores.dvc_store import Versions
+from tasks.stores.dvc_store import Versions, pointer_of
 from tasks.stores.mlflow_registry import ModelRegistry
 from tasks.stores.mlflow_store import Tracker
 
@@ -58,14 +59,15 @@ def register_release(
 def version_release(
     request: ResolvedRequest, done: Certified, folder: Reference, home: Home
 ) -> Path:
-    """Point DVC at the data, and give it the synthetic table and the certificate.
+    """Point DVC at the data, and give it the synthetic tables, their schema and the certificate.
 
     The folder of the pointers.
     """
     public = folder.open()
     context = public_context_of(request)
     tables = {stem: public / f"{stem}.parquet" for stem in context.files.values()}
-    published = tables | {"certificate": public / YAML_NAME}
+    schemas = {pointer_of(name): public / name for name in published_schema(context).files}
+    published = tables | schemas | {"certificate": public / YAML_NAME}
     source = _source(request, context)
     return Versions(home.versions, home.remote).track(done.charge.release, source, published)
 

@@ -20,6 +20,7 @@ from models.task import Task
 from tasks.release.charge import ReservedRelease
 from tasks.release.kept_request import kept_seed
 from tasks.requests.public_context import PublicContext, public_context_of
+from tasks.requests.published import require_published_schema
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
 from tasks.runtime.references import Reference
@@ -60,7 +61,7 @@ def sample_rows(
     """Draw exactly the requested rows, and count every constraint on the file that was written.
 
     Raises:
-        SampleError: the rows cannot be drawn, or a hard constraint is violated.
+        SampleError: the rows cannot be drawn, or break a hard constraint or the published schema.
     """
     context, folder = public_context_of(request), home.release(charge.release)
     fitted = load_model(model.open())
@@ -72,6 +73,7 @@ def sample_rows(
     dangling = require_references(context.task, tables)
     violations = count_all_violations(context.task, tables)
     require_hard_constraints(violations)
+    require_published_schema(context, files)
     references = {name: Reference.of(path) for name, path in files.items()}
     return DrawnRows(
         references,

@@ -19,7 +19,7 @@ from tasks.runtime.home import Home
 from tasks.runtime.references import digest_of
 from tasks.runtime.tables import write_csv
 from tasks.runtime.temporary import temporary_files
-from tasks.stores.dvc_store import Versions
+from tasks.stores.dvc_store import Versions, pointer_of
 
 PARQUET, CSV = ".parquet", ".csv"
 
@@ -64,6 +64,8 @@ def _fetched(home: Home, held: Release, folder: Path) -> list[str]:
     certificate = read_certificate(folder)
     tables = [name for name in certificate.artefacts if name.endswith(PARQUET)]
     versions.fetch(held.id, {name.removesuffix(PARQUET): folder / name for name in tables})
+    others = [name for name in certificate.artefacts if not name.endswith((PARQUET, CSV))]
+    versions.fetch(held.id, {pointer_of(name): folder / name for name in others})
     (folder / PAGE_NAME).write_text(page(certificate), encoding="utf-8")
     for name in certificate.artefacts:
         if name.endswith(CSV):

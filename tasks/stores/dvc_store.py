@@ -6,6 +6,7 @@ repository, and two releases never want to change the same file::
 
     releases/<release>/input.dvc         path, size and MD5 of the sensitive table, never its copy
     releases/<release>/synthetic.dvc     the synthetic table, which is sent to the remote
+    releases/<release>/_schema.py.dvc    the schema of the tables, which is sent to the remote
     releases/<release>/certificate.dvc   the certificate, which is sent to the remote
 
 The input's pointer is a partial import (``dvc import-url --no-download``): DVC can check whether
@@ -240,6 +241,11 @@ class Versions:
                 f"DVC cannot {failed} in {self.folder} ({_reason(done.stderr)}); make room or "
                 "check its remote"
             )
+
+
+def pointer_of(file: str) -> str:
+    """The name of the pointer to a file of a release that is no table; that of no table."""
+    return f"_{file}"
 
 
 def _settings_in(config: Path) -> str:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -281,6 +282,16 @@ def test_evaluate_compares_files(released, own, cloister):
     assert figures["internal"] is True
     assert figures["metrics"]["violations.hard.largest_percent"] == 0
     assert (own / "figures" / "evaluation.json").exists()
+
+
+def test_evaluate_warns_of_rows_that_receivers_will_find_broken(released, own, cloister, capsys):
+    files = ["--data", released.place.data, "--synthetic", own / "out" / "synthetic.parquet"]
+    words = ["evaluate", released.place.spec, *files, "--level", "none"]
+    assert cloister(*words)["warnings"] == []
+    frame = pd.read_parquet(files[-1])
+    frame.assign(age=frame["age"].astype("float64")).to_parquet(files[-1])
+    assert run([*map(str, words)]) == 0
+    assert "published schema: column 'age'" in " ".join(capsys.readouterr().err.split())
 
 
 def test_evaluate_trains_the_panel_on_the_targets_that_are_named(released, own, cloister, capsys):

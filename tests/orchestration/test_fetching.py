@@ -11,7 +11,14 @@ from flows.cli.app import run
 from tasks.ledger.verify import verify_records
 from tasks.stores.dvc_store import Versions
 
-FILES = ("synthetic.parquet", "synthetic.csv", "certificate.yaml", "certificate.html")
+FILES = (
+    "synthetic.parquet",
+    "synthetic.csv",
+    "certificate.yaml",
+    "certificate.html",
+    "schema.py",
+    "schema.yaml",
+)
 
 
 @pytest.fixture

@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import shutil
 import stat
+from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
 from prefect.client.orchestration import get_client
+from receiver import receive
 from recorded import task_runs_of
 
 from cloister.constraints.counting import violation_reports
@@ -100,6 +103,8 @@ def test_the_folder_handed_on_is_whole_and_is_the_one_kept(released):
     assert names == {
         "synthetic.parquet",
         "synthetic.csv",
+        "schema.py",
+        "schema.yaml",
         "certificate.yaml",
         "certificate.html",
         "manifest.json",
@@ -108,6 +113,17 @@ def test_the_folder_handed_on_is_whole_and_is_the_one_kept(released):
         assert (released.out / name).read_bytes() == (
             released.folder / "public" / name
         ).read_bytes()
+
+
+def test_receivers_check_the_rows_without_cloister(released, tmp_path):
+    assert receive(released.out).stdout.split() == ["synthetic", "2000"]
+    assert "python schema.py" in (released.out / "certificate.html").read_text()
+    certificate = yaml.safe_load((released.out / "certificate.yaml").read_text())
+    assert {"schema.py", "schema.yaml"} < set(certificate["artefacts"])
+    changed = Path(shutil.copytree(released.out, tmp_path / "out"))
+    frame = pd.read_parquet(changed / "synthetic.parquet")
+    frame.assign(age=frame["age"] + 1).to_parquet(changed / "synthetic.parquet")
+    assert "SchemaErrors" in receive(changed).stderr
 
 
 def test_certificate_states_the_charge_and_no_internal_figure(released):
@@ -181,6 +197,8 @@ def test_pointers_name_input_synthetic_table_and_certificate(released):
     assert {path.name for path in pointers.glob("*.dvc")} == {
         "input.dvc",
         "synthetic.dvc",
+        "_schema.py.dvc",
+        "_schema.yaml.dvc",
         "certificate.dvc",
     }
 

@@ -193,6 +193,9 @@ def test_two_tables_are_released_with_one_charge_and_one_certificate(clinic: Pat
         "certificate.html",
         "certificate.yaml",
         "manifest.json",
+        "schema.py",
+        "patients.schema.yaml",
+        "visits.schema.yaml",
         *(f"{name}.{ending}" for name in ("patients", "visits") for ending in ("csv", "parquet")),
     }
     patients, visits = (pd.read_parquet(out / f"{name}.parquet") for name in ("patients", "visits"))

@@ -1,9 +1,8 @@
 """What becomes of the cells of one column: read, checked, repaired and encoded, each on its own.
 
 Cells are read first; whether they are kept, clipped or dropped, all later code sees the same typed
-values. Readable cells are accepted unchanged if they pass the pandera schema of their column, which
-is generated from the spec. Pandera's failure cases copy every faulty value, so they are not used:
-faults are found and repaired by masks.
+values. Faults are found and repaired by masks: pandera's failure cases hold the faulty values, so
+its schema checks what is published (:mod:`cloister.constraints.schema_file`), not sensitive rows.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pandera.pandas as pa
-from pandera.errors import SchemaError
 
 from cloister.arrays import Array, Booleans
 from cloister.schema.attributes import Date, Datetime, Float, Integer
@@ -55,7 +52,6 @@ class ColumnCheck:
 
     def __init__(self, column: Column, on_invalid: OnInvalid, *, identifies: bool) -> None:
         self._column = column
-        self._schema = pandera_column(column)
         self._repairs = on_invalid == "clip"
         self._moves = isinstance(column.attribute, _Movable) and not identifies
         self._last: tuple[SourceCells, CheckedCells] | None = None
@@ -68,19 +64,8 @@ class ColumnCheck:
 
     def _checked(self, raw: pd.Series) -> CheckedCells:
         typed, invalid = parse(raw.reset_index(drop=True), self._column.attribute)
-        typed.name = self._column.name
-        if not invalid.any() and self._accepts(typed):
-            none = np.zeros(len(typed), dtype=bool)
-            return self._encoded(typed, {}, ~none, none, none)
         broken = self._broken(typed, invalid)
         return self._repaired(typed, broken) if self._repairs else self._refused(typed, broken)
-
-    def _accepts(self, typed: pd.Series) -> bool:
-        try:
-            self._schema.validate(typed.to_frame())
-        except SchemaError:
-            return False
-        return True
 
     def _broken(self, typed: pd.Series, invalid: Booleans) -> dict[Rule, Booleans]:
         """Masks (k,) of the cells that break each rule; a cell breaks at most one."""
@@ -94,8 +79,8 @@ class ColumnCheck:
         return {rule: mask for rule, mask in masks.items() if mask.any()}
 
     def _refused(self, typed: pd.Series, broken: dict[Rule, Booleans]) -> CheckedCells:
-        bad = np.logical_or.reduce(list(broken.values()))
         none = np.zeros(len(typed), dtype=bool)
+        bad = np.logical_or.reduce([none, *broken.values()])
         return self._encoded(typed, broken, ~bad, none, none)
 
     def _repaired(self, typed: pd.Series, broken: dict[Rule, Booleans]) -> CheckedCells:
@@ -122,16 +107,6 @@ class ColumnCheck:
         inside = valid & (codes != OUTSIDE)
         narrow = np.where(inside, codes, 0).astype(code_type(self._column))
         return CheckedCells(typed, narrow, inside, broken, clipped, emptied)
-
-
-def pandera_column(column: Column) -> pa.Column:
-    """The pandera schema of a column, for raw or typed values; its errors carry values."""
-
-    def inside(values: pd.Series) -> pd.Series:
-        return pd.Series(column.encode(values) != OUTSIDE, index=values.index)
-
-    check = pa.Check(inside, name="domain", n_failure_cases=1)
-    return pa.Column(checks=check, nullable=column.attribute.nullable, name=column.name)
 
 
 def _moved(values: pd.Series, outside: Booleans, attribute: Any) -> pd.Series:

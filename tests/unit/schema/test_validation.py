@@ -5,14 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pandera.pandas as pa
 import pytest
 
 from cloister.errors import DataError
 from cloister.schema.domain import Domain
 from cloister.schema.sources.batches import SourceBatch
 from cloister.schema.spec import Spec
-from cloister.schema.validation.checked_cells import pandera_column
 from cloister.schema.validation.tables import Validation, validate_rows
 
 ATTRIBUTES = {
@@ -155,15 +153,6 @@ def test_missing_and_undeclared_columns_are_errors():
         validate_rows(_frame({}).drop(columns="yes"), _spec("fail"))
     with pytest.raises(DataError, match="'extra' are not declared"):
         validate_rows(_frame({}).assign(extra=1), _spec("fail"))
-
-
-def test_the_generated_schema_is_panderas_own():
-    domain = Domain.of(_spec("fail").attributes, Path())
-    schema = pa.DataFrameSchema({column.name: pandera_column(column) for column in domain})
-    assert schema.columns["count"].nullable
-    schema.validate(_frame({}))
-    with pytest.raises(pa.errors.SchemaError):
-        schema.validate(BROKEN)
 
 
 def test_native_frames_are_validated_too():

@@ -1,0 +1,369 @@
+"""The schema of synthetic tables as Python source: pandera's, for receivers without Cloister.
+
+It holds declared facts alone: types, values, bounds, keys, hard constraints. Names and values are
+written by ``repr``, so that none becomes code. What it does not check is listed in it.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pandera.pandas as pa
+import pyarrow.parquet as pq
+from pandera.errors import SchemaError, SchemaErrors
+
+from cloister.constraints.across import AcrossConstraint
+from cloister.constraints.binding import BoundPredicate, Operand, bind
+from cloister.constraints.denial import DenialConstraint, Op
+from cloister.constraints.schema_columns import (
+    DAY,
+    SECOND,
+    column_source,
+    indented,
+    is_native,
+    laid_out,
+    listed_values,
+)
+from cloister.constraints.shapes import functional_dependency, key_attributes, order_rule
+from cloister.constraints.text import format_denial, format_dependency
+from cloister.schema.attributes import Date, Datetime
+from cloister.schema.columns import Column, Grid, Listed
+from cloister.schema.declarations.constraints import quote
+from cloister.schema.domain import Domain
+from cloister.schema.relations.database import ForeignKey, Schema
+
+SCHEMA_NAME = "schema.py"
+
+_HEAD = '''"""The declared schema of the synthetic tables of {dataset}, for pandas and pandera.
+
+It checks the Parquet files of its folder, in a shell by python schema.py, or by
+
+    import runpy
+    tables = runpy.run_path("FOLDER/schema.py")["validate"]()
+
+which raises pandera.errors.SchemaErrors where a table breaks a type, a list of values, a bound, a
+key, a reference or a hard constraint. UNCHECKED names the constraints that are not checked here.
+One frame is checked by SCHEMAS[table].validate(frame).
+"""'''
+
+_LINKS = '''
+
+def validate_links(tables: Mapping[str, pd.DataFrame]) -> None:
+    """Check references between tables, and rules on rows and those that they refer to."""
+'''
+
+_VALIDATE = '''
+
+def validate(path: str | Path = Path(__file__).parent) -> dict[str, pd.DataFrame]:
+    """The tables in a folder of Parquet files, or in the file of the only one, once they hold.
+
+    Raises:
+        pandera.errors.SchemaErrors: one of them does not.
+    """
+    tables = read_tables(path, list(SCHEMAS))
+    for name, table in tables.items():
+        SCHEMAS[name].validate(table, lazy=True, inplace=True)
+    validate_links(tables)
+    return tables
+
+
+if __name__ == "__main__":
+    for name, table in validate().items():
+        print(f"{name}: {len(table)} rows are as declared")
+'''
+
+
+class _NotCheckedError(Exception):
+    """A rule that pandas cannot check, or not quickly; says why."""
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """A table as it is published: its columns, constraints and primary key."""
+
+    domain: Domain
+    constraints: tuple[DenialConstraint, ...]
+    key: str | None = None
+
+    @cached_property
+    def dtypes(self) -> Mapping[str, Any]:
+        """The dtype of each column as pandas reads it from a Parquet file."""
+        ends = {
+            column.name: column.decode(np.array([0, column.size - 1])) for column in self.domain
+        }
+        file = io.BytesIO()
+        pd.DataFrame(ends).to_parquet(file, index=False)
+        return dict(pd.read_parquet(file).dtypes)
+
+    def cells(self, variable: str, prefix: str = "") -> dict[str, _Cell]:
+        """Its columns as source, by the names that rules have for them."""
+        return {
+            prefix + column.name: _Cell(
+                f"{variable}[{column.name!r}]", column, self.dtypes[column.name]
+            )
+            for column in self.domain
+        }
+
+
+@dataclass(frozen=True)
+class PublishedSchema:
+    """What is published: tables by the names of their files, references, constraints across."""
+
+    dataset: str
+    tables: Mapping[str, PublishedTable]
+    keys: tuple[ForeignKey, ...] = ()
+    across: tuple[AcrossConstraint, ...] = ()
+
+    def source(self) -> str:
+        """The content of ``schema.py``."""
+        copied = Path(__file__).with_name("schema_checks.py").read_text(encoding="utf-8")
+        unchecked: dict[str, str] = {}
+        schemas = [
+            f"{name!r}: {_schema(name, table, unchecked)}" for name, table in self.tables.items()
+        ]
+        references = [f"check_reference(tables, *{_reference(key)})" for key in self.keys]
+        across = ((rule.name, partial(self._across, rule)) for rule in self.across)
+        between = [*references, *_checked(across, unchecked)]
+        reasons = [f"{name!r}: {reason!r}" for name, reason in unchecked.items()]
+        return "\n".join(
+            [
+                _HEAD.format(dataset=self.dataset) + copied.split('"""', 2)[2],
+                f"\nSCHEMAS = {laid_out('{', schemas, '}')}",
+                "schema = next(iter(SCHEMAS.values()))",
+                f"UNCHECKED: dict[str, str] = {laid_out('{', reasons, '}')}",
+                _LINKS + "".join(f"    {indented(check)}\n" for check in between) + _VALIDATE,
+            ]
+        )
+
+    def load(self) -> ModuleType:
+        """The module that ``schema.py`` is, as a receiver imports it."""
+        module = ModuleType("schema")
+        module.__file__ = SCHEMA_NAME
+        exec(compile(self.source(), SCHEMA_NAME, "exec"), module.__dict__)  # noqa: S102 - see above
+        return module
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of the files: ``schema.py``, and of each table what YAML can hold."""
+        alone = len(self.tables) == 1
+        return SCHEMA_NAME, *("schema.yaml" if alone else f"{n}.schema.yaml" for n in self.tables)
+
+    def write(self, folder: Path) -> tuple[Path, ...]:
+        """Write the files into a folder; their paths."""
+        python, *yaml = (folder / name for name in self.files)
+        python.write_text(self.source(), encoding="utf-8")
+        for path, schema in zip(yaml, self.load().SCHEMAS.values(), strict=True):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # for each check that YAML cannot hold
+                schema.to_yaml(path)
+        return python, *yaml
+
+    def _across(self, rule: AcrossConstraint) -> str:
+        key = rule.key
+        cells = self.tables[key.table].cells("own", f"{key.table}.") | self.tables[
+            key.parent
+        ].cells("parent", f"{key.column}: ")
+        domains = Schema({name: table.domain for name, table in self.tables.items()}, self.keys)
+        condition = _condition(rule.bound(domains).predicates, cells)
+        said = (_reference(key), repr(rule.name), repr(f"never {rule.text}"))
+        return laid_out("check_across(", ["tables", *said, f"lambda own, parent: {condition}"], ")")
+
+
+def broken_rules(published: PublishedSchema, files: Mapping[str, Path]) -> tuple[str, ...]:
+    """The columns and rules that Parquet files break, by ``schema.py``; never their values.
+
+    Memory is that of the columns of a rule.
+    """
+    module, broken = published.load(), list[str]()
+    for name, table in published.tables.items():
+        if set(pq.read_schema(files[name]).names) != set(table.domain.names):
+            return (f"the names of columns of {name}",)
+        for columns, part in _parts(module.SCHEMAS[name], table.constraints):
+            check = partial(part.validate, lazy=True, inplace=True)
+            broken += _broken(check, pd.read_parquet(files[name], columns=columns))
+    if published.keys:
+        linked = {name: _linked(name, published) for name in published.tables}
+        tables = {n: pd.read_parquet(files[n], columns=linked[n]) for n in published.tables}
+        broken += _broken(module.validate_links, tables)
+    return tuple(dict.fromkeys(broken))
+
+
+def _parts(
+    schema: Any, constraints: Iterable[DenialConstraint]
+) -> Iterator[tuple[list[str], pa.DataFrameSchema]]:
+    """The schema of each column, and of each rule with the columns that it compares."""
+    for name, column in schema.columns.items():
+        yield [name], pa.DataFrameSchema({name: column}, name=schema.name)
+    compared = {rule.name: list(rule.attributes) for rule in constraints}
+    for check in schema.checks:
+        yield compared[check.name], pa.DataFrameSchema(checks=check, name=schema.name)
+    if schema.unique:
+        yield schema.unique, pa.DataFrameSchema(unique=schema.unique, name=schema.name)
+
+
+def _linked(name: str, published: PublishedSchema) -> list[str]:
+    """The columns of a table that references and rules across them compare."""
+    names = [key.column for key in published.keys if key.table == name]
+    names += [key.key for key in published.keys if key.parent == name]
+    for rule in published.across:
+        for attribute in rule.rule.attributes:
+            if rule.key.table == name:
+                names.append(attribute.removeprefix(f"{name}."))
+            if rule.key.parent == name:
+                names.append(attribute.removeprefix(f"{rule.key.column}: "))
+    return [own for own in published.tables[name].domain.names if own in names]
+
+
+def _broken(validate: Callable[..., object], rows: Any) -> list[str]:
+    """The columns and rules that rows break."""
+    try:
+        validate(rows)
+    except SchemaErrors as found:
+        return [_place(error) for error in found.schema_errors]
+    return []
+
+
+def _place(error: SchemaError) -> str:
+    if isinstance(error.schema, pa.Column):
+        return f"column '{error.schema.name}'"
+    return f"constraint '{getattr(error.check, 'name', None) or error.check}'"
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A column as source, and the dtype that pandas reads it as."""
+
+    source: str
+    column: Column
+    dtype: Any
+
+    @property
+    def ordered(self) -> str:
+        """The source of its values in their order.
+
+        Raises:
+            _NotCheckedError: they are stored as another type.
+        """
+        if isinstance(self.column, Listed):
+            return f"rank({self.source}, {listed_values(self.column)!r})"
+        if not isinstance(self.column, Grid) or not is_native(self.column, self.dtype):
+            raise _NotCheckedError("it compares a column that is stored as another type")
+        return self.source
+
+    def constant(self, number: float, op: Op) -> str:
+        """The source of a constant that the column is compared with, by its number."""
+        if isinstance(self.column, Listed):
+            place = int(number)
+            return repr(place if op.is_order else listed_values(self.column)[place])
+        if isinstance(self.column.attribute, Date | Datetime):
+            unit = DAY if isinstance(self.column.attribute, Date) else SECOND
+            return f"pd.Timestamp({str(np.datetime64(round(number * unit), 'us'))!r})"
+        return repr(int(number) if number.is_integer() else number)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it lists texts."""
+        return isinstance(self.column, Listed) and isinstance(listed_values(self.column)[0], str)
+
+    def comparable(self, op: Op) -> str:
+        """Its source for a comparison."""
+        return self.source if isinstance(self.column, Listed) and not op.is_order else self.ordered
+
+
+def _schema(name: str, table: PublishedTable, unchecked: dict[str, str]) -> str:
+    """The source of a table's schema."""
+    hard = [rule for rule in table.constraints if rule.hard]
+    unchecked |= {rule.name: "it is soft" for rule in table.constraints if not rule.hard}
+    keys = [names for rule in hard if (names := key_attributes(rule))]
+    keys += [(table.key,)] if table.key else []
+    full = [names for names in keys if not any(table.domain[n].attribute.nullable for n in names)]
+    joint = next((names for names in full if len(names) > 1), None)
+    columns = [
+        f"{column.name!r}: "
+        + column_source(column, table.dtypes[column.name], (column.name,) in full)
+        for column in table.domain
+    ]
+    said = {joint, *(names for names in full if len(names) == 1)}
+    rules = (
+        (rule.name, partial(_rule, rule, table))
+        for rule in hard
+        if (key_attributes(rule) or ()) not in said
+    )
+    parts = [
+        laid_out("{", columns, "}"),
+        f"checks={laid_out('[', _checked(rules, unchecked), ']')}",
+    ]
+    parts += [f"unique={list(joint)!r}"] if joint else []
+    return laid_out("pa.DataFrameSchema(", [*parts, "strict=True", f"name={name!r}"], ")")
+
+
+def _checked(
+    rules: Iterable[tuple[str, Callable[[], str]]], unchecked: dict[str, str]
+) -> list[str]:
+    """The sources of rules by name; those that have none are added to ``unchecked``."""
+    sources = []
+    for name, source in rules:
+        try:
+            sources.append(source())
+        except _NotCheckedError as reason:
+            unchecked[name] = str(reason)
+    return sources
+
+
+def _rule(rule: DenialConstraint, table: PublishedTable) -> str:
+    """The source of the check of a rule.
+
+    Raises:
+        _NotCheckedError: there is none.
+    """
+    cells, name = table.cells("table"), repr(rule.name)
+    if rule.arity == 1:
+        text = repr(f"never {format_denial(rule)}")
+        condition = _condition(bind(rule, table.domain).predicates, cells)
+        return laid_out("forbid(", [name, text, f"lambda table: {condition}"], ")")
+    if determined := functional_dependency(rule):
+        left, right = determined
+        text = repr(format_dependency(left, [right]))
+        return laid_out("dependency(", [name, text, repr(list(left)), repr(right)], ")")
+    if names := key_attributes(rule):
+        text = repr(f"unique {', '.join(map(quote, names))}")
+        return laid_out("unique(", [name, text, repr(list(names))], ")")
+    if order := order_rule(rule):
+        low, high = (
+            f"(lambda table: {cells[attribute].ordered}, {str(op)!r})"
+            for attribute, op in ((order.first, order.first_op), (order.second, order.second_op))
+        )
+        text = repr(f"never {format_denial(rule)}")
+        return laid_out("in_order(", [name, text, repr(list(order.equal)), low, high], ")")
+    raise _NotCheckedError("it compares pairs of rows, for which pandas has no quick check")
+
+
+def _condition(predicates: Iterable[BoundPredicate], cells: Mapping[str, _Cell]) -> str:
+    return " & ".join(_predicate(predicate, cells) for predicate in predicates)
+
+
+def _predicate(predicate: BoundPredicate, cells: Mapping[str, _Cell]) -> str:
+    left, op, right = cells[predicate.left.attribute], predicate.op, predicate.right
+    if right is None:
+        return f"{left.source}.{'isna' if op is Op.EQ else 'notna'}()"
+    if not isinstance(right, Operand):
+        other = left.constant(right, op)
+    else:
+        cell = cells[right.attribute]
+        if right.label_numbers is not None and not (left.is_text and cell.is_text):
+            raise _NotCheckedError("it compares lists of values that are stored as other types")
+        other = cell.comparable(op)
+    return f"compare({left.comparable(op)}, {str(op)!r}, {other})"
+
+
+def _reference(key: ForeignKey) -> str:
+    return repr((key.table, key.column, key.parent, key.key))
