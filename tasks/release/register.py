@@ -19,10 +19,11 @@ from tasks.runtime.references import Reference, digest_of
 from tasks.runtime.step import recording_step
 from tasks.stores.dvc_store import Versions, pointer_of
 from tasks.stores.mlflow_registry import ModelRegistry
-from tasks.stores.mlflow_store import Tracker
+from tasks.stores.mlflow_store import Tracker, clear_errors
 
 
 @recording_step("register", "register {done.charge.release}")
+@clear_errors()
 def register_release(
     request: ResolvedRequest,
     done: Certified,
@@ -33,6 +34,9 @@ def register_release(
     """Record a release and its model in the tracking store; the id of its run.
 
     Each stage is a child run. A release that was recorded before keeps its run.
+
+    Raises:
+        StorageError: the store cannot be reached, read or written.
     """
     public = folder.open()
     certificate = read_certificate(public)

@@ -74,13 +74,11 @@ class Tracker:
         Raises:
             StorageError: it cannot be reached or made.
         """
-        logging.getLogger("mlflow").setLevel(logging.WARNING)
+        logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # it logs errors that it raises
         local = not uri.startswith(("http", "databricks"))
         place = artifacts.absolute().as_uri()
-        try:
+        with clear_errors():
             client = _open_sqlite(uri, artifacts) if uri.startswith("sqlite:///") else _open(uri)
-        except (MlflowException, SQLAlchemyError, OSError) as error:
-            raise unreachable(error) from None
         return cls(client, place if local else None)
 
     def begin(
@@ -305,6 +303,19 @@ def logged_models(client: MlflowClient, run: Run) -> list[LoggedModel]:
             [run.info.experiment_id], release_filter(run.data.tags[RELEASE])
         )
     )
+
+
+@contextmanager
+def clear_errors() -> Iterator[None]:
+    """Have what a store raises say nothing of what MLflow said.
+
+    Raises:
+        StorageError: the store cannot be used.
+    """
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError, OSError) as error:
+        raise unreachable(error) from None
 
 
 def unreachable(error: Exception) -> StorageError:

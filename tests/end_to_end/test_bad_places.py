@@ -1,16 +1,20 @@
 """Places that cannot be written, and disks that fill up: one clear error, nothing half written."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from quick_release import quick_release
 from small_disks import small_disk
 
 from flows.cli.app import run
 from tasks.ledger.queries import existing_ledger
+from tasks.release.register import register_release
 from tasks.runtime.home import Home
+from tasks.stores.mlflow_store import Tracker
 
 
 def test_output_folder_that_is_taken(place, out, untouched, capsys):
@@ -118,6 +122,29 @@ def test_disk_that_fills_up_while_the_release_runs(
     ledger = existing_ledger(place.home)
     assert len(ledger.releases()) == 1
     assert ledger.budget("clubs", "row").spent == 1
+
+
+def test_disk_of_the_home_that_is_full_when_a_release_is_registered(
+    place, prefect_server, tiny_disk, monkeypatch, capsys
+):
+    resized(tiny_disk, 200)
+    monkeypatch.setenv("CLOISTER_HOME", str(tiny_disk / "home"))
+    monkeypatch.setattr(register_release, "retries", 0)
+    filler = tiny_disk / "filler"
+
+    def fill(*given, log_input=Tracker.log_input):
+        filler.write_bytes(bytes(shutil.disk_usage(tiny_disk).free))
+        log_input(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tracker, "log_input", fill)
+        assert run(quick_release(place)) == 2
+    said = capsys.readouterr().err.partition("register failed\n")[2]
+    assert said.startswith("error: the tracking store cannot be used")
+    assert said.count("\n") == 1
+    filler.unlink()
+    assert run(quick_release(place)) == 0
+    assert existing_ledger(Home.current()).budget("clubs", "row").spent == 1
 
 
 @pytest.mark.slow
