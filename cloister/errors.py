@@ -22,11 +22,31 @@ Messages name files, columns, constraints and row *numbers*, the rule and the re
 carry a value of the data: in differential privacy an error message is an unaccounted release.
 """
 
+from __future__ import annotations
+
+_LONGEST_LINE = 4_600
+"""Letters of a line of a message at most: the longest path of Linux, 4,096, and a sentence."""
+
+_ENDS = (200, 300)
+"""Letters that stay of the beginning and the end of a longer line, which holds the remedy."""
+
 
 class CloisterError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base of all errors raised on purpose; long lines of a message lose their middle."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        """The message."""
+        return "\n".join(map(_shortened, super().__str__().split("\n")))
+
+
+def _shortened(line: str) -> str:
+    first, last = _ENDS
+    left_out = len(line) - first - last
+    if len(line) <= _LONGEST_LINE:
+        return line
+    return f"{line[:first]}... ({left_out:,} more characters) ...{line[-last:]}"
 
 
 class InputError(CloisterError):

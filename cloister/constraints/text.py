@@ -32,7 +32,7 @@ _TOKEN = re.compile(
     rf"""\s*(?:
         (?P<cell>[tT](?P<row>[12]?)\.(?P<attribute>{_NAME}))
       | (?P<text>'(?:[^']|'')*')
-      | (?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![\w.])
+      | (?P<number>[-+]?(?:\d{{1,300}}(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)(?![\w.])
       | (?P<op><=|>=|!=|<>|==|[=<>≠≤≥])
       | (?P<word>\w+)
     )\s*""",
@@ -41,6 +41,11 @@ _TOKEN = re.compile(
 _OPS = {"==": Op.EQ, "<>": Op.NE, "≠": Op.NE, "≤": Op.LE, "≥": Op.GE} | {op.value: op for op in Op}
 _REMEDY = (
     "write rules such as t1.a = t2.a and t1.b < 5, text in single quotes, odd names in backquotes"
+)
+
+_EITHER = (
+    'joins conditions by or, and a deny knows and alone; write two rules, {deny: "A"} and '
+    '{deny: "B"}, in place of {deny: "A or B"}'
 )
 
 _CHECK = re.compile(
@@ -75,6 +80,8 @@ def parse_denial(text: str, name: str, hard: bool = True) -> DenialConstraint:
     Raises:
         ConstraintError: the text does not follow the grammar at the top of this module.
     """
+    if _Word.OR in _tokens(text, name):
+        raise ConstraintError(f"constraint '{name}': {_EITHER}")
     predicates = _predicates(text, name)
     return DenialConstraint(name, on_first_row(predicates), hard)
 

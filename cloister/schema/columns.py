@@ -17,7 +17,7 @@ import numpy as np
 
 from cloister.arrays import Floats, Integers
 from cloister.errors import ConstraintError
-from cloister.schema.attributes import AnyAttribute, Scalar, TextKey
+from cloister.schema.attributes import AnyAttribute, Boolean, Scalar, TextKey
 from cloister.schema.values.ticks import (
     moment_dtype,
     number_of,
@@ -177,6 +177,12 @@ class Listed(Column):
 
     def constant(self, value: object) -> float:
         if str(value) not in self.labels:
+            if isinstance(value, bool) and isinstance(self.attribute, Boolean):
+                word = self.attribute.true if value else self.attribute.false
+                raise ConstraintError(
+                    f"column '{self.name}': its word for {str(value).lower()} is '{word}'; write "
+                    "that, in single quotes"
+                )
             raise ConstraintError(
                 f"column '{self.name}': the constant is not in its list of values; "
                 "use a listed value"

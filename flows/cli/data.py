@@ -10,7 +10,12 @@ import typer
 from flows.cli.measure import add_measure_command
 from flows.cli.options import DeviceOption, Json, LevelOption, PanelOption, SpecFile, example
 
-DataFile = Annotated[Path, typer.Option("--data", help="The real table, CSV or Parquet.")]
+DataFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", help="The real table, CSV or Parquet; by default that of the spec's source."
+    ),
+]
 
 
 def add_data_commands(app: typer.Typer) -> None:
@@ -107,7 +112,7 @@ def evaluate_table(
     )
 
 
-def check_constraints(spec: SpecFile, data: DataFile, as_json: Json = False) -> None:
+def check_constraints(spec: SpecFile, data: DataFile = None, as_json: Json = False) -> None:
     """Count exact violations of each constraint: rows, or unordered pairs of rows. Internal.
 
     Leaves with exit code 1 if a hard constraint is violated.

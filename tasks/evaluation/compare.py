@@ -192,11 +192,11 @@ def _place_of(name: str, place: str) -> str:
     return str(found)
 
 
-def violations_of(spec: Path, data: Path) -> tuple[ViolationReport, ...]:
-    """Exact violations of each constraint of a spec in a file; internal.
+def violations_of(spec: Path, data: Path | None = None) -> tuple[ViolationReport, ...]:
+    """Exact violations of each constraint of a spec in a file, or in its source; internal.
 
     Raises:
-        InputError: the spec or the file cannot be used.
+        InputError: the spec or the rows cannot be used.
     """
     context = _public_context(spec)
     return violation_reports(context.task.constraints, table_of(context, data))

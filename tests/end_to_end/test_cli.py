@@ -330,6 +330,7 @@ def test_constraints_check_counts_pairs_and_leaves_with_one(place, cloister, cap
         0,
         0,
     ]
+    assert len(cloister("constraints", "check", place.spec)) == 2  # of the spec's source
     lines = place.data.read_text().splitlines()
     place.data.write_text("\n".join([*lines, "north,S,19,5,True"]) + "\n")
     capsys.readouterr()
