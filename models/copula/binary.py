@@ -7,7 +7,7 @@ Source: Asghar et al., algorithm 4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +19,7 @@ from cloister.schema.attributes import Integer
 from cloister.schema.columns import Grid
 from cloister.schema.domain import Domain, Table
 from models.copula.copula import Copula
+from models.copula.decoding import Scores
 from models.discretization.bins import Bins
 from models.protocol import Where
 from models.sampling.chunks import chunks_of
@@ -26,11 +27,15 @@ from models.sampling.chunks import chunks_of
 
 @dataclass(frozen=True)
 class BinarySampler:
-    """Draws the binary columns of a copula of some attributes, in their order."""
+    """Draws the binary columns of a copula of some attributes, in their order.
+
+    ``normals`` draws standard normal numbers of a shape.
+    """
 
     names: tuple[str, ...]
     bins: Mapping[str, Bins]
     copula: Copula
+    normals: Callable[[int, int, np.random.Generator], Scores]
 
     remembers = False
 
@@ -62,7 +67,8 @@ class BinarySampler:
         if where:
             raise SampleError("binary columns are drawn without conditions")
         for own in chunks_of(rows, rng, first):
-            ones = self.copula.ones(own.rows, own.stream.generator).T.astype(np.int64)
+            drawn = self.normals(own.rows, self.copula.coding.width, own.stream.generator)
+            ones = self.copula.ones(drawn).T.astype(np.int64)
             yield Table(self.domain, dict(zip(self.domain.names, ones, strict=True)))
 
 

@@ -87,18 +87,26 @@ class Copula:
         """The part (attributes, n) of each row's attributes, from scores with their offsets."""
         return decode(scores, np.zeros(self.coding.width), self.coding)
 
-    def ones(self, rows: int, rng: np.random.Generator) -> Booleans:
-        """Binary columns (rows, width), each thresholded for itself.
+    def ones(self, drawn: Scores) -> Booleans:
+        """Binary columns (rows, width) of normal numbers, each thresholded for itself.
 
-        Source: Asghar et al., algorithm 4.
+        Source: Asghar et al., algorithm 4, steps 2 and 3.
         """
-        scores = _correlated(normals(rows, self.coding.width, rng), self.factor)
+        scores = _correlated(drawn, self.factor)
         return np.asarray(scores > self.limits.astype(np.float32))
+
+
+def independent_normals(rows: int, width: int, rng: np.random.Generator) -> Scores:
+    """Independent standard normal numbers (rows, width).
+
+    Source: Asghar et al., algorithm 4, step 1.
+    """
+    return rng.standard_normal((rows, width), dtype=np.float32)
 
 
 def normals(rows: int, width: int, rng: np.random.Generator) -> Scores:
     """Standard normal numbers (rows, width); those of a large sample are uncorrelated in it."""
-    drawn = rng.standard_normal((rows, width), dtype=np.float32)
+    drawn = independent_normals(rows, width, rng)
     if not _is_matched(rows, width):
         return drawn
     drawn -= drawn.mean(0)

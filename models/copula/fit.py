@@ -182,10 +182,11 @@ def constrained_model(
     copula: Copula,
     steps: tuple[str, ...],
     tables: Mapping[tuple[str, ...], JointTable],
+    kind: type[CopulaModel] = CopulaModel,
 ) -> CopulaModel:
-    """The model with supports and rules that enforce every hard constraint."""
+    """The model of a ``kind``, with supports and rules that enforce every hard constraint."""
     chain = LinearChain(plan.sequence, bins, copula.coding, copula.means, copula.moments)
     rules = compile_constraints(
         task, plan.sequence, bins, chain, len(copula.coding.sizes), tables, _SEED
     )
-    return CopulaModel(task, plan.sequence, bins, copula, steps, rules)
+    return kind(task, plan.sequence, bins, copula, steps, rules)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from cloister.privacy.queries.counts.conjunction_counts import DummyCoding
 from models.constrained import EXCHANGED, ConstrainedModel
 from models.copula.binary import BinarySampler
 from models.copula.chain import LinearChain
-from models.copula.copula import Copula
+from models.copula.copula import Copula, independent_normals, normals
 from models.copula.sampler import CopulaSampler
 from models.discretization.bins import Bins
 from models.protocol import Arrays, ModelState
@@ -55,9 +55,9 @@ class CopulaModel(ConstrainedModel):
 
     @property
     def binary_sampler(self) -> BinarySampler:
-        """The paper's output: binary columns in place of records."""
+        """The paper's output: binary columns in place of records, as large samples have them."""
         names = self.sequence[: len(self.copula.coding.sizes)]
-        return BinarySampler(names, self.bins, self.copula)
+        return BinarySampler(names, self.bins, self.copula, normals)
 
     def processing_of_counts(self) -> tuple[str, ...]:
         """What was done to histograms and conjunctions."""
@@ -84,8 +84,22 @@ class CopulaModel(ConstrainedModel):
         }
 
 
-def restore_copula(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> CopulaModel:
-    """The model whose :meth:`CopulaModel.state` is given."""
+class PrintedModel(CopulaModel):
+    """A copula whose binary columns are those of the paper."""
+
+    @property
+    def binary_sampler(self) -> BinarySampler:
+        """Binary columns of independent rows.
+
+        Source: Asghar et al., algorithm 4.
+        """
+        return replace(super().binary_sampler, normals=independent_normals)
+
+
+def restore_copula(
+    task: Task, meta: Mapping[str, Any], arrays: Arrays, kind: type[CopulaModel]
+) -> CopulaModel:
+    """The model of a ``kind`` whose :meth:`CopulaModel.state` is given."""
     sequence = tuple(meta["sequence"])
     copula = Copula(
         DummyCoding(tuple(meta["sizes"]), tuple(meta["single"])),
@@ -95,7 +109,7 @@ def restore_copula(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Copul
         arrays["moments"].astype(np.float64),
         arrays["limits"],
     )
-    return CopulaModel(
+    return kind(
         task,
         sequence,
         restore_bins(task, sequence, arrays),

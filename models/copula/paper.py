@@ -1,7 +1,7 @@
 """The fit as the paper prints it: algorithms 1 to 3, from noisy counts to the correlation matrix.
 
 Counts below zero become 0, correlations come from every pair of binary columns, those of one
-attribute included, and nothing is shrunk. What algorithm 4 draws is `CopulaModel.binary_sampler`.
+attribute included, and nothing is shrunk. What algorithm 4 draws is `PrintedModel.binary_sampler`.
 
 Source: Asghar et al., sections 3.1 to 3.3.
 """
@@ -22,7 +22,7 @@ from models.constrained import CUT_OFF
 from models.copula.copula import copula_of, pairwise_correlations
 from models.copula.decoding import thresholds
 from models.copula.fit import constrained_model
-from models.copula.model import CopulaModel
+from models.copula.model import CopulaModel, PrintedModel
 from models.copula.plan import (
     CONJUNCTIONS,
     HISTOGRAMS,
@@ -71,7 +71,7 @@ def fit_paper(
     correlations = pairwise_correlations(shares, limits, every, most=1.0)
     means = coding.margins([bins[name].mass for name in plan.sequence])
     copula = replace(copula_of(correlations, means, coding, task.data_rows), limits=limits)
-    return constrained_model(task, plan, bins, copula, _PRINTED, tables)
+    return constrained_model(task, plan, bins, copula, _PRINTED, tables, PrintedModel)
 
 
 def _count(

@@ -95,9 +95,10 @@ class CopulaSynthesizer(Synthesizer[CopulaParameters, "CopulaModel"]):
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> CopulaModel:
         """A model from its saved state."""
-        from models.copula.model import restore_copula
+        from models.copula.model import CopulaModel, PrintedModel, restore_copula
 
-        return restore_copula(task, meta, arrays)
+        kind = PrintedModel if self.name == "copula-paper" else CopulaModel
+        return restore_copula(task, meta, arrays, kind)
 
 
 def synthesizer_of(name: str, progress: Progress) -> CopulaSynthesizer:

@@ -105,6 +105,22 @@ def test_binary_columns_are_thresholded_each_for_itself(tmp_path):
     assert set(np.unique(together)) >= {0, 1, 2}
 
 
+@pytest.mark.parametrize(
+    ("method", "least", "most"), [("copula-paper", 0.8, 1.2), ("copula", 0.2, 0.7)]
+)
+def test_rows_of_the_papers_binary_columns_are_independent(method, least, most, tmp_path):
+    """Algorithm 4: counts of ones are binomial; `copula` draws scores uncorrelated in a sample."""
+    sampler = fitted(method, table(), tmp_path).binary_sampler
+    rows, drawn = 2_000, []
+    for seed in range(60):
+        (chunk,) = sampler.chunks(rows, SamplingSource(seed))
+        drawn.append([codes.sum() for codes in chunk.codes.values()])
+    counts = np.array(drawn)
+    binomial = counts.mean(0) * (1 - counts.mean(0) / rows)
+    # the mean of 16 or more ratios, each of a deviation of 0.18
+    assert least < (counts.var(0, ddof=1) / binomial).mean() < most
+
+
 def test_binary_columns_can_be_drawn_on_from_any_chunk(tmp_path):
     sampler = fitted("copula", table(), tmp_path).binary_sampler
     whole = list(sampler.chunks(70_000, SamplingSource(4)))

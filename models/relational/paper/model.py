@@ -37,7 +37,7 @@ from models.task import DatabaseTask, Task
 _ROWS = "the rows of both tables are drawn by a model of each alone"
 _MATRIX = (
     "noisy joint tables across the relationship are fitted by projected gradient over all pairs of "
-    "rows, round by round, and links are sampled without bias; degrees are not bounded"
+    "rows, round by round; links are sampled without bias from each slice; degrees are not bounded"
 )
 _NUMBERED = "keys are numbered afresh, and name no row of the data"
 
@@ -84,7 +84,7 @@ class PaperModel:
         return drawn.database(*matrix.links())
 
     def relationship(self, drawn: DrawnLinks, link: Link) -> Relationship:
-        """The matrix of drawn rows, all of whose shares are equal."""
+        """The matrix of drawn rows, with random links."""
         parents, children = drawn.sides
         declared = self.task.tables[self.link.key.table].data_rows
         number = max(round(declared * drawn.scale), 1)

@@ -6,10 +6,11 @@ Source: arXiv 2405.18670, algorithms 1 and 4, section 6 (random slicing).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
 
 from cloister.arrays import Floats, Integers
 from models.relational.candidates import Workload
@@ -17,6 +18,9 @@ from models.relational.link import Link, Side
 from models.relational.matching.profiles import ProfileTarget
 from models.relational.paper.pairs import Pairs
 from models.relational.parts import joint_number
+
+_LINKED = 5
+"""One in so many rows of a side of a slice at least has links in it: 20 % of a slice, section 8."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,11 @@ class Slicing:
 
 @dataclass(eq=False)
 class Relationship:
-    """The matrix b (rows that refer, parents) of shares, which learns from measured tables."""
+    """The matrix b (rows that refer, parents) of links, which learns from measured tables.
+
+    ``matrix`` holds zeros and ones. The paper does not say what it is at first: here links drawn at
+    random, all equally likely.
+    """
 
     link: Link
     parents: Side
@@ -39,15 +47,19 @@ class Relationship:
     one_parent: bool
     slicing: Slicing
     rng: np.random.Generator
-    shares: Floats = field(init=False)
+    matrix: Floats = field(init=False)
 
     def __post_init__(self) -> None:
-        self.number = min(self.number, self.parents.rows * self.children.rows)
-        pairs = self.children.rows * self.parents.rows
-        self.shares = np.full((self.children.rows, self.parents.rows), self.number / pairs)
+        shape = (self.children.rows, self.parents.rows)
+        self.number = min(self.number, math.prod(shape))
+        self.matrix = self._rounded(np.full(shape, self.number / math.prod(shape)), self.number)
 
     def learn(self, link: Link) -> None:
-        """Fit the tables of the link that fit worst, slice by slice."""
+        """Fit the tables of the link that fit worst, slice by slice.
+
+        The links of a slice are drawn from its shares without bias, as many as it had, and take
+        their place in the matrix before the next slice.
+        """
         self.link = link
         worst = sorted(link.measured, key=lambda own: -self._error(own.workload, link))
         targets = [self._target(own.workload, link) for own in worst[: self.slicing.fitted]]
@@ -57,42 +69,59 @@ class Relationship:
                 for each in targets
             ]
             at = np.ix_(children, parents)
-            self.shares[at] = Pairs(own, self.one_parent).solve(self.shares[at])
+            links = round(float(self.matrix[at].sum()))
+            shares = Pairs(own, self.one_parent).solve(self.matrix[at])
+            self.matrix[at] = self._rounded(shares, links)
 
     def answers(self, tables: Sequence[Workload]) -> list[Floats]:
         """The expected counts of joint tables, one axis an attribute."""
         found = []
         for workload in tables:
-            (answer,) = Pairs([self._cells(workload)], self.one_parent).answers(self.shares)
+            (answer,) = Pairs([self._cells(workload)], self.one_parent).answers(self.matrix)
             sizes = [self.link.parts[name].size for name in workload.names]
             found.append(answer.reshape(sizes))
         return found
 
     def links(self) -> tuple[Integers, ...]:
-        """The rows that refer, and the parents, of links drawn without bias."""
-        return Pairs((), self.one_parent).round(self.shares, self.number, self.rng)
+        """The rows that refer, and the parents, of all links."""
+        return np.nonzero(self.matrix)
 
-    def _slices(self) -> list[tuple[Integers, Integers]]:
-        """All rows if they are few; else random ones of both sides.
+    def _rounded(self, shares: Floats, number: int) -> Floats:
+        """Zeros and ones in the place of shares: so many links."""
+        links = np.zeros_like(shares)
+        links[Pairs((), self.one_parent).round(shares, number, self.rng)] = 1.0
+        return links
 
-        Where each row has one parent, a slice has all parents: a row's shares add up to one.
+    def _slices(self) -> Iterator[tuple[Integers, Integers]]:
+        """All rows if they are few; else random ones of both sides, a part of them linked.
+
+        Where each row has one parent, a slice has all parents: a row has one link in it.
         """
         most = self.slicing.rows
-        sizes = (self.children.rows, self.parents.rows)
+        sizes = self.matrix.shape
         if max(sizes) <= most:
-            return [(np.arange(sizes[0]), np.arange(sizes[1]))]
-        if self.one_parent:
-            parts = np.array_split(self.rng.permutation(sizes[0]), -(-sizes[0] // most))
-            return [(part, np.arange(sizes[1])) for part in parts]
-        found = []
-        for _ in range(self.slicing.slices):
-            rows, columns = (self.rng.permutation(size)[:most] for size in sizes)
-            found.append((rows, columns))
-        return found
+            yield np.arange(sizes[0]), np.arange(sizes[1])
+        elif self.one_parent:
+            for part in np.array_split(self.rng.permutation(sizes[0]), -(-sizes[0] // most)):
+                yield part, np.arange(sizes[1])
+        else:
+            for _ in range(self.slicing.slices):
+                links = self.rng.permutation(np.argwhere(self.matrix))
+                rows, columns = (
+                    self._chosen(links[:, side], size) for side, size in enumerate(sizes)
+                )
+                yield rows, columns
+
+    def _chosen(self, linked: Integers, size: int) -> Integers:
+        """Rows of one side of a slice: the first of those ``linked``, then random ones."""
+        most = self.slicing.rows
+        first = pd.unique(linked)[: most // _LINKED]
+        others = np.setdiff1d(np.arange(size), first)
+        return np.append(first, self.rng.permutation(others)[: most - len(first)])
 
     def _error(self, workload: Workload, link: Link) -> float:
         target = self._target(workload, link)
-        (answer,) = Pairs([target], self.one_parent).answers(self.shares)
+        (answer,) = Pairs([target], self.one_parent).answers(self.matrix)
         return float(np.abs(answer / self.number - target.shares).sum())
 
     def _target(self, workload: Workload, link: Link) -> ProfileTarget:

@@ -27,6 +27,8 @@ from cloister.schema.relations.fan_out import rows_changed
 from cloister.schema.relations.joins import joined_tables, row_tables
 from models.protocol import make_plan
 from models.registry import create
+from models.relational.paper.drawn import DrawnLinks
+from models.relational.paper.model import PaperModel
 from models.relational.paper.pairs import project_capped
 from models.relational.paper.plan import printed_rho
 from models.task import Budget, DatabaseTask, Task
@@ -101,10 +103,10 @@ def database(schema: Schema, rows: dict[str, int]) -> Database:
 
 
 @pytest.fixture
-def release(tmp_path: Path) -> Callable[[DatabaseTask, Database, Fraction], Database]:
-    """Fit through the door, restore from the saved state, and draw."""
+def fitted(tmp_path: Path) -> Callable[[DatabaseTask, Database, Fraction], PaperModel]:
+    """Fit through the door, and restore from the saved state."""
 
-    def made(task: DatabaseTask, real: Database, epsilon: Fraction) -> Database:
+    def made(task: DatabaseTask, real: Database, epsilon: Fraction) -> PaperModel:
         method = create("relational-paper")
         plan = make_plan(method, task, Budget(epsilon, Fraction(1, 10**6)))
         assert spend(plan.event, Fraction(1, 10**6), Relation.REPLACE_ONE).epsilon <= epsilon
@@ -117,9 +119,38 @@ def release(tmp_path: Path) -> Callable[[DatabaseTask, Database, Fraction], Data
             model = method.train(door, task, plan)
             assert not door.plan_budget.remaining
         meta, arrays = model.state()
-        return method.restore(task, meta, arrays).sample(task.output_rows, SamplingSource(3))
+        return method.restore(task, meta, arrays)
 
     return made
+
+
+@pytest.fixture
+def release(fitted) -> Callable[[DatabaseTask, Database, Fraction], Database]:
+    """Fit, restore and draw."""
+
+    def made(task: DatabaseTask, real: Database, epsilon: Fraction) -> Database:
+        return fitted(task, real, epsilon).sample(task.output_rows, SamplingSource(3))
+
+    return made
+
+
+def test_each_slice_is_rounded_and_its_links_take_their_place_in_every_round(fitted) -> None:
+    """Section 6: the matrix is of links throughout, and a slice changes no others."""
+    rows = {"users": 120, "movies": 90, "ratings": 300}
+    task = task_of(LINKS, rows, rounds=2, workloads=1, slice=40, slices=1)
+    model = fitted(task, database(LINKS, rows), Fraction(60))
+    drawn = DrawnLinks.of(task, model.models, task.output_rows, SamplingSource(3))
+    matrix = model.relationship(drawn, model.link)
+    for _ in range(3):
+        before = matrix.matrix.copy()
+        matrix.learn(model.link)
+        assert set(np.unique(matrix.matrix)) == {0, 1}
+        assert matrix.matrix.sum() == 300
+        changed = np.argwhere(matrix.matrix != before)
+        assert len(changed) > 0
+        assert max(len(np.unique(side)) for side in changed.T) <= 40
+    links = set(zip(*(side.tolist() for side in matrix.links()), strict=True))
+    assert links == set(map(tuple, np.argwhere(matrix.matrix).tolist()))
 
 
 @pytest.mark.parametrize("slice_", [1_000, 40])
