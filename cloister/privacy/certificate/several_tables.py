@@ -7,6 +7,10 @@ from collections.abc import Iterable
 from cloister.schema.relations.database import ForeignKey, Schema
 from cloister.schema.relations.fan_out import arithmetic, is_refused, is_truncated
 
+_SEVERAL_UNITS = (
+    "The unit is a {noun}: a person who has several rows of {start} is protected less, at k of "
+    "them by k times epsilon."
+)
 _REFERRING = "all rows of other tables that refer to it, directly or through others"
 _TRUNCATED = (
     "Of rows that refer to the same row by {keys}, those above the declared number were left out "
@@ -48,6 +52,7 @@ def limits(schema: Schema) -> tuple[str, ...]:
     loose = [key for key in schema.keys if key.optional and key not in cut]
     alone = [name for name in schema.tables if name not in schema.holding]
     said = (
+        _SEVERAL_UNITS.format(noun=noun(schema), start=_start(schema)),
         _said(_TRUNCATED, (key for key in cut if not key.optional)),
         _said(_DANGLING, required),
         _said(_UNLINKED, (key for key in cut if key.optional)),

@@ -87,7 +87,10 @@ _JOURNALED = (
     "every noisy answer is on disk before it is used: the next run resumes a killed one with the "
     "same answers"
 )
-_CHARGED = "the charge was recorded before the data was opened, and nothing gives it back"
+_CHARGED = (
+    "the charge was recorded before the data was opened, and was final before anything was asked "
+    "of it; it was not given back"
+)
 _SEEDED = "NONE: the noise was drawn from a fixed seed, for a test; anyone can subtract it"
 
 STAIN = "This release is NOT PRIVATE: its noise was seeded. Internal only; do not share."
@@ -288,7 +291,7 @@ def _unit_limits(spec: Spec) -> tuple[str, ...]:
     if isinstance(unit, PersonUnit):
         return (_MOST_OF_A_PERSON.format(most=unit.max_rows),)
     if spec.tables:
-        return (_SEVERAL_ROWS, *several_tables.limits(schema_of(spec)))
+        return several_tables.limits(schema_of(spec))
     return (_SEVERAL_ROWS,)
 
 

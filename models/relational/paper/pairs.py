@@ -119,7 +119,7 @@ def project_capped(points: Floats, mass: float) -> Floats:
         if abs(excess) <= _EXACT * mass:
             break
         low, high = (nu, high) if excess > 0 else (low, nu)
-        free = np.count_nonzero((shares > 0) & (shares < 1))
+        free = int(np.count_nonzero((shares > 0) & (shares < 1)))
         nu += excess / max(free, 1)
         if not (free and low < nu < high):
             nu = (low + high) / 2

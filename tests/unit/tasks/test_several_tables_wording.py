@@ -38,3 +38,14 @@ def test_only_references_to_protected_rows_are_said_to_be_bounded():
     ]
     assert any("visits.friend" in own and "above the declared number" in own for own in said)
     assert any("visits.person" in own and "left out at random" in own for own in said)
+
+
+def test_the_unit_is_said_to_be_a_row_with_all_that_refer_and_not_a_row_alone():
+    """A person of one row of the units' table has all of its rows protected."""
+    (said,) = (own for own in limits(SCHEMA) if "protected less" in own)
+    assert said == (
+        "The unit is a row of persons with all rows that refer to it: a person who has several "
+        "rows of persons is protected less, at k of them by k times epsilon."
+    )
+    any_table = Schema(SCHEMA.tables, SCHEMA.keys, tuple(SCHEMA.tables))
+    assert "several rows of any table is protected less" in limits(any_table)[0]
