@@ -1,7 +1,8 @@
 """Cloister: differentially private synthetic tables that keep their integrity constraints.
 
-In Python: :func:`plan`, :func:`release`, :func:`evaluate` and :func:`load`. They call the flows,
-and are imported when first used, so that importing a schema starts no orchestration.
+In Python: :func:`draft`, :func:`check`, :func:`measure`, :func:`plan`, :func:`release`,
+:func:`evaluate`, :func:`approve` and :func:`load`. They call the flows, and are imported when first
+used, so that importing a schema starts no orchestration.
 """
 
 from importlib import import_module
@@ -10,7 +11,17 @@ from warnings import catch_warnings, filterwarnings
 
 __version__ = "0.2.0"
 
-__all__ = ["__version__", "evaluate", "load", "plan", "release"]
+__all__ = [
+    "__version__",
+    "approve",
+    "check",
+    "draft",
+    "evaluate",
+    "load",
+    "measure",
+    "plan",
+    "release",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,27 +5,35 @@ The same flows, checks and ledger as on the command line; results are values wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args
 
 import pandas as pd
+from pydantic import ValidationError
 
-from cloister.constraints.counting import violation_reports
 from cloister.devices import AUTO, resolve_device
-from cloister.errors import InputError
+from cloister.errors import CloisterError, InputError
 from cloister.evaluation.options import Level
-from cloister.privacy.certificate.certificate import Certificate
-from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.declarations.release import Sampling
-from cloister.schema.sources.files.parquet_files import parquet_names, read_native
-from flows import html
+from cloister.schema.sources.required_columns import require_columns
+from cloister.schema.spec_files.loading import load_spec
 from flows.cli.options import split_place, user
-from flows.database_sampling import draw_database
-from models.storage import SavedModel
+from flows.results import (
+    CheckResult,
+    DraftResult,
+    EvaluationResult,
+    LoadedModel,
+    MeasureResult,
+    PlanSummary,
+    ReleaseResult,
+    ReviewResult,
+    SpendSummary,
+)
 from tasks.data.frames import kept_frame
 from tasks.evaluation.compare import EvaluationOptions, compare_files
 from tasks.ledger.certificates import read_certificate
@@ -38,155 +46,76 @@ from tasks.requests.plan_report.training_device import device_words
 from tasks.requests.public_context import public_context_of
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
-from tasks.runtime.tables import require_capacity, require_hard_constraints
 
 if TYPE_CHECKING:
-    from cloister.evaluation.databases.report import AnyEvaluation
     from flows.outcome import Finished, Outcome
 
-__all__ = ["evaluate", "load", "plan", "release"]
+__all__ = ["approve", "check", "draft", "evaluate", "load", "measure", "plan", "release"]
 
 _Amount = str | float | Fraction
 _Data = pd.DataFrame | str | Path
+_Spec = str | Path
+_TABLES = ("data", "synthetic")
+"""The arguments that a table may be given as."""
 
 
-@dataclass(frozen=True)
-class SpendSummary:
-    """What a release costs: epsilon of each stage alone, and of all together.
+def draft(
+    file: str | Path, *, out: str | Path | None = None, table: Sequence[str] = ()
+) -> DraftResult:
+    """Draft a spec for a file, or from the schema of a database by its URL, of a ``table`` or more.
 
-    The epsilons of single stages do not add up.
+    Every guess is marked; a release refuses it until a person declares it.
+
+    Raises:
+        InputError: the table cannot be read, or ``out`` exists.
     """
+    from tasks.data.draft import write_draft
 
-    stages: tuple[StageCost, ...]
-    epsilon: float
-    delta: Fraction
-
-    def _repr_html_(self) -> str:
-        return html.spend_table(self.stages, self.epsilon, self.delta)
+    with _in_python():
+        place = None if out is None else Path(out)
+        return DraftResult(write_draft(os.fspath(_path("file", file)), place, table), place)
 
 
-@dataclass(frozen=True)
-class PlanSummary:
-    """The plan of a release and its cost; ``seconds`` of processor time, ``memory`` in bytes.
+def check(spec: _Spec) -> CheckResult:
+    """Check a spec: form, bounds, constraints, and whether a release would take it; reads no data.
 
-    ``device`` says where it trains, and what that promises.
+    Raises:
+        InputError: a release would not.
     """
+    from tasks.requests.check import checked_spec
 
-    method: str
-    reason: str
-    rows: int
-    spend: SpendSummary
-    seconds: float
-    memory: int
-    device: str
-
-    def _repr_html_(self) -> str:
-        facts = {
-            "method": f"{self.method}: {self.reason}",
-            "rows": self.rows,
-            "time": f"about {self.seconds:.0f} s of processor time",
-            "memory": f"about {self.memory / 2**30:.1f} GiB",
-            "device": self.device,
-        }
-        return html.facts_table("Plan", facts) + self.spend._repr_html_()
+    with _in_python():
+        return CheckResult(checked_spec(Path(_path("spec", spec))))
 
 
-@dataclass(frozen=True)
-class ReleaseResult:
-    """A release that is ready for review.
+def measure(
+    spec: _Spec,
+    data: _Data | None = None,
+    *,
+    epsilon: _Amount,
+    out: str | Path,
+    delta: _Amount | None = None,
+) -> MeasureResult:
+    """Measure what a spec marks data-derived, with noise and at a charge; write a public spec.
 
-    ``frames`` holds the synthetic rows of each table by its name, ``figures`` internal measures,
-    ``folder`` the public files; ``budget_left`` is the epsilon that the dataset's budget still
-    holds.
+    Called again after a crash, the same call resumes at no further cost.
+
+    Raises:
+        CloisterError: nothing was charged if it is an InputError.
     """
+    from flows.cli.measure import run_measurement
 
-    id: str
-    frames: Mapping[str, pd.DataFrame] = field(repr=False)
-    certificate: Certificate = field(repr=False)
-    spend: SpendSummary
-    budget_left: str
-    figures: Mapping[str, float] = field(repr=False)
-    folder: Path
-
-    @property
-    def frame(self) -> pd.DataFrame:
-        """The synthetic rows of the only table.
-
-        Raises:
-            InputError: there are several.
-        """
-        if len(self.frames) == 1:
-            return next(iter(self.frames.values()))
-        raise InputError(f"release {self.id} has several tables; take one of its frames")
-
-    def _repr_html_(self) -> str:
-        facts = {
-            "rows": ", ".join(f"{name} {len(rows)}" for name, rows in self.frames.items()),
-            "epsilon left": self.budget_left,
-            "folder": self.folder,
-        }
-        parts = (
-            html.facts_table(f"Release {self.id} is a candidate", facts),
-            self.spend._repr_html_(),
+    home, path = Home.current(), Path(_path("spec", spec))
+    with _in_python(), _file_of("data", data, home, path) as file:
+        options = Options(
+            epsilon=_text(epsilon), delta=_text(delta), data=file, out=Path(_path("out", out))
         )
-        return "".join(
-            (
-                *parts,
-                html.constraints_table(self.certificate.constraints),
-                *map(html.first_rows, self.frames.values()),
-            )
-        )
-
-
-@dataclass(frozen=True)
-class EvaluationResult:
-    """Figures of a synthetic table beside the real one. Internal: they are not private."""
-
-    evaluation: AnyEvaluation = field(repr=False)
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """One number for each measure, by name."""
-        return self.evaluation.metrics()
-
-    def _repr_html_(self) -> str:
-        return html.facts_table("Internal: measured on the real rows without noise", self.metrics)
-
-
-@dataclass(frozen=True)
-class LoadedModel:
-    """The model of an approved release."""
-
-    id: str
-    saved: SavedModel = field(repr=False)
-
-    def sample(
-        self, n: int, where: Mapping[str, object] | None = None, seed: int | None = None
-    ) -> pd.DataFrame:
-        """``n`` rows, at no cost; ``where`` fixes the value of some columns in all rows.
-
-        Raises:
-            InputError: the model gives fewer rows.
-            SampleError: that many rows cannot be drawn.
-        """
-        task, model = self.saved.one
-        require_capacity(model, n)
-        drawn = model.sample(n, SamplingSource(seed), where)
-        require_hard_constraints(violation_reports(task.hard, drawn))
-        return drawn.frame()
-
-    def sample_tables(self, n: int, seed: int | None = None) -> dict[str, pd.DataFrame]:
-        """Another database, at no cost, with ``n`` rows in the table of the privacy unit.
-
-        Raises:
-            SampleError: that many rows cannot be drawn.
-        """
-        tables = draw_database(self.saved, n, seed)
-        return {name: table.frame() for name, table in tables.items()}
+        with confirm_delivery(home, user()):
+            return _measured(run_measurement(path, options, home).to_json())
 
 
 def plan(
-    spec: str | Path,
+    spec: _Spec,
     *,
     method: str | None = None,
     epsilon: _Amount | None = None,
@@ -206,35 +135,34 @@ def plan(
     Raises:
         InputError: the spec or an option cannot be used.
     """
-    request = ResolvedRequest.of(
-        Path(spec),
-        Options(
-            method=method,
-            epsilon=_text(epsilon),
-            delta=_text(delta),
-            rows=rows,
-            sampling=sampling,
-            resample=resample,
-            tries=accept_reject,
-            device=device,
-        ),
-        user(),
+    options = Options(
+        method=method,
+        epsilon=_text(epsilon),
+        delta=_text(delta),
+        rows=rows,
+        sampling=sampling,
+        resample=resample,
+        tries=accept_reject,
+        device=device,
     )
-    made = plan_of(request)
-    needed = forecast_of(request, public_context_of(request), made)
-    return PlanSummary(
-        method=request.method,
-        reason=request.reason,
-        rows=request.rows,
-        spend=_spend(request),
-        seconds=needed.seconds,
-        memory=needed.memory,
-        device=device_words(request, made),
-    )
+    with _in_python():
+        _require_one("sampling", sampling, (None, *get_args(Sampling)))
+        request = ResolvedRequest.of(Path(_path("spec", spec)), options, user())
+        made = plan_of(request)
+        needed = forecast_of(request, public_context_of(request), made)
+        return PlanSummary(
+            method=request.method,
+            reason=request.reason,
+            rows=request.rows,
+            spend=_spend(request),
+            seconds=needed.seconds,
+            memory=needed.memory,
+            device=device_words(request, made),
+        )
 
 
 def release(
-    spec: str | Path,
+    spec: _Spec,
     data: _Data | None = None,
     *,
     method: str | None = None,
@@ -263,10 +191,9 @@ def release(
     Raises:
         CloisterError: nothing was charged if it is an InputError.
     """
-    home = Home.current()
-    home.prepare()
+    home, path = Home.current(), Path(_path("spec", spec))
     folder, database = split_place(out)
-    with _file_of(data, home) as file:
+    with _in_python(), _file_of("data", data, home, path) as file:
         options = Options(
             method=method,
             epsilon=_text(epsilon),
@@ -286,12 +213,12 @@ def release(
             replace=replace,
         )
         with confirm_delivery(home, user()):
-            return _released(_run(Path(spec), options, home))
+            return _released(_run(path, options, home))
 
 
 def evaluate(
-    spec: str | Path,
-    data: _Data,
+    spec: _Spec,
+    data: _Data | None,
     synthetic: _Data,
     *,
     level: Level = "quick",
@@ -299,16 +226,40 @@ def evaluate(
 ) -> EvaluationResult:
     """Measure a synthetic table against the real one. Internal: the figures are not private.
 
-    Boosted trees are trained on the ``device``; see :func:`plan`.
+    Without ``data`` the real rows are those of the spec's source. Boosted trees are trained on the
+    ``device``; see :func:`plan`.
 
     Raises:
         InputError: the spec or a table cannot be used.
     """
-    home, asked = Home.current(), EvaluationOptions(level, device=resolve_device(device))
-    with _file_of(data, home) as real, _file_of(synthetic, home) as drawn:
-        if real is None or drawn is None:
-            raise TypeError("evaluate needs two tables: data and synthetic")
-        return EvaluationResult(compare_files(Path(spec), str(real), str(drawn), asked, home))
+    home, path = Home.current(), Path(_path("spec", spec))
+    with (
+        _in_python(),
+        _file_of("data", data, home, path) as real,
+        _file_of("synthetic", synthetic, home, path) as drawn,
+    ):
+        if drawn is None:
+            raise InputError("synthetic is None; give a frame or the path of a file")
+        _require_one("level", level, get_args(Level))
+        asked = EvaluationOptions(level, device=resolve_device(device))
+        place = None if real is None else str(real)
+        return EvaluationResult(compare_files(path, place, str(drawn), asked, home))
+
+
+def approve(release: str, reason: str, *, by: str | None = None) -> ReviewResult:
+    """Approve a candidate, once its folder is verified; ``by`` you, if nobody else is named.
+
+    Raises:
+        InputError: there is no such release, or it is no candidate.
+        VerificationError: the folder is not what was recorded.
+    """
+    from flows.review import move_release
+
+    with _in_python():
+        if not reason.strip():
+            raise InputError("an approval needs a reason; give it in a few words")
+        by = by or user()
+        return ReviewResult(release, move_release(Home.current(), release, "approved", by, reason))
 
 
 def load(release: str) -> LoadedModel:
@@ -320,17 +271,73 @@ def load(release: str) -> LoadedModel:
     """
     from flows.sampling import approved_model
 
-    return LoadedModel(release, approved_model(Home.current(), release))
+    with _in_python():
+        return LoadedModel(release, approved_model(Home.current(), release))
 
 
 @contextmanager
-def _file_of(data: _Data | None, home: Home) -> Iterator[Path | None]:
-    """The file that holds the data; one in the private home for a frame, while it is needed."""
-    if isinstance(data, pd.DataFrame):
-        with kept_frame(data, home) as file:
+def _in_python() -> Iterator[None]:
+    """Errors of inside in the words of Python: ``--seed-sampling`` is the argument seed_sampling.
+
+    Raises:
+        InputError: an argument is of a wrong type.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        raise InputError(f"{name}: {first['msg'].lower()}; give another") from None
+    except CloisterError as error:
+        said = re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda m: m[1].replace("-", "_"), str(error))
+        error.args = (said, *error.args[1:])
+        raise
+
+
+@contextmanager
+def _file_of(name: str, data: _Data | None, home: Home, spec: Path) -> Iterator[Path | None]:
+    """The file that holds the data; one in the private home for a frame, while it is needed.
+
+    Errors name a frame by its argument.
+
+    Raises:
+        InputError: it is neither a frame nor a path, or lacks declared columns.
+    """
+    if not isinstance(data, pd.DataFrame):
+        yield None if data is None else Path(_path(name, data))
+        return
+    declared, shown = load_spec(spec), f"the frame {name}"
+    if not declared.tables:
+        columns = [column for column in data.columns if column not in declared.ignore]
+        require_columns(list(map(str, columns)), list(declared.attributes), shown)
+    home.prepare()
+    with kept_frame(data, home) as file:
+        try:
             yield file
-    else:
-        yield None if data is None else Path(data)
+        except CloisterError as error:
+            error.args = (str(error).replace(str(file), shown), *error.args[1:])
+            raise
+
+
+def _path(name: str, value: str | Path) -> str | Path:
+    """A path that was given.
+
+    Raises:
+        InputError: it is none.
+    """
+    if isinstance(value, str | Path):
+        return value
+    raise InputError(
+        f"{name} is of type {type(value).__name__}; give the path of a file"
+        + (", or a pandas DataFrame with named columns" if name in _TABLES else "")
+    )
+
+
+def _require_one(name: str, value: object, choices: Sequence[object]) -> None:
+    """Check that an argument is one of its words."""
+    if value not in choices:
+        words = ", ".join(repr(choice) for choice in choices if choice is not None)
+        raise InputError(f"{name} should be one of {words}")
 
 
 def _run(spec: Path, options: Options, home: Home) -> Outcome | Finished:
@@ -346,9 +353,7 @@ def _released(outcome: Outcome | Finished) -> ReleaseResult:
     return ReleaseResult(
         outcome.release,
         {
-            said["dataset"] if file.name == TABLE_NAME else file.stem: read_native(
-                file, parquet_names(file)
-            )
+            said["dataset"] if file.name == TABLE_NAME else file.stem: pd.read_parquet(file)
             for file in sorted(folder.glob("*.parquet"))
         },
         read_certificate(folder),
@@ -371,3 +376,15 @@ def _spend(request: ResolvedRequest) -> SpendSummary:
 def _text(amount: _Amount | None) -> str | None:
     """An amount as the text that is read exactly: a float as the decimal it is written as."""
     return None if amount is None else str(amount)
+
+
+def _measured(said: dict[str, Any]) -> MeasureResult:
+    stages = tuple(StageCost(**stage) for stage in said["stages"])
+    return MeasureResult(
+        said["release"],
+        Path(said["spec"]),
+        said["attributes"],
+        SpendSummary(stages, said["accounted_epsilon"], Fraction(said["delta"])),
+        said["budget_left"],
+        said["problem"],
+    )

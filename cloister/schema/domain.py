@@ -13,13 +13,19 @@ import numpy as np
 from cloister.arrays import Array, Booleans, Floats, Integers
 from cloister.errors import DataError
 from cloister.figures import count_of, listed
-from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Ordinal, TextKey
+from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Ordinal, Scalar, TextKey
 from cloister.schema.columns import OUTSIDE, Codes, Column, Grid, Listed, Serial
 from cloister.schema.values.codelists import NUMBERED_PATTERN, resolve_values
 from cloister.schema.values.ticks import stride_of, tick_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_NATIVE: dict[tuple[str, str], tuple[Scalar, Scalar]] = {
+    ("False", "True"): (False, True),
+    ("0", "1"): (0, 1),
+}
+"""The values that pandas holds in place of some words of booleans, false and true."""
 
 _MOST_NARROW = 2**32
 """Codes of the largest domain whose codes are stored in fewer than 64 bits."""
@@ -30,10 +36,8 @@ def column_of(name: str, attribute: AnyAttribute, folder: Path) -> Column:
     if isinstance(attribute, Categorical | Ordinal):
         return Listed(name, attribute, resolve_values(attribute.values, folder))
     if isinstance(attribute, Boolean):
-        plain = (attribute.false, attribute.true) == ("False", "True")
-        return Listed(
-            name, attribute, (False, True) if plain else (attribute.false, attribute.true)
-        )
+        words = (attribute.false, attribute.true)
+        return Listed(name, attribute, _NATIVE.get(words, words))
     if isinstance(attribute, TextKey):
         return _serial(name, attribute)
     return _grid(name, attribute)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from flows.measure import DomainMeasurement
     from flows.outcome import Finished
     from tasks.requests.options import Options
+    from tasks.runtime.home import Home
 
 
 def add_measure_command(group: typer.Typer) -> None:
@@ -45,19 +46,24 @@ def measure_spec(
     public as they are in SPEC: what a draft left unconfirmed is refused. Run again after a crash,
     the same command resumes and charges nothing twice.
     """
-    from tasks.domains.plan import domain_request, release_plan, require_ready
     from tasks.ledger.delivery import confirm_delivery
     from tasks.requests.options import Options
     from tasks.runtime.home import Home
 
     home, options = Home.current(), Options(epsilon=epsilon, delta=delta, data=data, out=out)
+    with confirm_delivery(home, user()):
+        _show(run_measurement(spec, options, home).to_json(), as_json)
+
+
+def run_measurement(spec: Path, options: Options, home: Home) -> DomainMeasurement | Finished:
+    """Check what can be checked before an orchestrator is started, then run the flow."""
+    from tasks.domains.plan import domain_request, release_plan, require_ready
+
     request = domain_request(spec, options, user())
     require_ready(request, home)
     release_plan(request)
     home.prepare()
-    with confirm_delivery(home, user()):
-        exact = replace(options, delta=str(request.budget.delta))
-        _show(_run(spec, exact).to_json(), as_json)
+    return _run(spec, replace(options, delta=str(request.budget.delta)))
 
 
 def _run(spec: Path, options: Options) -> DomainMeasurement | Finished:

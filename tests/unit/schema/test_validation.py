@@ -1,6 +1,7 @@
 """Rows against their declared domain: fail, drop, clip; counts and row numbers, never values."""
 
 import datetime as dt
+import io
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from cloister.errors import DataError
 from cloister.schema.domain import Domain
 from cloister.schema.sources.batches import SourceBatch
+from cloister.schema.sources.writing import write_csv_rows
 from cloister.schema.spec import Spec
 from cloister.schema.validation.tables import Validation, validate_rows
 
@@ -153,6 +155,21 @@ def test_missing_and_undeclared_columns_are_errors():
         validate_rows(_frame({}).drop(columns="yes"), _spec("fail"))
     with pytest.raises(DataError, match="'extra' are not declared"):
         validate_rows(_frame({}).assign(extra=1), _spec("fail"))
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+def test_booleans_with_the_words_one_and_zero_are_numbers(nullable):
+    attributes = {"yes": {"type": "boolean", "true": "1", "false": "0", "nullable": nullable}}
+    spec = _spec("fail", attributes)
+    domain, cells = Domain.of(spec.attributes, Path()), ["1", "0", *([None] * nullable)]
+    for rows in (pd.Series(cells, dtype="str"), pd.Series(cells).astype("Int64")):
+        table = domain.encode(pd.DataFrame({"yes": rows}))
+        frame = table.frame()
+        assert str(frame["yes"].dtype) == ("Int64" if nullable else "int64")
+        assert frame["yes"].tolist() == [1, 0, *([pd.NA] * nullable)]
+    written = io.StringIO()
+    write_csv_rows(frame, written, spec, header=False)
+    assert written.getvalue() == "1\n0\n" + '""\n' * nullable
 
 
 def test_native_frames_are_validated_too():

@@ -1,0 +1,252 @@
+"""What Cloister gives in Python: small frozen values, one line as text, a table in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from cloister.constraints.counting import violation_reports
+from cloister.errors import InputError
+from cloister.privacy.certificate.certificate import Certificate
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from flows import html
+from flows.database_sampling import draw_database
+from models.storage import SavedModel
+from tasks.requests.plan import StageCost
+from tasks.runtime.tables import require_capacity, require_hard_constraints
+
+if TYPE_CHECKING:
+    from cloister.evaluation.databases.report import AnyEvaluation
+
+
+@dataclass(frozen=True, repr=False)
+class SpendSummary:
+    """What a release costs: epsilon of each stage alone, and of all together.
+
+    The epsilons of single stages do not add up.
+    """
+
+    stages: tuple[StageCost, ...]
+    epsilon: float
+    delta: Fraction
+
+    def __repr__(self) -> str:
+        return _line(self, stages=len(self.stages), epsilon=self.epsilon, delta=float(self.delta))
+
+    def _repr_html_(self) -> str:
+        return html.spend_table(self.stages, self.epsilon, self.delta)
+
+
+@dataclass(frozen=True, repr=False)
+class PlanSummary:
+    """The plan of a release and its cost; ``seconds`` of processor time, ``memory`` in bytes.
+
+    ``device`` says where it trains, and what that promises.
+    """
+
+    method: str
+    reason: str
+    rows: int
+    spend: SpendSummary
+    seconds: float
+    memory: int
+    device: str
+
+    def __repr__(self) -> str:
+        return _line(
+            self,
+            method=self.method,
+            rows=self.rows,
+            epsilon=self.spend.epsilon,
+            seconds=self.seconds,
+        )
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "method": f"{self.method}: {self.reason}",
+            "rows": self.rows,
+            "time": f"about {self.seconds:.0f} s of processor time",
+            "memory": f"about {self.memory / 2**30:.1f} GiB",
+            "device": self.device,
+        }
+        return html.facts_table("Plan", facts) + self.spend._repr_html_()
+
+
+@dataclass(frozen=True, repr=False)
+class ReleaseResult:
+    """A release that is ready for review.
+
+    ``frames`` holds the synthetic rows of each table by its name, ``figures`` internal measures,
+    ``folder`` the public files; ``budget_left`` is the epsilon that the dataset's budget still
+    holds.
+    """
+
+    id: str
+    frames: Mapping[str, pd.DataFrame]
+    certificate: Certificate
+    spend: SpendSummary
+    budget_left: str
+    figures: Mapping[str, float]
+    folder: Path
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{name} {len(frame)}" for name, frame in self.frames.items())
+        return _line(
+            self, id=self.id, rows=rows, epsilon=self.spend.epsilon, budget_left=self.budget_left
+        )
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The synthetic rows of the only table.
+
+        Raises:
+            InputError: there are several.
+        """
+        if len(self.frames) == 1:
+            return next(iter(self.frames.values()))
+        raise InputError(f"release {self.id} has several tables; take one of its frames")
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "rows": ", ".join(f"{name} {len(rows)}" for name, rows in self.frames.items()),
+            "epsilon left": self.budget_left,
+            "folder": self.folder,
+        }
+        parts = (
+            html.facts_table(f"Release {self.id} is a candidate", facts),
+            self.spend._repr_html_(),
+        )
+        return "".join(
+            (
+                *parts,
+                html.constraints_table(self.certificate.constraints),
+                *map(html.first_rows, self.frames.values()),
+            )
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class EvaluationResult:
+    """Figures of a synthetic table beside the real one. Internal: they are not private."""
+
+    evaluation: AnyEvaluation
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """One number for each measure, by name."""
+        return self.evaluation.metrics()
+
+    def __repr__(self) -> str:
+        return _line(self, level=self.evaluation.level, measures=len(self.metrics))
+
+    def _repr_html_(self) -> str:
+        return html.facts_table("Internal: measured on the real rows without noise", self.metrics)
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """The model of an approved release."""
+
+    id: str
+    saved: SavedModel = field(repr=False)
+
+    def sample(
+        self, n: int, where: Mapping[str, object] | None = None, seed: int | None = None
+    ) -> pd.DataFrame:
+        """``n`` rows, at no cost; ``where`` fixes the value of some columns in all rows.
+
+        Raises:
+            InputError: the model gives fewer rows.
+            SampleError: that many rows cannot be drawn.
+        """
+        task, model = self.saved.one
+        require_capacity(model, n)
+        drawn = model.sample(n, SamplingSource(seed), where)
+        require_hard_constraints(violation_reports(task.hard, drawn))
+        return drawn.frame()
+
+    def sample_tables(self, n: int, seed: int | None = None) -> dict[str, pd.DataFrame]:
+        """Another database, at no cost, with ``n`` rows in the table of the privacy unit.
+
+        Raises:
+            SampleError: that many rows cannot be drawn.
+        """
+        tables = draw_database(self.saved, n, seed)
+        return {name: table.frame() for name, table in tables.items()}
+
+
+@dataclass(frozen=True, repr=False)
+class DraftResult:
+    """A drafted spec: its ``text``, and the ``file`` that it was written to."""
+
+    text: str
+    file: Path | None = None
+
+    def __repr__(self) -> str:
+        return _line(self, lines=len(self.text.splitlines()), file=str(self.file or ""))
+
+
+@dataclass(frozen=True, repr=False)
+class CheckResult:
+    """A spec that a release would take: what it declares, by name; all of it is public."""
+
+    facts: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        names = ("name", "attributes", "hard constraints", "soft constraints")
+        return _line(self, **{name.replace(" ", "_"): self.facts[name] for name in names})
+
+    @property
+    def without_a_source(self) -> tuple[str, ...]:
+        """The declarations that do not say where they are publicly known from."""
+        return tuple(self.facts["without a source"])
+
+    def _repr_html_(self) -> str:
+        return html.facts_table("This spec can be released", self.facts)
+
+
+@dataclass(frozen=True, repr=False)
+class MeasureResult:
+    """Domains that were measured with noise: the new ``spec``, and a ``problem`` left in it."""
+
+    id: str
+    spec: Path
+    attributes: Mapping[str, Any]
+    spend: SpendSummary
+    budget_left: str
+    problem: str | None = None
+
+    def __repr__(self) -> str:
+        return _line(
+            self,
+            id=self.id,
+            spec=str(self.spec),
+            epsilon=self.spend.epsilon,
+            budget_left=self.budget_left,
+        )
+
+    def _repr_html_(self) -> str:
+        facts = {"new spec": self.spec, "epsilon left": self.budget_left}
+        return html.facts_table(f"Release {self.id} measured", facts) + self.spend._repr_html_()
+
+
+@dataclass(frozen=True)
+class ReviewResult:
+    """A release that a reviewer has moved, and the ``state`` that it has now."""
+
+    id: str
+    state: str
+
+
+def _line(result: object, **facts: object) -> str:
+    """A result on one line."""
+    said = ", ".join(
+        f"{name}={html.text(fact) if isinstance(fact, float) else repr(fact)}"
+        for name, fact in facts.items()
+    )
+    return f"{type(result).__name__}({said})"
