@@ -98,9 +98,12 @@ def newest(folder: Path) -> Iterator[tuple[str, list[str]]]:
     yield "torch", [*install, "torch==2.13.0"]
     yield "install", [*install, "--editable", f"{ROOT}[dev]"]
     yield "versions", [python, "-m", "pip", "freeze"]
-    yield "scheduler", under_pytest("tests/orchestration/test_scheduler.py", python=python)
+    every = ("-m", "slow or not slow")
+    scheduler = "tests/orchestration/test_scheduler.py"
+    yield "scheduler", under_pytest(*every, scheduler, python=python)
     stores = [f"tests/orchestration/test_{name}.py" for name in STORES]
-    yield "stores", under_pytest(*stores, "tests/faults/test_ledger_databases.py", python=python)
+    ledger = "tests/faults/test_ledger_databases.py"
+    yield "stores", under_pytest(*every, *stores, ledger, python=python)
     yield "demo", [str(folder / "bin/cloister"), "demo"]
 
 

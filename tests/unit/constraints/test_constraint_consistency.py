@@ -105,7 +105,7 @@ def test_a_key_needs_as_many_values_as_rows() -> None:
     assert key_capacity(["sex", "note"], DOMAIN) is None
     require_consistent([key("k", ["sex", "age"])], DOMAIN, 202)
     with pytest.raises(
-        ConstraintError, match="'k': its key has 202 values in the declared domain but 203 rows"
+        ConstraintError, match="'k': its key has 202 values in the declared domain for 203 rows"
     ):
         require_consistent([key("k", ["sex", "age"])], DOMAIN, 203)
 
