@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import warnings
 from pathlib import Path
 from types import MappingProxyType
@@ -36,11 +38,12 @@ def save_pyfunc(model: Path, folder: Path, page: LoggedModel) -> None:
         VerificationError, StorageError, InputError: the saved model cannot be read.
     """
     saved = load_saved(model)
-    with warnings.catch_warnings():
+    with tempfile.TemporaryDirectory() as work, warnings.catch_warnings():
+        code = shutil.copyfile(_CODE, Path(work) / _CODE.name)  # closed: MLflow keeps the mode
         warnings.simplefilter("ignore")  # of the example, whose integers have no missing values
         mlflow.pyfunc.save_model(
             path=str(folder),
-            python_model=str(_CODE),
+            python_model=str(code),
             artifacts={"model": str(model)},
             model_config={MODEL_DIGEST: saved.digest},
             mlflow_model=Model(

@@ -17,7 +17,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_MODEL_VERSIONS
 
 from cloister.errors import InputError
 from cloister.privacy.certificate.certificate import Certificate
-from tasks.runtime.home import Home, close
+from tasks.runtime.home import Home
 from tasks.stores.mlflow_models import save_pyfunc
 from tasks.stores.mlflow_names import RELEASE, quotable, release_filter
 from tasks.stores.mlflow_store import Tracker, logged_models, unreachable
@@ -135,7 +135,6 @@ class ModelRegistry:
             return page
         try:
             save_pyfunc(model, work, page)
-            close(work)  # MLflow copies a file of code with the mode that it is installed with
             self.client.log_model_artifacts(page.model_id, str(work))
         finally:
             shutil.rmtree(work, ignore_errors=True)
