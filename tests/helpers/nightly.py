@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ RESULT = "docs/nightly.md"
 KILLED = 400  # commands, each killed up to three times: some 500 kills come before the end
 FLIPPED = 18  # batches of 25 changes, of which a few leave a file as it is: more than 400 others
 ROUNDS = 20  # of all examples of the default suite
+AT_ONCE = 2  # parts, each of which mostly keeps one core busy
 GRACE = 120.0  # seconds in which tests that are stopped may put away what they started
 RAN = (0, 1, 5)  # exit codes of pytest: all passed, some failed, none left
 
@@ -251,10 +253,13 @@ def main() -> int:
     chosen = parts(commit, folder, asked.most)
     records = {part.name: Record(folder / f"{part.name}.jsonl") for part in chosen}
     page = folder / "nightly.md" if asked.most else ROOT / RESULT
-    for part in chosen:
-        if not records[part.name].ended and part.name in (asked.only or records):
-            print(f"{part.name}: at most {part.minutes} minutes", flush=True)
-            run(part, records[part.name])
+    left = [
+        part
+        for part in chosen
+        if not records[part.name].ended and part.name in (asked.only or records)
+    ]
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        for _ in threads.map(lambda part: run(part, records[part.name]), left):
             page.write_text(result(commit, records), encoding="utf-8")
     print(result(commit, records))
     return 0 if all(each.ended and not each.failures for each in records.values()) else 1
