@@ -46,11 +46,11 @@ _LONGEST_DIGEST = 32
 """Letters of the keyed digest of the data: 128 bits of it, as MLflow accepts 36 letters."""
 
 _PLACES = (
-    ("experiments", column("artifact_location", String)),
-    ("runs", column("artifact_uri", String)),
-    ("logged_models", column("artifact_location", String)),
-    ("model_versions", column("source", String)),
-    ("model_versions", column("storage_location", String)),
+    ("experiments", "artifact_location"),
+    ("runs", "artifact_uri"),
+    ("logged_models", "artifact_location"),
+    ("model_versions", "source"),
+    ("model_versions", "storage_location"),
 )
 """Where MLflow's database holds absolute places of files."""
 
@@ -279,7 +279,8 @@ def _relocate(uri: str, artifacts: str) -> None:
             text("SELECT artifact_location FROM experiments WHERE experiment_id = 0")
         )
         before = (first or artifacts).removesuffix("/0")
-        for name, place in _PLACES if before != artifacts else ():
+        for name, holding in _PLACES if before != artifacts else ():
+            place = column(holding, String)
             moved = literal(artifacts) + func.substr(place, len(before) + 1)
             lay = func.substr(place, 1, len(before) + 1) == f"{before}/"
             store.execute(update(table(name, place)).where(lay).values({place: moved}))

@@ -168,7 +168,7 @@ def _require_more_rows(release: str, folder: Path, capsys) -> None:
             "constraints: [{key: [patient]}]\n    attributes:\n      number",
             "max_rows: 1",
         ),
-        (AGE, "", "no attribute besides keys"),
+        (AGE, "    ignore: [age]\n", "no attribute besides keys"),
     ],
 )
 def test_what_has_no_plan_is_refused_before_a_charge(

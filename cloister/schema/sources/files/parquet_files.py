@@ -25,6 +25,9 @@ _BATCH_CELLS = 1 << 22
 
 _AS_STORED: dict[str, Any] = {"coerce_int96_timestamp_unit": "us"}
 
+_BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
+"""What texts are where their letters do not matter."""
+
 
 def read_parquet(path: Path, spec: Spec) -> Iterator[SourceBatch]:
     """The declared columns of a Parquet file, some rows at a time.
@@ -62,7 +65,7 @@ def read_columns(path: Path, names: Sequence[str]) -> Iterator[SourceBatch]:
     opened = _parquet(path, lambda file: pq.ParquetFile(file, read_dictionary=texts, **_AS_STORED))
     with opened as file:
         pieces = file.iter_batches(rows, columns=list(names))
-        while piece := _parquet(path, lambda _: _validated(next(pieces, None))):
+        while piece := _parquet(path, lambda _: _with_sound_codes(next(pieces, None))):
             yield SourceBatch(
                 {name: SourceCells.of_arrow(piece.column(name), read_arrow) for name in names}
             )
@@ -153,15 +156,33 @@ def _require_readable(fields: Sequence[pa.Field], path: Path) -> None:
             )
 
 
-def _validated(cells: Any) -> Any:
-    """Cells as they were read, if there are any, whose codes and bytes are those of a sound file.
+def _validated(table: Any) -> Any:
+    """A table as it was read.
 
     Raises:
         ArrowInvalid: codes beyond their dictionary, or text that is no UTF-8.
     """
-    if cells is not None:
-        cells.validate(full=True)
-    return cells
+    table.validate(full=True)
+    return table
+
+
+def _with_sound_codes(batch: Any) -> Any:
+    """A batch as it was read, if there is one; text that is no UTF-8 is a fault of its cell.
+
+    Raises:
+        ArrowInvalid: codes beyond their dictionary, or bytes beyond their column.
+    """
+    for column in batch.columns if batch is not None else ():
+        _of_bytes(column).validate(full=True)
+    return batch
+
+
+def _of_bytes(column: Any) -> Any:
+    """A column whose texts are bytes, without a copy."""
+    if pa.types.is_dictionary(column.type):
+        texts = _of_bytes(column.dictionary)
+        return pa.DictionaryArray.from_arrays(column.indices, texts, safe=False)
+    return column.view(_BYTES[column.type]) if column.type in _BYTES else column
 
 
 def _parquet(path: Path, read: Callable[[Path], Any]) -> Any:
