@@ -318,7 +318,8 @@ def test_registering_again_makes_no_second_version(
     assert again.version == registered.version
 
 
-def test_a_stained_model_is_tagged(tracker: Tracker, run: str, saved: Path, facts: Facts):
+def test_a_stained_model_is_tagged(tracker: Tracker, saved: Path, facts: Facts):
+    run = tracker.begin("r-stained000", "small", "stained")
     stained = certify(replace(facts, secure=False, release="r-stained000", method="stained"))
     version = ModelRegistry(tracker.client).register(run, saved, stained, "00" * 32)
     assert version.tags["dp.stain"] == "NOT PRIVATE"

@@ -100,14 +100,15 @@ def test_the_input_is_copied_nowhere(
 
 def test_what_was_sent_can_be_fetched(versions: Versions, pointers: Path, files: dict[str, Path]):
     dvc(versions, "pull", "releases/r-1/synthetic.dvc", "releases/r-1/certificate.dvc")
-    assert (pointers / "synthetic.parquet").read_bytes() == files["synthetic"].read_bytes()
-    assert (pointers / "certificate.yaml").read_bytes() == files["certificate"].read_bytes()
+    for name, pulled in (("synthetic", "synthetic.parquet"), ("certificate", "certificate.yaml")):
+        assert (pointers / pulled).read_bytes() == files[name].read_bytes()
+        (pointers / pulled).unlink()
 
 
-def test_a_resumed_release_writes_its_pointers_anew(
-    versions: Versions, pointers: Path, files: dict[str, Path], place
-):
-    altered = place / "altered" / "synthetic.parquet"
+def test_a_resumed_release_writes_its_pointers_anew(files: dict[str, Path], tmp_path: Path):
+    versions = Versions(tmp_path / "home" / "dvc", str(tmp_path / "home" / "dvc-remote"))
+    pointers = tracked(versions, "r-1", files)
+    altered = tmp_path / "altered" / "synthetic.parquet"
     altered.parent.mkdir()
     altered.write_text("another table")
     killed = Path(versions.remote) / "files" / "md5" / "ab" / ".of-a-killed-process.tmp"
