@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -259,7 +259,7 @@ def main() -> int:
         if not records[part.name].ended and part.name in (asked.only or records)
     ]
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        for _ in threads.map(lambda part: run(part, records[part.name]), left):
+        for _ in as_completed([threads.submit(run, part, records[part.name]) for part in left]):
             page.write_text(result(commit, records), encoding="utf-8")
     print(result(commit, records))
     return 0 if all(each.ended and not each.failures for each in records.values()) else 1
