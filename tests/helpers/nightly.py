@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 RESULT = "docs/nightly.md"
 KILLED = 400  # commands, each killed up to three times: some 500 kills come before the end
 FLIPPED = 18  # batches of 25 changes, of which a few leave a file as it is: more than 400 others
-ROUNDS = 20  # of all examples of the default suite
+ROUNDS = 10  # of all examples of the default suite
 AT_ONCE = 2  # parts, each of which mostly keeps one core busy
 GRACE = 120.0  # seconds in which tests that are stopped may put away what they started
 RAN = (0, 1, 5)  # exit codes of pytest: all passed, some failed, none left
@@ -259,7 +259,8 @@ def main() -> int:
         if not records[part.name].ended and part.name in (asked.only or records)
     ]
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        for _ in as_completed([threads.submit(run, part, records[part.name]) for part in left]):
+        for done in as_completed([threads.submit(run, part, records[part.name]) for part in left]):
+            done.result()
             page.write_text(result(commit, records), encoding="utf-8")
     print(result(commit, records))
     return 0 if all(each.ended and not each.failures for each in records.values()) else 1
