@@ -70,8 +70,8 @@ def reserve_budget(
     require_within_budget(plan, request.budget, context.task)
     home.key()  # a home that has releases has a key
     ledger = open_ledger(home)
-    grant_declared(ledger, request, context)
     _require_none_of_first_version(ledger, request, context)
+    grant_declared(ledger, request, context)
     reservation = ledger.reserve(release_request(request, context, plan), request.by)
     release = reservation.release.id
     folder = home.release(release)
