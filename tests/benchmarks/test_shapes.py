@@ -50,7 +50,7 @@ DEVIATION_FACTOR = 2
 DIFFERENT = 0.5
 """Different values at least of what is different for each product, as a share of the data's.
 
-With one value for each bin a tenth of the prices were left; six releases had 0.76 and more.
+With one value for each bin a tenth of the prices were left; six releases had more than 0.75.
 """
 
 LEARNT = 0.95
