@@ -50,7 +50,7 @@ class ColumnsSource(RowSource[pd.DataFrame, PrivateColumns]):
         rows = (
             _bound_contribution(frame, unit, spec, key) if isinstance(unit, PersonUnit) else frame
         )
-        return rows, keyed_digest(b"columns", {"": _hashes(frame)}, release, key)
+        return rows, keyed_digest(b"columns", {"": cell_hashes(frame)}, release, key)
 
     def door(
         self,
@@ -81,12 +81,12 @@ def _bound_contribution(
             f"column '{unit.key}' identifies persons but lacks values; give every row one, or set "
             "validation.on_invalid to drop"
         )
-    people, cells = person_numbers(typed.iloc[known], key), _hashes(frame.iloc[known])
+    people, cells = person_numbers(typed.iloc[known], key), cell_hashes(frame.iloc[known])
     kept = rows_within_bound(people, (values for _, values in cells), unit.max_rows, key)
     return frame.iloc[known[kept]]
 
 
-def _hashes(frame: pd.DataFrame) -> Iterator[tuple[str, NDArray[Any]]]:
+def cell_hashes(frame: pd.DataFrame) -> Iterator[tuple[str, NDArray[Any]]]:
     """A 64-bit hash (n,) of each cell of each column, by its name."""
     for name in frame.columns:
         yield str(name), pd.util.hash_pandas_object(texts(frame[name]), index=False).to_numpy()

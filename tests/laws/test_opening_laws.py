@@ -14,6 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cloister.schema.sources.reading import read_frame
+from cloister.schema.spec import SourceSpec, Spec
+from tasks.data.open_columns import cell_hashes
 from tasks.data.open_table import open_data
 from tasks.requests.options import Options
 from tasks.requests.public_context import public_context_of
@@ -143,3 +146,21 @@ def test_one_person_more_moves_the_opened_table_by_at_most_their_rows(
     before, after = (opened(some, folder, kind, source, on_invalid) for some in (rows, longer))
     assert not before - after
     assert (after - before).total() <= min(MOST, len(more))
+
+
+@pytest.mark.parametrize("stored", ["", "real", "numeric", "blob"])
+@pytest.mark.parametrize("more", [1.5, "x", None, b"q", 10**17])
+def test_hashes_of_raw_cells_do_not_depend_on_other_rows(tmp_path: Path, stored, more) -> None:
+    """By them the rows of a person are chosen where no domain is known yet."""
+
+    def first(rows: list[Any]) -> list[int]:
+        path = tmp_path / f"{len(rows)}.db"
+        with sqlite3.connect(path) as database:
+            database.execute(f"CREATE TABLE t (a {stored})")
+            database.executemany("INSERT INTO t VALUES (?)", [(row,) for row in rows])
+        source = SourceSpec(url=f"sqlite:///{path}", table="t")
+        spec = Spec.model_construct(source=source, attributes={"a": None}, ignore=())
+        ((_, hashes),) = cell_hashes(read_frame(spec, None))
+        return hashes[:2].tolist()
+
+    assert first([1, 2]) == first([1, 2, more])
