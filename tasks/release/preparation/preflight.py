@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from cloister.errors import DataError, StorageError
 from cloister.schema.sources.reading import require_declared_columns
@@ -17,6 +18,7 @@ from tasks.release.load import require_database
 from tasks.release.prior import find_prior
 from tasks.requests.check import require_satisfiable
 from tasks.requests.public_context import PublicContext
+from tasks.requests.published import published_schema
 from tasks.requests.resolved import ResolvedRequest
 from tasks.runtime.home import Home
 from tasks.runtime.places import (
@@ -57,6 +59,8 @@ def require_usable(request: ResolvedRequest, context: PublicContext, home: Home)
     cells = sum(task.output_rows * len(task.domain.names) for task in tasks)
     for folder in _written(request, home):
         require_room(folder, cells * _CELL_BYTES + _SPARE_BYTES)
+    with TemporaryDirectory() as public:  # a schema that cannot be written fails before the charge
+        published_schema(context).write(Path(public))
 
 
 def _pending(request: ResolvedRequest, context: PublicContext, home: Home) -> str | None:
