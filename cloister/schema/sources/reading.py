@@ -54,8 +54,7 @@ def require_declared_size(spec: Spec, data: Path | None = None) -> None:
 
     Privacy: whether the number of rows is above the bound is said exactly.
     """
-    path = data or (Path(spec.source.path) if spec.source.path else None)
-    declared = spec.privacy.rows.public
+    path, declared = _path_of(spec, data), spec.privacy.rows.public
     if path is None or declared is None or table_format(path, spec.source.format) != "parquet":
         return
     with guarded_reading(path):
