@@ -8,7 +8,7 @@ export MLFLOW_DISABLE_TELEMETRY = true
 export DVC_NO_ANALYTICS = true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow nightly check lint benchmark repro sbom clean
+.PHONY: help setup demo test test-slow nightly pins check lint benchmark repro sbom clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -36,6 +36,9 @@ test-slow: $(READY)  ## statistical, fault and full-size suites
 
 nightly: $(READY)  ## what takes hours, resumable: slow suite, examples, kills, corrupted files, newest versions
 	$(BIN)/python tests/helpers/nightly.py
+
+pins: $(READY)  ## whether a redesign changed a plan, a model or a row: BASE=COMMIT
+	$(BIN)/python tests/helpers/pins.py $(BASE)
 
 check: $(READY)  ## format, lint, types, import direction; reads only
 	$(BIN)/ruff format --check .

@@ -29,7 +29,7 @@ from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.validation.tables import validate_rows
 from models.auto import choose_method
 from models.plan import Plan
-from models.protocol import Model, fit, make_plan
+from models.protocol import DatabaseModel, Model, fit, make_plan
 from models.registry import create
 from models.task import Budget, DatabaseTask, Task
 from models.task_from_spec import task_of
@@ -68,10 +68,11 @@ class DatabaseShape:
 
 @dataclass(frozen=True)
 class DatabaseTrial:
-    """One release of several tables: the real rows that were used, and the synthetic ones."""
+    """One release of several tables: its model, the real rows used, and the synthetic ones."""
 
     task: DatabaseTask
     plan: Plan[Any]
+    model: DatabaseModel
     real: Database
     synthetic: Database
 
@@ -145,7 +146,7 @@ def release_database(
         model = synthesizer.train(door, task, plan)
         assert not door.plan_budget.remaining
         drawn = model.sample(task.output_rows, SamplingSource(0))
-    return DatabaseTrial(task, plan, real, drawn)
+    return DatabaseTrial(task, plan, model, real, drawn)
 
 
 def _door(
